@@ -17,9 +17,9 @@ use countersign_view::record::{RecordEntry, RecordFilter, RecordFormatter, Recor
 use serde_json::{Value, json};
 
 use super::{
-    Answered, Api, Failure,
-    cursor::{Cursor, record},
-    params::Params,
+    ApiError, ApiResult, ApiState,
+    cursor::{RecordCursor, read_record},
+    params::QueryParams,
     wire::audit::{ChainReport, EntryBody, EntryList, RecordBody, RecordContent, RecordHead},
 };
 
@@ -35,21 +35,23 @@ const LOOK_BACK: u64 = 4096;
 const AT_ONCE: usize = 512;
 
 /// `GET /api/v1/audit`.
-pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
+pub(super) async fn list_records(State(api): State<Arc<ApiState>>, RawQuery(query): RawQuery) -> ApiResult {
     let known = ["after", "last", "limit", "since", "until", "session", "agent", "tool", "kind", "outcome", "about"];
-    let params = Params::of(query.as_deref(), &known)?;
-    let filter = filter(&params, &api)?;
-    let limit = params.count("limit", USUAL, MOST)?;
+    let params = QueryParams::from_query(query.as_deref(), &known)?;
+    let filter = parse_filter(&params, &api)?;
+    let limit = params.get_count("limit", USUAL, MOST)?;
     let log = api.context.handle.log();
     let head = log.head(Partition::ZERO).await?;
-    let last = params.count("last", 0, MOST)?;
+    let last = params.get_count("last", 0, MOST)?;
     let after = match (params.get("after"), last) {
-        (Some(_), 1..) => return Err(Failure::bad("after and last are two places to begin at: leave one out")),
+        (Some(_), 1..) => {
+            return Err(ApiError::bad_request("after and last are two places to begin at: leave one out"));
+        }
         (None, 0) => Lsn(0),
         (None, last) => Lsn(head.lsn.0.saturating_sub(last as u64)),
-        (Some(text), _) => place(log, text).await?,
+        (Some(text), _) => resolve_cursor(log, text).await?,
     };
-    let mut narrator = RecordFormatter::default();
+    let mut formatter = RecordFormatter::default();
     let mut at = Lsn(after.0.saturating_sub(LOOK_BACK));
     let mut entries = Vec::new();
     let end = Lsn((after.0 + LOOKED_AT).min(head.lsn.0));
@@ -58,28 +60,28 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
         let page = log.read_records(Partition::ZERO, at, AT_ONCE).await?;
         let Some(last) = page.last() else { break };
         at = last.lsn;
-        let texts = texts(log, &page).await?;
+        let texts = record_texts(log, &page).await?;
         for (stored, text) in page.iter().zip(texts) {
             if stored.lsn > end || entries.len() == limit {
                 break 'pages;
             }
-            let (about, words) = narrator.describe_record(stored, text.as_deref());
+            let (about, words) = formatter.describe_record(stored, text.as_deref());
             if stored.lsn <= after {
                 continue;
             }
             reached = stored.lsn;
             if filter.matches_record(stored, &about) {
                 let entry = RecordEntry::new(stored, &about, &words);
-                entries.push(EntryBody { entry, cursor: Cursor::behind(stored) });
+                entries.push(EntryBody { entry, cursor: RecordCursor::after_record(stored) });
             }
         }
     }
-    let next = if reached < head.lsn { Some(Cursor::at(log, reached).await?) } else { None };
-    Ok(reply::ok(&EntryList { entries, next, cursor: Cursor::of(head) }))
+    let next = if reached < head.lsn { Some(RecordCursor::at_lsn(log, reached).await?) } else { None };
+    Ok(reply::ok(&EntryList { entries, next, cursor: RecordCursor::from_head(head) }))
 }
 
 /// The texts of a page, where they are still there.
-async fn texts(log: &AnyLog, page: &[StoredRecord]) -> Result<Vec<Option<Arc<str>>>, LogReadError> {
+async fn record_texts(log: &AnyLog, page: &[StoredRecord]) -> Result<Vec<Option<Arc<str>>>, LogReadError> {
     let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
     let contents = log.read_contents(Partition::ZERO, &lsns).await?.into_iter();
     Ok(contents
@@ -90,53 +92,55 @@ async fn texts(log: &AnyLog, page: &[StoredRecord]) -> Result<Vec<Option<Arc<str
         .collect())
 }
 
-async fn place(log: &AnyLog, text: &str) -> Result<Lsn, Failure> {
-    let cursor = Cursor::parse(text).ok_or_else(|| Failure::bad(format!("after: {text:?} is no cursor")))?;
-    cursor.place(log).await?.map_err(|misplaced| {
-        let told = format!("the cursor {text} is not of this record: begin without it");
-        Failure(HttpProblem::new(StatusCode::GONE, told).with_member("reason", json!(misplaced)))
+async fn resolve_cursor(log: &AnyLog, text: &str) -> Result<Lsn, ApiError> {
+    let cursor =
+        RecordCursor::parse(text).ok_or_else(|| ApiError::bad_request(format!("after: {text:?} is no cursor")))?;
+    cursor.resolve_lsn(log).await?.map_err(|misplaced| {
+        let message = format!("the cursor {text} is not of this record: begin without it");
+        ApiError(HttpProblem::new(StatusCode::GONE, message).with_member("reason", json!(misplaced)))
     })
 }
 
-fn filter(params: &Params, api: &Api) -> Result<RecordFilter, Failure> {
+fn parse_filter(params: &QueryParams, api: &ApiState) -> Result<RecordFilter, ApiError> {
     let now = api.context.clock.now();
     let time = |name: &str| {
         let read = params.get(name).map(|text| time_of(text, now));
-        read.transpose().map_err(|problem| Failure::bad(format!("{name}: {problem}")))
+        read.transpose().map_err(|problem| ApiError::bad_request(format!("{name}: {problem}")))
     };
     let outcome = |word: &str| {
         let known = || RecordOutcome::ALL.map(|(outcome, _)| outcome.as_str()).join(", ");
-        RecordOutcome::from_word(word).ok_or_else(|| Failure::bad(format!("{word:?} is no outcome: {}", known())))
+        RecordOutcome::from_word(word)
+            .ok_or_else(|| ApiError::bad_request(format!("{word:?} is no outcome: {}", known())))
     };
-    if let Some(kind) = params.all("kind").into_iter().find(|kind| !Event::KINDS.contains(kind)) {
-        return Err(Failure::bad(format!("{kind:?} is no kind: {}", Event::KINDS.join(", "))));
+    if let Some(kind) = params.get_all("kind").into_iter().find(|kind| !Event::KINDS.contains(kind)) {
+        return Err(ApiError::bad_request(format!("{kind:?} is no kind: {}", Event::KINDS.join(", "))));
     }
     let session = params.get("agent").map(|agent| format!("agent:{agent}"));
-    let owned = |name: &str| params.all(name).into_iter().map(str::to_owned).collect();
+    let owned = |name: &str| params.get_all(name).into_iter().map(str::to_owned).collect();
     Ok(RecordFilter {
         since: time("since")?,
         until: time("until")?,
         session: session.or_else(|| params.get("session").map(str::to_owned)).map(SessionId::new),
         tools: owned("tool"),
         kinds: owned("kind"),
-        outcomes: params.all("outcome").into_iter().map(outcome).collect::<Result<_, _>>()?,
+        outcomes: params.get_all("outcome").into_iter().map(outcome).collect::<Result<_, _>>()?,
         about: params.get("about").map(str::to_owned),
     })
 }
 
 /// `GET /api/v1/audit/{lsn}`.
-pub(super) async fn one(State(api): State<Arc<Api>>, Path(lsn): Path<String>) -> Answered {
+pub(super) async fn get_record(State(api): State<Arc<ApiState>>, Path(lsn): Path<String>) -> ApiResult {
     let log = api.context.handle.log();
-    let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no record {lsn}"));
+    let missing = || ApiError::new(StatusCode::NOT_FOUND, format!("there is no record {lsn}"));
     let lsn = Lsn(lsn.parse().map_err(|_| missing())?);
-    let stored = record(log, lsn).await?.ok_or_else(missing)?;
+    let stored = read_record(log, lsn).await?.ok_or_else(missing)?;
     let content = log.read_contents(Partition::ZERO, &[lsn]).await?.pop().flatten();
     let text = match &content {
         Some(StoredContent::Text(text)) => Some(&**text),
         Some(StoredContent::Redacted) | None => None,
     };
-    let mut narrator = RecordFormatter::default();
-    let (about, words) = narrator.describe_record(&stored, text);
+    let mut formatter = RecordFormatter::default();
+    let (about, words) = formatter.describe_record(&stored, text);
     Ok(reply::ok(&RecordBody {
         entry: RecordEntry::new(&stored, &about, &words),
         version: stored.version,
@@ -146,22 +150,30 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(lsn): Path<String>) ->
             StoredContent::Redacted => RecordContent::redacted(stored.content_digest),
         }),
         chain: stored.chain,
-        cursor: Cursor::behind(&stored),
+        cursor: RecordCursor::after_record(&stored),
     }))
 }
 
 /// `GET /api/v1/audit/head`.
-pub(super) async fn head(State(api): State<Arc<Api>>) -> Answered {
+pub(super) async fn get_head(State(api): State<Arc<ApiState>>) -> ApiResult {
     let head = api.context.handle.log().head(Partition::ZERO).await?;
-    Ok(reply::ok(&RecordHead { lsn: head.lsn.0, chain: head.chain, head: head_text(head), cursor: Cursor::of(head) }))
+    Ok(reply::ok(&RecordHead {
+        lsn: head.lsn.0,
+        chain: head.chain,
+        head: head_text(head),
+        cursor: RecordCursor::from_head(head),
+    }))
 }
 
 /// `GET /api/v1/audit/verify`.
-pub(super) async fn verify(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
-    let params = Params::of(query.as_deref(), &["head"])?;
+pub(super) async fn verify_chain(State(api): State<Arc<ApiState>>, RawQuery(query): RawQuery) -> ApiResult {
+    let params = QueryParams::from_query(query.as_deref(), &["head"])?;
     let expected = params.get("head").map(parse_head).transpose()?;
     let Ok(_permit) = api.context.verifying.try_acquire() else {
-        return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "the chain is being checked already: ask again later"));
+        return Err(ApiError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "the chain is being checked already: ask again later",
+        ));
     };
     let report = api.context.handle.log().verify_chain(Partition::ZERO, expected).await?;
     Ok(reply::ok(&ChainReport {
@@ -177,9 +189,9 @@ fn head_text(head: LogHead) -> String {
     format!("{}:{}", head.lsn, head.chain)
 }
 
-fn parse_head(text: &str) -> Result<LogHead, Failure> {
+fn parse_head(text: &str) -> Result<LogHead, ApiError> {
     let read = text
         .split_once(':')
         .and_then(|(lsn, chain)| Some(LogHead { lsn: Lsn(lsn.parse().ok()?), chain: Digest::from_str(chain).ok()? }));
-    read.ok_or_else(|| Failure::bad("head is a position, a colon and 64 hex digits"))
+    read.ok_or_else(|| ApiError::bad_request("head is a position, a colon and 64 hex digits"))
 }

@@ -18,7 +18,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::Failure;
+use super::ApiError;
 
 /// How long a key for repeated requests may be.
 const LONGEST_KEY: usize = 200;
@@ -28,8 +28,8 @@ const CSRF: &str = "csrf";
 /// The body of a request to one of the routes.
 pub(crate) trait RequestBody: DeserializeOwned + Send {
     /// Says what `member` has to be, where it is absent though it is needed, or has a value that its type does not take.
-    fn unfit(member: &str) -> Failure {
-        Failure::bad(format!("{member} is missing"))
+    fn invalid_member(member: &str) -> ApiError {
+        ApiError::bad_request(format!("{member} is missing"))
     }
 }
 
@@ -48,10 +48,11 @@ impl<T> ApiRequest<T> {
     ///
     /// # Errors
     /// It is no text, or empty, or too long.
-    pub(crate) fn key(&self) -> Result<Option<&str>, Failure> {
+    pub(crate) fn idempotency_key(&self) -> Result<Option<&str>, ApiError> {
         let Some(key) = self.headers.get("idempotency-key") else { return Ok(None) };
         let plain = key.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
-        let wrong = || Failure::bad(format!("Idempotency-Key is a text of 1 to {LONGEST_KEY} letters and digits"));
+        let wrong =
+            || ApiError::bad_request(format!("Idempotency-Key is a text of 1 to {LONGEST_KEY} letters and digits"));
         plain.map(Some).ok_or_else(wrong)
     }
 
@@ -59,8 +60,8 @@ impl<T> ApiRequest<T> {
     ///
     /// # Errors
     /// As [`ApiRequest::key`].
-    pub(crate) fn asking(&self, what: &str) -> Result<Option<RequestKey>, Failure> {
-        Ok(self.key()?.map(|key| RequestKey::new(&self.caller.principal, key, what, &self.members)))
+    pub(crate) fn keyed_request(&self, what: &str) -> Result<Option<RequestKey>, ApiError> {
+        Ok(self.idempotency_key()?.map(|key| RequestKey::new(&self.caller.principal, key, what, &self.members)))
     }
 }
 
@@ -73,31 +74,31 @@ impl<S: Send + Sync, T: RequestBody> FromRequest<S> for ApiRequest<T> {
         let headers = request.headers().clone();
         let BodyFields(members) =
             BodyFields::from_request(request, state).await.map_err(|refused| refused.into_response())?;
-        let body = read(&members).map_err(|failure| failure.into_response())?;
+        let body = read_body(&members).map_err(|failure| failure.into_response())?;
         Ok(Self { caller, body, headers, members })
     }
 }
 
 /// Reads the members of a body.
-fn read<T: RequestBody>(members: &Map<String, Value>) -> Result<T, Failure> {
-    T::deserialize(Members(members)).map_err(|error| match error {
+fn read_body<T: RequestBody>(members: &Map<String, Value>) -> Result<T, ApiError> {
+    T::deserialize(BodyMembers(members)).map_err(|error| match error {
         BodyError::Unknown { name, known } => {
-            Failure::bad(format!("there is no {name:?} here, only: {}", known.join(", ")))
+            ApiError::bad_request(format!("there is no {name:?} here, only: {}", known.join(", ")))
         }
-        BodyError::Member(member, MemberError::Unfit) => T::unfit(member),
-        BodyError::Member(member, MemberError::NoText) => Failure::bad(format!("{member} is a text")),
+        BodyError::Member(member, MemberError::Unfit) => T::invalid_member(member),
+        BodyError::Member(member, MemberError::NoText) => ApiError::bad_request(format!("{member} is a text")),
         BodyError::Member(member, MemberError::Empty) => {
-            Failure::bad(format!("{member} is empty: leave it out, or say something"))
+            ApiError::bad_request(format!("{member} is empty: leave it out, or say something"))
         }
-        BodyError::Member(member, MemberError::NoObject) => Failure::bad(format!("{member} is an object")),
+        BodyError::Member(member, MemberError::NoObject) => ApiError::bad_request(format!("{member} is an object")),
         BodyError::Member(member, MemberError::NoneOf { known, word }) => {
-            Failure::bad(format!("{member} is {}, not {word:?}", either(known)))
+            ApiError::bad_request(format!("{member} is {}, not {word:?}", join_choices(known)))
         }
     })
 }
 
 /// The words, with "or" before the last.
-fn either(words: &[&str]) -> String {
+fn join_choices(words: &[&str]) -> String {
     match words {
         [] => String::new(),
         [only] => (*only).to_owned(),
@@ -130,7 +131,7 @@ enum MemberError {
 }
 
 impl BodyError {
-    fn of_member(self, member: &'static str) -> Self {
+    fn with_member(self, member: &'static str) -> Self {
         match self {
             Self::Member(_, error) => Self::Member(member, error),
             unknown @ Self::Unknown { .. } => unknown,
@@ -172,9 +173,9 @@ impl de::Error for BodyError {
 }
 
 /// All members of a body.
-struct Members<'a>(&'a Map<String, Value>);
+struct BodyMembers<'a>(&'a Map<String, Value>);
 
-impl<'de> Deserializer<'de> for Members<'_> {
+impl<'de> Deserializer<'de> for BodyMembers<'_> {
     type Error = BodyError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
@@ -191,7 +192,7 @@ impl<'de> Deserializer<'de> for Members<'_> {
         if let Some(name) = self.0.keys().find(|name| !is_known(name)) {
             return Err(de::Error::unknown_field(name, known));
         }
-        visitor.visit_map(InOrder { members: self.0, names: known.iter(), next: None })
+        visitor.visit_map(OrderedMembers { members: self.0, names: known.iter(), next: None })
     }
 
     forward_to_deserialize_any! {
@@ -201,13 +202,13 @@ impl<'de> Deserializer<'de> for Members<'_> {
 }
 
 /// The members that are there, in the order in which the type names them, so that the first that is wrong is always the same.
-struct InOrder<'a> {
+struct OrderedMembers<'a> {
     members: &'a Map<String, Value>,
     names: std::slice::Iter<'static, &'static str>,
     next: Option<(&'static str, &'a Value)>,
 }
 
-impl<'de> MapAccess<'de> for InOrder<'_> {
+impl<'de> MapAccess<'de> for OrderedMembers<'_> {
     type Error = BodyError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, BodyError> {
@@ -218,15 +219,15 @@ impl<'de> MapAccess<'de> for InOrder<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, BodyError> {
         let (name, value) = self.next.take().ok_or(MemberError::Unfit)?;
-        seed.deserialize(Member(value)).map_err(|error| error.of_member(name))
+        seed.deserialize(BodyMember(value)).map_err(|error| error.with_member(name))
     }
 }
 
 /// The value of one member, which is not null.
-struct Member<'a>(&'a Value);
+struct BodyMember<'a>(&'a Value);
 
-impl Member<'_> {
-    fn text(&self) -> Result<&str, BodyError> {
+impl BodyMember<'_> {
+    fn text_value(&self) -> Result<&str, BodyError> {
         match self.0.as_str().map(str::trim) {
             None => Err(MemberError::NoText.into()),
             Some("") => Err(MemberError::Empty.into()),
@@ -235,7 +236,7 @@ impl Member<'_> {
     }
 }
 
-impl<'de> Deserializer<'de> for Member<'_> {
+impl<'de> Deserializer<'de> for BodyMember<'_> {
     type Error = BodyError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
@@ -251,11 +252,11 @@ impl<'de> Deserializer<'de> for Member<'_> {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
-        visitor.visit_str(self.text()?)
+        visitor.visit_str(self.text_value()?)
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
-        visitor.visit_str(self.text()?)
+        visitor.visit_str(self.text_value()?)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -264,7 +265,7 @@ impl<'de> Deserializer<'de> for Member<'_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, BodyError> {
-        visitor.visit_enum(self.text()?.into_deserializer())
+        visitor.visit_enum(self.text_value()?.into_deserializer())
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
@@ -284,15 +285,15 @@ impl<'de> Deserializer<'de> for Member<'_> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Failure, read};
+    use super::{ApiError, read_body};
     use crate::wire::{
         gates::{AllowRequest, AnswerRequest, AnswerTexts, DenyRequest, GrantScope, GrantSeconds},
         policy::ExplainRequest,
         sessions::{BusyChoice, MessageRequest, OpenRequest, SteerRequest, StopRequest},
     };
 
-    fn parse<T: super::RequestBody>(body: Value) -> Result<T, Failure> {
-        read(body.as_object().unwrap())
+    fn parse<T: super::RequestBody>(body: Value) -> Result<T, ApiError> {
+        read_body(body.as_object().unwrap())
     }
 
     #[test]
@@ -318,49 +319,70 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_body_names_the_member_and_what_is_accepted() {
-        fn says<T: super::RequestBody + std::fmt::Debug>(body: Value) -> String {
-            let Err(Failure(problem)) = parse::<T>(body.clone()) else { panic!("{body} is taken") };
+        fn describe_problem<T: super::RequestBody + std::fmt::Debug>(body: Value) -> String {
+            let Err(ApiError(problem)) = parse::<T>(body.clone()) else { panic!("{body} is taken") };
             format!("{problem:?}").split('"').skip(1).collect::<Vec<_>>().join("\"")
         }
-        for (said, want) in [
+        for (message, want) in [
             (
-                says::<AllowRequest>(json!({ "scop": "once", "lasts": 0 })),
+                describe_problem::<AllowRequest>(json!({ "scop": "once", "lasts": 0 })),
                 r#"there is no \"scop\" here, only: scope, rule, lasts"#,
             ),
-            (says::<StopRequest>(json!({ "now": true })), r#"there is no \"now\" here, only: "#),
-            (says::<AllowRequest>(json!({ "rule": 1, "scope": 1 })), "scope is a text"),
-            (says::<AllowRequest>(json!({ "scope": " " })), "scope is empty: leave it out, or say something"),
+            (describe_problem::<StopRequest>(json!({ "now": true })), r#"there is no \"now\" here, only: "#),
+            (describe_problem::<AllowRequest>(json!({ "rule": 1, "scope": 1 })), "scope is a text"),
             (
-                says::<AllowRequest>(json!({ "scope": "forever" })),
+                describe_problem::<AllowRequest>(json!({ "scope": " " })),
+                "scope is empty: leave it out, or say something",
+            ),
+            (
+                describe_problem::<AllowRequest>(json!({ "scope": "forever" })),
                 r#"scope is once, session or always, not \"forever\""#,
             ),
-            (says::<AllowRequest>(json!({ "rule": "" })), "rule is empty: leave it out, or say something"),
-            (says::<AllowRequest>(json!({ "lasts": "60" })), "lasts is a number of seconds, of 1 at least"),
-            (says::<AllowRequest>(json!({ "lasts": 0 })), "lasts is a number of seconds, of 1 at least"),
-            (says::<AllowRequest>(json!({ "lasts": 1.5 })), "lasts is a number of seconds, of 1 at least"),
+            (describe_problem::<AllowRequest>(json!({ "rule": "" })), "rule is empty: leave it out, or say something"),
+            (describe_problem::<AllowRequest>(json!({ "lasts": "60" })), "lasts is a number of seconds, of 1 at least"),
+            (describe_problem::<AllowRequest>(json!({ "lasts": 0 })), "lasts is a number of seconds, of 1 at least"),
+            (describe_problem::<AllowRequest>(json!({ "lasts": 1.5 })), "lasts is a number of seconds, of 1 at least"),
             (
-                says::<AllowRequest>(json!({ "lasts": 3_153_600_001_u64 })),
+                describe_problem::<AllowRequest>(json!({ "lasts": 3_153_600_001_u64 })),
                 "lasts is a number of seconds, of 1 at least",
             ),
-            (says::<DenyRequest>(json!({ "reason": [] })), "reason is a text"),
-            (says::<AnswerRequest>(json!({})), "answers is a list of texts, none of them empty"),
-            (says::<AnswerRequest>(json!({ "answers": null })), "answers is a list of texts, none of them empty"),
-            (says::<AnswerRequest>(json!({ "answers": "yes" })), "answers is a list of texts, none of them empty"),
-            (says::<AnswerRequest>(json!({ "answers": [] })), "answers is a list of texts, none of them empty"),
-            (says::<AnswerRequest>(json!({ "answers": ["a", " "] })), "answers is a list of texts, none of them empty"),
-            (says::<AnswerRequest>(json!({ "answers": ["a", 1] })), "answers is a list of texts, none of them empty"),
-            (says::<OpenRequest>(json!({ "model": {} })), "model is a text"),
-            (says::<MessageRequest>(json!({})), "text is missing: what is to be said"),
-            (says::<MessageRequest>(json!({ "text": null })), "text is missing: what is to be said"),
+            (describe_problem::<DenyRequest>(json!({ "reason": [] })), "reason is a text"),
+            (describe_problem::<AnswerRequest>(json!({})), "answers is a list of texts, none of them empty"),
             (
-                says::<MessageRequest>(json!({ "text": "x", "when_busy": "wait" })),
+                describe_problem::<AnswerRequest>(json!({ "answers": null })),
+                "answers is a list of texts, none of them empty",
+            ),
+            (
+                describe_problem::<AnswerRequest>(json!({ "answers": "yes" })),
+                "answers is a list of texts, none of them empty",
+            ),
+            (
+                describe_problem::<AnswerRequest>(json!({ "answers": [] })),
+                "answers is a list of texts, none of them empty",
+            ),
+            (
+                describe_problem::<AnswerRequest>(json!({ "answers": ["a", " "] })),
+                "answers is a list of texts, none of them empty",
+            ),
+            (
+                describe_problem::<AnswerRequest>(json!({ "answers": ["a", 1] })),
+                "answers is a list of texts, none of them empty",
+            ),
+            (describe_problem::<OpenRequest>(json!({ "model": {} })), "model is a text"),
+            (describe_problem::<MessageRequest>(json!({})), "text is missing: what is to be said"),
+            (describe_problem::<MessageRequest>(json!({ "text": null })), "text is missing: what is to be said"),
+            (
+                describe_problem::<MessageRequest>(json!({ "text": "x", "when_busy": "wait" })),
                 r#"when_busy is refuse, queue or steer, not \"wait\""#,
             ),
-            (says::<SteerRequest>(json!({ "text": "\n" })), "text is empty: leave it out, or say something"),
-            (says::<ExplainRequest>(json!({ "arguments": {} })), "tool is missing: the name of a tool"),
-            (says::<ExplainRequest>(json!({ "tool": "x", "arguments": [] })), "arguments is an object"),
+            (
+                describe_problem::<SteerRequest>(json!({ "text": "\n" })),
+                "text is empty: leave it out, or say something",
+            ),
+            (describe_problem::<ExplainRequest>(json!({ "arguments": {} })), "tool is missing: the name of a tool"),
+            (describe_problem::<ExplainRequest>(json!({ "tool": "x", "arguments": [] })), "arguments is an object"),
         ] {
-            assert!(said.starts_with(want), "{said} is not {want}");
+            assert!(message.starts_with(want), "{message} is not {want}");
         }
     }
 }

@@ -13,13 +13,13 @@ const DIGITS: usize = 16;
 
 /// A place. *Shape:* the position, `-`, and the first 16 hex digits of the chain there; `0` is the place before everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cursor {
+pub(super) struct RecordCursor {
     lsn: Lsn,
     /// Absent where somebody named a position alone.
     chain: Option<String>,
 }
 
-impl Cursor {
+impl RecordCursor {
     /// The place before everything.
     pub(super) const START: Self = Self { lsn: Lsn(0), chain: None };
 
@@ -39,12 +39,12 @@ impl Cursor {
     }
 
     /// The place behind a record.
-    pub(super) fn behind(stored: &StoredRecord) -> Self {
-        Self::of(LogHead { lsn: stored.lsn, chain: stored.chain })
+    pub(super) fn after_record(stored: &StoredRecord) -> Self {
+        Self::from_head(LogHead { lsn: stored.lsn, chain: stored.chain })
     }
 
     /// The place behind the last record.
-    pub(super) fn of(head: LogHead) -> Self {
+    pub(super) fn from_head(head: LogHead) -> Self {
         if head.lsn == Lsn(0) {
             return Self::START;
         }
@@ -56,13 +56,13 @@ impl Cursor {
     ///
     /// # Errors
     /// What the log says.
-    pub(super) async fn at(log: &AnyLog, lsn: Lsn) -> Result<Self, LogReadError> {
+    pub(super) async fn at_lsn(log: &AnyLog, lsn: Lsn) -> Result<Self, LogReadError> {
         if lsn == Lsn(0) {
             return Ok(Self::START);
         }
-        match record(log, lsn).await? {
-            Some(stored) => Ok(Self::behind(&stored)),
-            None => Ok(Self::of(log.head(Partition::ZERO).await?)),
+        match read_record(log, lsn).await? {
+            Some(stored) => Ok(Self::after_record(&stored)),
+            None => Ok(Self::from_head(log.head(Partition::ZERO).await?)),
         }
     }
 
@@ -70,12 +70,12 @@ impl Cursor {
     ///
     /// # Errors
     /// What the log says.
-    pub(super) async fn place(&self, log: &AnyLog) -> Result<Result<Lsn, Misplaced>, LogReadError> {
+    pub(super) async fn resolve_lsn(&self, log: &AnyLog) -> Result<Result<Lsn, Misplaced>, LogReadError> {
         if self.lsn == Lsn(0) {
             return Ok(Ok(self.lsn));
         }
-        let Some(stored) = record(log, self.lsn).await? else { return Ok(Err(Misplaced::Ahead)) };
-        let there = Self::behind(&stored);
+        let Some(stored) = read_record(log, self.lsn).await? else { return Ok(Err(Misplaced::Ahead)) };
+        let there = Self::after_record(&stored);
         Ok(if self.chain.is_none() || self.chain == there.chain { Ok(self.lsn) } else { Err(Misplaced::Elsewhere) })
     }
 }
@@ -90,7 +90,7 @@ pub(super) enum Misplaced {
     Elsewhere,
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for RecordCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.chain {
             Some(chain) => write!(f, "{}-{chain}", self.lsn),
@@ -99,13 +99,13 @@ impl fmt::Display for Cursor {
     }
 }
 
-impl Serialize for Cursor {
+impl Serialize for RecordCursor {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl JsonSchema for Cursor {
+impl JsonSchema for RecordCursor {
     fn schema_name() -> Cow<'static, str> {
         "Cursor".into()
     }
@@ -119,7 +119,7 @@ impl JsonSchema for Cursor {
 }
 
 /// The record at `lsn`.
-pub(super) async fn record(log: &AnyLog, lsn: Lsn) -> Result<Option<StoredRecord>, LogReadError> {
+pub(super) async fn read_record(log: &AnyLog, lsn: Lsn) -> Result<Option<StoredRecord>, LogReadError> {
     let Some(before) = lsn.0.checked_sub(1) else { return Ok(None) };
     let mut found = log.read_records(Partition::ZERO, Lsn(before), 1).await?;
     Ok(found.pop().filter(|stored| stored.lsn == lsn))
@@ -130,7 +130,7 @@ mod tests {
     use countersign_core::{id::Lsn, time::Millis};
     use countersign_runtime::store::{Batch, Log as _, LogRecord, MemoryLog, Partition};
 
-    use super::{Cursor, Misplaced};
+    use super::{Misplaced, RecordCursor};
 
     async fn log(facts: &[&str]) -> MemoryLog {
         let log = MemoryLog::new();
@@ -152,18 +152,22 @@ mod tests {
     #[tokio::test]
     async fn a_cursor_is_a_place_in_its_own_record_only() {
         let (one, other) = (log(&["1", "2"]).await.into(), log(&["1", "3"]).await.into());
-        let cursor = Cursor::at(&one, Lsn(2)).await.unwrap();
-        assert_eq!(Cursor::parse(&cursor.to_string()), Some(cursor.clone()));
-        assert_eq!(cursor.place(&one).await.unwrap(), Ok(Lsn(2)));
-        assert_eq!(cursor.place(&other).await.unwrap(), Err(Misplaced::Elsewhere));
+        let cursor = RecordCursor::at_lsn(&one, Lsn(2)).await.unwrap();
+        assert_eq!(RecordCursor::parse(&cursor.to_string()), Some(cursor.clone()));
+        assert_eq!(cursor.resolve_lsn(&one).await.unwrap(), Ok(Lsn(2)));
+        assert_eq!(cursor.resolve_lsn(&other).await.unwrap(), Err(Misplaced::Elsewhere));
         // What both have in common is a place in both.
-        assert_eq!(Cursor::at(&one, Lsn(1)).await.unwrap().place(&other).await.unwrap(), Ok(Lsn(1)));
+        assert_eq!(RecordCursor::at_lsn(&one, Lsn(1)).await.unwrap().resolve_lsn(&other).await.unwrap(), Ok(Lsn(1)));
         let ahead = log(&["1", "2", "3"]).await.into();
-        let ahead = Cursor::at(&ahead, Lsn(3)).await.unwrap();
-        assert_eq!(ahead.place(&one).await.unwrap(), Err(Misplaced::Ahead));
-        assert_eq!(Cursor::START.place(&one).await.unwrap(), Ok(Lsn(0)));
-        assert_eq!(Cursor::at(&one, Lsn(0)).await.unwrap(), Cursor::START);
-        assert_eq!(Cursor::at(&one, Lsn(9)).await.unwrap(), cursor, "what is not written yet is still to come");
+        let ahead = RecordCursor::at_lsn(&ahead, Lsn(3)).await.unwrap();
+        assert_eq!(ahead.resolve_lsn(&one).await.unwrap(), Err(Misplaced::Ahead));
+        assert_eq!(RecordCursor::START.resolve_lsn(&one).await.unwrap(), Ok(Lsn(0)));
+        assert_eq!(RecordCursor::at_lsn(&one, Lsn(0)).await.unwrap(), RecordCursor::START);
+        assert_eq!(
+            RecordCursor::at_lsn(&one, Lsn(9)).await.unwrap(),
+            cursor,
+            "what is not written yet is still to come"
+        );
     }
 
     #[test]
@@ -171,8 +175,8 @@ mod tests {
         for text in
             ["", "-", "x", "1-", "1-12", "-1", "1-zzzzzzzzzzzzzzzz", "1-0123456789abcdef0", "99999999999999999999"]
         {
-            assert_eq!(Cursor::parse(text), None, "{text:?}");
+            assert_eq!(RecordCursor::parse(text), None, "{text:?}");
         }
-        assert!(Cursor::parse("7").is_some() && Cursor::parse("7-0123456789ABCDEF").is_some());
+        assert!(RecordCursor::parse("7").is_some() && RecordCursor::parse("7-0123456789ABCDEF").is_some());
     }
 }

@@ -15,51 +15,52 @@ use countersign_core::id::Lsn;
 use countersign_runtime::store::{Log as _, Partition};
 use futures_util::{Stream, StreamExt as _, stream};
 
-pub(super) use feed::Feed;
-pub(super) use frame::View;
+pub(super) use feed::EventFeed;
+pub(super) use frame::ContentMode;
 
 use super::{
-    Answered, Api, Failure,
-    cursor::Cursor,
-    params::Params,
+    ApiError, ApiResult, ApiState,
+    cursor::RecordCursor,
+    params::QueryParams,
     wire::events::{ReadyData, ResetData},
 };
 use countersign_http::{listen::ConnectionInfo, web::sse};
 
 /// `GET /api/v1/events`.
-pub(super) async fn stream(
-    State(api): State<Arc<Api>>,
-    guest: Option<Extension<ConnectionInfo>>,
+pub(super) async fn stream_events(
+    State(api): State<Arc<ApiState>>,
+    connection: Option<Extension<ConnectionInfo>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Answered {
-    let params = Params::of(query.as_deref(), &["after", "live", "content"])?;
+) -> ApiResult {
+    let params = QueryParams::from_query(query.as_deref(), &["after", "live", "content"])?;
     // A browser that connects again asks as it did at first, and says beside it how far it came.
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
-    let asked = last.filter(|last| !last.is_empty()).or_else(|| params.get("after"));
+    let requested = last.filter(|last| !last.is_empty()).or_else(|| params.get("after"));
     let log = api.context.handle.log();
-    let (first, after) = match asked {
+    let (first, after) = match requested {
         None | Some("now") => {
             let head = log.head(Partition::ZERO).await?;
-            (ready(&Cursor::of(head)), head.lsn)
+            (ready_frame(&RecordCursor::from_head(head)), head.lsn)
         }
         Some(text) => {
-            let cursor = if text == "start" { Some(Cursor::START) } else { Cursor::parse(text) };
-            let no_cursor = || Failure::bad(format!("{text:?} is no cursor: give the id of an event, start, or now"));
+            let cursor = if text == "start" { Some(RecordCursor::START) } else { RecordCursor::parse(text) };
+            let no_cursor =
+                || ApiError::bad_request(format!("{text:?} is no cursor: give the id of an event, start, or now"));
             let cursor = cursor.ok_or_else(no_cursor)?;
-            match cursor.place(log).await? {
-                Ok(lsn) => (ready(&Cursor::at(log, lsn).await?), lsn),
+            match cursor.resolve_lsn(log).await? {
+                Ok(lsn) => (ready_frame(&RecordCursor::at_lsn(log, lsn).await?), lsn),
                 Err(misplaced) => {
-                    let told = ResetData { asked: text, reason: misplaced, after: Cursor::START };
-                    (sse::encode_frame(Some(&Cursor::START.to_string()), "reset", &told), Lsn(0))
+                    let reset = ResetData { requested: text, reason: misplaced, after: RecordCursor::START };
+                    (sse::encode_frame(Some(&RecordCursor::START.to_string()), "reset", &reset), Lsn(0))
                 }
             }
         }
     };
-    let feed = if params.flag("content")? { &api.whole } else { &api.plain };
-    let follower = feed.follow(after, params.flag("live")?);
-    if guest.is_some_and(|Extension(guest)| !guest.place.mark_authenticated()) {
-        return Err(Failure::new(
+    let feed = if params.get_flag("content")? { &api.whole } else { &api.plain };
+    let follower = feed.start_follower(after, params.get_flag("live")?);
+    if connection.is_some_and(|Extension(connection)| !connection.place.mark_authenticated()) {
+        return Err(ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "the gateway needs this connection for somebody else",
         ));
@@ -70,6 +71,6 @@ pub(super) async fn stream(
 }
 
 /// Says from where it goes on.
-fn ready(after: &Cursor) -> Bytes {
+fn ready_frame(after: &RecordCursor) -> Bytes {
     sse::encode_frame(Some(&after.to_string()), "ready", &ReadyData { after: after.clone() })
 }

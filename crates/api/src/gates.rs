@@ -27,10 +27,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    Answered, Api, Failure,
+    ApiError, ApiResult, ApiState,
     body::ApiRequest,
-    cursor::Cursor,
-    params::Params,
+    cursor::RecordCursor,
+    params::QueryParams,
     wire::gates::{
         AllowRequest, AnswerRequest, AnswerWords, DenyRequest, GateBody, GateKind, GateList, GateOutcome, GateQuestion,
         GateState, GateVote, GrantScope, ResolutionWord, ResolvedGate,
@@ -38,47 +38,49 @@ use super::{
 };
 
 /// `GET /api/v1/gates`.
-pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
-    let params = Params::of(query.as_deref(), &["door", "session", "kind", "tool"])?;
-    params.one_of("door", &doors())?;
-    params.one_of("kind", &kinds())?;
+pub(super) async fn list_gates(State(api): State<Arc<ApiState>>, RawQuery(query): RawQuery) -> ApiResult {
+    let params = QueryParams::from_query(query.as_deref(), &["door", "session", "kind", "tool"])?;
+    params.one_of("door", &door_names())?;
+    params.one_of("kind", &kind_names())?;
     let [door, session, kind, tool] =
         ["door", "session", "kind", "tool"].map(|name| params.get(name).map(str::to_owned));
     let source = api.context.handle.source(InboxLane::Result);
     let read = source.read_state(move |engine| {
-        let gates =
-            engine.state().pending_gates().filter_map(|gate| Some(shown(engine, &GateSummary::at_hand(engine, gate)?)));
-        let is = |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
+        let gates = engine
+            .state()
+            .pending_gates()
+            .filter_map(|gate| Some(gate_body(engine, &GateSummary::at_hand(engine, gate)?)));
+        let is = |expected: &Option<String>, found: Option<&str>| expected.is_none() || expected.as_deref() == found;
         let fits = |gate: &GateBody| {
             is(&door, gate.door.as_deref())
                 && is(&session, gate.session.as_deref())
-                && is(&kind, Some(gate.kind.word()))
+                && is(&kind, Some(gate.kind.as_str()))
                 && is(&tool, gate.tool.as_deref())
         };
         (gates.filter(fits).collect::<Vec<_>>(), engine.state().head_lsn())
     });
-    let ((gates, head), _) = read.await.ok_or_else(Failure::closing)?;
-    let cursor = Cursor::at(api.context.handle.log(), head).await?;
+    let ((gates, head), _) = read.await.ok_or_else(ApiError::gateway_closing)?;
+    let cursor = RecordCursor::at_lsn(api.context.handle.log(), head).await?;
     Ok(reply::ok(&GateList { gates, cursor }))
 }
 
 /// The adapters whose gates and sessions there may be: those of stdio have their sessions live here if they are attached.
-pub(super) fn doors() -> Vec<String> {
+pub(super) fn door_names() -> Vec<String> {
     Protocol::OF_GATEWAY.into_iter().chain(Protocol::STDIO).map(|protocol| protocol.name().to_owned()).collect()
 }
 
-fn kinds() -> Vec<String> {
-    gate::Kind::ALL.into_iter().map(|kind| GateKind::from(kind).word().to_owned()).collect()
+fn kind_names() -> Vec<String> {
+    gate::Kind::ALL.into_iter().map(|kind| GateKind::from(kind).as_str().to_owned()).collect()
 }
 
 /// `GET /api/v1/gates/{id}`.
-pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Answered {
-    let gate = find(&api, &id).await?;
-    Ok(reply::ok(&read(&api, gate).await?))
+pub(super) async fn get_gate(State(api): State<Arc<ApiState>>, Path(id): Path<String>) -> ApiResult {
+    let gate = find_gate(&api, &id).await?;
+    Ok(reply::ok(&read_gate(&api, gate).await?))
 }
 
 /// A gate, whether it waits or not.
-async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
+async fn read_gate(api: &ApiState, id: GateId) -> Result<GateBody, ApiError> {
     let source = api.context.handle.source(InboxLane::Result);
     let look = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
@@ -87,11 +89,11 @@ async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
             gate.content_lsn(),
             gate.answer_content(),
             takes_words,
-            GateSummary::at_hand(engine, gate).map(|summary| shown(engine, &summary)),
+            GateSummary::at_hand(engine, gate).map(|summary| gate_body(engine, &summary)),
         ))
     };
-    let (found, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(Failure::closing)?;
-    let (content, answer, takes_words, at_hand) = found.ok_or_else(|| unknown(&id.to_string()))?;
+    let (found, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(ApiError::gateway_closing)?;
+    let (content, answer, takes_words, at_hand) = found.ok_or_else(|| unknown_gate(&id.to_string()))?;
     let mut body = match at_hand {
         Some(body) => body,
         // What it showed lies in the record only.
@@ -101,27 +103,27 @@ async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
             let look = move |engine: &Engine| {
                 let gate = engine.state().gate(id)?;
                 match request {
-                    Some(request) => Some(shown(engine, &GateSummary::new(engine, gate, request))),
-                    None => Some(bare(gate)),
+                    Some(request) => Some(gate_body(engine, &GateSummary::new(engine, gate, request))),
+                    None => Some(bare_body(gate)),
                 }
             };
-            let (body, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(Failure::closing)?;
-            body.ok_or_else(|| unknown(&id.to_string()))?
+            let (body, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(ApiError::gateway_closing)?;
+            body.ok_or_else(|| unknown_gate(&id.to_string()))?
         }
     };
     if let Some(answer) = answer {
-        let said = api.context.handle.contents().get(&[answer]).await?.pop().flatten();
+        let answer_text = api.context.handle.contents().get(&[answer]).await?.pop().flatten();
         // Answers in words are a list, a denial's reason is a text.
-        body.said = Some(said.map(|said| match gate::parse_words(&said).filter(|_| takes_words) {
+        body.answer = Some(answer_text.map(|text| match gate::parse_words(&text).filter(|_| takes_words) {
             Some(answers) => AnswerWords::Answers(answers),
-            None => AnswerWords::Reason(said.to_string()),
+            None => AnswerWords::Reason(text.to_string()),
         }));
     }
     Ok(body)
 }
 
 /// All of a gate.
-fn shown(engine: &Engine, summary: &GateSummary) -> GateBody {
+fn gate_body(engine: &Engine, summary: &GateSummary) -> GateBody {
     let row = GateRow::new(engine, summary);
     let body = GateBody {
         door: Some(row.door),
@@ -132,7 +134,7 @@ fn shown(engine: &Engine, summary: &GateSummary) -> GateBody {
         folder: row.folder,
         proposals: row.proposals,
         approvals: row.approvals,
-        ..bare(&summary.gate)
+        ..bare_body(&summary.gate)
     };
     match summary.request.kind() {
         RequestKind::Call(call) => GateBody {
@@ -150,7 +152,7 @@ fn shown(engine: &Engine, summary: &GateSummary) -> GateBody {
 }
 
 /// What there is to say of a gate whose content was taken out of the record.
-fn bare(gate: &Gate) -> GateBody {
+fn bare_body(gate: &Gate) -> GateBody {
     let outcome = gate.resolution().map(|resolution| {
         let (resolution, scope) = ResolutionWord::with_scope(resolution);
         GateOutcome { resolution, scope, by: gate.resolved_by().cloned() }
@@ -178,33 +180,35 @@ fn bare(gate: &Gate) -> GateBody {
         outcome,
         runs: None,
         asker: None,
-        said: None,
+        answer: None,
     }
 }
 
-fn unknown(id: &str) -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, format!("there is no gate {id}"))
+fn unknown_gate(id: &str) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("there is no gate {id}"))
 }
 
 /// The gate whose id is `id`, or of those that wait the only one whose id ends with it.
-async fn find(api: &Api, id: &str) -> Result<GateId, Failure> {
+async fn find_gate(api: &ApiState, id: &str) -> Result<GateId, ApiError> {
     if let Some(gate) = GateId::parse(id) {
         return Ok(gate);
     }
-    let wanted = id.to_owned();
+    let owned_id = id.to_owned();
     let source = api.context.handle.source(InboxLane::Result);
-    let (found, _) =
-        source.read_state(move |engine| decisions::find_pending(engine, &wanted)).await.ok_or_else(Failure::closing)?;
-    let row = found.map_err(|problem| Failure::new(StatusCode::NOT_FOUND, problem))?;
-    GateId::parse(&row.id).ok_or_else(|| unknown(id))
+    let (found, _) = source
+        .read_state(move |engine| decisions::find_pending(engine, &owned_id))
+        .await
+        .ok_or_else(ApiError::gateway_closing)?;
+    let row = found.map_err(|problem| ApiError::new(StatusCode::NOT_FOUND, problem))?;
+    GateId::parse(&row.id).ok_or_else(|| unknown_gate(id))
 }
 
 /// `POST /api/v1/gates/{id}/allow`.
-pub(super) async fn allow(
-    State(api): State<Arc<Api>>,
+pub(super) async fn allow_gate(
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
     mut request: ApiRequest<AllowRequest>,
-) -> Answered {
+) -> ApiResult {
     let scope = request.body.scope.map_or(ApprovalScope::Once, ApprovalScope::from);
     let pattern = request.body.rule.take();
     let lasts = request.body.lasts.map(|seconds| Duration::from_secs(seconds.0));
@@ -212,41 +216,41 @@ pub(super) async fn allow(
         GateReply::Allow(ApprovalScope::Once)
     } else {
         if !request.caller.has_scope(access::TokenScope::Admin) {
-            return Err(Failure::new(StatusCode::FORBIDDEN, ONCE_ONLY));
+            return Err(ApiError::new(StatusCode::FORBIDDEN, ONCE_ONLY));
         }
         GateReply::Grant(GrantTerms { scope, pattern, lasts })
     };
-    resolve(&api, &id, &request, answer).await
+    resolve_gate(&api, &id, &request, answer).await
 }
 
 /// `POST /api/v1/gates/{id}/deny`.
-pub(super) async fn deny(
-    State(api): State<Arc<Api>>,
+pub(super) async fn deny_gate(
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
     mut request: ApiRequest<DenyRequest>,
-) -> Answered {
+) -> ApiResult {
     let reason = request.body.reason.take();
-    resolve(&api, &id, &request, GateReply::Deny { reason }).await
+    resolve_gate(&api, &id, &request, GateReply::Deny { reason }).await
 }
 
 /// `POST /api/v1/gates/{id}/answer`.
-pub(super) async fn answer(
-    State(api): State<Arc<Api>>,
+pub(super) async fn answer_gate(
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
     mut request: ApiRequest<AnswerRequest>,
-) -> Answered {
+) -> ApiResult {
     let answers = std::mem::take(&mut request.body.answers.0);
-    resolve(&api, &id, &request, GateReply::Say(answers)).await
+    resolve_gate(&api, &id, &request, GateReply::Say(answers)).await
 }
 
-async fn resolve<T>(api: &Api, id: &str, request: &ApiRequest<T>, answer: GateReply) -> Answered {
-    check_id_length(id).map_err(Failure::bad)?;
-    let key = key(request, &answer)?;
-    let gate = find(api, id).await?;
+async fn resolve_gate<T>(api: &ApiState, id: &str, request: &ApiRequest<T>, answer: GateReply) -> ApiResult {
+    check_id_length(id).map_err(ApiError::bad_request)?;
+    let key = answer_key(request, &answer)?;
+    let gate = find_gate(api, id).await?;
     let command = ToGate::Answer { gate, answer, by: request.caller.principal.clone(), key };
-    let asked = api.context.handle.source(InboxLane::Result).send_command(Command::Gate(command)).await;
+    let response = api.context.handle.source(InboxLane::Result).send_command(Command::Gate(command)).await;
     let id = gate.to_string();
-    match asked.map(|reply| reply.outcome) {
+    match response.map(|reply| reply.outcome) {
         Ok(EngineReply::Resolved(resolution)) => {
             let (resolution, scope) = ResolutionWord::with_scope(&resolution);
             Ok(reply::ok(&ResolvedGate { id, state: GateState::Resolved, resolution, scope }))
@@ -255,7 +259,7 @@ async fn resolve<T>(api: &Api, id: &str, request: &ApiRequest<T>, answer: GateRe
             Ok(reply::json(StatusCode::ACCEPTED, &GateVote { id, state: GateState::Pending, have, need }))
         }
         Ok(_) => Ok(reply::ok(&GateName { id })),
-        Err(OwnerError::Refusal(CommandError::Answer(refusal))) => Err(refused(refusal)),
+        Err(OwnerError::Refusal(CommandError::Answer(refusal))) => Err(answer_failure(refusal)),
         Err(refused) => Err(refused.into()),
     }
 }
@@ -267,30 +271,30 @@ struct GateName {
 }
 
 /// The key under which the same answer of the same caller gets the first result. Another answer under it is another one.
-fn key<T>(request: &ApiRequest<T>, answer: &GateReply) -> Result<Option<String>, Failure> {
-    let Some(key) = request.key()? else { return Ok(None) };
-    let said = Digest::hash_bytes(format!("{answer:?}").as_bytes()).to_string();
-    Ok(Some(format!("{} {key} {}", request.caller.principal, said.get(..16).unwrap_or(&said))))
+fn answer_key<T>(request: &ApiRequest<T>, answer: &GateReply) -> Result<Option<String>, ApiError> {
+    let Some(key) = request.idempotency_key()? else { return Ok(None) };
+    let digest = Digest::hash_bytes(format!("{answer:?}").as_bytes()).to_string();
+    Ok(Some(format!("{} {key} {}", request.caller.principal, digest.get(..16).unwrap_or(&digest))))
 }
 
-fn refused(refusal: AnswerError) -> Failure {
-    let told = refusal.to_string();
+fn answer_failure(refusal: AnswerError) -> ApiError {
+    let text = refusal.to_string();
     match refusal {
         AnswerError::AlreadyResolved { gate, resolution, by } => {
             let (word, scope) = ResolutionWord::with_scope(&resolution);
-            let told = format!("{told}: {}", word.word());
+            let text = format!("{text}: {}", word.as_str());
             let who = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let problem = HttpProblem::new(StatusCode::CONFLICT, format!("{told}{who}"));
+            let problem = HttpProblem::new(StatusCode::CONFLICT, format!("{text}{who}"));
             let problem = problem.with_member("gate", json!(gate.to_string())).with_member("resolution", json!(word));
             let problem =
                 scope.map_or_else(|| problem.clone(), |scope| problem.clone().with_member("scope", json!(scope)));
-            Failure(problem.with_member("by", json!(by)))
+            ApiError(problem.with_member("by", json!(by)))
         }
-        AnswerError::Unknown(gate) => unknown(&gate.to_string()),
-        AnswerError::KeyTaken(_) => Failure::new(StatusCode::CONFLICT, told),
-        AnswerError::NotOffered { .. } => Failure::new(StatusCode::UNPROCESSABLE_ENTITY, told),
+        AnswerError::Unknown(gate) => unknown_gate(&gate.to_string()),
+        AnswerError::KeyTaken(_) => ApiError::new(StatusCode::CONFLICT, text),
+        AnswerError::NotOffered { .. } => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, text),
         AnswerError::NotAmong { .. } | AnswerError::Nobody { .. } | AnswerError::NotAllowed { .. } => {
-            Failure::new(StatusCode::FORBIDDEN, told)
+            ApiError::new(StatusCode::FORBIDDEN, text)
         }
     }
 }

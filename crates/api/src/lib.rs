@@ -33,7 +33,7 @@ use countersign_view::Protocol;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use events::{Feed, View};
+use events::{ContentMode, EventFeed};
 
 /// Below what all of it stands.
 const ROOT: &str = "/api/v1/";
@@ -51,30 +51,30 @@ pub struct ApiContext {
     /// The time.
     pub clock: Clock,
     /// Agents, tools, people and folders that rules are about.
-    pub household: ToolInventory,
+    pub tool_inventory: ToolInventory,
     /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
 }
 
 /// What the routes work with.
-struct Api {
+struct ApiState {
     context: Arc<ApiContext>,
     /// What happens, without the texts and with them.
-    plain: Feed,
-    whole: Feed,
+    plain: EventFeed,
+    whole: EventFeed,
     /// What programs read about all of it. Made when it is asked for first.
     document: LazyLock<Value>,
 }
 
 /// What a handler gives: a reply, or what went wrong.
-type Answered = Result<Response, Failure>;
+type ApiResult = Result<Response, ApiError>;
 
 /// The routes.
 pub fn routes(context: &Arc<ApiContext>) -> Router {
-    let api = Api {
-        plain: Feed::new(context.handle.clone(), View::Plain),
-        whole: Feed::new(context.handle.clone(), View::Whole),
-        document: LazyLock::new(|| openapi::document(operations::OPERATIONS)),
+    let api = ApiState {
+        plain: EventFeed::new(context.handle.clone(), ContentMode::Plain),
+        whole: EventFeed::new(context.handle.clone(), ContentMode::Whole),
+        document: LazyLock::new(|| openapi::build_document(operations::OPERATIONS)),
         context: Arc::clone(context),
     };
     let none = GuardedRoutes::new(&context.auth);
@@ -84,36 +84,36 @@ pub fn routes(context: &Arc<ApiContext>) -> Router {
 
 /// What went wrong, as a problem document.
 #[derive(Clone, Debug, PartialEq)]
-struct Failure(HttpProblem);
+struct ApiError(HttpProblem);
 
-impl Failure {
+impl ApiError {
     fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self(HttpProblem::new(status, text))
     }
 
-    fn bad(text: impl Into<String>) -> Self {
+    fn bad_request(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, text)
     }
 
-    fn closing() -> Self {
+    fn gateway_closing() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the gateway is closing")
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         self.0.response_for(ROOT)
     }
 }
 
-impl From<LogReadError> for Failure {
+impl From<LogReadError> for ApiError {
     fn from(error: LogReadError) -> Self {
         tracing::warn!(%error, "the record cannot be read for a program");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read now")
     }
 }
 
-impl From<OwnerError> for Failure {
+impl From<OwnerError> for ApiError {
     fn from(refused: OwnerError) -> Self {
         let status = match &refused {
             OwnerError::Refusal(_) => StatusCode::CONFLICT,
@@ -127,7 +127,7 @@ impl From<OwnerError> for Failure {
     }
 }
 
-impl From<ChatError> for Failure {
+impl From<ChatError> for ApiError {
     fn from(error: ChatError) -> Self {
         let status = match &error {
             ChatError::Unknown => StatusCode::NOT_FOUND,

@@ -16,25 +16,25 @@ use countersign_http::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, transform::transform_subschemas};
 use serde_json::{Map, Value, json};
 
-use super::{Api, wire::ProblemDocument};
+use super::{ApiState, wire::ProblemDocument};
 
 /// Where schemas are in the document.
 const SCHEMAS: &str = "/components/schemas";
 
 /// `GET /api/v1/openapi.json`.
-pub(super) async fn serve(State(api): State<Arc<Api>>) -> Response {
+pub(super) async fn serve_document(State(api): State<Arc<ApiState>>) -> Response {
     reply::ok(&*api.document)
 }
 
 /// Adds the handler of a method and a path to a router.
-pub(super) type Mount = fn(GuardedRoutes<Arc<Api>>, &str, &str) -> GuardedRoutes<Arc<Api>>;
+pub(super) type RouteMount = fn(GuardedRoutes<Arc<ApiState>>, &str, &str) -> GuardedRoutes<Arc<ApiState>>;
 
 /// One operation.
-pub(super) struct Operation {
+pub(super) struct ApiOperation {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     /// Adds its handler to a router.
-    pub(super) mount: Mount,
+    pub(super) mount: RouteMount,
     /// Its name for those who generate clients.
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
@@ -43,12 +43,12 @@ pub(super) struct Operation {
     pub(super) body: Option<SchemaOf>,
     /// Status and body where all goes well. Several with one status: any of them.
     pub(super) replies: &'static [(&'static str, SchemaOf)],
-    pub(super) repeats: Repeats,
+    pub(super) repeats: RepeatEffect,
 }
 
 /// What the same request of the same caller does again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeats {
+pub(super) enum RepeatEffect {
     /// It has an effect each time, or none at all.
     Each,
     /// Under one Idempotency-Key it has one effect.
@@ -65,17 +65,17 @@ pub(super) struct SchemaOf {
 }
 
 /// Returns the schema of `T`.
-pub(super) const fn schema<T: JsonSchema>() -> SchemaOf {
+pub(super) const fn schema_of<T: JsonSchema>() -> SchemaOf {
     SchemaOf { name: T::schema_name, reference: SchemaGenerator::subschema_for::<T> }
 }
 
 /// Schemas of bodies that are read and of bodies that are written: a member with a default is required in the second only.
-pub(super) struct Schemas {
+pub(super) struct SchemaGenerators {
     pub(super) requests: SchemaGenerator,
     pub(super) replies: SchemaGenerator,
 }
 
-impl Schemas {
+impl SchemaGenerators {
     pub(super) fn new() -> Self {
         let settings = || {
             let settings = SchemaSettings::draft2020_12().with(|settings| {
@@ -91,7 +91,7 @@ impl Schemas {
     }
 
     /// All that were referred to, by name.
-    fn named(mut self) -> Map<String, Value> {
+    fn into_definitions(mut self) -> Map<String, Value> {
         let mut named = self.requests.take_definitions(true);
         named.extend(self.replies.take_definitions(true));
         named.sort_keys();
@@ -100,7 +100,7 @@ impl Schemas {
 }
 
 /// Turns a choice between words into a list of them, which generators of clients know, and comments of several lines into one.
-pub(super) fn simplify(schema: &mut Schema) {
+pub(super) fn simplify_schema(schema: &mut Schema) {
     transform_subschemas(&mut simplify_schema, schema);
     if let Some(Value::String(description)) = schema.get_mut("description") {
         *description = description.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -116,13 +116,13 @@ pub(super) fn simplify(schema: &mut Schema) {
 }
 
 /// Makes the document of `operations`.
-pub(super) fn document(operations: &[Operation]) -> Value {
-    let mut schemas = Schemas::new();
+pub(super) fn build_document(operations: &[ApiOperation]) -> Value {
+    let mut schemas = SchemaGenerators::new();
     let mut paths = json!({});
     for operation in operations {
         if let Some((who, effect)) = access::find_entry(operation.method, operation.path) {
             let method = operation.method.to_ascii_lowercase();
-            paths[operation.path][method] = described(operation, who, effect, &mut schemas);
+            paths[operation.path][method] = describe_operation(operation, who, effect, &mut schemas);
         }
     }
     json!({
@@ -136,7 +136,7 @@ pub(super) fn document(operations: &[Operation]) -> Value {
         "servers": [{ "url": "/" }],
         "paths": paths,
         "components": {
-            "schemas": schemas.named(),
+            "schemas": schemas.into_definitions(),
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -154,7 +154,12 @@ pub(super) fn document(operations: &[Operation]) -> Value {
     })
 }
 
-fn described(operation: &Operation, who: RouteAccess, effect: RouteEffect, schemas: &mut Schemas) -> Value {
+fn describe_operation(
+    operation: &ApiOperation,
+    who: RouteAccess,
+    effect: RouteEffect,
+    schemas: &mut SchemaGenerators,
+) -> Value {
     let security = match who {
         RouteAccess::Anybody => json!([]),
         RouteAccess::Person => json!([{ "cookie": [] }]),
@@ -168,7 +173,7 @@ fn described(operation: &Operation, who: RouteAccess, effect: RouteEffect, schem
     parameters.extend(operation.query.iter().map(|(name, description)| {
         json!({ "name": name, "in": "query", "description": description, "schema": { "type": "string" } })
     }));
-    if operation.repeats == Repeats::Once {
+    if operation.repeats == RepeatEffect::Once {
         parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",

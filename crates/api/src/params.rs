@@ -1,21 +1,21 @@
 //! What is asked for behind the question mark: nothing that is not understood is passed over.
 
-use super::Failure;
+use super::ApiError;
 
 /// The parameters of one request.
-pub(super) struct Params(Vec<(String, String)>);
+pub(super) struct QueryParams(Vec<(String, String)>);
 
-impl Params {
+impl QueryParams {
     /// Reads them. `known` are those that the route has.
     ///
     /// # Errors
     /// One that the route does not have.
-    pub(super) fn of(query: Option<&str>, known: &[&str]) -> Result<Self, Failure> {
+    pub(super) fn from_query(query: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
         let pairs = serde_urlencoded::from_str::<Vec<(String, String)>>(query.unwrap_or_default())
-            .map_err(|error| Failure::bad(format!("the query cannot be read: {error}")))?;
+            .map_err(|error| ApiError::bad_request(format!("the query cannot be read: {error}")))?;
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => {
-                Err(Failure::bad(format!("there is no parameter {name:?} here, only: {}", known.join(", "))))
+                Err(ApiError::bad_request(format!("there is no parameter {name:?} here, only: {}", known.join(", "))))
             }
             None => Ok(Self(pairs)),
         }
@@ -28,7 +28,7 @@ impl Params {
     }
 
     /// All values under `name`: repeated, or separated by commas.
-    pub(super) fn all(&self, name: &str) -> Vec<&str> {
+    pub(super) fn get_all(&self, name: &str) -> Vec<&str> {
         let values = self.0.iter().filter(|(known, _)| known == name).flat_map(|(_, value)| value.split(','));
         values.map(str::trim).filter(|value| !value.is_empty()).collect()
     }
@@ -37,9 +37,9 @@ impl Params {
     ///
     /// # Errors
     /// It is something else.
-    pub(super) fn one_of(&self, name: &str, known: &[String]) -> Result<(), Failure> {
+    pub(super) fn one_of(&self, name: &str, known: &[String]) -> Result<(), ApiError> {
         match self.get(name).filter(|value| !known.iter().any(|known| known == value)) {
-            Some(value) => Err(Failure::bad(format!("{name} is one of {}, not {value:?}", known.join(", ")))),
+            Some(value) => Err(ApiError::bad_request(format!("{name} is one of {}, not {value:?}", known.join(", ")))),
             None => Ok(()),
         }
     }
@@ -48,11 +48,11 @@ impl Params {
     ///
     /// # Errors
     /// It is something else.
-    pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
+    pub(super) fn get_flag(&self, name: &str) -> Result<bool, ApiError> {
         match self.get(name) {
             None | Some("0" | "false") => Ok(false),
             Some("1" | "true") => Ok(true),
-            Some(other) => Err(Failure::bad(format!("{name} is 1 or 0, not {other:?}"))),
+            Some(other) => Err(ApiError::bad_request(format!("{name} is 1 or 0, not {other:?}"))),
         }
     }
 
@@ -60,38 +60,42 @@ impl Params {
     ///
     /// # Errors
     /// It is something else.
-    pub(super) fn count(&self, name: &str, usual: usize, most: usize) -> Result<usize, Failure> {
+    pub(super) fn get_count(&self, name: &str, usual: usize, most: usize) -> Result<usize, ApiError> {
         let Some(text) = self.get(name) else { return Ok(usual) };
         let count = text.parse().ok().filter(|count| (1..=most).contains(count));
-        count.ok_or_else(|| Failure::bad(format!("{name} is a number from 1 to {most}, not {text:?}")))
+        count.ok_or_else(|| ApiError::bad_request(format!("{name} is a number from 1 to {most}, not {text:?}")))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, Params};
+    use super::{ApiError, QueryParams};
 
     #[test]
     fn what_is_not_understood_is_named() {
         let known = ["limit", "live", "tool"];
-        let params = Params::of(Some("limit=5&live=1&tool=a,b&tool=%20c"), &known).unwrap();
-        assert_eq!(params.count("limit", 1, 9), Ok(5));
-        assert_eq!(params.flag("live"), Ok(true));
-        assert_eq!(params.all("tool"), ["a", "b", "c"]);
+        let params = QueryParams::from_query(Some("limit=5&live=1&tool=a,b&tool=%20c"), &known).unwrap();
+        assert_eq!(params.get_count("limit", 1, 9), Ok(5));
+        assert_eq!(params.get_flag("live"), Ok(true));
+        assert_eq!(params.get_all("tool"), ["a", "b", "c"]);
         for (query, name) in [("limt=5", "limt"), ("limit=5&x", "x")] {
-            let told = format!("there is no parameter {name:?} here, only: limit, live, tool");
-            assert_eq!(Params::of(Some(query), &known).err(), Some(Failure::bad(told)), "{query}");
+            let problem = format!("there is no parameter {name:?} here, only: limit, live, tool");
+            assert_eq!(
+                QueryParams::from_query(Some(query), &known).err(),
+                Some(ApiError::bad_request(problem)),
+                "{query}"
+            );
         }
         for query in ["limit=0", "limit=10", "limit=x"] {
-            let params = Params::of(Some(query), &known).unwrap();
-            assert!(format!("{:?}", params.count("limit", 1, 9)).contains("from 1 to 9"), "{query}");
+            let params = QueryParams::from_query(Some(query), &known).unwrap();
+            assert!(format!("{:?}", params.get_count("limit", 1, 9)).contains("from 1 to 9"), "{query}");
         }
         let words = ["a", "b"].map(str::to_owned);
-        assert_eq!(Params::of(Some("tool=b"), &known).unwrap().one_of("tool", &words), Ok(()));
+        assert_eq!(QueryParams::from_query(Some("tool=b"), &known).unwrap().one_of("tool", &words), Ok(()));
         assert_eq!(
-            Params::of(Some("tool=c"), &known).unwrap().one_of("tool", &words),
-            Err(Failure::bad("tool is one of a, b, not \"c\""))
+            QueryParams::from_query(Some("tool=c"), &known).unwrap().one_of("tool", &words),
+            Err(ApiError::bad_request("tool is one of a, b, not \"c\""))
         );
-        assert!(Params::of(Some("live=maybe"), &known).unwrap().flag("live").is_err());
+        assert!(QueryParams::from_query(Some("live=maybe"), &known).unwrap().get_flag("live").is_err());
     }
 }

@@ -9,13 +9,16 @@ use countersign_policy_admin::trial;
 use countersign_runtime::InboxLane;
 
 use super::{
-    Answered, Api, Failure,
+    ApiError, ApiResult, ApiState,
     body::ApiRequest,
     wire::policy::{ExplainReply, ExplainRequest, RefusedVerdict},
 };
 
 /// `POST /api/v1/policy/explain`: under the rules that are in force, with what people granted and denied.
-pub(super) async fn explain(State(api): State<Arc<Api>>, request: ApiRequest<ExplainRequest>) -> Answered {
+pub(super) async fn explain_request(
+    State(api): State<Arc<ApiState>>,
+    request: ApiRequest<ExplainRequest>,
+) -> ApiResult {
     let ExplainRequest { tool, arguments, agent } = request.body;
     let agent = agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let source = api.context.handle.source(InboxLane::Request);
@@ -23,11 +26,11 @@ pub(super) async fn explain(State(api): State<Arc<Api>>, request: ApiRequest<Exp
         let policy = engine.state().policy();
         (engine.rules().clone(), policy.constraints().clone(), policy.grants().clone())
     });
-    let ((rules, constraints, grants), _) = read.await.ok_or_else(Failure::closing)?;
+    let ((rules, constraints, grants), _) = read.await.ok_or_else(ApiError::gateway_closing)?;
     let now = api.context.clock.now();
     let under = trial::InForce { rules: &rules, constraints: &constraints, grants: &grants, now };
     let arguments = arguments.unwrap_or_default();
-    Ok(reply::ok(&match trial::explain_under(&under, &api.context.household, agent, &tool, arguments) {
+    Ok(reply::ok(&match trial::explain_under(&under, &api.context.tool_inventory, agent, &tool, arguments) {
         Ok(explained) => ExplainReply::Decided(Box::new(explained.to_explanation())),
         Err(why) => ExplainReply::Refused { verdict: RefusedVerdict::Refused, why },
     }))

@@ -21,11 +21,11 @@ use countersign_runtime::InboxLane;
 use countersign_view::{Protocol, time::format_iso};
 
 use super::{
-    Answered, Api, DOOR, Failure,
+    ApiError, ApiResult, ApiState, DOOR,
     body::ApiRequest,
-    cursor::Cursor,
-    gates::doors,
-    params::Params,
+    cursor::RecordCursor,
+    gates::door_names,
+    params::QueryParams,
     wire::{
         ModelName,
         sessions::{
@@ -43,18 +43,18 @@ const ENTRIES: (usize, usize) = (50, 200);
 
 /// What a session is busy with now.
 #[derive(Clone, Default)]
-struct Busy {
+struct SessionActivity {
     /// A run, a summary of the conversation, or a command of a person.
     works: bool,
     run: Option<String>,
     waiting: usize,
 }
 
-fn busy(engine: &Engine) -> BTreeMap<String, Busy> {
-    let mut all = BTreeMap::<String, Busy>::new();
+fn session_activity(engine: &Engine) -> BTreeMap<String, SessionActivity> {
+    let mut all = BTreeMap::<String, SessionActivity>::new();
     for session in engine.state().sessions().filter(|session| !session.is_at_rest()) {
         let run = session.run().or_else(|| session.awaited_run()).map(|run| run.to_string());
-        all.insert(session.id().to_string(), Busy { works: true, run, waiting: 0 });
+        all.insert(session.id().to_string(), SessionActivity { works: true, run, waiting: 0 });
     }
     for session in engine.state().pending_gates().filter_map(|gate| gate.session()) {
         all.entry(session.to_string()).or_default().waiting += 1;
@@ -63,24 +63,24 @@ fn busy(engine: &Engine) -> BTreeMap<String, Busy> {
 }
 
 /// `GET /api/v1/sessions`.
-pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
-    let params = Params::of(query.as_deref(), &["door", "after", "limit"])?;
-    params.one_of("door", &doors())?;
-    let limit = params.count("limit", LISTED.0, LISTED.1)?;
+pub(super) async fn list_sessions(State(api): State<Arc<ApiState>>, RawQuery(query): RawQuery) -> ApiResult {
+    let params = QueryParams::from_query(query.as_deref(), &["door", "after", "limit"])?;
+    params.one_of("door", &door_names())?;
+    let limit = params.get_count("limit", LISTED.0, LISTED.1)?;
     let after = match params.get("after") {
         None => None,
         Some(text) => {
             let read = text.split_once('.').and_then(|(at, id)| Some((at.parse::<u64>().ok()?, id.to_owned())));
-            Some(read.ok_or_else(|| Failure::bad(format!("after: {text:?} is no place in this list")))?)
+            Some(read.ok_or_else(|| ApiError::bad_request(format!("after: {text:?} is no place in this list")))?)
         }
     };
     let source = api.context.handle.source(InboxLane::Request);
     let read = source.read_state(|engine| {
         let agents = engine.state().sessions().filter(|session| sessions::is_agents(session.id()));
-        let agents: Vec<SessionListRow> = agents.map(of_agent).collect();
-        (busy(engine), agents, engine.state().head_lsn())
+        let agents: Vec<SessionListRow> = agents.map(agent_row).collect();
+        (session_activity(engine), agents, engine.state().head_lsn())
     });
-    let ((busy, mut rows, head), _) = read.await.ok_or_else(Failure::closing)?;
+    let ((busy, mut rows, head), _) = read.await.ok_or_else(ApiError::gateway_closing)?;
     rows.extend(sessions::list_sessions(api.context.handle.log()).await?);
     rows.sort_by(|one, other| (other.last_at, &other.id).cmp(&(one.last_at, &one.id)));
     let door = params.get("door");
@@ -91,13 +91,13 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     let mut found = rows.iter().filter(fits);
     let page: Vec<&SessionListRow> = found.by_ref().take(limit).collect();
     let next = found.next().and_then(|_| page.last()).map(|row| format!("{}.{}", row.last_at, row.id));
-    let sessions = page.iter().map(|row| summary(row, busy.get(&row.id))).collect();
-    let cursor = Cursor::at(api.context.handle.log(), head).await?;
+    let sessions = page.iter().map(|row| session_summary(row, busy.get(&row.id))).collect();
+    let cursor = RecordCursor::at_lsn(api.context.handle.log(), head).await?;
     Ok(reply::ok(&SessionList { sessions, next, cursor }))
 }
 
 /// An agent's session is in no list: it is always at hand.
-fn of_agent(session: &Session) -> SessionListRow {
+fn agent_row(session: &Session) -> SessionListRow {
     SessionListRow {
         id: session.id().to_string(),
         door: Some(session.door().unwrap_or(Protocol::AgentGate.name()).to_owned()),
@@ -108,7 +108,7 @@ fn of_agent(session: &Session) -> SessionListRow {
     }
 }
 
-fn summary(row: &SessionListRow, busy: Option<&Busy>) -> SessionSummary {
+fn session_summary(row: &SessionListRow, busy: Option<&SessionActivity>) -> SessionSummary {
     let busy = busy.cloned().unwrap_or_default();
     SessionSummary {
         id: row.id.clone(),
@@ -121,13 +121,13 @@ fn summary(row: &SessionListRow, busy: Option<&Busy>) -> SessionSummary {
         messages: row.messages,
         calls: row.calls,
         tokens: row.tokens,
-        state: state(&busy),
+        state: session_state(&busy),
         run: busy.run,
         waiting: busy.waiting,
     }
 }
 
-const fn state(busy: &Busy) -> SessionState {
+const fn session_state(busy: &SessionActivity) -> SessionState {
     match (busy.waiting, busy.works) {
         (1.., _) => SessionState::Waiting,
         (0, true) => SessionState::Working,
@@ -136,7 +136,7 @@ const fn state(busy: &Busy) -> SessionState {
 }
 
 /// What is read of a session: a page whose messages and cursor lie in the record.
-struct Page {
+struct PageSnapshot {
     conversation: ConversationPage,
     /// Where the message of each entry lies.
     contents: Vec<Lsn>,
@@ -145,36 +145,39 @@ struct Page {
 }
 
 /// `GET /api/v1/sessions/{id}`.
-pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>, RawQuery(query): RawQuery) -> Answered {
-    let params = Params::of(query.as_deref(), &["before", "limit"])?;
-    let limit = params.count("limit", ENTRIES.0, ENTRIES.1)?;
+pub(super) async fn get_session(
+    State(api): State<Arc<ApiState>>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> ApiResult {
+    let params = QueryParams::from_query(query.as_deref(), &["before", "limit"])?;
+    let limit = params.get_count("limit", ENTRIES.0, ENTRIES.1)?;
     let before = params.get("before").map(str::to_owned);
     let session = SessionId::new(id.as_str());
-    let wanted = session.clone();
+    let session_id = session.clone();
     let look = move |engine: &Engine| {
-        let session = engine.state().session(&wanted)?;
-        Some(page(engine, session, before.as_deref(), limit))
+        let session = engine.state().session(&session_id)?;
+        Some(read_page(engine, session, before.as_deref(), limit))
     };
     let read = api.context.handle.source(InboxLane::Request).read_of(ResidencyScope::Session(session), look).await;
-    let (found, _) = read.ok_or_else(Failure::closing)?;
-    let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no session {id}"));
-    let Page { mut conversation, contents, lsn } = found.ok_or_else(missing)??;
+    let (found, _) = read.ok_or_else(ApiError::gateway_closing)?;
+    let missing = || ApiError::new(StatusCode::NOT_FOUND, format!("there is no session {id}"));
+    let PageSnapshot { mut conversation, contents, lsn } = found.ok_or_else(missing)??;
     let contents = api.context.handle.contents().get(&contents).await?;
     for (entry, content) in conversation.entries.iter_mut().zip(contents) {
         entry.message = content.and_then(|text| serde_json::from_str(&text).ok());
     }
-    conversation.cursor = Cursor::at(api.context.handle.log(), lsn).await?;
+    conversation.cursor = RecordCursor::at_lsn(api.context.handle.log(), lsn).await?;
     Ok(reply::ok(&conversation))
 }
 
-fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) -> Result<Page, Failure> {
+fn read_page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) -> Result<PageSnapshot, ApiError> {
     let path = session.path_entries();
     let end = match before {
         None => path.len(),
-        Some(before) => path
-            .iter()
-            .position(|entry| entry.id.as_str() == before)
-            .ok_or_else(|| Failure::bad(format!("before: there is no entry {before:?} in this conversation")))?,
+        Some(before) => path.iter().position(|entry| entry.id.as_str() == before).ok_or_else(|| {
+            ApiError::bad_request(format!("before: there is no entry {before:?} in this conversation"))
+        })?,
     };
     let start = end.saturating_sub(limit);
     let shown = &path[start..end];
@@ -185,7 +188,7 @@ fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) 
         kind: entry.kind.clone(),
         message: None,
     };
-    let busy = busy(engine).remove(session.id().as_str()).unwrap_or_default();
+    let busy = session_activity(engine).remove(session.id().as_str()).unwrap_or_default();
     let model = session.settings().model.as_ref();
     let conversation = ConversationPage {
         id: session.id().to_string(),
@@ -195,35 +198,35 @@ fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) 
         cwd: Some(session.cwd().to_owned()).filter(|cwd| !cwd.is_empty()),
         model: model.map(|model| ModelName { provider: model.provider.to_string(), id: model.id.to_string() }),
         opened_at: format_iso(session.opened_at()),
-        state: state(&busy),
+        state: session_state(&busy),
         run: busy.run,
         waiting: busy.waiting,
         queued: session.queued_count(),
         length: path.len(),
         earlier: shown.first().filter(|_| start > 0).map(|entry| entry.id.to_string()),
-        cursor: Cursor::START,
+        cursor: RecordCursor::START,
         entries: shown.iter().map(entry).collect(),
     };
     let contents = shown.iter().map(|entry| entry.content).collect();
-    Ok(Page { conversation, contents, lsn: engine.state().head_lsn() })
+    Ok(PageSnapshot { conversation, contents, lsn: engine.state().head_lsn() })
 }
 
 /// `POST /api/v1/sessions`.
-pub(super) async fn open(State(api): State<Arc<Api>>, request: ApiRequest<OpenRequest>) -> Answered {
-    let key = request.asking("open");
+pub(super) async fn open_session(State(api): State<Arc<ApiState>>, request: ApiRequest<OpenRequest>) -> ApiResult {
+    let key = request.keyed_request("open");
     let OpenRequest { workspace, provider, model, message } = request.body;
     if model.is_none() && provider.is_some() {
-        return Err(Failure::bad("provider without model says nothing: name both"));
+        return Err(ApiError::bad_request("provider without model says nothing: name both"));
     }
     let (key, model) = (key?, model.map(|model| (provider, model)));
-    let wish =
+    let new_conversation =
         NewConversation { workspace, model, message: message.clone(), key: key.clone(), ..NewConversation::default() };
-    let session = api.context.chats.open_session(DOOR, wish).await?;
+    let session = api.context.chats.open_session(DOOR, new_conversation).await?;
     let receipt = match message {
         Some(message) => {
             let key = key.map(|key| key.part_key("message"));
             let reply = api.context.chats.prompt_once(&session, &message, WhenBusy::Refuse, key.as_ref()).await?;
-            Some(receipt(&reply))
+            Some(message_receipt(&reply))
         }
         None => None,
     };
@@ -231,7 +234,7 @@ pub(super) async fn open(State(api): State<Arc<Api>>, request: ApiRequest<OpenRe
     Ok(reply::json(StatusCode::CREATED, &OpenedSession { state, run, id: session.to_string() }))
 }
 
-fn receipt(reply: &EngineReply) -> MessageReceipt {
+fn message_receipt(reply: &EngineReply) -> MessageReceipt {
     let (state, run) = match reply {
         EngineReply::Started(run) => (MessageState::Working, Some(run)),
         EngineReply::BehindCompaction(run) => (MessageState::Queued, Some(run)),
@@ -242,33 +245,37 @@ fn receipt(reply: &EngineReply) -> MessageReceipt {
 }
 
 /// `POST /api/v1/sessions/{id}/messages`.
-pub(super) async fn say(
-    State(api): State<Arc<Api>>,
+pub(super) async fn send_message(
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
     request: ApiRequest<MessageRequest>,
-) -> Answered {
-    let key = request.asking("say")?;
+) -> ApiResult {
+    let key = request.keyed_request("say")?;
     let MessageRequest { text, when_busy } = request.body;
     let when_busy = when_busy.map_or(WhenBusy::Refuse, WhenBusy::from);
     let reply = api.context.chats.prompt_once(&SessionId::new(id.as_str()), &text, when_busy, key.as_ref()).await?;
-    Ok(reply::json(StatusCode::ACCEPTED, &receipt(&reply)))
+    Ok(reply::json(StatusCode::ACCEPTED, &message_receipt(&reply)))
 }
 
 /// `POST /api/v1/sessions/{id}/steer`.
-pub(super) async fn steer(
-    State(api): State<Arc<Api>>,
+pub(super) async fn steer_session(
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
     request: ApiRequest<SteerRequest>,
-) -> Answered {
-    let key = request.asking("steer")?;
+) -> ApiResult {
+    let key = request.keyed_request("steer")?;
     match api.context.chats.steer_run(&SessionId::new(id.as_str()), &request.body.text, key.as_ref()).await? {
         Some(run) => Ok(reply::json(StatusCode::ACCEPTED, &SteerReceipt { run: run.to_string() })),
-        None => Err(Failure::new(StatusCode::CONFLICT, "no run works in this session: say it as a message")),
+        None => Err(ApiError::new(StatusCode::CONFLICT, "no run works in this session: say it as a message")),
     }
 }
 
 /// `POST /api/v1/sessions/{id}/stop`.
-pub(super) async fn stop(State(api): State<Arc<Api>>, Path(id): Path<String>, _: ApiRequest<StopRequest>) -> Answered {
+pub(super) async fn stop_session(
+    State(api): State<Arc<ApiState>>,
+    Path(id): Path<String>,
+    _: ApiRequest<StopRequest>,
+) -> ApiResult {
     let (run, stopped) = match api.context.chats.stop_session(&SessionId::new(id.as_str())).await? {
         StopOutcome::Run(run) => (Some(run.to_string()), true),
         StopOutcome::Other => (None, true),

@@ -21,71 +21,72 @@ use countersign_runtime::{InboxLane, OwnerError};
 use countersign_view::{decisions, gate_request::QuestionRequest};
 
 use super::{
-    Console,
-    card::{Asked, Place, Reader},
+    ConsoleState,
+    card::{CardContext, CardPlace, ConsoleGate},
     gates::fresh_key,
-    page::Trouble,
-    words,
+    labels,
+    page::PageError,
 };
 
 /// The longest reason or answer, in characters.
 const LONGEST: usize = 20_000;
 
-pub(super) async fn one(
-    State(console): State<Arc<Console>>,
+pub(super) async fn answer_gate(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: BodyFields,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    let gate = GateId::parse(&id).ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
-    let found = console.gate(gate).await?;
-    let (asked, _) = found.ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
-    let problem = match answer(&body, &asked) {
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    let gate = GateId::parse(&id).ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
+    let found = console.load_gate(gate).await?;
+    let (console_gate, _) = found.ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
+    let problem = match parse_answer(&body, &console_gate) {
         Err(problem) => Some((StatusCode::BAD_REQUEST, problem)),
         Ok(answer) => {
             let source = console.context.handle.source(InboxLane::Result);
             let key = body.text_field("key").map(str::to_owned);
-            match decisions::answer_gate(&source, gate, answer, &look.caller.principal, key).await {
+            match decisions::answer_gate(&source, gate, answer, &ctx.caller.principal, key).await {
                 Ok(EngineReply::Voted { have, need }) => {
                     Some((StatusCode::OK, format!("Your approval counts: {have} of {need} have allowed it.")))
                 }
                 Ok(_) => None,
-                Err(refused) => Some(told(&refused, &look.people)),
+                Err(refused) => Some(answer_error(&refused, &ctx.people)),
             }
         }
     };
     let is_page = body.text_field("from") == Some("page");
     if headers.contains_key("x-fragment") {
         // The script puts the card in the place of the one that it has.
-        let (asked, answered) = console.gate(gate).await?.ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
+        let (console_gate, answered) =
+            console.load_gate(gate).await?.ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
         let key = fresh_key();
-        let reader = Reader {
-            now: look.now,
-            csrf: look.caller.csrf_token(),
+        let reader = CardContext {
+            now: ctx.now,
+            csrf: ctx.caller.csrf_token(),
             key: &key,
-            place: if is_page { Place::Page } else { Place::List },
+            place: if is_page { CardPlace::Page } else { CardPlace::List },
             notice: problem.as_ref().map(|(_, text)| text.as_str()),
         };
         let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
-        return Ok(reply::html(status, asked.card(&reader, &answered).into_string()));
+        return Ok(reply::html(status, console_gate.render_card(&reader, &answered).into_string()));
     }
     match problem {
-        Some((status, problem)) => console.gate_page(&look, gate, Some((status, &problem))).await,
-        None if is_page => Ok(see(&words::path("/console/gates/", &gate.to_string()))),
-        None => Ok(see(&format!("/console/?done={gate}"))),
+        Some((status, problem)) => console.gate_page(&ctx, gate, Some((status, &problem))).await,
+        None if is_page => Ok(redirect_to(&labels::url_path("/console/gates/", &gate.to_string()))),
+        None => Ok(redirect_to(&format!("/console/?done={gate}"))),
     }
 }
 
 /// Answers several, each of which was shown whole.
-pub(super) async fn several(
-    State(console): State<Arc<Console>>,
+pub(super) async fn answer_several(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
     body: BodyFields,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    let bad = |text: &str| Trouble::new(StatusCode::BAD_REQUEST, text);
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    let bad = |text: &str| PageError::new(StatusCode::BAD_REQUEST, text);
     let answer = match body.text_field("answer") {
         Some("once") => GateReply::Allow(ApprovalScope::Once),
         Some("deny") => GateReply::Deny { reason: body.text_field("reason").map(str::to_owned) },
@@ -96,46 +97,46 @@ pub(super) async fn several(
     for (name, shown) in body.0.iter().filter_map(|(name, value)| Some((name.strip_prefix("gate.")?, value.as_str()?)))
     {
         let gate = GateId::parse(name).ok_or_else(|| bad("One of the chosen ones has no id of a gate."))?;
-        let Some((asked, _)) = console.gate(gate).await? else { continue };
+        let Some((console_gate, _)) = console.load_gate(gate).await? else { continue };
         // Whether each counted stands on its card.
-        if asked.digest() == shown && asked.is_whole(Place::List) {
-            let _ = decisions::answer_gate(&source, gate, answer.clone(), &look.caller.principal, None).await;
+        if console_gate.digest() == shown && console_gate.is_whole(CardPlace::List) {
+            let _ = decisions::answer_gate(&source, gate, answer.clone(), &ctx.caller.principal, None).await;
         }
         done.push(gate.to_string());
     }
     if done.is_empty() {
         return Err(bad("None was chosen."));
     }
-    Ok(see(&format!("/console/?done={}", done.join(","))))
+    Ok(redirect_to(&format!("/console/?done={}", done.join(","))))
 }
 
-fn see(at: &str) -> Response {
+fn redirect_to(at: &str) -> Response {
     Redirect::to(at).into_response()
 }
 
 /// The answer that a form gives to a gate.
-fn answer(body: &BodyFields, asked: &Asked) -> Result<GateReply, String> {
+fn parse_answer(body: &BodyFields, console_gate: &ConsoleGate) -> Result<GateReply, String> {
     let text = |name: &str| body.text_field(name).map(str::to_owned);
     if [text("reason"), text("text")].iter().flatten().any(|text| text.chars().count() > LONGEST) {
         return Err(format!("That is longer than {LONGEST} characters."));
     }
     let word = body.text_field("answer").unwrap_or_default();
     // What is allowed is what was seen.
-    if matches!(word, "once" | "session" | "grant") && body.text_field("digest") != Some(&asked.digest()) {
+    if matches!(word, "once" | "session" | "grant") && body.text_field("digest") != Some(&console_gate.digest()) {
         return Err("This is not what was shown. Look at it again.".to_owned());
     }
     match word {
         "once" => Ok(GateReply::Allow(ApprovalScope::Once)),
         "session" => Ok(GateReply::Allow(ApprovalScope::Session)),
-        "grant" => grant(body),
+        "grant" => parse_grant(body),
         "deny" => Ok(GateReply::Deny { reason: text("reason") }),
         "decline" => Ok(GateReply::Decline),
-        "say" => said(body, asked),
+        "say" => chosen_answer(body, console_gate),
         _ => Err("Choose one of the answers.".to_owned()),
     }
 }
 
-fn grant(body: &BodyFields) -> Result<GateReply, String> {
+fn parse_grant(body: &BodyFields) -> Result<GateReply, String> {
     let scope = match body.text_field("reach") {
         Some("session") => ApprovalScope::Session,
         Some("always") => ApprovalScope::Always,
@@ -154,8 +155,8 @@ fn grant(body: &BodyFields) -> Result<GateReply, String> {
     Ok(GateReply::Grant(GrantTerms { scope, pattern, lasts }))
 }
 
-fn said(body: &BodyFields, asked: &Asked) -> Result<GateReply, String> {
-    let Some(QuestionRequest { choices, is_multi, .. }) = asked.request.question() else {
+fn chosen_answer(body: &BodyFields, console_gate: &ConsoleGate) -> Result<GateReply, String> {
+    let Some(QuestionRequest { choices, is_multi, .. }) = console_gate.request.question() else {
         return Err("This is no question.".to_owned());
     };
     let chosen: Vec<String> = if is_multi {
@@ -167,20 +168,24 @@ fn said(body: &BodyFields, asked: &Asked) -> Result<GateReply, String> {
     };
     let own = body.text_field("text").map(str::to_owned);
     // Of a question with one answer, what was written counts; beside a decision it is said as well.
-    let said: Vec<String> = match own {
-        Some(own) if !is_multi && asked.kind == Kind::Question => vec![own],
+    let answers: Vec<String> = match own {
+        Some(own) if !is_multi && console_gate.kind == Kind::Question => vec![own],
         own => chosen.into_iter().chain(own).collect(),
     };
-    if said.is_empty() { Err("Choose an answer, or write one.".to_owned()) } else { Ok(GateReply::Say(said)) }
+    if answers.is_empty() { Err("Choose an answer, or write one.".to_owned()) } else { Ok(GateReply::Say(answers)) }
 }
 
 /// Why an answer did not count.
-pub(super) fn told(refused: &OwnerError, people: &IdentityMap) -> (StatusCode, String) {
+pub(super) fn answer_error(refused: &OwnerError, people: &IdentityMap) -> (StatusCode, String) {
     match refused {
         OwnerError::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { resolution, by, .. })) => {
-            let how = words::resolved(resolution);
+            let how = labels::resolution_text(resolution);
             let text = match by {
-                Some(by) => words::sentence(&format!("{} was first: {}.", words::who(people, by), how.to_lowercase())),
+                Some(by) => labels::capitalise(&format!(
+                    "{} was first: {}.",
+                    labels::principal_name(people, by),
+                    how.to_lowercase()
+                )),
                 None => format!("It is over already: {}.", how.to_lowercase()),
             };
             (StatusCode::CONFLICT, text)

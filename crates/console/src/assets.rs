@@ -14,26 +14,28 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("app.js");
 
 /// Where pages find the stylesheet: another one has another address.
-pub(super) static STYLE_AT: LazyLock<String> = LazyLock::new(|| format!("/console/style.css?{}", version(STYLE)));
+pub(super) static STYLE_AT: LazyLock<String> =
+    LazyLock::new(|| format!("/console/style.css?{}", content_version(STYLE)));
 /// Where pages find the script.
-pub(super) static SCRIPT_AT: LazyLock<String> = LazyLock::new(|| format!("/console/app.js?{}", version(SCRIPT)));
+pub(super) static SCRIPT_AT: LazyLock<String> =
+    LazyLock::new(|| format!("/console/app.js?{}", content_version(SCRIPT)));
 
-fn version(text: &str) -> String {
+fn content_version(text: &str) -> String {
     Digest::hash_bytes(text.as_bytes()).to_string().chars().take(12).collect()
 }
 
-pub(super) async fn style(RawQuery(query): RawQuery) -> Response {
-    file("text/css; charset=utf-8", STYLE, query)
+pub(super) async fn serve_style(RawQuery(query): RawQuery) -> Response {
+    asset_response("text/css; charset=utf-8", STYLE, query)
 }
 
-pub(super) async fn script(RawQuery(query): RawQuery) -> Response {
-    file("text/javascript; charset=utf-8", SCRIPT, query)
+pub(super) async fn serve_script(RawQuery(query): RawQuery) -> Response {
+    asset_response("text/javascript; charset=utf-8", SCRIPT, query)
 }
 
 /// A file that browsers may keep if they asked for just this one.
-fn file(kind: &'static str, text: &'static str, query: Option<String>) -> Response {
+fn asset_response(kind: &'static str, text: &'static str, query: Option<String>) -> Response {
     let mut response = reply::with_content_type(axum::http::StatusCode::OK, kind, text.as_bytes().to_vec());
-    let keep = if query == Some(version(text)) { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let keep = if query == Some(content_version(text)) { "public, max-age=31536000, immutable" } else { "no-cache" };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(keep));
     response
 }

@@ -18,16 +18,18 @@ use countersign_view::{
 };
 use maud::{Markup, html};
 
-use super::words::{self, Tone, ago, left, many, moment, one, path, plain};
+use super::labels::{
+    self, Severity, escape_line, escape_lines, plain_text, time_ago, time_element, time_left, url_path,
+};
 
-pub(super) use change::of as change;
+pub(super) use change::edit_diff as change;
 
 /// How long a card may be in a list, in characters. A longer one is shown whole on its own page, and allowed there.
 const LONGEST: usize = 16_000;
 
 /// A gate with all that a card shows.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct ConsoleGate {
     pub(super) id: GateId,
     pub(super) kind: Kind,
     pub(super) session: Option<SessionId>,
@@ -50,7 +52,7 @@ pub(super) struct Asked {
 
 /// Where a card is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CardPlace {
     /// Among others: a very long one is cut, and can only be denied.
     List,
     /// Alone and whole.
@@ -59,39 +61,39 @@ pub(super) enum Place {
 
 /// What goes with a card for whoever looks at it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct CardContext<'a> {
     pub(super) now: Millis,
     /// What forms send back; empty in what the script completes.
     pub(super) csrf: &'a str,
     /// Names the window, so that one that sends twice is answered alike.
     pub(super) key: &'a str,
-    pub(super) place: Place,
+    pub(super) place: CardPlace,
     /// What to say above it.
     pub(super) notice: Option<&'a str>,
 }
 
 /// The text of a resolved gate's answer, and who gave it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Answered {
+pub(super) struct AnswerText {
     pub(super) text: Option<Arc<str>>,
 }
 
-impl Asked {
+impl ConsoleGate {
     /// Every gate that waits, the most urgent first.
-    pub(super) fn pending(engine: &Engine) -> Vec<Self> {
+    pub(super) fn all_pending(engine: &Engine) -> Vec<Self> {
         let gates = engine.state().pending_gates();
         let summaries = gates.filter_map(|gate| GateSummary::at_hand(engine, gate));
-        let mut all: Vec<Self> = summaries.map(|summary| Self::of(engine, summary)).collect();
-        all.sort_by_key(|asked| (asked.deadline.unwrap_or(Millis(u64::MAX)), asked.opened_at));
+        let mut all: Vec<Self> = summaries.map(|summary| Self::from_summary(engine, summary)).collect();
+        all.sort_by_key(|console_gate| (console_gate.deadline.unwrap_or(Millis(u64::MAX)), console_gate.opened_at));
         all
     }
 
     /// One gate that asks `request`.
     pub(super) fn new(engine: &Engine, gate: &Gate, request: GateRequest) -> Self {
-        Self::of(engine, GateSummary::new(engine, gate, request))
+        Self::from_summary(engine, GateSummary::new(engine, gate, request))
     }
 
-    fn of(engine: &Engine, summary: GateSummary) -> Self {
+    fn from_summary(engine: &Engine, summary: GateSummary) -> Self {
         let approvals = summary.approvals();
         let GateSummary { gate, request, door, session_name, is_hosted, folder } = summary;
         let id = gate.session().map(|id| id.as_str().to_owned()).unwrap_or_default();
@@ -135,94 +137,96 @@ impl Asked {
     }
 
     /// What would run, as every door shows it.
-    fn shown(&self) -> Option<(GateCard, CallRequest<'_>)> {
+    fn call_card(&self) -> Option<(GateCard, CallRequest<'_>)> {
         let call = self.request.call()?;
-        let card = GateCard::new(&gate_card::GateCardInput::new(call, &self.caller(), self.cwd.as_deref(), &[]));
+        let card = GateCard::new(&gate_card::GateCardInput::new(call, &self.caller_name(), self.cwd.as_deref(), &[]));
         Some((card, call))
     }
 
     /// What whoever allows has to have seen.
     pub(super) fn digest(&self) -> String {
-        match self.shown() {
+        match self.call_card() {
             Some((card, ..)) => card.digest.to_string(),
-            None => countersign_core::digest::Digest::hash_bytes(self.said_to().as_bytes()).to_string(),
+            None => countersign_core::digest::Digest::hash_bytes(self.prompt_text().as_bytes()).to_string(),
         }
     }
 
     /// All that is asked where nothing would run.
-    fn said_to(&self) -> String {
+    fn prompt_text(&self) -> String {
         match self.request.kind() {
             RequestKind::Call(_) => self.title(),
-            RequestKind::Question(question) => plain(question.text),
-            RequestKind::GoOn(go_on) => plain(go_on.text),
+            RequestKind::Question(question) => plain_text(question.text),
+            RequestKind::GoOn(go_on) => plain_text(go_on.text),
         }
     }
 
     /// Who asks, in a sentence.
-    fn caller(&self) -> String {
+    fn caller_name(&self) -> String {
         if self.is_agents { self.asker.clone() } else { format!("The run of “{}”", self.asker) }
     }
 
     /// In one line, for titles and notifications.
     pub(super) fn title(&self) -> String {
         match self.request.kind() {
-            RequestKind::Call(call) => format!("{} wants to use {}", plain(&self.caller()), plain(call.tool)),
-            RequestKind::Question(_) => plain(self.request.headline()),
-            RequestKind::GoOn(go_on) => plain(go_on.text),
+            RequestKind::Call(call) => {
+                format!("{} wants to use {}", plain_text(&self.caller_name()), plain_text(call.tool))
+            }
+            RequestKind::Question(_) => plain_text(self.request.headline()),
+            RequestKind::GoOn(go_on) => plain_text(go_on.text),
         }
     }
 
     /// Whether all of it fits into a list.
-    pub(super) fn is_whole(&self, place: Place) -> bool {
-        place == Place::Page || self.shown().is_none_or(|(card, ..)| card.char_count() <= LONGEST)
+    pub(super) fn is_whole(&self, place: CardPlace) -> bool {
+        place == CardPlace::Page || self.call_card().is_none_or(|(card, ..)| card.char_count() <= LONGEST)
     }
 
     /// The card, waiting or over.
-    pub(super) fn card(&self, reader: &Reader<'_>, answered: &Answered) -> Markup {
+    pub(super) fn render_card(&self, reader: &CardContext<'_>, answered: &AnswerText) -> Markup {
         let (id, waits) = (self.id.to_string(), self.is_pending());
-        let page = path("/console/gates/", &id);
+        let page = url_path("/console/gates/", &id);
         let is_whole = self.is_whole(reader.place);
         html! {
             article.card.over[!waits] #(id) tabindex="-1" aria-labelledby={ "t-" (id) }
                 data-state=(if waits { "waiting" } else { "over" }) data-page=(page)
                 data-deadline=(self.deadline.unwrap_or(Millis(u64::MAX >> 12)).0) data-opened=(self.opened_at.0) {
                 header {
-                    @if waits && reader.place == Place::List && is_whole && !self.kind.takes_words() {
+                    @if waits && reader.place == CardPlace::List && is_whole && !self.kind.takes_words() {
                         input.choose type="checkbox" form="several" name={ "gate." (id) } value=(self.digest()) aria-label={ "Choose: " (self.title()) };
                     }
-                    h2 #{ "t-" (id) } { (self.heading()) }
+                    h2 #{ "t-" (id) } { (self.render_heading()) }
                     @if waits {
-                        @if let Some(deadline) = self.deadline { p.time { (left(deadline, reader.now)) } }
-                    } @else if reader.place == Place::List {
+                        @if let Some(deadline) = self.deadline { p.time { (time_left(deadline, reader.now)) } }
+                    } @else if reader.place == CardPlace::List {
                         a.button.quiet.dismiss href="/console/" { "Dismiss" }
                     }
                 }
                 p.meta {
-                    span { "through " (plain(&self.door)) }
-                    @if let Some(session) = &self.session { a href=(path("/console/sessions/", session.as_str())) { (plain(&self.asker)) } }
-                    span { "asked " (ago(self.opened_at, reader.now)) }
-                    @if reader.place == Place::List { a href=(page) { "Details" } } @else { span.id { (id) } }
+                    span { "through " (plain_text(&self.door)) }
+                    @if let Some(session) = &self.session { a href=(url_path("/console/sessions/", session.as_str())) { (plain_text(&self.asker)) } }
+                    span { "asked " (time_ago(self.opened_at, reader.now)) }
+                    @if reader.place == CardPlace::List { a href=(page) { "Details" } } @else { span.id { (id) } }
                 }
                 @if let Some(notice) = reader.notice { p.problem role="alert" { (notice) } }
-                @if let GatePhase::Resolved { .. } = &self.phase { (self.outcome(answered)) }
-                (self.what(is_whole, &page))
-                @if waits { (self.answers(reader, is_whole, &page)) }
+                @if let GatePhase::Resolved { .. } = &self.phase { (self.render_outcome(answered)) }
+                (self.render_request(is_whole, &page))
+                @if waits { (self.answer_form(reader, is_whole, &page)) }
             }
         }
     }
 
-    fn heading(&self) -> Markup {
+    fn render_heading(&self) -> Markup {
         match self.request.kind() {
             RequestKind::Call(call) => {
-                html! { strong { (plain(&self.caller())) } " wants to use " strong.tool { (plain(call.tool)) } }
+                html! { strong { (plain_text(&self.caller_name())) } " wants to use " strong.tool { (plain_text(call.tool)) } }
             }
-            RequestKind::Question(question) => html! { (self.asks()) (many(question.text)) },
-            RequestKind::GoOn(go_on) => html! { (many(go_on.text)) },
+            RequestKind::Question(question) => html! { (self.question_prefix()) (escape_lines(question.text)) },
+            RequestKind::GoOn(go_on) => html! { (escape_lines(go_on.text)) },
         }
     }
 
     /// What is asked about what follows it.
-    fn asks(&self) -> &'static str {
+    fn question_prefix(&self) -> &'static str {
         match self.kind {
             Kind::Plan => "Approve this plan? ",
             Kind::Execution => "Sign off this execution? ",
@@ -231,15 +235,15 @@ impl Asked {
     }
 
     /// What would run, all of it or as much as fits.
-    fn what(&self, is_whole: bool, page: &str) -> Markup {
-        let Some((card, call)) = self.shown() else { return html! {} };
+    fn render_request(&self, is_whole: bool, page: &str) -> Markup {
+        let Some((card, call)) = self.call_card() else { return html! {} };
         let change = change(call.tool, call.arguments);
         html! {
             @if is_whole {
                 div.what {
                     @for section in &card.sections {
                         @if change.as_ref().is_none_or(|change| !change.replaces.contains(&section.label.as_str())) {
-                            (piece(&section.label, &words::marked(&section.text), section.text.contains('\n') || section.text.len() > 60))
+                            (render_piece(&section.label, &labels::mark_escapes(&section.text), section.text.contains('\n') || section.text.len() > 60))
                         }
                     }
                     @if let Some(change) = &change { (change.shown) }
@@ -248,40 +252,42 @@ impl Asked {
                 div.what.cut {
                     @let text = card.text();
                     p.note { "This is too long to be shown among others: " (text.chars().count()) " characters. It can be allowed where it is shown whole. It begins:" }
-                    pre { "\n" (words::marked(&text.chars().take(1200).collect::<String>())) }
+                    pre { "\n" (labels::mark_escapes(&text.chars().take(1200).collect::<String>())) }
                     p { a.button href=(page) { "Show all of it" } }
                 }
             }
             dl.facts {
-                @if let Some(intent) = &card.intent { div { dt { "It says" } dd.said { "“" (words::marked(intent)) "”" } } }
-                @if !card.reason.is_empty() { div { dt { "Asked" } dd { (words::marked(&card.reason)) } } }
+                @if let Some(intent) = &card.intent { div { dt { "It says" } dd.said { "“" (labels::mark_escapes(intent)) "”" } } }
+                @if !card.reason.is_empty() { div { dt { "Asked" } dd { (labels::mark_escapes(&card.reason)) } } }
                 @if let Some(approvals) = &self.approvals {
-                    div { dt { "Allowed" } dd { "by " (plain(&approvals.to_string())) } }
+                    div { dt { "Allowed" } dd { "by " (plain_text(&approvals.to_string())) } }
                 }
             }
         }
     }
 
     /// How it ended, and by whom.
-    fn outcome(&self, answered: &Answered) -> Markup {
+    fn render_outcome(&self, answered: &AnswerText) -> Markup {
         let GatePhase::Resolved { resolution, by, at, .. } = &self.phase else { return html! {} };
-        let said = answered.text.as_deref();
-        let said = said.map(|text| gate::parse_words(text).map_or_else(|| text.to_owned(), |said| said.join(", ")));
-        let others: Vec<String> = self.votes.iter().map(|vote| words::who(&self.people, &vote.by)).collect();
+        let answer = answered.text.as_deref();
+        let answer =
+            answer.map(|text| gate::parse_words(text).map_or_else(|| text.to_owned(), |answers| answers.join(", ")));
+        let others: Vec<String> =
+            self.votes.iter().map(|vote| labels::principal_name(&self.people, &vote.by)).collect();
         html! {
-            p.outcome.(Tone::of(resolution).class()) {
-                strong { (words::resolved(resolution)) }
-                @if let Some(by) = by { " by " (words::who(&self.people, by)) }
+            p.outcome.(Severity::for_resolution(resolution).css_class()) {
+                strong { (labels::resolution_text(resolution)) }
+                @if let Some(by) = by { " by " (labels::principal_name(&self.people, by)) }
                 @if others.len() > 1 { " (with " (others.join(", ")) ")" }
-                ", " (moment(*at))
-                @if let Some(said) = &said { ": " q { (one(said)) } }
+                ", " (time_element(*at))
+                @if let Some(answer) = &answer { ": " q { (escape_line(answer)) } }
             }
         }
     }
 }
 
 /// One argument: in the line of its name where it is short, below where it is long. The first line end behind `<pre>` is not shown by browsers.
-pub(super) fn piece(label: &str, text: &Markup, is_long: bool) -> Markup {
+pub(super) fn render_piece(label: &str, text: &Markup, is_long: bool) -> Markup {
     html! {
         div.piece.long[is_long] { span.label { (label) } pre { "\n" (text) } }
     }

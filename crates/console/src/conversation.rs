@@ -21,13 +21,13 @@ use serde::Deserialize;
 
 use self::form::ConversationForm;
 use super::{
-    Console, Look,
+    ConsoleState, PageContext,
     gates::fresh_key,
-    history::Verdict,
-    page::{Tab, Trouble, page_with},
-    sessions::{asking, model, told},
-    transcript::{About, Transcript},
-    words::{ago, many, one, path, plain},
+    history::CallVerdict,
+    labels::{escape_line, escape_lines, plain_text, time_ago, url_path},
+    page::{ConsoleTab, PageError, render_page_with},
+    sessions::{chat_error, keyed_request, requested_model},
+    transcript::{SessionFacts, SessionTranscript},
 };
 
 /// How many calls of an agent are shown.
@@ -37,7 +37,7 @@ const MOST_BACK: usize = 20;
 
 /// Which part of it.
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct TranscriptQuery {
     /// Entries before this position.
     before: Option<u64>,
     /// What was taken back, to be written again: positions with commas between.
@@ -45,66 +45,66 @@ pub(super) struct Wanted {
     back: String,
 }
 
-pub(super) async fn show(
-    State(console): State<Arc<Console>>,
+pub(super) async fn show_conversation(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    let back = wanted.back.split(',').filter_map(|at| at.parse().ok().map(Lsn)).take(MOST_BACK).collect();
-    console.conversation(&look, &SessionId::new(id), wanted.before.map(Lsn), back, None).await
+    Query(query): Query<TranscriptQuery>,
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    let back = query.back.split(',').filter_map(|at| at.parse().ok().map(Lsn)).take(MOST_BACK).collect();
+    console.conversation_page(&ctx, &SessionId::new(id), query.before.map(Lsn), back, None).await
 }
 
-impl Console {
-    async fn conversation(
+impl ConsoleState {
+    async fn conversation_page(
         &self,
-        look: &Look,
+        ctx: &PageContext,
         id: &SessionId,
         before: Option<Lsn>,
         back: Vec<Lsn>,
         problem: Option<(StatusCode, String)>,
-    ) -> Result<Response, Trouble> {
-        let transcript = self.transcript(id, before).await?;
+    ) -> Result<Response, PageError> {
+        let transcript = self.load_transcript(id, before).await?;
         let about = &transcript.about;
-        let title = about.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain);
-        let at = path("/console/sessions/", id.as_str());
+        let title = about.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain_text);
+        let at = url_path("/console/sessions/", id.as_str());
         let door = about.door.as_deref().unwrap_or_default();
         let can_speak = !about.is_spoken_for && matches!(door, "console" | "hermes" | "api");
-        let written = if can_speak { self.said_at(&back).await?.join("\n\n") } else { String::new() };
+        let written = if can_speak { self.message_texts(&back).await?.join("\n\n") } else { String::new() };
         let body = html! {
             p.back { a href="/console/sessions" { "← Sessions" } }
             h1 { (title) }
-            (self.line(about, id))
-            @if let Some((_, problem)) = &problem { p.problem role="alert" { (many(problem)) } }
-            @if about.is_agents { (self.requests(look, id).await?) }
-            @else { (conversation(&transcript, look, &at)) }
-            @if can_speak && before.is_none() { (self.speak(look, about, &at, &written)) }
+            (self.status_line(about, id))
+            @if let Some((_, problem)) = &problem { p.problem role="alert" { (escape_lines(problem)) } }
+            @if about.is_agents { (self.agent_requests(ctx, id).await?) }
+            @else { (render_conversation(&transcript, ctx, &at)) }
+            @if can_speak && before.is_none() { (self.message_form(ctx, about, &at, &written)) }
             @else if !about.is_spoken_for && before.is_none() {
                 p.note { "Its client speaks in this session. It is shown here, can be decided about, and stopped." }
-                div.speak #speak { @if about.run.is_some() { (stop_form(look, &at)) } }
+                div.speak #speak { @if about.run.is_some() { (stop_form(ctx, &at)) } }
             }
             @else if !about.is_agents && before.is_none() { p.note { "Its host speaks in this session. It is shown here and can be decided about." } }
         };
         let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
         let follows = before.is_none().then_some(id.as_str());
-        Ok(page_with(status, look, Tab::Sessions, &title, follows, &body))
+        Ok(render_page_with(status, ctx, ConsoleTab::Sessions, &title, follows, &body))
     }
 
-    fn line(&self, about: &About, id: &SessionId) -> Markup {
+    fn status_line(&self, about: &SessionFacts, id: &SessionId) -> Markup {
         html! {
             p.meta #state {
-                span { "through " (plain(about.door.as_deref().unwrap_or("omp"))) }
-                @if !about.cwd.is_empty() { span { "in " code { (plain(&about.cwd)) } } }
-                @if let Some((provider, model)) = &about.model { span { (plain(provider)) "/" (plain(model)) } }
+                span { "through " (plain_text(about.door.as_deref().unwrap_or("omp"))) }
+                @if !about.cwd.is_empty() { span { "in " code { (plain_text(&about.cwd)) } } }
+                @if let Some((provider, model)) = &about.model { span { (plain_text(provider)) "/" (plain_text(model)) } }
                 @if about.run.is_some() { span.badge.good { "working" } }
                 a href={ "/console/record?" (serde_urlencoded::to_string([("session", id.as_str())]).unwrap_or_default()) } { "In the record" }
             }
         }
     }
 
-    fn speak(&self, look: &Look, about: &About, at: &str, written: &str) -> Markup {
-        let csrf = html! { input type="hidden" name="csrf" value=(look.caller.csrf_token()); };
+    fn message_form(&self, ctx: &PageContext, about: &SessionFacts, at: &str, written: &str) -> Markup {
+        let csrf = html! { input type="hidden" name="csrf" value=(ctx.caller.csrf_token()); };
         let current = about.model.as_ref().map(|(provider, id)| (provider.as_str(), id.as_str()));
         html! {
             div.speak #speak {
@@ -117,7 +117,7 @@ impl Console {
                 }
                 div.row {
                     @if about.run.is_some() {
-                        (stop_form(look, at))
+                        (stop_form(ctx, at))
                     }
                     form.inline method="post" action={ (at) "/model" } { (csrf) label for="model" { "Model" } (self.model_choice("model", current)) button type="submit" { "Use" } }
                 }
@@ -126,25 +126,25 @@ impl Console {
     }
 
     /// What an agent asked for lately, and what became of it.
-    async fn requests(&self, look: &Look, id: &SessionId) -> Result<Markup, Trouble> {
-        let past = self.history.upto_now(&self.context.handle).await.map_err(Trouble::unread)?;
+    async fn agent_requests(&self, ctx: &PageContext, id: &SessionId) -> Result<Markup, PageError> {
+        let past = self.history.upto_now(&self.context.handle).await.map_err(PageError::unreadable_record)?;
         let calls: Vec<_> = past.calls().rev().filter(|made| made.session == *id).take(CALLS).collect();
         Ok(html! {
             div #transcript aria-label="Requests" role="region" {
                 @if calls.is_empty() { p.empty { "It has asked for nothing yet." } }
                 @for made in calls {
-                    @let (class, word) = verdict(made.verdict);
+                    @let (class, word) = verdict_badge(made.verdict);
                     article.said.agent #{ "c-" (made.id) } {
-                        header { (ago(made.at, look.now)) }
-                        pre.code { (one(&made.signature)) }
+                        header { (time_ago(made.at, ctx.now)) }
+                        pre.code { (escape_line(&made.signature)) }
                         p.verdict {
                             span.badge.(class) { (word) }
-                            @if let Some(by) = &made.by { " by " (super::words::who(&look.people, by)) }
-                            @else if !made.why.is_empty() { " " span.why { (one(&made.why)) } }
-                            @if let Some(end) = made.end { " " span.badge.(super::words::Tone::of_end(end).class()) { (countersign_view::record::end_text(end)) } }
+                            @if let Some(by) = &made.by { " by " (super::labels::principal_name(&ctx.people, by)) }
+                            @else if !made.why.is_empty() { " " span.why { (escape_line(&made.why)) } }
+                            @if let Some(end) = made.end { " " span.badge.(super::labels::Severity::for_end(end).css_class()) { (countersign_view::record::end_text(end)) } }
                             @match (made.verdict, made.gate) {
-                                (Verdict::Open, Some(gate)) => { " " a href=(path("/console/gates/", &gate.to_string())) { "Decide" } }
-                                _ => { " " a.more href=(path("/console/record/", &made.id.to_string())) { "in the record" } }
+                                (CallVerdict::Open, Some(gate)) => { " " a href=(url_path("/console/gates/", &gate.to_string())) { "Decide" } }
+                                _ => { " " a.more href=(url_path("/console/record/", &made.id.to_string())) { "in the record" } }
                             }
                         }
                     }
@@ -154,38 +154,38 @@ impl Console {
     }
 }
 
-const fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
+const fn verdict_badge(verdict: CallVerdict) -> (&'static str, &'static str) {
     match verdict {
-        Verdict::Open => ("ask", "waits"),
-        Verdict::Rule => ("good", "allowed"),
-        Verdict::Grant => ("good", "allowed by a grant"),
-        Verdict::Person => ("good", "allowed"),
-        Verdict::RefusedByRule => ("bad", "denied"),
-        Verdict::RefusedByPerson => ("bad", "denied"),
-        Verdict::Undecided => ("still", "nobody decided"),
+        CallVerdict::Open => ("ask", "waits"),
+        CallVerdict::Rule => ("good", "allowed"),
+        CallVerdict::Grant => ("good", "allowed by a grant"),
+        CallVerdict::Person => ("good", "allowed"),
+        CallVerdict::RefusedByRule => ("bad", "denied"),
+        CallVerdict::RefusedByPerson => ("bad", "denied"),
+        CallVerdict::Undecided => ("still", "nobody decided"),
     }
 }
 
-fn stop_form(look: &Look, at: &str) -> Markup {
+fn stop_form(ctx: &PageContext, at: &str) -> Markup {
     html! {
         form method="post" action={ (at) "/stop" } {
-            input type="hidden" name="csrf" value=(look.caller.csrf_token());
+            input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
             button.danger type="submit" { "Stop" }
         }
     }
 }
 
 /// What waits to be said, and taking it back.
-fn waiting(transcript: &Transcript, look: &Look, at: &str) -> Markup {
+fn queued_messages(transcript: &SessionTranscript, ctx: &PageContext, at: &str) -> Markup {
     html! {
         div #queue {
             @if !transcript.waiting.is_empty() {
                 section.panel #queued aria-labelledby="queued-title" {
                     h2 #queued-title { "Waits to be said" }
-                    @for text in &transcript.waiting { pre.prose { "\n" (many(text)) } }
+                    @for text in &transcript.waiting { pre.prose { "\n" (escape_lines(text)) } }
                     @if !transcript.about.is_spoken_for {
                         form.act method="post" action={ (at) "/unsay" } {
-                            input type="hidden" name="csrf" value=(look.caller.csrf_token());
+                            input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
                             button type="submit" { "Take it back" }
                             span.note { @if transcript.about.run.is_some() { "It is read at the next step of the run." } @else { "It is said before the next message." } }
                         }
@@ -196,56 +196,69 @@ fn waiting(transcript: &Transcript, look: &Look, at: &str) -> Markup {
     }
 }
 
-fn conversation(transcript: &Transcript, look: &Look, at: &str) -> Markup {
+fn render_conversation(transcript: &SessionTranscript, ctx: &PageContext, at: &str) -> Markup {
     html! {
-        @if let (true, Some(first)) = (transcript.has_more, transcript.first()) { p { a.button href={ (at) "?before=" (first) } { "Earlier" } } }
+        @if let (true, Some(first)) = (transcript.has_more, transcript.first_lsn()) { p { a.button href={ (at) "?before=" (first) } { "Earlier" } } }
         div #transcript aria-label="Conversation" role="region" {
             @if transcript.is_empty() { p.empty { "Nothing was said yet." } }
-            (transcript.shown(&look.people))
+            (transcript.render_entries(&ctx.people))
         }
         div #live aria-label="As it comes" role="region" hidden {}
-        (waiting(transcript, look, at))
+        (queued_messages(transcript, ctx, at))
     }
 }
 
 /// Back to the conversation, or to it with what went wrong.
-async fn back(console: &Console, form: &ConversationForm, done: Result<(), ChatError>) -> Result<Response, Trouble> {
-    let ConversationForm { look, id, .. } = form;
+async fn redirect_back(
+    console: &ConsoleState,
+    form: &ConversationForm,
+    done: Result<(), ChatError>,
+) -> Result<Response, PageError> {
+    let ConversationForm { ctx, id, .. } = form;
     match done {
-        Ok(()) => Ok(Redirect::to(&format!("{}#speak", path("/console/sessions/", id.as_str()))).into_response()),
-        Err(error) => console.conversation(look, id, None, Vec::new(), Some(told(&error))).await,
+        Ok(()) => Ok(Redirect::to(&format!("{}#speak", url_path("/console/sessions/", id.as_str()))).into_response()),
+        Err(error) => console.conversation_page(ctx, id, None, Vec::new(), Some(chat_error(&error))).await,
     }
 }
 
 /// Back to the conversation, with what was taken back in the field.
-async fn back_with(
-    console: &Console,
+async fn redirect_with_drafts(
+    console: &ConsoleState,
     form: &ConversationForm,
     done: Result<Vec<Lsn>, ChatError>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, PageError> {
     match done {
         Ok(taken) if !taken.is_empty() => {
             let places = taken.iter().map(|at| at.0.to_string()).collect::<Vec<_>>().join(",");
-            let at = path("/console/sessions/", form.id.as_str());
+            let at = url_path("/console/sessions/", form.id.as_str());
             Ok(Redirect::to(&format!("{at}?back={places}#speak")).into_response())
         }
-        done => back(console, form, done.map(drop)).await,
+        done => redirect_back(console, form, done.map(drop)).await,
     }
 }
 
-pub(super) async fn unsay(State(console): State<Arc<Console>>, form: ConversationForm) -> Result<Response, Trouble> {
+pub(super) async fn take_back_messages(
+    State(console): State<Arc<ConsoleState>>,
+    form: ConversationForm,
+) -> Result<Response, PageError> {
     let taken = console.context.chats.take_back(&form.id).await;
-    back_with(&console, &form, taken).await
+    redirect_with_drafts(&console, &form, taken).await
 }
 
-pub(super) async fn say(State(console): State<Arc<Console>>, form: ConversationForm) -> Result<Response, Trouble> {
+pub(super) async fn send_message(
+    State(console): State<Arc<ConsoleState>>,
+    form: ConversationForm,
+) -> Result<Response, PageError> {
     let message = form.body.text_field("message").unwrap_or_default();
-    let key = asking(&form.look, &form.body, "say");
-    let said = console.context.chats.prompt_once(&form.id, message, WhenBusy::Steer, key.as_ref()).await;
-    back(&console, &form, said.map(drop)).await
+    let key = keyed_request(&form.ctx, &form.body, "say");
+    let sent = console.context.chats.prompt_once(&form.id, message, WhenBusy::Steer, key.as_ref()).await;
+    redirect_back(&console, &form, sent.map(drop)).await
 }
 
-pub(super) async fn stop(State(console): State<Arc<Console>>, form: ConversationForm) -> Result<Response, Trouble> {
+pub(super) async fn stop_run(
+    State(console): State<Arc<ConsoleState>>,
+    form: ConversationForm,
+) -> Result<Response, PageError> {
     let chats = &console.context.chats;
     // Whoever stops it wants nothing more of it to happen by itself: what waits is theirs to say again.
     let taken = match chats.stop_session(&form.id).await {
@@ -256,15 +269,15 @@ pub(super) async fn stop(State(console): State<Arc<Console>>, form: Conversation
         },
         Err(error) => Err(error),
     };
-    back_with(&console, &form, taken).await
+    redirect_with_drafts(&console, &form, taken).await
 }
 
 pub(super) async fn use_model(
-    State(console): State<Arc<Console>>,
+    State(console): State<Arc<ConsoleState>>,
     form: ConversationForm,
-) -> Result<Response, Trouble> {
+) -> Result<Response, PageError> {
     let chats = &console.context.chats;
-    let found = match model(&form.body) {
+    let found = match requested_model(&form.body) {
         Some((provider, model)) => chats.find_model(provider.as_deref(), &model),
         None => Err(ChatError::Invalid("Choose a model".to_owned())),
     };
@@ -272,5 +285,5 @@ pub(super) async fn use_model(
         Ok(model) => chats.use_model(&form.id, model).await,
         Err(error) => Err(error),
     };
-    back(&console, &form, done).await
+    redirect_back(&console, &form, done).await
 }

@@ -20,11 +20,11 @@ use countersign_view::record::RecordFormatter;
 use maud::html;
 
 use super::{
-    Console,
-    card::{Place, Reader, piece},
-    page::{Tab, Trouble, page},
-    record::{Entry, Links, rows, tabs},
-    words::{self, one, path, plain},
+    ConsoleState,
+    card::{CardContext, CardPlace, render_piece},
+    labels::{self, escape_line, plain_text, url_path},
+    page::{ConsoleTab, PageError, render_page},
+    record::{EntryLinks, ListedEntry, entries_table, record_tabs},
 };
 
 /// How many records behind the request are looked through.
@@ -34,66 +34,67 @@ const ROWS: usize = 200;
 
 /// What was found of one decision.
 #[derive(Default)]
-struct Found {
-    entries: Vec<Entry>,
-    wanted: Option<CallDetails>,
+struct CallTrace {
+    entries: Vec<ListedEntry>,
+    content: Option<CallDetails>,
     outcome: Option<Arc<str>>,
 }
 
-pub(super) async fn show(
-    State(console): State<Arc<Console>>,
+pub(super) async fn show_decision(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
     Path(id): Path<String>,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    let missing = || Trouble::missing(format!("call or gate {id} in the record"));
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    let missing = || PageError::not_found(format!("call or gate {id} in the record"));
     let gate = id.starts_with("gate_").then(|| GateId::parse(&id)).flatten();
     let call = match gate {
         Some(gate) => console.call_of(gate).await?,
         None => Some(CallId::parse(&id).ok_or_else(missing)?),
     };
-    let found = console.trace(call, gate).await?;
+    let found = console.trace_call(call, gate).await?;
     if found.entries.is_empty() {
         return Err(missing());
     }
     let gate = gate.or_else(|| found.entries.iter().find_map(|entry| entry.about.gate));
     let card = match gate {
-        Some(gate) => console.gate(gate).await?,
+        Some(gate) => console.load_gate(gate).await?,
         None => None,
     };
-    let reader = Reader { now: look.now, csrf: look.caller.csrf_token(), key: "", place: Place::Page, notice: None };
+    let reader =
+        CardContext { now: ctx.now, csrf: ctx.caller.csrf_token(), key: "", place: CardPlace::Page, notice: None };
     let body = html! {
         h1 { "From request to outcome" }
-        (tabs(""))
-        @if let Some((asked, answered)) = &card { div.list.alone { (asked.card(&reader, answered)) } }
-        @if let (Some(content), None) = (&found.wanted, &card) {
+        (record_tabs(""))
+        @if let Some((console_gate, answered)) = &card { div.list.alone { (console_gate.render_card(&reader, answered)) } }
+        @if let (Some(content), None) = (&found.content, &card) {
             section.panel {
-                h2 { (plain(&content.tool)) }
+                h2 { (plain_text(&content.tool)) }
                 @for (name, value) in &content.arguments {
                     @let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                    (piece(&plain(name), &words::many(&text), text.len() > 60))
+                    (render_piece(&plain_text(name), &labels::escape_lines(&text), text.len() > 60))
                 }
             }
         }
-        @if let Some(text) = &found.outcome { section.panel { h2 { "Outcome" } pre { "\n" (words::many(text)) } } }
-        @if call.is_some() && found.wanted.is_some() {
+        @if let Some(text) = &found.outcome { section.panel { h2 { "Outcome" } pre { "\n" (labels::escape_lines(text)) } } }
+        @if call.is_some() && found.content.is_some() {
             p { a.button href={ "/console/try?of=" (id) } { "Make a rule of it" } }
         }
         h2 { "In the record" }
-        (rows(&found.entries, Links::None))
+        (entries_table(&found.entries, EntryLinks::None))
         @if let Some(session) = found.entries.iter().find_map(|entry| entry.stored.session.as_ref()) {
-            p { a href=(path("/console/sessions/", session.as_str())) { "Its session, " (one(session.as_str())) } }
+            p { a href=(url_path("/console/sessions/", session.as_str())) { "Its session, " (escape_line(session.as_str())) } }
         }
     };
-    Ok(page(&look, Tab::Record, "From request to outcome", &body))
+    Ok(render_page(&ctx, ConsoleTab::Record, "From request to outcome", &body))
 }
 
-impl Console {
+impl ConsoleState {
     /// The call that a gate decides. A question of a person's own has none.
-    async fn call_of(&self, gate: GateId) -> Result<Option<CallId>, Trouble> {
+    async fn call_of(&self, gate: GateId) -> Result<Option<CallId>, PageError> {
         let key = gate.to_string();
         let read = self.context.handle.log().read_scope(Partition::ZERO, ReadScope::Key(&key), Lsn(0), 1).await;
-        let opened = read.map_err(Trouble::unread)?.into_iter().next();
+        let opened = read.map_err(PageError::unreadable_record)?.into_iter().next();
         let event = opened.and_then(|stored| Event::decode(&stored.kind, stored.version, &stored.facts).ok());
         match event {
             Some(Event::Gate(gate::Event::Opened { gate: found, call, .. })) if found == gate => Ok(call),
@@ -102,26 +103,27 @@ impl Console {
     }
 
     /// Everything that the record says of a call and its gate.
-    async fn trace(&self, call: Option<CallId>, gate: Option<GateId>) -> Result<Found, Trouble> {
-        let mut found = Found::default();
+    async fn trace_call(&self, call: Option<CallId>, gate: Option<GateId>) -> Result<CallTrace, PageError> {
+        let mut found = CallTrace::default();
         let id = call.map(|id| id.to_string()).or_else(|| gate.map(|id| id.to_string()));
         let Some(begun) = id.as_deref().and_then(made_at) else { return Ok(found) };
         let first = self.first_at(begun).await?;
         let mut after = first;
-        let mut narrator = RecordFormatter::default();
-        let is_ours =
-            |entry: &Entry| call.is_some() && entry.about.call == call || gate.is_some() && entry.about.gate == gate;
+        let mut formatter = RecordFormatter::default();
+        let is_ours = |entry: &ListedEntry| {
+            call.is_some() && entry.about.call == call || gate.is_some() && entry.about.gate == gate
+        };
         while after.0 < first.0 + MOST {
-            let page = self.page(after).await?;
+            let page = self.read_page(after).await?;
             let Some((stored, _)) = page.last() else { break };
             after = stored.lsn;
             for (stored, text) in page {
-                let (about, told) = narrator.describe_record(&stored, text.as_deref());
-                let entry = Entry { stored, about, text: told };
+                let (about, summary) = formatter.describe_record(&stored, text.as_deref());
+                let entry = ListedEntry { stored, about, text: summary };
                 if !is_ours(&entry) {
                     continue;
                 }
-                let is_end = found.note(&entry.stored, text);
+                let is_end = found.note_record(&entry.stored, text);
                 found.entries.push(entry);
                 if is_end || found.entries.len() >= ROWS {
                     return Ok(found);
@@ -132,30 +134,30 @@ impl Console {
     }
 
     /// The position before the first record that is not older than `at`.
-    async fn first_at(&self, at: Millis) -> Result<Lsn, Trouble> {
+    async fn first_at(&self, at: Millis) -> Result<Lsn, PageError> {
         let log = self.context.handle.log();
-        let head = log.head(Partition::ZERO).await.map_err(Trouble::unread)?.lsn.0;
+        let head = log.head(Partition::ZERO).await.map_err(PageError::unreadable_record)?.lsn.0;
         let (mut low, mut high) = (0, head);
         while low < high {
             let middle = low + (high - low) / 2;
-            let next = log.read_records(Partition::ZERO, Lsn(middle), 1).await.map_err(Trouble::unread)?;
+            let next = log.read_records(Partition::ZERO, Lsn(middle), 1).await.map_err(PageError::unreadable_record)?;
             if next.first().is_some_and(|stored| stored.at < at) { low = middle + 1 } else { high = middle }
         }
         Ok(Lsn(low))
     }
 }
 
-impl Found {
+impl CallTrace {
     /// Keeps what a record says of the call; true if nothing of it comes behind.
-    fn note(&mut self, stored: &StoredRecord, text: Option<Arc<str>>) -> bool {
+    fn note_record(&mut self, stored: &StoredRecord, text: Option<Arc<str>>) -> bool {
         match Event::decode(&stored.kind, stored.version, &stored.facts) {
             Ok(Event::Call(call::Event::Proposed { .. })) => {
-                self.wanted = text.and_then(|text| serde_json::from_str(&text).ok());
+                self.content = text.and_then(|text| serde_json::from_str(&text).ok());
                 false
             }
             Ok(Event::Call(call::Event::Ended { .. })) => {
                 self.outcome = text;
-                self.wanted.as_ref().is_none_or(|content| content.request.is_none())
+                self.content.as_ref().is_none_or(|content| content.request.is_none())
             }
             Ok(Event::Call(call::Event::Received { .. })) => true,
             _ => false,

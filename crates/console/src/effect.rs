@@ -16,10 +16,10 @@ use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
 use super::{
-    Console,
-    history::{Made, Verdict},
-    page::Trouble,
-    words::{counted, one},
+    ConsoleState,
+    history::{CallVerdict, PastCall},
+    labels::{count_text, escape_line},
+    page::PageError,
 };
 
 /// How many calls are named as examples.
@@ -27,57 +27,57 @@ const EXAMPLES: usize = 8;
 
 /// How many of the recorded calls become what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sums {
+pub(super) struct ActionCounts {
     pub(super) allowed: u64,
-    pub(super) asked: u64,
+    pub(super) gated: u64,
     pub(super) denied: u64,
 }
 
-impl Sums {
+impl ActionCounts {
     pub(super) fn add(&mut self, action: policy::RuleAction) {
         match action {
             policy::RuleAction::Allow => self.allowed += 1,
-            policy::RuleAction::Ask => self.asked += 1,
+            policy::RuleAction::Ask => self.gated += 1,
             policy::RuleAction::Deny => self.denied += 1,
         }
     }
 
-    fn all(&self) -> u64 {
-        self.allowed + self.asked + self.denied
+    fn total_calls(&self) -> u64 {
+        self.allowed + self.gated + self.denied
     }
 }
 
 /// What would be otherwise.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Effect {
-    pub(super) now: Sums,
-    pub(super) then: Sums,
+pub(super) struct RuleEffect {
+    pub(super) now: ActionCounts,
+    pub(super) then: ActionCounts,
     /// Calls of which something else would become, the newest first.
-    pub(super) changed: Vec<(Made, policy::RuleAction, policy::RuleAction)>,
+    pub(super) changed: Vec<(PastCall, policy::RuleAction, policy::RuleAction)>,
     pub(super) changes: u64,
     /// How many of those that would be allowed a person denied.
     pub(super) against: u64,
 }
 
 /// Rules and grants to decide by.
-pub(super) struct Law {
+pub(super) struct PolicySnapshot {
     pub(super) rules: ActiveRules,
     pub(super) grants: GrantSet,
 }
 
-impl Law {
+impl PolicySnapshot {
     /// What is in force.
-    pub(super) fn of(engine: &Engine) -> Self {
+    pub(super) fn from_engine(engine: &Engine) -> Self {
         Self { rules: engine.rules().clone(), grants: engine.state().policy().grants().clone() }
     }
 
     /// The same grants under other rules.
-    pub(super) fn under(&self, rules: ActiveRules) -> Self {
+    pub(super) fn with_rules(&self, rules: ActiveRules) -> Self {
         Self { rules, grants: self.grants.clone() }
     }
 
     /// The same with one grant more.
-    fn with(&self, grant: Grant) -> Self {
+    fn with_grant(&self, grant: Grant) -> Self {
         let mut state = policy::State::default();
         for known in self.grants.iter().cloned().chain([grant]) {
             state.apply(&policy::Event::Granted(known));
@@ -85,12 +85,12 @@ impl Law {
         Self { rules: self.rules.clone(), grants: state.grants().clone() }
     }
 
-    fn action(&self, subject: &PolicySubject, now: Millis) -> policy::RuleAction {
-        verdict_action(&self.verdict(subject, now))
+    fn action_for(&self, subject: &PolicySubject, now: Millis) -> policy::RuleAction {
+        verdict_action(&self.verdict_for(subject, now))
     }
 
     /// What becomes of a call, whatever people denied.
-    pub(super) fn verdict(&self, subject: &PolicySubject, now: Millis) -> policy::Verdict {
+    pub(super) fn verdict_for(&self, subject: &PolicySubject, now: Millis) -> policy::Verdict {
         let layers = PolicyLayers {
             compiled: &self.rules.compiled,
             // What somebody denied a while ago says nothing about a rule.
@@ -105,16 +105,22 @@ impl Law {
 }
 
 /// Decides about each of `calls` by both laws.
-pub(super) fn between(now: &Law, then: &Law, calls: &[Made], at: Millis) -> Effect {
-    let mut effect = Effect::default();
+pub(super) fn compare_policies(
+    now: &PolicySnapshot,
+    then: &PolicySnapshot,
+    calls: &[PastCall],
+    at: Millis,
+) -> RuleEffect {
+    let mut effect = RuleEffect::default();
     for made in calls.iter().rev() {
         let Some(subject) = &made.subject else { continue };
-        let (before, after) = (now.action(subject, at), then.action(subject, at));
+        let (before, after) = (now.action_for(subject, at), then.action_for(subject, at));
         effect.now.add(before);
         effect.then.add(after);
         if before != after {
             effect.changes += 1;
-            effect.against += u64::from(after == policy::RuleAction::Allow && made.verdict == Verdict::RefusedByPerson);
+            effect.against +=
+                u64::from(after == policy::RuleAction::Allow && made.verdict == CallVerdict::RefusedByPerson);
             if effect.changed.len() < EXAMPLES {
                 effect.changed.push((made.clone(), before, after));
             }
@@ -124,46 +130,56 @@ pub(super) fn between(now: &Law, then: &Law, calls: &[Made], at: Millis) -> Effe
 }
 
 /// Something that may be allowed for longer, and what it would have done.
-pub(super) struct Offered {
+pub(super) struct GrantOffer {
     pub(super) pattern: Option<String>,
-    pub(super) effect: Effect,
+    pub(super) effect: RuleEffect,
 }
 
 /// What is proposed for a gate that waits, each with its effect on what the same asker did with the same tool.
-pub(super) async fn of_proposals(console: &Console, gate: GateId) -> Result<Vec<Offered>, Trouble> {
+pub(super) async fn grant_offers(console: &ConsoleState, gate: GateId) -> Result<Vec<GrantOffer>, PageError> {
     let read = move |engine: &Engine| {
         let gate = engine.state().gate(gate)?;
         let content = engine.admitted().call_content(gate.call()?)?;
-        let to = content.request.as_ref().map_or_else(|| PrincipalId::new("agent"), |asked| asked.principal.clone());
+        let to =
+            content.request.as_ref().map_or_else(|| PrincipalId::new("agent"), |request| request.principal.clone());
         let tool = Arc::clone(&content.tool);
-        Some((engine.grant_proposals(gate), Law::of(engine), to, tool))
+        Some((engine.grant_proposals(gate), PolicySnapshot::from_engine(engine), to, tool))
     };
-    let read = console.context.handle.source(InboxLane::Request).read_state(read).await.ok_or_else(Trouble::closing)?.0;
+    let read = console
+        .context
+        .handle
+        .source(InboxLane::Request)
+        .read_state(read)
+        .await
+        .ok_or_else(PageError::gateway_closing)?
+        .0;
     let Some((proposals, law, to, tool)) = read else { return Ok(Vec::new()) };
-    let past = console.history.upto_now(&console.context.handle).await.map_err(Trouble::unread)?;
-    let fits = |made: &&Made| {
-        made.verdict != Verdict::Open && made.tool == tool && made.subject.as_ref().is_some_and(|it| it.principal == to)
+    let past = console.history.upto_now(&console.context.handle).await.map_err(PageError::unreadable_record)?;
+    let fits = |made: &&PastCall| {
+        made.verdict != CallVerdict::Open
+            && made.tool == tool
+            && made.subject.as_ref().is_some_and(|it| it.principal == to)
     };
-    let calls: Vec<Made> = past.calls().filter(fits).cloned().collect();
+    let calls: Vec<PastCall> = past.calls().filter(fits).cloned().collect();
     drop(past);
     let at = console.context.clock.now();
     let reckon = move || {
         let offered = |proposal: GrantProposal| {
-            let grant = grant(&proposal, &to);
-            let effect = between(&law, &law.with(grant), &calls, at);
+            let grant = hypothetical_grant(&proposal, &to);
+            let effect = compare_policies(&law, &law.with_grant(grant), &calls, at);
             let pattern = match proposal.covers {
                 GrantCoverage::Pattern(pattern) => Some(pattern),
                 GrantCoverage::Exact(_) => None,
             };
-            Offered { pattern, effect }
+            GrantOffer { pattern, effect }
         };
         proposals.into_iter().map(offered).collect()
     };
-    tokio::task::spawn_blocking(reckon).await.map_err(Trouble::unread)
+    tokio::task::spawn_blocking(reckon).await.map_err(PageError::unreadable_record)
 }
 
 /// The grant that a proposal would become, for trying it.
-fn grant(proposal: &GrantProposal, to: &PrincipalId) -> Grant {
+fn hypothetical_grant(proposal: &GrantProposal, to: &PrincipalId) -> Grant {
     Grant {
         id: GrantId::parse(&"f".repeat(32)).expect("it is 32 hex digits"),
         by: PrincipalId::new("nobody"),
@@ -176,9 +192,9 @@ fn grant(proposal: &GrantProposal, to: &PrincipalId) -> Grant {
     }
 }
 
-impl Offered {
+impl GrantOffer {
     /// As one of the choices of a form.
-    pub(super) fn choice(&self, is_first: bool) -> Markup {
+    pub(super) fn render_choice(&self, is_first: bool) -> Markup {
         let value = self.pattern.as_ref().map_or_else(|| "exact".to_owned(), |pattern| format!("pattern:{pattern}"));
         html! {
             label.choice.offered {
@@ -186,30 +202,30 @@ impl Offered {
                 span {
                     span.rule {
                         @match &self.pattern {
-                            Some(pattern) => { "Anything like " code { (one(pattern)) } }
+                            Some(pattern) => { "Anything like " code { (escape_line(pattern)) } }
                             None => { "Exactly this, with these arguments" }
                         }
                     }
-                    span.effect { (self.effect.sentence()) }
+                    span.effect { (self.effect.summary_sentence()) }
                 }
             }
         }
     }
 }
 
-impl Effect {
+impl RuleEffect {
     /// In one sentence.
-    pub(super) fn sentence(&self) -> Markup {
-        let Sums { allowed, asked, denied } = self.then;
+    pub(super) fn summary_sentence(&self) -> Markup {
+        let ActionCounts { allowed, gated, denied } = self.then;
         html! {
-            @if self.now.all() == 0 { "No call like this is in the record yet." }
+            @if self.now.total_calls() == 0 { "No call like this is in the record yet." }
             @else {
-                "Of " (counted(self.now.all(), "recorded call")) " it would have "
-                strong { "allowed " (allowed) } ", asked " (asked) ", denied " (denied)
+                "Of " (count_text(self.now.total_calls(), "recorded call")) " it would have "
+                strong { "allowed " (allowed) } ", asked " (gated) ", denied " (denied)
                 @if self.changes == 0 { ", as the rules do now." }
-                @else { "; the rules now allow " (self.now.allowed) ", ask " (self.now.asked) ", deny " (self.now.denied) "." }
+                @else { "; the rules now allow " (self.now.allowed) ", ask " (self.now.gated) ", deny " (self.now.denied) "." }
                 @if self.against > 0 {
-                    " " strong.warn { (counted(self.against, "call")) " among those that it would allow " @if self.against == 1 { "was" } @else { "were" } " denied by a person." }
+                    " " strong.warn { (count_text(self.against, "call")) " among those that it would allow " @if self.against == 1 { "was" } @else { "were" } " denied by a person." }
                 }
             }
         }
@@ -218,16 +234,16 @@ impl Effect {
 
 #[cfg(test)]
 mod tests {
-    use super::Sums;
+    use super::ActionCounts;
 
     #[test]
     fn sums_count_each_call_once() {
-        let mut sums = Sums::default();
+        let mut sums = ActionCounts::default();
         for action in
             [super::policy::RuleAction::Allow, super::policy::RuleAction::Ask, super::policy::RuleAction::Allow]
         {
             sums.add(action);
         }
-        assert_eq!((sums, sums.all()), (Sums { allowed: 2, asked: 1, denied: 0 }, 3));
+        assert_eq!((sums, sums.total_calls()), (ActionCounts { allowed: 2, gated: 1, denied: 0 }, 3));
     }
 }

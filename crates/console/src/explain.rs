@@ -19,9 +19,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Console,
-    page::{Tab, Trouble, page},
-    words::{one, plain, verb},
+    ConsoleState,
+    labels::{action_badge, escape_line, plain_text},
+    page::{ConsoleTab, PageError, render_page},
 };
 
 /// How many rules that nearly decided are shown.
@@ -31,7 +31,7 @@ const RUN: &str = "run";
 
 /// The call that is asked about.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct ExplainForm {
     #[serde(default, rename = "as")]
     asker: String,
     #[serde(default)]
@@ -40,44 +40,44 @@ pub(super) struct Wanted {
     arguments: String,
 }
 
-pub(super) fn form(console: &Console, wanted: &Wanted) -> Markup {
+pub(super) fn explain_form(console: &ConsoleState, query: &ExplainForm) -> Markup {
     let agents: Vec<String> = console.context.agents.all_agents().into_iter().map(|(id, _)| id).collect();
-    let tools = console.context.household.tools().keys().cloned();
+    let tools = console.context.tool_inventory.tools().keys().cloned();
     let own: Vec<String> = ToolRegistry::standard().tool_specs().map(|spec| spec.name.clone()).chain(tools).collect();
     html! {
         form.stack method="get" action="/console/explain" {
             label for="as" { "Who asks" }
             select #as name="as" {
-                @for agent in &agents { option value={ "agent:" (agent) } selected[wanted.asker == format!("agent:{agent}")] { "agent " (plain(agent)) } }
-                option value=(RUN) selected[wanted.asker == RUN] { "a run of this gateway" }
+                @for agent in &agents { option value={ "agent:" (agent) } selected[query.asker == format!("agent:{agent}")] { "agent " (plain_text(agent)) } }
+                option value=(RUN) selected[query.asker == RUN] { "a run of this gateway" }
             }
             label for="tool" { "Tool" }
-            input #tool name="tool" list="tools" value=(wanted.tool) required autocomplete="off" spellcheck="false";
+            input #tool name="tool" list="tools" value=(query.tool) required autocomplete="off" spellcheck="false";
             datalist #tools { @for tool in &own { option value=(tool) {} } }
             label for="arguments" { "Arguments: JSON, or one name=value a line" }
-            textarea #arguments name="arguments" rows="3" spellcheck="false" { "\n" (wanted.arguments) }
+            textarea #arguments name="arguments" rows="3" spellcheck="false" { "\n" (query.arguments) }
             button.primary type="submit" { "Explain" }
         }
     }
 }
 
 /// What was found.
-struct Found {
+struct ExplainedCall {
     subject: PolicySubject,
     verdict: Verdict,
     near: Vec<NearMiss>,
 }
 
-pub(super) async fn show(
-    State(console): State<Arc<Console>>,
+pub(super) async fn show_explanation(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    let found = match subject(&console, &wanted) {
+    Query(query): Query<ExplainForm>,
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    let found = match query_subject(&console, &query) {
         Err(problem) => Err(problem),
         Ok(subject) => {
-            let now = look.now;
+            let now = ctx.now;
             let read = move |engine: &Engine| {
                 let (rules, state) = (engine.rules(), engine.state().policy());
                 let layers = PolicyLayers {
@@ -98,33 +98,33 @@ pub(super) async fn show(
                 .source(InboxLane::Request)
                 .read_state(read)
                 .await
-                .ok_or_else(Trouble::closing)?
+                .ok_or_else(PageError::gateway_closing)?
                 .0;
             let (subject, verdict, rules) = read;
-            let look = move || {
+            let find_near = move || {
                 let near = near_misses(&rules.compiled, &rules.path_context, &subject, &verdict);
-                Found { subject, verdict, near }
+                ExplainedCall { subject, verdict, near }
             };
-            Ok(tokio::task::spawn_blocking(look).await.map_err(Trouble::unread)?)
+            Ok(tokio::task::spawn_blocking(find_near).await.map_err(PageError::unreadable_record)?)
         }
     };
     let body = html! {
         p.back { a href="/console/policy" { "← Policy" } }
         h1 { "What becomes of a call?" }
         div.two {
-            div.panel { (form(&console, &wanted)) }
+            div.panel { (explain_form(&console, &query)) }
             div.panel aria-live="polite" {
                 @match &found {
-                    Err(problem) => { h2 { "Refused" } p.problem { (one(problem)) } p { "It would be refused before the rules are asked." } }
-                    Ok(found) => { (told(found)) }
+                    Err(problem) => { h2 { "Refused" } p.problem { (escape_line(problem)) } p { "It would be refused before the rules are asked." } }
+                    Ok(found) => { (render_explanation(found)) }
                 }
             }
         }
     };
-    Ok(page(&look, Tab::Policy, "Explain a call", &body))
+    Ok(render_page(&ctx, ConsoleTab::Policy, "Explain a call", &body))
 }
 
-fn told(Found { subject, verdict, near }: &Found) -> Markup {
+fn render_explanation(ExplainedCall { subject, verdict, near }: &ExplainedCall) -> Markup {
     let word = match verdict_action(verdict) {
         policy::RuleAction::Allow => ("good", "Allowed"),
         policy::RuleAction::Deny => ("bad", "Denied"),
@@ -132,23 +132,23 @@ fn told(Found { subject, verdict, near }: &Found) -> Markup {
     };
     html! {
         h2 { span.badge.(word.0) { (word.1) } }
-        pre { (one(&subject.signature)) }
-        @for further in &subject.further_signatures { pre { (one(further)) } }
-        p { (one(&verdict.why().to_string())) "." }
+        pre { (escape_line(&subject.signature)) }
+        @for further in &subject.further_signatures { pre { (escape_line(further)) } }
+        p { (escape_line(&verdict.why().to_string())) "." }
         @if let Some(used) = subject.secret_names().ok().filter(|used| !used.is_empty()) {
-            p.note { "The secrets that it would be given: " (plain(&used.into_iter().collect::<Vec<_>>().join(", "))) }
+            p.note { "The secrets that it would be given: " (plain_text(&used.into_iter().collect::<Vec<_>>().join(", "))) }
         }
-        @if !subject.undeclared.is_empty() { p.note { "The tool does not declare: " (plain(&subject.undeclared.join(", "))) } }
+        @if !subject.undeclared.is_empty() { p.note { "The tool does not declare: " (plain_text(&subject.undeclared.join(", "))) } }
         @if !near.is_empty() {
             h3 { "Nearly decided" }
             ul.near {
                 @for near in near.iter().take(NEAR) {
-                    @let (class, word) = verb(near.action);
+                    @let (class, word) = action_badge(near.action);
                     li {
-                        span.badge.(class) { (word) } " " code { (one(&near.rule.pattern)) } " "
-                        span.origin { (one(&near.rule.origin.to_string())) @if near.is_default { ", a default" } }
+                        span.badge.(class) { (word) } " " code { (escape_line(&near.rule.pattern)) } " "
+                        span.origin { (escape_line(&near.rule.origin.to_string())) @if near.is_default { ", a default" } }
                         ul {
-                            @for miss in &near.misses { li { (one(&miss.to_string())) } }
+                            @for miss in &near.misses { li { (escape_line(&miss.to_string())) } }
                             @if near.misses.is_empty() { li { "it matches too, and what decided goes before it" } }
                         }
                     }
@@ -159,20 +159,25 @@ fn told(Found { subject, verdict, near }: &Found) -> Markup {
 }
 
 /// What policy would be asked.
-fn subject(console: &Console, wanted: &Wanted) -> Result<PolicySubject, String> {
-    let arguments = arguments(&wanted.arguments)?;
-    let tool = wanted.tool.trim();
+fn query_subject(console: &ConsoleState, query: &ExplainForm) -> Result<PolicySubject, String> {
+    let arguments = parse_arguments(&query.arguments)?;
+    let tool = query.tool.trim();
     if tool.is_empty() {
         return Err("name a tool".to_owned());
     }
-    if let Some(agent) = wanted.asker.strip_prefix("agent:") {
-        return service_tools::policy_subject(console.context.household.tools(), agent, tool.to_owned(), arguments);
+    if let Some(agent) = query.asker.strip_prefix("agent:") {
+        return service_tools::policy_subject(
+            console.context.tool_inventory.tools(),
+            agent,
+            tool.to_owned(),
+            arguments,
+        );
     }
-    trial::of_run(&console.context.household, tool, &arguments).ok_or_else(|| format!("runs have no tool {tool}"))
+    trial::of_run(&console.context.tool_inventory, tool, &arguments).ok_or_else(|| format!("runs have no tool {tool}"))
 }
 
 /// A JSON object, or a name and a value on each line.
-fn arguments(text: &str) -> Result<Map<String, Value>, String> {
+fn parse_arguments(text: &str) -> Result<Map<String, Value>, String> {
     let text = text.trim();
     if text.starts_with('{') {
         return serde_json::from_str(text).map_err(|error| format!("the arguments are no JSON object: {error}"));
@@ -189,16 +194,16 @@ fn arguments(text: &str) -> Result<Map<String, Value>, String> {
 mod tests {
     use serde_json::json;
 
-    use super::arguments;
+    use super::parse_arguments;
 
     #[test]
     fn arguments_are_json_or_lines() {
         for (text, want) in
             [("", json!({})), ("{\"a\": 1}", json!({ "a": 1 })), ("a = x\n\nb=y=z", json!({ "a": "x", "b": "y=z" }))]
         {
-            assert_eq!(arguments(text).map(serde_json::Value::Object), Ok(want), "{text}");
+            assert_eq!(parse_arguments(text).map(serde_json::Value::Object), Ok(want), "{text}");
         }
-        assert!(arguments("{a}").is_err_and(|why| why.contains("no JSON object")));
-        assert!(arguments("ls").is_err_and(|why| why.contains("name=value")));
+        assert!(parse_arguments("{a}").is_err_and(|why| why.contains("no JSON object")));
+        assert!(parse_arguments("ls").is_err_and(|why| why.contains("name=value")));
     }
 }

@@ -10,13 +10,12 @@ use countersign_view::time::format_iso;
 use maud::{Markup, html};
 
 use super::{
-    Console,
-    history::{Counts, Like, WAITS},
-    page::{Tab, Trouble, page},
-    picture,
-    record::tabs,
-    wanted::Wanted,
-    words::{counted, one, path, plain},
+    ConsoleState, charts,
+    history::{SimilarCalls, VerdictCounts, WAITS},
+    labels::{count_text, escape_line, plain_text, url_path},
+    page::{ConsoleTab, PageError, render_page},
+    record::record_tabs,
+    rule_form::RuleForm,
 };
 
 const DAY: u64 = 86_400_000;
@@ -29,81 +28,81 @@ const ROWS: usize = 12;
 /// How often the same must have been asked to be worth a rule.
 const OFTEN: u64 = 2;
 
-pub(super) async fn show(
-    State(console): State<Arc<Console>>,
+pub(super) async fn show_figures(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    let past = console.history.upto_now(&console.context.handle).await.map_err(Trouble::unread)?;
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    let past = console.history.upto_now(&console.context.handle).await.map_err(PageError::unreadable_record)?;
     let tally = &past.tally;
-    let today = look.now.0 / DAY;
-    let days: Vec<(String, Counts)> = (today.saturating_sub(DAYS - 1)..=today)
-        .map(|day| (date(day), tally.days.get(&day).copied().unwrap_or_default()))
+    let today = ctx.now.0 / DAY;
+    let days: Vec<(String, VerdictCounts)> = (today.saturating_sub(DAYS - 1)..=today)
+        .map(|day| (day_text(day), tally.days.get(&day).copied().unwrap_or_default()))
         .collect();
     let agents = console.context.agents.all_agents();
     let agents: Vec<(&str, &str)> = agents.iter().map(|(id, session)| (id.as_str(), session.as_str())).collect();
-    let mut likes: Vec<(&(Arc<str>, String), &Like)> =
-        tally.likes.iter().filter(|(_, like)| like.asked >= OFTEN).collect();
-    likes.sort_by_key(|(key, like)| (std::cmp::Reverse(like.asked), *key));
+    let mut likes: Vec<(&(Arc<str>, String), &SimilarCalls)> =
+        tally.likes.iter().filter(|(_, like)| like.requests >= OFTEN).collect();
+    likes.sort_by_key(|(key, like)| (std::cmp::Reverse(like.requests), *key));
     let body = html! {
         h1 { "Record" }
-        (tabs("/console/figures"))
-        @if tally.all.all() == 0 { p.empty { "Nothing was decided yet." } }
+        (record_tabs("/console/figures"))
+        @if tally.all.total_count() == 0 { p.empty { "Nothing was decided yet." } }
         section.panel aria-labelledby="by-day" {
             h2 #by-day { "Decisions by day" }
-            (picture::legend())
-            div.scroll.latest.wide tabindex="0" role="region" aria-label="Decisions by day, drawn" { (picture::days(&days)) }
-            div.narrow { (picture::days(&days[days.len().saturating_sub(FEW)..])) }
-            details { summary { "As a table" } (table("Day (UTC)", days.iter().rev().filter(|(_, counts)| counts.all() > 0).map(|(day, counts)| (html! { (day) }, *counts)))) }
+            (charts::chart_legend())
+            div.scroll.latest.wide tabindex="0" role="region" aria-label="Decisions by day, drawn" { (charts::day_chart(&days)) }
+            div.narrow { (charts::day_chart(&days[days.len().saturating_sub(FEW)..])) }
+            details { summary { "As a table" } (figures_table("Day (UTC)", days.iter().rev().filter(|(_, counts)| counts.total_count() > 0).map(|(day, counts)| (html! { (day) }, *counts)))) }
         }
         section.panel aria-labelledby="often" {
             h2 #often { "Asked most" }
-            (often(&likes, &agents))
+            (frequent_table(&likes, &agents))
         }
         section.panel aria-labelledby="waits" {
             h2 #waits { "Time until people answered" }
-            (waits(&tally.waits))
+            (wait_table(&tally.waits))
         }
         section.panel aria-labelledby="askers" {
             h2 #askers { "By agent" }
-            (ranked(&tally.askers, |name| match agents.iter().find(|(id, _)| *id == name) {
-                Some((_, session)) => html! { a href=(path("/console/sessions/", session)) { (plain(name)) } },
-                None => html! { "runs through " (plain(name)) },
+            (ranked_table(&tally.askers, |name| match agents.iter().find(|(id, _)| *id == name) {
+                Some((_, session)) => html! { a href=(url_path("/console/sessions/", session)) { (plain_text(name)) } },
+                None => html! { "runs through " (plain_text(name)) },
             }))
         }
         section.panel aria-labelledby="tools" {
             h2 #tools { "By tool" }
-            (ranked(&tally.tools, |name| html! { a href={ "/console/record?" (serde_urlencoded::to_string([("tool", name)]).unwrap_or_default()) } { (plain(name)) } }))
+            (ranked_table(&tally.tools, |name| html! { a href={ "/console/record?" (serde_urlencoded::to_string([("tool", name)]).unwrap_or_default()) } { (plain_text(name)) } }))
         }
     };
-    Ok(page(&look, Tab::Record, "Figures", &body))
+    Ok(render_page(&ctx, ConsoleTab::Record, "Figures", &body))
 }
 
-fn date(day: u64) -> String {
+fn day_text(day: u64) -> String {
     format_iso(Millis(day * DAY)).get(..10).unwrap_or_default().to_owned()
 }
 
-fn table(head: &str, rows: impl Iterator<Item = (Markup, Counts)>) -> Markup {
+fn figures_table(head: &str, rows: impl Iterator<Item = (Markup, VerdictCounts)>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(head) {
             table.figures {
-                thead { tr { th scope="col" { (head) } @for (name, ..) in Counts::BARS { th.number scope="col" { (name) } } th scope="col" { span.unseen { "Share" } } } }
-                tbody { @for (name, counts) in rows { tr { th scope="row" { (name) } @for (name, _, of) in Counts::BARS { td.number data-label=(name) { (of(&counts)) } } td { (picture::share(&counts)) } } } }
+                thead { tr { th scope="col" { (head) } @for (name, ..) in VerdictCounts::BARS { th.number scope="col" { (name) } } th scope="col" { span.unseen { "Share" } } } }
+                tbody { @for (name, counts) in rows { tr { th scope="row" { (name) } @for (name, _, of) in VerdictCounts::BARS { td.number data-label=(name) { (of(&counts)) } } td { (charts::share_bar(&counts)) } } } }
             }
         }
     }
 }
 
-fn ranked(of: &std::collections::BTreeMap<Arc<str>, Counts>, name: impl Fn(&str) -> Markup) -> Markup {
-    let mut rows: Vec<(&Arc<str>, &Counts)> = of.iter().collect();
-    rows.sort_by_key(|(name, counts)| (std::cmp::Reverse(counts.all()), *name));
-    table("Name", rows.into_iter().take(ROWS).map(|(key, counts)| (name(key), *counts)))
+fn ranked_table(of: &std::collections::BTreeMap<Arc<str>, VerdictCounts>, name: impl Fn(&str) -> Markup) -> Markup {
+    let mut rows: Vec<(&Arc<str>, &VerdictCounts)> = of.iter().collect();
+    rows.sort_by_key(|(name, counts)| (std::cmp::Reverse(counts.total_count()), *name));
+    figures_table("Name", rows.into_iter().take(ROWS).map(|(key, counts)| (name(key), *counts)))
 }
 
-fn often(likes: &[(&(Arc<str>, String), &Like)], agents: &[(&str, &str)]) -> Markup {
+fn frequent_table(likes: &[(&(Arc<str>, String), &SimilarCalls)], agents: &[(&str, &str)]) -> Markup {
     let at = |who: &str, pattern: &str| {
         let agent = agents.iter().map(|(id, _)| *id).find(|id| *id == who);
-        Wanted::allowing(pattern, agent).at()
+        RuleForm::for_pattern(pattern, agent).preview_url()
     };
     if likes.is_empty() {
         return html! { p.empty { "Nothing was asked more than once." } };
@@ -115,12 +114,12 @@ fn often(likes: &[(&(Arc<str>, String), &Like)], agents: &[(&str, &str)]) -> Mar
                 tbody {
                     @for ((who, pattern), like) in likes.iter().take(ROWS) {
                         tr {
-                            td { code { (one(pattern)) } }
-                            td data-label="Of" { (plain(who)) }
-                            td.number data-label="Asked" { (like.asked) }
+                            td { code { (escape_line(pattern)) } }
+                            td data-label="Of" { (plain_text(who)) }
+                            td.number data-label="Asked" { (like.requests) }
                             td.number data-label="Allowed" { (like.allowed) }
                             td.number data-label="Denied" { (like.denied) }
-                            td { @if like.allowed == like.asked { a.button href=(at(who, pattern)) { "Make a rule of it" span.unseen { ": " (plain(pattern)) } } } }
+                            td { @if like.allowed == like.requests { a.button href=(at(who, pattern)) { "Make a rule of it" span.unseen { ": " (plain_text(pattern)) } } } }
                         }
                     }
                 }
@@ -130,11 +129,11 @@ fn often(likes: &[(&(Arc<str>, String), &Like)], agents: &[(&str, &str)]) -> Mar
     }
 }
 
-fn waits(waits: &[u64]) -> Markup {
+fn wait_table(waits: &[u64]) -> Markup {
     let all: u64 = waits.iter().sum();
     let most = waits.iter().copied().max().unwrap_or(0).max(1);
     html! {
-        p { (counted(all, "answer")) " of people." }
+        p { (count_text(all, "answer")) " of people." }
         table.figures {
             thead { tr { th scope="col" { "Time" } th.number scope="col" { "Answers" } th scope="col" { span.unseen { "Share" } } } }
             tbody {

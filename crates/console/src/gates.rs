@@ -19,11 +19,11 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    Console, Look,
-    card::{Answered, Asked, Place, Reader},
+    ConsoleState, PageContext,
+    card::{AnswerText, CardContext, CardPlace, ConsoleGate},
     effect,
-    page::{Tab, Trouble, page},
-    words::{counted, path},
+    labels::{count_text, url_path},
+    page::{ConsoleTab, PageError, render_page},
 };
 
 /// How many decided cards a link can name.
@@ -40,31 +40,34 @@ const LASTS: [(u64, &str); 6] = [
 
 /// What the inbox is asked for.
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct InboxQuery {
     /// Gates that were just decided, with commas between.
     #[serde(default)]
     done: String,
 }
 
-pub(super) async fn inbox(
-    State(console): State<Arc<Console>>,
+pub(super) async fn show_inbox(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
+    Query(query): Query<InboxQuery>,
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
     let source = console.context.handle.source(InboxLane::Request);
-    let (pending, _) = source.read_state(Asked::pending).await.ok_or_else(Trouble::closing)?;
+    let (pending, _) = source.read_state(ConsoleGate::all_pending).await.ok_or_else(PageError::gateway_closing)?;
     let key = fresh_key();
-    let reader = Reader { now: look.now, csrf: look.caller.csrf_token(), key: &key, place: Place::List, notice: None };
+    let reader =
+        CardContext { now: ctx.now, csrf: ctx.caller.csrf_token(), key: &key, place: CardPlace::List, notice: None };
     let mut over = Vec::new();
-    for id in wanted.done.split(',').filter_map(GateId::parse).take(MOST_DONE) {
-        if let Some((asked, answered)) = console.gate(id).await?.filter(|(asked, _)| !asked.is_pending()) {
-            over.push(asked.card(&reader, &answered));
+    for id in query.done.split(',').filter_map(GateId::parse).take(MOST_DONE) {
+        if let Some((console_gate, answered)) =
+            console.load_gate(id).await?.filter(|(console_gate, _)| !console_gate.is_pending())
+        {
+            over.push(console_gate.render_card(&reader, &answered));
         }
     }
     let body = html! {
         h1 { "Inbox" }
-        p.lead #lead { (lead(pending.len())) }
+        p.lead #lead { (lead_text(pending.len())) }
         @if !over.is_empty() {
             section aria-label="Just decided" {
                 div.list #over { @for card in &over { (card) } }
@@ -72,22 +75,22 @@ pub(super) async fn inbox(
             }
         }
         section aria-label="What waits" {
-            div.list #cards { @for asked in &pending { (asked.card(&reader, &Answered::default())) } }
-            (nothing(pending.is_empty()))
+            div.list #cards { @for console_gate in &pending { (console_gate.render_card(&reader, &AnswerText::default())) } }
+            (empty_notice(pending.is_empty()))
         }
-        (several(&look))
+        (several_form(&ctx))
     };
-    Ok(page(&look, Tab::Inbox, "Inbox", &body))
+    Ok(render_page(&ctx, ConsoleTab::Inbox, "Inbox", &body))
 }
 
-fn lead(waiting: usize) -> String {
+fn lead_text(waiting: usize) -> String {
     match waiting {
         0 => "Nothing waits for a decision.".to_owned(),
-        count => format!("{} waiting, the most urgent first.", counted(count as u64, "decision")),
+        count => format!("{} waiting, the most urgent first.", count_text(count as u64, "decision")),
     }
 }
 
-fn nothing(is_empty: bool) -> Markup {
+fn empty_notice(is_empty: bool) -> Markup {
     html! {
         div.empty #nothing hidden[!is_empty] {
             p { "When an agent needs a decision it appears here, at once." }
@@ -97,10 +100,10 @@ fn nothing(is_empty: bool) -> Markup {
 }
 
 /// Deciding about several at once. Cards that are not shown whole cannot be chosen.
-fn several(look: &Look) -> Markup {
+fn several_form(ctx: &PageContext) -> Markup {
     html! {
         form.several #several method="post" action="/console/answers" {
-            input type="hidden" name="csrf" value=(look.caller.csrf_token());
+            input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
             span.chosen #chosen { "The chosen ones:" }
             button type="button" #all hidden { "Choose all" }
             button type="submit" name="answer" value="once" { "Allow once" }
@@ -109,88 +112,94 @@ fn several(look: &Look) -> Markup {
     }
 }
 
-pub(super) async fn one(
-    State(console): State<Arc<Console>>,
+pub(super) async fn show_gate(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
     Path(id): Path<String>,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    let gate = GateId::parse(&id).ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
-    console.gate_page(&look, gate, None).await
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    let gate = GateId::parse(&id).ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
+    console.gate_page(&ctx, gate, None).await
 }
 
-impl Console {
+impl ConsoleState {
     /// One gate, fetched from the log if it rests there, with what was answered.
-    pub(super) async fn gate(&self, id: GateId) -> Result<Option<(Asked, Answered)>, Trouble> {
+    pub(super) async fn load_gate(&self, id: GateId) -> Result<Option<(ConsoleGate, AnswerText)>, PageError> {
         let source = self.context.handle.source(InboxLane::Request);
         let at = move |engine: &Engine| {
             let gate = engine.state().gate(id)?;
             Some((gate.content_lsn(), gate.answer_content(), GateRequest::at_hand(engine, id)))
         };
-        let found = source.read_of(engine::ResidencyScope::Gate(id), at).await.ok_or_else(Trouble::closing)?.0;
+        let found =
+            source.read_of(engine::ResidencyScope::Gate(id), at).await.ok_or_else(PageError::gateway_closing)?.0;
         let Some((content_at, answer_at, request)) = found else { return Ok(None) };
         let lsns: Vec<_> = [Some(content_at), answer_at].into_iter().flatten().collect();
-        let texts = self.context.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
+        let texts = self.context.handle.contents().get(&lsns).await.map_err(PageError::unreadable_record)?;
         let read = || texts.first().cloned().flatten().and_then(|text| GateRequest::from_record(&text));
         let Some(request) = request.or_else(read) else { return Ok(None) };
-        let asked = move |engine: &Engine| engine.state().gate(id).map(|gate| Asked::new(engine, gate, request));
-        let asked = source.read_of(engine::ResidencyScope::Gate(id), asked).await.ok_or_else(Trouble::closing)?.0;
-        let text =
-            if asked.as_ref().and_then(Asked::answer_at) == answer_at { texts.get(1).cloned().flatten() } else { None };
-        Ok(asked.map(|asked| (asked, Answered { text })))
+        let read_gate =
+            move |engine: &Engine| engine.state().gate(id).map(|gate| ConsoleGate::new(engine, gate, request));
+        let console_gate =
+            source.read_of(engine::ResidencyScope::Gate(id), read_gate).await.ok_or_else(PageError::gateway_closing)?.0;
+        let text = if console_gate.as_ref().and_then(ConsoleGate::answer_at) == answer_at {
+            texts.get(1).cloned().flatten()
+        } else {
+            None
+        };
+        Ok(console_gate.map(|console_gate| (console_gate, AnswerText { text })))
     }
 
     /// The page of one gate, with something to say above it.
     pub(super) async fn gate_page(
         &self,
-        look: &Look,
+        ctx: &PageContext,
         id: GateId,
         notice: Option<(axum::http::StatusCode, &str)>,
-    ) -> Result<Response, Trouble> {
-        let found = self.gate(id).await?;
-        let (asked, answered) = found.ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
+    ) -> Result<Response, PageError> {
+        let found = self.load_gate(id).await?;
+        let (console_gate, answered) = found.ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
         let key = fresh_key();
-        let reader = Reader {
-            now: look.now,
-            csrf: look.caller.csrf_token(),
+        let reader = CardContext {
+            now: ctx.now,
+            csrf: ctx.caller.csrf_token(),
             key: &key,
-            place: Place::Page,
+            place: CardPlace::Page,
             notice: notice.map(|(_, text)| text),
         };
-        let longer = if asked.is_pending() && asked.scopes.contains(&ApprovalScope::Always) {
-            self.longer(look, &asked, &key).await?
+        let longer = if console_gate.is_pending() && console_gate.scopes.contains(&ApprovalScope::Always) {
+            self.grant_form(ctx, &console_gate, &key).await?
         } else {
             html! {}
         };
         let body = html! {
             p.back { a href="/console/" { "← Inbox" } }
-            h1 { @if asked.is_pending() { "A decision is needed" } @else { "A decision" } }
-            div.list #cards.alone { (asked.card(&reader, &answered)) }
+            h1 { @if console_gate.is_pending() { "A decision is needed" } @else { "A decision" } }
+            div.list #cards.alone { (console_gate.render_card(&reader, &answered)) }
             (longer)
-            @if !asked.is_pending() {
-                p { a href=(path("/console/record/", &id.to_string())) { "From request to outcome, in the record" } }
+            @if !console_gate.is_pending() {
+                p { a href=(url_path("/console/record/", &id.to_string())) { "From request to outcome, in the record" } }
             }
         };
         let status = notice.map_or(axum::http::StatusCode::OK, |(status, _)| status);
-        Ok(super::page::page_with(status, look, Tab::Inbox, &asked.title(), None, &body))
+        Ok(super::page::render_page_with(status, ctx, ConsoleTab::Inbox, &console_gate.title(), None, &body))
     }
 
     /// What may be allowed for longer, each with what it would have done to what was asked before.
-    async fn longer(&self, look: &Look, asked: &Asked, key: &str) -> Result<Markup, Trouble> {
-        let id = asked.id;
-        let effects = effect::of_proposals(self, id).await?;
+    async fn grant_form(&self, ctx: &PageContext, console_gate: &ConsoleGate, key: &str) -> Result<Markup, PageError> {
+        let id = console_gate.id;
+        let effects = effect::grant_offers(self, id).await?;
         Ok(html! {
             section.panel #longer aria-labelledby="longer-title" {
                 h2 #longer-title { "Allow for longer" }
                 p { "Choose how much more is allowed without asking. What each would have done to the calls in the record stands beside it." }
-                form.answer.longer method="post" action=(path("/console/gates/", &id.to_string())) {
-                    input type="hidden" name="csrf" value=(look.caller.csrf_token());
+                form.answer.longer method="post" action=(url_path("/console/gates/", &id.to_string())) {
+                    input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
                     input type="hidden" name="key" value=(key);
-                    input type="hidden" name="digest" value=(asked.digest());
+                    input type="hidden" name="digest" value=(console_gate.digest());
                     input type="hidden" name="from" value="page";
                     fieldset {
                         legend { "What" }
-                        @for (at, proposal) in effects.iter().enumerate() { (proposal.choice(at == 0)) }
+                        @for (at, proposal) in effects.iter().enumerate() { (proposal.render_choice(at == 0)) }
                     }
                     div.row {
                         div { label for="reach" { "Where" } select #reach name="reach" {
@@ -203,7 +212,7 @@ impl Console {
                         button.primary type="submit" name="answer" value="grant" { "Allow, and save" }
                     }
                 }
-                @if !asked.is_hosted() {
+                @if !console_gate.is_hosted() {
                     p.note { a href={ "/console/try?of=" (id) } { "Edit a rule for it" } ": its effect is shown before it is saved, and it stands in the file of rules." }
                 }
             }

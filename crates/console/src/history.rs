@@ -22,7 +22,7 @@ use countersign_runtime::{
 };
 use tokio::sync::{Mutex, MutexGuard};
 
-pub(super) use tally::{Counts, Like, Tally, WAITS};
+pub(super) use tally::{CallStatistics, SimilarCalls, VerdictCounts, WAITS};
 
 /// How many calls are kept.
 const MOST: usize = 5000;
@@ -41,11 +41,11 @@ const TOGETHER: usize = 1 << 20;
 
 /// The past, read when somebody first asks.
 #[derive(Default)]
-pub(super) struct History(Mutex<Past>);
+pub(super) struct CallHistory(Mutex<HistoryState>);
 
 /// How a call was decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CallVerdict {
     /// It is not decided.
     #[default]
     Open,
@@ -65,7 +65,7 @@ pub(super) enum Verdict {
 
 /// One call.
 #[derive(Clone, Debug)]
-pub(super) struct Made {
+pub(super) struct PastCall {
     pub(super) id: CallId,
     pub(super) session: SessionId,
     pub(super) at: Millis,
@@ -78,7 +78,7 @@ pub(super) struct Made {
     pub(super) gate: Option<GateId>,
     pub(super) asked_at: Option<Millis>,
     pub(super) why: Arc<str>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: CallVerdict,
     pub(super) by: Option<PrincipalId>,
     pub(super) end: Option<CallEnd>,
     bytes: usize,
@@ -86,7 +86,7 @@ pub(super) struct Made {
 
 /// Where a session's tools work.
 #[derive(Clone, Debug, Default)]
-struct Room {
+struct SessionFolders {
     door: Option<String>,
     cwd: String,
     folder: String,
@@ -94,24 +94,24 @@ struct Room {
 
 /// Everything up to a record.
 #[derive(Default)]
-pub(super) struct Past {
+pub(super) struct HistoryState {
     upto: Lsn,
-    rooms: BTreeMap<SessionId, Room>,
+    locations: BTreeMap<SessionId, SessionFolders>,
     /// By id, which is the order in which they were wanted.
-    calls: BTreeMap<CallId, Made>,
+    calls: BTreeMap<CallId, PastCall>,
     gates: BTreeMap<GateId, CallId>,
     bytes: usize,
-    pub(super) tally: Tally,
+    pub(super) tally: CallStatistics,
     /// When each session last wanted a call.
     seen: BTreeMap<SessionId, Millis>,
 }
 
-impl History {
+impl CallHistory {
     /// The past up to the last record that is durable.
     ///
     /// # Errors
     /// What the log says.
-    pub(super) async fn upto_now(&self, handle: &OwnerHandle) -> Result<MutexGuard<'_, Past>, LogReadError> {
+    pub(super) async fn upto_now(&self, handle: &OwnerHandle) -> Result<MutexGuard<'_, HistoryState>, LogReadError> {
         let mut past = self.0.lock().await;
         let mut at_once = CONTENTS;
         loop {
@@ -120,10 +120,10 @@ impl History {
             let wants = |stored: &&StoredRecord| stored.kind == "call" && stored.facts.starts_with("{\"wanted\"");
             let lsns: Vec<Lsn> = page.iter().filter(wants).map(|stored| stored.lsn).collect();
             let mut records = page.into_iter().peekable();
-            let mut wanted = lsns.as_slice();
+            let mut remaining = lsns.as_slice();
             while records.peek().is_some() {
-                let (now, later) = wanted.split_at(at_once.min(wanted.len()));
-                wanted = later;
+                let (now, later) = remaining.split_at(at_once.min(remaining.len()));
+                remaining = later;
                 let texts = handle.contents().get(now).await?;
                 let bytes: usize = texts.iter().flatten().map(|text| text.len()).sum();
                 at_once = if bytes > TOGETHER { (at_once / 4).max(1) } else { (at_once * 2).min(CONTENTS) };
@@ -131,7 +131,7 @@ impl History {
                 // Up to the first whose content is not here yet.
                 while let Some(stored) = records.next_if(|stored| later.first().is_none_or(|next| stored.lsn < *next)) {
                     let text = texts.next_if(|(lsn, _)| **lsn == stored.lsn).and_then(|(_, text)| text);
-                    past.fold(&stored, text.as_deref());
+                    past.apply_record(&stored, text.as_deref());
                 }
             }
             if is_last {
@@ -141,72 +141,72 @@ impl History {
     }
 }
 
-fn cut(text: &str, most: usize) -> Arc<str> {
+fn truncate_text(text: &str, most: usize) -> Arc<str> {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", &text[..at]).into(),
         None => text.into(),
     }
 }
 
-impl Past {
+impl HistoryState {
     /// The calls that are kept, oldest first.
-    pub(super) fn calls(&self) -> impl DoubleEndedIterator<Item = &Made> {
+    pub(super) fn calls(&self) -> impl DoubleEndedIterator<Item = &PastCall> {
         self.calls.values()
     }
 
     /// When a session last wanted a call.
-    pub(super) fn asked(&self, session: &SessionId) -> Option<Millis> {
+    pub(super) fn last_request(&self, session: &SessionId) -> Option<Millis> {
         self.seen.get(session).copied()
     }
 
-    fn fold(&mut self, stored: &StoredRecord, text: Option<&str>) {
+    fn apply_record(&mut self, stored: &StoredRecord, text: Option<&str>) {
         self.upto = stored.lsn;
         let Ok(event) = Event::decode(&stored.kind, stored.version, &stored.facts) else { return };
         match (event, &stored.session) {
-            (Event::Session(event), Some(session)) => self.moved(session, event),
-            (Event::Call(event), Some(session)) => self.call(session, &event, stored.at, text),
-            (Event::Gate(event), _) => self.gate(&event, stored.at),
+            (Event::Session(event), Some(session)) => self.apply_session(session, event),
+            (Event::Call(event), Some(session)) => self.apply_call(session, &event, stored.at, text),
+            (Event::Gate(event), _) => self.apply_gate(&event, stored.at),
             _ => {}
         }
     }
 
-    fn moved(&mut self, session: &SessionId, event: session::Event) {
+    fn apply_session(&mut self, session: &SessionId, event: session::Event) {
         match event {
             session::Event::Opened { cwd, door, .. } => {
-                self.rooms.insert(session.clone(), Room { door, folder: cwd.clone(), cwd });
+                self.locations.insert(session.clone(), SessionFolders { door, folder: cwd.clone(), cwd });
             }
             session::Event::Relocated { cwd } => {
-                let room = self.rooms.entry(session.clone()).or_default();
-                (room.cwd, room.folder) = (cwd.clone(), cwd);
+                let location = self.locations.entry(session.clone()).or_default();
+                (location.cwd, location.folder) = (cwd.clone(), cwd);
             }
-            session::Event::Folder { path } => self.rooms.entry(session.clone()).or_default().folder = path,
+            session::Event::Folder { path } => self.locations.entry(session.clone()).or_default().folder = path,
             _ => {}
         }
     }
 
-    fn call(&mut self, session: &SessionId, event: &call::Event, at: Millis, text: Option<&str>) {
+    fn apply_call(&mut self, session: &SessionId, event: &call::Event, at: Millis, text: Option<&str>) {
         if let call::Event::Proposed { call, effect, .. } = event {
             self.seen.insert(session.clone(), at);
             let content = text.and_then(|text| serde_json::from_str::<call::CallDetails>(text).ok());
             let Some(content) = content.filter(|content| content.problem.is_none()) else { return };
-            let room = self.rooms.get(session).cloned().unwrap_or_default();
+            let location = self.locations.get(session).cloned().unwrap_or_default();
             let place = CallOrigin {
                 session,
-                door: room.door.as_deref(),
-                cwd: &room.cwd,
-                folder: &room.folder,
+                door: location.door.as_deref(),
+                cwd: &location.cwd,
+                folder: &location.folder,
                 is_shell_used: true,
             };
             let bytes = text.map_or(0, str::len);
             let subject = (bytes <= LARGEST).then(|| Arc::new(subject_at(place, &content, *effect)));
             let (signature, tool) = match &subject {
                 Some(_) => (content.signature.as_str().into(), Arc::clone(&content.tool)),
-                None => (cut(&content.signature, SHOWN.0), cut(&content.tool, SHOWN.1)),
+                None => (truncate_text(&content.signature, SHOWN.0), truncate_text(&content.tool, SHOWN.1)),
             };
             // A subject holds the arguments and texts made of them.
             let bytes = if subject.is_some() { bytes * 2 } else { signature.len() + tool.len() };
-            let asker = session.as_str().strip_prefix("agent:").or(room.door.as_deref()).unwrap_or("a run");
-            let made = Made {
+            let asker = session.as_str().strip_prefix("agent:").or(location.door.as_deref()).unwrap_or("a run");
+            let made = PastCall {
                 id: *call,
                 session: session.clone(),
                 at,
@@ -217,7 +217,7 @@ impl Past {
                 gate: None,
                 asked_at: None,
                 why: "".into(),
-                verdict: Verdict::Open,
+                verdict: CallVerdict::Open,
                 by: None,
                 end: None,
                 bytes,
@@ -226,7 +226,7 @@ impl Past {
             self.calls.insert(*call, made);
             while self.calls.len() > MOST || self.bytes > MOST_BYTES {
                 // One that waits is still to be decided about.
-                let waits = |made: &Made| made.gate.is_some() && made.verdict == Verdict::Open;
+                let waits = |made: &PastCall| made.gate.is_some() && made.verdict == CallVerdict::Open;
                 let over = self.calls.iter().find(|(_, made)| !waits(made)).map(|(id, _)| *id);
                 let oldest = match over {
                     Some(id) => self.calls.remove(&id),
@@ -243,9 +243,9 @@ impl Past {
         let Some(made) = self.calls.get_mut(&event.call()) else { return };
         match event {
             call::Event::Allowed { why, by, .. } => {
-                if made.verdict == Verdict::Open && by.is_none() {
-                    made.verdict = Verdict::Rule;
-                    self.tally.decided(made, at);
+                if made.verdict == CallVerdict::Open && by.is_none() {
+                    made.verdict = CallVerdict::Rule;
+                    self.tally.record_decision(made, at);
                 }
                 if made.gate.is_none() {
                     made.why = why.as_str().into();
@@ -254,16 +254,17 @@ impl Past {
             call::Event::Gated { why, .. } => made.why = why.as_str().into(),
             call::Event::Ended { end, .. } => {
                 made.end = Some(*end);
-                if made.verdict == Verdict::Open {
-                    made.verdict = if *end == CallEnd::Denied { Verdict::RefusedByRule } else { Verdict::Undecided };
-                    self.tally.decided(made, at);
+                if made.verdict == CallVerdict::Open {
+                    made.verdict =
+                        if *end == CallEnd::Denied { CallVerdict::RefusedByRule } else { CallVerdict::Undecided };
+                    self.tally.record_decision(made, at);
                 }
             }
             _ => {}
         }
     }
 
-    fn gate(&mut self, event: &gate::Event, at: Millis) {
+    fn apply_gate(&mut self, event: &gate::Event, at: Millis) {
         match event {
             gate::Event::Opened { gate, call: Some(call), kind: gate::Kind::Approval, .. } => {
                 if let Some(made) = self.calls.get_mut(call) {
@@ -273,18 +274,18 @@ impl Past {
             }
             gate::Event::Resolved { gate, resolution, by, .. } => {
                 let made = self.gates.remove(gate).and_then(|call| self.calls.get_mut(&call));
-                let Some(made) = made.filter(|made| made.verdict == Verdict::Open) else { return };
+                let Some(made) = made.filter(|made| made.verdict == CallVerdict::Open) else { return };
                 made.verdict = match resolution {
-                    GateResolution::Allowed { .. } => Verdict::Person,
-                    GateResolution::Granted => Verdict::Grant,
-                    GateResolution::Denied => Verdict::RefusedByPerson,
+                    GateResolution::Allowed { .. } => CallVerdict::Person,
+                    GateResolution::Granted => CallVerdict::Grant,
+                    GateResolution::Denied => CallVerdict::RefusedByPerson,
                     GateResolution::Answered
                     | GateResolution::Declined
                     | GateResolution::Expired
-                    | GateResolution::Withdrawn => Verdict::Undecided,
+                    | GateResolution::Withdrawn => CallVerdict::Undecided,
                 };
                 made.by.clone_from(by);
-                self.tally.decided(made, at);
+                self.tally.record_decision(made, at);
             }
             _ => {}
         }
@@ -302,9 +303,9 @@ mod tests {
     };
     use uuid::Uuid;
 
-    use super::{LARGEST, MOST_BYTES, Past, SHOWN};
+    use super::{HistoryState, LARGEST, MOST_BYTES, SHOWN};
 
-    fn wanted(past: &mut Past, at: u128, argument: &str) {
+    fn request_call(past: &mut HistoryState, at: u128, argument: &str) {
         let content = call::CallDetails {
             pins: None,
             leads_to: None,
@@ -330,20 +331,20 @@ mod tests {
             pins: None,
         };
         let text = serde_json::to_string(&content).unwrap();
-        past.call(&SessionId::new("agent:a"), &event, Millis(1), Some(&text));
+        past.apply_call(&SessionId::new("agent:a"), &event, Millis(1), Some(&text));
     }
 
     #[test]
     fn what_is_kept_of_calls_is_bounded_however_long_they_are() {
-        let mut past = Past::default();
+        let mut past = HistoryState::default();
         for at in 0..200 {
-            wanted(&mut past, at, &"x".repeat(900_000));
+            request_call(&mut past, at, &"x".repeat(900_000));
         }
         let longest = past.calls().map(|made| made.signature.len()).max();
         assert!(longest.is_some_and(|longest| longest <= SHOWN.0 + '…'.len_utf8()), "{longest:?}");
         assert!(past.calls().all(|made| made.subject.is_none()));
         for at in 200..800 {
-            wanted(&mut past, at, &"x".repeat(LARGEST - 400));
+            request_call(&mut past, at, &"x".repeat(LARGEST - 400));
         }
         let held: usize = past.calls().map(|made| made.signature.len()).sum();
         assert!(past.bytes <= MOST_BYTES && held <= MOST_BYTES, "{} {held}", past.bytes);

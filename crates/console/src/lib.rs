@@ -5,28 +5,28 @@
 mod answers;
 mod assets;
 mod card;
+mod charts;
 mod conversation;
 mod decision;
 mod effect;
 mod explain;
 mod figures;
-mod fit;
 mod gates;
 mod history;
+mod labels;
 mod live;
 mod machines;
 mod page;
-mod picture;
-mod planned;
+mod planned_jobs;
 mod policy;
 mod record;
-mod saving;
+mod rule_fit;
+mod rule_form;
+mod save_rule;
 mod sessions;
 mod stream;
 mod transcript;
 mod trial;
-mod wanted;
-mod words;
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ use countersign_telegram::HealthProbe;
 use countersign_view::connection_status::{AgentStatus, PeerStatus};
 use tokio::sync::Semaphore;
 
-use self::{history::History, live::Live, page::Trouble};
+use self::{history::CallHistory, live::ConsoleBroadcast, page::PageError};
 
 /// The parts of a gateway that the pages show.
 pub struct ConsoleContext {
@@ -58,9 +58,9 @@ pub struct ConsoleContext {
     /// The configuration.
     pub config: Arc<Config>,
     /// Agents, tools, people and folders that rules are about.
-    pub household: ToolInventory,
+    pub tool_inventory: ToolInventory,
     /// The file of rules.
-    pub rulebook: Arc<RulesFile>,
+    pub rules_file: Arc<RulesFile>,
     /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
     /// The services that agents ask for.
@@ -76,14 +76,14 @@ pub struct ConsoleContext {
 }
 
 /// What every page works with.
-struct Console {
+struct ConsoleState {
     context: Arc<ConsoleContext>,
-    live: Arc<Live>,
-    history: History,
+    live: Arc<ConsoleBroadcast>,
+    history: CallHistory,
 }
 
 /// What every page shows beside its own.
-struct Look {
+struct PageContext {
     caller: HttpCaller,
     /// How many gates wait.
     waiting: usize,
@@ -93,29 +93,29 @@ struct Look {
     people: IdentityMap,
 }
 
-impl Console {
-    async fn look(&self, caller: HttpCaller) -> Result<Look, Trouble> {
+impl ConsoleState {
+    async fn page_context(&self, caller: HttpCaller) -> Result<PageContext, PageError> {
         let read = |engine: &countersign_core::engine::Engine| {
             let state = engine.state();
             (state.pending_gates().count(), state.head_lsn(), engine.rules().people.clone())
         };
         let read = self.context.handle.source(InboxLane::Request).read_state(read).await;
-        let ((waiting, head, people), _) = read.ok_or_else(Trouble::closing)?;
-        Ok(Look { caller, waiting, head, now: self.context.clock.now(), people })
+        let ((waiting, head, people), _) = read.ok_or_else(PageError::gateway_closing)?;
+        Ok(PageContext { caller, waiting, head, now: self.context.clock.now(), people })
     }
 }
 
 /// What is nowhere.
-async fn nothing(Path(path): Path<String>) -> Trouble {
-    Trouble::missing(format!("page /console/{path}"))
+async fn missing_page(Path(path): Path<String>) -> PageError {
+    PageError::not_found(format!("page /console/{path}"))
 }
 
 /// The routes. `/` is the console's unless a front end of the user's is served there.
 pub fn routes(context: &Arc<ConsoleContext>) -> Router {
-    let console = Arc::new(Console {
+    let console = Arc::new(ConsoleState {
         context: Arc::clone(context),
-        live: Live::follow(context.handle.clone(), context.clock.clone()),
-        history: History::default(),
+        live: ConsoleBroadcast::start_following(context.handle.clone(), context.clock.clone()),
+        history: CallHistory::default(),
     });
     let mut routes = GuardedRoutes::new(&context.auth);
     if context.config.webui.is_none() {
@@ -123,32 +123,32 @@ pub fn routes(context: &Arc<ConsoleContext>) -> Router {
     }
     routes
         .add_route("GET", "/console", || async { Redirect::to("/console/") })
-        .add_route("GET", "/console/", gates::inbox)
-        .add_route("GET", "/console/style.css", assets::style)
-        .add_route("GET", "/console/app.js", assets::script)
-        .add_route("GET", "/console/live", stream::open)
-        .add_route("GET", "/console/gates/{id}", gates::one)
-        .add_route("POST", "/console/gates/{id}", answers::one)
-        .add_route("POST", "/console/answers", answers::several)
-        .add_route("GET", "/console/sessions", sessions::list)
-        .add_route("POST", "/console/sessions", sessions::open)
-        .add_route("GET", "/console/sessions/{id}", conversation::show)
-        .add_route("POST", "/console/sessions/{id}/say", conversation::say)
-        .add_route("POST", "/console/sessions/{id}/stop", conversation::stop)
-        .add_route("POST", "/console/sessions/{id}/unsay", conversation::unsay)
+        .add_route("GET", "/console/", gates::show_inbox)
+        .add_route("GET", "/console/style.css", assets::serve_style)
+        .add_route("GET", "/console/app.js", assets::serve_script)
+        .add_route("GET", "/console/live", stream::open_stream)
+        .add_route("GET", "/console/gates/{id}", gates::show_gate)
+        .add_route("POST", "/console/gates/{id}", answers::answer_gate)
+        .add_route("POST", "/console/answers", answers::answer_several)
+        .add_route("GET", "/console/sessions", sessions::list_sessions)
+        .add_route("POST", "/console/sessions", sessions::open_session)
+        .add_route("GET", "/console/sessions/{id}", conversation::show_conversation)
+        .add_route("POST", "/console/sessions/{id}/say", conversation::send_message)
+        .add_route("POST", "/console/sessions/{id}/stop", conversation::stop_run)
+        .add_route("POST", "/console/sessions/{id}/unsay", conversation::take_back_messages)
         .add_route("POST", "/console/sessions/{id}/model", conversation::use_model)
-        .add_route("GET", "/console/record", record::list)
-        .add_route("POST", "/console/record", record::verify)
-        .add_route("GET", "/console/record/{id}", decision::show)
-        .add_route("GET", "/console/figures", figures::show)
-        .add_route("GET", "/console/policy", policy::show)
-        .add_route("GET", "/console/explain", explain::show)
-        .add_route("GET", "/console/try", trial::show)
+        .add_route("GET", "/console/record", record::list_entries)
+        .add_route("POST", "/console/record", record::verify_chain)
+        .add_route("GET", "/console/record/{id}", decision::show_decision)
+        .add_route("GET", "/console/figures", figures::show_figures)
+        .add_route("GET", "/console/policy", policy::show_policy)
+        .add_route("GET", "/console/explain", explain::show_explanation)
+        .add_route("GET", "/console/try", trial::show_trial)
         .add_route("GET", "/console/rules", || async { Redirect::to("/console/policy") })
-        .add_route("POST", "/console/rules", saving::save)
-        .add_route("GET", "/console/{*rest}", nothing)
-        .add_route("POST", "/console/revoke/{id}", policy::revoke)
-        .add_route("POST", "/console/reload", policy::reload)
-        .add_route("GET", "/console/agents", machines::show)
+        .add_route("POST", "/console/rules", save_rule::save_rule)
+        .add_route("GET", "/console/{*rest}", missing_page)
+        .add_route("POST", "/console/revoke/{id}", policy::revoke_grant)
+        .add_route("POST", "/console/reload", policy::reload_rules)
+        .add_route("GET", "/console/agents", machines::show_agents)
         .with_state(console)
 }

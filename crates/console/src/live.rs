@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
-use super::card::{Answered, Asked, Place, Reader};
+use super::card::{AnswerText, CardContext, CardPlace, ConsoleGate};
 
 /// How many frames a window may be behind before it is told to look at everything again.
 const BEHIND: usize = 512;
@@ -38,7 +38,7 @@ const OUTPUT: usize = 4000;
 
 /// Whom a frame is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Topic {
+pub(super) enum UpdateTopic {
     /// Every window.
     Gates,
     /// Those that show this session.
@@ -49,21 +49,21 @@ pub(super) enum Topic {
 
 /// One frame.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
-    pub(super) topic: Topic,
+pub(super) struct ConsoleUpdate {
+    pub(super) topic: UpdateTopic,
     pub(super) bytes: Bytes,
 }
 
 /// The follower, for all windows.
-pub(super) struct Live {
-    state: Mutex<State>,
-    told: broadcast::Sender<Told>,
+pub(super) struct ConsoleBroadcast {
+    state: Mutex<BroadcastState>,
+    updates: broadcast::Sender<ConsoleUpdate>,
     /// The last record, for lists that follow everything: whoever is slow sees the newest only.
     recorded: watch::Sender<Lsn>,
 }
 
 #[derive(Default)]
-struct State {
+struct BroadcastState {
     /// Nothing is known of what was before this record.
     since: Lsn,
     /// Frames about gates, with the record of each.
@@ -71,12 +71,12 @@ struct State {
     /// When each session last changed.
     changed: BTreeMap<SessionId, Lsn>,
     /// Messages that are being written.
-    open: BTreeMap<SessionId, Vec<Piece>>,
+    open: BTreeMap<SessionId, Vec<ActivePart>>,
 }
 
 /// A part of a message that is being written.
 #[derive(Clone, Debug)]
-struct Piece {
+struct ActivePart {
     index: usize,
     kind: &'static str,
     name: String,
@@ -84,18 +84,18 @@ struct Piece {
 }
 
 /// What a window gets first, and then.
-pub(super) struct Joined {
+pub(super) struct LiveSubscription {
     pub(super) first: Vec<Bytes>,
-    pub(super) then: broadcast::Receiver<Told>,
+    pub(super) then: broadcast::Receiver<ConsoleUpdate>,
     pub(super) recorded: watch::Receiver<Lsn>,
 }
 
-impl Live {
+impl ConsoleBroadcast {
     /// Follows everything that `handle` releases.
-    pub(super) fn follow(handle: OwnerHandle, clock: Clock) -> Arc<Self> {
+    pub(super) fn start_following(handle: OwnerHandle, clock: Clock) -> Arc<Self> {
         let live = Arc::new(Self {
             state: Mutex::default(),
-            told: broadcast::Sender::new(BEHIND),
+            updates: broadcast::Sender::new(BEHIND),
             recorded: watch::Sender::default(),
         });
         let follower = Arc::clone(&live);
@@ -104,22 +104,22 @@ impl Live {
     }
 
     /// Lets a window in that has seen everything up to `after`.
-    pub(super) fn join(&self, after: Lsn, session: Option<&SessionId>) -> Joined {
+    pub(super) fn join(&self, after: Lsn, session: Option<&SessionId>) -> LiveSubscription {
         let state = self.state.lock();
         // Under the lock, so that no frame comes between.
-        let (then, recorded) = (self.told.subscribe(), self.recorded.subscribe());
+        let (then, recorded) = (self.updates.subscribe(), self.recorded.subscribe());
         if after < state.since || state.kept.len() == KEPT && state.kept.front().is_some_and(|(lsn, _)| after < *lsn) {
-            return Joined { first: vec![reload()], then, recorded };
+            return LiveSubscription { first: vec![reload_frame()], then, recorded };
         }
         let mut first: Vec<Bytes> =
             state.kept.iter().filter(|(lsn, _)| *lsn > after).map(|(_, frame)| frame.clone()).collect();
         if let Some(session) = session {
             if state.changed.get(session).is_some_and(|changed| *changed > after) {
-                first.push(changed(session, false));
+                first.push(changed_frame(session, false));
             }
-            first.extend(state.open.get(session).into_iter().flatten().map(Piece::frame));
+            first.extend(state.open.get(session).into_iter().flatten().map(ActivePart::part_frame));
         }
-        Joined { first, then, recorded }
+        LiveSubscription { first, then, recorded }
     }
 
     async fn run(&self, handle: OwnerHandle, clock: Clock) {
@@ -130,19 +130,19 @@ impl Live {
         self.state.lock().since = head.map_or(Lsn(u64::MAX), |(head, _)| head);
         while let Some(next) = released.next().await {
             match next {
-                ReleasedItem::Fact(recorded) => self.fact(&recorded, &handle, &source, &clock).await,
-                ReleasedItem::Live(frame) => self.frame(&frame),
+                ReleasedItem::Fact(recorded) => self.send_fact(&recorded, &handle, &source, &clock).await,
+                ReleasedItem::Live(frame) => self.send_frame(&frame),
             }
         }
         // Windows must not keep a gateway that closes.
-        self.tell(Topic::End, Bytes::new());
+        self.send_update(UpdateTopic::End, Bytes::new());
     }
 
-    async fn fact(&self, recorded: &RecordedFact, handle: &OwnerHandle, source: &CommandSource, clock: &Clock) {
+    async fn send_fact(&self, recorded: &RecordedFact, handle: &OwnerHandle, source: &CommandSource, clock: &Clock) {
         let lsn = recorded.meta.lsn;
         self.recorded.send_replace(lsn);
         if let Some(session) = &recorded.meta.session {
-            self.changed(session, lsn, &recorded.fact.event);
+            self.note_change(session, lsn, &recorded.fact.event);
         }
         let Event::Gate(event) = &recorded.fact.event else { return };
         if matches!(event, gate::Event::Shown { .. } | gate::Event::Updated { .. }) {
@@ -151,22 +151,22 @@ impl Live {
         if self.nobody_looks(lsn) {
             return;
         }
-        let Some((asked, waiting)) = asked(event.gate(), handle, source).await else { return };
+        let Some((console_gate, waiting)) = fetch_gate(event.gate(), handle, source).await else { return };
         let answered = match event {
-            gate::Event::Resolved { .. } => Answered { text: recorded.fact.content.clone() },
-            _ => Answered::default(),
+            gate::Event::Resolved { .. } => AnswerText { text: recorded.fact.content.clone() },
+            _ => AnswerText::default(),
         };
-        let reader = Reader { now: clock.now(), csrf: "", key: "", place: Place::List, notice: None };
+        let reader = CardContext { now: clock.now(), csrf: "", key: "", place: CardPlace::List, notice: None };
         let frame = sse::encode_frame(
             Some(&lsn.to_string()),
             "gate",
             &json!({
-                "id": asked.id.to_string(),
-                "state": if asked.is_pending() { "waiting" } else { "over" },
+                "id": console_gate.id.to_string(),
+                "state": if console_gate.is_pending() { "waiting" } else { "over" },
                 "isNew": matches!(event, gate::Event::Opened { .. }),
                 "waiting": waiting,
-                "title": asked.title(),
-                "html": asked.card(&reader, &answered).into_string(),
+                "title": console_gate.title(),
+                "html": console_gate.render_card(&reader, &answered).into_string(),
             }),
         );
         let mut state = self.state.lock();
@@ -174,7 +174,7 @@ impl Live {
         if state.kept.len() > KEPT {
             state.kept.pop_front();
         }
-        self.tell(Topic::Gates, frame);
+        self.send_update(UpdateTopic::Gates, frame);
     }
 
     /// Whether no window is open. Whoever comes then reads everything up to `lsn`, and nothing is made for nobody.
@@ -190,7 +190,7 @@ impl Live {
     }
 
     /// Something of a session was recorded.
-    fn changed(&self, session: &SessionId, lsn: Lsn, event: &Event) {
+    fn note_change(&self, session: &SessionId, lsn: Lsn, event: &Event) {
         if matches!(event, Event::Call(call::Event::Received { .. })) {
             return;
         }
@@ -213,12 +213,12 @@ impl Live {
             state.open.remove(session);
         }
         if self.is_looked_at() {
-            self.tell(Topic::Session(session.clone()), changed(session, is_said));
+            self.send_update(UpdateTopic::Session(session.clone()), changed_frame(session, is_said));
         }
     }
 
     /// Something that is not recorded.
-    fn frame(&self, frame: &Frame) {
+    fn send_frame(&self, frame: &Frame) {
         let session = &frame.session;
         let mut state = self.state.lock();
         let is_looked_at = self.is_looked_at();
@@ -227,7 +227,7 @@ impl Live {
             return;
         }
         let open = state.open.entry(session.clone()).or_default();
-        let told = match &frame.kind {
+        let bytes = match &frame.kind {
             LiveKind::MessageStarted { .. } => {
                 open.clear();
                 sse::encode_frame(None, "begin", &Value::Null)
@@ -238,14 +238,14 @@ impl Live {
                     LivePartKind::Thinking | LivePartKind::Redacted => ("thinking", String::new()),
                     LivePartKind::ToolCall { name, .. } => ("call", escape(name, LineMode::One).into_owned()),
                 };
-                open.push(Piece { index: *index, kind, name, text: String::new() });
-                open.last().map(Piece::frame).unwrap_or_default()
+                open.push(ActivePart { index: *index, kind, name, text: String::new() });
+                open.last().map(ActivePart::part_frame).unwrap_or_default()
             }
             LiveKind::Delta { index, text } => {
                 let text = escape(text, LineMode::Many);
-                let held: usize = open.iter().map(|piece| piece.text.len()).sum();
-                if let Some(piece) = open.iter_mut().find(|piece| piece.index == *index).filter(|_| held < OPEN) {
-                    piece.text.push_str(&text);
+                let held: usize = open.iter().map(|part| part.text.len()).sum();
+                if let Some(part) = open.iter_mut().find(|part| part.index == *index).filter(|_| held < OPEN) {
+                    part.text.push_str(&text);
                 }
                 sse::encode_frame(None, "delta", &json!({ "index": index, "text": text }))
             }
@@ -258,47 +258,47 @@ impl Live {
                 sse::encode_frame(None, "output", &json!({ "text": escape(&text, LineMode::Many) }))
             }
         };
-        if is_looked_at && !told.is_empty() {
-            self.tell(Topic::Session(session.clone()), told);
+        if is_looked_at && !bytes.is_empty() {
+            self.send_update(UpdateTopic::Session(session.clone()), bytes);
         }
     }
 
     /// Whether any window is open. To be asked under the lock, so that none comes between.
     fn is_looked_at(&self) -> bool {
-        self.told.receiver_count() > 0
+        self.updates.receiver_count() > 0
     }
 
     /// To every window; without any it is for nobody.
-    fn tell(&self, topic: Topic, bytes: Bytes) {
-        let _ = self.told.send(Told { topic, bytes });
+    fn send_update(&self, topic: UpdateTopic, bytes: Bytes) {
+        let _ = self.updates.send(ConsoleUpdate { topic, bytes });
     }
 }
 
-impl Piece {
-    fn frame(&self) -> Bytes {
+impl ActivePart {
+    fn part_frame(&self) -> Bytes {
         let Self { index, kind, name, text } = self;
         sse::encode_frame(None, "part", &json!({ "index": index, "kind": kind, "name": name, "text": text }))
     }
 }
 
 /// Tells a window to look at everything again.
-pub(super) fn reload() -> Bytes {
+pub(super) fn reload_frame() -> Bytes {
     sse::encode_frame(None, "reload", &Value::Null)
 }
 
 /// Tells a window with a list that something was recorded.
-pub(super) fn stirred() -> Bytes {
+pub(super) fn stirred_frame() -> Bytes {
     sse::encode_frame(None, "stirred", &Value::Null)
 }
 
 /// Tells that something of a session was recorded; `done` if that is what was being written. It moves no cursor: the frame
 /// of a gate of the same record comes behind it.
-fn changed(session: &SessionId, done: bool) -> Bytes {
+fn changed_frame(session: &SessionId, done: bool) -> Bytes {
     sse::encode_frame(None, "changed", &json!({ "session": session.as_str(), "done": done }))
 }
 
 /// A gate as it is now, and how many wait.
-async fn asked(id: GateId, handle: &OwnerHandle, source: &CommandSource) -> Option<(Asked, usize)> {
+async fn fetch_gate(id: GateId, handle: &OwnerHandle, source: &CommandSource) -> Option<(ConsoleGate, usize)> {
     let read = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
         Some((gate.content_lsn(), GateRequest::at_hand(engine, id)))
@@ -313,7 +313,7 @@ async fn asked(id: GateId, handle: &OwnerHandle, source: &CommandSource) -> Opti
     };
     let read = move |engine: &Engine| {
         let gate: &Gate = engine.state().gate(id)?;
-        Some((Asked::new(engine, gate, request), engine.state().pending_gates().count()))
+        Some((ConsoleGate::new(engine, gate, request), engine.state().pending_gates().count()))
     };
     source.read_of(engine::ResidencyScope::Gate(id), read).await?.0
 }
@@ -325,13 +325,17 @@ mod tests {
     use parking_lot::Mutex;
     use tokio::sync::{broadcast, watch};
 
-    use super::{BEHIND, Joined, KEPT, Live, State, changed, reload};
+    use super::{BEHIND, BroadcastState, ConsoleBroadcast, KEPT, LiveSubscription, changed_frame, reload_frame};
 
-    fn live() -> Live {
-        Live { state: Mutex::default(), told: broadcast::Sender::new(BEHIND), recorded: watch::Sender::default() }
+    fn live() -> ConsoleBroadcast {
+        ConsoleBroadcast {
+            state: Mutex::default(),
+            updates: broadcast::Sender::new(BEHIND),
+            recorded: watch::Sender::default(),
+        }
     }
 
-    fn said(kind: LiveKind) -> Frame {
+    fn live_frame(kind: LiveKind) -> Frame {
         Frame { session: SessionId::new("s"), kind }
     }
 
@@ -339,22 +343,22 @@ mod tests {
     fn who_comes_when_nobody_looked_reads_everything_that_nobody_was_told() {
         let live = live();
         assert!(live.nobody_looks(Lsn(5)));
-        assert_eq!(live.join(Lsn(4), None).first, [reload()], "its page is older than what was passed over");
+        assert_eq!(live.join(Lsn(4), None).first, [reload_frame()], "its page is older than what was passed over");
         let window = live.join(Lsn(5), None);
         assert!(window.first.is_empty());
         assert!(!live.nobody_looks(Lsn(6)), "what comes now is told");
         drop(window);
         assert!(live.nobody_looks(Lsn(7)));
-        assert_eq!(live.join(Lsn(6), None).first, [reload()]);
+        assert_eq!(live.join(Lsn(6), None).first, [reload_frame()]);
     }
 
     #[test]
     fn a_cursor_before_all_that_is_kept_begins_anew() {
         let live = live();
-        let frame = |lsn: u64| changed(&SessionId::new(lsn.to_string()), false);
+        let frame = |lsn: u64| changed_frame(&SessionId::new(lsn.to_string()), false);
         let kept = (0..KEPT as u64).map(|lsn| (Lsn(lsn + 10), frame(lsn + 10))).collect();
-        *live.state.lock() = State { kept, ..State::default() };
-        assert_eq!(live.join(Lsn(9), None).first, [reload()], "more may have been before");
+        *live.state.lock() = BroadcastState { kept, ..BroadcastState::default() };
+        assert_eq!(live.join(Lsn(9), None).first, [reload_frame()], "more may have been before");
         assert_eq!(live.join(Lsn(10), None).first.len(), KEPT - 1);
         let last = KEPT as u64 + 9;
         assert_eq!(live.join(Lsn(last - 1), None).first, [frame(last)]);
@@ -363,14 +367,14 @@ mod tests {
     #[test]
     fn a_window_in_the_middle_of_a_message_has_what_was_said_so_far() {
         let live = live();
-        live.frame(&said(LiveKind::PartStarted { index: 0, part: LivePartKind::Text }));
-        live.frame(&said(LiveKind::Delta { index: 0, text: "hello \u{202e}".into() }));
+        live.send_frame(&live_frame(LiveKind::PartStarted { index: 0, part: LivePartKind::Text }));
+        live.send_frame(&live_frame(LiveKind::Delta { index: 0, text: "hello \u{202e}".into() }));
         let session = SessionId::new("s");
-        let Joined { first, mut then, .. } = live.join(Lsn(0), Some(&session));
+        let LiveSubscription { first, mut then, .. } = live.join(Lsn(0), Some(&session));
         let first: Vec<&str> = first.iter().map(|frame| std::str::from_utf8(frame).unwrap()).collect();
         let want = r#"{"index":0,"kind":"text","name":"","text":"hello \\u{202e}"}"#;
         assert!(matches!(&first[..], [frame] if frame.contains(want) && !frame.contains("id:")), "{first:?}");
-        live.frame(&said(LiveKind::Delta { index: 0, text: "you".into() }));
+        live.send_frame(&live_frame(LiveKind::Delta { index: 0, text: "you".into() }));
         let next = then.try_recv().unwrap().bytes;
         assert!(std::str::from_utf8(&next).unwrap().contains(r#"{"index":0,"text":"you"}"#), "{next:?}");
         assert!(live.join(Lsn(0), Some(&SessionId::new("t"))).first.is_empty(), "others are told nothing of it");

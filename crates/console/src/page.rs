@@ -8,7 +8,7 @@ use countersign_http::{reply, web::AuthMethod};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{
-    Look,
+    PageContext,
     assets::{SCRIPT_AT, STYLE_AT},
 };
 
@@ -17,7 +17,7 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 
 /// The part of the console that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tab {
+pub(super) enum ConsoleTab {
     Inbox,
     Sessions,
     Record,
@@ -25,7 +25,7 @@ pub(super) enum Tab {
     Agents,
 }
 
-impl Tab {
+impl ConsoleTab {
     const ALL: [(Self, &'static str, &'static str); 5] = [
         (Self::Inbox, "/console/", "Inbox"),
         (Self::Sessions, "/console/sessions", "Sessions"),
@@ -36,33 +36,33 @@ impl Tab {
 }
 
 /// A page.
-pub(super) fn page(look: &Look, tab: Tab, title: &str, body: &Markup) -> Response {
-    page_with(StatusCode::OK, look, tab, title, None, body)
+pub(super) fn render_page(ctx: &PageContext, tab: ConsoleTab, title: &str, body: &Markup) -> Response {
+    render_page_with(StatusCode::OK, ctx, tab, title, None, body)
 }
 
 /// A page with its status, of `session` if it follows one.
-pub(super) fn page_with(
+pub(super) fn render_page_with(
     status: StatusCode,
-    look: &Look,
-    tab: Tab,
+    ctx: &PageContext,
+    tab: ConsoleTab,
     title: &str,
     session: Option<&str>,
     body: &Markup,
 ) -> Response {
-    let csrf = look.caller.csrf_token();
-    let is_known = matches!(look.caller.via, AuthMethod::Cookie { .. });
+    let csrf = ctx.caller.csrf_token();
+    let is_known = matches!(ctx.caller.via, AuthMethod::Cookie { .. });
     let page = html! {
-        (head(title))
-        body data-after=(look.head) data-now=(look.now.0) data-csrf=(csrf) data-waiting=(look.waiting) data-session=[session] {
+        (page_head(title))
+        body data-after=(ctx.head) data-now=(ctx.now.0) data-csrf=(csrf) data-waiting=(ctx.waiting) data-session=[session] {
             a.skip href="#main" { "Skip to content" }
             header.top {
                 a.brand href="/console/" { span.mark aria-hidden="true" { "✓" } "Countersign" }
                 nav aria-label="Console" {
-                    @for (at, href, name) in Tab::ALL {
+                    @for (at, href, name) in ConsoleTab::ALL {
                         a href=(href) aria-current=[(at == tab).then_some("page")] {
                             (name)
-                            @if at == Tab::Inbox {
-                                " " span.count #count hidden[look.waiting == 0] { (look.waiting) span.unseen { " waiting" } }
+                            @if at == ConsoleTab::Inbox {
+                                " " span.count #count hidden[ctx.waiting == 0] { (ctx.waiting) span.unseen { " waiting" } }
                             }
                         }
                     }
@@ -81,13 +81,13 @@ pub(super) fn page_with(
             }
             p.unseen #said role="status" aria-live="polite" {}
             main #main tabindex="-1" { (body) }
-            (help())
+            (help_dialog())
         }
     };
     reply::html(status, format!("{}{}</html>", DOCTYPE.into_string() + "<html lang=\"en\">", page.into_string()))
 }
 
-fn head(title: &str) -> Markup {
+fn page_head(title: &str) -> Markup {
     html! {
         head {
             meta charset="utf-8";
@@ -101,7 +101,7 @@ fn head(title: &str) -> Markup {
     }
 }
 
-fn help() -> Markup {
+fn help_dialog() -> Markup {
     const KEYS: [(&[&str], &str); 10] = [
         (&["j", "k"], "to the next card, to the one before"),
         (&["a"], "allow once"),
@@ -130,41 +130,41 @@ fn help() -> Markup {
 
 /// Something that went wrong, as a page.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct PageError {
     status: StatusCode,
     text: String,
 }
 
-impl Trouble {
+impl PageError {
     pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }
     }
 
-    pub(super) fn missing(what: impl std::fmt::Display) -> Self {
+    pub(super) fn not_found(what: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("There is no {what}."))
     }
 
-    pub(super) fn closing() -> Self {
+    pub(super) fn gateway_closing() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "The gateway is closing.")
     }
 
     /// The record could not be read.
-    pub(super) fn unread(error: impl std::fmt::Display) -> Self {
+    pub(super) fn unreadable_record(error: impl std::fmt::Display) -> Self {
         tracing::error!(%error, "the console cannot read the record");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("The record cannot be read: {error}"))
     }
 }
 
-impl IntoResponse for Trouble {
+impl IntoResponse for PageError {
     fn into_response(self) -> Response {
-        let told = super::words::many(&self.text);
+        let text = super::labels::escape_lines(&self.text);
         let page = html! {
-            (head("Not done"))
+            (page_head("Not done"))
             body {
                 header.top { a.brand href="/console/" { span.mark aria-hidden="true" { "✓" } "Countersign" } }
                 main #main {
                     h1 { (self.status.canonical_reason().unwrap_or("Not done")) }
-                    p.problem role="alert" { (told) }
+                    p.problem role="alert" { (text) }
                     p { a href="/console/" { "Back to the inbox" } }
                 }
             }
@@ -175,7 +175,7 @@ impl IntoResponse for Trouble {
 }
 
 /// Writes a table with these heads, which scrolls by itself where it is wide.
-pub(super) fn table(heads: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
+pub(super) fn render_table(heads: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(heads[0]) {
             table.plain { thead { tr { @for head in heads { th scope="col" { (head) } } } } tbody { @for row in rows { tr { (row) } } } }

@@ -19,9 +19,9 @@ use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Console, Look,
-    page::{Tab, Trouble, page},
-    words::{moment, path, plain},
+    ConsoleState, PageContext,
+    labels::{plain_text, time_element, url_path},
+    page::{ConsoleTab, PageError, render_page},
 };
 
 /// How many entries a page has.
@@ -39,7 +39,7 @@ const PAGE: usize = 512;
 
 /// What is looked for. Nothing means everything.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(super) struct Wanted {
+pub(super) struct RecordQuery {
     #[serde(default)]
     kind: String,
     #[serde(default)]
@@ -62,55 +62,56 @@ pub(super) struct Wanted {
 }
 
 /// One entry as it is shown.
-pub(super) struct Entry {
+pub(super) struct ListedEntry {
     pub(super) stored: StoredRecord,
     pub(super) about: RecordSubject,
     pub(super) text: String,
 }
 
 /// A page of entries, and from where the next goes on.
-struct Listed {
-    entries: Vec<Entry>,
+struct EntryPage {
+    entries: Vec<ListedEntry>,
     older: Option<u64>,
     /// Whether the page ended because it had looked at enough, not because it was full.
     is_tired: bool,
 }
 
-pub(super) async fn list(
-    State(console): State<Arc<Console>>,
+pub(super) async fn list_entries(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    console.record_page(&look, &wanted, None).await
+    Query(search): Query<RecordQuery>,
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    console.record_page(&ctx, &search, None).await
 }
 
 /// Checks the chain.
-pub(super) async fn verify(
-    State(console): State<Arc<Console>>,
+pub(super) async fn verify_chain(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
     _: BodyFields,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
     let Ok(_permit) = console.context.verifying.try_acquire() else {
-        return Err(Trouble::new(
+        return Err(PageError::new(
             StatusCode::TOO_MANY_REQUESTS,
             "The chain is being checked already. Ask again later.",
         ));
     };
-    let report = console.context.handle.log().verify_chain(Partition::ZERO, None).await.map_err(Trouble::unread)?;
-    let told = match &report.flaw {
+    let report =
+        console.context.handle.log().verify_chain(Partition::ZERO, None).await.map_err(PageError::unreadable_record)?;
+    let notice = match &report.flaw {
         None => (
             true,
             format!("The record is whole: {} records fit, {} of them redacted.", report.records, report.redacted),
         ),
         Some(flaw) => (false, format!("The record does not fit: {flaw}. {} records before it do.", report.records)),
     };
-    console.record_page(&look, &Wanted::default(), Some(told)).await
+    console.record_page(&ctx, &RecordQuery::default(), Some(notice)).await
 }
 
 /// Links between the two parts of the record.
-pub(super) fn tabs(at: &str) -> Markup {
+pub(super) fn record_tabs(at: &str) -> Markup {
     html! {
         nav.sub aria-label="Record" {
             @for (href, name) in [("/console/record", "Entries"), ("/console/figures", "Figures")] {
@@ -120,18 +121,18 @@ pub(super) fn tabs(at: &str) -> Markup {
     }
 }
 
-impl Console {
+impl ConsoleState {
     async fn record_page(
         &self,
-        look: &Look,
-        wanted: &Wanted,
+        ctx: &PageContext,
+        search: &RecordQuery,
         notice: Option<(bool, String)>,
-    ) -> Result<Response, Trouble> {
-        let head = self.context.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
-        let listed = self.entries(wanted, look.head.0).await?;
+    ) -> Result<Response, PageError> {
+        let head = self.context.handle.log().head(Partition::ZERO).await.map_err(PageError::unreadable_record)?;
+        let listed = self.find_entries(search, ctx.head.0).await?;
         let body = html! {
             h1 { "Record" }
-            (tabs("/console/record"))
+            (record_tabs("/console/record"))
             @if let Some((is_whole, text)) = &notice {
                 div.(if *is_whole { "told" } else { "problem" }) role=(if *is_whole { "status" } else { "alert" }) { p { (text) } }
             }
@@ -140,64 +141,64 @@ impl Console {
                 p #head { code.head { (head.lsn) ":" (head.chain) } } }
                 p.note { "Keep the head elsewhere: with it a record that was cut off later is known." }
                 form method="post" action="/console/record" {
-                    input type="hidden" name="csrf" value=(look.caller.csrf_token());
+                    input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
                     button type="submit" { "Check the whole chain" }
                 }
             }
-            (filter(wanted))
-            @for (name, text) in [("From", &wanted.since), ("Before", &wanted.until)] {
-                @if !text.trim().is_empty() && time(text).is_none() {
-                    p.problem role="alert" { (name) ": “" (plain(text)) "” is no time that is understood here, so it was not looked at. Write 2026-01-31 or 2026-01-31 14:05." }
+            (filter_form(search))
+            @for (name, text) in [("From", &search.since), ("Before", &search.until)] {
+                @if !text.trim().is_empty() && parse_time(text).is_none() {
+                    p.problem role="alert" { (name) ": “" (plain_text(text)) "” is no time that is understood here, so it was not looked at. Write 2026-01-31 or 2026-01-31 14:05." }
                 }
             }
-            (rows(&listed.entries, Links::ToDecisions))
+            (entries_table(&listed.entries, EntryLinks::ToDecisions))
             div #further data-follows {
                 @if listed.entries.is_empty() { p.empty { "Nothing here fits." } }
                 @if let Some(older) = listed.older {
-                    p { a.button href={ "/console/record?" (query(wanted, older)) } { @if listed.is_tired { "Search further back" } @else { "Older entries" } } }
+                    p { a.button href={ "/console/record?" (query_before(search, older)) } { @if listed.is_tired { "Search further back" } @else { "Older entries" } } }
                 }
             }
         };
-        Ok(page(look, Tab::Record, "Record", &body))
+        Ok(render_page(ctx, ConsoleTab::Record, "Record", &body))
     }
 
     /// The newest entries that fit, from the end or from where a page before ended.
-    async fn entries(&self, wanted: &Wanted, head: u64) -> Result<Listed, Trouble> {
-        let filter = Filter::of(wanted);
-        let mut end = wanted.before.parse::<u64>().map_or(head, |before| before.saturating_sub(1).min(head));
-        let mut entries: Vec<Entry> = Vec::new();
+    async fn find_entries(&self, search: &RecordQuery, head: u64) -> Result<EntryPage, PageError> {
+        let filter = EntryFilter::from_query(search);
+        let mut end = search.before.parse::<u64>().map_or(head, |before| before.saturating_sub(1).min(head));
+        let mut entries: Vec<ListedEntry> = Vec::new();
         for _ in 0..WINDOWS {
             let first = end.saturating_sub(WINDOW);
-            let mut found = self.window(first, end).await?;
+            let mut found = self.read_window(first, end).await?;
             let is_past = found.first().is_some_and(|entry| filter.since.is_some_and(|since| entry.stored.at < since));
-            found.retain(|entry| filter.fits(entry));
+            found.retain(|entry| filter.matches_entry(entry));
             entries.extend(found.into_iter().rev());
             if entries.len() > ROWS {
                 entries.truncate(ROWS);
                 let older = entries.last().map(|entry| entry.stored.lsn.0);
-                return Ok(Listed { entries, older, is_tired: false });
+                return Ok(EntryPage { entries, older, is_tired: false });
             }
             end = first;
             if end == 0 || is_past {
-                return Ok(Listed { entries, older: None, is_tired: false });
+                return Ok(EntryPage { entries, older: None, is_tired: false });
             }
         }
-        Ok(Listed { entries, older: Some(end + 1), is_tired: true })
+        Ok(EntryPage { entries, older: Some(end + 1), is_tired: true })
     }
 
     /// The entries behind `first` and up to `last`, each told in words.
-    async fn window(&self, first: u64, last: u64) -> Result<Vec<Entry>, Trouble> {
-        let mut narrator = RecordFormatter::default();
+    async fn read_window(&self, first: u64, last: u64) -> Result<Vec<ListedEntry>, PageError> {
+        let mut formatter = RecordFormatter::default();
         let mut entries = Vec::new();
         let mut after = Lsn(first.saturating_sub(LOOK_BACK));
         while after.0 < last {
-            let page = self.page(after).await?;
+            let page = self.read_page(after).await?;
             let Some((stored, _)) = page.last() else { break };
             after = stored.lsn;
             for (stored, text) in page {
-                let (about, text) = narrator.describe_record(&stored, text.as_deref());
+                let (about, text) = formatter.describe_record(&stored, text.as_deref());
                 if stored.lsn.0 > first && stored.lsn.0 <= last {
-                    entries.push(Entry { stored, about, text });
+                    entries.push(ListedEntry { stored, about, text });
                 }
             }
         }
@@ -205,25 +206,26 @@ impl Console {
     }
 
     /// Some records behind `after`, with their contents.
-    pub(super) async fn page(&self, after: Lsn) -> Result<Vec<(StoredRecord, Option<Arc<str>>)>, Trouble> {
+    pub(super) async fn read_page(&self, after: Lsn) -> Result<Vec<(StoredRecord, Option<Arc<str>>)>, PageError> {
         let handle = &self.context.handle;
-        let page = handle.log().read_records(Partition::ZERO, after, PAGE).await.map_err(Trouble::unread)?;
+        let page =
+            handle.log().read_records(Partition::ZERO, after, PAGE).await.map_err(PageError::unreadable_record)?;
         let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
-        let texts = handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
+        let texts = handle.contents().get(&lsns).await.map_err(PageError::unreadable_record)?;
         Ok(page.into_iter().zip(texts).collect())
     }
 }
 
 /// Whether entries lead to all that is known of their call or gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Links {
+pub(super) enum EntryLinks {
     ToDecisions,
     /// They stand there already.
     None,
 }
 
 /// As much of a text as an entry of the list has room for.
-fn cut(text: &str) -> String {
+fn truncate_text(text: &str) -> String {
     if text.chars().count() <= LONGEST {
         return text.to_owned();
     }
@@ -231,23 +233,23 @@ fn cut(text: &str) -> String {
 }
 
 /// Entries as a table.
-pub(super) fn rows(entries: &[Entry], links: Links) -> Markup {
+pub(super) fn entries_table(entries: &[ListedEntry], links: EntryLinks) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Entries" {
             table.entries {
                 thead { tr { th scope="col" { "Position" } th scope="col" { "When" } th scope="col" { "Of" } th scope="col" { "What" } } }
-                tbody #entries data-follows[links == Links::ToDecisions] {
-                    @for Entry { stored, about, text } in entries {
+                tbody #entries data-follows[links == EntryLinks::ToDecisions] {
+                    @for ListedEntry { stored, about, text } in entries {
                         tr #{ "r-" (stored.lsn.0) } {
                             td.number { (stored.lsn) }
-                            td.when { (moment(stored.at)) }
-                            td { span.kind { (stored.kind) } @if let Some(session) = &stored.session { br; a href=(path("/console/sessions/", session.as_str())) { (plain(session.as_str())) } } }
+                            td.when { (time_element(stored.at)) }
+                            td { span.kind { (stored.kind) } @if let Some(session) = &stored.session { br; a href=(url_path("/console/sessions/", session.as_str())) { (plain_text(session.as_str())) } } }
                             td.text {
-                                @if let Some(outcome) = about.outcome { span.badge.(class(outcome)) { (outcome.as_str()) } " " }
-                                (super::words::marked(&cut(behind(about.outcome, text))))
+                                @if let Some(outcome) = about.outcome { span.badge.(outcome_class(outcome)) { (outcome.as_str()) } " " }
+                                (super::labels::mark_escapes(&truncate_text(text_after_outcome(about.outcome, text))))
                                 @let id = about.gate.map(|id| id.to_string()).or_else(|| about.call.map(|id| id.to_string()));
-                                @if let (Links::ToDecisions, Some(id)) = (links, id) {
-                                    " " a.more href=(path("/console/record/", &id)) { "all about it" span.unseen { ", " (id) } }
+                                @if let (EntryLinks::ToDecisions, Some(id)) = (links, id) {
+                                    " " a.more href=(url_path("/console/record/", &id)) { "all about it" span.unseen { ", " (id) } }
                                 }
                             }
                         }
@@ -259,11 +261,11 @@ pub(super) fn rows(entries: &[Entry], links: Links) -> Markup {
 }
 
 /// What stands behind the word for a denial, which is not said twice.
-fn behind(outcome: Option<RecordOutcome>, text: &str) -> &str {
+fn text_after_outcome(outcome: Option<RecordOutcome>, text: &str) -> &str {
     if outcome == Some(RecordOutcome::Denied) { text.strip_prefix("denied ").unwrap_or(text) } else { text }
 }
 
-const fn class(outcome: RecordOutcome) -> &'static str {
+const fn outcome_class(outcome: RecordOutcome) -> &'static str {
     match outcome {
         RecordOutcome::Allowed | RecordOutcome::Granted | RecordOutcome::Done | RecordOutcome::Answered => "good",
         RecordOutcome::Denied
@@ -279,46 +281,51 @@ const fn class(outcome: RecordOutcome) -> &'static str {
     }
 }
 
-fn filter(wanted: &Wanted) -> Markup {
+fn filter_form(search: &RecordQuery) -> Markup {
     let field = |name: &str, label: &str, value: &str, hint: &str| {
         html! { div { label for={ "f-" (name) } { (label) } input #{ "f-" (name) } name=(name) value=(value) placeholder=(hint) autocomplete="off"; } }
     };
     html! {
         form.filter method="get" action="/console/record" role="search" aria-label="Entries" {
-            div { label for="f-kind" { "Kind" } select #f-kind name="kind" { option value="" { "any" } @for kind in Event::KINDS { option value=(kind) selected[wanted.kind == kind] { (kind) } } } }
-            div { label for="f-outcome" { "Outcome" } select #f-outcome name="outcome" { option value="" { "any" } @for (outcome, _) in RecordOutcome::ALL { option value=(outcome.as_str()) selected[wanted.outcome == outcome.as_str()] { (outcome.as_str()) } } } }
-            (field("tool", "Tool", &wanted.tool, "bash"))
-            (field("session", "Agent or session", &wanted.session, ""))
-            (field("who", "Decided by", &wanted.who, ""))
-            (field("since", "From (UTC)", &wanted.since, "2026-01-31"))
-            (field("until", "Before (UTC)", &wanted.until, "2026-02-01"))
-            (field("text", "Words", &wanted.text, ""))
+            div { label for="f-kind" { "Kind" } select #f-kind name="kind" { option value="" { "any" } @for kind in Event::KINDS { option value=(kind) selected[search.kind == kind] { (kind) } } } }
+            div { label for="f-outcome" { "Outcome" } select #f-outcome name="outcome" { option value="" { "any" } @for (outcome, _) in RecordOutcome::ALL { option value=(outcome.as_str()) selected[search.outcome == outcome.as_str()] { (outcome.as_str()) } } } }
+            (field("tool", "Tool", &search.tool, "bash"))
+            (field("session", "Agent or session", &search.session, ""))
+            (field("who", "Decided by", &search.who, ""))
+            (field("since", "From (UTC)", &search.since, "2026-01-31"))
+            (field("until", "Before (UTC)", &search.until, "2026-02-01"))
+            (field("text", "Words", &search.text, ""))
             div.act { button.primary type="submit" { "Search" } a.button.quiet href="/console/record" { "Clear" } }
         }
     }
 }
 
-fn query(wanted: &Wanted, before: u64) -> String {
-    let wanted = Wanted { before: before.to_string(), ..wanted.clone() };
-    serde_urlencoded::to_string(&wanted).unwrap_or_default()
+fn query_before(search: &RecordQuery, before: u64) -> String {
+    let search = RecordQuery { before: before.to_string(), ..search.clone() };
+    serde_urlencoded::to_string(&search).unwrap_or_default()
 }
 
 /// A filter whose times are read.
-struct Filter<'a> {
-    wanted: &'a Wanted,
+struct EntryFilter<'a> {
+    search: &'a RecordQuery,
     text: String,
     since: Option<Millis>,
     until: Option<Millis>,
 }
 
-impl<'a> Filter<'a> {
-    fn of(wanted: &'a Wanted) -> Self {
-        Self { wanted, text: wanted.text.trim().to_lowercase(), since: time(&wanted.since), until: time(&wanted.until) }
+impl<'a> EntryFilter<'a> {
+    fn from_query(search: &'a RecordQuery) -> Self {
+        Self {
+            search,
+            text: search.text.trim().to_lowercase(),
+            since: parse_time(&search.since),
+            until: parse_time(&search.until),
+        }
     }
 
-    fn fits(&self, Entry { stored, about, text }: &Entry) -> bool {
-        let Wanted { kind, outcome, tool, session, who, .. } = self.wanted;
-        let is = |wanted: &str, found: Option<&str>| wanted.trim().is_empty() || found == Some(wanted.trim());
+    fn matches_entry(&self, ListedEntry { stored, about, text }: &ListedEntry) -> bool {
+        let RecordQuery { kind, outcome, tool, session, who, .. } = self.search;
+        let is = |expected: &str, found: Option<&str>| expected.trim().is_empty() || found == Some(expected.trim());
         let of = stored.session.as_ref().map(|session| session.as_str());
         let decided = about.outcome.map(RecordOutcome::as_str);
         is(kind, Some(&stored.kind))
@@ -333,27 +340,27 @@ impl<'a> Filter<'a> {
 }
 
 /// Reads a day, a minute or a whole moment.
-fn time(text: &str) -> Option<Millis> {
+fn parse_time(text: &str) -> Option<Millis> {
     let text = text.trim().replacen(' ', "T", 1);
     ["", "Z", ":00Z", "T00:00:00Z"].iter().find_map(|rest| parse_iso(&format!("{text}{rest}")))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Wanted, query, time};
+    use super::{RecordQuery, parse_time, query_before};
 
     #[test]
     fn a_page_of_older_entries_keeps_what_was_looked_for() {
-        let wanted = Wanted { tool: "bash".to_owned(), text: "a&b".to_owned(), ..Wanted::default() };
-        let query = query(&wanted, 17);
+        let search = RecordQuery { tool: "bash".to_owned(), text: "a&b".to_owned(), ..RecordQuery::default() };
+        let query = query_before(&search, 17);
         assert!(query.contains("tool=bash") && query.contains("text=a%26b") && query.ends_with("before=17"), "{query}");
     }
 
     #[test]
     fn times_are_days_minutes_or_moments() {
         for text in ["2026-02-03", "2026-02-03 00:00", "2026-02-03T00:00:00Z"] {
-            assert_eq!(time(text).map(|at| at.0), Some(1_770_076_800_000), "{text}");
+            assert_eq!(parse_time(text).map(|at| at.0), Some(1_770_076_800_000), "{text}");
         }
-        assert_eq!(time("soon"), None);
+        assert_eq!(parse_time("soon"), None);
     }
 }

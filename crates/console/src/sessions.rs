@@ -18,10 +18,10 @@ use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
 use super::{
-    Console, Look,
+    ConsoleState, PageContext,
     gates::fresh_key,
-    page::{Tab, Trouble, page_with},
-    words::{ago, counted, path, plain},
+    labels::{count_text, plain_text, time_ago, url_path},
+    page::{ConsoleTab, PageError, render_page_with},
 };
 
 /// How many sessions are listed.
@@ -31,25 +31,29 @@ const LONGEST_KEY: usize = 64;
 
 /// What works or waits in a session.
 #[derive(Clone, Copy, Debug, Default)]
-struct Busy {
+struct SessionLoad {
     /// A run, a summary of the conversation, or a command of a person.
     works: bool,
     waits: usize,
 }
 
-pub(super) async fn list(
-    State(console): State<Arc<Console>>,
+pub(super) async fn list_sessions(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    console.sessions_page(&look, None).await
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    console.sessions_page(&ctx, None).await
 }
 
-impl Console {
-    async fn sessions_page(&self, look: &Look, problem: Option<(StatusCode, String)>) -> Result<Response, Trouble> {
-        let rows = index::list_sessions(self.context.handle.log()).await.map_err(Trouble::unread)?;
+impl ConsoleState {
+    async fn sessions_page(
+        &self,
+        ctx: &PageContext,
+        problem: Option<(StatusCode, String)>,
+    ) -> Result<Response, PageError> {
+        let rows = index::list_sessions(self.context.handle.log()).await.map_err(PageError::unreadable_record)?;
         let read = |engine: &Engine| {
-            let mut busy: BTreeMap<String, Busy> = BTreeMap::new();
+            let mut busy: BTreeMap<String, SessionLoad> = BTreeMap::new();
             for session in engine.state().sessions().filter(|session| !session.is_at_rest()) {
                 busy.entry(session.id().as_str().to_owned()).or_default().works = true;
             }
@@ -58,13 +62,19 @@ impl Console {
             }
             busy
         };
-        let busy =
-            self.context.handle.source(InboxLane::Request).read_state(read).await.ok_or_else(Trouble::closing)?.0;
+        let busy = self
+            .context
+            .handle
+            .source(InboxLane::Request)
+            .read_state(read)
+            .await
+            .ok_or_else(PageError::gateway_closing)?
+            .0;
         let of = |id: &str| busy.get(id).copied().unwrap_or_default();
         let agents = self.context.agents.all_agents();
         let agents: Vec<(&str, &str)> = agents.iter().map(|(id, session)| (id.as_str(), session.as_str())).collect();
         let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
-        let new_chat = self.new_chat(look).await;
+        let new_chat = self.new_chat(ctx).await;
         let body = html! {
             h1 { "Sessions" }
             @if let Some((_, problem)) = &problem { p.problem role="alert" { (problem) } }
@@ -77,13 +87,13 @@ impl Console {
                         ul.sessions {
                             @for row in rows.iter().take(ROWS) {
                                 li {
-                                    a href=(path("/console/sessions/", &row.id)) { (row.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain)) }
-                                    " " (state(of(&row.id)))
+                                    a href=(url_path("/console/sessions/", &row.id)) { (row.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain_text)) }
+                                    " " (activity_badge(of(&row.id)))
                                     p.meta {
-                                        span { "through " (plain(row.door.as_deref().unwrap_or("omp"))) }
-                                        span { (counted(row.messages, "message")) ", " (counted(row.calls, "call")) }
-                                        span { (ago(Millis(row.last_at), look.now)) }
-                                        @if let Some((provider, model)) = &row.model { span { (plain(provider)) "/" (plain(model)) } }
+                                        span { "through " (plain_text(row.door.as_deref().unwrap_or("omp"))) }
+                                        span { (count_text(row.messages, "message")) ", " (count_text(row.calls, "call")) }
+                                        span { (time_ago(Millis(row.last_at), ctx.now)) }
+                                        @if let Some((provider, model)) = &row.model { span { (plain_text(provider)) "/" (plain_text(model)) } }
                                     }
                                 }
                             }
@@ -94,21 +104,21 @@ impl Console {
                 @if !agents.is_empty() {
                     section #asking aria-labelledby="of-agents" {
                         h2 #of-agents { "Agents" }
-                        ul.sessions { @for (id, session) in &agents { li { a href=(path("/console/sessions/", session)) { (plain(id)) } " " (state(of(session))) } } }
+                        ul.sessions { @for (id, session) in &agents { li { a href=(url_path("/console/sessions/", session)) { (plain_text(id)) } " " (activity_badge(of(session))) } } }
                     }
                 }
             }
         };
-        Ok(page_with(status, look, Tab::Sessions, "Sessions", None, &body))
+        Ok(render_page_with(status, ctx, ConsoleTab::Sessions, "Sessions", None, &body))
     }
 
-    async fn new_chat(&self, look: &Look) -> Markup {
+    async fn new_chat(&self, ctx: &PageContext) -> Markup {
         let workspaces = self.context.chats.list_workspaces().await;
         html! {
             details.panel.new open[false] {
                 summary { "New chat" }
                 form.stack method="post" action="/console/sessions" {
-                    input type="hidden" name="csrf" value=(look.caller.csrf_token());
+                    input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
                     input type="hidden" name="key" value=(fresh_key());
                     label for="message" { "Message" }
                     textarea #message name="message" rows="3" required {}
@@ -133,14 +143,14 @@ impl Console {
             select #(id) name="model" {
                 @for entry in models.entries() {
                     @let own = (entry.provider.as_str(), entry.id.as_str());
-                    option value={ (entry.provider) "/" (entry.id) } selected[chosen == Some(own)] { (plain(&entry.name)) " (" (plain(&entry.provider)) ")" }
+                    option value={ (entry.provider) "/" (entry.id) } selected[chosen == Some(own)] { (plain_text(&entry.name)) " (" (plain_text(&entry.provider)) ")" }
                 }
             }
         }
     }
 }
 
-fn state(busy: Busy) -> Markup {
+fn activity_badge(busy: SessionLoad) -> Markup {
     html! {
         @if busy.waits > 0 { span.badge.ask { (busy.waits) " waiting" } }
         @else if busy.works { span.badge.good { "working" } }
@@ -148,31 +158,31 @@ fn state(busy: Busy) -> Markup {
 }
 
 /// The provider and id that a form names.
-pub(super) fn model(body: &BodyFields) -> Option<(Option<String>, String)> {
+pub(super) fn requested_model(body: &BodyFields) -> Option<(Option<String>, String)> {
     let (provider, id) = body.text_field("model")?.split_once('/')?;
     Some((Some(provider.to_owned()), id.to_owned()))
 }
 
-pub(super) async fn open(
-    State(console): State<Arc<Console>>,
+pub(super) async fn open_session(
+    State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
     body: BodyFields,
-) -> Result<Response, Trouble> {
-    let look = console.look(caller).await?;
-    let key = asking(&look, &body, "open");
-    let wish = NewConversation {
+) -> Result<Response, PageError> {
+    let ctx = console.page_context(caller).await?;
+    let key = keyed_request(&ctx, &body, "open");
+    let new_conversation = NewConversation {
         workspace: body.text_field("workspace").map(str::to_owned),
-        model: model(&body),
+        model: requested_model(&body),
         message: body.text_field("message").map(str::to_owned),
         key: key.clone(),
         ..NewConversation::default()
     };
     let Some(message) = body.text_field("message") else {
         let problem = (StatusCode::BAD_REQUEST, "Write a message to start with.".to_owned());
-        return console.sessions_page(&look, Some(problem)).await;
+        return console.sessions_page(&ctx, Some(problem)).await;
     };
     let chats = &console.context.chats;
-    let opened = match chats.open_session("console", wish).await {
+    let opened = match chats.open_session("console", new_conversation).await {
         Ok(session) => {
             let key = key.map(|key| key.part_key("message"));
             chats.prompt_once(&session, message, WhenBusy::Steer, key.as_ref()).await.map(|_| session)
@@ -180,20 +190,20 @@ pub(super) async fn open(
         Err(error) => Err(error),
     };
     match opened {
-        Ok(session) => Ok(Redirect::to(&path("/console/sessions/", session.as_str())).into_response()),
-        Err(error) => console.sessions_page(&look, Some(told(&error))).await,
+        Ok(session) => Ok(Redirect::to(&url_path("/console/sessions/", session.as_str())).into_response()),
+        Err(error) => console.sessions_page(&ctx, Some(chat_error(&error))).await,
     }
 }
 
 /// The key of a form, by which it is known when it comes twice.
-pub(super) fn asking(look: &Look, body: &BodyFields, what: &str) -> Option<RequestKey> {
+pub(super) fn keyed_request(ctx: &PageContext, body: &BodyFields, what: &str) -> Option<RequestKey> {
     let key = body.text_field("key")?;
     let is_plain = key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    is_plain.then(|| RequestKey::new(&look.caller.principal, key, what, &body.0).with_digest())
+    is_plain.then(|| RequestKey::new(&ctx.caller.principal, key, what, &body.0).with_digest())
 }
 
 /// What went wrong in a conversation.
-pub(super) fn told(error: &ChatError) -> (StatusCode, String) {
+pub(super) fn chat_error(error: &ChatError) -> (StatusCode, String) {
     let status = match error {
         ChatError::Unknown => StatusCode::NOT_FOUND,
         ChatError::NotOurs => StatusCode::FORBIDDEN,

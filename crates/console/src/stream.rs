@@ -26,9 +26,9 @@ use tokio::{
 };
 
 use super::{
-    Console,
-    live::{Joined, Told, Topic, reload, stirred},
-    page::Trouble,
+    ConsoleState,
+    live::{ConsoleUpdate, LiveSubscription, UpdateTopic, reload_frame, stirred_frame},
+    page::PageError,
 };
 
 /// How often a list is read again at most.
@@ -36,7 +36,7 @@ const GAP: Duration = Duration::from_secs(2);
 
 /// What a window shows.
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct StreamQuery {
     /// The last record that is part of it.
     after: Option<u64>,
     /// The session, if it shows one.
@@ -46,8 +46,8 @@ pub(super) struct Wanted {
 }
 
 /// One window.
-struct Window {
-    then: broadcast::Receiver<Told>,
+struct LiveStream {
+    then: broadcast::Receiver<ConsoleUpdate>,
     session: Option<SessionId>,
     /// There if it shows a list.
     recorded: Option<watch::Receiver<Lsn>>,
@@ -55,9 +55,9 @@ struct Window {
     rested: Instant,
 }
 
-impl Window {
+impl LiveStream {
     /// Ready once something was recorded that a list does not show, but not too soon after the last time. Never without a list.
-    async fn stirred(recorded: &mut Option<watch::Receiver<Lsn>>, rested: Instant) {
+    async fn wait_stirred(recorded: &mut Option<watch::Receiver<Lsn>>, rested: Instant) {
         let Some(follower) = recorded else { return std::future::pending().await };
         tokio::time::sleep_until(rested).await;
         if follower.changed().await.is_err() {
@@ -67,56 +67,61 @@ impl Window {
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let told = tokio::select! {
-                told = self.then.recv() => told,
-                () = Self::stirred(&mut self.recorded, self.rested) => {
+            let received = tokio::select! {
+                message = self.then.recv() => message,
+                () = Self::wait_stirred(&mut self.recorded, self.rested) => {
                     self.rested = Instant::now() + GAP;
-                    return Some(stirred());
+                    return Some(stirred_frame());
                 }
             };
-            match told {
-                Ok(told) => {
-                    let is_wanted = match &told.topic {
-                        Topic::Gates => true,
-                        Topic::Session(of) => self.session.as_ref() == Some(of),
-                        Topic::End => return None,
+            match received {
+                Ok(update) => {
+                    let is_wanted = match &update.topic {
+                        UpdateTopic::Gates => true,
+                        UpdateTopic::Session(of) => self.session.as_ref() == Some(of),
+                        UpdateTopic::End => return None,
                     };
                     if is_wanted {
-                        return Some(told.bytes);
+                        return Some(update.bytes);
                     }
                 }
                 // What it missed is gone: it looks at everything again.
-                Err(RecvError::Lagged(_)) => return Some(reload()),
+                Err(RecvError::Lagged(_)) => return Some(reload_frame()),
                 Err(RecvError::Closed) => return None,
             }
         }
     }
 }
 
-pub(super) async fn open(
-    State(console): State<Arc<Console>>,
+pub(super) async fn open_stream(
+    State(console): State<Arc<ConsoleState>>,
     Extension(_): Extension<HttpCaller>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<StreamQuery>,
     headers: HeaderMap,
-) -> Result<Response, Trouble> {
+) -> Result<Response, PageError> {
     // A browser that comes back by itself says what it heard last.
-    let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let after = Lsn(heard.or(wanted.after).unwrap_or(0));
-    let session = wanted.session.filter(|session| !session.is_empty()).map(SessionId::new);
+    let last_event_id = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let after = Lsn(last_event_id.or(query.after).unwrap_or(0));
+    let session = query.session.filter(|session| !session.is_empty()).map(SessionId::new);
     let read = |engine: &Engine| engine.state().head_lsn();
-    let (head, _) =
-        console.context.handle.source(InboxLane::Request).read_state(read).await.ok_or_else(Trouble::closing)?;
-    let Joined { mut first, then, recorded } = console.live.join(after, session.as_ref());
-    let is_list = wanted.all.is_some();
+    let (head, _) = console
+        .context
+        .handle
+        .source(InboxLane::Request)
+        .read_state(read)
+        .await
+        .ok_or_else(PageError::gateway_closing)?;
+    let LiveSubscription { mut first, then, recorded } = console.live.join(after, session.as_ref());
+    let is_list = query.all.is_some();
     if after > head {
         // It shows another record than this one.
-        first = vec![reload()];
+        first = vec![reload_frame()];
     } else if is_list && after < head.max(*recorded.borrow()) {
-        first.push(stirred());
+        first.push(stirred_frame());
     }
     let hello = sse::encode_frame(None, "hello", &serde_json::json!({ "now": console.context.clock.now().0 }));
     let recorded = is_list.then_some(recorded);
-    let window = Window { then, session, recorded, rested: Instant::now() };
+    let window = LiveStream { then, session, recorded, rested: Instant::now() };
     let rest = stream::unfold(window, |mut window| async move { window.next().await.map(|bytes| (bytes, window)) });
     Ok(sse::stream_reply(stream::iter(std::iter::once(hello).chain(first)).chain(rest), "keepalive"))
 }

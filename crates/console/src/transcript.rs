@@ -21,10 +21,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    Console,
-    card::{change, piece},
-    page::Trouble,
-    words::{self, Tone, many, moment, one, path, plain},
+    ConsoleState,
+    card::{change, render_piece},
+    labels::{self, Severity, escape_line, escape_lines, plain_text, time_element, url_path},
+    page::PageError,
 };
 
 /// How many entries a page shows.
@@ -38,7 +38,7 @@ const OUTPUT: usize = 30_000;
 
 /// What a page says of a session itself.
 #[derive(Clone, Debug)]
-pub(super) struct About {
+pub(super) struct SessionFacts {
     pub(super) name: Option<String>,
     pub(super) door: Option<String>,
     pub(super) cwd: String,
@@ -51,10 +51,10 @@ pub(super) struct About {
 }
 
 /// Entries on the way to the last, and the calls among them.
-pub(super) struct Transcript {
-    pub(super) about: About,
+pub(super) struct SessionTranscript {
+    pub(super) about: SessionFacts,
     entries: Vec<(SessionEntry, Option<StoredMessage>)>,
-    calls: BTreeMap<Arc<str>, Made>,
+    calls: BTreeMap<Arc<str>, TranscriptCall>,
     /// Whether there are entries before these.
     pub(super) has_more: bool,
     /// What waits to be said, in its order.
@@ -63,7 +63,7 @@ pub(super) struct Transcript {
 
 /// What became of a call.
 #[derive(Clone, Debug, Default)]
-struct Made {
+struct TranscriptCall {
     id: Option<CallId>,
     gate: Option<GateId>,
     why: String,
@@ -73,58 +73,63 @@ struct Made {
     is_running: bool,
 }
 
-impl Console {
+impl ConsoleState {
     /// The newest entries of a session, or those before `before`.
-    pub(super) async fn transcript(&self, id: &SessionId, before: Option<Lsn>) -> Result<Transcript, Trouble> {
-        let wanted = id.clone();
+    pub(super) async fn load_transcript(
+        &self,
+        id: &SessionId,
+        before: Option<Lsn>,
+    ) -> Result<SessionTranscript, PageError> {
+        let session_id = id.clone();
         let read = move |engine: &Engine| {
-            let session = engine.state().session(&wanted)?;
-            Some((about(session), on_the_way(session, before)))
+            let session = engine.state().session(&session_id)?;
+            Some((session_facts(session), entries_before(session, before)))
         };
         let source = self.context.handle.source(InboxLane::Request);
-        let read = source.read_of(ResidencyScope::Session(id.clone()), read).await.ok_or_else(Trouble::closing)?.0;
-        let (about, (entries, has_more)) = read.ok_or_else(|| Trouble::missing(format!("session {id}")))?;
+        let read =
+            source.read_of(ResidencyScope::Session(id.clone()), read).await.ok_or_else(PageError::gateway_closing)?.0;
+        let (about, (entries, has_more)) = read.ok_or_else(|| PageError::not_found(format!("session {id}")))?;
         let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
-        let texts = self.context.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
+        let texts = self.context.handle.contents().get(&lsns).await.map_err(PageError::unreadable_record)?;
         let message = |text: Option<Arc<str>>| text.and_then(|text| serde_json::from_str::<StoredMessage>(&text).ok());
-        let waiting = self.said_at(&about.waiting).await?;
+        let waiting = self.message_texts(&about.waiting).await?;
         let calls = match entries.first() {
             Some(first) => self.calls_behind(id, Lsn(first.lsn.0.saturating_sub(1))).await?,
             None => BTreeMap::new(),
         };
         let entries = entries.into_iter().zip(texts.into_iter().map(message)).collect();
-        Ok(Transcript { about, entries, calls, has_more, waiting })
+        Ok(SessionTranscript { about, entries, calls, has_more, waiting })
     }
 
     /// What people said in the messages at `lsns`.
-    pub(super) async fn said_at(&self, lsns: &[Lsn]) -> Result<Vec<String>, Trouble> {
-        let texts = self.context.handle.contents().get(lsns).await.map_err(Trouble::unread)?;
-        let said = |text: Option<Arc<str>>| match serde_json::from_str::<StoredMessage>(&text?).ok()? {
-            StoredMessage::User(said) => Some(text_of(&said.content)),
+    pub(super) async fn message_texts(&self, lsns: &[Lsn]) -> Result<Vec<String>, PageError> {
+        let texts = self.context.handle.contents().get(lsns).await.map_err(PageError::unreadable_record)?;
+        let user_text = |text: Option<Arc<str>>| match serde_json::from_str::<StoredMessage>(&text?).ok()? {
+            StoredMessage::User(message) => Some(text_of(&message.content)),
             _ => None,
         };
-        Ok(texts.into_iter().filter_map(said).collect())
+        Ok(texts.into_iter().filter_map(user_text).collect())
     }
 
     /// What became of the calls that a session wanted behind `after`, by the model's id of each.
-    async fn calls_behind(&self, id: &SessionId, after: Lsn) -> Result<BTreeMap<Arc<str>, Made>, Trouble> {
+    async fn calls_behind(&self, id: &SessionId, after: Lsn) -> Result<BTreeMap<Arc<str>, TranscriptCall>, PageError> {
         let handle = &self.context.handle;
-        let (mut after, mut calls, mut read) = (after, Vec::<(CallId, Lsn, Made)>::new(), 0);
+        let (mut after, mut calls, mut read) = (after, Vec::<(CallId, Lsn, TranscriptCall)>::new(), 0);
         let mut at: BTreeMap<CallId, usize> = BTreeMap::new();
         let mut gates: BTreeMap<GateId, usize> = BTreeMap::new();
         while read < MOST {
             let page = handle.log().read_scope(Partition::ZERO, store::ReadScope::Session(id), after, PAGE).await;
-            let page = page.map_err(Trouble::unread)?;
+            let page = page.map_err(PageError::unreadable_record)?;
             let (count, last) = (page.len(), page.last().map(|stored| stored.lsn));
             for stored in page.iter().filter(|stored| matches!(&*stored.kind, "call" | "gate")) {
                 match Event::decode(&stored.kind, stored.version, &stored.facts) {
                     Ok(Event::Call(call::Event::Proposed { call, .. })) => {
                         at.insert(call, calls.len());
-                        calls.push((call, stored.lsn, Made { id: Some(call), ..Made::default() }));
+                        calls.push((call, stored.lsn, TranscriptCall { id: Some(call), ..TranscriptCall::default() }));
                     }
                     Ok(Event::Call(event)) => {
                         if let Some(at) = at.get(&event.call()) {
-                            calls[*at].2.call(&event);
+                            calls[*at].2.apply_event(&event);
                         }
                     }
                     Ok(Event::Gate(gate::Event::Opened { gate, call: Some(call), .. })) => {
@@ -148,7 +153,7 @@ impl Console {
             }
         }
         let lsns: Vec<Lsn> = calls.iter().map(|(_, lsn, _)| *lsn).collect();
-        let texts = handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
+        let texts = handle.contents().get(&lsns).await.map_err(PageError::unreadable_record)?;
         let named = calls.into_iter().zip(texts).filter_map(|((.., made), text)| {
             let content: call::CallDetails = serde_json::from_str(&text?).ok()?;
             Some((content.tool_call_id, made))
@@ -157,8 +162,8 @@ impl Console {
     }
 }
 
-fn about(session: &Session) -> About {
-    About {
+fn session_facts(session: &Session) -> SessionFacts {
+    SessionFacts {
         name: session.name().map(str::to_owned),
         door: session.door().map(str::to_owned),
         cwd: session.cwd().to_owned(),
@@ -171,7 +176,7 @@ fn about(session: &Session) -> About {
 }
 
 /// The newest entries on the way to the leaf, oldest first, and whether there are more before them.
-fn on_the_way(session: &Session, before: Option<Lsn>) -> (Vec<SessionEntry>, bool) {
+fn entries_before(session: &Session, before: Option<Lsn>) -> (Vec<SessionEntry>, bool) {
     let mut found = Vec::new();
     let mut at = session.leaf().and_then(|leaf| session.entry(leaf));
     while let Some(entry) = at {
@@ -186,8 +191,8 @@ fn on_the_way(session: &Session, before: Option<Lsn>) -> (Vec<SessionEntry>, boo
     (found.into_iter().rev().collect(), false)
 }
 
-impl Made {
-    fn call(&mut self, event: &call::Event) {
+impl TranscriptCall {
+    fn apply_event(&mut self, event: &call::Event) {
         match event {
             call::Event::Allowed { why, by, .. } => {
                 self.allowed = Some(by.clone());
@@ -212,33 +217,33 @@ impl Made {
     }
 
     /// How it was decided, and how it ended.
-    fn verdict(&self, people: &IdentityMap) -> Markup {
+    fn render_verdict(&self, people: &IdentityMap) -> Markup {
         let why = self.why.strip_prefix("allowed ").unwrap_or(&self.why);
         html! {
             p.verdict {
                 @match (&self.resolution, self.gate, &self.allowed) {
                     (Some((resolution, by)), ..) => {
-                        span.badge.(Tone::of(resolution).class()) { (words::resolved(resolution)) }
-                        @if let Some(by) = by { " by " (words::who(people, by)) }
+                        span.badge.(Severity::for_resolution(resolution).css_class()) { (labels::resolution_text(resolution)) }
+                        @if let Some(by) = by { " by " (labels::principal_name(people, by)) }
                     }
                     (None, Some(gate), _) => {
-                        span.badge.ask { "waits for a decision" } " " a href=(path("/console/gates/", &gate.to_string())) { "Decide" }
+                        span.badge.ask { "waits for a decision" } " " a href=(url_path("/console/gates/", &gate.to_string())) { "Decide" }
                     }
-                    (None, None, Some(_)) => { span.badge.good { "allowed" } " " span.why { (one(why)) } }
+                    (None, None, Some(_)) => { span.badge.good { "allowed" } " " span.why { (escape_line(why)) } }
                     (None, None, None) => {}
                 }
                 @if let Some(end) = self.end {
-                    " " span.badge.(Tone::of_end(end).class()) { (end_text(end)) }
+                    " " span.badge.(Severity::for_end(end).css_class()) { (end_text(end)) }
                 } @else if self.is_running { " " span.badge.still { "running" } }
-                @if let Some(id) = self.id { " " a.more href=(path("/console/record/", &id.to_string())) { "in the record" } }
+                @if let Some(id) = self.id { " " a.more href=(url_path("/console/record/", &id.to_string())) { "in the record" } }
             }
         }
     }
 }
 
-impl Transcript {
+impl SessionTranscript {
     /// The position of the first entry that is shown.
-    pub(super) fn first(&self) -> Option<Lsn> {
+    pub(super) fn first_lsn(&self) -> Option<Lsn> {
         self.entries.first().map(|(entry, _)| entry.lsn)
     }
 
@@ -247,78 +252,86 @@ impl Transcript {
     }
 
     /// The entries.
-    pub(super) fn shown(&self, people: &IdentityMap) -> Markup {
+    pub(super) fn render_entries(&self, people: &IdentityMap) -> Markup {
         html! {
             @for (entry, message) in &self.entries {
                 @match message {
-                    Some(message) => (self.message(entry, message, people)),
+                    Some(message) => (self.render_message(entry, message, people)),
                     None => {}
                 }
             }
         }
     }
 
-    fn message(&self, entry: &SessionEntry, message: &StoredMessage, people: &IdentityMap) -> Markup {
+    fn render_message(&self, entry: &SessionEntry, message: &StoredMessage, people: &IdentityMap) -> Markup {
         let id = format!("e-{}", entry.lsn);
         match message {
-            StoredMessage::User(said) => said_by(&id, "You", "user", entry.at, &blocks(&said.content)),
-            StoredMessage::Developer(said) => said_by(&id, "Gateway", "system", entry.at, &blocks(&said.content)),
-            StoredMessage::Assistant(said) => {
+            StoredMessage::User(user_message) => {
+                message_article(&id, "You", "user", entry.at, &render_blocks(&user_message.content))
+            }
+            StoredMessage::Developer(developer_message) => {
+                message_article(&id, "Gateway", "system", entry.at, &render_blocks(&developer_message.content))
+            }
+            StoredMessage::Assistant(reply) => {
                 let body = html! {
-                    @for block in &said.content { (self.block(block, people)) }
-                    @if let Some(error) = &said.error_message { p.problem { (one(error)) } }
+                    @for block in &reply.content { (self.render_block(block, people)) }
+                    @if let Some(error) = &reply.error_message { p.problem { (escape_line(error)) } }
                 };
-                said_by(&id, "Agent", "agent", entry.at, &body)
+                message_article(&id, "Agent", "agent", entry.at, &body)
             }
             StoredMessage::ToolResult(result) => html! {
-                article.said.result #(id) aria-label={ "Output of " (plain(&result.tool_name)) } {
+                article.said.result #(id) aria-label={ "Output of " (plain_text(&result.tool_name)) } {
                     details open[text_of(&result.content).len() < 1500] {
-                        summary { "Output of " (plain(&result.tool_name)) @if result.is_error { " " span.badge.bad { "failed" } } }
-                        (output(&text_of(&result.content)))
+                        summary { "Output of " (plain_text(&result.tool_name)) @if result.is_error { " " span.badge.bad { "failed" } } }
+                        (render_output(&text_of(&result.content)))
                     }
                 }
             },
             StoredMessage::BashExecution(ran) => {
-                let body = html! { pre.code { "$ " (many(&ran.command)) } (output(&ran.output)) };
-                said_by(&id, "Person's command", "user", entry.at, &body)
+                let body = html! { pre.code { "$ " (escape_lines(&ran.command)) } (render_output(&ran.output)) };
+                message_article(&id, "Person's command", "user", entry.at, &body)
             }
             StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary) => {
-                let body = html! { details { summary { "Summary of what came before" } pre.prose { "\n" (many(&summary.summary)) } } };
-                said_by(&id, "Summary", "system", entry.at, &body)
+                let body = html! { details { summary { "Summary of what came before" } pre.prose { "\n" (escape_lines(&summary.summary)) } } };
+                message_article(&id, "Summary", "system", entry.at, &body)
             }
             StoredMessage::FileMention(mention) => {
                 let names: Vec<&str> = mention.files.iter().filter_map(|file| file.get("path")?.as_str()).collect();
-                said_by(&id, "Files", "system", entry.at, &html! { p { (plain(&names.join(", "))) } })
+                message_article(&id, "Files", "system", entry.at, &html! { p { (plain_text(&names.join(", "))) } })
             }
-            StoredMessage::Custom(custom) if custom.display => {
-                said_by(&id, &plain(&custom.custom_type), "system", entry.at, &blocks(&custom.content))
-            }
+            StoredMessage::Custom(custom) if custom.display => message_article(
+                &id,
+                &plain_text(&custom.custom_type),
+                "system",
+                entry.at,
+                &render_blocks(&custom.content),
+            ),
             StoredMessage::Custom(_) => html! {},
         }
     }
 
-    fn block(&self, block: &MessageBlock, people: &IdentityMap) -> Markup {
+    fn render_block(&self, block: &MessageBlock, people: &IdentityMap) -> Markup {
         match block {
             MessageBlock::Text(text) if text.text.trim().is_empty() => html! {},
-            MessageBlock::Text(text) => html! { pre.prose { "\n" (many(&text.text)) } },
+            MessageBlock::Text(text) => html! { pre.prose { "\n" (escape_lines(&text.text)) } },
             MessageBlock::Thinking(thinking) => {
-                html! { details.thinking { summary { "Thinking" } pre.prose { "\n" (many(&thinking.thinking)) } } }
+                html! { details.thinking { summary { "Thinking" } pre.prose { "\n" (escape_lines(&thinking.thinking)) } } }
             }
             MessageBlock::RedactedThinking { .. } => html! { p.note { "Thinking that its provider sealed" } },
-            MessageBlock::Image(image) => html! { p.note { "An image (" (plain(&image.mime_type)) ")" } },
+            MessageBlock::Image(image) => html! { p.note { "An image (" (plain_text(&image.mime_type)) ")" } },
             MessageBlock::ToolCall(call) => {
                 let made = self.calls.get(call.id.as_str());
                 let change = change(&call.name, &call.arguments);
                 let is_told = |name: &str| change.as_ref().is_none_or(|change| !change.replaces.contains(&name));
                 html! {
                     div.call {
-                        p.head { strong.tool { (plain(&call.name)) } @if let Some(intent) = &call.intent { " " span.said { "“" (one(intent)) "”" } } }
+                        p.head { strong.tool { (plain_text(&call.name)) } @if let Some(intent) = &call.intent { " " span.said { "“" (escape_line(intent)) "”" } } }
                         @for (name, value) in call.arguments.iter().filter(|(name, _)| name.as_str() != "_i" && is_told(name)) {
-                            @let text = shown(value);
-                            (piece(&plain(name), &many(&text), text.len() > 60 || text.contains('\n')))
+                            @let text = value_text(value);
+                            (render_piece(&plain_text(name), &escape_lines(&text), text.len() > 60 || text.contains('\n')))
                         }
                         @if let Some(change) = &change { (change.shown) }
-                        @if let Some(made) = made { (made.verdict(people)) }
+                        @if let Some(made) = made { (made.render_verdict(people)) }
                     }
                 }
             }
@@ -326,7 +339,7 @@ impl Transcript {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(_) | Value::Object(_) => serde_json::to_string_pretty(value).unwrap_or_default(),
@@ -334,29 +347,29 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn said_by(id: &str, who: &str, class: &str, at: Millis, body: &Markup) -> Markup {
+fn message_article(id: &str, who: &str, class: &str, at: Millis, body: &Markup) -> Markup {
     html! {
         article.said.(class) #(id) {
-            header { strong { (who) } " " (moment(at)) }
+            header { strong { (who) } " " (time_element(at)) }
             (body)
         }
     }
 }
 
-fn blocks(content: &[MessageBlock]) -> Markup {
+fn render_blocks(content: &[MessageBlock]) -> Markup {
     let images = content.iter().filter(|block| matches!(block, MessageBlock::Image(_))).count();
     html! {
-        pre.prose { "\n" (many(&text_of(content))) }
-        @if images > 0 { p.note { (words::counted(images as u64, "image")) } }
+        pre.prose { "\n" (escape_lines(&text_of(content))) }
+        @if images > 0 { p.note { (labels::count_text(images as u64, "image")) } }
     }
 }
 
-fn output(text: &str) -> Markup {
+fn render_output(text: &str) -> Markup {
     let length = text.chars().count();
     html! {
-        @if length <= OUTPUT { pre.output { "\n" (many(text)) } }
+        @if length <= OUTPUT { pre.output { "\n" (escape_lines(text)) } }
         @else {
-            pre.output { "\n" (many(&text.chars().take(OUTPUT).collect::<String>())) }
+            pre.output { "\n" (escape_lines(&text.chars().take(OUTPUT).collect::<String>())) }
             p.note { "This is the beginning: " (length) " characters in all, which the record holds." }
         }
     }

@@ -28,14 +28,14 @@ pub(crate) fn check(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -
             let tokens = config.storage.folder.join(tokens::FILE);
             let exposed = config.exposed_files().into_iter().filter(|finding| finding.path == tokens);
             warnings.extend(exposed.map(|finding| format!("{finding}; {}", finding.advice())));
-            match checkup::rules(&config) {
+            match checkup::check_rules(&config) {
                 Ok(of_rules) => {
                     warnings.extend(of_rules);
-                    (checkup::usable(&config), warnings)
+                    (checkup::config_problems(&config), warnings)
                 }
                 Err(error) => {
                     let mut problems: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
-                    problems.extend(checkup::usable(&config));
+                    problems.extend(checkup::config_problems(&config));
                     (problems, warnings)
                 }
             }

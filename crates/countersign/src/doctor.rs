@@ -14,7 +14,7 @@ use std::{
 
 use countersign_config::{BindError, Config, ConfigFault, FileFinding, LoadedConfig};
 use countersign_gateway::{
-    checkup::{self, Key},
+    checkup::{self, KeyCheck},
     control::Request,
 };
 use countersign_http::tokens;
@@ -150,7 +150,7 @@ fn configured(file: Option<&Path>, LoadedConfig { config, warnings }: &LoadedCon
         }
         Some(_) | None => "correct it: `serve` does not start so",
     };
-    let unusable = checkup::usable(config).into_iter();
+    let unusable = checkup::config_problems(config).into_iter();
     checks.extend(unusable.map(|problem| Check::fix("configuration", problem.clone(), advice(&problem))));
     if config.agents.is_empty() {
         let what = "none: the door for agents is shut; `countersign agents add ID --config FILE` opens it";
@@ -173,8 +173,8 @@ fn configured(file: Option<&Path>, LoadedConfig { config, warnings }: &LoadedCon
         checks.push(Check::ok("files", "nobody else can read or change what they should not"));
     }
     let reached = block_on(async {
-        let (services, messenger) = (checkup::services(config).await, checkup::messenger(config).await);
-        Ok((services, messenger, checkup::keys(config).await))
+        let (services, messenger) = (checkup::check_services(config).await, checkup::check_messenger(config).await);
+        Ok((services, messenger, checkup::check_keys(config).await))
     });
     let Ok((services, messenger, keys)) = reached else { return checks };
     checks.extend(keys.into_iter().map(|(name, found)| provider(&name, found)));
@@ -241,14 +241,14 @@ fn shows_cards(config: &Config, found: &BotCheck) -> Check {
 }
 
 /// What a provider of models makes of its key.
-fn provider(name: &str, found: Result<Key, String>) -> Check {
+fn provider(name: &str, found: Result<KeyCheck, String>) -> Check {
     let check = format!("provider {name}");
     match found {
-        Ok(Key::Taken) => Check::ok(&check, "takes its key"),
-        Ok(Key::Unknown(status)) => {
+        Ok(KeyCheck::Taken) => Check::ok(&check, "takes its key"),
+        Ok(KeyCheck::Unknown(status)) => {
             Check::note(&check, format!("answers {status} where its models are listed, which says nothing of the key"))
         }
-        Ok(Key::Refused(status)) => {
+        Ok(KeyCheck::Refused(status)) => {
             let advice = format!(
                 "put a key that is good there into providers.{name}.api_key, or into the variable that it names, \
                  where `serve` runs"
@@ -264,7 +264,7 @@ fn provider(name: &str, found: Result<Key, String>) -> Check {
 
 fn rules(config: &Config) -> Check {
     let file = config.permissions.display();
-    match checkup::rules(config) {
+    match checkup::check_rules(config) {
         Err(error) => {
             Check::fix("rules", error.to_string(), "correct them: rules that are not understood are not in force")
         }
@@ -283,7 +283,7 @@ fn rules(config: &Config) -> Check {
 
 /// What holds the commands of runs, and whether this kernel can.
 fn sandbox(config: &Config) -> Check {
-    let sandbox = checkup::sandbox(config);
+    let sandbox = checkup::build_sandbox(config);
     let what = sandbox.settings_summary();
     match sandbox.missing_support() {
         None if sandbox.is_on() => Check::ok("sandbox", what),
@@ -305,7 +305,7 @@ fn crowded(config: &Config) -> Vec<Check> {
         let what = format!("commands make nothing new in {tree}, since {own} lies in it: keep that elsewhere");
         Check::note("sandbox", what)
     };
-    checkup::sandbox(config).crowded_folders().into_iter().map(told).collect()
+    checkup::build_sandbox(config).crowded_folders().into_iter().map(told).collect()
 }
 
 /// Whether it can be told on this machine who answers.
@@ -320,7 +320,7 @@ fn processes() -> Option<Check> {
 
 /// Whether commands can be given a network of named hosts here; nothing where the configuration names none.
 fn named_hosts(config: &Config) -> Option<Check> {
-    let sandbox = checkup::sandbox(config);
+    let sandbox = checkup::build_sandbox(config);
     // What runs no command needs no network for it, as the check of the sandbox says.
     let is_refused = config.sandbox.on_missing == OnMissingKernel::Refuse && sandbox.missing_support().is_some();
     if !matches!(sandbox.network(), NetworkAccess::Hosts(_)) || is_refused {
@@ -345,7 +345,7 @@ fn named_hosts(config: &Config) -> Option<Check> {
 
 /// Whether what the environment says of traces can be used; nothing where it names no collector.
 fn traces() -> Option<Check> {
-    match checkup::traces() {
+    match checkup::check_traces() {
         Ok(false) => None,
         Ok(true) => Some(Check::ok("traces", "told to the collector that the environment names")),
         Err(problem) => {
@@ -361,7 +361,7 @@ fn port(config: &Config) -> Option<Check> {
     match Local::connect(&config.storage.folder) {
         Some(_) => None,
         None if config.gateway.port == 0 => None,
-        None => Some(match checkup::port(config) {
+        None => Some(match checkup::check_port(config) {
             Ok(()) => Check::ok("address", format!("{shown} is free")),
             Err(problem) => {
                 Check::fix("address", problem, "end what listens there, or choose another gateway.host or gateway.port")

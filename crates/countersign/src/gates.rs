@@ -72,7 +72,7 @@ pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<Ex
             told(local.ask(&Request::Deny { id, reason })?, "denied", form)
         }
         (Gates::Answer { id, said }, Some(mut local)) => {
-            told(local.ask(&Request::Answer { id, said })?, "answered", form)
+            told(local.ask(&Request::Answer { id, answers: said })?, "answered", form)
         }
         (Gates::Watch, Some(local)) if form == Form::Text && is_interactive() => {
             watch::watch(&place.folder, local.following()?)

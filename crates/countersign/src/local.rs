@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use countersign_gateway::control::{Answered, FILE, Request};
+use countersign_gateway::control::{ControlReply, FILE, Request};
 use serde_json::Value;
 
 /// How long a gateway may take to answer: more than any record takes that is still written.
@@ -64,8 +64,8 @@ impl Local {
             return Ok(None);
         }
         match serde_json::from_str(&line)? {
-            Answered::Ok(value) => Ok(Some(value)),
-            Answered::Error(problem) => bail!("{problem}"),
+            ControlReply::Ok(value) => Ok(Some(value)),
+            ControlReply::Error(problem) => bail!("{problem}"),
         }
     }
 }

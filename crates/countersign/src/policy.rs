@@ -65,8 +65,8 @@ impl Files {
         let environment = ProcessEnvironment::of_process();
         let cwd = std::env::current_dir().context("the working folder is not known")?;
         let adapter = match (named.door, named.rules) {
-            (Some(door), _) => Some(adapter::named(door, &environment, &cwd)),
-            (None, Some(rules)) => adapter::of_file(rules, &environment, &cwd).transpose(),
+            (Some(door), _) => Some(adapter::find_adapter(door, &environment, &cwd)),
+            (None, Some(rules)) => adapter::adapter_for_file(rules, &environment, &cwd).transpose(),
             (None, None) => None,
         };
         let adapter = adapter.transpose().map_err(anyhow::Error::msg)?;
@@ -109,10 +109,10 @@ impl Files {
         if let Some(config) = self.config.as_deref().filter(|config| !config.exists()) {
             bail!("there is no file {}", config.display());
         }
-        let Some(config) = &self.config else { return Ok(adapter::household(config::KnownEntities::default())) };
+        let Some(config) = &self.config else { return Ok(adapter::tool_inventory(config::KnownEntities::default())) };
         let known = config::known_entities(config, &|name| std::env::var(name).ok());
         let known = known.map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
-        Ok(adapter::household(known))
+        Ok(adapter::tool_inventory(known))
     }
 
     /// Fails where there are no rules.

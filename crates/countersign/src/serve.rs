@@ -47,7 +47,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
             // Somebody who does not want to know need not.
             let _ = writeln!(out, "countersign ready on {address}").and_then(|()| out.flush());
         };
-        let ground = gateway::Ground::of_this_machine(program);
+        let ground = gateway::Platform::of_this_machine(program);
         gateway::serve(loaded.config, ground, |text| tracing::warn!("{text}"), ready, reload, levels, ended(armed))
             .await
     });

@@ -37,7 +37,7 @@ impl RunTools for GsvTools {
 }
 
 /// Returns what rules are about as far as a configuration says it.
-pub fn household(known: KnownEntities) -> ToolInventory {
+pub fn tool_inventory(known: KnownEntities) -> ToolInventory {
     ToolInventory::from_known(known, Arc::new(GsvTools))
 }
 
@@ -45,7 +45,7 @@ pub fn household(known: KnownEntities) -> ToolInventory {
 ///
 /// # Errors
 /// Which names there are, or why the agent directory or its settings cannot be read.
-pub fn named(name: &str, environment: &ProcessEnvironment, cwd: &Path) -> Result<TrialAdapter, String> {
+pub fn find_adapter(name: &str, environment: &ProcessEnvironment, cwd: &Path) -> Result<TrialAdapter, String> {
     let gateway = Protocol::OF_GATEWAY.map(Protocol::name);
     if let Some(name) = gateway.into_iter().find(|known| *known == name) {
         return Ok(TrialAdapter::Gateway(name));
@@ -53,22 +53,26 @@ pub fn named(name: &str, environment: &ProcessEnvironment, cwd: &Path) -> Result
     let names = gateway.into_iter().chain(STDIO.map(AgentProduct::name)).collect::<Vec<_>>().join(", ");
     let product =
         AgentProduct::from_name(name).ok_or_else(|| format!("there is no door {name:?}; the doors are {names}"))?;
-    Ok(TrialAdapter::Stdio(Arc::new(Stdio::new(product, environment, cwd)?)))
+    Ok(TrialAdapter::Stdio(Arc::new(StdioAdapter::new(product, environment, cwd)?)))
 }
 
 /// Finds the stdio adapter in whose agent directory `file` is the file of rules.
 ///
 /// # Errors
 /// Why its settings cannot be read.
-pub fn of_file(file: &Path, environment: &ProcessEnvironment, cwd: &Path) -> Result<Option<TrialAdapter>, String> {
+pub fn adapter_for_file(
+    file: &Path,
+    environment: &ProcessEnvironment,
+    cwd: &Path,
+) -> Result<Option<TrialAdapter>, String> {
     let whole = |path: &Path| path.canonicalize().ok();
-    let Some(wanted) = whole(&cwd.join(file)) else { return Ok(None) };
+    let Some(target) = whole(&cwd.join(file)) else { return Ok(None) };
     let has = |product: &AgentProduct| {
         let folder = AgentDir::resolve(*product, environment, cwd, Path::exists);
-        folder.is_ok_and(|folder| whole(&folder.permissions_path()).as_ref() == Some(&wanted))
+        folder.is_ok_and(|folder| whole(&folder.permissions_path()).as_ref() == Some(&target))
     };
     let product = STDIO.into_iter().find(|product| has(product));
-    product.map(|product| Ok(TrialAdapter::Stdio(Arc::new(Stdio::new(product, environment, cwd)?)))).transpose()
+    product.map(|product| Ok(TrialAdapter::Stdio(Arc::new(StdioAdapter::new(product, environment, cwd)?)))).transpose()
 }
 
 /// The stdio adapters. Each has a file of rules in its agent directory.
@@ -76,7 +80,7 @@ const STDIO: [AgentProduct; 2] = [AgentProduct::Omp, AgentProduct::Gjc];
 
 /// A stdio adapter with its agent directory and settings.
 #[derive(Clone, Debug)]
-pub struct Stdio {
+pub struct StdioAdapter {
     product: AgentProduct,
     folder: AgentDir,
     cwd: PathBuf,
@@ -84,7 +88,7 @@ pub struct Stdio {
     settings: AgentSettings,
 }
 
-impl Stdio {
+impl StdioAdapter {
     fn new(product: AgentProduct, environment: &ProcessEnvironment, cwd: &Path) -> Result<Self, String> {
         let folder = AgentDir::resolve(product, environment, cwd, Path::exists).map_err(|error| error.to_string())?;
         let settings = AgentSettings::load(&folder, cwd).map_err(|error| error.to_string())?;
@@ -92,7 +96,7 @@ impl Stdio {
     }
 }
 
-impl StdioRules for Stdio {
+impl StdioRules for StdioAdapter {
     fn name(&self) -> &'static str {
         self.product.name()
     }
@@ -103,7 +107,7 @@ impl StdioRules for Stdio {
 
     // Those of the working folder are among them, and what settings take away.
     fn load_rules(&self, named: Option<&Path>) -> Result<LoadedRules, RulesLoadError> {
-        let files = session_rules::read_rule_files(&self.folder, &self.cwd, named).map_err(refused)?;
+        let files = session_rules::read_rule_files(&self.folder, &self.cwd, named).map_err(rules_load_error)?;
         let place = session_rules::RulesContext {
             product: self.product,
             folder: &self.folder,
@@ -121,7 +125,7 @@ impl StdioRules for Stdio {
             approval: self.settings.restrictions.approval,
         };
         let session_rules::PreparedRules { rules, warnings } =
-            session_rules::compile_rules(&files, &place).map_err(refused)?;
+            session_rules::compile_rules(&files, &place).map_err(rules_load_error)?;
         let (mut cases, mut count) = (Vec::new(), 0);
         for file in &files {
             let mut read = file.parse()?;
@@ -144,7 +148,7 @@ impl StdioRules for Stdio {
 }
 
 /// Returns why the rules of a session were not taken, as a trial of rules says it.
-fn refused(error: session_rules::RulesError) -> RulesLoadError {
+fn rules_load_error(error: session_rules::RulesError) -> RulesLoadError {
     match error {
         session_rules::RulesError::Absent(path) => {
             let fault = ConfigFault::Io("it is not there".to_owned());
@@ -163,7 +167,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{household, named, of_file};
+    use super::{adapter_for_file, find_adapter, tool_inventory};
     use countersign_agent_dir::ProcessEnvironment;
     use countersign_core::policy::RuleAction;
     use countersign_policy_admin::{explained::verdict_action, rules::read_rules, trial::explain_request};
@@ -193,11 +197,11 @@ mod tests {
             ("rules: [ { pattern: 'bash(git push*)', door: gjc, action: deny } ]", "omp", RuleAction::Ask),
         ] {
             let path = rules(root.path(), text);
-            let adapter = named(door, &environment, root.path()).unwrap();
-            let household = household(countersign_config::KnownEntities::default()).with_adapter(adapter);
-            let loaded = read_rules(&path, &household).unwrap();
+            let adapter = find_adapter(door, &environment, root.path()).unwrap();
+            let inventory = tool_inventory(countersign_config::KnownEntities::default()).with_adapter(adapter);
+            let loaded = read_rules(&path, &inventory).unwrap();
             let arguments = json!({"command": "git push"}).as_object().unwrap().clone();
-            let explained = explain_request(&loaded, &household, "default", "bash", arguments).unwrap();
+            let explained = explain_request(&loaded, &inventory, "default", "bash", arguments).unwrap();
             assert_eq!(verdict_action(&explained.verdict), want, "{text} {door}: {}", explained.verdict);
             assert_eq!(explained.subject.door.as_deref(), Some(door));
         }
@@ -209,11 +213,11 @@ mod tests {
         let path = rules(root.path(), "defaults: [ { pattern: '*', action: allow } ]");
         let ask = |settings: &str, tool: &str| {
             std::fs::write(root.path().join(".omp/agent/config.yml"), settings).unwrap();
-            let adapter = named("omp", &environment(root.path()), root.path()).unwrap();
-            let household = household(countersign_config::KnownEntities::default()).with_adapter(adapter);
-            let loaded = read_rules(&path, &household).unwrap();
+            let adapter = find_adapter("omp", &environment(root.path()), root.path()).unwrap();
+            let inventory = tool_inventory(countersign_config::KnownEntities::default()).with_adapter(adapter);
+            let loaded = read_rules(&path, &inventory).unwrap();
             let arguments = json!({"command": "touch x"}).as_object().unwrap().clone();
-            explain_request(&loaded, &household, "default", tool, arguments)
+            explain_request(&loaded, &inventory, "default", tool, arguments)
                 .map(|explained| verdict_action(&explained.verdict))
         };
         assert_eq!(ask("{}", "bash"), Ok(RuleAction::Allow));
@@ -231,14 +235,14 @@ mod tests {
         let environment = environment(root.path());
         let path = rules(root.path(), "rules: []");
         let name = |path: &Path| {
-            let found = of_file(path, &environment, root.path()).unwrap();
+            let found = adapter_for_file(path, &environment, root.path()).unwrap();
             found.map(|adapter| adapter.name())
         };
         assert_eq!(name(&path), Some("omp"));
         assert_eq!(name(Path::new(".omp/agent/../agent/permissions.yaml")), Some("omp"));
         std::fs::write(root.path().join("permissions.yaml"), "rules: []").unwrap();
         assert_eq!(name(Path::new("permissions.yaml")), None);
-        let refused = named("front", &environment, root.path()).unwrap_err();
+        let refused = find_adapter("front", &environment, root.path()).unwrap_err();
         assert!(refused.ends_with("the doors are agent-gate, console, api, gsv, hermes, omp, gjc"), "{refused}");
     }
 }

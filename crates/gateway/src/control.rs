@@ -20,8 +20,8 @@ use countersign_view::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use socket::Owned;
-pub use socket::{Control, FILE, has_room};
+pub use socket::DataDirLock;
+pub use socket::{ControlSocket, FILE, has_room};
 
 /// What can be asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub enum Request {
         id: String,
         /// What is said.
         #[serde(rename = "said")]
-        said: Vec<String>,
+        answers: Vec<String>,
     },
     /// Every grant in force.
     Grants,
@@ -88,7 +88,7 @@ pub enum Request {
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answered {
+pub enum ControlReply {
     /// What was asked for.
     Ok(Value),
     /// Why there is none.
@@ -96,27 +96,27 @@ pub enum Answered {
 }
 
 /// Answers one request.
-pub async fn answer(handle: &OwnerHandle, request: Request, by: &PrincipalId) -> Answered {
-    match decide(handle, request, by).await {
-        Ok(value) => Answered::Ok(value),
-        Err(problem) => Answered::Error(problem),
+pub async fn answer_request(handle: &OwnerHandle, request: Request, by: &PrincipalId) -> ControlReply {
+    match execute_request(handle, request, by).await {
+        Ok(value) => ControlReply::Ok(value),
+        Err(problem) => ControlReply::Error(problem),
     }
 }
 
-async fn decide(handle: &OwnerHandle, request: Request, by: &PrincipalId) -> Result<Value, String> {
+async fn execute_request(handle: &OwnerHandle, request: Request, by: &PrincipalId) -> Result<Value, String> {
     let source = handle.source(InboxLane::Result);
     match request {
         Request::Gates | Request::Watch => read_engine(&source, |engine| json!(pending_rows(engine))).await,
-        Request::Gate { id } => shown(&source, id).await,
+        Request::Gate { id } => gate_detail(&source, id).await,
         Request::Allow { id, scope: ApprovalScope::Once, rule: None, lasts: None } => {
-            resolve(&source, &id, GateReply::Allow(ApprovalScope::Once), by).await
+            resolve_gate(&source, &id, GateReply::Allow(ApprovalScope::Once), by).await
         }
         Request::Allow { id, scope, rule, lasts } => {
             let grant = gate::GrantTerms { scope, pattern: rule, lasts: lasts.map(Duration::from_secs) };
-            resolve(&source, &id, GateReply::Grant(grant), by).await
+            resolve_gate(&source, &id, GateReply::Grant(grant), by).await
         }
-        Request::Deny { id, reason } => resolve(&source, &id, GateReply::Deny { reason }, by).await,
-        Request::Answer { id, said } => resolve(&source, &id, GateReply::Say(said), by).await,
+        Request::Deny { id, reason } => resolve_gate(&source, &id, GateReply::Deny { reason }, by).await,
+        Request::Answer { id, answers } => resolve_gate(&source, &id, GateReply::Say(answers), by).await,
         Request::Grants => read_engine(&source, |engine| grants_json(engine.state().policy().grants())).await,
         Request::Denials => {
             let constraints = read_engine(&source, |engine| engine.state().policy().constraints().clone()).await?;
@@ -135,10 +135,10 @@ async fn decide(handle: &OwnerHandle, request: Request, by: &PrincipalId) -> Res
 }
 
 /// The row of a gate that waits, or what became of it.
-async fn shown(source: &countersign_runtime::CommandSource, id: String) -> Result<Value, String> {
-    let wanted = id.clone();
+async fn gate_detail(source: &countersign_runtime::CommandSource, id: String) -> Result<Value, String> {
+    let owned_id = id.clone();
     match (
-        read_engine(source, move |engine| find_pending(engine, &wanted).map(|row| json!(row))).await?,
+        read_engine(source, move |engine| find_pending(engine, &owned_id).map(|row| json!(row))).await?,
         GateId::parse(&id),
     ) {
         // One that was resolved a while ago is found by its whole id only.
@@ -151,29 +151,29 @@ async fn shown(source: &countersign_runtime::CommandSource, id: String) -> Resul
     }
 }
 
-async fn resolve(
+async fn resolve_gate(
     source: &countersign_runtime::CommandSource,
     id: &str,
     answer: GateReply,
     by: &PrincipalId,
 ) -> Result<Value, String> {
     check_id_length(id)?;
-    let wanted = id.to_owned();
-    let row = read_engine(source, move |engine| find_pending(engine, &wanted)).await?;
+    let owned_id = id.to_owned();
+    let row = read_engine(source, move |engine| find_pending(engine, &owned_id)).await?;
     // A gate that was resolved a while ago is found by its whole id only; the engine says what became of it.
     let gate = match row {
         Ok(row) => row.id,
         Err(problem) => GateId::parse(id).map(|gate| gate.to_string()).ok_or(problem)?,
     };
     let gate = GateId::parse(&gate).ok_or_else(|| format!("{id} is no id of a gate"))?;
-    let told = decisions::answer_gate(source, gate, answer, by, None).await.map_err(|refused| match refused {
+    let reply = decisions::answer_gate(source, gate, answer, by, None).await.map_err(|refused| match refused {
         OwnerError::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by })) => {
             let by = by.map_or_else(String::new, |by| format!(" by {by}"));
             format!("{gate} is already resolved: {}{by}", countersign_view::record::resolution_text(&resolution))
         }
         refused => refused.to_string(),
     })?;
-    Ok(match told {
+    Ok(match reply {
         EngineReply::Voted { have, need } => json!({ "id": gate.to_string(), "have": have, "need": need }),
         _ => json!({ "id": gate.to_string() }),
     })

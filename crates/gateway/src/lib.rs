@@ -3,21 +3,21 @@
 pub mod adapter;
 pub mod checkup;
 pub mod control;
-mod ground;
-mod hints;
-mod house;
+mod error_hints;
 mod metrics;
+mod platform;
 mod port;
 mod realm;
 mod retention;
+mod run_environment;
 mod serve;
 mod serve_error;
 mod traces;
 mod websockets;
 
-pub use ground::{Ground, OpenRecord};
+pub use platform::{OpenRecord, Platform};
 pub use port::PortAddress;
-pub use realm::{Notice, PreparedRealm, Realm, RealmOptions};
+pub use realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmOptions};
 pub use serve::serve;
 pub use serve_error::ServeError;
-pub use traces::Collector;
+pub use traces::TraceDestination;

@@ -3,8 +3,8 @@
 //!
 //! What labels may say is fixed when this is compiled: no id, name or text of anybody gets in.
 
-mod list;
-mod seen;
+mod definitions;
+mod snapshot;
 mod text;
 
 use std::sync::Arc;
@@ -46,19 +46,19 @@ pub(crate) struct MetricsContext {
 
 /// The route.
 pub(crate) fn routes(context: &Arc<MetricsContext>) -> Router {
-    GuardedRoutes::new(&context.auth).add_route("GET", METRICS, metrics).with_state(Arc::clone(context))
+    GuardedRoutes::new(&context.auth).add_route("GET", METRICS, serve_metrics).with_state(Arc::clone(context))
 }
 
-async fn metrics(State(context): State<Arc<MetricsContext>>) -> Response {
-    let Some(seen) = seen::look(&context).await else {
+async fn serve_metrics(State(context): State<Arc<MetricsContext>>) -> Response {
+    let Some(snapshot) = snapshot::take_snapshot(&context).await else {
         return HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "the owner of the record does not answer")
             .response_for(METRICS);
     };
-    let mut told = reply::with_content_type(
+    let mut response = reply::with_content_type(
         StatusCode::OK,
         FORM,
-        text::write(list::ALL, &seen, context.handle.metrics()).into_bytes(),
+        text::write_metrics(definitions::ALL, &snapshot, context.handle.metrics()).into_bytes(),
     );
-    told.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FORM));
-    told
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FORM));
+    response
 }

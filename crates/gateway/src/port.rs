@@ -27,7 +27,7 @@ impl PortAddress {
 
     /// Returns the URL with the host as it was configured.
     pub(crate) fn url(&self, host: &str) -> String {
-        format!("{}://{}", self.scheme, shown(host, self.bound))
+        format!("{}://{}", self.scheme, format_authority(host, self.bound))
     }
 }
 
@@ -35,14 +35,14 @@ impl PortAddress {
 ///
 /// # Errors
 /// [`ServeError::Io`]: the host has no address.
-pub(crate) fn resolve(host: &str, port: u16) -> Result<SocketAddr, ServeError> {
+pub(crate) fn resolve_address(host: &str, port: u16) -> Result<SocketAddr, ServeError> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let mut found = (bare, port).to_socket_addrs().map_err(|source| ServeError::of_io(host, source))?;
     found.next().ok_or_else(|| ServeError::of_io(host, std::io::Error::other("it has no address")))
 }
 
 /// The address as it was configured, with the port that the system gave.
-fn shown(host: &str, bound: SocketAddr) -> String {
+fn format_authority(host: &str, bound: SocketAddr) -> String {
     let is_bare = host.contains(':') && !host.starts_with('[');
     if is_bare { format!("[{host}]:{}", bound.port()) } else { format!("{host}:{}", bound.port()) }
 }

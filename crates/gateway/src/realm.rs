@@ -36,18 +36,18 @@ use countersign_telegram::{self as telegram, HealthProbe, InboundHook, TelegramM
 use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
 
-pub use prepared::{Notice, PreparedRealm};
+pub use prepared::{NoticeFn, PreparedRealm};
 use routes::RouteParts;
 
 use crate::{
     checkup,
-    control::Control,
-    ground::Ground,
-    house::{self, House},
+    control::ControlSocket,
+    platform::Platform,
     port::PortAddress,
     retention,
+    run_environment::{self, GatewayEnvironment},
     serve_error::ServeError,
-    traces::{Collector, Traces},
+    traces::{ActiveTraces, TraceDestination},
     websockets,
 };
 
@@ -59,19 +59,19 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// The parts that a process brings to a realm.
 pub struct RealmOptions {
     /// Its program, record, time and chance.
-    pub ground: Ground,
+    pub platform: Platform,
     /// The address at which it will be served.
     pub address: PortAddress,
     /// What the program logs.
     pub levels: Arc<LogLevels>,
     /// The collector of traces, if there is one.
-    pub collector: Collector,
+    pub collector: TraceDestination,
 }
 
 impl std::fmt::Debug for RealmOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RealmOptions")
-            .field("ground", &self.ground)
+            .field("ground", &self.platform)
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
@@ -79,80 +79,84 @@ impl std::fmt::Debug for RealmOptions {
 
 /// The whole state of one gateway: configuration, rules, people, agents, the owner of the record, adapters, messenger, control
 /// socket and retention.
-pub struct Realm {
+pub struct GatewayRealm {
     config: Arc<Config>,
-    notice: Notice,
+    notice: NoticeFn,
     url: String,
     handle: OwnerHandle,
     agents: Arc<AgentGateAdapter>,
     peers: Arc<gsv::GsvAdapter>,
-    hall: Arc<AttachServer>,
-    rooms: Arc<SessionWorkspaces>,
-    rulebook: Arc<RulesFile>,
+    attach_server: Arc<AttachServer>,
+    workspaces: Arc<SessionWorkspaces>,
+    rules_file: Arc<RulesFile>,
     telegram: Option<TelegramMessenger>,
-    control: Control,
+    control: ControlSocket,
     doors: Arc<PortHandlers>,
-    traces: Traces,
+    traces: ActiveTraces,
     /// True once it closes.
     closing: watch::Sender<bool>,
     /// Tasks that end once it closes.
     tasks: JoinSet<()>,
 }
 
-impl Realm {
+impl GatewayRealm {
     /// Opens the record and builds everything that works with it.
     ///
     /// # Errors
     /// [`ServeError`]. No error loses a fact.
     pub async fn open(prepared: PreparedRealm, options: RealmOptions) -> Result<Self, ServeError> {
-        let PreparedRealm { config, notice, secrets, agents, household, loaded, services, users, owned, .. } = prepared;
-        let RealmOptions { ground: Ground { program, record, clock, dice }, address, levels, collector } = options;
-        let log = record(&config, views())?;
+        let PreparedRealm { config, notice, secrets, agents, tool_inventory, loaded, services, users, owned, .. } =
+            prepared;
+        let RealmOptions { platform: Platform { program, record, clock, entropy }, address, levels, collector } =
+            options;
+        let log = record(&config, log_views())?;
         make_workspaces(&config)
             .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
         let models = Arc::new(GatewayModels::from_config(&config));
-        let sandbox = checkup::sandbox(&config);
-        let rooms = Arc::new(SessionWorkspaces::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
-        let guests = Arc::new(AttachedSessions::default());
-        let wings = Arc::new(gsv::GsvEnvironments::default());
-        let house = House::new(
+        let sandbox = checkup::build_sandbox(&config);
+        let workspaces =
+            Arc::new(SessionWorkspaces::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
+        let attached_sessions = Arc::new(AttachedSessions::default());
+        let gsv_environments = Arc::new(gsv::GsvEnvironments::default());
+        let environment = GatewayEnvironment::new(
             Arc::clone(&services),
             &config,
             Arc::clone(&models),
-            Arc::clone(&rooms),
-            Arc::clone(&guests),
-            Arc::clone(&wings),
+            Arc::clone(&workspaces),
+            Arc::clone(&attached_sessions),
+            Arc::clone(&gsv_environments),
         );
         let around = loaded.rules.path_context.clone();
         let options = OwnerOptions {
             rules: loaded.rules,
             resume: ResumeMode::Go,
             clock: clock.clone(),
-            entropy: dice,
-            environment: Arc::new(house),
+            entropy,
+            environment: Arc::new(environment),
             merge: Duration::from_millis(50),
             idle: Some(IDLE),
         };
         let handle = OwnerHandle::open(log, options).await?;
-        let traces = collector.follow(&handle).await;
+        let traces = collector.follow_log(&handle).await;
         let agents = AgentGateAdapter::open(handle.clone(), clock.clone(), agents).await?;
-        let furniture = AttachOptions {
+        let attach_options = AttachOptions {
             handle: handle.clone(),
-            sessions: guests,
+            sessions: attached_sessions,
             clock: clock.clone(),
             program,
             path_context: around,
             folder: config.storage.folder.clone(),
         };
-        let hall = AttachServer::open(furniture).await.ok_or(ServeError::Lost)?;
+        let attach_server = AttachServer::open(attach_options).await.ok_or(ServeError::Lost)?;
         let in_folder = |problem| ServeError::of_io(&config.storage.folder.display().to_string(), problem);
         let open_connections = OpenConnections::default();
         let attached = Arc::clone(&open_connections.attached);
-        let control = Control::open(owned, Arc::clone(&hall), users, levels, attached).map_err(in_folder)?;
-        let ear = Arc::new(InboundHook::default());
+        let control =
+            ControlSocket::open(owned, Arc::clone(&attach_server), users, levels, attached).map_err(in_folder)?;
+        let inbound_hook = Arc::new(InboundHook::default());
         let telegram = match &config.telegram {
             Some(telegram) => {
-                let settings = house::telegram(telegram, &config.people, &agents, &ear);
+                let settings = run_environment::telegram_settings(telegram, &config.people, &agents, &inbound_hook);
                 Some(TelegramMessenger::spawn(settings, handle.clone(), clock.clone())?)
             }
             None => None,
@@ -161,7 +165,7 @@ impl Realm {
             &config.storage.folder,
             config.web.clone(),
             clock.clone(),
-            authorities(&config),
+            allowed_authorities(&config),
             address.scheme == "https",
             Some(Box::new(WatchedTokens::new(&config.storage.folder, clock.clone()))),
         );
@@ -169,7 +173,7 @@ impl Realm {
         let folder = std::fs::canonicalize(&config.agents_dir)
             .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
         let timeouts = (config.approval_timeout, config.clarify_timeout);
-        let rulebook = RulesFile::new(handle.clone(), config.permissions.clone(), household.clone());
+        let rules_file = RulesFile::new(handle.clone(), config.permissions.clone(), tool_inventory.clone());
         let chats = Arc::new(Conversations::new(handle.clone(), models, folder, timeouts, config.retry_policy()));
         let started_at = clock.now();
         let reporter = telegram.as_ref().map(|telegram| -> HealthProbe { Arc::new(telegram.health_probe()) });
@@ -181,13 +185,14 @@ impl Realm {
             chats: Arc::clone(&chats),
             telegram: reporter.clone(),
         });
-        let peers =
-            gsv::GsvAdapter::open(&gsv, address.bound.port(), &wings, &rooms).await.map_err(|error| match error {
+        let peers = gsv::GsvAdapter::open(&gsv, address.bound.port(), &gsv_environments, &workspaces).await.map_err(
+            |error| match error {
                 gsv::GsvOpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
                 gsv::GsvOpenError::Closing => ServeError::Lost,
-            })?;
+            },
+        )?;
         if let Some(telegram) = &telegram {
-            peers.join_messenger(telegram, &ear).await;
+            peers.join_messenger(telegram, &inbound_hook).await;
         }
         let parts = RouteParts {
             handle: handle.clone(),
@@ -196,8 +201,8 @@ impl Realm {
             chats,
             auth,
             started_at,
-            household,
-            rulebook: Arc::clone(&rulebook),
+            tool_inventory,
+            rules_file: Arc::clone(&rules_file),
             services: Arc::clone(&services),
             agents: Arc::clone(&agents),
             peers: Arc::clone(&peers),
@@ -205,17 +210,18 @@ impl Realm {
             url: url.clone(),
             open_connections: open_connections.clone(),
         };
-        let pages = parts.routes().await.ok_or(ServeError::Lost)?;
+        let pages = parts.into_router().await.ok_or(ServeError::Lost)?;
         let (for_agents, for_peers, opened) = (Arc::clone(&agents), Arc::clone(&peers), open_connections.clone());
         let names = config.gateway.public_url.iter().filter_map(|url| host_of(url)).map(str::to_owned);
         let doors = Arc::new(PortHandlers {
             websockets: Box::new(move |request| {
-                websockets::serve(Arc::clone(&for_agents), Arc::clone(&for_peers), opened.clone(), request).boxed()
+                websockets::serve_websocket(Arc::clone(&for_agents), Arc::clone(&for_peers), opened.clone(), request)
+                    .boxed()
             }),
             pages,
             hosts: AllowedHosts::new(address.bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
             readiness: ReadinessProbe::new(handle.clone(), config.storage.folder.clone()),
-            health: health::check(
+            health: health::health_check(
                 handle.clone(),
                 services,
                 config.services.iter().map(|service| service.name.clone()).collect(),
@@ -231,9 +237,9 @@ impl Realm {
             handle,
             agents,
             peers,
-            hall,
-            rooms,
-            rulebook,
+            attach_server,
+            workspaces,
+            rules_file,
             telegram,
             control,
             doors,
@@ -243,7 +249,7 @@ impl Realm {
         };
         if realm.config.retention.is_any() {
             let objects = ObjectStore::for_data_dir(&realm.config.storage.folder);
-            let keep = retention::keep(realm.handle.clone(), clock, objects, realm.config.retention);
+            let keep = retention::run_retention(realm.handle.clone(), clock, objects, realm.config.retention);
             let end = realm.closing();
             realm.tasks.spawn(async move {
                 tokio::select! {
@@ -277,7 +283,7 @@ impl Realm {
 
     /// Brings the rules of its file into force. A file that does not load leaves the earlier ones in force.
     pub async fn reload(&self) {
-        match self.rulebook.reload(None).await {
+        match self.rules_file.reload(None).await {
             Ok(warnings) => {
                 warnings.iter().for_each(|warning| (self.notice)(warning));
                 (self.notice)("the rules were read again and are in force");
@@ -308,8 +314,8 @@ impl Realm {
             handle,
             agents,
             peers,
-            hall,
-            rooms,
+            attach_server,
+            workspaces,
             telegram,
             control,
             traces,
@@ -333,14 +339,14 @@ impl Realm {
         // At once: calls of services get most of the time that there is, and connections hear of those that end in it.
         let ended = async { tokio::join!(served, async { while tasks.join_next().await.is_some() {} }) };
         let (_, ()) = tokio::join!(tokio::time::timeout(FAREWELL, ended), handle.close());
-        hall.close().await;
-        rooms.close().await;
+        attach_server.close().await;
+        workspaces.close().await;
         handle.close_log().await;
         traces.stop(FAREWELL).await;
     }
 }
 
-impl std::fmt::Debug for Realm {
+impl std::fmt::Debug for GatewayRealm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Realm")
             .field("folder", &self.config.storage.folder)
@@ -350,7 +356,7 @@ impl std::fmt::Debug for Realm {
 }
 
 /// What is kept beside the record for those who would otherwise read all of it.
-fn views() -> Vec<Arc<dyn LogView>> {
+fn log_views() -> Vec<Arc<dyn LogView>> {
     vec![
         Arc::new(SessionIndex),
         Arc::new(gsv::SessionRegistryView),
@@ -377,7 +383,7 @@ async fn deny_what_waits(handle: &OwnerHandle) {
 }
 
 /// What pages of ours may stand under beside the address that they were asked at.
-fn authorities(config: &Config) -> Vec<String> {
+fn allowed_authorities(config: &Config) -> Vec<String> {
     let public = config.gateway.public_url.iter().filter_map(|url| url.split_once("://")?.1.split('/').next());
     public.map(str::to_owned).chain(config.gateway.allowed_hosts.iter().cloned()).collect()
 }

@@ -25,7 +25,7 @@ const BATCH: usize = 128;
 
 /// Why nothing more was removed this time.
 #[derive(Debug, thiserror::Error)]
-enum Broke {
+enum RetentionError {
     #[error(transparent)]
     Read(#[from] LogReadError),
     #[error(transparent)]
@@ -35,16 +35,16 @@ enum Broke {
 }
 
 /// Removes what is too old, and again after each interval, until the owner ends.
-pub(crate) async fn keep(handle: OwnerHandle, clock: Clock, objects: ObjectStore, settings: RetentionConfig) {
+pub(crate) async fn run_retention(handle: OwnerHandle, clock: Clock, objects: ObjectStore, settings: RetentionConfig) {
     // Up to there nothing is left to be removed.
     let mut done = Lsn(0);
     loop {
         tokio::time::sleep(settings.every).await;
         if settings.calls.is_some() || settings.gates.is_some() {
-            match contents(&handle, clock.now(), &settings, &mut done).await {
+            match remove_contents(&handle, clock.now(), &settings, &mut done).await {
                 Ok(0) => {}
                 Ok(removed) => info!(removed, "contents that are too old were removed"),
-                Err(Broke::Closing) => return,
+                Err(RetentionError::Closing) => return,
                 Err(error) => warn!(%error, "what is too old could not be removed; it is tried again later"),
             }
         }
@@ -62,12 +62,12 @@ pub(crate) async fn keep(handle: OwnerHandle, clock: Clock, objects: ObjectStore
 }
 
 /// Removes contents that are too old at `now`, from behind `done` on; how many there were.
-async fn contents(
+async fn remove_contents(
     handle: &OwnerHandle,
     now: Millis,
     settings: &RetentionConfig,
     done: &mut Lsn,
-) -> Result<usize, Broke> {
+) -> Result<usize, RetentionError> {
     let before = |age: Option<Duration>| {
         age.map(|age| Millis(now.0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))))
     };
@@ -77,12 +77,12 @@ async fn contents(
     loop {
         let page = log.read_records(Partition::ZERO, after, PAGE).await?;
         let Some(last) = page.last().map(|stored| stored.lsn) else { return Ok(removed) };
-        let needed = needed(handle).await.ok_or(Broke::Closing)?;
+        let needed = needed_contents(handle).await.ok_or(RetentionError::Closing)?;
         let mut due = Vec::new();
         for stored in &page {
             // Times in a record never go back.
             if stored.at >= newest {
-                removed += remove(handle, &due).await?;
+                removed += redact_contents(handle, &due).await?;
                 return Ok(removed);
             }
             let limit = match &*stored.kind {
@@ -101,12 +101,12 @@ async fn contents(
                 *done = stored.lsn;
             }
         }
-        removed += remove(handle, &due).await?;
+        removed += redact_contents(handle, &due).await?;
         after = last;
     }
 }
 
-async fn remove(handle: &OwnerHandle, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
+async fn redact_contents(handle: &OwnerHandle, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
     let mut removed = 0;
     for batch in lsns.chunks(BATCH) {
         removed += match handle.log().redact_contents(Partition::ZERO, batch).await {
@@ -119,7 +119,7 @@ async fn remove(handle: &OwnerHandle, lsns: &[Lsn]) -> Result<usize, LogWriteErr
 }
 
 /// The positions of contents that somebody may still need; `None` if the owner has ended.
-async fn needed(handle: &OwnerHandle) -> Option<BTreeSet<Lsn>> {
+async fn needed_contents(handle: &OwnerHandle) -> Option<BTreeSet<Lsn>> {
     let read = |engine: &Engine| {
         let state = engine.state();
         let open = state.calls().filter(|call| !call.is_over()).map(|call| call.content_lsn());

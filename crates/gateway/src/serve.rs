@@ -7,12 +7,12 @@ use countersign_http::listen::{self, BoundPort, ConnectionQuota};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
-    ground::Ground,
-    hints::in_use,
-    port::{PortAddress, resolve},
-    realm::{Notice, PreparedRealm, Realm, RealmOptions},
+    error_hints::in_use,
+    platform::Platform,
+    port::{PortAddress, resolve_address},
+    realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmOptions},
     serve_error::ServeError,
-    traces::Collector,
+    traces::TraceDestination,
 };
 
 /// Runs a gateway until `stop`. `ready` gets its address once it takes connections; `reload` gives a value whenever the rules
@@ -22,21 +22,21 @@ use crate::{
 /// [`ServeError`]. Nothing is lost by any of them.
 pub async fn serve(
     config: Config,
-    ground: Ground,
+    platform: Platform,
     notice: impl Fn(&str) + Send + Sync + 'static,
     ready: impl FnOnce(&str),
     mut reload: mpsc::Receiver<()>,
     levels: LogLevels,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let notice: Notice = Arc::new(notice);
+    let notice: NoticeFn = Arc::new(notice);
     config.check_binding()?;
-    let collector = Collector::from_environment(&*notice)?;
+    let collector = TraceDestination::from_environment(&*notice)?;
     let prepared = PreparedRealm::new(config, Arc::clone(&notice))?;
     let port = bind_port(&prepared)?;
     let address = PortAddress::of_port(&port)?;
-    let options = RealmOptions { ground, address, levels: Arc::new(levels), collector };
-    let realm = Realm::open(prepared, options).await?;
+    let options = RealmOptions { platform, address, levels: Arc::new(levels), collector };
+    let realm = GatewayRealm::open(prepared, options).await?;
 
     let mut serving = JoinSet::new();
     if let Some(few) = listen::few_descriptors_warning() {
@@ -71,7 +71,7 @@ pub async fn serve(
 
 fn bind_port(prepared: &PreparedRealm) -> Result<BoundPort, ServeError> {
     let gateway = &prepared.config().gateway;
-    BoundPort::bind(resolve(&gateway.host, gateway.port)?, prepared.tls()).map_err(|source| {
+    BoundPort::bind(resolve_address(&gateway.host, gateway.port)?, prepared.tls()).map_err(|source| {
         let hint =
             "something listens there already; choose another port with --port or gateway.port, 0 for any that is free";
         ServeError::of_io(&format!("{}:{}", gateway.host, gateway.port), in_use(source, hint))
@@ -82,6 +82,6 @@ fn bind_port(prepared: &PreparedRealm) -> Result<BoundPort, ServeError> {
 fn bind_health(config: &Config) -> Result<Option<BoundPort>, ServeError> {
     let Some((host, port)) = &config.gateway.health else { return Ok(None) };
     let hint = "something listens there already; choose another gateway.health_port";
-    let health = BoundPort::bind(resolve(host, *port)?, None);
+    let health = BoundPort::bind(resolve_address(host, *port)?, None);
     health.map(Some).map_err(|source| ServeError::of_io(&format!("{host}:{port}"), in_use(source, hint)))
 }

@@ -8,7 +8,7 @@ use countersign_policy_admin::rules_error::RulesLoadError;
 use countersign_runtime::{OwnerError, services::BadService, store};
 use countersign_telegram::BadAddress;
 
-use crate::hints::unopened;
+use crate::error_hints::log_open_error;
 
 /// Why a gateway did not start, or went down.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum ServeError {
     #[error(transparent)]
     Service(#[from] BadService),
     /// The record cannot be opened.
-    #[error("{}", unopened(path, problem))]
+    #[error("{}", log_open_error(path, problem))]
     Log {
         /// The file.
         path: PathBuf,

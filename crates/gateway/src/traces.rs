@@ -8,12 +8,12 @@ use crate::serve_error::ServeError;
 
 /// A collector of traces that the environment names.
 #[derive(Default)]
-pub struct Collector {
+pub struct TraceDestination {
     #[cfg(feature = "otlp")]
     named: Option<countersign_otlp::TraceCollector>,
 }
 
-impl Collector {
+impl TraceDestination {
     /// Reads the environment. `notice` gets a text for people if it names a collector and this program has no traces.
     ///
     /// # Errors
@@ -41,9 +41,9 @@ impl Collector {
 
     /// Sends spans of what `handle` records from now on.
     #[cfg_attr(not(feature = "otlp"), allow(clippy::unused_async, reason = "with traces it waits for the owner"))]
-    pub(crate) async fn follow(self, handle: &OwnerHandle) -> Traces {
+    pub(crate) async fn follow_log(self, handle: &OwnerHandle) -> ActiveTraces {
         #[cfg(feature = "otlp")]
-        return Traces {
+        return ActiveTraces {
             followed: match self.named {
                 Some(collector) => collector.follow_record(handle).await,
                 None => None,
@@ -52,18 +52,18 @@ impl Collector {
         #[cfg(not(feature = "otlp"))]
         {
             let _ = handle;
-            Traces {}
+            ActiveTraces {}
         }
     }
 }
 
 /// Spans of one realm on their way to its collector, if it has one.
-pub(crate) struct Traces {
+pub(crate) struct ActiveTraces {
     #[cfg(feature = "otlp")]
     followed: Option<countersign_otlp::TraceExport>,
 }
 
-impl Traces {
+impl ActiveTraces {
     /// Sends the spans that are left, for at most `patience`.
     #[cfg_attr(not(feature = "otlp"), allow(clippy::unused_async, reason = "with traces it waits for the collector"))]
     pub(crate) async fn stop(self, patience: Duration) {

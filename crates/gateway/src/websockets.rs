@@ -23,11 +23,11 @@ const GSV_BUFFER: usize = 1024;
 const PEERS: &str = "/ws";
 
 /// Hands a WebSocket to its adapter: it is an agent's whatever path it names but one; the rest is for others.
-pub(super) async fn serve(
+pub(super) async fn serve_websocket(
     agents: Arc<agent_gate::AgentGateAdapter>,
     peers: Arc<peers::GsvAdapter>,
     open_connections: OpenConnections,
-    WebSocketRequest { request, guest, is_own_page }: WebSocketRequest,
+    WebSocketRequest { request, guest: connection, is_own_page }: WebSocketRequest,
 ) -> Response {
     let is_peers = request.uri().path() == PEERS;
     let word = request.headers().get(gsv::greeting::HEADER).and_then(|word| word.to_str().ok()).map(str::to_owned);
@@ -46,7 +46,7 @@ pub(super) async fn serve(
         if is_strange {
             return (StatusCode::FORBIDDEN, FOREIGN).into_response();
         }
-        guest.hand_over();
+        connection.hand_over();
         let door = Arc::clone(&peers);
         return upgrade
             .max_write_buffer_size(2 * gsv::LARGEST_FRAME)
@@ -54,7 +54,7 @@ pub(super) async fn serve(
             .max_frame_size(gsv::LARGEST_FRAME)
             .read_buffer_size(GSV_BUFFER)
             .on_upgrade(move |socket| {
-                let serving = door.serve_socket(socket, guest, word);
+                let serving = door.serve_socket(socket, connection, word);
                 async move {
                     let _open = open_connections.gsv.increment_guard();
                     serving.await;
@@ -65,7 +65,7 @@ pub(super) async fn serve(
         return (StatusCode::FORBIDDEN, "No agent is configured: this door is closed.\n").into_response();
     }
     // It has a time of its own for those who take nothing.
-    guest.hand_over();
+    connection.hand_over();
     let door = Arc::clone(&agents);
     upgrade
         .max_write_buffer_size(2 * LARGEST_FRAME)
@@ -73,6 +73,6 @@ pub(super) async fn serve(
         .max_frame_size(LARGEST_FRAME)
         .on_upgrade(move |socket| async move {
             let _open = open_connections.agent_gate.increment_guard();
-            door.serve_socket(socket, guest.from.ip(), guest.place).await;
+            door.serve_socket(socket, connection.from.ip(), connection.place).await;
         })
 }

@@ -18,7 +18,7 @@ use countersign_runtime::{
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::frame::{self, View};
+use super::frame::{self, ContentMode};
 
 /// How much is held at most.
 const LIMIT: RingLimit = RingLimit { frames: 8192, bytes: 8 << 20 };
@@ -26,47 +26,47 @@ const LIMIT: RingLimit = RingLimit { frames: 8192, bytes: 8 << 20 };
 const PAGE: usize = 128;
 
 /// Everything that happens, in one view. Nothing is made while nobody follows.
-pub(crate) struct Feed {
+pub(crate) struct EventFeed {
     handle: OwnerHandle,
-    view: View,
-    ring: Mutex<Weak<Ring>>,
+    view: ContentMode,
+    ring: Mutex<Weak<FeedRing>>,
 }
 
-impl Feed {
-    pub(crate) fn new(handle: OwnerHandle, view: View) -> Self {
+impl EventFeed {
+    pub(crate) fn new(handle: OwnerHandle, view: ContentMode) -> Self {
         Self { handle, view, ring: Mutex::default() }
     }
 
     /// Follows from behind `after`; with what is said while it is said if `live`.
-    pub(crate) fn follow(&self, after: Lsn, live: bool) -> Follower {
+    pub(crate) fn start_follower(&self, after: Lsn, live: bool) -> EventFollower {
         let mut known = self.ring.lock();
         let ring = known.upgrade().filter(|ring| !ring.frames.head().is_over).unwrap_or_else(|| {
             let gone = CancellationToken::new();
-            let ring = Arc::new(Ring::new(gone.clone().drop_guard()));
+            let ring = Arc::new(FeedRing::new(gone.clone().drop_guard()));
             let weak = Arc::downgrade(&ring);
-            tokio::spawn(fill(self.handle.clone(), self.view, weak, gone));
+            tokio::spawn(fill_ring(self.handle.clone(), self.view, weak, gone));
             ring
         });
         *known = Arc::downgrade(&ring);
         drop(known);
         if live {
-            ring.lively.fetch_add(1, Ordering::Relaxed);
+            ring.live_readers.fetch_add(1, Ordering::Relaxed);
         }
         let (handle, view, frames) = (self.handle.clone(), self.view, ring.frames.new_reader());
-        Follower { handle, view, ring, frames, live, lsn: after, is_behind: true, page: VecDeque::new() }
+        EventFollower { handle, view, ring, frames, live, lsn: after, is_behind: true, page: VecDeque::new() }
     }
 }
 
-struct Ring {
+struct FeedRing {
     /// The first frame ever is empty: it marks the record behind which the others begin.
-    frames: FrameRing<Frame>,
+    frames: FrameRing<FeedFrame>,
     /// How many of those who follow want to hear what is said while it is said.
-    lively: AtomicUsize,
+    live_readers: AtomicUsize,
     _gone: DropGuard,
 }
 
 #[derive(Clone, Debug)]
-struct Frame {
+struct FeedFrame {
     /// None for what is not in the record.
     lsn: Option<Lsn>,
     /// The last record before it, or its own if it marks where the frames begin.
@@ -74,30 +74,30 @@ struct Frame {
     bytes: Bytes,
 }
 
-impl RingFrame for Frame {
+impl RingFrame for FeedFrame {
     fn byte_size(&self) -> usize {
         self.bytes.len()
     }
 }
 
-impl Ring {
+impl FeedRing {
     fn new(gone: DropGuard) -> Self {
-        Self { frames: FrameRing::new(LIMIT, 0), lively: AtomicUsize::new(0), _gone: gone }
+        Self { frames: FrameRing::new(LIMIT, 0), live_readers: AtomicUsize::new(0), _gone: gone }
     }
 
     /// Marks the record behind which the frames begin.
-    fn begin(&self, last: Lsn) {
-        self.push(Frame { lsn: Some(last), before: last, bytes: Bytes::new() });
+    fn push_start(&self, last: Lsn) {
+        self.push(FeedFrame { lsn: Some(last), before: last, bytes: Bytes::new() });
     }
 
-    fn push(&self, frame: Frame) {
+    fn push(&self, frame: FeedFrame) {
         self.frames.push(frame);
         self.frames.publish();
     }
 }
 
 /// The place behind the record `lsn`, if everything behind it is or will be in the ring.
-fn place(frames: &RingReader<Frame>, lsn: Lsn) -> Option<u64> {
+fn find_frame(frames: &RingReader<FeedFrame>, lsn: Lsn) -> Option<u64> {
     frames.with_frames(|held| {
         let (first, oldest) = held.front()?;
         if lsn < oldest.before {
@@ -109,10 +109,10 @@ fn place(frames: &RingReader<Frame>, lsn: Lsn) -> Option<u64> {
 }
 
 /// Fills a ring until nobody follows or the owner ends.
-async fn fill(handle: OwnerHandle, view: View, ring: Weak<Ring>, gone: CancellationToken) {
+async fn fill_ring(handle: OwnerHandle, view: ContentMode, ring: Weak<FeedRing>, gone: CancellationToken) {
     let filled = tokio::select! {
         () = gone.cancelled() => return,
-        filled = pour(&handle, view, &ring) => filled,
+        filled = copy_events(&handle, view, &ring) => filled,
     };
     if let Err(error) = filled {
         tracing::warn!(%error, "those who follow events are sent away: the record cannot be read");
@@ -122,21 +122,21 @@ async fn fill(handle: OwnerHandle, view: View, ring: Weak<Ring>, gone: Cancellat
     }
 }
 
-async fn pour(handle: &OwnerHandle, view: View, ring: &Weak<Ring>) -> Result<(), LogReadError> {
+async fn copy_events(handle: &OwnerHandle, view: ContentMode, ring: &Weak<FeedRing>) -> Result<(), LogReadError> {
     // Not the facts alone: live frames are events as well.
     let Some(mut subscriber) = handle.subscribe().await else { return Ok(()) };
     // What was written since the subscription comes once more below, and is passed over there.
     let mut last = handle.log().head(Partition::ZERO).await?.lsn;
     let Some(begun) = ring.upgrade() else { return Ok(()) };
-    begun.begin(last);
+    begun.push_start(last);
     drop(begun);
     let mut page = VecDeque::<StoredRecord>::new();
     while let Some(released) = subscriber.next().await {
         match released {
             ReleasedItem::Live(live) => {
                 let Some(ring) = ring.upgrade() else { return Ok(()) };
-                if ring.lively.load(Ordering::Relaxed) > 0 {
-                    ring.push(Frame { lsn: None, before: last, bytes: frame::live(&live) });
+                if ring.live_readers.load(Ordering::Relaxed) > 0 {
+                    ring.push(FeedFrame { lsn: None, before: last, bytes: frame::live_frame(&live) });
                 }
             }
             ReleasedItem::Fact(recorded) => {
@@ -146,10 +146,10 @@ async fn pour(handle: &OwnerHandle, view: View, ring: &Weak<Ring>) -> Result<(),
                         page = handle.log().read_records(Partition::ZERO, last, PAGE).await?.into();
                     }
                     let Some(stored) = page.pop_front() else { break };
-                    let bytes = frame::fact(handle.log(), &stored, view).await?;
+                    let bytes = frame::fact_frame(handle.log(), &stored, view).await?;
                     let before = std::mem::replace(&mut last, stored.lsn);
                     let Some(ring) = ring.upgrade() else { return Ok(()) };
-                    ring.push(Frame { lsn: Some(last), before, bytes });
+                    ring.push(FeedFrame { lsn: Some(last), before, bytes });
                 }
             }
         }
@@ -158,11 +158,11 @@ async fn pour(handle: &OwnerHandle, view: View, ring: &Weak<Ring>) -> Result<(),
 }
 
 /// Somebody who follows: a place, and nothing that is anybody else's.
-pub(crate) struct Follower {
+pub(crate) struct EventFollower {
     handle: OwnerHandle,
-    view: View,
-    ring: Arc<Ring>,
-    frames: RingReader<Frame>,
+    view: ContentMode,
+    ring: Arc<FeedRing>,
+    frames: RingReader<FeedFrame>,
     live: bool,
     /// The last record that was handed out.
     lsn: Lsn,
@@ -171,31 +171,31 @@ pub(crate) struct Follower {
     page: VecDeque<StoredRecord>,
 }
 
-impl Follower {
+impl EventFollower {
     /// The next event. `None` where no more can come: whoever connects again goes on from the last id.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(stored) = self.page.pop_front() {
-                let told = self.told(frame::fact(self.handle.log(), &stored, self.view).await)?;
+                let bytes = self.log_failure(frame::fact_frame(self.handle.log(), &stored, self.view).await)?;
                 self.lsn = stored.lsn;
-                return Some(told);
+                return Some(bytes);
             }
             if self.is_behind {
                 self.frames.mark_known();
-                if let Some(place) = place(&self.frames, self.lsn) {
+                if let Some(place) = find_frame(&self.frames, self.lsn) {
                     self.frames.seek(place);
                     self.is_behind = false;
                     continue;
                 }
                 let page = self.handle.log().read_records(Partition::ZERO, self.lsn, PAGE).await;
-                self.page = self.told(page)?.into();
+                self.page = self.log_failure(page)?.into();
                 if self.page.is_empty() && !self.frames.wait_for_change().await {
                     return None;
                 }
                 continue;
             }
             match self.frames.next().await {
-                Ok(Some(Frame { lsn, bytes, .. })) => match lsn {
+                Ok(Some(FeedFrame { lsn, bytes, .. })) => match lsn {
                     Some(lsn) if lsn <= self.lsn => {}
                     Some(lsn) => {
                         self.lsn = lsn;
@@ -210,15 +210,15 @@ impl Follower {
         }
     }
 
-    fn told<T>(&self, read: Result<T, LogReadError>) -> Option<T> {
+    fn log_failure<T>(&self, read: Result<T, LogReadError>) -> Option<T> {
         read.inspect_err(|error| tracing::warn!(%error, "somebody who follows events is sent away")).ok()
     }
 }
 
-impl Drop for Follower {
+impl Drop for EventFollower {
     fn drop(&mut self) {
         if self.live {
-            self.ring.lively.fetch_sub(1, Ordering::Relaxed);
+            self.ring.live_readers.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

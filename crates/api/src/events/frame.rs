@@ -10,7 +10,7 @@ use countersign_runtime::{
 use countersign_view::{record::event_name, time::format_iso};
 
 use crate::{
-    cursor::Cursor,
+    cursor::RecordCursor,
     wire::{
         audit::RecordContent,
         events::{FactData, LiveData, LiveEvent, LivePart},
@@ -19,7 +19,7 @@ use crate::{
 
 /// How much of a fact is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum View {
+pub(crate) enum ContentMode {
     /// Without its text.
     Plain,
     /// With its text.
@@ -30,18 +30,18 @@ pub(crate) enum View {
 ///
 /// # Errors
 /// What the log says.
-pub(super) async fn fact(log: &AnyLog, stored: &StoredRecord, view: View) -> Result<Bytes, LogReadError> {
+pub(super) async fn fact_frame(log: &AnyLog, stored: &StoredRecord, view: ContentMode) -> Result<Bytes, LogReadError> {
     let content = match stored.content_digest {
         None => None,
         digest => Some(match view {
-            View::Plain => RecordContent::at(digest, format!("/api/v1/audit/{}", stored.lsn)),
-            View::Whole => match log.read_contents(Partition::ZERO, &[stored.lsn]).await?.pop().flatten() {
+            ContentMode::Plain => RecordContent::with_href(digest, format!("/api/v1/audit/{}", stored.lsn)),
+            ContentMode::Whole => match log.read_contents(Partition::ZERO, &[stored.lsn]).await?.pop().flatten() {
                 Some(StoredContent::Text(text)) => RecordContent::with_text(digest, text.to_string()),
                 Some(StoredContent::Redacted) | None => RecordContent::redacted(digest),
             },
         }),
     };
-    let told = FactData {
+    let data = FactData {
         lsn: stored.lsn.0,
         at: format_iso(stored.at),
         session: stored.session.as_ref().map(|session| session.as_str()),
@@ -51,11 +51,11 @@ pub(super) async fn fact(log: &AnyLog, stored: &StoredRecord, view: View) -> Res
         facts: serde_json::from_str(&stored.facts).ok(),
         content,
     };
-    Ok(sse::encode_frame(Some(&Cursor::behind(stored).to_string()), &stored.kind, &told))
+    Ok(sse::encode_frame(Some(&RecordCursor::after_record(stored).to_string()), &stored.kind, &data))
 }
 
 /// What is said while it is said. It has no id: nobody can ask for it again.
-pub(super) fn live(live: &LiveUpdate) -> Bytes {
+pub(super) fn live_frame(live: &LiveUpdate) -> Bytes {
     let event = match &live.kind {
         LiveKind::MessageStarted { run, provider, model, .. } => {
             LiveEvent::MessageStarted { run: run.to_string(), provider, model }

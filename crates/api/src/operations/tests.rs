@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::OPERATIONS;
 use crate::{
     ROOT,
-    openapi::{self, Schemas, simplify},
+    openapi::{self, SchemaGenerators, simplify_schema},
 };
 
 /// The document without the version of the program.
 fn document() -> Value {
-    let mut document = openapi::document(OPERATIONS);
+    let mut document = openapi::build_document(OPERATIONS);
     document["info"]["version"] = json!("0");
     document
 }
@@ -42,11 +42,11 @@ fn every_route_of_the_table_is_an_operation_and_every_operation_is_described() {
         .iter()
         .map(|(path, methods)| (path.clone(), methods.as_object().unwrap().keys().cloned().collect()))
         .collect();
-    let mut wanted = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut expected = BTreeMap::<String, BTreeSet<String>>::new();
     for (method, path) in rows {
-        wanted.entry(path.to_owned()).or_default().insert(method.to_ascii_lowercase());
+        expected.entry(path.to_owned()).or_default().insert(method.to_ascii_lowercase());
     }
-    assert_eq!(described, wanted);
+    assert_eq!(described, expected);
     assert_eq!(document["paths"]["/api/v1/gates"]["get"]["security"][0]["token"][0], "read");
 }
 
@@ -80,7 +80,7 @@ fn every_schema_that_is_named_is_there_and_used() {
 
 #[test]
 fn a_type_that_is_read_and_written_has_one_schema() {
-    let mut schemas = Schemas::new();
+    let mut schemas = SchemaGenerators::new();
     for operation in OPERATIONS {
         if let Some(body) = operation.body {
             (body.reference)(&mut schemas.requests);
@@ -101,7 +101,7 @@ fn a_choice_between_words_is_a_list_of_them() {
         "description": "two\nlines",
         "properties": { "a": { "oneOf": [{ "const": "x", "description": "X" }, { "const": "y" }] } },
     });
-    simplify(&mut schema);
+    simplify_schema(&mut schema);
     let properties = json!({ "a": { "type": "string", "enum": ["x", "y"] } });
     assert_eq!(schema.as_value(), &json!({ "description": "two lines", "properties": properties }));
 }

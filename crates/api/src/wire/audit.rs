@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cursor::Cursor;
+use crate::cursor::RecordCursor;
 
 /// One page of the record.
 #[derive(Serialize, JsonSchema)]
@@ -15,8 +15,8 @@ pub(crate) struct EntryList {
     /// Oldest first.
     pub(crate) entries: Vec<EntryBody>,
     /// What the next page takes as after; null at the end. A page may be empty and not the last.
-    pub(crate) next: Option<Cursor>,
-    pub(crate) cursor: Cursor,
+    pub(crate) next: Option<RecordCursor>,
+    pub(crate) cursor: RecordCursor,
 }
 
 /// One entry, with the place behind it.
@@ -25,7 +25,7 @@ pub(crate) struct EntryList {
 pub(crate) struct EntryBody {
     #[serde(flatten)]
     pub(crate) entry: RecordEntry,
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: RecordCursor,
 }
 
 /// One record with its text.
@@ -42,7 +42,7 @@ pub(crate) struct RecordBody {
     /// The digest of everything up to and including this record.
     #[schemars(with = "String")]
     pub(crate) chain: Digest,
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: RecordCursor,
 }
 
 /// The text that belongs to a record, or where that can be had.
@@ -67,7 +67,7 @@ pub(crate) struct RecordContent {
 
 impl RecordContent {
     /// Builds content that can be had at `href`.
-    pub(crate) const fn at(digest: Option<Digest>, href: String) -> Self {
+    pub(crate) const fn with_href(digest: Option<Digest>, href: String) -> Self {
         Self { digest, href: Some(href), text: None, redacted: None }
     }
 
@@ -93,7 +93,7 @@ pub(crate) struct RecordHead {
     pub(crate) chain: Digest,
     /// Both, as verify takes them as head.
     pub(crate) head: String,
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: RecordCursor,
 }
 
 /// What was found along the chain.

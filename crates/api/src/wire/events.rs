@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::audit::RecordContent;
-use crate::cursor::{Cursor, Misplaced};
+use crate::cursor::{Misplaced, RecordCursor};
 
 /// The data of one fact. The event's name is the kind, its id the cursor behind it. Further names: ready and reset, whose after
 /// says from where it goes on, and live.
@@ -34,7 +34,7 @@ pub(crate) struct FactData<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Ready")]
 pub(crate) struct ReadyData {
-    pub(crate) after: Cursor,
+    pub(crate) after: RecordCursor,
 }
 
 /// The data of the first event, reset: the cursor is of another record, and all of this one follows.
@@ -43,10 +43,10 @@ pub(crate) struct ReadyData {
 pub(crate) struct ResetData<'a> {
     /// The cursor that was asked for.
     #[serde(rename = "asked")]
-    pub(crate) asked: &'a str,
+    pub(crate) requested: &'a str,
     /// Why it is no place in this record.
     pub(crate) reason: Misplaced,
-    pub(crate) after: Cursor,
+    pub(crate) after: RecordCursor,
 }
 
 /// The data of an event live: what is said while it is said. It has no id.

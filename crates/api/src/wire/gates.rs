@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value};
 
-use crate::{Failure, body::RequestBody, cursor::Cursor};
+use crate::{ApiError, body::RequestBody, cursor::RecordCursor};
 
 /// How long a grant may last, in seconds: a hundred years.
 const LONGEST_GRANT: u64 = 100 * 365 * 86_400;
@@ -20,7 +20,7 @@ const LONGEST_GRANT: u64 = 100 * 365 * 86_400;
 pub(crate) struct GateList {
     /// Oldest first.
     pub(crate) gates: Vec<GateBody>,
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: RecordCursor,
 }
 
 /// One gate.
@@ -72,7 +72,7 @@ pub(crate) struct GateBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<AnswerWords>")]
     #[serde(rename = "said")]
-    pub(crate) said: Option<Option<AnswerWords>>,
+    pub(crate) answer: Option<Option<AnswerWords>>,
 }
 
 /// How a gate was resolved, and by whom.
@@ -121,7 +121,7 @@ pub(crate) enum GateKind {
 
 impl GateKind {
     /// Returns the word for it.
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Approval => "approval",
             Self::Question => "question",
@@ -204,7 +204,7 @@ pub(crate) enum ResolutionWord {
 
 impl ResolutionWord {
     /// Returns the word for it.
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Denied => "denied",
@@ -271,8 +271,8 @@ pub(crate) struct AllowRequest {
 }
 
 impl RequestBody for AllowRequest {
-    fn unfit(_: &str) -> Failure {
-        Failure::bad("lasts is a number of seconds, of 1 at least")
+    fn invalid_member(_: &str) -> ApiError {
+        ApiError::bad_request("lasts is a number of seconds, of 1 at least")
     }
 }
 
@@ -309,8 +309,8 @@ pub(crate) struct AnswerRequest {
 }
 
 impl RequestBody for AnswerRequest {
-    fn unfit(_: &str) -> Failure {
-        Failure::bad("answers is a list of texts, none of them empty")
+    fn invalid_member(_: &str) -> ApiError {
+        ApiError::bad_request("answers is a list of texts, none of them empty")
     }
 }
 
@@ -321,12 +321,12 @@ pub(crate) struct AnswerTexts(#[schemars(length(min = 1), inner(pattern(r"\S")))
 
 impl<'de> Deserialize<'de> for AnswerTexts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let said: Option<Vec<String>> = match Value::deserialize(deserializer)? {
+        let texts: Option<Vec<String>> = match Value::deserialize(deserializer)? {
             Value::Array(answers) => answers.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => None,
         };
-        let said = said.filter(|said| !said.is_empty() && said.iter().all(|one| !one.trim().is_empty()));
-        said.map(Self).ok_or_else(|| D::Error::custom("no list of texts"))
+        let texts = texts.filter(|texts| !texts.is_empty() && texts.iter().all(|one| !one.trim().is_empty()));
+        texts.map(Self).ok_or_else(|| D::Error::custom("no list of texts"))
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
     fn words_are_those_of_the_record() {
         for kind in Kind::ALL {
             assert_eq!(json!(GateKind::from(kind)), json!(kind));
-            assert_eq!(json!(GateKind::from(kind).word()), json!(kind));
+            assert_eq!(json!(GateKind::from(kind).as_str()), json!(kind));
         }
         for resolution in [
             GateResolution::Allowed { scope: ApprovalScope::Once },
@@ -353,7 +353,7 @@ mod tests {
             GateResolution::Withdrawn,
         ] {
             let (word, _) = ResolutionWord::with_scope(&resolution);
-            assert_eq!(json!(word), json!(word.word()));
+            assert_eq!(json!(word), json!(word.as_str()));
         }
     }
 }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Failure, body::RequestBody};
+use crate::{ApiError, body::RequestBody};
 
 /// Asks what would become of an agent's request, or of a tool of a run.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
@@ -21,8 +21,8 @@ pub(crate) struct ExplainRequest {
 }
 
 impl RequestBody for ExplainRequest {
-    fn unfit(_: &str) -> Failure {
-        Failure::bad("tool is missing: the name of a tool")
+    fn invalid_member(_: &str) -> ApiError {
+        ApiError::bad_request("tool is missing: the name of a tool")
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ModelName;
-use crate::{Failure, body::RequestBody, cursor::Cursor};
+use crate::{ApiError, body::RequestBody, cursor::RecordCursor};
 
 /// One page of the list of sessions.
 #[derive(Serialize, JsonSchema)]
@@ -16,7 +16,7 @@ pub(crate) struct SessionList {
     pub(crate) sessions: Vec<SessionSummary>,
     /// What the next page takes as after; null at the end.
     pub(crate) next: Option<String>,
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: RecordCursor,
 }
 
 /// One session in the list.
@@ -83,7 +83,7 @@ pub(crate) struct ConversationPage {
     pub(crate) length: usize,
     /// What the page before this one takes as before; null at the beginning.
     pub(crate) earlier: Option<String>,
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: RecordCursor,
     /// Oldest first.
     pub(crate) entries: Vec<ConversationEntry>,
 }
@@ -174,8 +174,8 @@ pub(crate) struct MessageRequest {
 }
 
 impl RequestBody for MessageRequest {
-    fn unfit(member: &str) -> Failure {
-        Failure::bad(format!("{member} is missing: what is to be said"))
+    fn invalid_member(member: &str) -> ApiError {
+        ApiError::bad_request(format!("{member} is missing: what is to be said"))
     }
 }
 
@@ -228,8 +228,8 @@ pub(crate) struct SteerRequest {
 }
 
 impl RequestBody for SteerRequest {
-    fn unfit(member: &str) -> Failure {
-        Failure::bad(format!("{member} is missing: what is to be said"))
+    fn invalid_member(member: &str) -> ApiError {
+        ApiError::bad_request(format!("{member} is missing: what is to be said"))
     }
 }
 

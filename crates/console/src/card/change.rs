@@ -4,31 +4,31 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 
-use super::super::words::many;
+use super::super::labels::escape_lines;
 
 /// A difference, and the arguments that it shows all of.
-pub(in super::super) struct Change {
+pub(in super::super) struct EditDiff {
     pub(in super::super) replaces: Vec<&'static str>,
     pub(in super::super) shown: Markup,
 }
 
 /// Of a call of a file tool; `None` for others.
-pub(in super::super) fn of(tool: &str, arguments: &Map<String, Value>) -> Option<Change> {
+pub(in super::super) fn edit_diff(tool: &str, arguments: &Map<String, Value>) -> Option<EditDiff> {
     if tool != "edit" {
         return None;
     }
     let text = |object: &'_ Map<String, Value>, name: &str| Some(object.get(name)?.as_str()?.to_owned());
     if let (Some(old), Some(new)) = (text(arguments, "old_text"), text(arguments, "new_text")) {
-        return Some(Change { replaces: vec!["old_text", "new_text"], shown: between(&old, &new) });
+        return Some(EditDiff { replaces: vec!["old_text", "new_text"], shown: line_diff(&old, &new) });
     }
     if let Some(patch) = text(arguments, "diff") {
-        return Some(Change { replaces: vec!["diff"], shown: patched(&patch) });
+        return Some(EditDiff { replaces: vec!["diff"], shown: patch_diff(&patch) });
     }
     None
 }
 
 /// Every line of both texts: what goes, what comes and what stays.
-fn between(old: &str, new: &str) -> Markup {
+fn line_diff(old: &str, new: &str) -> Markup {
     let compared = TextDiff::configure().timeout(std::time::Duration::from_millis(200)).diff_lines(old, new);
     let lines: Vec<(ChangeTag, String)> =
         compared.iter_all_changes().map(|change| (change.tag(), change.value().to_owned())).collect();
@@ -39,7 +39,7 @@ fn between(old: &str, new: &str) -> Markup {
             pre.diff {
                 @for (tag, line) in &lines {
                     @let (class, sign) = match tag { ChangeTag::Delete => ("gone", "- "), ChangeTag::Insert => ("come", "+ "), ChangeTag::Equal => ("kept", "  ") };
-                    span.(class) { (sign) (many(line.strip_suffix('\n').unwrap_or(line))) "\n" }
+                    span.(class) { (sign) (escape_lines(line.strip_suffix('\n').unwrap_or(line))) "\n" }
                 }
             }
             @if ends(old) != ends(new) { p.note { @if ends(new) { "A line end is added at the end." } @else { "The line end at the end goes." } } }
@@ -48,14 +48,14 @@ fn between(old: &str, new: &str) -> Markup {
 }
 
 /// A patch as it was given.
-fn patched(patch: &str) -> Markup {
+fn patch_diff(patch: &str) -> Markup {
     html! {
         div.piece.long {
             span.label { "diff" }
             pre.diff {
                 @for line in patch.split('\n') {
                     @let class = match line.as_bytes().first() { Some(b'-') => "gone", Some(b'+') => "come", _ => "kept" };
-                    span.(class) { (many(line)) "\n" }
+                    span.(class) { (escape_lines(line)) "\n" }
                 }
             }
         }
@@ -66,12 +66,12 @@ fn patched(patch: &str) -> Markup {
 mod tests {
     use serde_json::json;
 
-    use super::of;
+    use super::edit_diff;
 
     #[test]
     fn an_edit_is_shown_as_what_goes_and_what_comes() {
         let arguments = json!({ "path": "a", "old_text": "one\ntwo\n", "new_text": "one\n\u{202e}2" });
-        let change = of("edit", arguments.as_object().unwrap()).unwrap();
+        let change = edit_diff("edit", arguments.as_object().unwrap()).unwrap();
         let shown = change.shown.into_string();
         for want in [
             "<span class=\"kept\">  one\n</span>",
@@ -82,6 +82,6 @@ mod tests {
             assert!(shown.contains(want), "{want}: {shown}");
         }
         assert_eq!(change.replaces, ["old_text", "new_text"]);
-        assert!(of("write", arguments.as_object().unwrap()).is_none());
+        assert!(edit_diff("write", arguments.as_object().unwrap()).is_none());
     }
 }

@@ -4,27 +4,27 @@ use countersign_core::gate::ApprovalScope;
 use countersign_view::gate_request::{QuestionRequest, RequestKind};
 use maud::{Markup, html};
 
-use super::{Asked, Place, Reader, one, path};
+use super::{CardContext, CardPlace, ConsoleGate, escape_line, url_path};
 
-impl Asked {
+impl ConsoleGate {
     /// The form of the answers that the gate offers.
-    pub(super) fn answers(&self, reader: &Reader<'_>, is_whole: bool, page: &str) -> Markup {
+    pub(super) fn answer_form(&self, reader: &CardContext<'_>, is_whole: bool, page: &str) -> Markup {
         let id = self.id.to_string();
         html! {
-            form.answer method="post" action=(path("/console/gates/", &id)) {
+            form.answer method="post" action=(url_path("/console/gates/", &id)) {
                 input type="hidden" name="csrf" value=(reader.csrf);
                 input type="hidden" name="key" value=(reader.key);
                 input type="hidden" name="digest" value=(self.digest());
-                input type="hidden" name="from" value=(if reader.place == Place::Page { "page" } else { "list" });
+                input type="hidden" name="from" value=(if reader.place == CardPlace::Page { "page" } else { "list" });
                 @match self.request.kind() {
-                    RequestKind::Question(asked) => (question(asked, &id)),
-                    RequestKind::Call(_) | RequestKind::GoOn(_) => (self.approval(is_whole, page)),
+                    RequestKind::Question(request) => (question_fields(request, &id)),
+                    RequestKind::Call(_) | RequestKind::GoOn(_) => (self.approval_buttons(is_whole, page)),
                 }
             }
         }
     }
 
-    fn approval(&self, is_whole: bool, page: &str) -> Markup {
+    fn approval_buttons(&self, is_whole: bool, page: &str) -> Markup {
         let id = self.id.to_string();
         let offers = |scope| is_whole && self.scopes.contains(&scope);
         html! {
@@ -47,8 +47,8 @@ impl Asked {
 }
 
 /// What answers the question of the gate `id`.
-fn question(asked: QuestionRequest<'_>, id: &str) -> Markup {
-    let QuestionRequest { choices, is_multi: multi, recommended, takes_own_words, .. } = asked;
+fn question_fields(request: QuestionRequest<'_>, id: &str) -> Markup {
+    let QuestionRequest { choices, is_multi: multi, recommended, takes_own_words, .. } = request;
     html! {
         @if !choices.is_empty() {
             fieldset {
@@ -57,7 +57,7 @@ fn question(asked: QuestionRequest<'_>, id: &str) -> Markup {
                     label.choice {
                         @if multi { input type="checkbox" name={ "choice." (at) } value="on"; }
                         @else { input type="radio" name="choice" value=(at); }
-                        span { (one(&choice.label)) @if recommended == Some(at) { " " em { "(recommended)" } } }
+                        span { (escape_line(&choice.label)) @if recommended == Some(at) { " " em { "(recommended)" } } }
                     }
                 }
             }

@@ -10,24 +10,24 @@ use axum::{
 use countersign_core::id::SessionId;
 use countersign_http::web::{BodyFields, HttpCaller};
 
-use crate::{Console, Look};
+use crate::{ConsoleState, PageContext};
 
 /// A form that was sent: about which conversation, by whom, and what it holds.
 pub(crate) struct ConversationForm {
-    pub(crate) look: Look,
+    pub(crate) ctx: PageContext,
     pub(crate) id: SessionId,
     pub(crate) body: BodyFields,
 }
 
-impl FromRequest<Arc<Console>> for ConversationForm {
+impl FromRequest<Arc<ConsoleState>> for ConversationForm {
     type Rejection = Response;
 
-    async fn from_request(mut request: Request, console: &Arc<Console>) -> Result<Self, Response> {
+    async fn from_request(mut request: Request, console: &Arc<ConsoleState>) -> Result<Self, Response> {
         let Extension(caller) =
             request.extract_parts::<Extension<HttpCaller>>().await.map_err(|error| error.into_response())?;
         let Path(id) = request.extract_parts::<Path<String>>().await.map_err(|error| error.into_response())?;
         let body = BodyFields::from_request(request, console).await.map_err(|error| error.into_response())?;
-        let look = console.look(caller).await.map_err(|error| error.into_response())?;
-        Ok(Self { look, id: SessionId::new(id), body })
+        let ctx = console.page_context(caller).await.map_err(|error| error.into_response())?;
+        Ok(Self { ctx, id: SessionId::new(id), body })
     }
 }

@@ -7,7 +7,7 @@ use countersign_core::{
     time::Millis,
 };
 
-use super::{Made, Verdict};
+use super::{CallVerdict, PastCall};
 
 /// How many patterns of calls are counted apart.
 const MOST_LIKES: usize = 4096;
@@ -30,7 +30,7 @@ const DAY: u64 = 86_400_000;
 
 /// What became of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Counts {
+pub(in super::super) struct VerdictCounts {
     pub(in super::super) rule: u64,
     pub(in super::super) person: u64,
     pub(in super::super) refused_by_rule: u64,
@@ -39,11 +39,11 @@ pub(in super::super) struct Counts {
 }
 
 /// One of the counts, with its name and class.
-pub(in super::super) type Bar = (&'static str, &'static str, fn(&Counts) -> u64);
+pub(in super::super) type ChartBar = (&'static str, &'static str, fn(&VerdictCounts) -> u64);
 
-impl Counts {
+impl VerdictCounts {
     /// The parts of a bar, from the bottom.
-    pub(in super::super) const BARS: [Bar; 5] = [
+    pub(in super::super) const BARS: [ChartBar; 5] = [
         ("allowed by rule or grant", "b-rule", |counts| counts.rule),
         ("allowed by a person", "b-person", |counts| counts.person),
         ("denied by rule", "b-norule", |counts| counts.refused_by_rule),
@@ -51,26 +51,26 @@ impl Counts {
         ("nobody decided", "b-none", |counts| counts.undecided),
     ];
 
-    pub(in super::super) fn all(&self) -> u64 {
+    pub(in super::super) fn total_count(&self) -> u64 {
         Self::BARS.iter().map(|(.., of)| of(self)).sum()
     }
 
-    fn add(&mut self, verdict: Verdict) {
+    fn add_verdict(&mut self, verdict: CallVerdict) {
         match verdict {
-            Verdict::Open => {}
-            Verdict::Rule | Verdict::Grant => self.rule += 1,
-            Verdict::Person => self.person += 1,
-            Verdict::RefusedByRule => self.refused_by_rule += 1,
-            Verdict::RefusedByPerson => self.refused_by_person += 1,
-            Verdict::Undecided => self.undecided += 1,
+            CallVerdict::Open => {}
+            CallVerdict::Rule | CallVerdict::Grant => self.rule += 1,
+            CallVerdict::Person => self.person += 1,
+            CallVerdict::RefusedByRule => self.refused_by_rule += 1,
+            CallVerdict::RefusedByPerson => self.refused_by_person += 1,
+            CallVerdict::Undecided => self.undecided += 1,
         }
     }
 }
 
 /// Calls that one pattern would cover.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Like {
-    pub(in super::super) asked: u64,
+pub(in super::super) struct SimilarCalls {
+    pub(in super::super) requests: u64,
     pub(in super::super) allowed: u64,
     pub(in super::super) denied: u64,
     pub(in super::super) last: u64,
@@ -78,30 +78,30 @@ pub(in super::super) struct Like {
 
 /// The sums.
 #[derive(Default)]
-pub(in super::super) struct Tally {
+pub(in super::super) struct CallStatistics {
     /// By day since 1970, in UTC.
-    pub(in super::super) days: BTreeMap<u64, Counts>,
-    pub(in super::super) tools: BTreeMap<Arc<str>, Counts>,
-    pub(in super::super) askers: BTreeMap<Arc<str>, Counts>,
+    pub(in super::super) days: BTreeMap<u64, VerdictCounts>,
+    pub(in super::super) tools: BTreeMap<Arc<str>, VerdictCounts>,
+    pub(in super::super) askers: BTreeMap<Arc<str>, VerdictCounts>,
     /// How long people took, by the bounds of [`WAITS`].
     pub(in super::super) waits: [u64; WAITS.len()],
     /// What people were asked about, by asker and pattern.
-    pub(in super::super) likes: BTreeMap<(Arc<str>, String), Like>,
-    pub(in super::super) all: Counts,
+    pub(in super::super) likes: BTreeMap<(Arc<str>, String), SimilarCalls>,
+    pub(in super::super) all: VerdictCounts,
 }
 
-impl Tally {
-    pub(super) fn decided(&mut self, made: &Made, at: Millis) {
+impl CallStatistics {
+    pub(super) fn record_decision(&mut self, made: &PastCall, at: Millis) {
         let verdict = made.verdict;
-        self.all.add(verdict);
-        self.days.entry(at.0 / DAY).or_default().add(verdict);
+        self.all.add_verdict(verdict);
+        self.days.entry(at.0 / DAY).or_default().add_verdict(verdict);
         if self.days.len() > MOST_DAYS {
             self.days.pop_first();
         }
-        count(&mut self.tools, &made.tool, verdict);
-        count(&mut self.askers, &made.asker, verdict);
+        count_verdict(&mut self.tools, &made.tool, verdict);
+        count_verdict(&mut self.askers, &made.asker, verdict);
         let Some(asked_at) = made.asked_at else { return };
-        if matches!(verdict, Verdict::Person | Verdict::RefusedByPerson) {
+        if matches!(verdict, CallVerdict::Person | CallVerdict::RefusedByPerson) {
             let seconds = at.since(asked_at).as_secs();
             let slot = WAITS.iter().position(|(bound, _)| seconds < *bound).unwrap_or(WAITS.len() - 1);
             self.waits[slot] += 1;
@@ -120,18 +120,18 @@ impl Tally {
             return;
         }
         let like = self.likes.entry(key).or_default();
-        like.asked += 1;
+        like.requests += 1;
         like.last = at.0;
         match verdict {
-            Verdict::Person | Verdict::Grant => like.allowed += 1,
-            Verdict::RefusedByPerson => like.denied += 1,
-            Verdict::Open | Verdict::Rule | Verdict::RefusedByRule | Verdict::Undecided => {}
+            CallVerdict::Person | CallVerdict::Grant => like.allowed += 1,
+            CallVerdict::RefusedByPerson => like.denied += 1,
+            CallVerdict::Open | CallVerdict::Rule | CallVerdict::RefusedByRule | CallVerdict::Undecided => {}
         }
     }
 }
 
-fn count(of: &mut BTreeMap<Arc<str>, Counts>, name: &Arc<str>, verdict: Verdict) {
+fn count_verdict(of: &mut BTreeMap<Arc<str>, VerdictCounts>, name: &Arc<str>, verdict: CallVerdict) {
     // A name that an agent made up must not fill the memory.
     let name = if of.len() >= MOST_NAMES && !of.contains_key(name) { "others".into() } else { Arc::clone(name) };
-    of.entry(name).or_default().add(verdict);
+    of.entry(name).or_default().add_verdict(verdict);
 }

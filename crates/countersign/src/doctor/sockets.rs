@@ -31,7 +31,7 @@ const OF_THE_USER: &[(&str, &str)] = &[
 
 /// Tells of those that this user may ask; nothing where no sandbox holds commands, or where there are none.
 pub(super) fn check(config: &Config) -> Option<Check> {
-    if !checkup::sandbox(config).is_on() {
+    if !checkup::build_sandbox(config).is_on() {
         return None;
     }
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -27,7 +27,7 @@ use tokio::{
     sync::Semaphore,
 };
 
-use super::{Answered, Request, answer};
+use super::{ControlReply, Request, answer_request};
 
 /// The socket's name in the data directory.
 pub const FILE: &str = "countersign.sock";
@@ -67,37 +67,37 @@ pub fn has_room(folder: &Path) -> Result<(), String> {
 
 /// A data directory that is this gateway's until it is dropped.
 #[derive(Debug)]
-pub struct Owned {
+pub struct DataDirLock {
     /// Of the socket.
     path: PathBuf,
     lock: File,
 }
 
-impl Owned {
+impl DataDirLock {
     /// Takes `folder`, before anything else of it is touched.
     ///
     /// # Errors
     /// What the system says, that the path is too long for a socket, or that another gateway has the folder, and which process that
     /// is.
-    pub fn take(folder: &Path) -> std::io::Result<Self> {
+    pub fn acquire_lock(folder: &Path) -> std::io::Result<Self> {
         let path = folder.join(FILE);
         if let Err(why) = has_room(folder) {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
         }
-        Ok(Self { lock: own(&path.with_extension("sock.lock"))?, path })
+        Ok(Self { lock: lock_file(&path.with_extension("sock.lock"))?, path })
     }
 }
 
 /// A socket that is served until it is dropped.
 #[derive(Debug)]
-pub struct Control {
+pub struct ControlSocket {
     path: PathBuf,
     /// Held for as long as the socket is ours.
     _owned: File,
     serving: tokio::task::JoinHandle<()>,
 }
 
-impl Control {
+impl ControlSocket {
     /// Opens the socket in a folder, for the gateway's own user, root, and the `others` of this machine, by number. A lock
     /// beside it says that no other gateway has it: the one of the log is taken with the first record only. `attached` counts the
     /// hosts whose session lives here.
@@ -105,13 +105,13 @@ impl Control {
     /// # Errors
     /// What the system says.
     pub fn open(
-        owned: Owned,
-        hall: Arc<AttachServer>,
+        owned: DataDirLock,
+        attach_server: Arc<AttachServer>,
         others: Vec<u32>,
         levels: Arc<LogLevels>,
         attached: Arc<Gauge>,
     ) -> std::io::Result<Self> {
-        let Owned { path, lock: owned } = owned;
+        let DataDirLock { path, lock: owned } = owned;
         match std::fs::remove_file(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -125,7 +125,7 @@ impl Control {
         let own = std::fs::metadata(&path)?.uid();
         let serving = tokio::spawn(async move {
             let mut failing = LogThrottle::default();
-            let places = Arc::new(Semaphore::new(places()));
+            let places = Arc::new(Semaphore::new(connection_limit()));
             let refusals = Arc::new(Semaphore::new(REFUSALS));
             loop {
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -144,19 +144,22 @@ impl Control {
                 if !may_enter(peer.uid(), own, &others) {
                     continue;
                 }
-                let caller =
-                    Caller { by: principals::of_machine(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
+                let caller = SocketCaller {
+                    by: principals::of_machine(peer.uid()),
+                    may_attach: may_enter(peer.uid(), own, &[]),
+                };
                 let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
-                let (hall, levels, attached) = (Arc::clone(&hall), Arc::clone(&levels), Arc::clone(&attached));
+                let (attach_server, levels, attached) =
+                    (Arc::clone(&attach_server), Arc::clone(&levels), Arc::clone(&attached));
                 let refusals = Arc::clone(&refusals);
                 tokio::spawn(async move {
                     let _place = place;
                     // Neither may it see what others wait for.
                     if !local.may_decide().await {
-                        return drop(tokio::time::timeout(PATIENCE, refuse(stream, &refusals)).await);
+                        return drop(tokio::time::timeout(PATIENCE, refuse_connection(stream, &refusals)).await);
                     }
                     // A client that goes away in the middle needs no answer.
-                    let _ = serve(stream, &hall, &levels, &caller, &attached).await;
+                    let _ = serve_connection(stream, &attach_server, &levels, &caller, &attached).await;
                 });
             }
         });
@@ -164,7 +167,7 @@ impl Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.serving.abort();
         let _ = std::fs::remove_file(&self.path);
@@ -172,7 +175,7 @@ impl Drop for Control {
 }
 
 /// How many are connected at a time, together: what else the gateway opens finds descriptors.
-fn places() -> usize {
+fn connection_limit() -> usize {
     const SHARE: u64 = 4;
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
     usize::try_from(descriptors / SHARE).unwrap_or(MOST).clamp(1, MOST)
@@ -187,7 +190,7 @@ fn may_enter(user: u32, own: u32, others: &[u32]) -> bool {
 const OCCUPIED: &str = "another gateway runs with this data directory";
 
 /// Takes a lock that ends with the process. Its file stays, so that two never lock two files of one name.
-fn own(path: &Path) -> std::io::Result<File> {
+fn lock_file(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     match file.try_lock() {
         Ok(()) => {
@@ -206,83 +209,88 @@ fn own(path: &Path) -> std::io::Result<File> {
 }
 
 /// Who is at the other end.
-struct Caller {
+struct SocketCaller {
     by: PrincipalId,
     /// Whether it is the gateway's own user, or root: sessions have that user's rights.
     may_attach: bool,
 }
 
-async fn serve(
+async fn serve_connection(
     stream: UnixStream,
-    hall: &Arc<AttachServer>,
+    attach_server: &Arc<AttachServer>,
     levels: &LogLevels,
-    caller: &Caller,
+    caller: &SocketCaller,
     attached: &Arc<Gauge>,
 ) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut reading = BufReader::new(reading);
-    let Caller { by, may_attach } = caller;
+    let SocketCaller { by, may_attach } = caller;
     let longest = if *may_attach { LONGEST_HANDOVER } else { LONGEST };
-    let mut asked = false;
+    let mut had_request = false;
     loop {
         let mut line = String::new();
         let mut limited = (&mut reading).take(longest);
         let read = limited.read_line(&mut line);
         // Whoever asks nothing keeps no place.
-        let length = if asked { read.await? } else { tokio::time::timeout(SILENCE, read).await?? };
+        let length = if had_request { read.await? } else { tokio::time::timeout(SILENCE, read).await?? };
         if length == 0 {
             return Ok(());
         }
-        asked = true;
+        had_request = true;
         let answered = match serde_json::from_str(&line) {
-            Ok(Request::Watch) => return watch(&mut writing, &hall.handle, by).await,
+            Ok(Request::Watch) => return watch_gates(&mut writing, &attach_server.handle, by).await,
             Ok(Request::Attach(_)) if !may_attach => {
-                Answered::Error("only the gateway's own user may bring sessions".to_owned())
+                ControlReply::Error("only the gateway's own user may bring sessions".to_owned())
             }
             Ok(Request::Attach(handover)) => {
                 let _open = attached.increment_guard();
-                let line =
-                    Box::pin(serve_attached(Arc::clone(hall), gjc::configured_dialect, *handover, reading, writing));
+                let line = Box::pin(serve_attached(
+                    Arc::clone(attach_server),
+                    gjc::configured_dialect,
+                    *handover,
+                    reading,
+                    writing,
+                ));
                 // It ends with the gateway, which waits for it.
-                return hall.open.track_future(line).await;
+                return attach_server.open.track_future(line).await;
             }
             Ok(Request::LogLevel { .. }) if !may_attach => {
-                Answered::Error("only the gateway's own user may change what is logged".to_owned())
+                ControlReply::Error("only the gateway's own user may change what is logged".to_owned())
             }
             Ok(Request::LogLevel { level }) => match levels.change_levels(level.as_deref()) {
-                Ok(level) => Answered::Ok(json!({ "level": level })),
-                Err(why) => Answered::Error(why),
+                Ok(level) => ControlReply::Ok(json!({ "level": level })),
+                Err(why) => ControlReply::Error(why),
             },
-            Ok(request) => answer(&hall.handle, request, by).await,
-            Err(error) => Answered::Error(format!("this is no request: {error}")),
+            Ok(request) => answer_request(&attach_server.handle, request, by).await,
+            Err(error) => ControlReply::Error(format!("this is no request: {error}")),
         };
-        write(&mut writing, &answered).await?;
+        write_reply(&mut writing, &answered).await?;
     }
 }
 
 /// Answers whatever an agent's command asks.
-async fn refuse(stream: UnixStream, refusals: &Semaphore) -> std::io::Result<()> {
+async fn refuse_connection(stream: UnixStream, refusals: &Semaphore) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     // What it sent is read, or the end of the line would overtake the answer. Whoever holds many such lines open is answered unread.
     if let Ok(_refusal) = refusals.try_acquire() {
         BufReader::new(reading).take(LONGEST).read_line(&mut String::new()).await?;
     }
-    write(&mut writing, &Answered::Error(listen::peer::REFUSED_HERE.to_owned())).await
+    write_reply(&mut writing, &ControlReply::Error(listen::peer::REFUSED_HERE.to_owned())).await
 }
 
-async fn write(writing: &mut OwnedWriteHalf, answered: &Answered) -> std::io::Result<()> {
+async fn write_reply(writing: &mut OwnedWriteHalf, answered: &ControlReply) -> std::io::Result<()> {
     let mut line = serde_json::to_string(answered).map_err(std::io::Error::other)?;
     line.push('\n');
     writing.write_all(line.as_bytes()).await
 }
 
 /// Writes what waits now, and again after whatever may have changed that.
-async fn watch(writing: &mut OwnedWriteHalf, handle: &OwnerHandle, by: &PrincipalId) -> std::io::Result<()> {
+async fn watch_gates(writing: &mut OwnedWriteHalf, handle: &OwnerHandle, by: &PrincipalId) -> std::io::Result<()> {
     let of_gates = |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Gate(_)).then_some(());
     let Some(mut changes) = handle.follow_facts(of_gates).await else { return Ok(()) };
     loop {
-        let answered = answer(handle, Request::Gates, by).await;
-        write(writing, &answered).await?;
+        let answered = answer_request(handle, Request::Gates, by).await;
+        write_reply(writing, &answered).await?;
         // What came in the same moment is in one answer.
         if changes.next_batch(usize::MAX).await.is_none() {
             return Ok(());

@@ -4,21 +4,21 @@ use std::fmt::Write as _;
 
 use countersign_runtime::metrics::RuntimeMetrics;
 
-use super::seen::Seen;
+use super::snapshot::MetricsSnapshot;
 
 /// Labels of a figure: names and values, all of them known when this was compiled.
-pub(super) type Labels = Vec<(&'static str, &'static str)>;
+pub(super) type LabelValues = Vec<(&'static str, &'static str)>;
 
 /// What a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-impl Kind {
-    pub(super) const fn word(self) -> &'static str {
+impl MetricKind {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
@@ -29,41 +29,45 @@ impl Kind {
 
 /// What is known of a figure.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(super) enum MetricValue {
     /// One number for each set of labels.
-    Numbers(Vec<(Labels, f64)>),
+    Numbers(Vec<(LabelValues, f64)>),
     /// How many were as large as each bound at most, how many there were, and their sum.
     Spread { upto: Vec<(f64, u64)>, count: u64, sum: f64 },
 }
 
 /// One figure.
-pub(super) struct Metric {
+pub(super) struct MetricDefinition {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: MetricKind,
     /// What each label may say.
     pub(super) labels: &'static [(&'static str, &'static [&'static str])],
     /// What it means.
     pub(super) help: &'static str,
     /// Reads it from what was looked at and what is counted all the time.
-    pub(super) read: fn(&Seen, &RuntimeMetrics) -> Value,
+    pub(super) read: fn(&MetricsSnapshot, &RuntimeMetrics) -> MetricValue,
 }
 
 /// Writes all of them.
-pub(super) fn write(metrics: &[Metric], seen: &Seen, meters: &RuntimeMetrics) -> String {
+pub(super) fn write_metrics(
+    metrics: &[MetricDefinition],
+    snapshot: &MetricsSnapshot,
+    meters: &RuntimeMetrics,
+) -> String {
     let mut text = String::with_capacity(16 << 10);
     for metric in metrics {
-        let Metric { name, kind, labels, help, read } = metric;
+        let MetricDefinition { name, kind, labels, help, read } = metric;
         // Writing to a text cannot fail.
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", kind.word());
-        match read(seen, meters) {
-            Value::Numbers(numbers) => {
-                for (said, value) in numbers {
-                    let is_listed = said.iter().all(|(name, _)| labels.iter().any(|(label, _)| label == name));
-                    debug_assert!(is_listed, "{name} has other labels than its list: {said:?}");
-                    let _ = writeln!(text, "{name}{} {value}", shown(&said));
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", kind.as_str());
+        match read(snapshot, meters) {
+            MetricValue::Numbers(numbers) => {
+                for (label_values, value) in numbers {
+                    let is_listed = label_values.iter().all(|(name, _)| labels.iter().any(|(label, _)| label == name));
+                    debug_assert!(is_listed, "{name} has other labels than its list: {label_values:?}");
+                    let _ = writeln!(text, "{name}{} {value}", format_labels(&label_values));
                 }
             }
-            Value::Spread { upto, count, sum } => {
+            MetricValue::Spread { upto, count, sum } => {
                 for (bound, counted) in upto {
                     let _ = writeln!(text, "{name}_bucket{{le=\"{bound}\"}} {counted}");
                 }
@@ -74,7 +78,7 @@ pub(super) fn write(metrics: &[Metric], seen: &Seen, meters: &RuntimeMetrics) ->
     text
 }
 
-fn shown(labels: &Labels) -> String {
+fn format_labels(labels: &LabelValues) -> String {
     if labels.is_empty() {
         return String::new();
     }
@@ -86,29 +90,29 @@ fn shown(labels: &Labels) -> String {
 mod tests {
     use countersign_runtime::metrics::RuntimeMetrics;
 
-    use super::{Kind, Metric, Value, write};
-    use crate::metrics::seen::Seen;
+    use super::{MetricDefinition, MetricKind, MetricValue, write_metrics};
+    use crate::metrics::snapshot::MetricsSnapshot;
 
     #[test]
     fn figures_are_written_as_prometheus_reads_them() {
         let metrics = [
-            Metric {
+            MetricDefinition {
                 name: "a_total",
-                kind: Kind::Counter,
+                kind: MetricKind::Counter,
                 labels: &[("way", &["in"]), ("by", &["us"])],
                 help: "Things.",
-                read: |_, _| Value::Numbers(vec![(vec![("way", "in"), ("by", "us")], 3.0)]),
+                read: |_, _| MetricValue::Numbers(vec![(vec![("way", "in"), ("by", "us")], 3.0)]),
             },
-            Metric {
+            MetricDefinition {
                 name: "b_seconds",
-                kind: Kind::Histogram,
+                kind: MetricKind::Histogram,
                 labels: &[],
                 help: "Time.",
-                read: |_, _| Value::Spread { upto: vec![(0.5, 1), (2.0, 3)], count: 4, sum: 7.25 },
+                read: |_, _| MetricValue::Spread { upto: vec![(0.5, 1), (2.0, 3)], count: 4, sum: 7.25 },
             },
         ];
         assert_eq!(
-            write(&metrics, &Seen::default(), &RuntimeMetrics::new()),
+            write_metrics(&metrics, &MetricsSnapshot::default(), &RuntimeMetrics::new()),
             "# HELP a_total Things.\n# TYPE a_total counter\na_total{way=\"in\",by=\"us\"} 3\n\
              # HELP b_seconds Time.\n# TYPE b_seconds histogram\n\
              b_seconds_bucket{le=\"0.5\"} 1\nb_seconds_bucket{le=\"2\"} 3\nb_seconds_bucket{le=\"+Inf\"} 4\n\

@@ -8,7 +8,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 
 /// Makes the check that is run whenever somebody asks for the health of a realm.
-pub(super) fn check(
+pub(super) fn health_check(
     handle: OwnerHandle,
     services: Arc<ServiceClient>,
     names: Vec<String>,
@@ -19,8 +19,8 @@ pub(super) fn check(
         // A messenger that has not had the time to say anything is not ill.
         let telegram = telegram.as_ref().map(|report| report()).map(|it| it.failed.is_none() || it.is_well());
         async move {
-            let asked = handle.source(InboxLane::Request);
-            let database = tokio::time::timeout(Duration::from_secs(2), asked.read_state(|_| ())).await;
+            let source = handle.source(InboxLane::Request);
+            let database = tokio::time::timeout(Duration::from_secs(2), source.read_state(|_| ())).await;
             let database = matches!(database, Ok(Some(_)));
             let checks = names.iter().map(|name| async { (name.clone(), services.check_health(name).await.is_ok()) });
             let services: serde_json::Map<String, serde_json::Value> =

@@ -16,10 +16,12 @@ use countersign_runtime::{
     tools::{GatewaySecrets, secrets::FOLDER},
 };
 
-use crate::{adapter::GsvTools, control::Owned, hints::no_folder, house, serve_error::ServeError};
+use crate::{
+    adapter::GsvTools, control::DataDirLock, error_hints::no_folder, run_environment, serve_error::ServeError,
+};
 
 /// Takes texts for people.
-pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
+pub type NoticeFn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A realm that can be opened: its settings are checked, and its data directory is locked.
 ///
@@ -27,16 +29,16 @@ pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 /// leaves the record untouched.
 pub struct PreparedRealm {
     pub(super) config: Arc<Config>,
-    pub(super) notice: Notice,
+    pub(super) notice: NoticeFn,
     pub(super) secrets: GatewaySecrets,
     pub(super) agents: agent_gate::Settings,
-    pub(super) household: ToolInventory,
+    pub(super) tool_inventory: ToolInventory,
     pub(super) loaded: LoadedRules,
     pub(super) tls: Option<Arc<rustls::ServerConfig>>,
     pub(super) services: Arc<ServiceClient>,
     /// Users of this machine who may open the control socket.
     pub(super) users: Vec<u32>,
-    pub(super) owned: Owned,
+    pub(super) owned: DataDirLock,
 }
 
 impl PreparedRealm {
@@ -44,17 +46,18 @@ impl PreparedRealm {
     ///
     /// # Errors
     /// [`ServeError`]: the setting that cannot be used, or that another gateway has the data directory.
-    pub fn new(config: Config, notice: Notice) -> Result<Self, ServeError> {
+    pub fn new(config: Config, notice: NoticeFn) -> Result<Self, ServeError> {
         let front_end = config.webui.as_deref().map(hermes::front_end).transpose();
         front_end.map_err(ServeError::FrontEnd)?;
         let config = Arc::new(config);
         let secrets = GatewaySecrets::from_folder(config.storage.folder.join(FOLDER), config.secrets.clone());
-        let agents = agent_gate::Settings { secrets: secrets.clone(), ..house::agents(&config) };
-        let household = ToolInventory::from_config(&config, &agents.tools, Arc::new(GsvTools));
-        let loaded = rules::load_rules(&config.permissions, &household)?;
+        let agents = agent_gate::Settings { secrets: secrets.clone(), ..run_environment::agent_gate_settings(&config) };
+        let tool_inventory = ToolInventory::from_config(&config, &agents.tools, Arc::new(GsvTools));
+        let loaded = rules::load_rules(&config.permissions, &tool_inventory)?;
         loaded.warnings.iter().for_each(|warning| notice(warning));
         let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
-        let services = Arc::new(ServiceClient::new(house::services(&config))?.with_secrets(secrets.clone()));
+        let services =
+            Arc::new(ServiceClient::new(run_environment::service_definitions(&config))?.with_secrets(secrets.clone()));
         let users: Vec<u32> = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
         let folder = &config.storage.folder;
         let failed = |problem| ServeError::of_io(&folder.display().to_string(), problem);
@@ -66,8 +69,8 @@ impl PreparedRealm {
             .and_then(|()| if users.is_empty() { Ok(()) } else { let_through(folder) })
             .map_err(|problem| failed(no_folder(folder, problem)))?;
         // Before the port: that it is taken would only be what follows from it.
-        let owned = Owned::take(folder).map_err(failed)?;
-        Ok(Self { config, notice, secrets, agents, household, loaded, tls, services, users, owned })
+        let owned = DataDirLock::acquire_lock(folder).map_err(failed)?;
+        Ok(Self { config, notice, secrets, agents, tool_inventory, loaded, tls, services, users, owned })
     }
 
     /// Returns the configuration.

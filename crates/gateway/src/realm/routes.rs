@@ -29,8 +29,8 @@ pub(super) struct RouteParts {
     pub(super) chats: Arc<Conversations>,
     pub(super) auth: Arc<WebAuth>,
     pub(super) started_at: Millis,
-    pub(super) household: ToolInventory,
-    pub(super) rulebook: Arc<RulesFile>,
+    pub(super) tool_inventory: ToolInventory,
+    pub(super) rules_file: Arc<RulesFile>,
     pub(super) services: Arc<ServiceClient>,
     pub(super) agents: Arc<AgentGateAdapter>,
     pub(super) peers: Arc<gsv::GsvAdapter>,
@@ -41,8 +41,8 @@ pub(super) struct RouteParts {
 
 impl RouteParts {
     /// Builds every route that is no WebSocket. `None` if the owner has ended.
-    pub(super) async fn routes(self) -> Option<Router> {
-        let Self { handle, clock, config, chats, auth, started_at, household, rulebook, .. } = self;
+    pub(super) async fn into_router(self) -> Option<Router> {
+        let Self { handle, clock, config, chats, auth, started_at, tool_inventory, rules_file, .. } = self;
         let Self { services, agents, peers, telegram, url, open_connections, .. } = self;
         let verifying = Arc::new(tokio::sync::Semaphore::new(1));
         let api = ApiContext {
@@ -50,7 +50,7 @@ impl RouteParts {
             chats: Arc::clone(&chats),
             auth: Arc::clone(&auth),
             clock: clock.clone(),
-            household: household.clone(),
+            tool_inventory: tool_inventory.clone(),
             verifying: Arc::clone(&verifying),
         };
         let hermes = HermesContext {
@@ -76,8 +76,8 @@ impl RouteParts {
             clock,
             started_at,
             config,
-            household,
-            rulebook,
+            tool_inventory,
+            rules_file,
             verifying,
             services,
             agents,

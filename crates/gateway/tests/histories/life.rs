@@ -11,7 +11,7 @@ use countersign_agent_dir::AgentProduct;
 use countersign_config as config;
 use countersign_config::{ConfigFlags, logging::LogLevels};
 use countersign_gateway as gateway;
-use countersign_gateway::{Ground, ServeError, control::FILE};
+use countersign_gateway::{Platform, ServeError, control::FILE};
 use countersign_runtime::{
     Clock,
     store::{DiskState, Log as _, LogFault, MemoryLog, Partition, UncertainOutcome},
@@ -101,7 +101,7 @@ pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<M
     log.set_disk(DiskState::Works);
     let clock = Clock::starting_at(world.with(|ledger| ledger.now));
     let chance = world.clone();
-    let ground = Ground {
+    let platform = Platform {
         program: PathBuf::from("/bin/false"),
         record: Box::new(move |_, views| {
             let log = log.restart_with(views);
@@ -109,7 +109,7 @@ pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<M
             Ok(log.into())
         }),
         clock: clock.clone(),
-        dice: Arc::new(move || chance.bytes()),
+        entropy: Arc::new(move || chance.bytes()),
     };
     let loaded = config::load_config(Some(&world.folder("config.yaml")), &ConfigFlags::default(), &|_| None).unwrap();
     let (tell_ready, ready) = oneshot::channel();
@@ -119,7 +119,7 @@ pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<M
         let _never = never;
         let ready = |address: &str| drop(tell_ready.send(address.to_owned()));
         let levels = LogLevels::new(|_| Ok("info".to_owned()));
-        gateway::serve(loaded.config, ground, |_| {}, ready, reload, levels, ended.map(drop)).await
+        gateway::serve(loaded.config, platform, |_| {}, ready, reload, levels, ended.map(drop)).await
     };
     Gateway { serving: tokio::spawn(serving), ready, end, clock }
 }

@@ -3,7 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use countersign_config::{self as config, ConfigFlags, logging::LogLevels};
-use countersign_gateway::{Collector, Ground, PortAddress, PreparedRealm, Realm, RealmOptions, control::FILE};
+use countersign_gateway::{
+    GatewayRealm, Platform, PortAddress, PreparedRealm, RealmOptions, TraceDestination, control::FILE,
+};
 use countersign_http::listen::{BoundPort, ConnectionQuota};
 use countersign_runtime::{
     Clock, InboxLane,
@@ -35,7 +37,7 @@ providers:
 
 /// A realm that is served.
 struct Served {
-    realm: Realm,
+    realm: GatewayRealm,
     serving: JoinSet<()>,
     address: SocketAddr,
     folder: TempDir,
@@ -52,15 +54,15 @@ impl Served {
         let prepared = PreparedRealm::new(loaded.config, Arc::new(|_: &str| {})).unwrap();
         let port = BoundPort::bind(SocketAddr::from(([127, 0, 0, 1], 0)), prepared.tls()).unwrap();
         let address = PortAddress::of_port(&port).unwrap();
-        let ground = Ground {
+        let platform = Platform {
             program: PathBuf::from("/bin/false"),
             record: Box::new(|_, views| Ok(MemoryLog::new().restart_with(views).into())),
             clock: Clock::system(),
-            dice: system_entropy(),
+            entropy: system_entropy(),
         };
         let levels = Arc::new(LogLevels::new(|_| Ok("info".to_owned())));
-        let options = RealmOptions { ground, address, levels, collector: Collector::default() };
-        let realm = Realm::open(prepared, options).await.unwrap();
+        let options = RealmOptions { platform, address, levels, collector: TraceDestination::default() };
+        let realm = GatewayRealm::open(prepared, options).await.unwrap();
         let mut serving = JoinSet::new();
         serving.spawn(port.serve(realm.doors(), ConnectionQuota::of_this_process(64), realm.closing()));
         Self { realm, serving, address: address.bound, folder }

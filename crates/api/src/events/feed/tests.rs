@@ -4,21 +4,21 @@ use countersign_runtime::{RingGap, RingReader};
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
-use super::{Frame, LIMIT, Ring, place};
+use super::{FeedFrame, FeedRing, LIMIT, find_frame};
 
-fn ring() -> (Ring, RingReader<Frame>) {
-    let ring = Ring::new(CancellationToken::new().drop_guard());
-    ring.begin(Lsn(10));
+fn ring() -> (FeedRing, RingReader<FeedFrame>) {
+    let ring = FeedRing::new(CancellationToken::new().drop_guard());
+    ring.push_start(Lsn(10));
     let frames = ring.frames.new_reader();
     (ring, frames)
 }
 
-fn push(ring: &Ring, lsn: u64, bytes: &Bytes) {
-    ring.push(Frame { lsn: Some(Lsn(lsn)), before: Lsn(lsn - 1), bytes: bytes.clone() });
+fn push(ring: &FeedRing, lsn: u64, bytes: &Bytes) {
+    ring.push(FeedFrame { lsn: Some(Lsn(lsn)), before: Lsn(lsn - 1), bytes: bytes.clone() });
 }
 
-fn next(frames: &mut RingReader<Frame>, after: u64) -> Option<Lsn> {
-    frames.seek(place(frames, Lsn(after))?);
+fn next(frames: &mut RingReader<FeedFrame>, after: u64) -> Option<Lsn> {
+    frames.seek(find_frame(frames, Lsn(after))?);
     frames.try_next().unwrap()?.lsn
 }
 
@@ -27,13 +27,13 @@ fn a_place_is_in_the_ring_only_if_everything_behind_it_is() {
     let (ring, mut frames) = ring();
     for lsn in [11, 12] {
         push(&ring, lsn, &Bytes::from_static(b"fact"));
-        ring.push(Frame { lsn: None, before: Lsn(lsn), bytes: Bytes::from_static(b"live") });
+        ring.push(FeedFrame { lsn: None, before: Lsn(lsn), bytes: Bytes::from_static(b"live") });
     }
-    assert_eq!(place(&frames, Lsn(9)), None, "the record is read for what was before");
+    assert_eq!(find_frame(&frames, Lsn(9)), None, "the record is read for what was before");
     assert_eq!(next(&mut frames, 10), Some(Lsn(11)));
-    assert_eq!([11, 12].map(|lsn| place(&frames, Lsn(lsn))), [Some(2), Some(4)]);
+    assert_eq!([11, 12].map(|lsn| find_frame(&frames, Lsn(lsn))), [Some(2), Some(4)]);
     frames.seek(4);
-    assert!(matches!(frames.next().now_or_never(), Some(Ok(Some(Frame { lsn: None, .. })))));
+    assert!(matches!(frames.next().now_or_never(), Some(Ok(Some(FeedFrame { lsn: None, .. })))));
     assert!(frames.next().now_or_never().is_none());
     ring.frames.end();
     assert!(matches!(frames.next().now_or_never(), Some(Ok(None))));
@@ -41,20 +41,20 @@ fn a_place_is_in_the_ring_only_if_everything_behind_it_is() {
 
 #[test]
 fn nobody_has_a_place_before_the_frames_begin() {
-    let ring = Ring::new(CancellationToken::new().drop_guard());
-    assert_eq!(place(&ring.frames.new_reader(), Lsn(10)), None);
+    let ring = FeedRing::new(CancellationToken::new().drop_guard());
+    assert_eq!(find_frame(&ring.frames.new_reader(), Lsn(10)), None);
 }
 
 #[test]
 fn what_is_held_is_bounded_and_whoever_is_behind_is_sent_to_the_record() {
     let (ring, mut frames) = ring();
-    let begun = place(&frames, Lsn(10)).unwrap();
+    let begun = find_frame(&frames, Lsn(10)).unwrap();
     for lsn in 11..11 + LIMIT.frames as u64 + 5 {
         push(&ring, lsn, &Bytes::from_static(b"fact"));
     }
     frames.seek(begun);
     assert!(matches!(frames.try_next(), Err(RingGap { .. })));
-    assert_eq!((place(&frames, Lsn(14)), next(&mut frames, 15)), (None, Some(Lsn(16))));
+    assert_eq!((find_frame(&frames, Lsn(14)), next(&mut frames, 15)), (None, Some(Lsn(16))));
     let large = Bytes::from(vec![0; LIMIT.bytes]);
     for lsn in 20_000..20_003 {
         push(&ring, lsn, &large);

@@ -9,17 +9,17 @@ use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
 use super::{
-    Console,
-    page::Trouble,
-    page::table,
-    words::{ago, one, plain, span},
+    ConsoleState,
+    labels::{duration_text, escape_line, plain_text, time_ago},
+    page::PageError,
+    page::render_table,
 };
 
 /// How many are shown.
 const MOST: usize = 200;
 
 /// One that is planned, as the page has it.
-pub(super) struct Planned {
+pub(super) struct PlannedJob {
     name: String,
     agent: String,
     next: Option<Millis>,
@@ -27,9 +27,9 @@ pub(super) struct Planned {
     last: Option<(Millis, FiringStatus)>,
 }
 
-impl Console {
+impl ConsoleState {
     /// Those that are due first, and how many there are in all.
-    pub(super) async fn planned(&self) -> Result<(Vec<Planned>, usize), Trouble> {
+    pub(super) async fn planned_jobs(&self) -> Result<(Vec<PlannedJob>, usize), PageError> {
         let read = |engine: &Engine| {
             let state = engine.state().schedule();
             let mut jobs: Vec<&Job> = state.jobs(JobKind::Job).chain(state.jobs(JobKind::Heartbeat)).collect();
@@ -37,14 +37,14 @@ impl Console {
             let count = jobs.len();
             (jobs.into_iter().take(MOST).cloned().collect::<Vec<Job>>(), count)
         };
-        let asked = self.context.handle.source(InboxLane::Request).read_state(read).await;
-        let ((jobs, count), _) = asked.ok_or_else(Trouble::closing)?;
+        let response = self.context.handle.source(InboxLane::Request).read_state(read).await;
+        let ((jobs, count), _) = response.ok_or_else(PageError::gateway_closing)?;
         let places: Vec<_> = jobs.iter().map(Job::content_lsn).collect();
-        let texts = self.context.handle.contents().get(&places).await.map_err(Trouble::unread)?;
+        let texts = self.context.handle.contents().get(&places).await.map_err(PageError::unreadable_record)?;
         let planned = jobs.iter().zip(texts).map(|(job, text)| {
             let text = text.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
             let named = text.and_then(|text| Some(text["name"].as_str()?.to_owned()));
-            Planned {
+            PlannedJob {
                 name: match job.plan().kind {
                     JobKind::Job => named.unwrap_or_else(|| job.id().to_string()),
                     JobKind::Heartbeat => "heartbeat".to_owned(),
@@ -60,17 +60,17 @@ impl Console {
 }
 
 /// What is planned, as a part of a page.
-pub(super) fn section(planned: &[Planned], count: usize, now: Millis) -> Markup {
+pub(super) fn planned_section(planned: &[PlannedJob], count: usize, now: Millis) -> Markup {
     html! {
         section aria-labelledby="planned" {
             h2 #planned { "Planned" }
             @if planned.is_empty() { p.empty { "No job and no heartbeat is planned." } }
             @else {
-                (table(&["What", "Agent", "Next", "Last"], planned.iter().map(|planned| html! {
-                    td { (one(&planned.name)) }
-                    td { (plain(&planned.agent)) }
-                    td { (next(planned, now)) }
-                    td { (last(planned, now)) }
+                (render_table(&["What", "Agent", "Next", "Last"], planned.iter().map(|planned| html! {
+                    td { (escape_line(&planned.name)) }
+                    td { (plain_text(&planned.agent)) }
+                    td { (next_text(planned, now)) }
+                    td { (last_text(planned, now)) }
                 })))
                 @if count > planned.len() { p.note { (count - planned.len()) " more are not shown." } }
             }
@@ -78,20 +78,20 @@ pub(super) fn section(planned: &[Planned], count: usize, now: Millis) -> Markup 
     }
 }
 
-fn next(planned: &Planned, now: Millis) -> String {
+fn next_text(planned: &PlannedJob, now: Millis) -> String {
     match planned.next {
         _ if planned.is_running => "running".to_owned(),
         None => "never by itself".to_owned(),
         Some(next) if next <= now => "due".to_owned(),
-        Some(next) => format!("in {}", span(next.0 - now.0)),
+        Some(next) => format!("in {}", duration_text(next.0 - now.0)),
     }
 }
 
-fn last(planned: &Planned, now: Millis) -> Markup {
+fn last_text(planned: &PlannedJob, now: Millis) -> Markup {
     let how = |status| match status {
         FiringStatus::Ok => "well",
         FiringStatus::Failed => "failed",
         FiringStatus::Skipped => "skipped",
     };
-    html! { @match planned.last { Some((at, status)) => { (how(status)) ", " (ago(at, now)) }, None => "never" } }
+    html! { @match planned.last { Some((at, status)) => { (how(status)) ", " (time_ago(at, now)) }, None => "never" } }
 }

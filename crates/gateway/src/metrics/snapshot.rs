@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What was seen.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct MetricsSnapshot {
     /// Gates that wait, by kind as in [`GATE_KINDS`].
     pub(super) gates: [u64; GATE_KINDS.len()],
     /// Sessions at hand.
@@ -45,9 +45,9 @@ pub(super) struct Seen {
 }
 
 /// Looks. `None` if the owner does not answer.
-pub(super) async fn look(context: &MetricsContext) -> Option<Seen> {
-    let asked = context.handle.source(InboxLane::Request);
-    let read = asked.read_state(|engine| {
+pub(super) async fn take_snapshot(context: &MetricsContext) -> Option<MetricsSnapshot> {
+    let source = context.handle.source(InboxLane::Request);
+    let read = source.read_state(|engine| {
         let state = engine.state();
         let mut gates = [0; GATE_KINDS.len()];
         state.pending_gates().for_each(|gate| gates[gate_kind(gate.kind())] += 1);
@@ -67,7 +67,7 @@ pub(super) async fn look(context: &MetricsContext) -> Option<Seen> {
         let size = |path: &std::path::Path| fs::metadata(path).map_or(0, |found| found.len());
         let record = size(&log) + size(wal.as_ref());
         let descriptors = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
-        (record, free_space(&folder).unwrap_or_default(), memory(), descriptors)
+        (record, free_space(&folder).unwrap_or_default(), resident_memory(), descriptors)
     });
     let (record, free, memory, descriptors) = machine.await.ok()?;
     #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 have room")]
@@ -75,7 +75,7 @@ pub(super) async fn look(context: &MetricsContext) -> Option<Seen> {
     let messenger = context.telegram.as_ref().map(|report| report().is_well());
     let OpenConnections { agent_gate, gsv, stream, attached, http } = &context.open_connections;
     let connections = [agent_gate, gsv, stream, attached, http].map(|gauge| gauge.get());
-    Some(Seen {
+    Some(MetricsSnapshot {
         gates,
         sessions,
         runs,
@@ -92,7 +92,7 @@ pub(super) async fn look(context: &MetricsContext) -> Option<Seen> {
 }
 
 /// What the system says that this process has in memory, in bytes; 0 where it does not say.
-fn memory() -> u64 {
+fn resident_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or_default() * 1024

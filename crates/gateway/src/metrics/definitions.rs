@@ -5,203 +5,240 @@
 use countersign_runtime::metrics::{self, Counter, DurationHistogram, RuntimeMetrics};
 
 use super::text::{
-    Kind::{self, Counter as Counts, Gauge, Histogram},
-    Labels, Metric, Value,
+    LabelValues, MetricDefinition,
+    MetricKind::{self, Counter as Counts, Gauge, Histogram},
+    MetricValue,
 };
 
 /// The doors of `countersign_connections`.
 const DOORS: [&str; 5] = ["agent_gate", "gsv", "stream", "attach", "http"];
 
 /// All of them, in the order in which they are told.
-pub(super) const ALL: &[Metric] = &[
-    of(
+pub(super) const ALL: &[MetricDefinition] = &[
+    define_metric(
         "countersign_build_info",
         Gauge,
         &[("version", &[env!("CARGO_PKG_VERSION")])],
         "Always 1; the version is in the label.",
-        |_, _| Value::Numbers(vec![(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
+        |_, _| MetricValue::Numbers(vec![(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
     ),
-    of(
+    define_metric(
         "countersign_gates_waiting",
         Gauge,
         &[("kind", &metrics::GATE_KINDS)],
         "Gates that wait for people now.",
-        |seen, _| labelled("kind", &metrics::GATE_KINDS, seen.gates.iter().map(|count| number(*count))),
+        |snapshot, _| {
+            labelled_values("kind", &metrics::GATE_KINDS, snapshot.gates.iter().map(|count| as_float(*count)))
+        },
     ),
-    of(
+    define_metric(
         "countersign_gates_opened_total",
         Counts,
         &[("kind", &metrics::GATE_KINDS)],
         "Gates that were opened.",
-        |_, counted| counters("kind", &metrics::GATE_KINDS, &counted.gates_opened),
+        |_, counted| counter_values("kind", &metrics::GATE_KINDS, &counted.gates_opened),
     ),
-    of(
+    define_metric(
         "countersign_gates_resolved_total",
         Counts,
         &[("verdict", &metrics::RESOLUTIONS)],
         "Gates that were resolved; granted: a grant covered it.",
-        |_, counted| counters("verdict", &metrics::RESOLUTIONS, &counted.gates_resolved),
+        |_, counted| counter_values("verdict", &metrics::RESOLUTIONS, &counted.gates_resolved),
     ),
-    of(
+    define_metric(
         "countersign_gate_answer_seconds",
         Histogram,
         &[],
         "How long people took to answer a gate; those that nobody answered do not count.",
-        |_, counted| spread(&counted.answers),
+        |_, counted| histogram_value(&counted.answers),
     ),
-    of(
+    define_metric(
         "countersign_sessions_resident",
         Gauge,
         &[],
         "Sessions in memory; those at rest are in the record alone.",
-        |seen, _| one(seen.sessions),
+        |snapshot, _| single_value(snapshot.sessions),
     ),
-    of("countersign_runs_active", Gauge, &[], "Runs that have not ended.", |seen, _| one(seen.runs)),
-    of("countersign_runs_started_total", Counts, &[], "Runs that began.", |_, counted| one(counted.runs_started.get())),
-    of("countersign_runs_ended_total", Counts, &[("end", &metrics::RUN_ENDS)], "Runs that ended.", |_, counted| {
-        counters("end", &metrics::RUN_ENDS, &counted.runs_ended)
+    define_metric("countersign_runs_active", Gauge, &[], "Runs that have not ended.", |snapshot, _| {
+        single_value(snapshot.runs)
     }),
-    of(
+    define_metric("countersign_runs_started_total", Counts, &[], "Runs that began.", |_, counted| {
+        single_value(counted.runs_started.get())
+    }),
+    define_metric(
+        "countersign_runs_ended_total",
+        Counts,
+        &[("end", &metrics::RUN_ENDS)],
+        "Runs that ended.",
+        |_, counted| counter_values("end", &metrics::RUN_ENDS, &counted.runs_ended),
+    ),
+    define_metric(
         "countersign_model_requests_total",
         Counts,
         &[],
         "Requests to models that began; summaries do not count.",
-        |_, counted| one(counted.model_requests.get()),
+        |_, counted| single_value(counted.model_requests.get()),
     ),
-    of(
+    define_metric(
         "countersign_model_answers_total",
         Counts,
         &[("stop", &metrics::STOPS)],
         "Requests to models that ended, by why.",
-        |_, counted| counters("stop", &metrics::STOPS, &counted.model_answers),
+        |_, counted| counter_values("stop", &metrics::STOPS, &counted.model_answers),
     ),
-    of(
+    define_metric(
         "countersign_model_tokens_total",
         Counts,
         &[("kind", &metrics::TOKEN_KINDS)],
         "Tokens as providers count them; input without what came from a cache.",
-        |_, counted| counters("kind", &metrics::TOKEN_KINDS, &counted.tokens),
+        |_, counted| counter_values("kind", &metrics::TOKEN_KINDS, &counted.tokens),
     ),
-    of(
+    define_metric(
         "countersign_calls_ended_total",
         Counts,
         &[("executor", &metrics::EXECUTORS), ("outcome", &metrics::ENDS)],
         "Calls that ended, by who did them (earlier: begun by an earlier process) and how; unknown: nobody knows whether it took effect. A pair that never came is left out.",
-        |_, counted| calls(counted),
+        |_, counted| ended_calls(counted),
     ),
-    of(
+    define_metric(
         "countersign_work_in_flight",
         Gauge,
         &[],
         "Requests to models, calls, summaries and firings that are under way.",
-        |_, counted| Value::Numbers(vec![(Vec::new(), signed(counted.in_flight.get()))]),
+        |_, counted| MetricValue::Numbers(vec![(Vec::new(), signed_float(counted.in_flight.get()))]),
     ),
-    of(
+    define_metric(
         "countersign_tasks_broken_total",
         Counts,
         &[],
         "Pieces of work that broke off inside and were ended by a command. Anything above 0 is a bug.",
-        |_, counted| one(counted.panics.get()),
+        |_, counted| single_value(counted.panics.get()),
     ),
-    of(
+    define_metric(
         "countersign_decisions_broken_total",
         Counts,
         &[],
         "Commands that were refused because deciding them broke off inside. Anything above 0 is a bug.",
-        |_, counted| one(counted.undecided.get()),
+        |_, counted| single_value(counted.undecided.get()),
     ),
-    of("countersign_events_appended_total", Counts, &[], "Facts that were recorded.", |_, counted| {
-        one(counted.events.get())
+    define_metric("countersign_events_appended_total", Counts, &[], "Facts that were recorded.", |_, counted| {
+        single_value(counted.events.get())
     }),
-    of("countersign_record_head", Gauge, &[], "The position of the newest entry of the record.", |seen, _| {
-        one(seen.head)
-    }),
-    of("countersign_commit_seconds", Histogram, &[], "How long batches took to become durable.", |_, counted| {
-        spread(&counted.commits)
-    }),
-    of(
+    define_metric(
+        "countersign_record_head",
+        Gauge,
+        &[],
+        "The position of the newest entry of the record.",
+        |snapshot, _| single_value(snapshot.head),
+    ),
+    define_metric(
+        "countersign_commit_seconds",
+        Histogram,
+        &[],
+        "How long batches took to become durable.",
+        |_, counted| histogram_value(&counted.commits),
+    ),
+    define_metric(
         "countersign_commits_failed_total",
         Counts,
         &[],
         "Batches that could not be recorded; whoever asked was told.",
-        |_, counted| one(counted.failed_commits.get()),
+        |_, counted| single_value(counted.failed_commits.get()),
     ),
-    of(
+    define_metric(
         "countersign_owner_queue",
         Gauge,
         &[],
         "Commands and questions that wait for the owner of the record.",
-        |seen, _| one(seen.waiting),
+        |snapshot, _| single_value(snapshot.waiting),
     ),
-    of(
+    define_metric(
         "countersign_connections",
         Gauge,
         &[("door", &DOORS)],
         "Open connections. http: all at the port, whatever they became; stream: replies that go on; attach: hosts whose session lives here.",
-        |seen, _| labelled("door", &DOORS, seen.connections.into_iter().map(signed)),
+        |snapshot, _| labelled_values("door", &DOORS, snapshot.connections.into_iter().map(signed_float)),
     ),
-    of(
+    define_metric(
         "countersign_messenger_well",
         Gauge,
         &[],
         "1 if the last call to the messenger worked, else 0; left out without a messenger.",
-        |seen, _| {
-            Value::Numbers(seen.messenger.iter().map(|is_well| (Vec::new(), f64::from(u8::from(*is_well)))).collect())
+        |snapshot, _| {
+            MetricValue::Numbers(
+                snapshot.messenger.iter().map(|is_well| (Vec::new(), f64::from(u8::from(*is_well)))).collect(),
+            )
         },
     ),
-    of("countersign_record_bytes", Gauge, &[], "The size of the record on disk.", |seen, _| one(seen.record)),
-    of("countersign_disk_free_bytes", Gauge, &[], "Room on the disk of the data directory.", |seen, _| one(seen.free)),
-    of("process_resident_memory_bytes", Gauge, &[], "Memory that the process has.", |seen, _| one(seen.memory)),
-    of("process_open_fds", Gauge, &[], "Descriptors that the process has open.", |seen, _| one(seen.descriptors)),
-    of("process_start_time_seconds", Gauge, &[], "Since when the gateway runs, in seconds since 1970.", |seen, _| {
-        Value::Numbers(vec![(Vec::new(), seen.started)])
+    define_metric("countersign_record_bytes", Gauge, &[], "The size of the record on disk.", |snapshot, _| {
+        single_value(snapshot.record)
     }),
+    define_metric(
+        "countersign_disk_free_bytes",
+        Gauge,
+        &[],
+        "Room on the disk of the data directory.",
+        |snapshot, _| single_value(snapshot.free),
+    ),
+    define_metric("process_resident_memory_bytes", Gauge, &[], "Memory that the process has.", |snapshot, _| {
+        single_value(snapshot.memory)
+    }),
+    define_metric("process_open_fds", Gauge, &[], "Descriptors that the process has open.", |snapshot, _| {
+        single_value(snapshot.descriptors)
+    }),
+    define_metric(
+        "process_start_time_seconds",
+        Gauge,
+        &[],
+        "Since when the gateway runs, in seconds since 1970.",
+        |snapshot, _| MetricValue::Numbers(vec![(Vec::new(), snapshot.started)]),
+    ),
 ];
 
-const fn of(
+const fn define_metric(
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     labels: &'static [(&'static str, &'static [&'static str])],
     help: &'static str,
-    read: fn(&super::seen::Seen, &RuntimeMetrics) -> Value,
-) -> Metric {
-    Metric { name, kind, labels, help, read }
+    read: fn(&super::snapshot::MetricsSnapshot, &RuntimeMetrics) -> MetricValue,
+) -> MetricDefinition {
+    MetricDefinition { name, kind, labels, help, read }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Prometheus has no other numbers")]
-const fn number(count: u64) -> f64 {
+const fn as_float(count: u64) -> f64 {
     count as f64
 }
 
 #[allow(clippy::cast_precision_loss, reason = "as above")]
-const fn signed(count: i64) -> f64 {
+const fn signed_float(count: i64) -> f64 {
     count as f64
 }
 
-fn one(count: u64) -> Value {
-    Value::Numbers(vec![(Vec::new(), number(count))])
+fn single_value(count: u64) -> MetricValue {
+    MetricValue::Numbers(vec![(Vec::new(), as_float(count))])
 }
 
-fn labelled(label: &'static str, words: &[&'static str], values: impl Iterator<Item = f64>) -> Value {
-    Value::Numbers(words.iter().zip(values).map(|(word, value)| (vec![(label, *word)], value)).collect())
+fn labelled_values(label: &'static str, words: &[&'static str], values: impl Iterator<Item = f64>) -> MetricValue {
+    MetricValue::Numbers(words.iter().zip(values).map(|(word, value)| (vec![(label, *word)], value)).collect())
 }
 
-fn counters(label: &'static str, words: &[&'static str], counters: &[Counter]) -> Value {
-    labelled(label, words, counters.iter().map(|counter| number(counter.get())))
+fn counter_values(label: &'static str, words: &[&'static str], counters: &[Counter]) -> MetricValue {
+    labelled_values(label, words, counters.iter().map(|counter| as_float(counter.get())))
 }
 
-fn spread<const N: usize>(timer: &DurationHistogram<N>) -> Value {
+fn histogram_value<const N: usize>(timer: &DurationHistogram<N>) -> MetricValue {
     let (upto, count) = timer.bucket_counts();
-    Value::Spread { upto: timer.bounds.into_iter().zip(upto).collect(), count, sum: timer.total_seconds() }
+    MetricValue::Spread { upto: timer.bounds.into_iter().zip(upto).collect(), count, sum: timer.total_seconds() }
 }
 
-fn calls(counted: &RuntimeMetrics) -> Value {
+fn ended_calls(counted: &RuntimeMetrics) -> MetricValue {
     let pairs = metrics::EXECUTORS.iter().flat_map(|executor| metrics::ENDS.iter().map(move |end| (*executor, *end)));
     let all = pairs.zip(&counted.calls_ended).filter(|(_, counter)| counter.get() > 0);
-    let told = |((executor, end), counter): ((&'static str, &'static str), &Counter)| -> (Labels, f64) {
-        (vec![("executor", executor), ("outcome", end)], number(counter.get()))
+    let labelled_count = |((executor, end), counter): ((&'static str, &'static str), &Counter)| -> (LabelValues, f64) {
+        (vec![("executor", executor), ("outcome", end)], as_float(counter.get()))
     };
-    Value::Numbers(all.map(told).collect())
+    MetricValue::Numbers(all.map(labelled_count).collect())
 }
 
 #[cfg(test)]
@@ -210,8 +247,8 @@ mod tests {
 
     use countersign_runtime::metrics::RuntimeMetrics;
 
-    use super::{ALL, Value};
-    use crate::metrics::seen::Seen;
+    use super::{ALL, MetricValue};
+    use crate::metrics::snapshot::MetricsSnapshot;
 
     /// The list as docs/operations.md has it.
     fn table() -> String {
@@ -222,8 +259,15 @@ mod tests {
                 name => format!("`{name}`: {}", values.join(", ")),
             });
             let labels: Vec<String> = labels.collect();
-            writeln!(table, "| `{}` | {} | {} | {} |", metric.name, metric.kind.word(), labels.join("; "), metric.help)
-                .unwrap();
+            writeln!(
+                table,
+                "| `{}` | {} | {} | {} |",
+                metric.name,
+                metric.kind.as_str(),
+                labels.join("; "),
+                metric.help
+            )
+            .unwrap();
         }
         table
     }
@@ -248,9 +292,12 @@ mod tests {
         for metric in ALL {
             assert!(names.insert(metric.name), "{} stands twice", metric.name);
             assert_eq!(metric.name.ends_with("_total"), metric.kind == super::Counts, "{}", metric.name);
-            match (metric.read)(&Seen { messenger: Some(true), ..Seen::default() }, &RuntimeMetrics::new()) {
-                Value::Spread { .. } => assert_eq!(metric.kind, super::Histogram, "{}", metric.name),
-                Value::Numbers(numbers) => {
+            match (metric.read)(
+                &MetricsSnapshot { messenger: Some(true), ..MetricsSnapshot::default() },
+                &RuntimeMetrics::new(),
+            ) {
+                MetricValue::Spread { .. } => assert_eq!(metric.kind, super::Histogram, "{}", metric.name),
+                MetricValue::Numbers(numbers) => {
                     for (labels, _) in numbers {
                         let allowed = metric.labels.iter();
                         assert_eq!(labels.len(), metric.labels.len(), "{}", metric.name);

@@ -13,7 +13,7 @@ pub(super) fn in_use(problem: std::io::Error, hint: &'static str) -> std::io::Er
 }
 
 /// Why a record was not opened, with the file, and with what helps where it is known.
-pub(super) fn unopened(path: &Path, problem: &store::LogOpenError) -> String {
+pub(super) fn log_open_error(path: &Path, problem: &store::LogOpenError) -> String {
     let named =
         |why: String| if why.contains(&*path.to_string_lossy()) { why } else { format!("{}: {why}", path.display()) };
     match problem {

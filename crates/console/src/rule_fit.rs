@@ -10,8 +10,8 @@ use countersign_core::{
 use countersign_policy_admin::{explained::verdict_action, outranked::outranking_rule};
 
 use super::{
-    effect::{Law, Sums},
-    history::Made,
+    effect::{ActionCounts, PolicySnapshot},
+    history::PastCall,
 };
 
 /// How many reasons are named.
@@ -19,9 +19,9 @@ const REASONS: usize = 4;
 
 /// The calls that a rule fits.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Fit {
+pub(super) struct RuleFit {
     /// What would become of them.
-    pub(super) then: Sums,
+    pub(super) then: ActionCounts,
     /// Of how many something else would become than the rule says.
     pub(super) held: u64,
     /// Why, the most frequent first.
@@ -31,15 +31,16 @@ pub(super) struct Fit {
 }
 
 /// What `rule` would have done to `calls`, where `then` has it among its rules.
-pub(super) fn of_rule(rule: &Rule, then: &Law, calls: &[Made], at: Millis) -> Fit {
-    let mut fit = Fit { outranked: outranking_rule(rule, &then.rules.compiled, &BTreeSet::new()), ..Fit::default() };
-    let Some(alone) = alone(rule, then) else { return fit };
+pub(super) fn fit_rule(rule: &Rule, then: &PolicySnapshot, calls: &[PastCall], at: Millis) -> RuleFit {
+    let mut fit =
+        RuleFit { outranked: outranking_rule(rule, &then.rules.compiled, &BTreeSet::new()), ..RuleFit::default() };
+    let Some(alone) = isolate_rule(rule, then) else { return fit };
     let mut why: BTreeMap<String, u64> = BTreeMap::new();
     for subject in calls.iter().filter_map(|made| made.subject.as_ref()) {
-        if verdict_action(&alone.verdict(subject, at)) != RuleAction::Deny {
+        if verdict_action(&alone.verdict_for(subject, at)) != RuleAction::Deny {
             continue;
         }
-        let verdict = then.verdict(subject, at);
+        let verdict = then.verdict_for(subject, at);
         let action = verdict_action(&verdict);
         fit.then.add(action);
         if action != rule.action {
@@ -54,14 +55,14 @@ pub(super) fn of_rule(rule: &Rule, then: &Law, calls: &[Made], at: Millis) -> Fi
 }
 
 /// Rules under which exactly what `rule` fits is denied: nothing goes before a deny.
-fn alone(rule: &Rule, then: &Law) -> Option<Law> {
+fn isolate_rule(rule: &Rule, then: &PolicySnapshot) -> Option<PolicySnapshot> {
     let rule = Rule { action: RuleAction::Deny, steps: Vec::new(), ..rule.clone() };
     let rules = policy::RuleSet { defaults: Vec::new(), rules: vec![rule] };
     let source = RuleSource { name: String::new(), layer: RuleLayer::Main, rules };
     let around = then.rules.path_context.clone();
     let surroundings = PathContext { protected: Vec::new(), unreadable: Vec::new(), ..around };
     let compiled = policy::compile_rules(vec![source]).ok()?;
-    Some(Law {
+    Some(PolicySnapshot {
         rules: ActiveRules { compiled, path_context: surroundings, ..then.rules.clone() },
         grants: GrantSet::default(),
     })

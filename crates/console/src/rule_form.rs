@@ -21,7 +21,7 @@ const LONGEST_WRITTEN: usize = 8000;
 
 /// The rule, as the form has it.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct RuleForm {
     #[serde(default)]
     pub(super) pattern: String,
     #[serde(default)]
@@ -44,9 +44,9 @@ pub(super) struct Wanted {
     pub(super) text: String,
 }
 
-impl Wanted {
+impl RuleForm {
     /// What a form sent.
-    pub(super) fn sent(body: &BodyFields) -> Self {
+    pub(super) fn from_body(body: &BodyFields) -> Self {
         let text = |name: &str| body.text_field(name).unwrap_or_default().to_owned();
         Self {
             pattern: text("pattern"),
@@ -62,7 +62,7 @@ impl Wanted {
     }
 
     /// A rule that stands in the file, to be changed or taken out.
-    pub(super) fn standing(rule: &Rule) -> Self {
+    pub(super) fn from_rule(rule: &Rule) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let action = ACTIONS.iter().find(|(action, ..)| *action == rule.action).map_or("", |(_, word, _)| word);
         Self {
@@ -76,30 +76,30 @@ impl Wanted {
     }
 
     /// What begins in a line of the file, to be changed as it stands there.
-    pub(super) fn as_written(line: u32) -> Self {
+    pub(super) fn for_line(line: u32) -> Self {
         Self { form: YAML.to_owned(), line: line.to_string(), ..Self::default() }
     }
 
     /// A rule that allows what a pattern covers, perhaps of one agent only.
-    pub(super) fn allowing(pattern: &str, principal: Option<&str>) -> Self {
+    pub(super) fn for_pattern(pattern: &str, principal: Option<&str>) -> Self {
         let principal = principal.unwrap_or_default().to_owned();
         Self { pattern: pattern.to_owned(), action: "allow".to_owned(), principal, ..Self::default() }
     }
 
     /// The gate or the call that the rule is to be like.
-    pub(super) fn of(&self) -> &str {
+    pub(super) fn source_id(&self) -> &str {
         self.of.trim()
     }
 
     /// Where its effect is shown.
-    pub(super) fn at(&self) -> String {
-        let all = self.fields().into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>();
+    pub(super) fn preview_url(&self) -> String {
+        let all = self.form_fields().into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>();
         format!("/console/try?{}", serde_urlencoded::to_string(all).unwrap_or_default())
     }
 
     /// Where it is shown what comes of taking out the rule of its line.
-    pub(super) fn out(&self) -> String {
-        Self { action: REMOVE.to_owned(), line: self.line.clone(), ..Self::default() }.at()
+    pub(super) fn removal_url(&self) -> String {
+        Self { action: REMOVE.to_owned(), line: self.line.clone(), ..Self::default() }.preview_url()
     }
 
     /// Whether it is written as it stands in the file.
@@ -108,7 +108,7 @@ impl Wanted {
     }
 
     /// Every field, by its name in a form.
-    pub(super) fn fields(&self) -> [(&'static str, &str); 8] {
+    pub(super) fn form_fields(&self) -> [(&'static str, &str); 8] {
         let Self { pattern, action, principal, description, line, of, form, text } = self;
         [
             ("pattern", pattern),
@@ -126,7 +126,7 @@ impl Wanted {
     ///
     /// # Errors
     /// What it says is none, for people.
-    pub(super) fn edit(&self) -> Result<Option<RuleEdit>, String> {
+    pub(super) fn parse_edit(&self) -> Result<Option<RuleEdit>, String> {
         let line = Some(self.line.trim()).filter(|line| !line.is_empty()).map(str::parse::<u64>).transpose();
         let instead = line.map_err(|_| format!("{} is no line of a file.", self.line))?;
         if self.action == REMOVE {
@@ -146,14 +146,14 @@ impl Wanted {
         // Browsers send the ends of lines as two characters.
         let text = |text: &str| Some(text.trim().replace("\r\n", "\n")).filter(|text| !text.is_empty());
         let Some(pattern) = text(&self.pattern) else { return Ok(None) };
-        let named = |wanted: &str| ACTIONS.iter().find(|(_, word, _)| *word == wanted).map(|(action, ..)| *action);
+        let named = |name: &str| ACTIONS.iter().find(|(_, word, _)| *word == name).map(|(action, ..)| *action);
         let action = match self.action.as_str() {
             "" => RuleAction::Ask,
-            wanted => named(wanted).ok_or_else(|| {
-                format!("Unknown action: {wanted}. A call is allowed (allow), asked about (ask) or denied (deny).")
+            word => named(word).ok_or_else(|| {
+                format!("Unknown action: {word}. A call is allowed (allow), asked about (ask) or denied (deny).")
             })?,
         };
-        if self.fields().iter().any(|(_, value)| value.chars().count() > LONGEST) {
+        if self.form_fields().iter().any(|(_, value)| value.chars().count() > LONGEST) {
             return Err(format!("A part of it is longer than {LONGEST} characters."));
         }
         let (principal, description) = (text(&self.principal), text(&self.description));
@@ -166,7 +166,7 @@ impl Wanted {
 mod tests {
     use countersign_core::policy::{Rule, RuleAction};
 
-    use super::Wanted;
+    use super::RuleForm;
     use countersign_policy_admin::rules_file::{NewRule, RuleEdit};
 
     fn plain(instead: Option<u64>, rule: &Rule) -> RuleEdit {
@@ -175,31 +175,31 @@ mod tests {
 
     #[test]
     fn what_a_form_says_is_a_rule_or_says_what_is_wrong() {
-        let wanted = Wanted::allowing(" look* ", Some("kitchen"));
+        let form = RuleForm::for_pattern(" look* ", Some("kitchen"));
         let rule = Rule { principal: Some("kitchen".to_owned()), ..Rule::new("look*", RuleAction::Allow) };
-        assert_eq!(wanted.edit(), Ok(Some(plain(None, &rule))));
-        let asks = Wanted { action: String::new(), principal: " ".to_owned(), ..wanted };
-        assert_eq!(asks.edit(), Ok(Some(plain(None, &Rule::new("look*", RuleAction::Ask)))));
-        let standing = Wanted::standing(&Rule { line: 7, ..rule.clone() });
-        assert_eq!(standing.edit(), Ok(Some(plain(Some(7), &rule))));
-        assert_eq!(standing.out(), "/console/try?action=remove&line=7");
-        let of_lines = Wanted::allowing("say(a\r\n b)", None).edit();
+        assert_eq!(form.parse_edit(), Ok(Some(plain(None, &rule))));
+        let asks = RuleForm { action: String::new(), principal: " ".to_owned(), ..form };
+        assert_eq!(asks.parse_edit(), Ok(Some(plain(None, &Rule::new("look*", RuleAction::Ask)))));
+        let standing = RuleForm::from_rule(&Rule { line: 7, ..rule.clone() });
+        assert_eq!(standing.parse_edit(), Ok(Some(plain(Some(7), &rule))));
+        assert_eq!(standing.removal_url(), "/console/try?action=remove&line=7");
+        let of_lines = RuleForm::for_pattern("say(a\r\n b)", None).parse_edit();
         assert_eq!(of_lines, Ok(Some(plain(None, &Rule::new("say(a\n b)", RuleAction::Allow)))));
-        let written = Wanted { text: "tool: pay\r\naction: ask\r\n\r\n".to_owned(), ..Wanted::as_written(3) };
+        let written = RuleForm { text: "tool: pay\r\naction: ask\r\n\r\n".to_owned(), ..RuleForm::for_line(3) };
         let comes = Some(NewRule::Written("tool: pay\naction: ask".to_owned()));
-        assert_eq!(written.edit(), Ok(Some(RuleEdit { instead: Some(3), comes })));
-        assert_eq!(Wanted::as_written(3).edit(), Ok(None));
-        assert_eq!(Wanted::as_written(3).at(), "/console/try?line=3&form=yaml");
-        assert_eq!(Wanted::default().edit(), Ok(None));
-        for (wanted, told) in [
-            (Wanted { action: "alow }\n".to_owned(), ..asks.clone() }, "Unknown action: alow }"),
-            (Wanted { action: "remove".to_owned(), ..asks.clone() }, "Say which rule"),
-            (Wanted { line: "7x".to_owned(), ..asks.clone() }, "7x is no line"),
-            (Wanted { description: "x".repeat(2001), ..asks.clone() }, "longer than 2000"),
-            (Wanted { text: "x".repeat(8001), ..Wanted::as_written(3) }, "longer than 8000"),
+        assert_eq!(written.parse_edit(), Ok(Some(RuleEdit { instead: Some(3), comes })));
+        assert_eq!(RuleForm::for_line(3).parse_edit(), Ok(None));
+        assert_eq!(RuleForm::for_line(3).preview_url(), "/console/try?line=3&form=yaml");
+        assert_eq!(RuleForm::default().parse_edit(), Ok(None));
+        for (form, expected) in [
+            (RuleForm { action: "alow }\n".to_owned(), ..asks.clone() }, "Unknown action: alow }"),
+            (RuleForm { action: "remove".to_owned(), ..asks.clone() }, "Say which rule"),
+            (RuleForm { line: "7x".to_owned(), ..asks.clone() }, "7x is no line"),
+            (RuleForm { description: "x".repeat(2001), ..asks.clone() }, "longer than 2000"),
+            (RuleForm { text: "x".repeat(8001), ..RuleForm::for_line(3) }, "longer than 8000"),
         ] {
-            let problem = wanted.edit().unwrap_err();
-            assert!(problem.starts_with(told) || problem.contains(told), "{problem}");
+            let problem = form.parse_edit().unwrap_err();
+            assert!(problem.starts_with(expected) || problem.contains(expected), "{problem}");
         }
     }
 }

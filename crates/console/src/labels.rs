@@ -11,17 +11,17 @@ use countersign_view::{LineMode, escape, time::format_iso};
 use maud::{Markup, html};
 
 /// Text of one line.
-pub(super) fn one(text: &str) -> Markup {
-    marked(&escape(text, LineMode::One))
+pub(super) fn escape_line(text: &str) -> Markup {
+    mark_escapes(&escape(text, LineMode::One))
 }
 
 /// Text of many lines.
-pub(super) fn many(text: &str) -> Markup {
-    marked(&escape(text, LineMode::Many))
+pub(super) fn escape_lines(text: &str) -> Markup {
+    mark_escapes(&escape(text, LineMode::Many))
 }
 
 /// Sets off what was hidden and was written out.
-pub(super) fn marked(shown: &str) -> Markup {
+pub(super) fn mark_escapes(shown: &str) -> Markup {
     let mut rest = shown;
     let mut parts: Vec<(&str, &str)> = Vec::new();
     while let Some(at) = rest.find("\\u{") {
@@ -34,29 +34,29 @@ pub(super) fn marked(shown: &str) -> Markup {
 }
 
 /// Text for an attribute or a place that takes no tags.
-pub(super) fn plain(text: &str) -> String {
+pub(super) fn plain_text(text: &str) -> String {
     escape(text, LineMode::One).into_owned()
 }
 
 /// A moment. The script shows it in the reader's own time.
-pub(super) fn moment(at: Millis) -> Markup {
+pub(super) fn time_element(at: Millis) -> Markup {
     let iso = format_iso(at);
     let shown = iso.get(..19).unwrap_or(&iso).replace('T', " ");
     html! { time datetime=(iso) { (shown) " UTC" } }
 }
 
 /// How long ago, counted on by the script.
-pub(super) fn ago(at: Millis, now: Millis) -> Markup {
-    html! { time.ago datetime=(format_iso(at)) data-since=(at.0) { (span(now.0.saturating_sub(at.0))) " ago" } }
+pub(super) fn time_ago(at: Millis, now: Millis) -> Markup {
+    html! { time.ago datetime=(format_iso(at)) data-since=(at.0) { (duration_text(now.0.saturating_sub(at.0))) " ago" } }
 }
 
 /// How long is left, counted on by the script.
-pub(super) fn left(until: Millis, now: Millis) -> Markup {
-    html! { time.left datetime=(format_iso(until)) data-until=(until.0) { (span(until.0.saturating_sub(now.0))) " left" } }
+pub(super) fn time_left(until: Millis, now: Millis) -> Markup {
+    html! { time.left datetime=(format_iso(until)) data-until=(until.0) { (duration_text(until.0.saturating_sub(now.0))) " left" } }
 }
 
 /// A length of time in one or two units.
-pub(super) fn span(milliseconds: u64) -> String {
+pub(super) fn duration_text(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -67,31 +67,31 @@ pub(super) fn span(milliseconds: u64) -> String {
 }
 
 /// Somebody who decided, as people know them.
-pub(super) fn who(people: &IdentityMap, id: &PrincipalId) -> String {
+pub(super) fn principal_name(people: &IdentityMap, id: &PrincipalId) -> String {
     if let Some(person) = people.person_of(id) {
-        return plain(person);
+        return plain_text(person);
     }
     let text = id.as_str();
     match text.split_once(':') {
-        Some(("console", login)) => plain(login),
-        Some(("telegram", user)) => format!("Telegram user {}", plain(user)),
-        Some(("local", user)) => format!("the command line (user {})", plain(user)),
-        Some(("token", name)) => format!("the token {}", plain(name)),
+        Some(("console", login)) => plain_text(login),
+        Some(("telegram", user)) => format!("Telegram user {}", plain_text(user)),
+        Some(("local", user)) => format!("the command line (user {})", plain_text(user)),
+        Some(("token", name)) => format!("the token {}", plain_text(name)),
         Some(("web", "open")) => "somebody at this machine".to_owned(),
-        Some(("agent", name)) => plain(name),
+        Some(("agent", name)) => plain_text(name),
         _ if text == "web" => "whoever has the console's password".to_owned(),
-        _ => plain(text),
+        _ => plain_text(text),
     }
 }
 
 /// The same with a capital at its beginning.
-pub(super) fn sentence(text: &str) -> String {
+pub(super) fn capitalise(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
 /// How a gate was resolved.
-pub(super) const fn resolved(resolution: &GateResolution) -> &'static str {
+pub(super) const fn resolution_text(resolution: &GateResolution) -> &'static str {
     match resolution {
         GateResolution::Allowed { scope: ApprovalScope::Once } => "Allowed once",
         GateResolution::Allowed { scope: ApprovalScope::Session } => "Allowed for the session",
@@ -106,7 +106,7 @@ pub(super) const fn resolved(resolution: &GateResolution) -> &'static str {
 }
 
 /// The class and the word of what a rule says.
-pub(super) const fn verb(action: RuleAction) -> (&'static str, &'static str) {
+pub(super) const fn action_badge(action: RuleAction) -> (&'static str, &'static str) {
     match action {
         RuleAction::Allow => ("good", "allow"),
         RuleAction::Deny => ("bad", "deny"),
@@ -116,14 +116,14 @@ pub(super) const fn verb(action: RuleAction) -> (&'static str, &'static str) {
 
 /// The colour of how something ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(super) enum Severity {
     Good,
     Bad,
     Still,
 }
 
-impl Tone {
-    pub(super) const fn class(self) -> &'static str {
+impl Severity {
+    pub(super) const fn css_class(self) -> &'static str {
         match self {
             Self::Good => "good",
             Self::Bad => "bad",
@@ -131,7 +131,7 @@ impl Tone {
         }
     }
 
-    pub(super) const fn of(resolution: &GateResolution) -> Self {
+    pub(super) const fn for_resolution(resolution: &GateResolution) -> Self {
         match resolution {
             GateResolution::Allowed { .. } | GateResolution::Granted | GateResolution::Answered => Self::Good,
             GateResolution::Denied | GateResolution::Expired => Self::Bad,
@@ -139,7 +139,7 @@ impl Tone {
         }
     }
 
-    pub(super) const fn of_end(end: CallEnd) -> Self {
+    pub(super) const fn for_end(end: CallEnd) -> Self {
         match end {
             CallEnd::Done { error: false } => Self::Good,
             CallEnd::Done { error: true }
@@ -155,7 +155,7 @@ impl Tone {
 }
 
 /// A path of this site with `part` as one segment.
-pub(super) fn path(before: &str, part: &str) -> String {
+pub(super) fn url_path(before: &str, part: &str) -> String {
     /// What may stand in a segment as it is.
     const PLAIN: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -163,7 +163,7 @@ pub(super) fn path(before: &str, part: &str) -> String {
 }
 
 /// A number with what it counts.
-pub(super) fn counted(count: u64, what: &str) -> String {
+pub(super) fn count_text(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
@@ -171,11 +171,11 @@ pub(super) fn counted(count: u64, what: &str) -> String {
 mod tests {
     use countersign_core::{gate::IdentityMap, id::PrincipalId};
 
-    use super::{many, path, span, who};
+    use super::{duration_text, escape_lines, principal_name, url_path};
 
     #[test]
     fn what_cannot_be_seen_is_set_off_and_html_is_text() {
-        let shown = many("a\u{202e}b <b>\\u{41}").into_string();
+        let shown = escape_lines("a\u{202e}b <b>\\u{41}").into_string();
         let mark = |form: &str| format!("<mark title=\"a character that cannot be seen\">{form}</mark>");
         assert_eq!(shown, format!("a{}b &lt;b&gt;{}u{{41}}", mark("\\u{202e}"), mark("\\u{5c}")));
     }
@@ -184,7 +184,7 @@ mod tests {
     fn times_have_at_most_two_units() {
         for (milliseconds, want) in [(999, "0 s"), (61_000, "1 min"), (3_660_000, "1 h 1 min"), (90_000_000, "1 d 1 h")]
         {
-            assert_eq!(span(milliseconds), want);
+            assert_eq!(duration_text(milliseconds), want);
         }
     }
 
@@ -192,13 +192,13 @@ mod tests {
     fn people_are_called_by_their_names() {
         let ana = PrincipalId::new("console:ana");
         let people = IdentityMap::new([("Ana".to_owned(), vec![ana.clone()])]);
-        assert_eq!(who(&people, &ana), "Ana");
-        assert_eq!(who(&IdentityMap::default(), &ana), "ana");
-        assert_eq!(who(&IdentityMap::default(), &PrincipalId::new("telegram:7")), "Telegram user 7");
+        assert_eq!(principal_name(&people, &ana), "Ana");
+        assert_eq!(principal_name(&IdentityMap::default(), &ana), "ana");
+        assert_eq!(principal_name(&IdentityMap::default(), &PrincipalId::new("telegram:7")), "Telegram user 7");
     }
 
     #[test]
     fn an_id_is_one_segment_of_a_path() {
-        assert_eq!(path("/console/sessions/", "agent:a/../b"), "/console/sessions/agent%3Aa%2F..%2Fb");
+        assert_eq!(url_path("/console/sessions/", "agent:a/../b"), "/console/sessions/agent%3Aa%2F..%2Fb");
     }
 }

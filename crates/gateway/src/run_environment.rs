@@ -29,41 +29,41 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 /// The tools of services by name, each with its service.
-type Calls = BTreeMap<String, (String, ServiceCall)>;
+type ServiceToolCalls = BTreeMap<String, (String, ServiceCall)>;
 
 /// Services and their tools, and what the gateway's own runs work with.
-pub(super) struct House {
+pub(super) struct GatewayEnvironment {
     services: Arc<ServiceClient>,
-    calls: Calls,
+    calls: ServiceToolCalls,
     models: Arc<GatewayModels>,
-    rooms: Arc<SessionWorkspaces>,
-    guests: Arc<AttachedSessions>,
-    wings: Arc<gsv::GsvEnvironments>,
+    workspaces: Arc<SessionWorkspaces>,
+    attached_sessions: Arc<AttachedSessions>,
+    gsv_environments: Arc<gsv::GsvEnvironments>,
 }
 
-impl House {
+impl GatewayEnvironment {
     pub(super) fn new(
         services: Arc<ServiceClient>,
         config: &Config,
         models: Arc<GatewayModels>,
-        rooms: Arc<SessionWorkspaces>,
-        guests: Arc<AttachedSessions>,
-        wings: Arc<gsv::GsvEnvironments>,
+        workspaces: Arc<SessionWorkspaces>,
+        attached_sessions: Arc<AttachedSessions>,
+        gsv_environments: Arc<gsv::GsvEnvironments>,
     ) -> Self {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
         let calls =
             tools.map(|(service, tool)| (tool.name.clone(), (service.name.clone(), service_tools::call_of(tool))));
-        Self { calls: calls.collect(), services, models, rooms, guests, wings }
+        Self { calls: calls.collect(), services, models, workspaces, attached_sessions, gsv_environments }
     }
 }
 
-impl RunEnvironment for House {
+impl RunEnvironment for GatewayEnvironment {
     fn hosted_environment(&self, session: &SessionId) -> Option<Arc<dyn RunEnvironment>> {
-        self.guests.environment_for(session)
+        self.attached_sessions.environment_for(session)
     }
 
     fn environment_for(&self, session: &SessionId, run: Option<RunId>) -> EnvironmentFor {
-        self.wings.environment_for(session, run)
+        self.gsv_environments.environment_for(session, run)
     }
 
     fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
@@ -75,19 +75,19 @@ impl RunEnvironment for House {
     }
 
     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
-        Arc::clone(self.rooms.registry())
+        Arc::clone(self.workspaces.registry())
     }
 
     fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&ToolSpec]) -> String {
-        self.rooms.system_prompt(cwd, tools)
+        self.workspaces.system_prompt(cwd, tools)
     }
 
     fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext {
-        self.rooms.tool_context(session, cwd)
+        self.workspaces.tool_context(session, cwd)
     }
 
     fn fire_job<'a>(&'a self, fired: &'a DueFiring) -> BoxFuture<'a, schedule::Command> {
-        self.wings.fire_job(fired).boxed()
+        self.gsv_environments.fire_job(fired).boxed()
     }
 
     fn call_service<'a>(
@@ -116,7 +116,7 @@ impl RunEnvironment for House {
 }
 
 /// The services of a configuration as they are called.
-pub(super) fn services(config: &Config) -> Vec<services::ServiceDefinition> {
+pub(super) fn service_definitions(config: &Config) -> Vec<services::ServiceDefinition> {
     let services = config.services.iter().map(|service| services::ServiceDefinition {
         name: service.name.clone(),
         base_url: service.url.clone(),
@@ -150,25 +150,25 @@ pub(super) fn services(config: &Config) -> Vec<services::ServiceDefinition> {
 }
 
 /// What the messenger is to do. Cards of an agent that is away say so.
-pub(super) fn telegram(
+pub(super) fn telegram_settings(
     config: &config::TelegramConfig,
     people: &[config::PersonConfig],
     door: &Arc<agent_gate::AgentGateAdapter>,
-    ear: &Arc<telegram::InboundHook>,
+    inbound_hook: &Arc<telegram::InboundHook>,
 ) -> telegram::TelegramSettings {
     let door = Arc::clone(door);
     telegram::TelegramSettings {
         api_url: config.api_url.clone(),
         topic: config.message_thread_id,
         people: tool_inventory::people_identities(people),
-        ear: Some(Arc::clone(ear)),
+        ear: Some(Arc::clone(inbound_hook)),
         presence: Arc::new(move |session: &SessionId| !door.is_agents(session) || door.is_connected(session)),
         ..telegram::TelegramSettings::new(config.token.clone(), config.chat_id, config.allowed_users.iter().copied())
     }
 }
 
 /// What the agent-gate door is opened with.
-pub(super) fn agents(config: &Config) -> agent_gate::Settings {
+pub(super) fn agent_gate_settings(config: &Config) -> agent_gate::Settings {
     let agents = config.agents.iter();
     let listed = config.services.iter().flat_map(|service| &service.tools);
     agent_gate::Settings {

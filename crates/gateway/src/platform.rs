@@ -15,7 +15,7 @@ use crate::serve_error::ServeError;
 pub type OpenRecord = Box<dyn FnOnce(&Config, Vec<Arc<dyn LogView>>) -> Result<AnyLog, ServeError> + Send>;
 
 /// What a gateway stands on. [`Ground::of_this_machine`] unless somebody plays the machine.
-pub struct Ground {
+pub struct Platform {
     /// What is started again for commands of runs.
     pub program: PathBuf,
     /// Where its record comes from.
@@ -23,17 +23,17 @@ pub struct Ground {
     /// What time it is.
     pub clock: Clock,
     /// Where ids come from.
-    pub dice: Entropy,
+    pub entropy: Entropy,
 }
 
-impl Ground {
+impl Platform {
     /// The machine's own clock and chance, and the record in the file that the settings name.
     pub fn of_this_machine(program: PathBuf) -> Self {
-        Self { program, record: Box::new(open_file), clock: Clock::system(), dice: system_entropy() }
+        Self { program, record: Box::new(open_file), clock: Clock::system(), entropy: system_entropy() }
     }
 }
 
-impl fmt::Debug for Ground {
+impl fmt::Debug for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ground").field("program", &self.program).field("clock", &self.clock).finish_non_exhaustive()
     }

@@ -2,15 +2,15 @@
 
 use maud::{Markup, html};
 
-use super::history::Counts;
+use super::history::VerdictCounts;
 
 /// Bars by day, each of what became of calls.
-pub(super) fn days(days: &[(String, Counts)]) -> Markup {
+pub(super) fn day_chart(days: &[(String, VerdictCounts)]) -> Markup {
     const HEIGHT: u64 = 120;
     const STEP: usize = 26;
-    let most = days.iter().map(|(_, counts)| counts.all()).max().unwrap_or(0).max(1);
+    let most = days.iter().map(|(_, counts)| counts.total_count()).max().unwrap_or(0).max(1);
     let width = days.len().max(1) * STEP + 34;
-    let total: u64 = days.iter().map(|(_, counts)| counts.all()).sum();
+    let total: u64 = days.iter().map(|(_, counts)| counts.total_count()).sum();
     html! {
         svg.chart viewBox={ "0 0 " (width) " 150" } width=(width) role="img" aria-label={ (total) " decisions in " (days.len()) " days; the numbers stand in the table below" } {
             line.axis x1="30" y1="125" x2=(width) y2="125" {}
@@ -18,7 +18,7 @@ pub(super) fn days(days: &[(String, Counts)]) -> Markup {
             text.tick x="26" y="12" text-anchor="end" { (most) }
             @for (at, (day, counts)) in days.iter().enumerate() {
                 @let x = 32 + at * STEP;
-                @for (class, y, height) in stacked(counts, most, HEIGHT) {
+                @for (class, y, height) in stacked_parts(counts, most, HEIGHT) {
                     rect.(class) x=(x) y=(y + 5) width="20" height=(height) {}
                 }
                 @if at % 3 == days.len().saturating_sub(1) % 3 { text.tick x=(x + 10) y="142" text-anchor="middle" { (day.get(5..).unwrap_or(day)) } }
@@ -28,11 +28,11 @@ pub(super) fn days(days: &[(String, Counts)]) -> Markup {
 }
 
 /// One bar of what became of calls, lying.
-pub(super) fn share(counts: &Counts) -> Markup {
-    let all = counts.all().max(1);
+pub(super) fn share_bar(counts: &VerdictCounts) -> Markup {
+    let all = counts.total_count().max(1);
     let mut at = 0;
     let mut parts = Vec::new();
-    for (name, class, of) in Counts::BARS {
+    for (name, class, of) in VerdictCounts::BARS {
         let wide = of(counts) * 200 / all;
         parts.push((name, class, at, wide));
         at += wide;
@@ -45,15 +45,15 @@ pub(super) fn share(counts: &Counts) -> Markup {
 }
 
 /// What the colours mean.
-pub(super) fn legend() -> Markup {
-    html! { ul.legend { @for (name, class, _) in Counts::BARS { li { svg width="12" height="12" aria-hidden="true" { rect.(class) width="12" height="12" rx="2" {} } " " (name) } } } }
+pub(super) fn chart_legend() -> Markup {
+    html! { ul.legend { @for (name, class, _) in VerdictCounts::BARS { li { svg width="12" height="12" aria-hidden="true" { rect.(class) width="12" height="12" rx="2" {} } " " (name) } } } }
 }
 
 /// The parts of one bar from the bottom: class, top and height. Nothing that is there is too small to be seen.
-fn stacked(counts: &Counts, most: u64, height: u64) -> Vec<(&'static str, u64, u64)> {
+fn stacked_parts(counts: &VerdictCounts, most: u64, height: u64) -> Vec<(&'static str, u64, u64)> {
     let mut top = height;
     let mut parts = Vec::new();
-    for (_, class, of) in Counts::BARS {
+    for (_, class, of) in VerdictCounts::BARS {
         let count = of(counts);
         if count == 0 {
             continue;
@@ -67,11 +67,11 @@ fn stacked(counts: &Counts, most: u64, height: u64) -> Vec<(&'static str, u64, u
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, stacked};
+    use super::{VerdictCounts, stacked_parts};
 
     #[test]
     fn a_bar_has_a_part_for_each_count_that_is_there() {
-        let counts = Counts { rule: 50, refused_by_person: 1, ..Counts::default() };
-        assert_eq!(stacked(&counts, 100, 120), [("b-rule", 60, 60), ("b-noperson", 58, 2)]);
+        let counts = VerdictCounts { rule: 50, refused_by_person: 1, ..VerdictCounts::default() };
+        assert_eq!(stacked_parts(&counts, 100, 120), [("b-rule", 60, 60), ("b-noperson", 58, 2)]);
     }
 }
