@@ -7,20 +7,20 @@ use std::{env, fs, path::Path, process::Command};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    tell_version();
+    emit_version();
     if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
         pack_addresses();
     }
 }
 
-fn tell_version() {
+fn emit_version() {
     println!("cargo::rerun-if-env-changed=COUNTERSIGN_COMMIT");
     let number = env::var("CARGO_PKG_VERSION").unwrap_or_default();
     // Where the history is not at hand, such as in a container, whoever builds says it.
-    let said = env::var("COUNTERSIGN_COMMIT").ok().filter(|said| !said.trim().is_empty());
+    let from_variable = env::var("COUNTERSIGN_COMMIT").ok().filter(|value| !value.trim().is_empty());
     // Work in progress is built again and again, and its commit says little.
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
-    let commit = said.or_else(|| if is_release { of_history() } else { None });
+    let commit = from_variable.or_else(|| if is_release { of_history() } else { None });
     let version = commit.map_or_else(|| number.clone(), |commit| format!("{number} ({})", commit.trim()));
     println!("cargo::rustc-env=COUNTERSIGN_VERSION={version}");
 }
@@ -28,8 +28,8 @@ fn tell_version() {
 /// The commit and its day, such as `1a2b3c4d5e6f 2026-11-22`; with a mark where files differ from it.
 fn of_history() -> Option<String> {
     let git = |arguments: &[&str]| {
-        let told = Command::new("git").args(arguments).output().ok().filter(|told| told.status.success())?;
-        String::from_utf8(told.stdout).ok().map(|text| text.trim().to_owned())
+        let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned())
     };
     for name in ["HEAD", "logs/HEAD"] {
         let path = git(&["rev-parse", "--git-path", name])?;

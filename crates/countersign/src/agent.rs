@@ -17,7 +17,7 @@ use tokio_tungstenite::{
     tungstenite::{Error, Message, http::Uri, protocol::WebSocketConfig},
 };
 
-use crate::{trust::trust, unreached, words};
+use crate::{connect_error, error_text, tls_roots::tls_client_config};
 
 /// How long connecting and authenticating may take.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -36,7 +36,7 @@ const TAKEN: &str = "an agent has one connection at a time, and another request 
                      the gateway again";
 
 /// Where the gateway is, and who asks.
-pub(crate) struct Asker {
+pub(crate) struct ClientOptions {
     pub(crate) url: Option<String>,
     pub(crate) token: Option<String>,
     /// How long an answer is waited for.
@@ -46,31 +46,31 @@ pub(crate) struct Asker {
 }
 
 /// What is asked for.
-pub(crate) enum Wanted {
+pub(crate) enum ClientCommand {
     Request { tool: String, arguments: Vec<String> },
     Tools,
     Pending,
 }
 
 /// Why there is no result.
-pub(crate) struct Failed {
+pub(crate) struct ClientFailure {
     code: u8,
-    pub(crate) told: String,
+    pub(crate) message: String,
     /// By which rule or whom, as the gateway says it.
     reason: Option<String>,
 }
 
-fn failed(code: u8, told: impl Into<String>) -> Failed {
-    Failed { code, told: told.into(), reason: None }
+fn client_failure(code: u8, message: impl Into<String>) -> ClientFailure {
+    ClientFailure { code, message: message.into(), reason: None }
 }
 
 #[allow(clippy::print_stderr, reason = "this is how the agent is told")]
-pub(crate) fn run(asker: Asker, wanted: Wanted) -> ExitCode {
+pub(crate) fn run(options: ClientOptions, command: ClientCommand) -> ExitCode {
     let outcome = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| failed(UNREACHABLE, error.to_string()))
-        .and_then(|runtime| runtime.block_on(ask(asker, wanted)));
+        .map_err(|error| client_failure(UNREACHABLE, error.to_string()))
+        .and_then(|runtime| runtime.block_on(run_command(options, command)));
     match outcome {
         // Whoever read the output has seen enough: that is no failure.
         Ok(value) => match writeln!(std::io::stdout().lock(), "{value:#}") {
@@ -80,8 +80,8 @@ pub(crate) fn run(asker: Asker, wanted: Wanted) -> ExitCode {
             }
             Ok(()) | Err(_) => ExitCode::SUCCESS,
         },
-        Err(Failed { code, told, reason }) => {
-            eprintln!("Error: {told}");
+        Err(ClientFailure { code, message, reason }) => {
+            eprintln!("Error: {message}");
             if let Some(reason) = reason {
                 // A person may have written it, and it stays one line.
                 let lines: Vec<&str> = reason.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -92,31 +92,37 @@ pub(crate) fn run(asker: Asker, wanted: Wanted) -> ExitCode {
     }
 }
 
-async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
-    let (method, params) = match wanted {
-        Wanted::Request { tool, arguments } => ("tool_request", json!({ "tool": tool, "args": read(&arguments)? })),
-        Wanted::Tools => ("list_tools", json!({})),
-        Wanted::Pending => ("get_pending_results", json!({})),
+async fn run_command(options: ClientOptions, command: ClientCommand) -> Result<Value, ClientFailure> {
+    let (method, params) = match command {
+        ClientCommand::Request { tool, arguments } => {
+            ("tool_request", json!({ "tool": tool, "args": parse_arguments(&arguments)? }))
+        }
+        ClientCommand::Tools => ("list_tools", json!({})),
+        ClientCommand::Pending => ("get_pending_results", json!({})),
     };
     let is_request = method == "tool_request";
-    let url = asker.url.ok_or_else(|| failed(UNREACHABLE, "no gateway: give --url or set AGENTPASS_URL"))?;
-    let token = asker.token.ok_or_else(|| failed(UNREACHABLE, "no token: give --token or set AGENT_TOKEN"))?;
+    let url = options.url.ok_or_else(|| client_failure(UNREACHABLE, "no gateway: give --url or set AGENTPASS_URL"))?;
+    let token =
+        options.token.ok_or_else(|| client_failure(UNREACHABLE, "no token: give --token or set AGENT_TOKEN"))?;
     // A variable that was meant to be filled reads like a wrong token at the gateway, and like a wrong address here.
     if url.is_empty() {
-        return Err(failed(UNREACHABLE, "the address is empty: AGENTPASS_URL, or --url, must name a gateway"));
+        return Err(client_failure(UNREACHABLE, "the address is empty: AGENTPASS_URL, or --url, must name a gateway"));
     }
     if token.trim().is_empty() {
-        return Err(failed(UNREACHABLE, "the token is empty: AGENT_TOKEN, or --token, must hold the agent's token"));
+        return Err(client_failure(
+            UNREACHABLE,
+            "the token is empty: AGENT_TOKEN, or --token, must hold the agent's token",
+        ));
     }
-    let mut line = tokio::time::timeout(CONNECT, connect(&url, asker.ca.as_deref(), &token))
+    let mut connection = tokio::time::timeout(CONNECT, connect_gateway(&url, options.ca.as_deref(), &token))
         .await
-        .map_err(|_| failed(UNREACHABLE, format!("{url} does not answer")))??;
-    let asked = json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": 1 });
-    let answer = tokio::time::timeout(asker.timeout, line.ask(&asked))
+        .map_err(|_| client_failure(UNREACHABLE, format!("{url} does not answer")))??;
+    let request = json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": 1 });
+    let answer = tokio::time::timeout(options.timeout, connection.send_request(&request))
         .await
-        .map_err(|_| failed(TIMED_OUT, waits_on(is_request, asker.timeout)))?;
+        .map_err(|_| client_failure(TIMED_OUT, timeout_message(is_request, options.timeout)))?;
     // A gateway that proves receipt by a ping is answered before the line closes, whatever it said.
-    line.leave().await;
+    connection.close_gracefully().await;
     let answer = answer?;
     Ok(match method {
         "tool_request" => answer.get("data").cloned().unwrap_or(Value::Null),
@@ -126,69 +132,77 @@ async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
 }
 
 /// What became of what was not answered in time.
-fn waits_on(is_request: bool, timeout: Duration) -> String {
-    let told = format!("no answer within {} seconds", timeout.as_secs_f64());
+fn timeout_message(is_request: bool, timeout: Duration) -> String {
+    let message = format!("no answer within {} seconds", timeout.as_secs_f64());
     match is_request {
-        true => format!("{told}. The request still stands: `countersign pending` has its result once it is over"),
-        false => told,
+        true => format!("{message}. The request still stands: `countersign pending` has its result once it is over"),
+        false => message,
     }
 }
 
 /// Values are texts, cut off their names at the first `=`.
-pub(crate) fn read(arguments: &[String]) -> Result<Map<String, Value>, Failed> {
+pub(crate) fn parse_arguments(arguments: &[String]) -> Result<Map<String, Value>, ClientFailure> {
     arguments
         .iter()
         .map(|argument| match argument.split_once('=') {
             Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Value::from(value))),
-            _ => Err(failed(MALFORMED, format!("{argument:?} is not key=value"))),
+            _ => Err(client_failure(MALFORMED, format!("{argument:?} is not key=value"))),
         })
         .collect()
 }
 
-struct Line(WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>);
+struct ClientConnection(WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>);
 
-async fn connect(url: &str, ca: Option<&Path>, token: &str) -> Result<Line, Failed> {
+async fn connect_gateway(url: &str, ca: Option<&Path>, token: &str) -> Result<ClientConnection, ClientFailure> {
     if let Some((scheme @ ("http" | "https"), rest)) = url.split_once("://") {
-        let wanted = if scheme == "http" { "ws" } else { "wss" };
-        return Err(failed(UNREACHABLE, format!("{url}: agents speak WebSocket: write {wanted}://{rest}")));
+        let websocket_scheme = if scheme == "http" { "ws" } else { "wss" };
+        return Err(client_failure(
+            UNREACHABLE,
+            format!("{url}: agents speak WebSocket: write {websocket_scheme}://{rest}"),
+        ));
     }
     if !url.contains("://") {
-        return Err(failed(UNREACHABLE, format!("{url}: an address begins with ws:// or wss://: write ws://{url}")));
+        return Err(client_failure(
+            UNREACHABLE,
+            format!("{url}: an address begins with ws:// or wss://: write ws://{url}"),
+        ));
     }
     if let Ok(uri) = url.parse::<Uri>() {
-        unreached::port(&uri).map_err(|error| failed(UNREACHABLE, format!("{url}: {error}")))?;
+        connect_error::check_port(&uri).map_err(|error| client_failure(UNREACHABLE, format!("{url}: {error}")))?;
     }
     let connector = match url.to_ascii_lowercase().starts_with("wss:") {
         true => {
-            let trusted = trust(ca).map_err(|error| failed(UNREACHABLE, format!("{error:#}")))?;
+            let trusted = tls_client_config(ca).map_err(|error| client_failure(UNREACHABLE, format!("{error:#}")))?;
             Some(Connector::Rustls(Arc::new(trusted)))
         }
-        false if ca.is_some() => return Err(failed(UNREACHABLE, format!("{url}: --ca is for wss:// addresses"))),
+        false if ca.is_some() => {
+            return Err(client_failure(UNREACHABLE, format!("{url}: --ca is for wss:// addresses")));
+        }
         false => None,
     };
     // Tokens are for gateways only; what the library says of an address holds none.
     let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(4096);
     let (stream, _) = connect_async_tls_with_config(url, Some(config), true, connector)
         .await
-        .map_err(|error| failed(UNREACHABLE, unreached(url, &error)))?;
-    let mut line = Line(stream);
+        .map_err(|error| client_failure(UNREACHABLE, describe_connect_error(url, &error)))?;
+    let mut connection = ClientConnection(stream);
     let auth = json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": token }, "id": "auth-1" });
-    match line.ask(&auth).await {
-        Ok(_) => Ok(line),
-        Err(Failed { told, .. }) => Err(failed(UNREACHABLE, told)),
+    match connection.send_request(&auth).await {
+        Ok(_) => Ok(connection),
+        Err(ClientFailure { message, .. }) => Err(client_failure(UNREACHABLE, message)),
     }
 }
 
 /// Why there is no line, with what helps against it where that is known.
-fn unreached(url: &str, error: &Error) -> String {
+fn describe_connect_error(url: &str, error: &Error) -> String {
     match error {
         Error::Io(refused) if refused.kind() == std::io::ErrorKind::ConnectionRefused => {
             format!("{url}: no gateway runs there; `countersign serve` starts one")
         }
         Error::Http(answer) => {
-            let said = answer.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-            let said = said.trim().lines().next().filter(|said| !said.is_empty());
-            let said = said.map_or_else(String::new, |said| format!(" ({said})"));
+            let body = answer.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+            let first_line = body.trim().lines().next().filter(|line| !line.is_empty());
+            let detail = first_line.map_or_else(String::new, |line| format!(" ({line})"));
             let helps = match answer.status().as_u16() {
                 403 | 404 => {
                     ": no door for agents is open there; `countersign agents add ID --config FILE` opens one, and \
@@ -196,38 +210,38 @@ fn unreached(url: &str, error: &Error) -> String {
                 }
                 _ => "",
             };
-            format!("{url}: {error}{said}{helps}")
+            format!("{url}: {error}{detail}{helps}")
         }
-        _ => format!("{url}: {}", unreached::why(error)),
+        _ => format!("{url}: {}", connect_error::explain_failure(error)),
     }
 }
 
-impl Line {
+impl ClientConnection {
     /// Sends a request and waits for its answer.
-    async fn ask(&mut self, request: &Value) -> Result<Value, Failed> {
+    async fn send_request(&mut self, request: &Value) -> Result<Value, ClientFailure> {
         // What was asked for may wait for a person all the same, or be done.
         let became = match request["method"] == "tool_request" {
             true => "; `countersign pending` tells what became of the request",
             false => "",
         };
         let gone = |error: Error| {
-            let why = words::without_numbers(&error.to_string());
-            failed(UNREACHABLE, format!("the connection broke: {why}{became}"))
+            let why = error_text::without_numbers(&error.to_string());
+            client_failure(UNREACHABLE, format!("the connection broke: {why}{became}"))
         };
         self.0.send(Message::text(request.to_string())).await.map_err(gone)?;
         loop {
             let text = match self.0.next().await {
                 Some(Ok(Message::Text(text))) => text,
                 Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == close::CONNECTED => {
-                    return Err(failed(UNREACHABLE, format!("{}: {TAKEN}", frame.reason)));
+                    return Err(client_failure(UNREACHABLE, format!("{}: {TAKEN}", frame.reason)));
                 }
                 Some(Ok(Message::Close(frame))) => {
                     let why = frame.map_or_else(String::new, |frame| format!(": {} {}", frame.code, frame.reason));
-                    return Err(failed(UNREACHABLE, format!("the gateway closed the connection{why}{became}")));
+                    return Err(client_failure(UNREACHABLE, format!("the gateway closed the connection{why}{became}")));
                 }
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => return Err(gone(error)),
-                None => return Err(failed(UNREACHABLE, format!("the gateway closed the connection{became}"))),
+                None => return Err(client_failure(UNREACHABLE, format!("the gateway closed the connection{became}"))),
             };
             let Ok(mut reply) = serde_json::from_str::<Value>(&text) else { continue };
             if reply.get("id") != request.get("id") {
@@ -236,19 +250,19 @@ impl Line {
             let Some(error) = reply.get("error") else { return Ok(reply["result"].take()) };
             let code = error["code"].as_i64().unwrap_or_default();
             let message = error["message"].as_str().unwrap_or_default();
-            let told = match code {
-                -32002 => failed(TIMED_OUT, format!("Timeout ({code}): {message}")),
-                -32001 | -32003 => failed(FAILED, format!("Denied ({code}): {message}")),
-                _ => failed(FAILED, format!("Gateway error ({code}): {message}")),
+            let failure = match code {
+                -32002 => client_failure(TIMED_OUT, format!("Timeout ({code}): {message}")),
+                -32001 | -32003 => client_failure(FAILED, format!("Denied ({code}): {message}")),
+                _ => client_failure(FAILED, format!("Gateway error ({code}): {message}")),
             };
             let reason = error["data"]["reason"].as_str().map(str::to_owned);
-            return Err(Failed { reason, ..told });
+            return Err(ClientFailure { reason, ..failure });
         }
     }
 
     /// Closes the line, once the gateway knows that everything arrived: the pong to its ping is sent before the one to
     /// ours comes back, and behind a close none is sent any more.
-    async fn leave(&mut self) {
+    async fn close_gracefully(&mut self) {
         let leave = async {
             if self.0.send(Message::Ping(Vec::new().into())).await.is_err() {
                 return;

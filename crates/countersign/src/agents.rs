@@ -10,14 +10,14 @@ use countersign_view::{LineMode, escape, shell_quote};
 use serde_json::json;
 
 use crate::{
-    audit::Form,
-    local::Local,
-    paint::{Paint, Tone},
-    place::Place,
+    audit::OutputFormat,
+    control_client::ControlClient,
+    data_dir::DataDir,
+    style::{ColourMode, TextStyle},
 };
 
 /// What is done with agents.
-pub(crate) enum What {
+pub(crate) enum AgentsAction {
     List,
     Add { id: String, variable: Option<String> },
     Rotate { id: String, variable: Option<String> },
@@ -34,39 +34,45 @@ pub(crate) fn parse_variable(name: &str) -> Result<String, String> {
     if is_name { Ok(name.to_owned()) } else { Err("a variable has letters, digits and _ in its name".to_owned()) }
 }
 
-pub(crate) fn run(config: Option<&Path>, data: Option<&Path>, what: &What, form: Form) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    config: Option<&Path>,
+    data: Option<&Path>,
+    what: &AgentsAction,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
     let file = config.context("agents stand in the configuration: name it with --config FILE")?;
     match what {
-        What::List => list(file, form),
-        What::Add { id, variable } => {
-            let token = Token::new(variable.clone())?;
+        AgentsAction::List => print_agents(file, form),
+        AgentsAction::Add { id, variable } => {
+            let token = AgentToken::new(variable.clone())?;
             let tightened = change_agents(file, AgentChange::Add { id, token: &token.in_file() })?;
-            Done { word: "added", id, token: Some(&token), tightened }.tell(file, data, form)
+            AgentChangeReport { word: "added", id, token: Some(&token), tightened }.print_change(file, data, form)
         }
-        What::Rotate { id, variable } => {
+        AgentsAction::Rotate { id, variable } => {
             let known = list_agents(file)?.into_iter().find(|agent| agent.id == *id);
             let known = known.with_context(|| format!("there is no agent {id}"))?;
             let named = match &known.token {
                 TokenSource::Variable(name) => Some(name.clone()),
                 TokenSource::File => None,
             };
-            let token = Token::new(variable.clone().or_else(|| named.clone()))?;
+            let token = AgentToken::new(variable.clone().or_else(|| named.clone()))?;
             // The file says already where the token comes from.
             let stays = token.variable.is_some() && token.variable == named;
             let tightened = !stays && change_agents(file, AgentChange::Rotate { id, token: &token.in_file() })?;
-            Done { word: "another token for", id, token: Some(&token), tightened }.tell(file, data, form)
+            AgentChangeReport { word: "another token for", id, token: Some(&token), tightened }
+                .print_change(file, data, form)
         }
-        What::Remove { id } => {
+        AgentsAction::Remove { id } => {
             change_agents(file, AgentChange::Remove { id })?;
-            Done { word: "removed", id, token: None, tightened: false }.tell(file, data, form)
+            AgentChangeReport { word: "removed", id, token: None, tightened: false }.print_change(file, data, form)
         }
     }
 }
 
-fn list(file: &Path, form: Form) -> anyhow::Result<ExitCode> {
+fn print_agents(file: &Path, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let agents = list_agents(file)?;
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
+    if form == OutputFormat::Json {
         let rows: Vec<_> = agents
             .iter()
             .map(|agent| match &agent.token {
@@ -77,7 +83,7 @@ fn list(file: &Path, form: Form) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     if agents.is_empty() {
         writeln!(out, "No agents. Add one with `countersign agents add ID --config {}`.", shell_quote(file.display()))?;
     }
@@ -88,19 +94,24 @@ fn list(file: &Path, form: Form) -> anyhow::Result<ExitCode> {
             TokenSource::File => "token in the file".to_owned(),
         };
         let id = format!("{:<width$}", escape(&agent.id, LineMode::One));
-        writeln!(out, "{}  {}", paint.tone(Tone::Strong, id), paint.tone(Tone::Faint, escape(&from, LineMode::One)))?;
+        writeln!(
+            out,
+            "{}  {}",
+            paint.apply_style(TextStyle::Strong, id),
+            paint.apply_style(TextStyle::Faint, escape(&from, LineMode::One))
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// A token that was just made.
-struct Token {
+struct AgentToken {
     text: String,
     /// The variable that is to hold it; absent where the file does.
     variable: Option<String>,
 }
 
-impl Token {
+impl AgentToken {
     fn new(variable: Option<String>) -> anyhow::Result<Self> {
         Ok(Self { text: new_token()?, variable })
     }
@@ -112,27 +123,27 @@ impl Token {
 }
 
 /// What was done, to be told.
-struct Done<'a> {
+struct AgentChangeReport<'a> {
     word: &'static str,
     id: &'a str,
-    token: Option<&'a Token>,
+    token: Option<&'a AgentToken>,
     /// Others could read the file before.
     tightened: bool,
 }
 
-impl Done<'_> {
-    fn tell(&self, file: &Path, data: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
-        let runs = Place::find(Some(file), data).is_ok_and(|place| Local::connect(&place.folder).is_some());
+impl AgentChangeReport<'_> {
+    fn print_change(&self, file: &Path, data: Option<&Path>, form: OutputFormat) -> anyhow::Result<ExitCode> {
+        let runs = DataDir::find(Some(file), data).is_ok_and(|place| ControlClient::connect(&place.folder).is_some());
         let mut out = std::io::stdout().lock();
         let variable = self.token.and_then(|token| token.variable.as_deref());
-        if form == Form::Json {
+        if form == OutputFormat::Json {
             let token = self.token.map(|token| token.text.as_str());
-            let told = json!({ "id": self.id, "token": token, "variable": variable, "restart_needed": runs });
-            writeln!(out, "{told}")?;
+            let summary = json!({ "id": self.id, "token": token, "variable": variable, "restart_needed": runs });
+            writeln!(out, "{summary}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let paint = Paint::stdout();
-        writeln!(out, "{} {} in {}", self.word, paint.tone(Tone::Strong, self.id), file.display())?;
+        let paint = ColourMode::for_stdout();
+        writeln!(out, "{} {} in {}", self.word, paint.apply_style(TextStyle::Strong, self.id), file.display())?;
         match (self.token, variable) {
             (Some(token), Some(name)) => {
                 writeln!(out, "\n  {name}={}\n", token.text)?;
@@ -161,7 +172,7 @@ impl Done<'_> {
             (true, false) => "A gateway runs and still lets it in: start it again.",
             (false, _) => return Ok(ExitCode::SUCCESS),
         };
-        writeln!(out, "{}", paint.tone(Tone::Asking, restart))?;
+        writeln!(out, "{}", paint.apply_style(TextStyle::Asking, restart))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -23,10 +23,10 @@ use bytes::Bytes;
 use countersign_adapter_omp::{AttachReply, attach::AttachParams};
 use countersign_gateway::control::{FILE, Request};
 
-use pending::Pending;
-pub(crate) use pending::Request as Unanswered;
+pub(crate) use pending::UnansweredRequest as Unanswered;
+use pending::UnansweredRequests;
 
-use crate::exit::fail;
+use crate::exit::fail_with;
 
 /// How long the gateway has for its last frames once the host has gone.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -35,14 +35,14 @@ const CHUNK: usize = 64 * 1024;
 
 /// Why a session was not taken in.
 #[derive(Debug)]
-pub(crate) enum Problem {
+pub(crate) enum AttachError {
     /// Nobody listens there.
     NoGateway(PathBuf),
     /// It said no.
     Refused(String),
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoGateway(folder) => write!(f, "no gateway runs with the data directory {}", folder.display()),
@@ -52,17 +52,21 @@ impl fmt::Display for Problem {
 }
 
 /// A session that a gateway has taken in.
-pub(crate) struct Pipe {
+pub(crate) struct GatewayPipe {
     gateway: PathBuf,
     stream: UnixStream,
     reading: BufReader<UnixStream>,
 }
 
 /// Hands a session to the gateway whose data directory is `folder`. What it says for people goes to `notice`.
-pub(crate) fn open(folder: &Path, handover: AttachParams, notice: impl Fn(&str)) -> Result<Pipe, Problem> {
-    let refused = |problem: &dyn std::fmt::Display| Problem::Refused(format!("{}: {problem}", folder.display()));
+pub(crate) fn open_pipe(
+    folder: &Path,
+    handover: AttachParams,
+    notice: impl Fn(&str),
+) -> Result<GatewayPipe, AttachError> {
+    let refused = |problem: &dyn std::fmt::Display| AttachError::Refused(format!("{}: {problem}", folder.display()));
     let mut stream = UnixStream::connect(folder.join(FILE)).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Problem::NoGateway(folder.to_owned()),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => AttachError::NoGateway(folder.to_owned()),
         _ => refused(&error),
     })?;
     let request = Request::Attach(Box::new(handover));
@@ -79,26 +83,26 @@ pub(crate) fn open(folder: &Path, handover: AttachParams, notice: impl Fn(&str))
         }
         match serde_json::from_str(&line) {
             Ok(AttachReply::Notice(text)) => notice(&text),
-            Ok(AttachReply::Ok {}) => return Ok(Pipe { gateway: folder.to_owned(), stream, reading }),
-            Ok(AttachReply::Error(problem)) => return Err(Problem::Refused(problem)),
+            Ok(AttachReply::Ok {}) => return Ok(GatewayPipe { gateway: folder.to_owned(), stream, reading }),
+            Ok(AttachReply::Error(problem)) => return Err(AttachError::Refused(problem)),
             Err(error) => return Err(refused(&format!("this is no answer: {error}"))),
         }
     }
 }
 
-impl Pipe {
+impl GatewayPipe {
     /// Hands everything on in both directions until one side has gone. Where that is the gateway, the host gets an error for
     /// each request that was not answered, which `refused` makes, and is told in a line that `told` makes of the reason.
     pub(crate) fn run(
         self,
-        told: impl Fn(String) -> Option<Bytes>,
+        notice_frame: impl Fn(String) -> Option<Bytes>,
         refused: impl Fn(&Unanswered, &str) -> Option<Bytes>,
     ) -> ExitCode {
         let Self { gateway, stream, reading } = self;
-        let pending = Arc::new(Pending::default());
+        let pending = Arc::new(UnansweredRequests::default());
         // Whether it is the host that has gone, or somebody who speaks for it.
         let host_gone = Arc::new(AtomicBool::new(false));
-        for end in [from_host, when_asked] {
+        for end in [forward_from_host, wait_for_signal] {
             let (stream, host_gone, pending) = (stream.try_clone(), Arc::clone(&host_gone), Arc::clone(&pending));
             std::thread::spawn(move || {
                 let Ok(mut stream) = stream else { return };
@@ -110,21 +114,21 @@ impl Pipe {
                 }
             });
         }
-        if to_host(reading, &pending).is_err() || host_gone.load(Ordering::SeqCst) {
+        if forward_to_host(reading, &pending).is_err() || host_gone.load(Ordering::SeqCst) {
             return ExitCode::SUCCESS;
         }
         let problem = format!(
             "the gateway with the data directory {} has gone. The session is whole there: it goes on when the gateway runs again and the session is opened again",
             gateway.display()
         );
-        let unanswered = pending.close();
+        let unanswered = pending.take_unanswered();
         let frames = unanswered.iter().filter_map(|request| refused(request, &problem));
         let mut output = std::io::stdout().lock();
-        for frame in frames.chain(told(problem.clone())) {
+        for frame in frames.chain(notice_frame(problem.clone())) {
             let _ = output.write_all(&frame).and_then(|()| output.flush());
         }
         drop(output);
-        fail(&problem)
+        fail_with(&problem)
     }
 }
 
@@ -132,7 +136,7 @@ impl Pipe {
 struct HostGone;
 
 /// Hands on what the gateway says, whole lines only: a host must not read the half of one as the last.
-fn to_host(mut reading: BufReader<UnixStream>, pending: &Pending) -> Result<(), HostGone> {
+fn forward_to_host(mut reading: BufReader<UnixStream>, pending: &UnansweredRequests) -> Result<(), HostGone> {
     let mut output = std::io::stdout().lock();
     let mut rest: Vec<u8> = Vec::new();
     loop {
@@ -147,7 +151,7 @@ fn to_host(mut reading: BufReader<UnixStream>, pending: &Pending) -> Result<(), 
             None => rest.extend_from_slice(chunk),
             Some(end) => {
                 let (whole, begun) = chunk.split_at(end + 1);
-                pending.answered(&rest, whole);
+                pending.note_answers(&rest, whole);
                 let written = output.write_all(&rest).and_then(|()| output.write_all(whole));
                 written.and_then(|()| output.flush()).map_err(|_| HostGone)?;
                 rest.clear();
@@ -159,16 +163,16 @@ fn to_host(mut reading: BufReader<UnixStream>, pending: &Pending) -> Result<(), 
 }
 
 /// Hands on what the host says, until it says nothing more. False if the gateway has gone before it.
-fn from_host(stream: &mut UnixStream, pending: &Pending) -> bool {
+fn forward_from_host(stream: &mut UnixStream, pending: &UnansweredRequests) -> bool {
     let mut input = std::io::stdin().lock();
     let mut buffer = vec![0; CHUNK];
-    let mut scan = pending.scan();
+    let mut scan = pending.line_scanner();
     loop {
         match input.read(&mut buffer) {
             Ok(0) => return true,
             Ok(count) => {
                 // Noted first: the answer may come before the next line of this.
-                scan.read(&buffer[..count]);
+                scan.read_bytes(&buffer[..count]);
                 if stream.write_all(&buffer[..count]).is_err() {
                     return false;
                 }
@@ -180,7 +184,7 @@ fn from_host(stream: &mut UnixStream, pending: &Pending) -> bool {
 }
 
 /// Waits until somebody asks the process to end.
-fn when_asked(_: &mut UnixStream, _: &Pending) -> bool {
+fn wait_for_signal(_: &mut UnixStream, _: &UnansweredRequests) -> bool {
     use tokio::signal::unix::{SignalKind, signal};
 
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return false };

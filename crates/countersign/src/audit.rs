@@ -21,11 +21,11 @@ use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
 pub(crate) use countersign_view::record::{RecordFilter, RecordFormatter, RecordOutcome, end_text, entry_json};
-pub(crate) use csv::export as export_csv;
-pub(crate) use outcome::{Named, tone};
-pub(crate) use redact::{Reach, redact};
+pub(crate) use csv::export_csv;
+pub(crate) use outcome::{OutcomeArg, outcome_style};
+pub(crate) use redact::{RedactScope, redact_contents};
 
-use crate::paint::{Paint, Tone, cut};
+use crate::style::{ColourMode, TextStyle, cut_to_width};
 
 /// The newest form of events that this program reads.
 pub(crate) const EVENT_FORMAT: u32 = 1;
@@ -40,18 +40,18 @@ const SHOWN: usize = 240;
 
 /// For people or for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum OutputFormat {
     Text,
     Json,
 }
 
 /// Opens a record for reading only.
-pub(crate) fn open(path: &Path) -> anyhow::Result<AnyLog> {
-    SqliteLog::open_read_only(path, EVENT_FORMAT).map(Into::into).map_err(|error| unopened(path, error))
+pub(crate) fn open_record(path: &Path) -> anyhow::Result<AnyLog> {
+    SqliteLog::open_read_only(path, EVENT_FORMAT).map(Into::into).map_err(|error| explain_open_error(path, error))
 }
 
 /// Says in one sentence why there is nothing to read, without the words of the database.
-fn unopened(path: &Path, error: LogOpenError) -> anyhow::Error {
+fn explain_open_error(path: &Path, error: LogOpenError) -> anyhow::Error {
     let shown = path.display();
     let Ok(file) = std::fs::metadata(path) else {
         return match error {
@@ -84,16 +84,21 @@ fn unopened(path: &Path, error: LogOpenError) -> anyhow::Error {
 }
 
 /// `audit tail`.
-pub(crate) fn tail(path: &Path, count: usize, filter: &RecordFilter, form: Form) -> anyhow::Result<ExitCode> {
-    let paint = Paint::stdout();
+pub(crate) fn print_tail(
+    path: &Path,
+    count: usize,
+    filter: &RecordFilter,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
+    let paint = ColourMode::for_stdout();
     let newest = block_on(async {
-        let log = open(path)?;
+        let log = open_record(path)?;
         let head = log.head(Partition::ZERO).await?.lsn;
         // With a filter nobody knows where the newest entries begin.
         let first = if filter.is_empty() { head.0.saturating_sub(count as u64) } else { 0 };
         let mut narrator = RecordFormatter::default();
         let mut newest = VecDeque::new();
-        pages(&log, Lsn(first.saturating_sub(LOOK_BACK)), async |stored, content| {
+        for_each_entry(&log, Lsn(first.saturating_sub(LOOK_BACK)), async |stored, content| {
             let (about, text) = narrator.describe_record(&stored, content.as_deref());
             if stored.lsn.0 <= first || !filter.matches_record(&stored, &about) {
                 return Ok(());
@@ -110,11 +115,11 @@ pub(crate) fn tail(path: &Path, count: usize, filter: &RecordFilter, form: Form)
         Ok(newest)
     })?;
     let mut output = BufWriter::new(std::io::stdout().lock());
-    let when = When::of(newest.iter().map(|(stored, ..)| stored));
+    let when = TimestampStyle::for_entries(newest.iter().map(|(stored, ..)| stored));
     for (stored, about, text) in newest {
         match form {
-            Form::Text => writeln!(output, "{}", entry(&stored, &text, when, about.outcome, paint))?,
-            Form::Json => writeln!(output, "{}", entry_json(&stored, &about, &text))?,
+            OutputFormat::Text => writeln!(output, "{}", format_entry(&stored, &text, when, about.outcome, paint))?,
+            OutputFormat::Json => writeln!(output, "{}", entry_json(&stored, &about, &text))?,
         }
     }
     output.flush()?;
@@ -123,15 +128,15 @@ pub(crate) fn tail(path: &Path, count: usize, filter: &RecordFilter, form: Form)
 
 /// How much of a time is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum TimestampStyle {
     /// All of it is of today.
     Time,
     Day,
 }
 
-impl When {
+impl TimestampStyle {
     /// What is needed to tell the times of `entries` apart from those of other days.
-    pub(crate) fn of<'a>(entries: impl IntoIterator<Item = &'a StoredRecord>) -> Self {
+    pub(crate) fn for_entries<'a>(entries: impl IntoIterator<Item = &'a StoredRecord>) -> Self {
         let day = |at| format_iso(at).get(..10).map(str::to_owned);
         let today = day(countersign_runtime::Clock::system().now());
         if entries.into_iter().all(|stored| day(stored.at) == today) { Self::Time } else { Self::Day }
@@ -139,46 +144,47 @@ impl When {
 }
 
 /// One entry as a line: position, time in UTC, kind, and what happened. A very long one is cut on a terminal.
-pub(crate) fn entry(
+pub(crate) fn format_entry(
     stored: &StoredRecord,
     text: &str,
-    when: When,
+    when: TimestampStyle,
     outcome: Option<RecordOutcome>,
-    paint: Paint,
+    paint: ColourMode,
 ) -> String {
     let time = format_iso(stored.at).replace('T', " ");
     let from = match when {
-        When::Time => 11,
-        When::Day => 0,
+        TimestampStyle::Time => 11,
+        TimestampStyle::Day => 0,
     };
     let time = time.get(from..23).unwrap_or(&time);
     let head = format!("{:>6}  {time}  {:<7}  ", stored.lsn.0, stored.kind);
     match paint {
-        Paint::Plain => format!("{head}{text}"),
-        Paint::Coloured => {
-            let text = cut(text, SHOWN);
-            let text = outcome.and_then(tone).map_or_else(|| text.clone(), |tone| paint.tone(tone, &text));
-            format!("{}{text}", paint.tone(Tone::Faint, head))
+        ColourMode::Plain => format!("{head}{text}"),
+        ColourMode::Coloured => {
+            let text = cut_to_width(text, SHOWN);
+            let text =
+                outcome.and_then(outcome_style).map_or_else(|| text.clone(), |tone| paint.apply_style(tone, &text));
+            format!("{}{text}", paint.apply_style(TextStyle::Faint, head))
         }
     }
 }
 
 /// `audit verify`.
-pub(crate) fn verify(path: &Path, expected: Option<LogHead>, form: Form) -> anyhow::Result<ExitCode> {
-    let report = block_on(async { Ok(open(path)?.verify_chain(Partition::ZERO, expected).await?) })?;
+pub(crate) fn verify_record(path: &Path, expected: Option<LogHead>, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let report = block_on(async { Ok(open_record(path)?.verify_chain(Partition::ZERO, expected).await?) })?;
     let head = format!("{}:{}", report.head.lsn, report.head.chain);
     let flaw = report.flaw.as_ref().map(ToString::to_string);
     let mut output = std::io::stdout().lock();
     match form {
-        Form::Json => {
+        OutputFormat::Json => {
             let report = json!({ "records": report.records, "redacted": report.redacted, "head": head, "flaw": flaw });
             writeln!(output, "{report}")?;
         }
-        Form::Text => {
-            let paint = Paint::stdout();
+        OutputFormat::Text => {
+            let paint = ColourMode::for_stdout();
             let verdict = match &flaw {
-                None => paint.tone(Tone::Good, "every record fits"),
-                Some(flaw) => paint.tone(Tone::Bad, format!("FLAW: {flaw}")),
+                None => paint.apply_style(TextStyle::Good, "every record fits"),
+                Some(flaw) => paint.apply_style(TextStyle::Bad, format!("FLAW: {flaw}")),
             };
             writeln!(output, "chain     {verdict}")?;
             writeln!(output, "records   {} that fit, {} of them redacted", report.records, report.redacted)?;
@@ -209,7 +215,7 @@ pub(crate) fn parse_head(text: &str) -> Result<LogHead, String> {
 
 /// One record of an export. *Shape:* one line each, in the order of `lsn`; `facts` is the text that the chain covers.
 #[derive(Serialize)]
-struct Exported<'a> {
+struct ExportedRecord<'a> {
     lsn: u64,
     at: String,
     session: Option<&'a str>,
@@ -223,12 +229,12 @@ struct Exported<'a> {
 }
 
 /// `audit export`, as JSON lines.
-pub(crate) fn export(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
+pub(crate) fn export_jsonl(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     block_on(async {
-        let log = open(path)?;
+        let log = open_record(path)?;
         let mut narrator = RecordFormatter::default();
-        pages(&log, Lsn(0), async |stored, content| {
+        for_each_entry(&log, Lsn(0), async |stored, content| {
             if !filter.is_empty()
                 && !filter.matches_record(&stored, &narrator.describe_record(&stored, content.as_deref()).0)
             {
@@ -236,7 +242,7 @@ pub(crate) fn export(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitC
             }
             let facts: &RawValue =
                 serde_json::from_str(&stored.facts).with_context(|| format!("record {} is no JSON", stored.lsn))?;
-            let exported = Exported {
+            let exported = ExportedRecord {
                 lsn: stored.lsn.0,
                 at: format_iso(stored.at),
                 session: stored.session.as_ref().map(|session| session.as_str()),
@@ -258,7 +264,7 @@ pub(crate) fn export(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitC
 }
 
 /// Hands every record behind `after` to `take`, with its content where it has one.
-pub(crate) async fn pages(
+pub(crate) async fn for_each_entry(
     log: &AnyLog,
     mut after: Lsn,
     mut take: impl AsyncFnMut(StoredRecord, Option<std::sync::Arc<str>>) -> anyhow::Result<()>,

@@ -3,12 +3,12 @@
 //! Each is done in a folder beside its target, which gets its name once all of it is on the disk and was checked: whatever ends
 //! it before leaves nothing but that folder, and the next attempt takes it away.
 
-mod copying;
+mod copy_job;
 mod folder;
 mod manifest;
-mod part;
 mod restore;
 mod settings;
+mod staging_folder;
 mod target;
 
 use std::{
@@ -24,17 +24,17 @@ use countersign_view::{LineMode, escape, time::format_iso};
 use serde_json::json;
 
 use crate::{
-    audit::{EVENT_FORMAT, Form, block_on, open},
-    paint::{Paint, Tone},
-    place::Place,
+    audit::{EVENT_FORMAT, OutputFormat, block_on, open_record},
+    data_dir::DataDir,
+    style::{ColourMode, TextStyle},
 };
 
-use copying::{Copying, Need, Source};
-use folder::Folder;
-use manifest::Manifest;
-use part::Part;
-pub(crate) use restore::{Options as Restore, restore};
-pub(crate) use settings::Settings;
+use copy_job::{CopyJob, CopyPolicy, CopySource};
+use folder::FolderHandle;
+use manifest::BackupManifest;
+pub(crate) use restore::{RestoreOptions as Restore, restore_backup};
+pub(crate) use settings::SettingsFiles;
+use staging_folder::StagingFolder;
 
 /// What is left out at the top of a data directory: what belongs to a process, and what can be made again.
 const PASSING: [&str; 3] = ["countersign.sock", "countersign.sock.lock", "tokens.json.lock"];
@@ -48,33 +48,33 @@ const SETTINGS: &str = "settings";
 const DATA: &str = "data";
 
 /// What is taken along.
-pub(crate) struct Options {
+pub(crate) struct BackupOptions {
     /// The folder that is made.
     pub(crate) to: PathBuf,
-    pub(crate) settings: Settings,
+    pub(crate) settings: SettingsFiles,
     pub(crate) secrets: bool,
 }
 
 /// `backup`.
-pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Result<ExitCode> {
+pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let log = place.log.file_name().context("the record has no name")?.to_owned();
     let to = may_be_made(&options.to, &place.folder)?;
     // Says in words of its own why there is nothing to read.
-    drop(open(&place.log)?);
-    let part = Part::make(&to)?;
-    let data = part.folder().make_folder(DATA.as_ref()).context(DATA)?;
+    drop(open_record(&place.log)?);
+    let part = StagingFolder::for_target(&to)?;
+    let data = part.staged_folder().make_folder(DATA.as_ref()).context(DATA)?;
     // SQLite fills a file that is empty, and leaves its mode.
-    drop(data.make_file(&log).with_context(|| shown(Path::new(&log)))?);
+    drop(data.make_file(&log).with_context(|| display_path(Path::new(&log)))?);
     let copied = part.path().join(DATA).join(&log);
     countersign_store::copy_log(&place.log, &copied, EVENT_FORMAT)
-        .with_context(|| format!("{} could not be copied", shown(&place.log)))?;
-    let report = checked(&copied, None)?;
+        .with_context(|| format!("{} could not be copied", display_path(&place.log)))?;
+    let report = verify_log(&copied, None)?;
     // Objects lie there before the record names them, so those of the copy are there by now.
     let (mut left, mut links) = (Vec::new(), Vec::new());
     // Rules and configuration have a place of their own, and may have to stay out.
-    let mut copying = Copying::without(options.settings.numbers());
-    let source = Folder::open(&place.folder).with_context(|| shown(&place.folder))?;
-    for entry in source.names().with_context(|| shown(&place.folder))? {
+    let mut copying = CopyJob::excluding_files(options.settings.file_ids());
+    let source = FolderHandle::open(&place.folder).with_context(|| display_path(&place.folder))?;
+    for entry in source.entry_names().with_context(|| display_path(&place.folder))? {
         let path = place.folder.join(&entry);
         let name = entry.to_str().unwrap_or_default().to_owned();
         if is_of_the_log(&name, &log.to_string_lossy()) || PASSING.contains(&name.as_str()) || name.ends_with(".new") {
@@ -87,74 +87,79 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
         if path.is_symlink() {
             links.push(name.clone());
         }
-        let need = if name == WORKSPACES { Need::WhatCanBeRead } else { Need::All };
-        copying.copy(Source { folder: &source, name: &entry, path }, &data, &entry, need)?;
+        let need = if name == WORKSPACES { CopyPolicy::WhatCanBeRead } else { CopyPolicy::All };
+        copying.copy_entry(CopySource { folder: &source, name: &entry, path }, &data, &entry, need)?;
     }
-    let settings = options.settings.copy(part.folder(), SETTINGS, options.secrets)?;
+    let settings = options.settings.copy_files(part.staged_folder(), SETTINGS, options.secrets)?;
     left.extend(settings.left);
-    let manifest = Manifest {
+    let manifest = BackupManifest {
         form: manifest::FORM,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         made: format_iso(Clock::system().now()),
         log: log.to_string_lossy().into_owned(),
-        head: written(report.head),
+        head: format_head(report.head),
         records: report.records,
         redacted: report.redacted,
         secrets: options.secrets,
-        files: manifest::files(part.folder())?,
+        files: manifest::list_files(part.staged_folder())?,
     };
-    manifest.write(part.folder())?;
-    manifest.check(part.folder())?;
+    manifest.write_to(part.staged_folder())?;
+    manifest.check_files(part.staged_folder())?;
     part.put_in_place()?;
     for missed in &copying.missed {
         writeln!(std::io::stderr(), "not copied {missed}")?;
     }
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
+    if form == OutputFormat::Json {
         let left_out = [left, links].concat();
-        let told = json!({ "backup": options.to, "head": manifest.head, "records": manifest.records,
+        let summary = json!({ "backup": options.to, "head": manifest.head, "records": manifest.records,
             "files": manifest.files.len(), "left_out": left_out, "not_copied": copying.missed });
-        writeln!(out, "{told}")?;
+        writeln!(out, "{summary}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let paint = Paint::stdout();
-    writeln!(out, "backup    {}, {} files", paint.tone(Tone::Strong, shown(&options.to)), manifest.files.len())?;
+    let paint = ColourMode::for_stdout();
+    writeln!(
+        out,
+        "backup    {}, {} files",
+        paint.apply_style(TextStyle::Strong, display_path(&options.to)),
+        manifest.files.len()
+    )?;
     writeln!(out, "record    {} entries, every one fits", manifest.records)?;
     writeln!(out, "head      {}", manifest.head)?;
     if !left.is_empty() {
-        writeln!(out, "left out  {}: they hold secrets, and --secrets takes them along", one(&left.join(", ")))?;
+        writeln!(out, "left out  {}: they hold secrets, and --secrets takes them along", one_line(&left.join(", ")))?;
     }
     if !links.is_empty() {
-        writeln!(out, "left out  what lies behind links: {}", one(&links.join(", ")))?;
+        writeln!(out, "left out  what lies behind links: {}", one_line(&links.join(", ")))?;
     }
     for (file, place) in &settings.renamed {
-        writeln!(out, "settings  {} is {} in it, beside another of its name", shown(file), shown(place))?;
+        writeln!(out, "settings  {} is {} in it, beside another of its name", display_path(file), display_path(place))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Walks along the chain of a record, and refuses one that does not fit.
-fn checked(log: &Path, expected: Option<LogHead>) -> anyhow::Result<VerifyReport> {
+fn verify_log(log: &Path, expected: Option<LogHead>) -> anyhow::Result<VerifyReport> {
     let report = block_on(async {
-        let log = open(log)?;
+        let log = open_record(log)?;
         let report = log.verify_chain(Partition::ZERO, expected).await?;
         log.close().await;
         Ok(report)
     })?;
     match &report.flaw {
         None => Ok(report),
-        Some(flaw) => bail!("{}: {flaw}", shown(log)),
+        Some(flaw) => bail!("{}: {flaw}", display_path(log)),
     }
 }
 
-fn written(head: LogHead) -> String {
+fn format_head(head: LogHead) -> String {
     format!("{}:{}", head.lsn, head.chain)
 }
 
 /// Where a backup may be made, if that is so. It is told before anything is copied.
 fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
-    let to = target::resolved(named)?;
-    let shown_to = shown(named);
+    let to = target::resolve_target(named)?;
+    let shown_to = display_path(named);
     if target::is_occupied(&to)? {
         bail!("{shown_to} is there already: name a folder that is not");
     }
@@ -167,7 +172,7 @@ fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
         bail!("{shown_to} is a mount point, which no folder can be put in the place of: name a folder below it");
     }
     if target::lies_in(&to, data) {
-        let data = shown(data);
+        let data = display_path(data);
         bail!(
             "{shown_to} lies in the data directory {data} and would be a copy of itself: name a folder outside of it"
         );
@@ -176,12 +181,12 @@ fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// A path as people may see it: agents choose names too.
-fn shown(path: &Path) -> String {
-    one(&path.to_string_lossy())
+fn display_path(path: &Path) -> String {
+    one_line(&path.to_string_lossy())
 }
 
 /// A text as people may see it, in one line.
-fn one(text: &str) -> String {
+fn one_line(text: &str) -> String {
     escape(text, LineMode::One).into_owned()
 }
 

@@ -10,7 +10,7 @@ use countersign_agent_dir::ProcessEnvironment;
 use countersign_tools::exec;
 use tokio::sync::mpsc;
 
-use crate::{exit::notice, signals::asked_to_end};
+use crate::{exit::print_notice, signals::shutdown_signal};
 
 /// How many frames of the door wait at most.
 const FRAMES: usize = 64;
@@ -19,20 +19,20 @@ const FRAMES: usize = 64;
 pub(crate) fn run(flags: AdapterFlags, program: PathBuf) -> anyhow::Result<ExitCode> {
     let plain = if flags.insecure { TlsPolicy::OnLoopback } else { TlsPolicy::Refused };
     let setup = BridgeSetup::from_environment(&ProcessEnvironment::of_process(), plain)?;
-    served(async {
-        let bridge = BridgeServer::open(setup, opener(flags, program)).await?;
+    run_server(async {
+        let bridge = BridgeServer::open(setup, session_opener(flags, program)).await?;
         let mut out = std::io::stdout().lock();
         // Somebody who does not want to know need not.
         let _ = writeln!(out, "countersign ready on {}", bridge.address()).and_then(|()| out.flush());
         drop(out);
-        bridge.run(asked_to_end()).await;
+        bridge.run(shutdown_signal()).await;
         Ok(())
     })
 }
 
 /// Serves the socket at `path`. `program` is this one.
-pub(crate) fn listen(flags: AdapterFlags, path: PathBuf, program: PathBuf) -> anyhow::Result<ExitCode> {
-    served(async {
+pub(crate) fn listen_on_socket(flags: AdapterFlags, path: PathBuf, program: PathBuf) -> anyhow::Result<ExitCode> {
+    run_server(async {
         let socket = SocketServer::open(path, nix::unistd::geteuid().as_raw())?;
         let (output, frames) = mpsc::channel(FRAMES);
         let door = Box::pin(omp::open_adapter(
@@ -40,16 +40,16 @@ pub(crate) fn listen(flags: AdapterFlags, path: PathBuf, program: PathBuf) -> an
             omp::ProgramInfo { path: program },
             gjc::configured_dialect,
             output,
-            notice,
+            print_notice,
         ))
         .await?;
-        Box::pin(socket.run(door, frames, asked_to_end())).await?;
+        Box::pin(socket.run(door, frames, shutdown_signal())).await?;
         Ok(())
     })
 }
 
 /// Runs `serving` to its end, with commands of the agent kept from answering for the host.
-fn served(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+fn run_server(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
     exec::become_subreaper()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(crate::STACK).enable_all().build()?;
     let outcome = runtime.block_on(async {
@@ -62,7 +62,7 @@ fn served(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<E
 }
 
 /// Opens the sessions of the bridge: the first as the flags say, others as they are asked for, else alike.
-fn opener(flags: AdapterFlags, program: PathBuf) -> AdapterOpener {
+fn session_opener(flags: AdapterFlags, program: PathBuf) -> AdapterOpener {
     Box::new(move |which, output| {
         let first = flags.clone();
         let flags = match which {

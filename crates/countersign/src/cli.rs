@@ -1,16 +1,16 @@
 //! The command line.
 
 mod agents;
-mod asker;
-mod at;
 mod audit;
 mod backup;
+mod client_args;
+mod manual_pages;
 mod node;
-mod pages;
 mod policy;
 mod secrets;
 mod serve;
 mod sessions;
+mod target;
 mod tokens;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
@@ -24,12 +24,12 @@ use countersign_core::gate::ApprovalScope;
 
 use crate::{
     agent, config, demo, doctor,
-    exit::{ended, is_broken_pipe},
+    exit::{is_broken_pipe, report_outcome},
     gates,
 };
 
-use asker::Asker;
-use at::{Before, Where};
+use client_args::ClientArgs;
+use target::{GlobalArgs, TargetArgs};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -51,7 +51,7 @@ Begin with `countersign demo`.";
 #[command(name = "countersign", version = env!("COUNTERSIGN_VERSION"), about, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
-    before: Before,
+    before: GlobalArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -94,23 +94,23 @@ enum Command {
     /// Read a record of decisions, whether or not somebody is writing it
     Audit {
         #[command(subcommand)]
-        what: audit::Audit,
+        what: audit::AuditCommand,
         #[command(flatten)]
-        of: audit::Of,
+        of: audit::LogArgs,
         #[command(flatten)]
-        at: Where,
+        at: TargetArgs,
     },
     /// Run a gateway: agents ask, policy decides, people countersign, and only then does anything happen
     ///
     /// Prints `countersign ready on ADDRESS` when it takes connections. SIGHUP reads the rules again; SIGTERM ends it within
     /// seconds, and what waits goes on waiting for the next start.
-    Serve(serve::Serve),
+    Serve(serve::ServeArgs),
     /// Lend this machine's files and commands to a gateway elsewhere, as a node
     ///
     /// Connects to the gateway, offers its agents tools that work in one folder here, and keeps a journal of their calls, so that none
     /// runs twice and no result is lost when the connection breaks or this process dies.
     #[command(after_help = node::AFTER_HELP)]
-    Node(node::Node),
+    Node(node::NodeArgs),
     /// Ask a gateway for an action, as an agent: `countersign request TOOL key=value …`
     ///
     /// Prints the result as JSON. Ends with 1 if it was denied or failed, 2 if nobody answered in time, 3 if the gateway cannot be
@@ -122,63 +122,63 @@ enum Command {
         #[arg(value_name = "KEY=VALUE")]
         arguments: Vec<String>,
         #[command(flatten)]
-        asker: Asker,
+        asker: ClientArgs,
     },
     /// List the tools that a gateway has for an agent
     Tools {
         #[command(flatten)]
-        asker: Asker,
+        asker: ClientArgs,
     },
     /// Print, as an agent, results that were not received yet
     Pending {
         #[command(flatten)]
-        asker: Asker,
+        asker: ClientArgs,
     },
     /// List what waits for people, decide it, watch it
     Gates {
         #[command(subcommand)]
-        what: Gates,
+        what: GatesCommand,
         #[command(flatten)]
-        at: Where,
+        at: TargetArgs,
     },
     /// List what people allowed for more than once, and take it back
     Grants {
         #[command(subcommand)]
-        what: Grants,
+        what: GrantsCommand,
         #[command(flatten)]
-        at: Where,
+        at: TargetArgs,
     },
     /// List agents and give them tokens, in the configuration file
     Agents {
         #[command(subcommand)]
-        what: agents::Agents,
+        what: agents::AgentsCommand,
         #[command(flatten)]
-        at: Where,
+        at: TargetArgs,
     },
     /// List tokens of programs that use the gateway over HTTP, make them and take them back
     Tokens {
         #[command(subcommand)]
-        what: tokens::Tokens,
+        what: tokens::TokensCommand,
         #[command(flatten)]
-        at: Where,
+        at: TargetArgs,
     },
     /// Keep secrets that agents use by name and never see, list them and remove them
-    Secret(secrets::Secrets),
+    Secret(secrets::SecretArgs),
     /// List, show and export sessions from the record, whether or not somebody is writing it
     Sessions {
         #[command(subcommand)]
-        what: sessions::Sessions,
+        what: sessions::SessionsCommand,
         #[command(flatten)]
-        of: audit::Of,
+        of: audit::LogArgs,
         #[command(flatten)]
-        at: Where,
+        at: TargetArgs,
     },
     /// Read a configuration and its rules, and say what is wrong or what is in force
     Config {
         #[command(subcommand)]
-        what: Config,
+        what: ConfigCommand,
         #[command(flatten)]
-        at: Where,
+        at: TargetArgs,
     },
     /// Look whether a gateway would start and reach what it needs, and say what to do where not
     ///
@@ -186,16 +186,16 @@ enum Command {
     /// runs. Changes nothing. Ends with 0 if there is nothing to do, 1 if there is.
     Doctor {
         #[command(flatten)]
-        at: Where,
+        at: TargetArgs,
     },
     /// Copy the record, its objects, workspaces and rules into a folder, whether or not a gateway runs
     ///
     /// Checks the copy from its first entry to its last, and prints the head. Whatever ends it before leaves nothing under that name.
-    Backup(backup::Backup),
+    Backup(backup::BackupArgs),
     /// Make a data directory of a backup, and check it
     ///
     /// Refused where a gateway runs with that directory. Whatever ends it before leaves the directory as it was.
-    Restore(backup::Restore),
+    Restore(backup::RestoreArgs),
     /// Say what a gateway that runs logs on stderr, and change it until it ends
     ///
     /// Without LEVEL it prints what is logged. `log.level` in the configuration says what is logged from the start.
@@ -204,11 +204,11 @@ enum Command {
         #[arg(value_name = "LEVEL")]
         level: Option<String>,
         #[command(flatten)]
-        at: Where,
+        at: TargetArgs,
     },
     /// Look at the rules of a gateway before they are in force: what is wrong with them, and what becomes of a request
     #[command(subcommand)]
-    Policy(policy::Policy),
+    Policy(policy::PolicyCommand),
     /// Print a script with which a shell completes commands and flags
     ///
     /// Such as `source <(countersign completions bash)`, or `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
@@ -227,7 +227,7 @@ enum Command {
 }
 
 #[derive(Subcommand)]
-enum Config {
+enum ConfigCommand {
     /// Say everything that is wrong, with file, line and key where it has them; ends with 1 if there is anything
     Check,
     /// Print what is in force, defaults included, with every credential hidden
@@ -235,7 +235,7 @@ enum Config {
 }
 
 #[derive(Subcommand)]
-enum Gates {
+enum GatesCommand {
     /// What waits, oldest first
     List,
     /// All of one: who asks, why, and exactly what would run
@@ -271,14 +271,14 @@ enum Gates {
         id: String,
         /// One of its choices, as `gates show` prints them, or your own words; several where several may be chosen
         #[arg(id = "said", required = true, value_name = "ANSWER")]
-        said: Vec<String>,
+        answer: Vec<String>,
     },
     /// Show what waits as it comes and goes; on a terminal a key answers, elsewhere every change is printed
     Watch,
 }
 
 #[derive(Subcommand)]
-enum Grants {
+enum GrantsCommand {
     /// What is granted
     List,
     /// Which denials bind: the same is refused until they end
@@ -303,15 +303,15 @@ enum ScopeName {
 
 /// The flags of a stdio door for `countersign help omp`.
 fn flags_of(product: AgentProduct) -> String {
-    format!("Flags of `{}`:\n{}\n{}", product.name(), flags::help_table(), crate::stdio::flags_are(product))
+    format!("Flags of `{}`:\n{}\n{}", product.name(), flags::help_table(), crate::stdio::extra_flags_help(product))
 }
 
 pub(crate) fn main() -> ExitCode {
-    ended(run(Cli::parse()))
+    report_outcome(run(Cli::parse()))
 }
 
 /// The command line under the name `agentpass`: without a command it serves.
-pub(crate) fn agentpass(arguments: Vec<String>) -> ExitCode {
+pub(crate) fn agentpass_main(arguments: Vec<String>) -> ExitCode {
     let commands = Cli::command();
     let is_known = |first: &String| {
         ["help", "--help", "-h", "--version", "-V"].contains(&first.as_str())
@@ -319,11 +319,11 @@ pub(crate) fn agentpass(arguments: Vec<String>) -> ExitCode {
     };
     let serves = !arguments.first().is_some_and(is_known);
     let named = ["agentpass".to_owned()].into_iter().chain(serves.then(|| "serve".to_owned()));
-    ended(run(Cli::parse_from(named.chain(arguments))))
+    report_outcome(run(Cli::parse_from(named.chain(arguments))))
 }
 
 fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
-    if !before.is_empty() && !command.has_a_place() {
+    if !before.is_empty() && !command.has_target() {
         let message = "--config and --data mean nothing to this command";
         Cli::command().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
     }
@@ -333,75 +333,75 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Demo { yes, no, dir, keep } => {
             crate::logging::start();
             let answer = match (yes, no) {
-                (true, _) => demo::Answered::Yes,
-                (false, true) => demo::Answered::No,
-                (false, false) => demo::Answered::InTheTerminal,
+                (true, _) => demo::DemoAnswer::Yes,
+                (false, true) => demo::DemoAnswer::No,
+                (false, false) => demo::DemoAnswer::InTheTerminal,
             };
-            demo::run(demo::Options { answer, folder: demo::Folder::of(dir, keep) }).map_err(|error| {
+            demo::run(demo::DemoOptions { answer, folder: demo::DemoFolder::from_flags(dir, keep) }).map_err(|error| {
                 // Elsewhere the reader has seen enough; here the run was cut short.
                 let cut = is_broken_pipe(&error);
                 if cut { anyhow::anyhow!("the output was closed before the demo had ended") } else { error }
             })
         }
-        Command::Audit { what, of, at } => audit::run(what, of, &at.after(before)),
-        Command::Agents { what, at } => agents::run(what, &at.after(before)),
-        Command::Tokens { what, at } => tokens::run(what, &at.after(before)),
+        Command::Audit { what, of, at } => audit::run(what, of, &at.merge_globals(before)),
+        Command::Agents { what, at } => agents::run(what, &at.merge_globals(before)),
+        Command::Tokens { what, at } => tokens::run(what, &at.merge_globals(before)),
         Command::Secret(secrets) => secrets.run(before),
-        Command::Sessions { what, of, at } => sessions::run(&what, of, &at.after(before)),
+        Command::Sessions { what, of, at } => sessions::run(&what, of, &at.merge_globals(before)),
         Command::Config { what, at } => {
-            let at = at.after(before);
+            let at = at.merge_globals(before);
             match what {
-                Config::Check => config::check(at.config().as_deref(), at.data, at.json),
-                Config::Show => config::show(at.config().as_deref(), at.data, at.json),
+                ConfigCommand::Check => config::check_config(at.config_path().as_deref(), at.data, at.json),
+                ConfigCommand::Show => config::show_config(at.config_path().as_deref(), at.data, at.json),
             }
         }
         Command::Doctor { at } => {
-            let at = at.after(before);
-            doctor::run(at.config().as_deref(), at.data.as_deref(), at.form())
+            let at = at.merge_globals(before);
+            doctor::run(at.config_path().as_deref(), at.data.as_deref(), at.output_format())
         }
         Command::Serve(serve) => serve.run(before),
         Command::Node(node) => {
             if before.config.is_some() {
                 anyhow::bail!("--config means nothing to a node");
             }
-            crate::node::run(node.options(before.data))
+            crate::node::run(node.into_options(before.data))
         }
         Command::Request { tool, arguments, asker } => {
-            Ok(agent::run(asker.into(), agent::Wanted::Request { tool, arguments }))
+            Ok(agent::run(asker.into(), agent::ClientCommand::Request { tool, arguments }))
         }
-        Command::Tools { asker } => Ok(agent::run(asker.into(), agent::Wanted::Tools)),
-        Command::Pending { asker } => Ok(agent::run(asker.into(), agent::Wanted::Pending)),
+        Command::Tools { asker } => Ok(agent::run(asker.into(), agent::ClientCommand::Tools)),
+        Command::Pending { asker } => Ok(agent::run(asker.into(), agent::ClientCommand::Pending)),
         Command::Gates { what, at } => {
-            let at = at.after(before);
-            gates::gates(&at.place()?, what.into(), at.form())
+            let at = at.merge_globals(before);
+            gates::run_gates_action(&at.data_dir()?, what.into(), at.output_format())
         }
         Command::Grants { what, at } => {
-            let at = at.after(before);
+            let at = at.merge_globals(before);
             let what = match what {
-                Grants::List => gates::Grants::List,
-                Grants::Denials => gates::Grants::Denials,
-                Grants::Revoke { id } => gates::Grants::Revoke { id },
+                GrantsCommand::List => gates::GrantsAction::List,
+                GrantsCommand::Denials => gates::GrantsAction::Denials,
+                GrantsCommand::Revoke { id } => gates::GrantsAction::Revoke { id },
             };
-            gates::grants(&at.place()?, what, at.form())
+            gates::run_grants_action(&at.data_dir()?, what, at.output_format())
         }
         Command::Backup(backup) => backup.run(before),
         Command::Restore(restore) => restore.run(before),
         Command::LogLevel { level, at } => {
-            let at = at.after(before);
-            crate::log_level::run(&at.place()?, level, at.form())
+            let at = at.merge_globals(before);
+            crate::log_level::run(&at.data_dir()?, level, at.output_format())
         }
         Command::Policy(what) => policy::run(what, before),
         Command::Completions { shell } => {
-            std::io::stdout().write_all(&pages::completions(shell))?;
+            std::io::stdout().write_all(&manual_pages::completion_script(shell))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man { folder } => pages::write_manual(&folder),
+        Command::Man { folder } => manual_pages::write_manual(&folder),
     }
 }
 
 impl Command {
     /// Whether it is about a gateway of this machine.
-    const fn has_a_place(&self) -> bool {
+    const fn has_target(&self) -> bool {
         match self {
             Self::Audit { .. }
             | Self::Serve(_)
@@ -445,12 +445,12 @@ fn span(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs).ok_or_else(|| "a number with s, m, h or d behind it, such as 8h".to_owned())
 }
 
-impl From<Gates> for gates::Gates {
-    fn from(what: Gates) -> Self {
+impl From<GatesCommand> for gates::GatesAction {
+    fn from(what: GatesCommand) -> Self {
         match what {
-            Gates::List => Self::List,
-            Gates::Show { id } => Self::Show { id },
-            Gates::Allow { id, scope, rule, lasts } => {
+            GatesCommand::List => Self::List,
+            GatesCommand::Show { id } => Self::Show { id },
+            GatesCommand::Allow { id, scope, rule, lasts } => {
                 let scope = match scope {
                     ScopeName::Once => ApprovalScope::Once,
                     ScopeName::Session => ApprovalScope::Session,
@@ -458,9 +458,9 @@ impl From<Gates> for gates::Gates {
                 };
                 Self::Allow { id, scope, rule, lasts }
             }
-            Gates::Deny { id, reason } => Self::Deny { id, reason },
-            Gates::Answer { id, said } => Self::Answer { id, said },
-            Gates::Watch => Self::Watch,
+            GatesCommand::Deny { id, reason } => Self::Deny { id, reason },
+            GatesCommand::Answer { id, answer } => Self::Answer { id, answer },
+            GatesCommand::Watch => Self::Watch,
         }
     }
 }

@@ -12,17 +12,17 @@ use countersign_gateway::checkup;
 use countersign_http::tokens;
 use serde_json::json;
 
-use crate::paint::{Paint, Tone};
+use crate::style::{ColourMode, TextStyle};
 
 /// Reads the configuration as `serve` would.
-pub(crate) fn load(file: Option<&Path>, data: Option<PathBuf>) -> Result<LoadedConfig, ConfigErrors> {
+pub(crate) fn load_config(file: Option<&Path>, data: Option<PathBuf>) -> Result<LoadedConfig, ConfigErrors> {
     let flags = ConfigFlags { data, ..ConfigFlags::default() };
     config::load_config(file, &flags, &|name| std::env::var(name).ok())
 }
 
 /// `config check`.
-pub(crate) fn check(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
-    let (problems, warnings) = match load(file, data) {
+pub(crate) fn check_config(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
+    let (problems, warnings) = match load_config(file, data) {
         Err(errors) => (errors.0.iter().map(ToString::to_string).collect(), Vec::new()),
         Ok(LoadedConfig { config, mut warnings }) => {
             let tokens = config.storage.folder.join(tokens::FILE);
@@ -47,16 +47,16 @@ pub(crate) fn check(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -
         writeln!(out, "{}", json!({ "ok": problems.is_empty(), "problems": problems, "warnings": warnings }))?;
         return Ok(code);
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     for problem in &problems {
-        writeln!(out, "{}  {problem}", paint.tone(Tone::Bad, "wrong  "))?;
+        writeln!(out, "{}  {problem}", paint.apply_style(TextStyle::Bad, "wrong  "))?;
     }
     for warning in &warnings {
-        writeln!(out, "{}  {warning}", paint.tone(Tone::Asking, "warning"))?;
+        writeln!(out, "{}  {warning}", paint.apply_style(TextStyle::Asking, "warning"))?;
     }
     let what = file.map_or_else(|| "without a configuration".to_owned(), |file| file.display().to_string());
     match problems.len() {
-        0 => writeln!(out, "{what}: {}", paint.tone(Tone::Good, "can be used"))?,
+        0 => writeln!(out, "{what}: {}", paint.apply_style(TextStyle::Good, "can be used"))?,
         1 => writeln!(out, "{what}: 1 thing is wrong")?,
         count => writeln!(out, "{what}: {count} things are wrong")?,
     }
@@ -64,8 +64,8 @@ pub(crate) fn check(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -
 }
 
 /// `config show`.
-pub(crate) fn show(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
-    let loaded = load(file, data).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
+pub(crate) fn show_config(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
+    let loaded = load_config(file, data).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
     let mut out = std::io::stdout().lock();
     if is_json {
         writeln!(out, "{}", serde_json::to_string_pretty(&loaded.config.redacted_json())?)?;

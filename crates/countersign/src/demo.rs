@@ -2,11 +2,11 @@
 //!
 //! It must not touch anything outside of its own folder, nor need a key, a configuration or a network.
 
-mod house;
+mod driver;
+mod environment;
 mod person;
-mod play;
+mod printer;
 mod scratch;
-mod stage;
 
 use std::{
     io::IsTerminal as _,
@@ -28,11 +28,11 @@ use countersign_store::{self as store, Log as _, Partition, SqliteLog};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
-    house::{House, Pace},
-    person::Person,
-    play::Finish,
-    scratch::{Keep, Scratch},
-    stage::Stage,
+    driver::DemoOutcome,
+    environment::{DemoEnvironment, OutputPace},
+    person::DemoPerson,
+    printer::DemoPrinter,
+    scratch::{KeepFolder, ScratchDir},
 };
 use crate::audit::{self, RecordFormatter};
 
@@ -43,16 +43,16 @@ const INTERRUPTED: u8 = 130;
 
 /// What the demo is started with.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct DemoOptions {
     /// Who answers.
-    pub(crate) answer: Answered,
+    pub(crate) answer: DemoAnswer,
     /// Where it works.
-    pub(crate) folder: Folder,
+    pub(crate) folder: DemoFolder,
 }
 
 /// Who answers for the person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answered {
+pub(crate) enum DemoAnswer {
     /// `--yes`.
     Yes,
     /// `--no`.
@@ -63,7 +63,7 @@ pub(crate) enum Answered {
 
 /// Where the demo works.
 #[derive(Clone, Debug)]
-pub(crate) enum Folder {
+pub(crate) enum DemoFolder {
     /// In a folder of its own, removed at the end.
     Passing,
     /// In a folder of its own, kept.
@@ -72,9 +72,9 @@ pub(crate) enum Folder {
     Named(PathBuf),
 }
 
-impl Folder {
+impl DemoFolder {
     /// What the flags say.
-    pub(crate) fn of(dir: Option<PathBuf>, keep: bool) -> Self {
+    pub(crate) fn from_flags(dir: Option<PathBuf>, keep: bool) -> Self {
         match dir {
             Some(dir) => Self::Named(dir),
             None if keep => Self::Kept,
@@ -87,19 +87,19 @@ impl Folder {
 ///
 /// # Errors
 /// What kept it from running. The scratch folder is gone then too.
-pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: DemoOptions) -> anyhow::Result<ExitCode> {
     let launcher = std::env::current_exe().context("the path of this program is not known")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_stack_size(crate::STACK)
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(Box::pin(perform(options, &launcher)));
+    let outcome = runtime.block_on(Box::pin(run_demo(options, &launcher)));
     runtime.shutdown_timeout(Duration::from_millis(500));
     outcome
 }
 
-async fn perform(options: Options, launcher: &Path) -> anyhow::Result<ExitCode> {
+async fn run_demo(options: DemoOptions, launcher: &Path) -> anyhow::Result<ExitCode> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     // A terminal that closes must not leave the scratch folder behind.
     let mut hangup = signal(SignalKind::hangup())?;
@@ -111,59 +111,59 @@ async fn perform(options: Options, launcher: &Path) -> anyhow::Result<ExitCode> 
         }
     };
     let scratch = match &options.folder {
-        Folder::Passing => Scratch::new(&std::env::temp_dir(), "demo", Keep::No)?,
-        Folder::Kept => Scratch::new(&std::env::temp_dir(), "demo", Keep::Yes)?,
-        Folder::Named(folder) => Scratch::named(folder)?,
+        DemoFolder::Passing => ScratchDir::new(&std::env::temp_dir(), "demo", KeepFolder::No)?,
+        DemoFolder::Kept => ScratchDir::new(&std::env::temp_dir(), "demo", KeepFolder::Yes)?,
+        DemoFolder::Named(folder) => ScratchDir::in_folder(folder)?,
     };
-    let place = Place::lay_out(scratch.path())?;
+    let place = DemoPaths::create_folders(scratch.path())?;
     let is_watched = std::io::stdout().is_terminal();
     let person = match options.answer {
-        Answered::Yes => Person::Yes,
-        Answered::No => Person::No,
-        Answered::InTheTerminal if is_watched && std::io::stdin().is_terminal() => Person::in_the_terminal(),
-        Answered::InTheTerminal => Person::Nobody,
+        DemoAnswer::Yes => DemoPerson::Yes,
+        DemoAnswer::No => DemoPerson::No,
+        DemoAnswer::InTheTerminal if is_watched && std::io::stdin().is_terminal() => DemoPerson::in_the_terminal(),
+        DemoAnswer::InTheTerminal => DemoPerson::Nobody,
     };
-    let pace = if is_watched { Pace::Readable(READABLE) } else { Pace::AtOnce };
-    let house = Arc::new(House::new(launcher, &place.project, pace)?);
+    let pace = if is_watched { OutputPace::Readable(READABLE) } else { OutputPace::AtOnce };
+    let environment = Arc::new(DemoEnvironment::new(launcher, &place.project, pace)?);
 
-    let mut stage = Stage::stdout();
-    stage.open(&place.project, &house::RULES, &person)?;
+    let mut printer = DemoPrinter::for_stdout();
+    printer.print_intro(&place.project, &environment::RULES, &person)?;
     let handle = OwnerHandle::open(
         SqliteLog::open(&place.record, store::LogOptions::default())?.into(),
         OwnerOptions {
-            rules: house::rules(&place.record)?,
+            rules: environment::demo_rules(&place.record)?,
             resume: ResumeMode::Wait,
             clock: Clock::system(),
             entropy: system_entropy(),
-            environment: Arc::clone(&house) as Arc<dyn countersign_runtime::RunEnvironment>,
+            environment: Arc::clone(&environment) as Arc<dyn countersign_runtime::RunEnvironment>,
             merge: Duration::ZERO,
             idle: None,
         },
     )
     .await?;
-    let played = play(&handle, &place, person, &mut stage, stop).await;
+    let played = run_session(&handle, &place, person, &mut printer, stop).await;
     // Whatever became of it, nothing of it goes on.
     handle.close().await;
     handle.close_log().await;
-    house.close().await;
+    environment.close().await;
     let finish = played?;
-    if finish == Finish::Interrupted {
-        stage.interrupted()?;
+    if finish == DemoOutcome::Interrupted {
+        printer.print_interrupted()?;
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    show_record(&place.record, &mut stage).await?;
-    stage.decisions(place.is_published())?;
-    stage.close(scratch.is_kept().then_some(place.record.as_path()))?;
-    Ok(if finish == Finish::Completed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    show_record(&place.record, &mut printer).await?;
+    printer.print_decisions(place.is_published())?;
+    printer.print_closing(scratch.is_kept().then_some(place.record.as_path()))?;
+    Ok(if finish == DemoOutcome::Completed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn play(
+async fn run_session(
     handle: &OwnerHandle,
-    place: &Place,
-    person: Person,
-    stage: &mut Stage,
+    place: &DemoPaths,
+    person: DemoPerson,
+    printer: &mut DemoPrinter,
     stop: impl Future<Output = ()>,
-) -> anyhow::Result<Finish> {
+) -> anyhow::Result<DemoOutcome> {
     let entry = script::model_entry();
     let mut settings = Settings { model: Some(model_ref(&entry)), ..Settings::default() };
     settings.thresholds.auto = false;
@@ -176,27 +176,27 @@ async fn play(
         settings: Box::new(settings),
     };
     handle.source(InboxLane::Request).send_command(Command::Session(session.clone(), open)).await?;
-    play::play(handle, &session, &place.project, person, stage, stop).await
+    driver::run_prompt(handle, &session, &place.project, person, printer, stop).await
 }
 
 /// Reads the record as anybody could afterwards, and checks it.
-async fn show_record(path: &Path, stage: &mut Stage) -> anyhow::Result<()> {
-    let log = audit::open(path)?;
+async fn show_record(path: &Path, printer: &mut DemoPrinter) -> anyhow::Result<()> {
+    let log = audit::open_record(path)?;
     let mut narrator = RecordFormatter::default();
-    stage.record_begins()?;
-    audit::pages(&log, Lsn(0), async |stored, content| {
+    printer.record_begins()?;
+    audit::for_each_entry(&log, Lsn(0), async |stored, content| {
         let text = narrator.format_line(&stored, content.as_deref());
-        Ok(stage.entry(&stored, &text)?)
+        Ok(printer.print_entry(&stored, &text)?)
     })
     .await?;
     let report = log.verify_chain(Partition::ZERO, None).await?;
     log.close().await;
-    stage.verified(&report)?;
+    printer.print_verification(&report)?;
     Ok(())
 }
 
 /// The folders and files of the demo.
-struct Place {
+struct DemoPaths {
     /// Where the agent works.
     project: PathBuf,
     /// What it wants to replace.
@@ -205,9 +205,9 @@ struct Place {
     record: PathBuf,
 }
 
-impl Place {
+impl DemoPaths {
     /// Lays out the broken project, and beside it what was published of it before.
-    fn lay_out(root: &Path) -> anyhow::Result<Self> {
+    fn create_folders(root: &Path) -> anyhow::Result<Self> {
         let place =
             Self { project: root.join("project"), published: root.join("published"), record: root.join("record.db") };
         for folder in [&place.project, &place.published] {

@@ -33,12 +33,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    audit::{Form, block_on},
+    audit::{OutputFormat, block_on},
     config,
-    local::Local,
-    paint::{Paint, Tone, columns},
-    place::Place,
-    wrap::wrapped,
+    control_client::ControlClient,
+    data_dir::DataDir,
+    style::{ColourMode, TextStyle, terminal_columns},
+    wrap::wrap_text,
 };
 
 /// How long a gateway that runs is waited for.
@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CheckState {
     /// As it should be.
     Ok,
     /// Worth knowing, and nothing to do.
@@ -58,21 +58,21 @@ enum State {
 
 /// What was found about one thing.
 #[derive(Debug, Serialize)]
-struct Check {
+struct DoctorCheck {
     check: String,
-    state: State,
+    state: CheckState,
     what: String,
     /// What to do.
     advice: Option<String>,
 }
 
-impl Check {
+impl DoctorCheck {
     fn ok(check: &str, what: impl Into<String>) -> Self {
-        Self { check: check.to_owned(), state: State::Ok, what: what.into(), advice: None }
+        Self { check: check.to_owned(), state: CheckState::Ok, what: what.into(), advice: None }
     }
 
     fn note(check: &str, what: impl Into<String>) -> Self {
-        Self { state: State::Note, ..Self::ok(check, what) }
+        Self { state: CheckState::Note, ..Self::ok(check, what) }
     }
 
     /// Something that its author may not expect, and that `serve` takes: no fault, here as in `config check` and `policy check`.
@@ -81,21 +81,21 @@ impl Check {
     }
 
     fn fix(check: &str, what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { state: State::Fix, advice: Some(advice.into()), ..Self::ok(check, what) }
+        Self { state: CheckState::Fix, advice: Some(advice.into()), ..Self::ok(check, what) }
     }
 }
 
 /// The flags that mean the same place in another command.
-fn meant(file: Option<&Path>, data: Option<&Path>) -> String {
+fn gateway_flags(file: Option<&Path>, data: Option<&Path>) -> String {
     let flag = |name: &str, path: Option<&Path>| {
         path.map(|path| format!(" {name} {}", shell_quote(path.display()))).unwrap_or_default()
     };
     flag("--config", file) + &flag("--data", data)
 }
 
-pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let mut checks = Vec::new();
-    let loaded = config::load(file, data.map(Path::to_owned));
+    let loaded = config::load_config(file, data.map(Path::to_owned));
     let is_loaded = loaded.is_ok();
     match loaded {
         Err(errors) => {
@@ -107,39 +107,45 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
                     ConfigFault::Io(_) => "name a file that can be read with --config".to_owned(),
                     _ => "correct it; `countersign config check` reads it again".to_owned(),
                 };
-                Check::fix("configuration", problem.to_string(), advice)
+                DoctorCheck::fix("configuration", problem.to_string(), advice)
             }));
             let rest = "not looked at before the configuration is right: rules, sandbox, files, services, providers, messenger, port";
-            checks.push(Check::note("the rest", rest));
+            checks.push(DoctorCheck::note("the rest", rest));
         }
-        Ok(loaded) => checks.extend(configured(file, &loaded)),
+        Ok(loaded) => checks.extend(check_configuration(file, &loaded)),
     }
-    match Place::find(file, data) {
+    match DataDir::find(file, data) {
         // It is told above what is wrong with the file; where the record lies is seen once that is mended.
-        Err(_) if !is_loaded => checks.push(Check::note("data", "not looked at: the configuration says where it lies")),
-        Err(error) => {
-            checks.push(Check::fix("data", format!("{error:#}"), "correct `storage`, or name the folder with --data"))
+        Err(_) if !is_loaded => {
+            checks.push(DoctorCheck::note("data", "not looked at: the configuration says where it lies"))
         }
+        Err(error) => checks.push(DoctorCheck::fix(
+            "data",
+            format!("{error:#}"),
+            "correct `storage`, or name the folder with --data",
+        )),
         Ok(place) => {
-            checks.push(running(&place));
-            checks.extend(if place.folder.is_file() { None } else { tokens(&place) });
-            checks.extend(record::checks(&place, &meant(file, data), Clock::system().now()));
+            checks.push(check_gateway(&place));
+            checks.extend(if place.folder.is_file() { None } else { check_tokens(&place) });
+            checks.extend(record::record_checks(&place, &gateway_flags(file, data), Clock::system().now()));
         }
     }
-    checks.extend(traces());
-    tell(&checks, form)
+    checks.extend(check_traces());
+    print_checks(&checks, form)
 }
 
 /// What there is to say of a configuration that is well-formed, and of what it names.
-fn configured(file: Option<&Path>, LoadedConfig { config, warnings }: &LoadedConfig) -> Vec<Check> {
+fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &LoadedConfig) -> Vec<DoctorCheck> {
     let what = file.map_or_else(|| "none: everything has its default".to_owned(), |file| file.display().to_string());
-    let mut checks = vec![Check::ok("configuration", what)];
+    let mut checks = vec![DoctorCheck::ok("configuration", what)];
     let exposed = config.exposed_files();
     // Credentials that others can read are told as a file below.
     let is_told = |warning: &&String| !exposed.iter().any(|finding| warning.contains(&finding.advice()));
     let warnings = warnings.iter().filter(is_told);
     checks.extend(
-        warnings.map(|warning| Check::warn("configuration", warning.clone(), "see docs/protocol/agent-gate.md, Files")),
+        warnings.map(|warning| {
+            DoctorCheck::warn("configuration", warning.clone(), "see docs/protocol/agent-gate.md, Files")
+        }),
     );
     let advice = |problem: &str| match config.check_binding().err() {
         Some(open @ BindError::Open) if open.to_string() == problem => {
@@ -151,53 +157,54 @@ fn configured(file: Option<&Path>, LoadedConfig { config, warnings }: &LoadedCon
         Some(_) | None => "correct it: `serve` does not start so",
     };
     let unusable = checkup::config_problems(config).into_iter();
-    checks.extend(unusable.map(|problem| Check::fix("configuration", problem.clone(), advice(&problem))));
+    checks.extend(unusable.map(|problem| DoctorCheck::fix("configuration", problem.clone(), advice(&problem))));
     if config.agents.is_empty() {
         let what = "none: the door for agents is shut; `countersign agents add ID --config FILE` opens it";
-        checks.push(Check::note("agents", what));
+        checks.push(DoctorCheck::note("agents", what));
     } else {
-        checks.push(Check::ok("agents", format!("{} known", config.agents.len())));
+        checks.push(DoctorCheck::ok("agents", format!("{} known", config.agents.len())));
     }
     if !config.web.is_guarded() {
-        checks.push(Check::note("console", "open to everybody on this machine; web.password closes it"));
+        checks.push(DoctorCheck::note("console", "open to everybody on this machine; web.password closes it"));
     }
-    checks.push(rules(config));
-    checks.push(sandbox(config));
-    checks.extend(crowded(config));
-    checks.extend(processes());
-    checks.extend(named_hosts(config));
-    checks.extend(sockets::check(config));
-    checks
-        .extend(exposed.iter().map(|finding: &FileFinding| Check::fix("files", finding.to_string(), finding.advice())));
+    checks.push(check_rules(config));
+    checks.push(check_sandbox(config));
+    checks.extend(check_crowded_paths(config));
+    checks.extend(check_processes());
+    checks.extend(check_named_hosts(config));
+    checks.extend(sockets::check_sockets(config));
+    checks.extend(
+        exposed.iter().map(|finding: &FileFinding| DoctorCheck::fix("files", finding.to_string(), finding.advice())),
+    );
     if exposed.is_empty() {
-        checks.push(Check::ok("files", "nobody else can read or change what they should not"));
+        checks.push(DoctorCheck::ok("files", "nobody else can read or change what they should not"));
     }
     let reached = block_on(async {
         let (services, messenger) = (checkup::check_services(config).await, checkup::check_messenger(config).await);
         Ok((services, messenger, checkup::check_keys(config).await))
     });
     let Ok((services, messenger, keys)) = reached else { return checks };
-    checks.extend(keys.into_iter().map(|(name, found)| provider(&name, found)));
+    checks.extend(keys.into_iter().map(|(name, found)| check_provider(&name, found)));
     for (name, health) in services.unwrap_or_default() {
         let check = format!("service {name}");
         checks.push(match health {
-            Ok(()) => Check::ok(&check, "well"),
-            Err(problem) => Check::fix(&check, problem.to_string(), service_advice(&name, &problem)),
+            Ok(()) => DoctorCheck::ok(&check, "well"),
+            Err(problem) => DoctorCheck::fix(&check, problem.to_string(), service_advice(&name, &problem)),
         });
     }
     checks.push(match messenger {
-        None => Check::note("messenger", "none: people decide at the console and with `countersign gates`"),
-        Some(Ok(found)) => shows_cards(config, &found),
+        None => DoctorCheck::note("messenger", "none: people decide at the console and with `countersign gates`"),
+        Some(Ok(found)) => check_messenger(config, &found),
         Some(Err(unfit @ BotCheckError::Bot(_))) => {
             let advice = "check messenger.telegram.token and api_url, and the way to them";
-            Check::fix("messenger", unfit.to_string(), advice)
+            DoctorCheck::fix("messenger", unfit.to_string(), advice)
         }
         Some(Err(unfit @ BotCheckError::Chat { .. })) => {
             let advice = "put the bot into the chat, or write to it first; then check messenger.telegram.chat_id";
-            Check::fix("messenger", unfit.to_string(), advice)
+            DoctorCheck::fix("messenger", unfit.to_string(), advice)
         }
     });
-    checks.extend(port(config));
+    checks.extend(check_port(config));
     checks
 }
 
@@ -220,19 +227,19 @@ fn service_advice(name: &str, problem: &HealthFailure) -> String {
 }
 
 /// Where a bot shows cards.
-fn shows_cards(config: &Config, found: &BotCheck) -> Check {
+fn check_messenger(config: &Config, found: &BotCheck) -> DoctorCheck {
     let shown = format!("@{} shows cards in {:?}", found.bot, found.chat);
     let topic = config.telegram.as_ref().and_then(|telegram| telegram.message_thread_id);
     match (found.kind, topic) {
-        (BotChatKind::Plain, None) => Check::ok("messenger", shown),
-        (BotChatKind::Forum, None) => Check::note(
+        (BotChatKind::Plain, None) => DoctorCheck::ok("messenger", shown),
+        (BotChatKind::Forum, None) => DoctorCheck::note(
             "messenger",
             format!(
                 "{shown}, in its General topic, which must be open; messenger.telegram.message_thread_id names another"
             ),
         ),
-        (BotChatKind::Forum, Some(topic)) => Check::ok("messenger", format!("{shown}, in the topic {topic}")),
-        (BotChatKind::Plain, Some(topic)) => Check::warn(
+        (BotChatKind::Forum, Some(topic)) => DoctorCheck::ok("messenger", format!("{shown}, in the topic {topic}")),
+        (BotChatKind::Plain, Some(topic)) => DoctorCheck::warn(
             "messenger",
             format!("{shown}, which has no topics: cards stand in the chat itself, and not in {topic}"),
             "remove messenger.telegram.message_thread_id, or turn topics on in the chat",
@@ -241,85 +248,86 @@ fn shows_cards(config: &Config, found: &BotCheck) -> Check {
 }
 
 /// What a provider of models makes of its key.
-fn provider(name: &str, found: Result<KeyCheck, String>) -> Check {
+fn check_provider(name: &str, found: Result<KeyCheck, String>) -> DoctorCheck {
     let check = format!("provider {name}");
     match found {
-        Ok(KeyCheck::Taken) => Check::ok(&check, "takes its key"),
-        Ok(KeyCheck::Unknown(status)) => {
-            Check::note(&check, format!("answers {status} where its models are listed, which says nothing of the key"))
-        }
+        Ok(KeyCheck::Taken) => DoctorCheck::ok(&check, "takes its key"),
+        Ok(KeyCheck::Unknown(status)) => DoctorCheck::note(
+            &check,
+            format!("answers {status} where its models are listed, which says nothing of the key"),
+        ),
         Ok(KeyCheck::Refused(status)) => {
             let advice = format!(
                 "put a key that is good there into providers.{name}.api_key, or into the variable that it names, \
                  where `serve` runs"
             );
-            Check::fix(&check, format!("refuses the key of providers.{name}.api_key ({status})"), advice)
+            DoctorCheck::fix(&check, format!("refuses the key of providers.{name}.api_key ({status})"), advice)
         }
         Err(problem) => {
             let advice = format!("start it, or correct providers.{name}.base_url and the way to it");
-            Check::fix(&check, format!("cannot be reached: {problem}"), advice)
+            DoctorCheck::fix(&check, format!("cannot be reached: {problem}"), advice)
         }
     }
 }
 
-fn rules(config: &Config) -> Check {
+fn check_rules(config: &Config) -> DoctorCheck {
     let file = config.permissions.display();
     match checkup::check_rules(config) {
         Err(error) => {
-            Check::fix("rules", error.to_string(), "correct them: rules that are not understood are not in force")
+            DoctorCheck::fix("rules", error.to_string(), "correct them: rules that are not understood are not in force")
         }
         Ok(warnings) if !warnings.is_empty() => {
-            Check::warn("rules", warnings.join("\n"), "correct the rules that are meant otherwise than they read")
+            DoctorCheck::warn("rules", warnings.join("\n"), "correct the rules that are meant otherwise than they read")
         }
-        Ok(_) if !config.permissions.exists() => Check::note(
+        Ok(_) if !config.permissions.exists() => DoctorCheck::note(
             "rules",
             format!(
                 "{file} is not there: agents may read in their workspace, and people are asked about everything else"
             ),
         ),
-        Ok(_) => Check::ok("rules", file.to_string()),
+        Ok(_) => DoctorCheck::ok("rules", file.to_string()),
     }
 }
 
 /// What holds the commands of runs, and whether this kernel can.
-fn sandbox(config: &Config) -> Check {
+fn check_sandbox(config: &Config) -> DoctorCheck {
     let sandbox = checkup::build_sandbox(config);
     let what = sandbox.settings_summary();
     match sandbox.missing_support() {
-        None if sandbox.is_on() => Check::ok("sandbox", what),
-        None => Check::note("sandbox", what),
+        None if sandbox.is_on() => DoctorCheck::ok("sandbox", what),
+        None => DoctorCheck::note("sandbox", what),
         Some(lacks) if config.sandbox.on_missing == OnMissingKernel::Refuse => {
             let advice = "run a kernel that has it, or set sandbox.on_missing: warn";
-            Check::fix("sandbox", format!("{what}; but {lacks}, so that no command is run"), advice)
+            DoctorCheck::fix("sandbox", format!("{what}; but {lacks}, so that no command is run"), advice)
         }
         Some(lacks) => {
-            Check::note("sandbox", format!("{what}; but {lacks}, so that commands are held by less than that"))
+            DoctorCheck::note("sandbox", format!("{what}; but {lacks}, so that commands are held by less than that"))
         }
     }
 }
 
 /// Folders that commands would expect to make files in and cannot, one for each.
-fn crowded(config: &Config) -> Vec<Check> {
-    let told = |(tree, own): (PathBuf, PathBuf)| {
+fn check_crowded_paths(config: &Config) -> Vec<DoctorCheck> {
+    let to_check = |(tree, own): (PathBuf, PathBuf)| {
         let (tree, own) = (tree.display(), own.display());
         let what = format!("commands make nothing new in {tree}, since {own} lies in it: keep that elsewhere");
-        Check::note("sandbox", what)
+        DoctorCheck::note("sandbox", what)
     };
-    checkup::build_sandbox(config).crowded_folders().into_iter().map(told).collect()
+    checkup::build_sandbox(config).crowded_folders().into_iter().map(to_check).collect()
 }
 
 /// Whether it can be told on this machine who answers.
-fn processes() -> Option<Check> {
+fn check_processes() -> Option<DoctorCheck> {
     // The first process is somebody else's, and there always.
     let hides = std::fs::metadata("/proc/self/stat").is_ok() && std::fs::read("/proc/1/stat").is_err();
     let what = "/proc hides those of other users (hidepid): who answers over the port cannot always be seen, and somebody who is \
         logged in over SSH as the gateway's user is refused while commands of agents run";
     let advice = "mount /proc with gid= a group of the gateway's user, or answer as another user (docs/security.md)";
-    hides.then(|| Check::fix("processes", what, advice))
+    hides.then(|| DoctorCheck::fix("processes", what, advice))
 }
 
 /// Whether commands can be given a network of named hosts here; nothing where the configuration names none.
-fn named_hosts(config: &Config) -> Option<Check> {
+fn check_named_hosts(config: &Config) -> Option<DoctorCheck> {
     let sandbox = checkup::build_sandbox(config);
     // What runs no command needs no network for it, as the check of the sandbox says.
     let is_refused = config.sandbox.on_missing == OnMissingKernel::Refuse && sandbox.missing_support().is_some();
@@ -332,7 +340,10 @@ fn named_hosts(config: &Config) -> Option<Check> {
     });
     let lacks = lacks.unwrap_or_else(|error| Some(format!("{error:#}")));
     let Some(lacks) = lacks else {
-        return Some(Check::ok("named hosts", "commands reach what sandbox.network.hosts lists, and nothing else"));
+        return Some(DoctorCheck::ok(
+            "named hosts",
+            "commands reach what sandbox.network.hosts lists, and nothing else",
+        ));
     };
     let end = match config.sandbox.on_missing {
         OnMissingKernel::Refuse => "no command is run",
@@ -340,62 +351,64 @@ fn named_hosts(config: &Config) -> Option<Check> {
     };
     let advice =
         "let this user make namespaces of users and networks (docs/sandbox.md), or set sandbox.network to on or off";
-    Some(Check::fix("named hosts", format!("{lacks}, so that {end}"), advice))
+    Some(DoctorCheck::fix("named hosts", format!("{lacks}, so that {end}"), advice))
 }
 
 /// Whether what the environment says of traces can be used; nothing where it names no collector.
-fn traces() -> Option<Check> {
+fn check_traces() -> Option<DoctorCheck> {
     match checkup::check_traces() {
         Ok(false) => None,
-        Ok(true) => Some(Check::ok("traces", "told to the collector that the environment names")),
+        Ok(true) => Some(DoctorCheck::ok("traces", "told to the collector that the environment names")),
         Err(problem) => {
             let advice = "correct the variable, or unset it, where `serve` runs: it does not start so";
-            Some(Check::fix("traces", problem, advice))
+            Some(DoctorCheck::fix("traces", problem, advice))
         }
     }
 }
 
 /// Whether the address is free, or taken by the gateway that runs.
-fn port(config: &Config) -> Option<Check> {
+fn check_port(config: &Config) -> Option<DoctorCheck> {
     let shown = format!("{}:{}", config.gateway.host, config.gateway.port);
-    match Local::connect(&config.storage.folder) {
+    match ControlClient::connect(&config.storage.folder) {
         Some(_) => None,
         None if config.gateway.port == 0 => None,
         None => Some(match checkup::check_port(config) {
-            Ok(()) => Check::ok("address", format!("{shown} is free")),
-            Err(problem) => {
-                Check::fix("address", problem, "end what listens there, or choose another gateway.host or gateway.port")
-            }
+            Ok(()) => DoctorCheck::ok("address", format!("{shown} is free")),
+            Err(problem) => DoctorCheck::fix(
+                "address",
+                problem,
+                "end what listens there, or choose another gateway.host or gateway.port",
+            ),
         }),
     }
 }
 
 /// Whether a gateway runs with this data directory, and answers.
-fn running(place: &Place) -> Check {
-    let shown = shown(&place.folder);
-    let Some(local) = Local::connect(&place.folder) else {
-        return Check::note("gateway", format!("none runs with the data directory {shown}"));
+fn check_gateway(place: &DataDir) -> DoctorCheck {
+    let shown = display_folder(&place.folder);
+    let Some(local) = ControlClient::connect(&place.folder) else {
+        return DoctorCheck::note("gateway", format!("none runs with the data directory {shown}"));
     };
-    match local.within(PATIENCE).and_then(|mut local| local.ask(&Request::Gates)) {
+    match local.with_timeout(PATIENCE).and_then(|mut local| local.send_request(&Request::Gates)) {
         Ok(waiting) => {
             let count = waiting.as_array().map_or(0, Vec::len);
-            Check::ok("gateway", format!("runs with the data directory {shown}; {count} waiting for people"))
+            DoctorCheck::ok("gateway", format!("runs with the data directory {shown}; {count} waiting for people"))
         }
-        Err(problem) => Check::fix("gateway", format!("runs and does not answer: {problem:#}"), "start it again"),
+        Err(problem) => DoctorCheck::fix("gateway", format!("runs and does not answer: {problem:#}"), "start it again"),
     }
 }
 
 /// Whether the tokens of programs are known; nothing where there are none.
-fn tokens(place: &Place) -> Option<Check> {
+fn check_tokens(place: &DataDir) -> Option<DoctorCheck> {
     let now = Clock::system().now();
     match tokens::list_tokens(&place.folder) {
         Ok(listed) if listed.is_empty() => None,
         Ok(listed) => {
             let good = listed.iter().filter(|token| token.is_good(now)).count();
             let old = listed.len() - good;
-            Some(Check::ok("tokens", format!("{good} good, {old} out of date")))
+            Some(DoctorCheck::ok("tokens", format!("{good} good, {old} out of date")))
         }
-        Err(error) => Some(Check::fix(
+        Err(error) => Some(DoctorCheck::fix(
             "tokens",
             error.to_string(),
             "restore the file, or remove it and make tokens anew: no token is good so",
@@ -404,32 +417,32 @@ fn tokens(place: &Place) -> Option<Check> {
 }
 
 /// A folder as people read it.
-fn shown(folder: &Path) -> String {
+fn display_folder(folder: &Path) -> String {
     if folder.as_os_str().is_empty() { ".".to_owned() } else { folder.display().to_string() }
 }
 
-fn tell(checks: &[Check], form: Form) -> anyhow::Result<ExitCode> {
-    let findings = checks.iter().filter(|check| check.state == State::Fix).count();
+fn print_checks(checks: &[DoctorCheck], form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let findings = checks.iter().filter(|check| check.state == CheckState::Fix).count();
     let code = if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
+    if form == OutputFormat::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "findings": findings, "checks": checks }))?)?;
         return Ok(code);
     }
-    let (paint, columns) = (Paint::stdout(), columns());
+    let (paint, columns) = (ColourMode::for_stdout(), terminal_columns());
     let width = checks.iter().map(|check| check.check.chars().count()).max().unwrap_or_default();
     for check in checks {
         let state = match check.state {
-            State::Ok => paint.tone(Tone::Good, "ok  "),
-            State::Note => paint.tone(Tone::Faint, "note"),
-            State::Fix => paint.tone(Tone::Bad, "fix "),
+            CheckState::Ok => paint.apply_style(TextStyle::Good, "ok  "),
+            CheckState::Note => paint.apply_style(TextStyle::Faint, "note"),
+            CheckState::Fix => paint.apply_style(TextStyle::Bad, "fix "),
         };
-        let name = paint.tone(Tone::Strong, format!("{:<width$}", check.check));
+        let name = paint.apply_style(TextStyle::Strong, format!("{:<width$}", check.check));
         let indent = width + 8;
         let pad = " ".repeat(indent);
         let what = escape(&check.what, LineMode::Many);
         let what = match columns {
-            Some(columns) => wrapped(&what, indent, indent, columns),
+            Some(columns) => wrap_text(&what, indent, indent, columns),
             None => what.replace('\n', &format!("\n{pad}")),
         };
         writeln!(out, "{state}  {name}  {what}")?;

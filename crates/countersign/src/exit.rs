@@ -2,17 +2,17 @@
 
 use std::process::ExitCode;
 
-use crate::words;
+use crate::error_text;
 
 /// Turns how a command ended into an exit code, and tells of an error once.
 #[allow(clippy::print_stderr, reason = "this is how a person is told")]
-pub(crate) fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
+pub(crate) fn report_outcome(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         // Whoever read the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("countersign: {}", words::without_numbers(&format!("{error:#}")));
+            eprintln!("countersign: {}", error_text::without_numbers(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }
@@ -28,12 +28,12 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Writes a line for a person to standard error.
 #[allow(clippy::print_stderr, reason = "this is how a person is told")]
-pub(crate) fn notice(line: &str) {
+pub(crate) fn print_notice(line: &str) {
     eprintln!("countersign: {line}");
 }
 
 /// Writes a problem to standard error and returns the exit code of a failure.
-pub(crate) fn fail(problem: &str) -> ExitCode {
-    notice(problem);
+pub(crate) fn fail_with(problem: &str) -> ExitCode {
+    print_notice(problem);
     ExitCode::FAILURE
 }

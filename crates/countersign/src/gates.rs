@@ -21,11 +21,11 @@ use countersign_view::{
 use serde_json::{Value, json};
 
 use crate::{
-    audit::{self, Form, block_on},
-    inspect::inspect,
-    local::Local,
-    paint::{Paint, Tone},
-    place::Place,
+    audit::{self, OutputFormat, block_on},
+    control_client::ControlClient,
+    data_dir::DataDir,
+    inspect::inspect_log,
+    style::{ColourMode, TextStyle},
 };
 
 /// Where grants lie that no gateway knows.
@@ -33,69 +33,74 @@ const OF_HOSTS: &str =
     "what was allowed in sessions of hosts lies in ~/.omp/agent/grants.jsonl, of gjc in ~/.gjc/agent";
 
 /// What is done with gates.
-pub(crate) enum Gates {
+pub(crate) enum GatesAction {
     List,
     Show { id: String },
     Allow { id: String, scope: ApprovalScope, rule: Option<String>, lasts: Option<Duration> },
     Deny { id: String, reason: Option<String> },
-    Answer { id: String, said: Vec<String> },
+    Answer { id: String, answer: Vec<String> },
     Watch,
 }
 
 /// What is done with grants.
-pub(crate) enum Grants {
+pub(crate) enum GrantsAction {
     List,
     Denials,
     Revoke { id: String },
 }
 
-pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<ExitCode> {
-    let local = Local::connect(&place.folder);
+pub(crate) fn run_gates_action(place: &DataDir, what: GatesAction, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let local = ControlClient::connect(&place.folder);
     match (what, local) {
-        (Gates::List, Some(mut local)) => print(&rows(local.ask(&Request::Gates)?)?, form),
-        (Gates::List, None) => print(&gate_row::pending_rows(&recorded(&place.log)?), form),
-        (Gates::Show { id }, Some(mut local)) => {
-            show(place, &serde_json::from_value(local.ask(&Request::Gate { id })?)?, form)
+        (GatesAction::List, Some(mut local)) => print_gates(&parse_rows(local.send_request(&Request::Gates)?)?, form),
+        (GatesAction::List, None) => print_gates(&gate_row::pending_rows(&recorded_engine(&place.log)?), form),
+        (GatesAction::Show { id }, Some(mut local)) => {
+            print_gate(place, &serde_json::from_value(local.send_request(&Request::Gate { id })?)?, form)
         }
-        (Gates::Show { id }, None) => {
-            show(place, &decisions::find_pending(&recorded(&place.log)?, &id).map_err(anyhow::Error::msg)?, form)
-        }
-        (Gates::Allow { id, scope, rule, lasts }, Some(mut local)) => {
+        (GatesAction::Show { id }, None) => print_gate(
+            place,
+            &decisions::find_pending(&recorded_engine(&place.log)?, &id).map_err(anyhow::Error::msg)?,
+            form,
+        ),
+        (GatesAction::Allow { id, scope, rule, lasts }, Some(mut local)) => {
             let lasts = lasts.map(|lasts| lasts.as_secs());
-            let value = local.ask(&Request::Allow { id, scope, rule, lasts })?;
+            let value = local.send_request(&Request::Allow { id, scope, rule, lasts })?;
             match (value.get("have"), value.get("need")) {
-                (Some(have), Some(need)) => told(value.clone(), &format!("{have} of {need} allow it"), form),
-                _ => told(value, "allowed", form),
+                (Some(have), Some(need)) => print_result(value.clone(), &format!("{have} of {need} allow it"), form),
+                _ => print_result(value, "allowed", form),
             }
         }
-        (Gates::Deny { id, reason }, Some(mut local)) => {
-            told(local.ask(&Request::Deny { id, reason })?, "denied", form)
+        (GatesAction::Deny { id, reason }, Some(mut local)) => {
+            print_result(local.send_request(&Request::Deny { id, reason })?, "denied", form)
         }
-        (Gates::Answer { id, said }, Some(mut local)) => {
-            told(local.ask(&Request::Answer { id, answers: said })?, "answered", form)
+        (GatesAction::Answer { id, answer }, Some(mut local)) => {
+            print_result(local.send_request(&Request::Answer { id, answers: answer })?, "answered", form)
         }
-        (Gates::Watch, Some(local)) if form == Form::Text && is_interactive() => {
-            watch::watch(&place.folder, local.following()?)
+        (GatesAction::Watch, Some(local)) if form == OutputFormat::Text && is_interactive() => {
+            watch::watch_interactively(&place.folder, local.without_read_timeout()?)
         }
-        (Gates::Watch, Some(local)) => watch(&mut local.following()?, form),
-        (Gates::Allow { .. } | Gates::Deny { .. } | Gates::Answer { .. } | Gates::Watch, None) => {
-            not_running(&place.folder)
-        }
+        (GatesAction::Watch, Some(local)) => print_changes(&mut local.without_read_timeout()?, form),
+        (
+            GatesAction::Allow { .. } | GatesAction::Deny { .. } | GatesAction::Answer { .. } | GatesAction::Watch,
+            None,
+        ) => not_running(&place.folder),
     }
 }
 
-pub(crate) fn grants(place: &Place, what: Grants, form: Form) -> anyhow::Result<ExitCode> {
-    let local = Local::connect(&place.folder);
+pub(crate) fn run_grants_action(place: &DataDir, what: GrantsAction, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let local = ControlClient::connect(&place.folder);
     match (what, local) {
-        (Grants::List, Some(mut local)) => print_grants(&local.ask(&Request::Grants)?, form),
-        (Grants::List, None) => {
-            let recorded = recorded(&place.log).map_err(|error| anyhow::anyhow!("{error:#}; {OF_HOSTS}"))?;
+        (GrantsAction::List, Some(mut local)) => print_grants(&local.send_request(&Request::Grants)?, form),
+        (GrantsAction::List, None) => {
+            let recorded = recorded_engine(&place.log).map_err(|error| anyhow::anyhow!("{error:#}; {OF_HOSTS}"))?;
             print_grants(&decisions::grants_json(recorded.state().policy().grants()), form)
         }
-        (Grants::Denials, Some(mut local)) => print_denials(&local.ask(&Request::Denials)?, form),
-        (Grants::Denials, None) => print_denials(&recorded_denials(&place.log)?, form),
-        (Grants::Revoke { id }, Some(mut local)) => told(local.ask(&Request::Revoke { id })?, "revoked", form),
-        (Grants::Revoke { .. }, None) => not_running(&place.folder),
+        (GrantsAction::Denials, Some(mut local)) => print_denials(&local.send_request(&Request::Denials)?, form),
+        (GrantsAction::Denials, None) => print_denials(&recorded_denials(&place.log)?, form),
+        (GrantsAction::Revoke { id }, Some(mut local)) => {
+            print_result(local.send_request(&Request::Revoke { id })?, "revoked", form)
+        }
+        (GrantsAction::Revoke { .. }, None) => not_running(&place.folder),
     }
 }
 
@@ -105,7 +110,7 @@ fn is_interactive() -> bool {
 }
 
 fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
-    if Local::is_closed_to_us(folder) {
+    if ControlClient::is_closed_to_us(folder) {
         bail!("the gateway of {} does not let this user in: name it under `local` in `people`", folder.display());
     }
     bail!(
@@ -115,18 +120,18 @@ fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
 }
 
 /// What the record of a gateway that does not run says.
-fn recorded(log: &Path) -> anyhow::Result<Engine> {
+fn recorded_engine(log: &Path) -> anyhow::Result<Engine> {
     block_on(async {
-        let log = audit::open(log).context("no gateway runs, and its record cannot be read")?;
-        inspect(&log).await
+        let log = audit::open_record(log).context("no gateway runs, and its record cannot be read")?;
+        inspect_log(&log).await
     })
 }
 
 /// The denials that bind by the record of a gateway that does not run.
 fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
     block_on(async {
-        let log = audit::open(log).context("no gateway runs, and its record cannot be read")?;
-        let engine = inspect(&log).await?;
+        let log = audit::open_record(log).context("no gateway runs, and its record cannot be read")?;
+        let engine = inspect_log(&log).await?;
         let (state, constraints) = (engine.state(), engine.state().policy().constraints());
         let gates = constraints.iter().filter_map(|one| state.gate(one.gate?));
         let (ids, lsns): (Vec<_>, Vec<_>) = gates.map(|gate| (gate.id(), gate.content_lsn())).unzip();
@@ -140,22 +145,22 @@ fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
     })
 }
 
-fn rows(value: Value) -> anyhow::Result<Vec<GateRow>> {
+fn parse_rows(value: Value) -> anyhow::Result<Vec<GateRow>> {
     Ok(serde_json::from_value(value)?)
 }
 
-fn print(rows: &[GateRow], form: Form) -> anyhow::Result<ExitCode> {
+fn print_gates(rows: &[GateRow], form: OutputFormat) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
+    if form == OutputFormat::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(rows)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     if rows.is_empty() {
         writeln!(out, "Nothing waits.")?;
     }
     for row in rows {
-        writeln!(out, "{}", line(row, paint))?;
+        writeln!(out, "{}", row_line(row, paint))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -164,8 +169,8 @@ fn print(rows: &[GateRow], form: Form) -> anyhow::Result<ExitCode> {
 const LONGEST: usize = 200;
 
 /// What the subject of a gate does not show of its arguments, in one line; long ones with their beginning.
-fn beside(row: &GateRow) -> String {
-    let told = |name: &String| {
+fn accompanying_text(row: &GateRow) -> String {
+    let argument_text = |name: &String| {
         let shown = escape(&text_of(row.arguments.get(name)?), LineMode::One).into_owned();
         let count = shown.chars().count();
         let shown = match count > LONGEST {
@@ -176,36 +181,36 @@ fn beside(row: &GateRow) -> String {
         };
         Some(format!("{}: {shown}", label(name)))
     };
-    let told: Vec<String> = row.beside.iter().filter_map(told).collect();
-    if told.is_empty() { String::new() } else { format!("  with {}", told.join(", ")) }
+    let texts: Vec<String> = row.beside.iter().filter_map(argument_text).collect();
+    if texts.is_empty() { String::new() } else { format!("  with {}", texts.join(", ")) }
 }
 
 /// A gate in one line. The end of its id is enough to name it.
-fn line(row: &GateRow, paint: Paint) -> String {
+fn row_line(row: &GateRow, paint: ColourMode) -> String {
     let short = &row.id[row.id.len().saturating_sub(8)..];
     let who = row.session.as_deref().unwrap_or(&row.door);
     let until = row.deadline.as_deref().map_or_else(String::new, |until| format!(", until {until}"));
     format!(
         "{}  {}{}  {}",
-        paint.tone(Tone::Asking, short),
-        paint.tone(Tone::Strong, escape(&row.subject, LineMode::One)),
-        beside(row),
-        paint.tone(Tone::Faint, format!("{}{until}", escape(who, LineMode::One))),
+        paint.apply_style(TextStyle::Asking, short),
+        paint.apply_style(TextStyle::Strong, escape(&row.subject, LineMode::One)),
+        accompanying_text(row),
+        paint.apply_style(TextStyle::Faint, format!("{}{until}", escape(who, LineMode::One))),
     )
 }
 
-fn show(place: &Place, row: &GateRow, form: Form) -> anyhow::Result<ExitCode> {
+fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
+    if form == OutputFormat::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(row)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     let one = |text: &str| escape(text, LineMode::One).into_owned();
-    writeln!(out, "{}", paint.tone(Tone::Strong, one(&row.subject)))?;
+    writeln!(out, "{}", paint.apply_style(TextStyle::Strong, one(&row.subject)))?;
     writeln!(out, "  id        {}", row.id)?;
     writeln!(out, "  kind      {} at the door {}", row.kind, row.door)?;
-    writeln!(out, "  asked by  {}", asker(row))?;
+    writeln!(out, "  asked by  {}", requester_text(row))?;
     if let Some(folder) = &row.folder {
         writeln!(out, "  in folder {}", one(folder))?;
     }
@@ -269,7 +274,7 @@ fn show(place: &Place, row: &GateRow, form: Form) -> anyhow::Result<ExitCode> {
 }
 
 /// Who waits, by name and number.
-pub(crate) fn asker(row: &GateRow) -> String {
+pub(crate) fn requester_text(row: &GateRow) -> String {
     let who = escape(row.session.as_deref().unwrap_or(&row.door), LineMode::One);
     match &row.named {
         Some(name) => format!("{} ({who})", escape(name, LineMode::One)),
@@ -281,11 +286,11 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn told(value: Value, what: &str, form: Form) -> anyhow::Result<ExitCode> {
+fn print_result(value: Value, what: &str, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match form {
-        Form::Json => writeln!(out, "{value}")?,
-        Form::Text => {
+        OutputFormat::Json => writeln!(out, "{value}")?,
+        OutputFormat::Text => {
             let id = value.get("id").or_else(|| value.get("revoked")).and_then(Value::as_str).unwrap_or_default();
             writeln!(out, "{what}: {id}")?;
         }
@@ -294,40 +299,41 @@ fn told(value: Value, what: &str, form: Form) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints what waits whenever that changes, until the gateway or the reader goes.
-fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
+fn print_changes(local: &mut ControlClient, form: OutputFormat) -> anyhow::Result<ExitCode> {
     local.send(&Request::Watch)?;
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     let mut before: Vec<GateRow> = Vec::new();
-    while let Some(value) = local.next()? {
+    while let Some(value) = local.next_value()? {
         let mut out = std::io::stdout().lock();
-        if form == Form::Json {
+        if form == OutputFormat::Json {
             writeln!(out, "{value}")?;
             continue;
         }
-        let now = rows(value)?;
+        let now = parse_rows(value)?;
         for row in now.iter().filter(|row| !before.contains(row)) {
-            writeln!(out, "{} {}", paint.tone(Tone::Asking, "waits"), line(row, paint))?;
+            writeln!(out, "{} {}", paint.apply_style(TextStyle::Asking, "waits"), row_line(row, paint))?;
         }
         // A vote or a later deadline changes a row, and it waits all the same.
         for row in before.iter().filter(|row| now.iter().all(|other| other.id != row.id)) {
-            writeln!(out, "{} {}", paint.tone(Tone::Good, "over "), line(row, paint))?;
+            writeln!(out, "{} {}", paint.apply_style(TextStyle::Good, "over "), row_line(row, paint))?;
         }
         before = now;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_denials(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
+fn print_denials(value: &Value, form: OutputFormat) -> anyhow::Result<ExitCode> {
     print_rows(value, form, "No denial binds.", "covers", |text, row| {
-        let said = row["reason"].as_str().map_or_else(String::new, |said| format!(": {}", escape(said, LineMode::One)));
+        let reason =
+            row["reason"].as_str().map_or_else(String::new, |reason| format!(": {}", escape(reason, LineMode::One)));
         let session = row["session"]
             .as_str()
             .map_or_else(String::new, |session| format!(" in session {}", escape(session, LineMode::One)));
-        format!("for {}{session}, until {}, by {}{said}", text("to"), text("until"), text("by"))
+        format!("for {}{session}, until {}, by {}{reason}", text("to"), text("until"), text("by"))
     })
 }
 
-fn print_grants(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
+fn print_grants(value: &Value, form: OutputFormat) -> anyhow::Result<ExitCode> {
     print_rows(value, form, "Nothing is granted.", "covers", |text, row| {
         let until = row["until"].as_str().map_or_else(String::new, |until| format!(" until {until}"));
         let open = if row["door"] == json!("open") { ", through a door without a credential" } else { "" };
@@ -338,13 +344,13 @@ fn print_grants(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
 /// Prints rows: the id, what the row is about, and the rest in the words of `rest`, which gets the row's texts by name.
 fn print_rows(
     value: &Value,
-    form: Form,
+    form: OutputFormat,
     nothing: &str,
     about: &str,
     rest: impl Fn(&dyn Fn(&str) -> String, &Value) -> String,
 ) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
+    if form == OutputFormat::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -352,11 +358,11 @@ fn print_rows(
     if rows.is_empty() {
         writeln!(out, "{nothing}")?;
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     for row in rows {
         let text = |name: &str| escape(row[name].as_str().unwrap_or("-"), LineMode::One).into_owned();
-        let (id, about) = (text("id"), paint.tone(Tone::Strong, text(about)));
-        writeln!(out, "{id}  {about}  {}", paint.tone(Tone::Faint, rest(&text, row)))?;
+        let (id, about) = (text("id"), paint.apply_style(TextStyle::Strong, text(about)));
+        writeln!(out, "{id}  {about}  {}", paint.apply_style(TextStyle::Faint, rest(&text, row)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

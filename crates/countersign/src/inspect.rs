@@ -10,7 +10,7 @@ use countersign_core::{
 use countersign_store::AnyLog;
 
 /// What a record says, by no rules.
-pub(crate) async fn inspect(log: &AnyLog) -> anyhow::Result<Engine> {
+pub(crate) async fn inspect_log(log: &AnyLog) -> anyhow::Result<Engine> {
     Ok(countersign_runtime::inspect_log(log, no_rules()?).await?)
 }
 

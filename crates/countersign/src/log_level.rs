@@ -6,21 +6,21 @@ use anyhow::bail;
 use countersign_gateway::control::Request;
 use serde_json::json;
 
-use crate::{audit::Form, local::Local, place::Place};
+use crate::{audit::OutputFormat, control_client::ControlClient, data_dir::DataDir};
 
-pub(crate) fn run(place: &Place, wanted: Option<String>, form: Form) -> anyhow::Result<ExitCode> {
-    let Some(mut local) = Local::connect(&place.folder) else {
+pub(crate) fn run(place: &DataDir, requested: Option<String>, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let Some(mut local) = ControlClient::connect(&place.folder) else {
         bail!(
             "no gateway runs with the data directory {}: name it with --config or --data; for the next start set `log.level`, or COUNTERSIGN_LOG where it starts",
             place.folder.display()
         );
     };
-    let told = local.ask(&Request::LogLevel { level: wanted })?;
-    let level = told["level"].as_str().unwrap_or_default();
+    let response = local.send_request(&Request::LogLevel { level: requested })?;
+    let level = response["level"].as_str().unwrap_or_default();
     let mut out = std::io::stdout().lock();
     match form {
-        Form::Json => writeln!(out, "{}", json!({ "level": level }))?,
-        Form::Text => writeln!(out, "{level}")?,
+        OutputFormat::Json => writeln!(out, "{}", json!({ "level": level }))?,
+        OutputFormat::Text => writeln!(out, "{level}")?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -27,9 +27,9 @@ pub(crate) fn start() {
 
 /// Logs what the environment says, else the settings, and gives how that is changed.
 pub(crate) fn start_with(settings: &LogConfig) -> LogLevels {
-    let said = std::env::var(VARIABLE).ok().filter(|said| EnvFilter::try_new(said).is_ok());
-    let level = said.or_else(|| settings.level.clone()).unwrap_or_else(|| USUAL.to_owned());
-    let filter = filter(&level).unwrap_or_else(|_| EnvFilter::new(USUAL));
+    let from_variable = std::env::var(VARIABLE).ok().filter(|text| EnvFilter::try_new(text).is_ok());
+    let level = from_variable.or_else(|| settings.level.clone()).unwrap_or_else(|| USUAL.to_owned());
+    let filter = parse_filter(&level).unwrap_or_else(|_| EnvFilter::new(USUAL));
     let shown = EnvFilter::try_new(&level).map_or_else(|_| USUAL.to_owned(), |level| level.to_string());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     match settings.form {
@@ -37,13 +37,13 @@ pub(crate) fn start_with(settings: &LogConfig) -> LogLevels {
             let lines = lines.with_filter_reloading();
             let handle = lines.reload_handle();
             let _ = lines.finish().with(own_alone()).try_init();
-            levels(handle, shown)
+            reloadable_levels(handle, shown)
         }
         LogLineFormat::Json => {
             let lines = lines.json().flatten_event(true).with_filter_reloading();
             let handle = lines.reload_handle();
             let _ = lines.finish().with(own_alone()).try_init();
-            levels(handle, shown)
+            reloadable_levels(handle, shown)
         }
     }
 }
@@ -52,29 +52,29 @@ pub(crate) fn start_with(settings: &LogConfig) -> LogLevels {
 ///
 /// # Errors
 /// The text says nothing about a log.
-pub(crate) fn filter(text: &str) -> Result<EnvFilter, ParseError> {
+pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::try_new(with_successors(text))
 }
 
 /// Keeps back what libraries tell of their work, whatever level is asked for: parsers and connections tell what passes through them, and
 /// that may be anybody's words, commands and keys.
 pub(crate) fn own_alone() -> FilterFn {
-    fn is_told(metadata: &Metadata<'_>) -> bool {
+    fn is_shown(metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("countersign") || *metadata.level() <= Level::WARN
     }
-    FilterFn::new(is_told)
+    FilterFn::new(is_shown)
 }
 
 /// Changes the filter behind `handle`. `shown` is what it logs, as it was asked for.
-fn levels<S: 'static>(handle: reload::Handle<EnvFilter, S>, shown: String) -> LogLevels {
+fn reloadable_levels<S: 'static>(handle: reload::Handle<EnvFilter, S>, shown: String) -> LogLevels {
     let shown = Mutex::new(shown);
-    LogLevels::new(move |wanted| {
+    LogLevels::new(move |requested| {
         let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(wanted) = wanted {
-            let asked = EnvFilter::try_new(wanted).map_err(|error| error.to_string())?;
-            let filter = filter(wanted).map_err(|error| error.to_string())?;
+        if let Some(level) = requested {
+            let parsed = EnvFilter::try_new(level).map_err(|error| error.to_string())?;
+            let filter = parse_filter(level).map_err(|error| error.to_string())?;
             handle.reload(filter).map_err(|error| error.to_string())?;
-            *shown = asked.to_string();
+            *shown = parsed.to_string();
         }
         Ok(shown.clone())
     })

@@ -8,29 +8,29 @@ mod backup;
 mod bridge;
 mod cli;
 mod config;
+mod connect_error;
+mod control_client;
+mod data_dir;
 mod demo;
 mod doctor;
+mod error_text;
 mod exit;
 mod gates;
 mod inspect;
-mod local;
 mod log_level;
 mod logging;
 mod node;
-mod owner;
-mod paint;
-mod place;
 mod policy;
-mod running;
+mod privileges;
+mod running_sessions;
 mod secrets;
 mod serve;
 mod sessions;
 mod signals;
 mod stdio;
+mod style;
+mod tls_roots;
 mod tokens;
-mod trust;
-mod unreached;
-mod words;
 mod wrap;
 
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let name = std::path::Path::new(&called).file_stem().map(|name| name.to_string_lossy().into_owned());
     // Agents' programs call their client by the name that they know; there its first word may be left out.
     if name.as_deref() == Some("agentpass") {
-        return cli::agentpass(arguments);
+        return cli::agentpass_main(arguments);
     }
     if let Some(product) = name.as_deref().and_then(AgentProduct::from_name) {
         return stdio::run(product, arguments);

@@ -1,17 +1,17 @@
 //! `node`: lends files and commands of this machine to a gateway elsewhere, until somebody ends it.
 
 mod address;
+mod backoff;
 mod calls;
-mod greeting;
-mod hello;
+mod connection;
+mod data_dir;
+mod handshake;
 mod journal;
-mod line;
+mod local_auth;
 mod logs;
-mod looks;
-mod patience;
-mod place;
-mod rounds;
-mod talk;
+mod probes;
+mod reconnect;
+mod socket;
 
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -28,23 +28,23 @@ use countersign_tools::{
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use address::Address;
-pub(crate) use address::Plain;
-use calls::Calls;
-use hello::Hello;
-use journal::Journal;
-use logs::LogFile;
-use looks::Looks;
-use place::{Data, TokenFrom};
-use rounds::Rounds;
-use talk::Desk;
+use address::GatewayAddress;
+pub(crate) use address::InsecurePolicy;
+use calls::CallRunner;
+use connection::NodeServices;
+use data_dir::{NodeDataDir, NodeTokenSource};
+use handshake::NodeHandshake;
+use journal::JournalHandle;
+use logs::NodeLogFile;
+use probes::ProbeRunner;
+use reconnect::ReconnectLoop;
 
 /// What is told if nothing is said.
 const FILTER: &str = "warn,countersign::node=info";
 
 /// How what happens is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum NodeLogFormat {
     /// For people.
     Text,
     /// For programs.
@@ -52,7 +52,7 @@ pub(crate) enum Form {
 }
 
 /// What the command line says.
-pub(crate) struct Options {
+pub(crate) struct NodeOptions {
     pub(crate) url: String,
     pub(crate) id: String,
     pub(crate) workspace: PathBuf,
@@ -61,17 +61,17 @@ pub(crate) struct Options {
     pub(crate) data: Option<PathBuf>,
     pub(crate) permissions: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
-    pub(crate) plain: Plain,
-    pub(crate) form: Form,
+    pub(crate) plain: InsecurePolicy,
+    pub(crate) form: NodeLogFormat,
 }
 
 /// A node that may be begun.
-struct Ready {
+struct PreparedNode {
     id: String,
-    address: Address,
+    address: GatewayAddress,
     workspace: PathBuf,
-    token: TokenFrom,
-    data: Data,
+    token: NodeTokenSource,
+    data: NodeDataDir,
     environment: CommandEnvironment,
     /// Names of the variables that commands start with, less those that only keep them quiet.
     variables: Vec<String>,
@@ -79,51 +79,51 @@ struct Ready {
     rules: countersign_core::policy::CompiledRules,
 }
 
-impl Options {
+impl NodeOptions {
     /// Looks at everything before anything is begun.
-    fn check(self) -> anyhow::Result<Ready> {
+    fn into_prepared(self) -> anyhow::Result<PreparedNode> {
         let Self { url, id, workspace, token_env, token_file, data, permissions, ca, plain, .. } = self;
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         if id.is_empty() || id.starts_with('.') || !id.chars().all(is_plain) {
             anyhow::bail!("--id takes letters, digits, -, _ and .: {id:?}");
         }
         check_node(&id).with_context(|| format!("--id {id}"))?;
-        let address = Address::read(&url, ca.as_deref(), plain)?;
-        let workspace = place::workspace(&workspace)?;
-        let token = TokenFrom::choose(token_env, token_file)?;
-        token.read()?;
-        let data = Data::open(data.as_deref(), &id)?;
+        let address = GatewayAddress::from_url(&url, ca.as_deref(), plain)?;
+        let workspace = data_dir::resolve_workspace(&workspace)?;
+        let token = NodeTokenSource::from_options(token_env, token_file)?;
+        token.read_token()?;
+        let data = NodeDataDir::open(data.as_deref(), &id)?;
         if workspace.starts_with(data.folder()) {
             anyhow::bail!(
                 "--workspace lies in the data directory {}: agents may not touch that",
                 data.folder().display()
             );
         }
-        let (rules, permissions) = place::rules(permissions.as_deref(), &data)?;
+        let (rules, permissions) = data_dir::load_rules(permissions.as_deref(), &data)?;
         let mut own = vec![data.folder().to_owned(), permissions];
-        if let TokenFrom::File(path) = &token {
+        if let NodeTokenSource::File(path) = &token {
             own.push(path.clone());
         }
-        let hidden = |name: &str| token.hides(name);
+        let hidden = |name: &str| token.hides_variable(name);
         let environment = CommandEnvironment::inherit_less(hidden);
         let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let variables = variables.filter(|name| !token.hides(name)).collect();
-        Ok(Ready { id, address, workspace, token, data, environment, variables, own, rules })
+        let variables = variables.filter(|name| !token.hides_variable(name)).collect();
+        Ok(PreparedNode { id, address, workspace, token, data, environment, variables, own, rules })
     }
 }
 
 /// Runs a node to its end.
-pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: NodeOptions) -> anyhow::Result<ExitCode> {
     let form = options.form;
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let ready = options.check()?;
-    log(form, &ready.data)?;
+    let ready = options.into_prepared()?;
+    init_logging(form, &ready.data)?;
     exec::become_subreaper()?;
     let program = std::env::current_exe()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let outcome = runtime.block_on(async {
         tokio::spawn(exec::reap());
-        serve(ready, ExecLauncher::new(&program)).await
+        serve_node(ready, ExecLauncher::new(&program)).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     exec::kill_remaining();
@@ -131,17 +131,17 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(ready: Ready, launcher: ExecLauncher) -> anyhow::Result<()> {
-    let Ready { id, address, workspace, token, data, mut environment, variables, own, rules } = ready;
+async fn serve_node(ready: PreparedNode, launcher: ExecLauncher) -> anyhow::Result<()> {
+    let PreparedNode { id, address, workspace, token, data, mut environment, variables, own, rules } = ready;
     if let Some(warning) = token.warning() {
         tracing::warn!("{warning}");
     }
-    if token == TokenFrom::Nowhere {
+    if token == NodeTokenSource::Nowhere {
         tracing::warn!("no token is given: only a gateway on this machine that has none itself will do");
     }
-    let (journal, broken) = Journal::open(&data.journal())?;
+    let (journal, broken) = JournalHandle::open(&data.journal_path())?;
     let number = journal.id();
-    if broken != journal::Broken::default() {
+    if broken != journal::InterruptedWork::default() {
         let (calls, commands) = (broken.calls, broken.commands);
         tracing::warn!(
             calls,
@@ -155,14 +155,14 @@ async fn serve(ready: Ready, launcher: ExecLauncher) -> anyhow::Result<()> {
     }
     let path = environment.get("PATH").map(OsString::from).unwrap_or_default();
     let noted = journal.clone();
-    let teller = ExecutionListener::new(move |occurrence| noted.happened(event(occurrence)));
+    let teller = ExecutionListener::new(move |occurrence| noted.record_event(exec_event(occurrence)));
     let site = NodeToolOptions { workspace, own, environment, launcher, rules };
     let toolbox = Arc::new(NodeToolRunner::new(site, teller)?);
-    let (calls, told) = Calls::new(toolbox, journal.clone());
-    let desk = Desk { calls, journal, looks: Looks::new(path, data.log()) };
+    let (calls, outcomes) = CallRunner::new(toolbox, journal.clone());
+    let services = NodeServices { calls, journal, probes: ProbeRunner::new(path, data.log_path()) };
     let stop = CancellationToken::new();
     let stopping = stop.clone();
-    let ended = ended();
+    let ended = end_signal();
     tokio::spawn(async move {
         ended.await;
         tracing::info!("the node ends");
@@ -173,11 +173,22 @@ async fn serve(ready: Ready, launcher: ExecLauncher) -> anyhow::Result<()> {
         // Somebody who does not want to know need not.
         let _ = writeln!(out, "countersign node {id} connected to {url}").and_then(|()| out.flush());
     };
-    Rounds { hello: Hello::new(&id, variables, number), id, address, token, desk, told, stop, ready }.run().await
+    ReconnectLoop {
+        hello: NodeHandshake::new(&id, variables, number),
+        id,
+        address,
+        token,
+        services,
+        outcomes,
+        stop,
+        ready,
+    }
+    .run()
+    .await
 }
 
 /// What the gateway is told of something that happened to a command.
-fn event(occurrence: ExecutionEvent) -> ExecEvent {
+fn exec_event(occurrence: ExecutionEvent) -> ExecEvent {
     let ExecutionEvent { id, session, call, became, exit_code, signal, tail, started_at, ended_at } = occurrence;
     ExecEvent {
         event_id: id,
@@ -198,26 +209,26 @@ fn event(occurrence: ExecutionEvent) -> ExecEvent {
 }
 
 /// Tells what happens on stderr, and in the file that the gateway can ask for.
-fn log(form: Form, data: &Data) -> anyhow::Result<()> {
-    let path = data.log();
-    let file = LogFile::open(&path).with_context(|| format!("the log {} cannot be written", path.display()))?;
+fn init_logging(form: NodeLogFormat, data: &NodeDataDir) -> anyhow::Result<()> {
+    let path = data.log_path();
+    let file = NodeLogFile::open(&path).with_context(|| format!("the log {} cannot be written", path.display()))?;
     let filter = || {
-        let asked = std::env::var(crate::logging::VARIABLE).ok();
-        asked.and_then(|asked| crate::logging::filter(&asked).ok()).unwrap_or_else(|| EnvFilter::new(FILTER))
+        let requested = std::env::var(crate::logging::VARIABLE).ok();
+        requested.and_then(|text| crate::logging::parse_filter(&text).ok()).unwrap_or_else(|| EnvFilter::new(FILTER))
     };
     let kept = fmt::layer().json().with_writer(file).with_filter(filter());
     let shown = match form {
-        Form::Text => {
+        NodeLogFormat::Text => {
             fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_target(false).with_filter(filter()).boxed()
         }
-        Form::Json => fmt::layer().json().with_writer(std::io::stderr).with_filter(filter()).boxed(),
+        NodeLogFormat::Json => fmt::layer().json().with_writer(std::io::stderr).with_filter(filter()).boxed(),
     };
     tracing_subscriber::registry().with(shown).with(kept).with(crate::logging::own_alone()).try_init()?;
     Ok(())
 }
 
 /// Ready when somebody asks the process to end, from the moment on in which this is called.
-fn ended() -> impl Future<Output = ()> {
+fn end_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     async {

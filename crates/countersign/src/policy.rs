@@ -31,15 +31,15 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     agent,
-    audit::Form,
-    paint::{Paint, Tone},
+    audit::OutputFormat,
+    style::{ColourMode, TextStyle},
 };
 
 /// How many rules that nearly decided are shown to a person.
 const NEAR: usize = 6;
 
 /// The files that are meant.
-pub(crate) struct Files {
+pub(crate) struct PolicyFiles {
     rules: PathBuf,
     config: Option<PathBuf>,
     /// Whether somebody named the rules.
@@ -49,7 +49,7 @@ pub(crate) struct Files {
 }
 
 /// What the command line names.
-pub(crate) struct Named<'a> {
+pub(crate) struct PolicySelection<'a> {
     pub(crate) rules: Option<&'a Path>,
     pub(crate) config: Option<&'a Path>,
     /// The adapter whose calls are judged.
@@ -58,10 +58,10 @@ pub(crate) struct Named<'a> {
     pub(crate) asker: Option<&'a str>,
 }
 
-impl Files {
+impl PolicyFiles {
     /// The rules, else those beside the configuration, else those of this folder; the configuration, else the one beside the
     /// rules if there is one. For a stdio adapter the rules, else those of its agent directory; it has no configuration.
-    pub(crate) fn new(named: &Named<'_>, usual: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub(crate) fn new(named: &PolicySelection<'_>, usual: Option<PathBuf>) -> anyhow::Result<Self> {
         let environment = ProcessEnvironment::of_process();
         let cwd = std::env::current_dir().context("the working folder is not known")?;
         let adapter = match (named.door, named.rules) {
@@ -97,15 +97,15 @@ impl Files {
     }
 
     /// What the rules are about.
-    fn household(&self) -> anyhow::Result<ToolInventory> {
-        let household = self.of_configuration()?;
+    fn tool_inventory(&self) -> anyhow::Result<ToolInventory> {
+        let inventory = self.inventory_from_config()?;
         Ok(match &self.adapter {
-            Some(adapter) => household.with_adapter(adapter.clone()),
-            None => household,
+            Some(adapter) => inventory.with_adapter(adapter.clone()),
+            None => inventory,
         })
     }
 
-    fn of_configuration(&self) -> anyhow::Result<ToolInventory> {
+    fn inventory_from_config(&self) -> anyhow::Result<ToolInventory> {
         if let Some(config) = self.config.as_deref().filter(|config| !config.exists()) {
             bail!("there is no file {}", config.display());
         }
@@ -116,7 +116,7 @@ impl Files {
     }
 
     /// Fails where there are no rules.
-    fn there(&self) -> anyhow::Result<()> {
+    fn ensure_exists(&self) -> anyhow::Result<()> {
         if !self.rules.exists() {
             bail!("there is no file {}", self.rules.display());
         }
@@ -124,30 +124,30 @@ impl Files {
     }
 
     /// Says where the tools come from, which signatures depend on.
-    fn note(&self, paint: Paint) -> String {
+    fn context_note(&self, paint: ColourMode) -> String {
         let stdio = self.adapter.as_ref().filter(|adapter| adapter.stdio_rules().is_some());
-        let told = match &self.config {
+        let text = match &self.config {
             _ if stdio.is_some() => {
                 format!("(as a session of {} that starts in this folder)", stdio.map_or("", TrialAdapter::name))
             }
             Some(config) => format!("(with the agents and tools of {})", config.display()),
             None => "(without a configuration: every tool counts as one that nobody defined)".to_owned(),
         };
-        paint.tone(Tone::Faint, told)
+        paint.apply_style(TextStyle::Faint, text)
     }
 }
 
 /// What is asked for, as it stands on the command line.
-pub(crate) struct Asked {
+pub(crate) struct ExplainInput {
     pub(crate) tool: String,
     pub(crate) arguments: Vec<String>,
     pub(crate) args: Option<String>,
     pub(crate) agent: String,
 }
 
-impl Asked {
-    fn arguments(&self) -> anyhow::Result<Map<String, Value>> {
-        let mut all = agent::read(&self.arguments).map_err(|failed| anyhow::anyhow!(failed.told))?;
+impl ExplainInput {
+    fn parse_arguments(&self) -> anyhow::Result<Map<String, Value>> {
+        let mut all = agent::parse_arguments(&self.arguments).map_err(|failed| anyhow::anyhow!(failed.message))?;
         if let Some(text) = &self.args {
             let more: Map<String, Value> = serde_json::from_str(text).context("--args takes a JSON object")?;
             for (key, value) in more {
@@ -161,82 +161,88 @@ impl Asked {
     }
 }
 
-pub(crate) fn check(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
-    let household = files.household()?;
-    files.there()?;
-    let loaded = rules::load_rules(&files.rules, &household);
+pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let inventory = files.tool_inventory()?;
+    files.ensure_exists()?;
+    let loaded = rules::load_rules(&files.rules, &inventory);
     let warnings = loaded.as_ref().map(|loaded| loaded.warnings.clone()).unwrap_or_default();
-    let problems = loaded.as_ref().err().map(problems).unwrap_or_default();
+    let problems = loaded.as_ref().err().map(problem_rows).unwrap_or_default();
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
-        let told = json!({
+    if form == OutputFormat::Json {
+        let summary = json!({
             "file": files.rules, "config": files.config, "ok": loaded.is_ok(), "errors": problems, "warnings": warnings,
             "rules": loaded.as_ref().ok().map(|loaded| loaded.count),
             "cases": loaded.as_ref().ok().map(|loaded| loaded.cases.len()),
         });
-        writeln!(out, "{told:#}")?;
-        return Ok(ended(loaded.is_ok()));
+        writeln!(out, "{summary:#}")?;
+        return Ok(exit_code(loaded.is_ok()));
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     for warning in &warnings {
-        writeln!(out, "{}  {}", paint.tone(Tone::Asking, "warning"), one(warning))?;
+        writeln!(out, "{}  {}", paint.apply_style(TextStyle::Asking, "warning"), one_line(warning))?;
     }
     match &loaded {
         Ok(LoadedRules { count, cases, .. }) => {
             let file = files.rules.display();
-            let told = format!("{file}: {}, {}", counted(*count, "rule"), counted(cases.len(), "case"));
-            writeln!(out, "{}       {told} {}", paint.tone(Tone::Good, "ok"), files.note(paint))?;
+            let summary = format!("{file}: {}, {}", count_text(*count, "rule"), count_text(cases.len(), "case"));
+            writeln!(
+                out,
+                "{}       {summary} {}",
+                paint.apply_style(TextStyle::Good, "ok"),
+                files.context_note(paint)
+            )?;
         }
         Err(error) => {
             for line in error.to_string().lines() {
-                writeln!(out, "{}    {}", paint.tone(Tone::Bad, "error"), one(line))?;
+                writeln!(out, "{}    {}", paint.apply_style(TextStyle::Bad, "error"), one_line(line))?;
             }
         }
     }
-    Ok(ended(loaded.is_ok()))
+    Ok(exit_code(loaded.is_ok()))
 }
 
 /// What is wrong, for programs.
-fn problems(error: &RulesLoadError) -> Vec<Value> {
+fn problem_rows(error: &RulesLoadError) -> Vec<Value> {
     match error {
         RulesLoadError::Form(errors) => {
-            let told = |problem: &config::ConfigProblem| {
+            let to_row = |problem: &config::ConfigProblem| {
                 let message = problem.fault.to_string();
                 json!({ "file": problem.file, "line": problem.line, "key": problem.key, "message": message })
             };
-            errors.0.iter().map(told).collect()
+            errors.0.iter().map(to_row).collect()
         }
         RulesLoadError::Compile(errors) => {
-            let told = errors.iter().map(|error| (error.origin(), error.to_string()));
-            told.map(|(at, message)| json!({ "file": at.file, "line": at.line, "key": "", "message": message }))
+            let messages = errors.iter().map(|error| (error.origin(), error.to_string()));
+            messages
+                .map(|(at, message)| json!({ "file": at.file, "line": at.line, "key": "", "message": message }))
                 .collect()
         }
         RulesLoadError::Nobody(nobodies) => {
-            let told = |nobody: &UnknownApprover| json!({ "file": nobody.file, "line": nobody.line, "key": "from", "message": nobody.to_string() });
-            nobodies.iter().map(told).collect()
+            let to_row = |nobody: &UnknownApprover| json!({ "file": nobody.file, "line": nobody.line, "key": "from", "message": nobody.to_string() });
+            nobodies.iter().map(to_row).collect()
         }
         RulesLoadError::TooFew(steps) => {
-            let told = |few: &TooFew| json!({ "file": few.file, "line": few.line, "key": "approvals", "message": few.to_string() });
-            steps.iter().map(told).collect()
+            let to_row = |few: &TooFew| json!({ "file": few.file, "line": few.line, "key": "approvals", "message": few.to_string() });
+            steps.iter().map(to_row).collect()
         }
         RulesLoadError::Cases(failed) => {
-            let told = |failed: &CaseFailure| {
+            let to_row = |failed: &CaseFailure| {
                 let case = &failed.0.case;
                 json!({ "file": case.file, "line": case.line, "key": "tests", "message": failed.to_string() })
             };
-            failed.iter().map(told).collect()
+            failed.iter().map(to_row).collect()
         }
     }
 }
 
-pub(crate) fn test(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
-    let household = files.household()?;
-    files.there()?;
-    let tried = trial::run_cases(&rules::read_rules(&files.rules, &household)?, &household);
+pub(crate) fn test_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let inventory = files.tool_inventory()?;
+    files.ensure_exists()?;
+    let tried = trial::run_cases(&rules::read_rules(&files.rules, &inventory)?, &inventory);
     let failed = tried.iter().filter(|tried| !tried.is_as_expected()).count();
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
-        let told = |tried: &CaseResult| {
+    if form == OutputFormat::Json {
+        let to_row = |tried: &CaseResult| {
             let case = &tried.case;
             json!({
                 "file": case.file, "line": case.line, "description": case.description, "agent": case.agent,
@@ -244,81 +250,104 @@ pub(crate) fn test(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
                 "ok": tried.is_as_expected(), "why": tried.why,
             })
         };
-        let cases: Vec<Value> = tried.iter().map(told).collect();
-        let told = json!({
+        let cases: Vec<Value> = tried.iter().map(to_row).collect();
+        let summary = json!({
             "file": files.rules, "config": files.config, "passed": tried.len() - failed, "failed": failed, "cases": cases
         });
-        writeln!(out, "{told:#}")?;
-        return Ok(ended(failed == 0));
+        writeln!(out, "{summary:#}")?;
+        return Ok(exit_code(failed == 0));
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     for tried in tried.iter().filter(|tried| !tried.is_as_expected()) {
         let CaseResult { case, got, why } = tried;
         let place = format!("{}:{}", case.file.display(), case.line);
-        let said = case.description.as_deref().map(|text| format!(" ({})", one(text))).unwrap_or_default();
-        let arguments = case.args.iter().map(|(name, value)| format!(" {}={}", one(name), one(&plain(value))));
-        let request: String = std::iter::once(one(&case.tool)).chain(arguments).collect();
-        writeln!(out, "{}  {request}{said}  {}", paint.tone(Tone::Bad, "failed"), paint.tone(Tone::Faint, place))?;
-        writeln!(out, "        should be {} and is {}: {}", action_word(case.expect), painted(*got, paint), one(why))?;
+        let description = case.description.as_deref().map(|text| format!(" ({})", one_line(text))).unwrap_or_default();
+        let arguments =
+            case.args.iter().map(|(name, value)| format!(" {}={}", one_line(name), one_line(&plain_text(value))));
+        let request: String = std::iter::once(one_line(&case.tool)).chain(arguments).collect();
+        writeln!(
+            out,
+            "{}  {request}{description}  {}",
+            paint.apply_style(TextStyle::Bad, "failed"),
+            paint.apply_style(TextStyle::Faint, place)
+        )?;
+        writeln!(
+            out,
+            "        should be {} and is {}: {}",
+            action_word(case.expect),
+            styled_action(*got, paint),
+            one_line(why)
+        )?;
     }
-    let (tone, word) = if failed == 0 { (Tone::Good, "ok") } else { (Tone::Bad, "failed") };
-    let passed = format!("{} of {} as expected", tried.len() - failed, counted(tried.len(), "case"));
-    writeln!(out, "{}  {passed} {}", paint.tone(tone, format!("{word:<6}")), files.note(paint))?;
-    Ok(ended(failed == 0))
+    let (tone, word) = if failed == 0 { (TextStyle::Good, "ok") } else { (TextStyle::Bad, "failed") };
+    let passed = format!("{} of {} as expected", tried.len() - failed, count_text(tried.len(), "case"));
+    writeln!(out, "{}  {passed} {}", paint.apply_style(tone, format!("{word:<6}")), files.context_note(paint))?;
+    Ok(exit_code(failed == 0))
 }
 
-pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Result<ExitCode> {
-    let household = files.household()?;
+pub(crate) fn explain_policy(
+    files: &PolicyFiles,
+    query: &ExplainInput,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
+    let inventory = files.tool_inventory()?;
     if files.is_named {
-        files.there()?;
+        files.ensure_exists()?;
     }
-    let loaded = rules::read_rules(&files.rules, &household)?;
-    if let Some((name, _)) = asked.tool.split_once('(').filter(|_| asked.tool.ends_with(')')) {
-        let name = if name.is_empty() { "TOOL".to_owned() } else { one(&shell_quote(name)) };
-        let tool = one(&asked.tool);
+    let loaded = rules::read_rules(&files.rules, &inventory)?;
+    if let Some((name, _)) = query.tool.split_once('(').filter(|_| query.tool.ends_with(')')) {
+        let name = if name.is_empty() { "TOOL".to_owned() } else { one_line(&shell_quote(name)) };
+        let tool = one_line(&query.tool);
         bail!(
             "{tool}: that is a signature. The tool is named alone, and what it is called with stands behind it: \
              countersign policy explain {name} KEY=VALUE"
         );
     }
-    let arguments = asked.arguments()?;
-    let explained = trial::explain_request(&loaded, &household, &asked.agent, &asked.tool, arguments);
+    let arguments = query.parse_arguments()?;
+    let explained = trial::explain_request(&loaded, &inventory, &query.agent, &query.tool, arguments);
     let mut out = std::io::stdout().lock();
     match (form, explained) {
-        (Form::Json, Ok(explained)) => {
-            let mut told = explained.to_json();
-            told["file"] = json!(files.rules.exists().then_some(&files.rules));
-            writeln!(out, "{told:#}")?;
+        (OutputFormat::Json, Ok(explained)) => {
+            let mut body = explained.to_json();
+            body["file"] = json!(files.rules.exists().then_some(&files.rules));
+            writeln!(out, "{body:#}")?;
         }
-        (Form::Json, Err(refused)) => writeln!(out, "{:#}", json!({ "verdict": "refused", "why": refused }))?,
-        (Form::Text, Ok(explained)) => shown(&mut out, &explained, files, household.is_stranger(&asked.agent))?,
-        (Form::Text, Err(refused)) => {
-            let paint = Paint::stdout();
-            writeln!(out, "{}  {}", paint.tone(Tone::Bad, "refused"), paint.tone(Tone::Strong, one(&asked.tool)))?;
-            writeln!(out, "  why     {}, so policy is not even asked", one(&refused))?;
+        (OutputFormat::Json, Err(refused)) => writeln!(out, "{:#}", json!({ "verdict": "refused", "why": refused }))?,
+        (OutputFormat::Text, Ok(explained)) => {
+            print_explanation(&mut out, &explained, files, inventory.is_stranger(&query.agent))?
+        }
+        (OutputFormat::Text, Err(refused)) => {
+            let paint = ColourMode::for_stdout();
+            writeln!(
+                out,
+                "{}  {}",
+                paint.apply_style(TextStyle::Bad, "refused"),
+                paint.apply_style(TextStyle::Strong, one_line(&query.tool))
+            )?;
+            writeln!(out, "  why     {}, so policy is not even asked", one_line(&refused))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn shown(
+fn print_explanation(
     out: &mut impl std::io::Write,
     explained: &ExplainedVerdict,
-    files: &Files,
+    files: &PolicyFiles,
     is_stranger: bool,
 ) -> std::io::Result<()> {
-    let (paint, ExplainedVerdict { subject, verdict, near }) = (Paint::stdout(), explained);
-    let signature = paint.tone(Tone::Strong, one(&subject.signature));
-    writeln!(out, "{}  {signature}", painted(verdict_action(verdict), paint))?;
+    let (paint, ExplainedVerdict { subject, verdict, near }) = (ColourMode::for_stdout(), explained);
+    let signature = paint.apply_style(TextStyle::Strong, one_line(&subject.signature));
+    writeln!(out, "{}  {signature}", styled_action(verdict_action(verdict), paint))?;
     for further in &subject.further_signatures {
-        writeln!(out, "  and     {}", one(further))?;
+        writeln!(out, "  and     {}", one_line(further))?;
     }
-    writeln!(out, "  why     {}", one(&verdict.why().to_string()))?;
+    writeln!(out, "  why     {}", one_line(&verdict.why().to_string()))?;
     if let Some(description) = explained.deciding_rule().and_then(|(rule, _)| rule.description.as_deref()) {
-        writeln!(out, "          {}", paint.tone(Tone::Faint, one(description)))?;
+        writeln!(out, "          {}", paint.apply_style(TextStyle::Faint, one_line(description)))?;
     }
-    for told in who_allows(explained) {
-        writeln!(out, "  {:<7} {}", told.key, one(&told.text))?;
+    for line in approval_lines(explained) {
+        writeln!(out, "  {:<7} {}", line.key, one_line(&line.text))?;
     }
     let is_of_stdio = files.adapter.as_ref().is_some_and(|adapter| adapter.stdio_rules().is_some());
     let is_runs = subject.door.as_deref() != Some(Protocol::AgentGate.name());
@@ -330,30 +359,30 @@ fn shown(
         agent_of(subject.principal.as_str())
     };
     let unknown = if is_stranger && !is_runs { " (the configuration has no agent of this name)" } else { "" };
-    writeln!(out, "  agent   {}{unknown}", one(agent))?;
-    writeln!(out, "  door    {}", one(subject.door.as_deref().unwrap_or("-")))?;
+    writeln!(out, "  agent   {}{unknown}", one_line(agent))?;
+    writeln!(out, "  door    {}", one_line(subject.door.as_deref().unwrap_or("-")))?;
     let nowhere = if is_runs { "- (a tool of runs)" } else { "- (no service has this tool)" };
-    writeln!(out, "  target  {}", one(subject.target.as_deref().unwrap_or(nowhere)))?;
+    writeln!(out, "  target  {}", one_line(subject.target.as_deref().unwrap_or(nowhere)))?;
     let used: Vec<String> = subject.secret_names().unwrap_or_default().into_iter().collect();
     if !used.is_empty() {
-        writeln!(out, "  secrets {}", one(&used.join(", ")))?;
+        writeln!(out, "  secrets {}", one_line(&used.join(", ")))?;
     }
     if !subject.undeclared.is_empty() {
-        writeln!(out, "  not declared by the tool: {}", one(&subject.undeclared.join(", ")))?;
+        writeln!(out, "  not declared by the tool: {}", one_line(&subject.undeclared.join(", ")))?;
     }
     if !files.rules.exists() {
-        let told = format!("(there is no file {}: this is what holds without rules)", files.rules.display());
-        writeln!(out, "  {}", paint.tone(Tone::Faint, told))?;
+        let note = format!("(there is no file {}: this is what holds without rules)", files.rules.display());
+        writeln!(out, "  {}", paint.apply_style(TextStyle::Faint, note))?;
     }
-    writeln!(out, "  {}", files.note(paint))?;
+    writeln!(out, "  {}", files.context_note(paint))?;
     if !near.is_empty() {
-        writeln!(out, "\n{}", paint.tone(Tone::Strong, "Nearly decided"))?;
+        writeln!(out, "\n{}", paint.apply_style(TextStyle::Strong, "Nearly decided"))?;
     }
     for near in near.iter().take(NEAR) {
         let kind = if near.is_default { ", a default" } else { "" };
-        writeln!(out, "  {:<5}  {}{kind}", verb(near.action), one(&near.rule.to_string()))?;
-        for told in kept_off(near) {
-            writeln!(out, "         {}", paint.tone(Tone::Faint, one(&told)))?;
+        writeln!(out, "  {:<5}  {}{kind}", action_verb(near.action), one_line(&near.rule.to_string()))?;
+        for reason in kept_off(near) {
+            writeln!(out, "         {}", paint.apply_style(TextStyle::Faint, one_line(&reason)))?;
         }
     }
     match near.len().saturating_sub(NEAR) {
@@ -368,14 +397,14 @@ fn agent_of(principal: &str) -> &str {
 }
 
 /// One line for people about who has to allow.
-struct Told {
+struct ApprovalLine {
     key: &'static str,
     text: String,
 }
 
 /// Who has to allow, a line each, and what follows when they do not.
-fn who_allows(explained: &ExplainedVerdict) -> Vec<Told> {
-    let told = |(at, step): (usize, &ApprovalStep)| {
+fn approval_lines(explained: &ExplainedVerdict) -> Vec<ApprovalLine> {
+    let to_line = |(at, step): (usize, &ApprovalStep)| {
         let of = match &step.from {
             Some(from) => from.iter().cloned().collect::<Vec<_>>().join(", "),
             None => "whoever may answer".to_owned(),
@@ -390,21 +419,21 @@ fn who_allows(explained: &ExplainedVerdict) -> Vec<Told> {
             OnExpiry::Next => String::new(),
         };
         let text = format!("{} of {of} within {within}{behind}", step.approvals);
-        Told { key: if at == 0 { "allowed" } else { "else" }, text }
+        ApprovalLine { key: if at == 0 { "allowed" } else { "else" }, text }
     };
-    explained.approval_steps().iter().enumerate().map(told).collect()
+    explained.approval_steps().iter().enumerate().map(to_line).collect()
 }
 
-fn painted(action: RuleAction, paint: Paint) -> String {
+fn styled_action(action: RuleAction, paint: ColourMode) -> String {
     let tone = match action {
-        RuleAction::Allow => Tone::Good,
-        RuleAction::Deny => Tone::Bad,
-        RuleAction::Ask => Tone::Asking,
+        RuleAction::Allow => TextStyle::Good,
+        RuleAction::Deny => TextStyle::Bad,
+        RuleAction::Ask => TextStyle::Asking,
     };
-    paint.tone(tone, action_word(action))
+    paint.apply_style(tone, action_word(action))
 }
 
-const fn verb(action: RuleAction) -> &'static str {
+const fn action_verb(action: RuleAction) -> &'static str {
     match action {
         RuleAction::Allow => "allow",
         RuleAction::Deny => "deny",
@@ -412,18 +441,18 @@ const fn verb(action: RuleAction) -> &'static str {
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
+fn count_text(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn plain(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn one(text: &str) -> String {
+fn one_line(text: &str) -> String {
     escape(text, LineMode::One).into_owned()
 }
 
-fn ended(is_well: bool) -> ExitCode {
+fn exit_code(is_well: bool) -> ExitCode {
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -19,48 +19,50 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::{
-    audit::Form,
-    owner,
-    paint::{Paint, Tone},
+    audit::OutputFormat,
+    privileges,
+    style::{ColourMode, TextStyle},
 };
 
 /// What is done with secrets.
-pub(crate) enum What {
+pub(crate) enum SecretsAction {
     List,
     Set { name: String, from: Option<PathBuf> },
     Remove { name: String },
 }
 
-pub(crate) fn run(data: &Path, what: &What, form: Form) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(data: &Path, what: &SecretsAction, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let folder = data.join(FOLDER);
     let (word, name) = match what {
-        What::List => {
-            list(&store::list_secrets(&folder)?, &folder, form)?;
+        SecretsAction::List => {
+            print_secrets(&store::list_secrets(&folder)?, &folder, form)?;
             return Ok(ExitCode::SUCCESS);
         }
-        What::Set { name, from } => {
+        SecretsAction::Set { name, from } => {
             // Before anybody types one in vain.
             anyhow::ensure!(countersign_core::secret::is_name(name), store::StoreError::Name(name.clone()));
-            let value = read(name, from.as_deref())?;
-            owner::become_of(data)?;
+            let value = read_secret(name, from.as_deref())?;
+            privileges::become_owner_of(data)?;
             (if store::set_secret(&folder, name, &value)? { "replaced" } else { "set" }, name)
         }
-        What::Remove { name } => {
-            owner::become_of(data)?;
+        SecretsAction::Remove { name } => {
+            privileges::become_owner_of(data)?;
             store::remove_secret(&folder, name)?;
             ("removed", name)
         }
     };
     let mut out = std::io::stdout().lock();
     match form {
-        Form::Json => writeln!(out, "{}", json!({ word: name }))?,
-        Form::Text => writeln!(out, "{word} {}", Paint::stdout().tone(Tone::Strong, name))?,
+        OutputFormat::Json => writeln!(out, "{}", json!({ word: name }))?,
+        OutputFormat::Text => {
+            writeln!(out, "{word} {}", ColourMode::for_stdout().apply_style(TextStyle::Strong, name))?
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The value, from wherever it is given.
-fn read(name: &str, from: Option<&Path>) -> anyhow::Result<SecretString> {
+fn read_secret(name: &str, from: Option<&Path>) -> anyhow::Result<SecretString> {
     // One byte more than fits, so that what is too long is refused and not cut.
     let most = LONGEST as u64 + 2;
     if let Some(path) = from {
@@ -69,7 +71,7 @@ fn read(name: &str, from: Option<&Path>) -> anyhow::Result<SecretString> {
     }
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        return unseen(name);
+        return read_hidden(name);
     }
     let mut text = String::new();
     stdin.lock().take(most).read_to_string(&mut text).context("standard input cannot be read as text")?;
@@ -77,7 +79,7 @@ fn read(name: &str, from: Option<&Path>) -> anyhow::Result<SecretString> {
 }
 
 /// Asks a person, whose terminal shows nothing of it.
-fn unseen(name: &str) -> anyhow::Result<SecretString> {
+fn read_hidden(name: &str) -> anyhow::Result<SecretString> {
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
     let stdin = std::io::stdin();
     let before = tcgetattr(&stdin).context("the terminal cannot be asked")?;
@@ -93,21 +95,23 @@ fn unseen(name: &str) -> anyhow::Result<SecretString> {
     Ok(line.into())
 }
 
-fn list(kept: &[SecretEntry], folder: &Path, form: Form) -> std::io::Result<()> {
+fn print_secrets(kept: &[SecretEntry], folder: &Path, form: OutputFormat) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
+    if form == OutputFormat::Json {
         let row =
             |kept: &SecretEntry| json!({ "name": kept.name, "problem": kept.lack.as_ref().map(ToString::to_string) });
         return writeln!(out, "{:#}", kept.iter().map(row).collect::<Value>());
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     if kept.is_empty() {
         writeln!(out, "No secrets in {}. Keep one with `countersign secret set NAME < FILE`.", folder.display())?;
     }
     for SecretEntry { name, lack } in kept {
-        write!(out, "{}", paint.tone(Tone::Strong, name))?;
+        write!(out, "{}", paint.apply_style(TextStyle::Strong, name))?;
         match lack {
-            Some(lack) => writeln!(out, "  {}", paint.tone(Tone::Bad, escape(&lack.to_string(), LineMode::One)))?,
+            Some(lack) => {
+                writeln!(out, "  {}", paint.apply_style(TextStyle::Bad, escape(&lack.to_string(), LineMode::One)))?
+            }
             None => writeln!(out)?,
         }
     }

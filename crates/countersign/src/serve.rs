@@ -12,12 +12,12 @@ use tokio::{
 };
 
 /// Which configuration, and what goes before it.
-pub(crate) struct Options {
+pub(crate) struct ServeOptions {
     pub(crate) config: Option<PathBuf>,
     pub(crate) flags: ConfigFlags,
 }
 
-pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
     let loaded = config::load_config(options.config.as_deref(), &options.flags, &environment)
         .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
@@ -25,7 +25,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    for lack in lacks(&loaded.config) {
+    for lack in configuration_gaps(&loaded.config) {
         tracing::warn!("{lack}");
     }
     exec::become_subreaper()?;
@@ -42,14 +42,22 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
         let (tell_armed, armed) = oneshot::channel();
         let ready = |address: &str| {
             // Whoever reads the line may ask for the end at once. Until here a signal ends the process as it is.
-            let _ = tell_armed.send(signals());
+            let _ = tell_armed.send(end_signals());
             let mut out = std::io::stdout().lock();
             // Somebody who does not want to know need not.
             let _ = writeln!(out, "countersign ready on {address}").and_then(|()| out.flush());
         };
         let ground = gateway::Platform::of_this_machine(program);
-        gateway::serve(loaded.config, ground, |text| tracing::warn!("{text}"), ready, reload, levels, ended(armed))
-            .await
+        gateway::serve(
+            loaded.config,
+            ground,
+            |text| tracing::warn!("{text}"),
+            ready,
+            reload,
+            levels,
+            wait_for_signal(armed),
+        )
+        .await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     exec::kill_remaining();
@@ -58,7 +66,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
 }
 
 /// Lists the parts that a gateway starts without, for the operator: agents, services, messengers.
-fn lacks(config: &Config) -> Vec<String> {
+fn configuration_gaps(config: &Config) -> Vec<String> {
     let (agents, services) = (config.agents.len(), config.services.len());
     let mut lacks = Vec::new();
     let is_empty = agents == 0 && services == 0 && config.telegram.is_none();
@@ -92,12 +100,12 @@ async fn hang_ups(tell: mpsc::Sender<()>) {
 }
 
 /// Takes SIGTERM and SIGINT from now on; none if that cannot be had.
-fn signals() -> Option<(Signal, Signal)> {
+fn end_signals() -> Option<(Signal, Signal)> {
     Some((signal(SignalKind::terminate()).ok()?, signal(SignalKind::interrupt()).ok()?))
 }
 
 /// Ready when somebody asks the process to end, from when signals are taken.
-async fn ended(armed: oneshot::Receiver<Option<(Signal, Signal)>>) {
+async fn wait_for_signal(armed: oneshot::Receiver<Option<(Signal, Signal)>>) {
     let Ok(Some((mut terminate, mut interrupt))) = armed.await else { return std::future::pending().await };
     tokio::select! {
         _ = terminate.recv() => {}

@@ -25,40 +25,43 @@ use countersign_view::{LineMode, escape, export, time::format_iso};
 use serde_json::{Value, json};
 
 use crate::{
-    audit::{self, Form, RecordFilter, RecordFormatter, When, block_on, entry, entry_json, open, pages},
+    audit::{
+        self, OutputFormat, RecordFilter, RecordFormatter, TimestampStyle, block_on, entry_json, for_each_entry,
+        format_entry, open_record,
+    },
+    control_client::ControlClient,
     inspect::no_rules,
-    local::Local,
-    paint::{Paint, Tone},
+    style::{ColourMode, TextStyle},
 };
 
 /// What was counted of one session.
 #[derive(Clone, Copy, Default)]
-struct Tally {
+struct SessionTally {
     last: Millis,
     calls: u64,
 }
 
 /// All sessions of a record.
-struct Sessions {
+struct RecordedSessions {
     engine: Engine,
-    tallies: BTreeMap<SessionId, Tally>,
+    tallies: BTreeMap<SessionId, SessionTally>,
     /// Those in which nothing goes on before their hosts are there again.
     waiting_for_hosts: BTreeSet<SessionId>,
 }
 
-impl Sessions {
+impl RecordedSessions {
     /// Reads the log at `path`. Where a gateway runs in `gateway`, it is that which knows whose host is there.
     async fn read_of(path: &Path, gateway: Option<&Path>) -> anyhow::Result<Self> {
-        let mut read = Self::read(&open(path)?).await?;
-        if let Some(mut local) = gateway.and_then(Local::connect) {
-            let ids: Vec<SessionId> = serde_json::from_value(local.ask(&Request::WaitingForHosts)?)?;
+        let mut read = Self::read_log(&open_record(path)?).await?;
+        if let Some(mut local) = gateway.and_then(ControlClient::connect) {
+            let ids: Vec<SessionId> = serde_json::from_value(local.send_request(&Request::WaitingForHosts)?)?;
             read.waiting_for_hosts = ids.into_iter().collect();
         }
         Ok(read)
     }
 
-    async fn read(log: &AnyLog) -> anyhow::Result<Self> {
-        let (mut engine, mut tallies) = (Engine::new(no_rules()?), BTreeMap::<SessionId, Tally>::new());
+    async fn read_log(log: &AnyLog) -> anyhow::Result<Self> {
+        let (mut engine, mut tallies) = (Engine::new(no_rules()?), BTreeMap::<SessionId, SessionTally>::new());
         let mut after = Lsn(0);
         loop {
             let page = log.read_records(Partition::ZERO, after, audit::PAGE).await?;
@@ -82,7 +85,7 @@ impl Sessions {
     }
 
     /// The session whose id is, or ends with, `id`.
-    fn find(&self, id: &str) -> anyhow::Result<&Session> {
+    fn find_session(&self, id: &str) -> anyhow::Result<&Session> {
         let sessions = || self.engine.state().sessions();
         if let Some(session) = sessions().find(|session| session.id().as_str() == id) {
             return Ok(session);
@@ -95,47 +98,47 @@ impl Sessions {
         }
     }
 
-    fn tally(&self, session: &Session) -> Tally {
+    fn tally_of(&self, session: &Session) -> SessionTally {
         self.tallies.get(session.id()).copied().unwrap_or_default()
     }
 
     /// How many gates of a session wait for people.
-    fn waiting(&self, session: &Session) -> usize {
+    fn waiting_gates(&self, session: &Session) -> usize {
         self.engine.state().pending_gates().filter(|gate| gate.session() == Some(session.id())).count()
     }
 
-    fn row(&self, session: &Session) -> Value {
-        let tally = self.tally(session);
+    fn session_row(&self, session: &Session) -> Value {
+        let tally = self.tally_of(session);
         json!({
             "id": session.id().as_str(),
             "name": session.name(),
             "cwd": Some(session.cwd()).filter(|cwd| !cwd.is_empty()),
             "opened_at": format_iso(session.opened_at()),
             "last_at": format_iso(tally.last),
-            "messages": messages(session),
+            "messages": count_messages(session),
             "calls": tally.calls,
-            "waiting": self.waiting(session),
+            "waiting": self.waiting_gates(session),
             "waits_for_host": self.waiting_for_hosts.contains(session.id()),
         })
     }
 }
 
-fn messages(session: &Session) -> usize {
+fn count_messages(session: &Session) -> usize {
     session.path_entries().into_iter().filter(|entry| entry.kind.is_message()).count()
 }
 
 /// `sessions list`.
-pub(crate) fn list(path: &Path, gateway: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
-    let read = block_on(Sessions::read_of(path, gateway))?;
+pub(crate) fn print_sessions(path: &Path, gateway: Option<&Path>, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let read = block_on(RecordedSessions::read_of(path, gateway))?;
     let mut sessions: Vec<&Session> = read.engine.state().sessions().collect();
-    sessions.sort_by_key(|session| std::cmp::Reverse(read.tally(session).last));
+    sessions.sort_by_key(|session| std::cmp::Reverse(read.tally_of(session).last));
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
-        let rows: Vec<Value> = sessions.iter().map(|session| read.row(session)).collect();
+    if form == OutputFormat::Json {
+        let rows: Vec<Value> = sessions.iter().map(|session| read.session_row(session)).collect();
         writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     if sessions.is_empty() {
         writeln!(out, "No sessions.")?;
     }
@@ -143,12 +146,12 @@ pub(crate) fn list(path: &Path, gateway: Option<&Path>, form: Form) -> anyhow::R
     for session in sessions {
         let id = format!("{:<width$}", escape(session.id().as_str(), LineMode::One));
         let name = session.name().map_or_else(String::new, |name| format!("  {}", escape(name, LineMode::One)));
-        let tally = read.tally(session);
+        let tally = read.tally_of(session);
         let mut counts = vec![format_iso(tally.last)];
         for (count, one, many) in [
-            (messages(session) as u64, "message", "messages"),
+            (count_messages(session) as u64, "message", "messages"),
             (tally.calls, "call", "calls"),
-            (read.waiting(session) as u64, "waiting", "waiting"),
+            (read.waiting_gates(session) as u64, "waiting", "waiting"),
         ] {
             if count > 0 {
                 counts.push(format!("{count} {}", if count == 1 { one } else { many }));
@@ -157,21 +160,31 @@ pub(crate) fn list(path: &Path, gateway: Option<&Path>, form: Form) -> anyhow::R
         if read.waiting_for_hosts.contains(session.id()) {
             counts.push("waits for its host".to_owned());
         }
-        writeln!(out, "{}  {}{name}", paint.tone(Tone::Strong, id), paint.tone(Tone::Faint, counts.join(", ")))?;
+        writeln!(
+            out,
+            "{}  {}{name}",
+            paint.apply_style(TextStyle::Strong, id),
+            paint.apply_style(TextStyle::Faint, counts.join(", "))
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// `sessions show`.
-pub(crate) fn show(path: &Path, gateway: Option<&Path>, id: &str, form: Form) -> anyhow::Result<ExitCode> {
-    let paint = Paint::stdout();
+pub(crate) fn print_session(
+    path: &Path,
+    gateway: Option<&Path>,
+    id: &str,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
+    let paint = ColourMode::for_stdout();
     let (mut row, entries) = block_on(async {
-        let log = open(path)?;
-        let read = Sessions::read_of(path, gateway).await?;
-        let session = read.find(id)?;
+        let log = open_record(path)?;
+        let read = RecordedSessions::read_of(path, gateway).await?;
+        let session = read.find_session(id)?;
         let mut narrator = RecordFormatter::default();
         let mut entries = Vec::new();
-        pages(&log, Lsn(0), async |stored, content| {
+        for_each_entry(&log, Lsn(0), async |stored, content| {
             if stored.session.as_ref() == Some(session.id()) {
                 let (about, text) = narrator.describe_record(&stored, content.as_deref());
                 entries.push((stored, about, text));
@@ -179,16 +192,20 @@ pub(crate) fn show(path: &Path, gateway: Option<&Path>, id: &str, form: Form) ->
             Ok(())
         })
         .await?;
-        Ok((read.row(session), entries))
+        Ok((read.session_row(session), entries))
     })?;
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
+    if form == OutputFormat::Json {
         row["entries"] = entries.iter().map(|(stored, about, text)| entry_json(stored, about, text)).collect();
         writeln!(out, "{}", serde_json::to_string_pretty(&row)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let text = |key: &str| escape(row[key].as_str().unwrap_or("-"), LineMode::One);
-    writeln!(out, "{}", paint.tone(Tone::Strong, row["name"].as_str().map_or_else(|| text("id"), |_| text("name"))))?;
+    writeln!(
+        out,
+        "{}",
+        paint.apply_style(TextStyle::Strong, row["name"].as_str().map_or_else(|| text("id"), |_| text("name")))
+    )?;
     writeln!(out, "  id        {}", text("id"))?;
     writeln!(out, "  folder    {}", text("cwd"))?;
     writeln!(out, "  opened    {}", text("opened_at"))?;
@@ -198,25 +215,26 @@ pub(crate) fn show(path: &Path, gateway: Option<&Path>, id: &str, form: Form) ->
     if row["waits_for_host"] == true {
         writeln!(out, "  It waits for its host: nothing goes on in it before the host opens it again.\n")?;
     }
-    let when = When::of(entries.iter().map(|(stored, ..)| stored));
+    let when = TimestampStyle::for_entries(entries.iter().map(|(stored, ..)| stored));
     for (stored, about, text) in &entries {
-        writeln!(out, "{}", entry(stored, text, when, about.outcome, paint))?;
+        writeln!(out, "{}", format_entry(stored, text, when, about.outcome, paint))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// `sessions export`, as JSON lines.
-pub(crate) fn export(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
-    let session = block_on(async { Ok(Sessions::read(&open(path)?).await?.find(id)?.id().clone()) })?;
-    audit::export(path, &RecordFilter { session: Some(session), ..RecordFilter::default() })
+pub(crate) fn export_session(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
+    let session =
+        block_on(async { Ok(RecordedSessions::read_log(&open_record(path)?).await?.find_session(id)?.id().clone()) })?;
+    audit::export_jsonl(path, &RecordFilter { session: Some(session), ..RecordFilter::default() })
 }
 
 /// `sessions export --format html`.
 pub(crate) fn export_html(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
     let page = block_on(async {
-        let log = open(path)?;
-        let read = Sessions::read(&log).await?;
-        let session = read.find(id)?;
+        let log = open_record(path)?;
+        let read = RecordedSessions::read_log(&log).await?;
+        let session = read.find_session(id)?;
         let entries = session.path_entries();
         let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
         let texts = log.read_contents(Partition::ZERO, &lsns).await?;

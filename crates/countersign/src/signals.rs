@@ -1,7 +1,7 @@
 //! Signals by which somebody asks the process to end.
 
 /// Ready when somebody asks the process to end.
-pub(crate) async fn asked_to_end() {
+pub(crate) async fn shutdown_signal() {
     use tokio::signal::unix::{SignalKind, signal};
 
     let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))

@@ -18,10 +18,10 @@ use countersign_tools::exec;
 use tokio::sync::mpsc;
 
 use crate::{
-    attach::{self, Pipe},
+    attach::{self, GatewayPipe},
     bridge,
-    exit::{ended, fail, notice},
-    signals::asked_to_end,
+    exit::{fail_with, print_notice, report_outcome},
+    signals::shutdown_signal,
 };
 
 /// How many lines wait for the door at most; the pipe holds the rest.
@@ -39,11 +39,13 @@ const TRIED: std::time::Duration = std::time::Duration::from_millis(5);
 pub(crate) fn run(product: AgentProduct, arguments: Vec<String>) -> ExitCode {
     let flags = match omp::flags::parse_for(product, arguments.clone()) {
         Ok(flags) => flags,
-        Err(problem) => return fail(&problem),
+        Err(problem) => return fail_with(&problem),
     };
     if flags.help || flags.version {
-        let text = if flags.help { help(product) } else { format!("countersign {}\n", env!("CARGO_PKG_VERSION")) };
-        return ended(std::io::stdout().write_all(text.as_bytes()).map_err(Into::into).map(|()| ExitCode::SUCCESS));
+        let text = if flags.help { help_text(product) } else { format!("countersign {}\n", env!("CARGO_PKG_VERSION")) };
+        return report_outcome(
+            std::io::stdout().write_all(text.as_bytes()).map_err(Into::into).map(|()| ExitCode::SUCCESS),
+        );
     }
     match flags.mode.as_deref() {
         Some("rpc" | "rpc-ui") => {}
@@ -53,32 +55,32 @@ pub(crate) fn run(product: AgentProduct, arguments: Vec<String>) -> ExitCode {
                 AgentProduct::Omp => "rpc or rpc-ui",
                 AgentProduct::Gjc => "rpc, rpc-ui or bridge",
             };
-            return fail(&format!("--mode {other:?}: expected {accepted}"));
+            return fail_with(&format!("--mode {other:?}: expected {accepted}"));
         }
         None => {
             let name = product.name();
             let problem = "--mode rpc is needed: there is no terminal interface";
-            return fail(&format!("{problem} (see `countersign {name} --help`)"));
+            return fail_with(&format!("{problem} (see `countersign {name} --help`)"));
         }
     }
     if let Some(path) = flags.listen.clone() {
         if flags.attach {
-            return fail("--listen and --attach do not go together: a session of a gateway is reached through it");
+            return fail_with("--listen and --attach do not go together: a session of a gateway is reached through it");
         }
-        return in_process(|program| bridge::listen(flags, path, program));
+        return in_process(|program| bridge::listen_on_socket(flags, path, program));
     }
     crate::logging::start();
     let path = match std::env::current_exe() {
         Ok(path) => path,
-        Err(error) => return fail(&format!("the path of this program is not known: {error}")),
+        Err(error) => return fail_with(&format!("the path of this program is not known: {error}")),
     };
     if let Err(error) = exec::become_subreaper() {
-        return fail(&format!("what commands leave behind cannot be taken in: {error}"));
+        return fail_with(&format!("what commands leave behind cannot be taken in: {error}"));
     }
-    match place(&flags, &arguments) {
-        Ok(Place::Gateway(pipe)) => pipe.run(omp::error_notice, unanswered),
-        Ok(Place::Own) => own(flags, arguments, omp::ProgramInfo { path }),
-        Err(problem) => fail(&problem),
+    match locate_session(&flags, &arguments) {
+        Ok(SessionPlacement::Gateway(pipe)) => pipe.run(omp::error_notice, unanswered_frame),
+        Ok(SessionPlacement::Own) => run_own_session(flags, arguments, omp::ProgramInfo { path }),
+        Err(problem) => fail_with(&problem),
     }
 }
 
@@ -88,55 +90,55 @@ fn in_process(serve: impl FnOnce(std::path::PathBuf) -> anyhow::Result<ExitCode>
     let program = std::env::current_exe().map_err(anyhow::Error::from);
     match program.and_then(serve) {
         Ok(code) => code,
-        Err(error) => fail(&format!("{error:#}")),
+        Err(error) => fail_with(&format!("{error:#}")),
     }
 }
 
 /// Where a session lives.
-enum Place {
+enum SessionPlacement {
     /// In a log of its own.
     Own,
     /// In a gateway, which has taken it in.
-    Gateway(Pipe),
+    Gateway(GatewayPipe),
 }
 
 /// Finds the place of the session, as flags and settings say.
-fn place(flags: &omp::flags::AdapterFlags, arguments: &[String]) -> Result<Place, String> {
+fn locate_session(flags: &omp::flags::AdapterFlags, arguments: &[String]) -> Result<SessionPlacement, String> {
     let process =
         omp::LaunchEnvironment::from_current().map_err(|error| format!("the working folder is not known: {error}"))?;
     let plan = omp::attach_plan(flags, &process).map_err(|error| error.to_string())?;
     let is_must = match plan.when {
-        AttachMode::Never => return Ok(Place::Own),
+        AttachMode::Never => return Ok(SessionPlacement::Own),
         AttachMode::Auto => false,
         AttachMode::Always => true,
     };
-    let data = crate::place::Place::find(None, plan.data.as_deref()).map_err(|error| error.to_string())?;
-    match enter(flags, arguments, &data.folder, is_must) {
-        Ok(pipe) => Ok(Place::Gateway(pipe)),
+    let data = crate::data_dir::DataDir::find(None, plan.data.as_deref()).map_err(|error| error.to_string())?;
+    match attach_to_gateway(flags, arguments, &data.folder, is_must) {
+        Ok(pipe) => Ok(SessionPlacement::Gateway(pipe)),
         Err(problem) if is_must => Err(format!("--attach: {problem}")),
-        Err(attach::Problem::NoGateway(_)) => Ok(Place::Own),
+        Err(attach::AttachError::NoGateway(_)) => Ok(SessionPlacement::Own),
         Err(problem) => {
-            notice(&format!("{problem}; the session does not live in the gateway"));
-            Ok(Place::Own)
+            print_notice(&format!("{problem}; the session does not live in the gateway"));
+            Ok(SessionPlacement::Own)
         }
     }
 }
 
 /// Hands the session to the gateway with this data directory.
-fn enter(
+fn attach_to_gateway(
     flags: &omp::flags::AdapterFlags,
     arguments: &[String],
     folder: &std::path::Path,
     moves: bool,
-) -> Result<Pipe, attach::Problem> {
-    let refused = |problem: &dyn std::fmt::Display| attach::Problem::Refused(problem.to_string());
+) -> Result<GatewayPipe, attach::AttachError> {
+    let refused = |problem: &dyn std::fmt::Display| attach::AttachError::Refused(problem.to_string());
     let process = omp::LaunchEnvironment::from_current().map_err(|error| refused(&error))?;
     let handover = omp::attach_params(flags, arguments.to_vec(), process, moves).map_err(|error| refused(&error))?;
-    attach::open(folder, handover, notice)
+    attach::open_pipe(folder, handover, print_notice)
 }
 
 /// Runs the door here. A session that turns out to live in a gateway is opened there.
-fn own(flags: omp::flags::AdapterFlags, arguments: Vec<String>, program: omp::ProgramInfo) -> ExitCode {
+fn run_own_session(flags: omp::flags::AdapterFlags, arguments: Vec<String>, program: omp::ProgramInfo) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_stack_size(crate::STACK)
@@ -144,24 +146,29 @@ fn own(flags: omp::flags::AdapterFlags, arguments: Vec<String>, program: omp::Pr
         .build()
     {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("the runtime could not be started: {error}")),
+        Err(error) => return fail_with(&format!("the runtime could not be started: {error}")),
     };
     runtime.spawn(exec::reap());
     let product = flags.product;
     let (output, frames) = mpsc::channel(FRAMES);
-    let door =
-        match runtime.block_on(omp::open_adapter(flags.clone(), program, gjc::configured_dialect, output, notice)) {
-            Ok(door) => door,
-            Err(error) => {
-                // Its own log may say so, and nothing else; it is not opened twice.
-                let entered = error.gateway_home().map(|home| enter(&flags, &arguments, home, true));
-                return match entered {
-                    Some(Ok(pipe)) => pipe.run(omp::error_notice, unanswered),
-                    Some(Err(attach::Problem::Refused(problem))) => fail(&problem),
-                    Some(Err(attach::Problem::NoGateway(_))) | None => fail(&error.to_string()),
-                };
-            }
-        };
+    let door = match runtime.block_on(omp::open_adapter(
+        flags.clone(),
+        program,
+        gjc::configured_dialect,
+        output,
+        print_notice,
+    )) {
+        Ok(door) => door,
+        Err(error) => {
+            // Its own log may say so, and nothing else; it is not opened twice.
+            let entered = error.gateway_home().map(|home| attach_to_gateway(&flags, &arguments, home, true));
+            return match entered {
+                Some(Ok(pipe)) => pipe.run(omp::error_notice, unanswered_frame),
+                Some(Err(attach::AttachError::Refused(problem))) => fail_with(&problem),
+                Some(Err(attach::AttachError::NoGateway(_))) | None => fail_with(&error.to_string()),
+            };
+        }
+    };
     let listed = (product == AgentProduct::Gjc).then(|| {
         let _within = runtime.enter();
         SessionPresence::for_listing(door.session_listing(), SessionTransport::Stdio, None)
@@ -174,20 +181,20 @@ fn own(flags: omp::flags::AdapterFlags, arguments: Vec<String>, program: omp::Pr
         AgentProduct::Gjc => LineDecoder::default().with_lossy_utf8(),
     };
     std::thread::spawn(move || {
-        if read(decoder, &lines).is_err() {
+        if read_lines(decoder, &lines).is_err() {
             let _ = gone.send(());
         }
     });
     let (written, is_written) = std::sync::mpsc::channel::<()>();
     let (deaf, is_deaf) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        if write(frames).is_err() {
+        if write_frames(frames).is_err() {
             let _ = deaf.send(());
         }
         drop(written);
     });
     // Not on this thread: what the owner has for the door, and the door for the owner, then needs no other thread to be woken.
-    let running = runtime.spawn(door.run(input, stop(has_gone, is_deaf)));
+    let running = runtime.spawn(door.run(input, wait_for_stop(has_gone, is_deaf)));
     let outcome = runtime.block_on(running);
     drop(listed);
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
@@ -196,29 +203,29 @@ fn own(flags: omp::flags::AdapterFlags, arguments: Vec<String>, program: omp::Pr
     let _ = is_written.recv_timeout(FAREWELL);
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(error)) => fail(&error.to_string()),
-        Err(error) => fail(&format!("the door ended: {error}")),
+        Ok(Err(error)) => fail_with(&error.to_string()),
+        Err(error) => fail_with(&format!("the door ended: {error}")),
     }
 }
 
-fn unanswered(request: &attach::Unanswered, problem: &str) -> Option<bytes::Bytes> {
+fn unanswered_frame(request: &attach::Unanswered, problem: &str) -> Option<bytes::Bytes> {
     omp::failure_response(&request.id, &request.command, problem)
 }
 
 /// What `countersign omp --help` prints, and that of the other door.
-fn help(product: AgentProduct) -> String {
+fn help_text(product: AgentProduct) -> String {
     let name = product.name();
     format!(
         "countersign {} {name}: run a coding agent for a host that speaks JSON lines over stdio\n\n\
          Usage: countersign {name} --mode rpc [FLAGS]\n\nFlags:\n{}\n{}\n",
         env!("CARGO_PKG_VERSION"),
         omp::flags::help_table(),
-        flags_are(product)
+        extra_flags_help(product)
     )
 }
 
 /// What is said behind the flags.
-pub(crate) const fn flags_are(product: AgentProduct) -> &'static str {
+pub(crate) const fn extra_flags_help(product: AgentProduct) -> &'static str {
     match product {
         AgentProduct::Omp => {
             "Other flags of the original are told of on stderr and ignored. One that takes rights away and is not\n\
@@ -237,19 +244,19 @@ pub(crate) const fn flags_are(product: AgentProduct) -> &'static str {
 
 /// Ready when somebody asks the process to end, when the host has gone and its last lines are not taken, or when it has closed
 /// its end of standard output: nobody would hear of anything more.
-async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>, is_deaf: tokio::sync::oneshot::Receiver<()>) {
+async fn wait_for_stop(has_gone: tokio::sync::oneshot::Receiver<()>, is_deaf: tokio::sync::oneshot::Receiver<()>) {
     tokio::select! {
-        () = asked_to_end() => {}
+        () = shutdown_signal() => {}
         Ok(()) = has_gone => {}
         Ok(()) = is_deaf => {}
     }
 }
 
 /// The door takes no more lines: it has closed, or the host has gone without reading its frames.
-struct Stuck;
+struct HostStuck;
 
 /// Reads standard input to its end. A line without an end counts as one.
-fn read(mut decoder: LineDecoder, lines: &mpsc::Sender<DecodedLine>) -> Result<(), Stuck> {
+fn read_lines(mut decoder: LineDecoder, lines: &mpsc::Sender<DecodedLine>) -> Result<(), HostStuck> {
     let mut buffer = vec![0; 64 * 1024];
     let mut input = std::io::stdin().lock();
     loop {
@@ -260,30 +267,30 @@ fn read(mut decoder: LineDecoder, lines: &mpsc::Sender<DecodedLine>) -> Result<(
             Err(_) => break,
         }
         while let Some(line) = decoder.next_line() {
-            hand_on(lines, line)?;
+            forward_line(lines, line)?;
         }
     }
     match decoder.finish() {
-        Some(line) => hand_on(lines, line),
+        Some(line) => forward_line(lines, line),
         None => Ok(()),
     }
 }
 
 /// Hands a line to the door, waiting for room as long as the host is there to make some.
-fn hand_on(lines: &mpsc::Sender<DecodedLine>, line: DecodedLine) -> Result<(), Stuck> {
+fn forward_line(lines: &mpsc::Sender<DecodedLine>, line: DecodedLine) -> Result<(), HostStuck> {
     let mut line = line;
     let mut gone_since = None;
     loop {
         match lines.try_send(line) {
             Ok(()) => return Ok(()),
-            Err(mpsc::error::TrySendError::Closed(_)) => return Err(Stuck),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(HostStuck),
             Err(mpsc::error::TrySendError::Full(full)) => line = full,
         }
         if gone_since.is_none() && has_hung_up() {
             gone_since = Some(std::time::Instant::now());
         }
         if gone_since.is_some_and(|since| since.elapsed() > PATIENCE) {
-            return Err(Stuck);
+            return Err(HostStuck);
         }
         std::thread::sleep(TRIED);
     }
@@ -305,7 +312,7 @@ fn has_hung_up() -> bool {
 ///
 /// # Errors
 /// What the system said to the first line that it did not take.
-fn write(mut frames: mpsc::Receiver<Bytes>) -> std::io::Result<()> {
+fn write_frames(mut frames: mpsc::Receiver<Bytes>) -> std::io::Result<()> {
     let mut output = std::io::BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
     while let Some(frame) = frames.blocking_recv() {
         let mut next = Some(frame);

@@ -11,38 +11,38 @@ use countersign_view::{LineMode, escape, shell_quote, time::format_iso};
 use serde_json::{Value, json};
 
 use crate::{
-    audit::Form,
-    owner,
-    paint::{Paint, Tone},
+    audit::OutputFormat,
+    privileges,
+    style::{ColourMode, TextStyle},
 };
 
 /// What is done with tokens.
-pub(crate) enum What {
+pub(crate) enum TokensAction {
     List,
     Add { name: String, scopes: Vec<TokenScope>, lasts: Option<Duration> },
     Remove { name: String },
 }
 
-pub(crate) fn run(folder: &Path, what: &What, form: Form) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(folder: &Path, what: &TokensAction, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let now = Clock::system().now();
-    if !matches!(what, What::List) {
-        owner::become_of(folder)?;
+    if !matches!(what, TokensAction::List) {
+        privileges::become_owner_of(folder)?;
     }
     match what {
-        What::List => list(&tokens::list_tokens(folder)?, now, folder, form)?,
-        What::Add { name, scopes, lasts } => {
+        TokensAction::List => print_tokens(&tokens::list_tokens(folder)?, now, folder, form)?,
+        TokensAction::Add { name, scopes, lasts } => {
             let text = tokens::add_token(folder, name, scopes, *lasts, now)?;
             let made = tokens::list_tokens(folder)?.into_iter().find(|token| token.name == *name);
-            added(made.as_ref(), &text, now, form)?;
+            print_added(made.as_ref(), &text, now, form)?;
         }
-        What::Remove { name } => {
+        TokensAction::Remove { name } => {
             let known = tokens::list_tokens(folder)?.into_iter().find(|token| token.name == *name);
             tokens::remove_token(folder, name)?;
             let mut out = std::io::stdout().lock();
             match form {
-                Form::Json => writeln!(out, "{}", json!({ "removed": name }))?,
-                Form::Text => {
-                    writeln!(out, "removed {}", Paint::stdout().tone(Tone::Strong, name))?;
+                OutputFormat::Json => writeln!(out, "{}", json!({ "removed": name }))?,
+                OutputFormat::Text => {
+                    writeln!(out, "removed {}", ColourMode::for_stdout().apply_style(TextStyle::Strong, name))?;
                     if known.is_some_and(|token| token.scopes.contains(&TokenScope::Admin)) {
                         writeln!(
                             out,
@@ -56,7 +56,7 @@ pub(crate) fn run(folder: &Path, what: &What, form: Form) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(token: &ApiToken, now: Millis) -> Value {
+fn token_row(token: &ApiToken, now: Millis) -> Value {
     json!({
         "name": token.name,
         "scopes": token.scopes,
@@ -66,13 +66,13 @@ fn row(token: &ApiToken, now: Millis) -> Value {
     })
 }
 
-fn list(listed: &[ApiToken], now: Millis, folder: &Path, form: Form) -> std::io::Result<()> {
+fn print_tokens(listed: &[ApiToken], now: Millis, folder: &Path, form: OutputFormat) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
-        let rows: Vec<Value> = listed.iter().map(|token| row(token, now)).collect();
+    if form == OutputFormat::Json {
+        let rows: Vec<Value> = listed.iter().map(|token| token_row(token, now)).collect();
         return writeln!(out, "{:#}", Value::Array(rows));
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     if listed.is_empty() {
         let folder = shell_quote(folder.display());
         writeln!(out, "No tokens. Make one with `countersign tokens add NAME --scope read --data {folder}`.")?;
@@ -85,27 +85,32 @@ fn list(listed: &[ApiToken], now: Millis, folder: &Path, form: Form) -> std::io:
             Some(expires) => format!(", out of date since {}", format_iso(expires)),
             None => String::new(),
         };
-        let told = format!("{}, made {}{until}", scopes(token), format_iso(token.created));
-        writeln!(out, "{}  {}", paint.tone(Tone::Strong, name), paint.tone(Tone::Faint, told))?;
+        let summary = format!("{}, made {}{until}", scope_names(token), format_iso(token.created));
+        writeln!(
+            out,
+            "{}  {}",
+            paint.apply_style(TextStyle::Strong, name),
+            paint.apply_style(TextStyle::Faint, summary)
+        )?;
     }
     Ok(())
 }
 
-fn scopes(token: &ApiToken) -> String {
+fn scope_names(token: &ApiToken) -> String {
     token.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn added(made: Option<&ApiToken>, text: &str, now: Millis, form: Form) -> std::io::Result<()> {
+fn print_added(made: Option<&ApiToken>, text: &str, now: Millis, form: OutputFormat) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    let mut told = made.map_or_else(|| json!({}), |token| row(token, now));
-    if form == Form::Json {
-        told["token"] = json!(text);
-        return writeln!(out, "{told}");
+    let mut body = made.map_or_else(|| json!({}), |token| token_row(token, now));
+    if form == OutputFormat::Json {
+        body["token"] = json!(text);
+        return writeln!(out, "{body}");
     }
     // The token alone is on stdout, so that a script can take it.
     let mut beside = std::io::stderr().lock();
     if let Some(token) = made {
-        writeln!(beside, "added {}: {}", token.name, scopes(token))?;
+        writeln!(beside, "added {}: {}", token.name, scope_names(token))?;
     }
     writeln!(out, "{text}")?;
     writeln!(beside, "It is shown this once. A program sends it as `Authorization: Bearer …`.")

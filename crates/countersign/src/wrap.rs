@@ -4,7 +4,7 @@
 
 /// A text that is being written, line by line.
 #[derive(Debug)]
-pub(crate) struct Wrap {
+pub(crate) struct LineWrapper {
     indent: usize,
     width: usize,
     column: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Wrap {
     word: String,
 }
 
-impl Wrap {
+impl LineWrapper {
     /// A text whose first line begins at `column`; further lines begin at `indent`, and none is longer than `width` unless a word is.
     pub(crate) const fn new(column: usize, indent: usize, width: usize) -> Self {
         Self { indent, width, column, blanks: 0, word: String::new() }
@@ -69,22 +69,22 @@ impl Wrap {
 }
 
 /// The whole of `text`, its first line behind `column`.
-pub(crate) fn wrapped(text: &str, column: usize, indent: usize, width: usize) -> String {
-    let mut wrap = Wrap::new(column, indent, width);
+pub(crate) fn wrap_text(text: &str, column: usize, indent: usize, width: usize) -> String {
+    let mut wrap = LineWrapper::new(column, indent, width);
     let written = wrap.push(text);
     written + &wrap.finish()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Wrap, wrapped};
+    use super::{LineWrapper, wrap_text};
 
     #[test]
     fn lines_break_between_words_however_the_text_comes() {
         let text = "one two  three\nfour extraordinary five";
         let want = "one two\n  three\n  four\n  extraordinary\n  five";
-        assert_eq!(wrapped(text, 2, 2, 10), want);
-        let mut wrap = Wrap::new(2, 2, 10);
+        assert_eq!(wrap_text(text, 2, 2, 10), want);
+        let mut wrap = LineWrapper::new(2, 2, 10);
         let mut pieces: String = text.chars().map(|letter| wrap.push(&letter.to_string())).collect();
         pieces.push_str(&wrap.finish());
         assert_eq!(pieces, want);

@@ -19,7 +19,7 @@ const BEGINNINGS: [&[u8]; 2] = [b"{\"id\":", b"{\"type\":\"response\""];
 
 /// A request that has no answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Request {
+pub(crate) struct UnansweredRequest {
     /// As the host gave it.
     pub(crate) id: Value,
     /// What it asks for.
@@ -28,11 +28,11 @@ pub(crate) struct Request {
 
 /// The requests on their way.
 #[derive(Default)]
-pub(super) struct Pending(Mutex<Vec<Request>>);
+pub(super) struct UnansweredRequests(Mutex<Vec<UnansweredRequest>>);
 
 /// The top of a line.
 #[derive(Deserialize)]
-struct Line {
+struct LineHeader {
     #[serde(default)]
     id: Option<Value>,
     #[serde(default, rename = "type")]
@@ -41,34 +41,34 @@ struct Line {
     command: Option<String>,
 }
 
-impl Pending {
+impl UnansweredRequests {
     /// Reads what a host says.
-    pub(super) fn scan(&self) -> Scan<'_> {
-        Scan { pending: self, top: Vec::new(), depth: 0, string: None, escaped: false, skips: false }
+    pub(super) fn line_scanner(&self) -> LineScanner<'_> {
+        LineScanner { pending: self, top: Vec::new(), depth: 0, string: None, escaped: false, skips: false }
     }
 
     /// Reads whole lines of the gateway. The first of them began with `begun`.
-    pub(super) fn answered(&self, begun: &[u8], whole: &[u8]) {
+    pub(super) fn note_answers(&self, begun: &[u8], whole: &[u8]) {
         for (at, line) in whole.split(|byte| *byte == b'\n').enumerate() {
             if at == 0 && !begun.is_empty() {
-                self.answer(&[begun, line].concat());
+                self.note_answer(&[begun, line].concat());
             } else {
-                self.answer(line);
+                self.note_answer(line);
             }
         }
     }
 
-    fn answer(&self, line: &[u8]) {
+    fn note_answer(&self, line: &[u8]) {
         if !BEGINNINGS.iter().any(|beginning| line.starts_with(beginning)) {
             return;
         }
-        let Ok(Line { id, kind: Some(kind), command }) = serde_json::from_slice(line) else { return };
+        let Ok(LineHeader { id, kind: Some(kind), command }) = serde_json::from_slice(line) else { return };
         if kind != "response" {
             return;
         }
         let mut requests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // What names no command is answered without its id.
-        let is_meant = |request: &Request| match &id {
+        let is_meant = |request: &UnansweredRequest| match &id {
             Some(id) => request.id == *id,
             None => command.as_ref() == Some(&request.command),
         };
@@ -78,14 +78,14 @@ impl Pending {
     }
 
     /// What has no answer and will get none from the gateway.
-    pub(super) fn close(&self) -> Vec<Request> {
+    pub(super) fn take_unanswered(&self) -> Vec<UnansweredRequest> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Reads the top of each line as it comes: what lies deeper, and long texts, are passed over.
-pub(super) struct Scan<'a> {
-    pending: &'a Pending,
+pub(super) struct LineScanner<'a> {
+    pending: &'a UnansweredRequests,
     top: Vec<u8>,
     depth: u32,
     /// Where the text began that is being read.
@@ -94,15 +94,15 @@ pub(super) struct Scan<'a> {
     skips: bool,
 }
 
-impl Scan<'_> {
+impl LineScanner<'_> {
     /// Reads the next part of what a host says, wherever it is cut.
-    pub(super) fn read(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.byte(*byte));
+    pub(super) fn read_bytes(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.read_byte(*byte));
     }
 
-    fn byte(&mut self, byte: u8) {
+    fn read_byte(&mut self, byte: u8) {
         if byte == b'\n' {
-            return self.end();
+            return self.end_line();
         }
         let is_top = self.depth <= 1;
         if let Some(began) = self.string {
@@ -158,15 +158,15 @@ impl Scan<'_> {
         }
     }
 
-    fn end(&mut self) {
+    fn end_line(&mut self) {
         // A list would be read as the members in their order.
         let line = self.top.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(&self.top));
         self.top.clear();
         (self.depth, self.string, self.escaped, self.skips) = (0, None, false, false);
-        let Some(Ok(Line { id: Some(id), kind: Some(command), .. })) = line else { return };
+        let Some(Ok(LineHeader { id: Some(id), kind: Some(command), .. })) = line else { return };
         // An id that is too long to keep would name another one.
         if !id.as_str().is_some_and(str::is_empty) && !ANSWERS.contains(&command.as_str()) {
-            self.pending.0.lock().unwrap_or_else(PoisonError::into_inner).push(Request { id, command });
+            self.pending.0.lock().unwrap_or_else(PoisonError::into_inner).push(UnansweredRequest { id, command });
         }
     }
 }
@@ -175,26 +175,26 @@ impl Scan<'_> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::Pending;
+    use super::UnansweredRequests;
 
     /// The ids that wait after these lines of a host.
-    fn noted(said: &str) -> Vec<Value> {
-        let mut told = Vec::new();
+    fn noted(input: &str) -> Vec<Value> {
+        let mut ids = Vec::new();
         // However the lines are cut.
-        for size in [1, 7, said.len().max(1)] {
-            let pending = Pending::default();
-            let mut scan = pending.scan();
-            said.as_bytes().chunks(size).for_each(|part| scan.read(part));
-            told.push(pending.close().into_iter().map(|request| request.id).collect::<Vec<_>>());
+        for size in [1, 7, input.len().max(1)] {
+            let pending = UnansweredRequests::default();
+            let mut scan = pending.line_scanner();
+            input.as_bytes().chunks(size).for_each(|part| scan.read_bytes(part));
+            ids.push(pending.take_unanswered().into_iter().map(|request| request.id).collect::<Vec<_>>());
         }
-        assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "{said}: {told:?}");
-        told.remove(0)
+        assert!(ids.windows(2).all(|pair| pair[0] == pair[1]), "{input}: {ids:?}");
+        ids.remove(0)
     }
 
     #[test]
     fn a_request_is_noted_by_the_id_at_its_top() {
         let long = "x".repeat(100_000);
-        for (case, said, want) in [
+        for (case, input, want) in [
             ("plain", r#"{"id":"a","type":"prompt","message":"hi"}"#.to_owned(), json!(["a"])),
             ("any order", r#" { "type" : "prompt" , "id" : 7 } "#.to_owned(), json!([7])),
             ("deeper", r#"{"type":"prompt","images":[{"id":"no"},"]"],"id":"a"}"#.to_owned(), json!(["a"])),
@@ -206,14 +206,14 @@ mod tests {
             ("no object", r#"["id","a"]"#.to_owned(), json!([])),
             ("no JSON", r#"{"id":"a" "type":"#.to_owned(), json!([])),
         ] {
-            assert_eq!(json!(noted(&format!("{said}\n"))), want, "{case}");
+            assert_eq!(json!(noted(&format!("{input}\n"))), want, "{case}");
         }
         assert_eq!(noted(r#"{"id":"a","type":"prompt"}"#), Vec::<Value>::new(), "a line that has not ended");
     }
 
     #[test]
     fn what_was_answered_does_not_wait_any_more() {
-        let said = r#"{"id":"a","type":"get_state"}
+        let requests = r#"{"id":"a","type":"get_state"}
 {"id":"b","type":"prompt"}
 {"id":"c","type":"nothing"}
 "#;
@@ -224,10 +224,10 @@ mod tests {
             ("without an id", "", "{\"type\":\"response\",\"command\":\"nothing\"}\n", json!(["a", "b"])),
             ("a dialog", "", "{\"type\":\"extension_ui_request\",\"id\":\"a\"}\n", json!(["a", "b", "c"])),
         ] {
-            let pending = Pending::default();
-            pending.scan().read(said.as_bytes());
-            pending.answered(begun.as_bytes(), whole.as_bytes());
-            let waiting: Vec<Value> = pending.close().into_iter().map(|request| request.id).collect();
+            let pending = UnansweredRequests::default();
+            pending.line_scanner().read_bytes(requests.as_bytes());
+            pending.note_answers(begun.as_bytes(), whole.as_bytes());
+            let waiting: Vec<Value> = pending.take_unanswered().into_iter().map(|request| request.id).collect();
             assert_eq!(json!(waiting), want, "{case}");
         }
     }

@@ -13,18 +13,18 @@ use std::{
 use countersign_core::id::Lsn;
 use countersign_view::{record::event_name, time::format_iso};
 
-use super::{RecordFilter, RecordFormatter, RecordOutcome, block_on, open, pages};
+use super::{RecordFilter, RecordFormatter, RecordOutcome, block_on, for_each_entry, open_record};
 
 const HEAD: &str = "lsn,at,session,kind,event,call,gate,tool,subject,outcome,by,why,text,content_digest,chain";
 
 /// `audit export --format csv`.
-pub(crate) fn export(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
+pub(crate) fn export_csv(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     block_on(async {
-        let log = open(path)?;
+        let log = open_record(path)?;
         let mut narrator = RecordFormatter::default();
         write!(output, "{HEAD}\r\n")?;
-        pages(&log, Lsn(0), async |stored, content| {
+        for_each_entry(&log, Lsn(0), async |stored, content| {
             let (about, text) = narrator.describe_record(&stored, content.as_deref());
             if !filter.matches_record(&stored, &about) {
                 return Ok(());
@@ -46,7 +46,7 @@ pub(crate) fn export(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitC
                 &stored.content_digest.map_or_else(String::new, |digest| digest.to_string()),
                 &stored.chain.to_string(),
             ];
-            write!(output, "{}\r\n", row.map(cell).join(","))?;
+            write!(output, "{}\r\n", row.map(escape_cell).join(","))?;
             Ok(())
         })
         .await
@@ -56,7 +56,7 @@ pub(crate) fn export(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitC
 }
 
 /// One cell: never a formula, in quotes where it has to be.
-fn cell(text: &str) -> Cow<'_, str> {
+fn escape_cell(text: &str) -> Cow<'_, str> {
     // Wide forms count too: spreadsheets of some languages take them for the narrow ones.
     let is_formula = text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠'])
         || text.starts_with(['\t', '\r', '\n']);
@@ -66,7 +66,7 @@ fn cell(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::cell;
+    use super::escape_cell;
 
     #[test]
     fn a_cell_is_no_formula_and_reads_back() {
@@ -86,7 +86,7 @@ mod tests {
             ("＝1", "'＝1"),
             ("a=1", "a=1"),
         ] {
-            assert_eq!(cell(text), want, "{text:?}");
+            assert_eq!(escape_cell(text), want, "{text:?}");
         }
     }
 }

@@ -3,19 +3,19 @@
 use clap::{ValueEnum, builder::PossibleValue};
 use countersign_view::record::RecordOutcome;
 
-use crate::paint::Tone;
+use crate::style::TextStyle;
 
 /// An outcome that is named on the command line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named(pub(crate) RecordOutcome);
+pub(crate) struct OutcomeArg(pub(crate) RecordOutcome);
 
-impl ValueEnum for Named {
+impl ValueEnum for OutcomeArg {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Named; RecordOutcome::ALL.len()] = {
-            let mut all = [Named(RecordOutcome::Allowed); RecordOutcome::ALL.len()];
+        const ALL: [OutcomeArg; RecordOutcome::ALL.len()] = {
+            let mut all = [OutcomeArg(RecordOutcome::Allowed); RecordOutcome::ALL.len()];
             let mut at = 0;
             while at < all.len() {
-                all[at] = Named(RecordOutcome::ALL[at].0);
+                all[at] = OutcomeArg(RecordOutcome::ALL[at].0);
                 at += 1;
             }
             all
@@ -30,16 +30,16 @@ impl ValueEnum for Named {
 }
 
 /// How it is set off on a terminal.
-pub(crate) const fn tone(outcome: RecordOutcome) -> Option<Tone> {
+pub(crate) const fn outcome_style(outcome: RecordOutcome) -> Option<TextStyle> {
     match outcome {
-        RecordOutcome::Allowed | RecordOutcome::Granted | RecordOutcome::Done => Some(Tone::Good),
+        RecordOutcome::Allowed | RecordOutcome::Granted | RecordOutcome::Done => Some(TextStyle::Good),
         RecordOutcome::Denied
         | RecordOutcome::Expired
         | RecordOutcome::Error
         | RecordOutcome::Failed
         | RecordOutcome::Limited
-        | RecordOutcome::Unknown => Some(Tone::Bad),
-        RecordOutcome::Gated => Some(Tone::Asking),
+        | RecordOutcome::Unknown => Some(TextStyle::Bad),
+        RecordOutcome::Gated => Some(TextStyle::Asking),
         RecordOutcome::Withdrawn
         | RecordOutcome::Answered
         | RecordOutcome::Declined

@@ -11,15 +11,15 @@ use countersign_store::{AnyLog, Log as _, LogOpenError, LogOptions, LogWriteErro
 use countersign_view::{decisions::check_id_length, record::has_id};
 use serde_json::json;
 
-use super::{Form, RecordFormatter, block_on, open, pages};
+use super::{OutputFormat, RecordFormatter, block_on, for_each_entry, open_record};
 use crate::{
-    inspect::inspect,
-    paint::{Paint, Tone},
+    inspect::inspect_log,
+    style::{ColourMode, TextStyle},
 };
 
 /// How far a removal goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum RedactScope {
     /// What agents received already.
     Received,
     /// What they did not receive too.
@@ -28,31 +28,31 @@ pub(crate) enum Reach {
 
 /// What a content belongs to: a call with all its gates, or a gate without one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
+enum ContentOwner {
     Call(CallId),
     Gate(GateId),
 }
 
 /// A record that has, or had, a content.
-struct Found {
+struct RedactableEntry {
     lsn: Lsn,
-    owner: Owner,
+    owner: ContentOwner,
     /// Whether it is there still.
     is_there: bool,
 }
 
 /// What a person names.
 #[derive(Debug, PartialEq)]
-enum What<'a> {
+enum RedactTarget<'a> {
     /// One entry, by its position.
     Entry(Lsn),
     /// A call or gate, by its id or the end of it.
     Named(&'a str),
 }
 
-impl<'a> What<'a> {
+impl<'a> RedactTarget<'a> {
     /// A position is `#57`, or a short number that is written as nobody writes the end of an id.
-    fn of(text: &'a str) -> anyhow::Result<Self> {
+    fn parse_target(text: &'a str) -> anyhow::Result<Self> {
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit());
         let position = match text.strip_prefix('#') {
             Some(position) => Some(position),
@@ -73,7 +73,7 @@ impl<'a> What<'a> {
     }
 }
 
-impl fmt::Display for What<'_> {
+impl fmt::Display for RedactTarget<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entry(lsn) => write!(f, "entry {lsn}"),
@@ -83,10 +83,15 @@ impl fmt::Display for What<'_> {
 }
 
 /// `audit redact`.
-pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyhow::Result<ExitCode> {
-    let what = What::of(what)?;
+pub(crate) fn redact_contents(
+    path: &Path,
+    what: &str,
+    reach: RedactScope,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
+    let what = RedactTarget::parse_target(what)?;
     // Says in words of its own why there is nothing to read, and makes nothing.
-    drop(open(path)?);
+    drop(open_record(path)?);
     let (lsns, removed, report) = block_on(async {
         // The lock of the record is taken first: what is looked at below cannot change any more.
         let log = AnyLog::from(SqliteLog::open(path, LogOptions::default()).map_err(|error| match error {
@@ -99,14 +104,14 @@ pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyho
             }
             error => error.into(),
         })?);
-        let lsns: Vec<Lsn> = found(&log, &what).await?.iter().map(|found| found.lsn).collect();
-        let engine = inspect(&log).await?;
+        let lsns: Vec<Lsn> = find_contents(&log, &what).await?.iter().map(|found| found.lsn).collect();
+        let engine = inspect_log(&log).await?;
         let unfinished = engine.wants_admitted();
         if let Some(lsn) = lsns.iter().find(|lsn| unfinished.contains(lsn)) {
             bail!("entry {lsn} is of something that is not over: deny or cancel it first");
         }
-        let unreceived = unreceived(&engine);
-        if let Some(lsn) = lsns.iter().find(|lsn| unreceived.contains(lsn)).filter(|_| reach == Reach::Received) {
+        let unreceived = unreceived_contents(&engine);
+        if let Some(lsn) = lsns.iter().find(|lsn| unreceived.contains(lsn)).filter(|_| reach == RedactScope::Received) {
             bail!(
                 "entry {lsn} is of something whose agent has not received the result: it never will with --unreceived"
             );
@@ -125,17 +130,17 @@ pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyho
     let (head, flaw) = (format!("{}:{}", report.head.lsn, report.head.chain), report.flaw.map(|flaw| flaw.to_string()));
     let mut out = std::io::stdout().lock();
     match form {
-        Form::Json => {
+        OutputFormat::Json => {
             let lsns: Vec<u64> = lsns.iter().map(|lsn| lsn.0).collect();
             writeln!(out, "{}", json!({ "entries": lsns, "removed": removed, "head": head, "flaw": flaw }))?;
         }
-        Form::Text => {
-            let paint = Paint::stdout();
+        OutputFormat::Text => {
+            let paint = ColourMode::for_stdout();
             let named: Vec<String> = lsns.iter().map(ToString::to_string).collect();
             writeln!(out, "removed   {removed} contents, of entries {}", named.join(", "))?;
             let verdict = match &flaw {
-                None => paint.tone(Tone::Good, "every record fits"),
-                Some(flaw) => paint.tone(Tone::Bad, format!("FLAW: {flaw}")),
+                None => paint.apply_style(TextStyle::Good, "every record fits"),
+                Some(flaw) => paint.apply_style(TextStyle::Bad, format!("FLAW: {flaw}")),
             };
             writeln!(out, "chain     {verdict}")?;
             writeln!(out, "head      {head}")?;
@@ -145,10 +150,10 @@ pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyho
 }
 
 /// Every record of the call or gate that `what` names, or the one at that position, if it ever had a content.
-async fn found(log: &AnyLog, what: &What<'_>) -> anyhow::Result<Vec<Found>> {
+async fn find_contents(log: &AnyLog, what: &RedactTarget<'_>) -> anyhow::Result<Vec<RedactableEntry>> {
     let position = match what {
-        What::Entry(lsn) => Some(*lsn),
-        What::Named(_) => None,
+        RedactTarget::Entry(lsn) => Some(*lsn),
+        RedactTarget::Named(_) => None,
     };
     let head = log.head(Partition::ZERO).await?.lsn;
     if position.is_some_and(|lsn| lsn.0 == 0 || lsn > head) {
@@ -156,20 +161,20 @@ async fn found(log: &AnyLog, what: &What<'_>) -> anyhow::Result<Vec<Found>> {
     }
     let mut narrator = RecordFormatter::default();
     let (mut found, mut named, mut other) = (Vec::new(), BTreeSet::new(), None);
-    pages(log, Lsn(0), async |stored, content| {
+    for_each_entry(log, Lsn(0), async |stored, content| {
         let about = narrator.describe_record(&stored, content.as_deref()).0;
         let is_named = match what {
-            What::Entry(lsn) => *lsn == stored.lsn,
-            What::Named(id) => has_id(&about, id),
+            RedactTarget::Entry(lsn) => *lsn == stored.lsn,
+            RedactTarget::Named(id) => has_id(&about, id),
         };
-        let owner = about.call.map(Owner::Call).or_else(|| about.gate.map(Owner::Gate));
+        let owner = about.call.map(ContentOwner::Call).or_else(|| about.gate.map(ContentOwner::Gate));
         match owner {
             Some(owner) => {
                 if is_named {
                     named.insert(owner);
                 }
                 if stored.content_digest.is_some() && position.is_none_or(|_| is_named) {
-                    found.push(Found { lsn: stored.lsn, owner, is_there: content.is_some() });
+                    found.push(RedactableEntry { lsn: stored.lsn, owner, is_there: content.is_some() });
                 }
             }
             None if is_named => other = Some(stored.kind.to_string()),
@@ -191,7 +196,7 @@ async fn found(log: &AnyLog, what: &What<'_>) -> anyhow::Result<Vec<Found>> {
 }
 
 /// The positions of contents that agents have not received.
-fn unreceived(engine: &Engine) -> BTreeSet<Lsn> {
+fn unreceived_contents(engine: &Engine) -> BTreeSet<Lsn> {
     let results = engine.state().sessions().filter_map(|session| session.agent_requests());
     let results = results.flat_map(|requester| requester.results().values());
     results.flat_map(|result| [result.proposed_lsn, result.lsn]).collect()
@@ -201,18 +206,18 @@ fn unreceived(engine: &Engine) -> BTreeSet<Lsn> {
 mod tests {
     use countersign_core::id::Lsn;
 
-    use super::What;
+    use super::RedactTarget;
 
     #[test]
     fn a_number_is_a_position_only_where_it_cannot_be_the_end_of_an_id() {
         for (text, want) in [("57", 57), ("1234567", 1_234_567), ("#57", 57), ("#12345678", 12_345_678), ("0", 0)] {
-            assert_eq!(What::of(text).unwrap(), What::Entry(Lsn(want)), "{text}");
+            assert_eq!(RedactTarget::parse_target(text).unwrap(), RedactTarget::Entry(Lsn(want)), "{text}");
         }
         for text in ["12345678", "00000057", "1a2b3c4d", "gate_12345678", "call_0193f1b000007000"] {
-            assert_eq!(What::of(text).unwrap(), What::Named(text), "{text}");
+            assert_eq!(RedactTarget::parse_target(text).unwrap(), RedactTarget::Named(text), "{text}");
         }
         for text in ["", "#", "#a", "#+5", "+5", "a", "057", "1a2b3c4", "gate_1", "call_1234567"] {
-            let why = What::of(text).unwrap_err().to_string();
+            let why = RedactTarget::parse_target(text).unwrap_err().to_string();
             assert!(why.contains("such as #57"), "{text}: {why}");
         }
     }

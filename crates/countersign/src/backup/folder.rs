@@ -28,11 +28,11 @@ const FOLDER: Mode = Mode::RWXU;
 const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// An open folder.
-pub(super) struct Folder(OwnedFd);
+pub(super) struct FolderHandle(OwnedFd);
 
 /// What lies in a folder, open where it can be opened.
-pub(super) enum Entry {
-    Folder(Folder),
+pub(super) enum FolderEntry {
+    Folder(FolderHandle),
     File(File),
     /// With what it says.
     Link(OsString),
@@ -40,14 +40,14 @@ pub(super) enum Entry {
     Other,
 }
 
-impl Folder {
+impl FolderHandle {
     /// Opens one that a person named: links on the way there are theirs.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?))
     }
 
     /// What lies in it, in order.
-    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+    pub(super) fn entry_names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
             let entry = entry?;
@@ -64,28 +64,28 @@ impl Folder {
     ///
     /// # Errors
     /// What the system says; [`io::ErrorKind::InvalidData`] if it became something else meanwhile.
-    pub(super) fn entry(&self, name: &OsStr) -> io::Result<Entry> {
+    pub(super) fn open_entry(&self, name: &OsStr) -> io::Result<FolderEntry> {
         // A pipe would wake whoever waits at its other end, so it is not opened only to see that it is one.
         match FileType::from_raw_mode(statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode) {
-            FileType::Directory => self.folder(name).map(Entry::Folder),
+            FileType::Directory => self.open_folder(name).map(FolderEntry::Folder),
             FileType::Symlink => {
                 let says = readlinkat(&self.0, name, Vec::new()).map_err(or_changed)?;
-                Ok(Entry::Link(OsString::from_vec(says.into_bytes())))
+                Ok(FolderEntry::Link(OsString::from_vec(says.into_bytes())))
             }
             FileType::RegularFile => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
                 let file = File::from(openat(&self.0, name, flags, Mode::empty()).map_err(or_changed)?);
-                if file.metadata()?.is_file() { Ok(Entry::File(file)) } else { Err(changed()) }
+                if file.metadata()?.is_file() { Ok(FolderEntry::File(file)) } else { Err(changed_error()) }
             }
             FileType::Fifo
             | FileType::Socket
             | FileType::CharacterDevice
             | FileType::BlockDevice
-            | FileType::Unknown => Ok(Entry::Other),
+            | FileType::Unknown => Ok(FolderEntry::Other),
         }
     }
 
-    pub(super) fn folder(&self, name: &OsStr) -> io::Result<Self> {
+    pub(super) fn open_folder(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Self(openat(&self.0, name, flags, Mode::empty()).map_err(or_changed)?))
     }
@@ -93,7 +93,7 @@ impl Folder {
     /// Makes a folder that is for its owner alone, whatever the umask.
     pub(super) fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
         mkdirat(&self.0, name, FOLDER)?;
-        let made = self.folder(name)?;
+        let made = self.open_folder(name)?;
         fchmod(&made.0, FOLDER)?;
         Ok(made)
     }
@@ -122,14 +122,14 @@ impl Folder {
     }
 
     /// Takes away what has a name, with all that is in it.
-    pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
+    pub(super) fn remove_tree(&self, name: &OsStr) -> io::Result<()> {
         match unlinkat(&self.0, name, AtFlags::empty()) {
             Err(Errno::ISDIR | Errno::PERM) => {}
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        let inside = self.folder(name)?;
-        inside.names()?.iter().try_for_each(|entry| inside.remove(entry))?;
+        let inside = self.open_folder(name)?;
+        inside.entry_names()?.iter().try_for_each(|entry| inside.remove_tree(entry))?;
         self.remove_empty(name)
     }
 
@@ -139,16 +139,16 @@ impl Folder {
     }
 
     /// Whose it is.
-    pub(super) fn user(&self) -> io::Result<u32> {
+    pub(super) fn owner_uid(&self) -> io::Result<u32> {
         Ok(fstat(&self.0)?.st_uid)
     }
 
     /// Gives everything in it, and the folder last, to a user and a group.
-    pub(super) fn give(&self, (user, group): (Uid, Gid)) -> io::Result<()> {
+    pub(super) fn change_owner(&self, (user, group): (Uid, Gid)) -> io::Result<()> {
         use nix::{fcntl::AtFlags, unistd::fchownat};
-        for name in self.names()? {
-            if let Entry::Folder(inside) = self.entry(&name)? {
-                inside.give((user, group))?;
+        for name in self.entry_names()? {
+            if let FolderEntry::Folder(inside) = self.open_entry(&name)? {
+                inside.change_owner((user, group))?;
             } else {
                 fchownat(&self.0, name.as_os_str(), Some(user), Some(group), AtFlags::AT_SYMLINK_NOFOLLOW)?;
             }
@@ -157,12 +157,12 @@ impl Folder {
     }
 
     /// Sees that all of it is on the disk.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        for name in self.names()? {
-            match self.entry(&name)? {
-                Entry::Folder(inside) => inside.sync()?,
-                Entry::File(file) => file.sync_all()?,
-                Entry::Link(_) | Entry::Other => {}
+    pub(super) fn sync_tree(&self) -> io::Result<()> {
+        for name in self.entry_names()? {
+            match self.open_entry(&name)? {
+                FolderEntry::Folder(inside) => inside.sync_tree()?,
+                FolderEntry::File(file) => file.sync_all()?,
+                FolderEntry::Link(_) | FolderEntry::Other => {}
             }
         }
         self.sync_names()
@@ -174,7 +174,7 @@ impl Folder {
     }
 }
 
-impl AsFd for Folder {
+impl AsFd for FolderHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -183,11 +183,11 @@ impl AsFd for Folder {
 /// The system's words for a link where a file was would lead astray.
 fn or_changed(error: Errno) -> io::Error {
     match error {
-        Errno::LOOP | Errno::NOTDIR | Errno::INVAL | Errno::NXIO => changed(),
+        Errno::LOOP | Errno::NOTDIR | Errno::INVAL | Errno::NXIO => changed_error(),
         error => error.into(),
     }
 }
 
-fn changed() -> io::Error {
+fn changed_error() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it became something else meanwhile")
 }

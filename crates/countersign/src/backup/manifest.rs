@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    folder::{self, Folder},
-    one, shown,
+    display_path,
+    folder::{self, FolderHandle},
+    one_line,
 };
 
 /// Where it stands.
@@ -24,7 +25,7 @@ pub(super) const FORM: u32 = 1;
 
 /// All that a backup says of itself.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Manifest {
+pub(super) struct BackupManifest {
     pub(super) form: u32,
     /// Of the program that made it.
     pub(super) version: String,
@@ -37,91 +38,91 @@ pub(super) struct Manifest {
     pub(super) redacted: u64,
     /// Whether secrets are in it.
     pub(super) secrets: bool,
-    pub(super) files: Vec<Entry>,
+    pub(super) files: Vec<ManifestEntry>,
 }
 
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct ManifestEntry {
     path: String,
     size: u64,
     sha256: Digest,
 }
 
-impl Manifest {
-    pub(super) fn write(&self, folder: &Folder) -> anyhow::Result<()> {
+impl BackupManifest {
+    pub(super) fn write_to(&self, folder: &FolderHandle) -> anyhow::Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
         folder.make_file(NAME.as_ref()).and_then(|mut made| made.write_all(&text)).context(NAME)
     }
 
     /// Reads that of the backup at `path`, which is `folder`.
-    pub(super) fn read(folder: &Folder, path: &Path) -> anyhow::Result<Self> {
-        let path = shown(path);
-        let text = read(folder).with_context(|| format!("{path} is no backup: {NAME} cannot be read"))?;
+    pub(super) fn read_from(folder: &FolderHandle, path: &Path) -> anyhow::Result<Self> {
+        let path = display_path(path);
+        let text = read_manifest(folder).with_context(|| format!("{path} is no backup: {NAME} cannot be read"))?;
         let manifest: Self = serde_json::from_slice(&text)
             .with_context(|| format!("{path} is no backup: {NAME} is not what it should be"))?;
         ensure!(
             manifest.form <= FORM,
             "the backup was made by a later version ({}) of this program",
-            one(&manifest.version)
+            one_line(&manifest.version)
         );
         let is_inside = |path: &str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         let named = manifest.files.iter().map(|entry| entry.path.as_str()).chain([manifest.log.as_str()]);
         for path in named {
-            ensure!(is_inside(path) && !path.is_empty(), "the backup names {}, which lies elsewhere", one(path));
+            ensure!(is_inside(path) && !path.is_empty(), "the backup names {}, which lies elsewhere", one_line(path));
         }
         Ok(manifest)
     }
 
     /// Whether exactly these files are in `folder`, each as it was.
-    pub(super) fn check(&self, folder: &Folder) -> anyhow::Result<()> {
-        let found: BTreeSet<Entry> = files(folder)?.into_iter().collect();
-        let listed: BTreeSet<Entry> = self.files.iter().cloned().collect();
+    pub(super) fn check_files(&self, folder: &FolderHandle) -> anyhow::Result<()> {
+        let found: BTreeSet<ManifestEntry> = list_files(folder)?.into_iter().collect();
+        let listed: BTreeSet<ManifestEntry> = self.files.iter().cloned().collect();
         if let Some(entry) = listed.difference(&found).next() {
-            bail!("{} of the backup is not there, or not what it was", one(&entry.path));
+            bail!("{} of the backup is not there, or not what it was", one_line(&entry.path));
         }
         if let Some(entry) = found.difference(&listed).next() {
-            bail!("{} lies in the backup and was not put there by it", one(&entry.path));
+            bail!("{} lies in the backup and was not put there by it", one_line(&entry.path));
         }
         Ok(())
     }
 }
 
-fn read(folder: &Folder) -> anyhow::Result<Vec<u8>> {
-    let folder::Entry::File(mut file) = folder.entry(NAME.as_ref())? else { bail!("it is no file") };
+fn read_manifest(folder: &FolderHandle) -> anyhow::Result<Vec<u8>> {
+    let folder::FolderEntry::File(mut file) = folder.open_entry(NAME.as_ref())? else { bail!("it is no file") };
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     Ok(text)
 }
 
 /// Every file in `folder` but the manifest itself.
-pub(super) fn files(folder: &Folder) -> anyhow::Result<Vec<Entry>> {
+pub(super) fn list_files(folder: &FolderHandle) -> anyhow::Result<Vec<ManifestEntry>> {
     let mut entries = Vec::new();
-    walk(folder, Path::new(""), &mut entries)?;
+    collect_files(folder, Path::new(""), &mut entries)?;
     Ok(entries)
 }
 
-fn walk(folder: &Folder, above: &Path, entries: &mut Vec<Entry>) -> anyhow::Result<()> {
-    for name in folder.names().with_context(|| shown(above))? {
+fn collect_files(folder: &FolderHandle, above: &Path, entries: &mut Vec<ManifestEntry>) -> anyhow::Result<()> {
+    for name in folder.entry_names().with_context(|| display_path(above))? {
         let path: PathBuf = above.join(&name);
-        let Some(text) = path.to_str() else { bail!("{} is no text", shown(&path)) };
+        let Some(text) = path.to_str() else { bail!("{} is no text", display_path(&path)) };
         if text == NAME {
             continue;
         }
-        match folder.entry(&name).with_context(|| shown(&path))? {
-            folder::Entry::Folder(inside) => walk(&inside, &path, entries)?,
-            folder::Entry::File(file) => {
-                let (size, sha256) = digest(file).with_context(|| shown(&path))?;
-                entries.push(Entry { path: text.to_owned(), size, sha256 });
+        match folder.open_entry(&name).with_context(|| display_path(&path))? {
+            folder::FolderEntry::Folder(inside) => collect_files(&inside, &path, entries)?,
+            folder::FolderEntry::File(file) => {
+                let (size, sha256) = hash_file(file).with_context(|| display_path(&path))?;
+                entries.push(ManifestEntry { path: text.to_owned(), size, sha256 });
             }
-            folder::Entry::Link(_) => {}
-            folder::Entry::Other => bail!("{} lies in the backup and is no file", shown(&path)),
+            folder::FolderEntry::Link(_) => {}
+            folder::FolderEntry::Other => bail!("{} lies in the backup and is no file", display_path(&path)),
         }
     }
     Ok(())
 }
 
-fn digest(mut file: File) -> std::io::Result<(u64, Digest)> {
+fn hash_file(mut file: File) -> std::io::Result<(u64, Digest)> {
     let (mut hash, mut size) = (Sha256::new(), 0);
     let mut bytes = vec![0; 64 << 10];
     loop {

@@ -13,23 +13,24 @@ use countersign_view::time::format_iso;
 use serde_json::json;
 
 use super::{
-    DATA, Manifest, SETTINGS, WORKSPACES, checked,
-    copying::{Copying, Need, Source},
-    folder::Folder,
-    part::Part,
-    shown,
-    target::{is_mount_point, is_occupied, lies_in, resolved},
-    written,
+    BackupManifest, DATA, SETTINGS, WORKSPACES,
+    copy_job::{CopyJob, CopyPolicy, CopySource},
+    display_path,
+    folder::FolderHandle,
+    format_head,
+    staging_folder::StagingFolder,
+    target::{is_mount_point, is_occupied, lies_in, resolve_target},
+    verify_log,
 };
 use crate::{
-    audit::{Form, parse_head},
-    owner,
-    paint::{Paint, Tone},
-    place::Place,
+    audit::{OutputFormat, parse_head},
+    data_dir::DataDir,
+    privileges,
+    style::{ColourMode, TextStyle},
 };
 
 /// From where, and what becomes of what is there.
-pub(crate) struct Options {
+pub(crate) struct RestoreOptions {
     pub(crate) from: PathBuf,
     /// Whether a data directory that is there is put aside.
     pub(crate) replace: bool,
@@ -38,31 +39,35 @@ pub(crate) struct Options {
 }
 
 /// `restore`.
-pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::Result<ExitCode> {
-    let no_backup = || format!("{} is no backup", shown(&options.from));
-    let backup = Folder::open(&options.from).with_context(no_backup)?;
-    let manifest = Manifest::read(&backup, &options.from)?;
+pub(crate) fn restore_backup(
+    place: &DataDir,
+    options: &RestoreOptions,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
+    let no_backup = || format!("{} is no backup", display_path(&options.from));
+    let backup = FolderHandle::open(&options.from).with_context(no_backup)?;
+    let manifest = BackupManifest::read_from(&backup, &options.from)?;
     let head = parse_head(&manifest.head)
-        .map_err(|why| anyhow::anyhow!("the backup's head: {}", super::one(&why.to_string())))?;
-    let target = resolved(&place.folder)?;
+        .map_err(|why| anyhow::anyhow!("the backup's head: {}", super::one_line(&why.to_string())))?;
+    let target = resolve_target(&place.folder)?;
     let is_there = is_occupied(&target)?;
-    refuse(&target, is_there, options)?;
-    manifest.check(&backup)?;
+    ensure_restorable(&target, is_there, options)?;
+    manifest.check_files(&backup)?;
     // Held until the folder has changed places: nobody begins with it meanwhile.
-    let locks = if is_there { in_use(&target, &place.log)? } else { Vec::new() };
-    let made = Part::make(&target)?;
-    let mut copying = Copying::of_a_copy();
-    let data = backup.folder(DATA.as_ref()).with_context(no_backup)?;
-    for name in data.names().with_context(no_backup)? {
+    let locks = if is_there { lock_data_dir(&target, &place.log)? } else { Vec::new() };
+    let made = StagingFolder::for_target(&target)?;
+    let mut copying = CopyJob::for_restore();
+    let data = backup.open_folder(DATA.as_ref()).with_context(no_backup)?;
+    for name in data.entry_names().with_context(no_backup)? {
         let is_log = name.to_str() == Some(manifest.log.as_str());
         let named = if is_log { place.log.file_name().unwrap_or(&name) } else { &name };
         // What is in it was copied once; what cannot be made here must not keep the record from coming back.
-        let need = if name == WORKSPACES { Need::WhatCanBeRead } else { Need::All };
+        let need = if name == WORKSPACES { CopyPolicy::WhatCanBeRead } else { CopyPolicy::All };
         let path = options.from.join(DATA).join(&name);
-        copying.copy(Source { folder: &data, name: &name, path }, made.folder(), named, need)?;
+        copying.copy_entry(CopySource { folder: &data, name: &name, path }, made.staged_folder(), named, need)?;
     }
     let log = made.path().join(place.log.file_name().context("the record has no name")?);
-    let report = checked(&log, Some(head))?;
+    let report = verify_log(&log, Some(head))?;
     ensure!(
         (report.head, report.records) == (head, manifest.records),
         "the backup has {} entries, and {} were restored",
@@ -71,8 +76,8 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
     );
     // The gateway is whoever the folder belonged to; of one that was not there, whoever has the one around it.
     let around = target.ancestors().find(|folder| folder.exists()).unwrap_or(&target);
-    if let Some(owner) = owner::of(around) {
-        made.folder().give(owner).with_context(|| shown(made.path()))?;
+    if let Some(owner) = privileges::folder_owner(around) {
+        made.staged_folder().change_owner(owner).with_context(|| display_path(made.path()))?;
     }
     let old = if is_there {
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -90,20 +95,20 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
     }
     let settings = Some(options.from.join(SETTINGS)).filter(|folder| folder.is_dir());
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
-        let told = json!({ "data": target, "head": written(report.head), "records": report.records, "before": old,
+    if form == OutputFormat::Json {
+        let summary = json!({ "data": target, "head": format_head(report.head), "records": report.records, "before": old,
             "settings": settings, "not_restored": copying.missed });
-        writeln!(out, "{told}")?;
+        writeln!(out, "{summary}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    writeln!(out, "restored  {}", Paint::stdout().tone(Tone::Strong, shown(&target)))?;
+    writeln!(out, "restored  {}", ColourMode::for_stdout().apply_style(TextStyle::Strong, display_path(&target)))?;
     writeln!(out, "record    {} entries, every one fits", report.records)?;
-    writeln!(out, "head      {}", written(report.head))?;
+    writeln!(out, "head      {}", format_head(report.head))?;
     if let Some(old) = old {
-        writeln!(out, "before    {} is what was there", shown(&old))?;
+        writeln!(out, "before    {} is what was there", display_path(&old))?;
     }
     if let Some(settings) = settings {
-        writeln!(out, "settings  {}: put them where you want them", shown(&settings))?;
+        writeln!(out, "settings  {}: put them where you want them", display_path(&settings))?;
     }
     if !manifest.secrets {
         writeln!(
@@ -115,8 +120,8 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
 }
 
 /// Refuses what would be found out only after all was copied, or would be put aside with what is there.
-fn refuse(target: &Path, is_there: bool, options: &Options) -> anyhow::Result<()> {
-    let shown_target = shown(target);
+fn ensure_restorable(target: &Path, is_there: bool, options: &RestoreOptions) -> anyhow::Result<()> {
+    let shown_target = display_path(target);
     if is_there && !options.replace {
         bail!(
             "{shown_target} holds something: restore into another folder with --data, or put that aside with --replace"
@@ -127,7 +132,7 @@ fn refuse(target: &Path, is_there: bool, options: &Options) -> anyhow::Result<()
             bail!(
                 "{} lies in {shown_target} and would be put aside with it: move it out of there, or restore into another folder \
                  with --data",
-                shown(path)
+                display_path(path)
             );
         }
     }
@@ -145,9 +150,9 @@ fn refuse(target: &Path, is_there: bool, options: &Options) -> anyhow::Result<()
 
 /// Takes what a gateway or session would have, and fails if one has it. What is not there is made: one that begins a moment
 /// later would otherwise find nobody, and have the folder pulled from under it.
-fn in_use(path: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
-    let folder = Folder::open(path).with_context(|| shown(path))?;
-    let owner = owner::of(path);
+fn lock_data_dir(path: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
+    let folder = FolderHandle::open(path).with_context(|| display_path(path))?;
+    let owner = privileges::folder_owner(path);
     let mut name = log.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     let mut held = Vec::new();
@@ -155,24 +160,24 @@ fn in_use(path: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
         let at = path.join(&name);
         let file = match folder.lock_file(&name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let made = folder.make_file(&name).with_context(|| shown(&at))?;
+                let made = folder.make_file(&name).with_context(|| display_path(&at))?;
                 if let Some((user, group)) = owner {
                     // The gateway could not open root's, once this folder is put back.
-                    nix::unistd::fchown(&made, Some(user), Some(group)).with_context(|| shown(&at))?;
+                    nix::unistd::fchown(&made, Some(user), Some(group)).with_context(|| display_path(&at))?;
                 }
                 made
             }
-            opened => opened.with_context(|| shown(&at))?,
+            opened => opened.with_context(|| display_path(&at))?,
         };
         match file.try_lock() {
             Ok(()) => held.push(file),
-            Err(TryLockError::WouldBlock) => bail!("{} is in use: end the gateway first", shown(path)),
-            Err(TryLockError::Error(error)) => return Err(error).with_context(|| shown(&at)),
+            Err(TryLockError::WouldBlock) => bail!("{} is in use: end the gateway first", display_path(path)),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| display_path(&at)),
         }
     }
     // A socket that answers without a lock would be an older gateway's.
-    if fs::exists(path.join("countersign.sock"))? && crate::local::Local::connect(path).is_some() {
-        bail!("{} is in use: end the gateway first", shown(path));
+    if fs::exists(path.join("countersign.sock"))? && crate::control_client::ControlClient::connect(path).is_some() {
+        bail!("{} is in use: end the gateway first", display_path(path));
     }
     Ok(held)
 }

@@ -10,10 +10,10 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::{copying::copy_file, folder::Folder, shown};
+use super::{copy_job::copy_file, display_path, folder::FolderHandle};
 
 /// The files, wherever they lie.
-pub(crate) struct Settings {
+pub(crate) struct SettingsFiles {
     /// Holds secrets as a rule.
     config: Option<PathBuf>,
     /// The rest: rules and tools.
@@ -22,16 +22,16 @@ pub(crate) struct Settings {
 
 /// What became of them.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct CopiedSettings {
     /// Left out, for the secrets in them.
     pub(super) left: Vec<String>,
     /// Those that could not keep their names, with those that they have.
     pub(super) renamed: Vec<(PathBuf, PathBuf)>,
 }
 
-impl Settings {
+impl SettingsFiles {
     /// The configuration with the tools that it names, and the rules.
-    pub(crate) fn of(config: Option<PathBuf>, rules: Option<PathBuf>) -> Self {
+    pub(crate) fn new(config: Option<PathBuf>, rules: Option<PathBuf>) -> Self {
         let environment = |name: &str| std::env::var(name).ok();
         let tools = config.as_deref().map(|config| countersign_config::tool_files(config, &environment));
         let mut others = Vec::new();
@@ -44,14 +44,19 @@ impl Settings {
     }
 
     /// Device and number of each: where one lies in the data directory, it is not taken along a second time.
-    pub(super) fn numbers(&self) -> Vec<(u64, u64)> {
+    pub(super) fn file_ids(&self) -> Vec<(u64, u64)> {
         let found = self.config.iter().chain(&self.others).filter_map(|file| fs::metadata(file).ok());
         found.map(|found| (found.dev(), found.ino())).collect()
     }
 
     /// Copies them into a new folder of `backup`.
-    pub(super) fn copy(&self, backup: &Folder, name: &str, secrets: bool) -> anyhow::Result<Taken> {
-        let (mut taken, mut folder) = (Taken::default(), None);
+    pub(super) fn copy_files(
+        &self,
+        backup: &FolderHandle,
+        name: &str,
+        secrets: bool,
+    ) -> anyhow::Result<CopiedSettings> {
+        let (mut taken, mut folder) = (CopiedSettings::default(), None);
         let files = self.config.iter().chain(&self.others).filter(|file| file.is_file());
         for file in files {
             let Some(base) = file.file_name() else { continue };
@@ -63,8 +68,8 @@ impl Settings {
                 Some(folder) => folder,
                 None => folder.insert(backup.make_folder(name.as_ref()).context("settings")?),
             };
-            let place = self.put(folder, file, base.to_owned()).with_context(|| shown(file))?;
-            if place != self.place(file).unwrap_or_else(|| PathBuf::from(base)) {
+            let place = self.put_file(folder, file, base.to_owned()).with_context(|| display_path(file))?;
+            if place != self.relative_path(file).unwrap_or_else(|| PathBuf::from(base)) {
                 taken.renamed.push((file.clone(), Path::new(name).join(place)));
             }
         }
@@ -72,7 +77,7 @@ impl Settings {
     }
 
     /// Where a file lies as the configuration sees it, if that is below it: it names its tools from there.
-    fn place(&self, file: &Path) -> Option<PathBuf> {
+    fn relative_path(&self, file: &Path) -> Option<PathBuf> {
         let beside = self.config.as_deref()?.parent()?;
         let place = file.strip_prefix(beside).ok()?;
         let is_below = place.components().all(|part| matches!(part, Component::Normal(_)));
@@ -80,14 +85,14 @@ impl Settings {
     }
 
     /// Copies one to its place, or beside what is there already.
-    fn put(&self, folder: &Folder, file: &Path, base: OsString) -> io::Result<PathBuf> {
+    fn put_file(&self, folder: &FolderHandle, file: &Path, base: OsString) -> io::Result<PathBuf> {
         let numbered = (2..).map(|number: u32| {
             let mut name = OsString::from(format!("{number}-"));
             name.push(&base);
             PathBuf::from(name)
         });
         let source = File::open(file)?;
-        for place in self.place(file).into_iter().chain([PathBuf::from(&base)]).chain(numbered) {
+        for place in self.relative_path(file).into_iter().chain([PathBuf::from(&base)]).chain(numbered) {
             match put_at(folder, &source, &place) {
                 Err(error) if is_taken(&error) => {}
                 done => return done.map(|()| place),
@@ -97,13 +102,13 @@ impl Settings {
     }
 }
 
-fn put_at(folder: &Folder, source: &File, place: &Path) -> io::Result<()> {
+fn put_at(folder: &FolderHandle, source: &File, place: &Path) -> io::Result<()> {
     let name = place.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let mut inside = None;
     for part in place.parent().into_iter().flat_map(Path::components) {
         let above = inside.as_ref().unwrap_or(folder);
         let next = match above.make_folder(part.as_os_str()) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => above.folder(part.as_os_str())?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => above.open_folder(part.as_os_str())?,
             made => made?,
         };
         inside = Some(next);

@@ -10,17 +10,20 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use super::shown;
+use super::display_path;
 
 /// Where a path leads. Behind a link lies what its owner calls by the link's name, so that is what is looked at and replaced.
-pub(super) fn resolved(path: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn resolve_target(path: &Path) -> anyhow::Result<PathBuf> {
     // Without a slash at its end, behind which a link would be what it leads to.
     let path: PathBuf = std::path::absolute(path)?.components().collect();
     match path.canonicalize() {
         Ok(real) => Ok(real),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| shown(&path)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| display_path(&path)),
         Err(_) if path.is_symlink() => {
-            bail!("{} is a link that leads nowhere: make the folder that it names, or name another", shown(&path))
+            bail!(
+                "{} is a link that leads nowhere: make the folder that it names, or name another",
+                display_path(&path)
+            )
         }
         Err(_) => Ok(path),
     }
@@ -32,7 +35,7 @@ pub(super) fn is_occupied(path: &Path) -> anyhow::Result<bool> {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(true),
-        Err(error) => Err(error).with_context(|| shown(path)),
+        Err(error) => Err(error).with_context(|| display_path(path)),
     }
 }
 

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::at::Where;
-use crate::agents::{self, What};
+use super::target::TargetArgs;
+use crate::agents::{self, AgentsAction};
 
 #[derive(Subcommand)]
-pub(super) enum Agents {
+pub(super) enum AgentsCommand {
     /// Who they are, and where the token of each comes from
     List,
     /// Add one and print its token, once
@@ -18,7 +18,7 @@ pub(super) enum Agents {
         /// Its name: letters, digits, dots, - and _
         id: String,
         #[command(flatten)]
-        token: Token,
+        token: AgentTokenArgs,
     },
     /// Give one another token and print it, once
     ///
@@ -27,7 +27,7 @@ pub(super) enum Agents {
         /// Its name
         id: String,
         #[command(flatten)]
-        token: Token,
+        token: AgentTokenArgs,
     },
     /// Remove one
     Remove {
@@ -38,18 +38,18 @@ pub(super) enum Agents {
 
 /// Where a token is kept.
 #[derive(Args)]
-pub(super) struct Token {
+pub(super) struct AgentTokenArgs {
     /// Write ${NAME} into the file, and print what that variable is to be set to
     #[arg(long, value_name = "NAME", value_parser = agents::parse_variable)]
     env: Option<String>,
 }
 
-pub(super) fn run(what: Agents, at: &Where) -> anyhow::Result<ExitCode> {
+pub(super) fn run(what: AgentsCommand, at: &TargetArgs) -> anyhow::Result<ExitCode> {
     let what = match what {
-        Agents::List => What::List,
-        Agents::Add { id, token } => What::Add { id, variable: token.env },
-        Agents::Rotate { id, token } => What::Rotate { id, variable: token.env },
-        Agents::Remove { id } => What::Remove { id },
+        AgentsCommand::List => AgentsAction::List,
+        AgentsCommand::Add { id, token } => AgentsAction::Add { id, variable: token.env },
+        AgentsCommand::Rotate { id, token } => AgentsAction::Rotate { id, variable: token.env },
+        AgentsCommand::Remove { id } => AgentsAction::Remove { id },
     };
-    agents::run(at.config().as_deref(), at.data.as_deref(), &what, at.form())
+    agents::run(at.config_path().as_deref(), at.data.as_deref(), &what, at.output_format())
 }

@@ -5,37 +5,37 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_core::{engine::Event, id::SessionId, time::Millis};
 
-use super::at::{PLACE, Where};
-use crate::audit::{self, Form, Named, Reach, RecordFilter};
+use super::target::{PLACE, TargetArgs};
+use crate::audit::{self, OutcomeArg, OutputFormat, RecordFilter, RedactScope};
 
 /// Which record is read.
 #[derive(Args)]
-pub(super) struct Of {
+pub(super) struct LogArgs {
     /// The record itself, such as DIR/record.db of a demo [default: the gateway's]
     #[arg(long, global = true, value_name = "FILE", help_heading = PLACE, conflicts_with_all = ["config", "data"])]
     log: Option<PathBuf>,
 }
 
-impl Of {
+impl LogArgs {
     /// Whether no record was named.
     pub(super) const fn is_empty(&self) -> bool {
         self.log.is_none()
     }
 
     /// The folder of the gateway that writes it; none where a log is named.
-    pub(super) fn gateway(&self, at: &Where) -> anyhow::Result<Option<PathBuf>> {
-        if self.log.is_some() { Ok(None) } else { Ok(Some(at.place()?.folder)) }
+    pub(super) fn gateway_folder(&self, at: &TargetArgs) -> anyhow::Result<Option<PathBuf>> {
+        if self.log.is_some() { Ok(None) } else { Ok(Some(at.data_dir()?.folder)) }
     }
 
-    pub(super) fn log(self, at: &Where) -> anyhow::Result<PathBuf> {
-        self.log.map_or_else(|| Ok(at.place()?.log), Ok)
+    pub(super) fn log_path(self, at: &TargetArgs) -> anyhow::Result<PathBuf> {
+        self.log.map_or_else(|| Ok(at.data_dir()?.log), Ok)
     }
 }
 
 /// Which entries are meant; those that fit all of it.
 #[derive(Args)]
 #[command(next_help_heading = "Which entries (those that fit all of it)")]
-pub(super) struct Which {
+pub(super) struct EntryFilterArgs {
     /// From this time on: 2026-11-21, 2026-11-21T20:00 (UTC), or 90s, 30m, 12h, 7d ago
     #[arg(long, value_name = "TIME", value_parser = audit::parse_time)]
     since: Option<Millis>,
@@ -56,15 +56,15 @@ pub(super) struct Which {
     kind: Vec<String>,
     /// That say how something was decided or how it ended
     #[arg(long, value_name = "WORD", value_enum)]
-    outcome: Vec<Named>,
+    outcome: Vec<OutcomeArg>,
     /// About this call or gate, by its id or the end of it
     #[arg(long, value_name = "ID")]
     about: Option<String>,
 }
 
-impl From<Which> for RecordFilter {
-    fn from(which: Which) -> Self {
-        let Which { since, until, agent, session, tool, kind, outcome, about } = which;
+impl From<EntryFilterArgs> for RecordFilter {
+    fn from(which: EntryFilterArgs) -> Self {
+        let EntryFilterArgs { since, until, agent, session, tool, kind, outcome, about } = which;
         let session = agent.map(|agent| format!("agent:{agent}")).or(session).map(SessionId::new);
         Self {
             since,
@@ -80,7 +80,7 @@ impl From<Which> for RecordFilter {
 
 /// The forms of an export.
 #[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum ExportFormat {
     /// One JSON object a line: every fact as it was recorded, with its content and chain
     Jsonl,
     /// A table for a spreadsheet; nothing in it is taken for a formula
@@ -88,14 +88,14 @@ pub(super) enum Format {
 }
 
 #[derive(Subcommand)]
-pub(super) enum Audit {
+pub(super) enum AuditCommand {
     /// Show the newest entries: position, time (UTC), kind, and what happened, by which rule and by whom
     Tail {
         /// How many entries
         #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
         lines: usize,
         #[command(flatten)]
-        which: Which,
+        which: EntryFilterArgs,
     },
     /// Check that nothing in it was changed or removed; names the first flaw and ends with 1
     ///
@@ -109,9 +109,9 @@ pub(super) enum Audit {
     Export {
         /// The form
         #[arg(long, value_enum, default_value = "jsonl")]
-        format: Format,
+        format: ExportFormat,
         #[command(flatten)]
-        which: Which,
+        which: EntryFilterArgs,
     },
     /// Remove for good what a call was about: its arguments, its result, what a person was shown and said
     ///
@@ -128,19 +128,19 @@ pub(super) enum Audit {
     },
 }
 
-pub(super) fn run(what: Audit, of: Of, at: &Where) -> anyhow::Result<ExitCode> {
-    let (log, form) = (of.log(at)?, at.form());
+pub(super) fn run(what: AuditCommand, of: LogArgs, at: &TargetArgs) -> anyhow::Result<ExitCode> {
+    let (log, form) = (of.log_path(at)?, at.output_format());
     match what {
-        Audit::Tail { lines, which } => audit::tail(&log, lines, &which.into(), form),
-        Audit::Verify { head } => audit::verify(&log, head, form),
-        Audit::Export { format: Format::Jsonl, which } => audit::export(&log, &which.into()),
-        Audit::Export { format: Format::Csv, which } => {
-            anyhow::ensure!(form == Form::Text, "--json and --format csv are two forms: leave one out");
+        AuditCommand::Tail { lines, which } => audit::print_tail(&log, lines, &which.into(), form),
+        AuditCommand::Verify { head } => audit::verify_record(&log, head, form),
+        AuditCommand::Export { format: ExportFormat::Jsonl, which } => audit::export_jsonl(&log, &which.into()),
+        AuditCommand::Export { format: ExportFormat::Csv, which } => {
+            anyhow::ensure!(form == OutputFormat::Text, "--json and --format csv are two forms: leave one out");
             audit::export_csv(&log, &which.into())
         }
-        Audit::Redact { what, unreceived } => {
-            let reach = if unreceived { Reach::Unreceived } else { Reach::Received };
-            audit::redact(&log, &what, reach, form)
+        AuditCommand::Redact { what, unreceived } => {
+            let reach = if unreceived { RedactScope::Unreceived } else { RedactScope::Received };
+            audit::redact_contents(&log, &what, reach, form)
         }
     }
 }

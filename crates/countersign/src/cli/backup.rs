@@ -4,11 +4,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use super::at::Where;
+use super::target::TargetArgs;
 use crate::backup;
 
 #[derive(Args)]
-pub(super) struct Backup {
+pub(super) struct BackupArgs {
     /// The folder that is made; it must not be there yet
     #[arg(value_name = "DIR")]
     to: PathBuf,
@@ -19,11 +19,11 @@ pub(super) struct Backup {
     #[arg(long, value_name = "FILE")]
     permissions: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) at: Where,
+    pub(super) at: TargetArgs,
 }
 
 #[derive(Args)]
-pub(super) struct Restore {
+pub(super) struct RestoreArgs {
     /// The folder of the backup
     #[arg(value_name = "DIR")]
     from: PathBuf,
@@ -31,24 +31,28 @@ pub(super) struct Restore {
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
-    pub(super) at: Where,
+    pub(super) at: TargetArgs,
 }
 
-impl Backup {
-    pub(super) fn run(self, before: super::Before) -> anyhow::Result<ExitCode> {
+impl BackupArgs {
+    pub(super) fn run(self, before: super::GlobalArgs) -> anyhow::Result<ExitCode> {
         let Self { to, secrets, permissions, at } = self;
-        let at = at.after(before);
-        let config = at.config();
+        let at = at.merge_globals(before);
+        let config = at.config_path();
         let beside = config.as_ref().map(|config| config.with_file_name("permissions.yaml"));
-        let settings = backup::Settings::of(config, permissions.or(beside));
-        backup::backup(&at.place()?, &backup::Options { to, settings, secrets }, at.form())
+        let settings = backup::SettingsFiles::new(config, permissions.or(beside));
+        backup::create_backup(&at.data_dir()?, &backup::BackupOptions { to, settings, secrets }, at.output_format())
     }
 }
 
-impl Restore {
-    pub(super) fn run(self, before: super::Before) -> anyhow::Result<ExitCode> {
+impl RestoreArgs {
+    pub(super) fn run(self, before: super::GlobalArgs) -> anyhow::Result<ExitCode> {
         let Self { from, replace, at } = self;
-        let at = at.after(before);
-        backup::restore(&at.place()?, &backup::Restore { from, replace, config: at.config() }, at.form())
+        let at = at.merge_globals(before);
+        backup::restore_backup(
+            &at.data_dir()?,
+            &backup::Restore { from, replace, config: at.config_path() },
+            at.output_format(),
+        )
     }
 }

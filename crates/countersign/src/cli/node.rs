@@ -26,7 +26,7 @@ It comes back by itself when the gateway was away. Ends with 0 when somebody end
 take it or something here is not as it should be, 2 if the command line cannot be read.";
 
 #[derive(Args)]
-pub(super) struct Node {
+pub(super) struct NodeArgs {
     /// The gateway, such as wss://gate.example.org/ws
     #[arg(long, value_name = "URL")]
     url: String,
@@ -56,21 +56,21 @@ pub(super) struct Node {
     insecure: bool,
     /// How what happens is told on stderr
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
-    log_format: LogFormat,
+    log_format: NodeLogFormatArg,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum LogFormat {
+enum NodeLogFormatArg {
     /// Lines for people
     Text,
     /// A JSON object a line
     Json,
 }
 
-impl Node {
+impl NodeArgs {
     /// What is meant, with the data directory that stood before the command.
-    pub(super) fn options(self, data: Option<PathBuf>) -> node::Options {
-        node::Options {
+    pub(super) fn into_options(self, data: Option<PathBuf>) -> node::NodeOptions {
+        node::NodeOptions {
             url: self.url,
             id: self.id,
             workspace: self.workspace,
@@ -79,10 +79,10 @@ impl Node {
             data: self.data.or(data),
             permissions: self.permissions,
             ca: self.ca,
-            plain: if self.insecure { node::Plain::Anywhere } else { node::Plain::ToLoopback },
+            plain: if self.insecure { node::InsecurePolicy::Anywhere } else { node::InsecurePolicy::ToLoopback },
             form: match self.log_format {
-                LogFormat::Text => node::Form::Text,
-                LogFormat::Json => node::Form::Json,
+                NodeLogFormatArg::Text => node::NodeLogFormat::Text,
+                NodeLogFormatArg::Json => node::NodeLogFormat::Json,
             },
         }
     }

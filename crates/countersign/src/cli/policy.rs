@@ -4,20 +4,20 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
 
-use super::at::Before;
+use super::target::GlobalArgs;
 use crate::{
-    audit::Form,
-    policy::{self, Asked, Files, Named},
+    audit::OutputFormat,
+    policy::{self, ExplainInput, PolicyFiles, PolicySelection},
 };
 
 #[derive(Subcommand)]
-pub(super) enum Policy {
+pub(super) enum PolicyCommand {
     /// Say what is wrong with a file of rules, and what its author may not expect; ends with 1 if `serve` would not take it
     Check {
         /// The rules [default: permissions.yaml, beside the configuration if one is named]
         file: Option<PathBuf>,
         #[command(flatten)]
-        about: About,
+        about: PolicyArgs,
     },
     /// Say what becomes of a request, which rule decides that, and which rules nearly did
     ///
@@ -38,20 +38,20 @@ pub(super) enum Policy {
         #[arg(long, value_name = "FILE")]
         permissions: Option<PathBuf>,
         #[command(flatten)]
-        about: About,
+        about: PolicyArgs,
     },
     /// Try the cases of a file of rules and of the one beside it whose name ends in `.test.yaml`; ends with 1 if one fails
     Test {
         /// The rules [default: permissions.yaml, beside the configuration if one is named]
         file: Option<PathBuf>,
         #[command(flatten)]
-        about: About,
+        about: PolicyArgs,
     },
 }
 
 /// What rules are about.
 #[derive(Args)]
-pub(super) struct About {
+pub(super) struct PolicyArgs {
     /// The configuration, whose agents and tools the rules are about [default: config.yaml beside the rules, if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -64,23 +64,24 @@ pub(super) struct About {
     json: bool,
 }
 
-pub(super) fn run(what: Policy, before: Before) -> anyhow::Result<ExitCode> {
+pub(super) fn run(what: PolicyCommand, before: GlobalArgs) -> anyhow::Result<ExitCode> {
     let (file, about) = match &what {
-        Policy::Check { file, about } | Policy::Test { file, about } => (file, about),
-        Policy::Explain { permissions, about, .. } => (permissions, about),
+        PolicyCommand::Check { file, about } | PolicyCommand::Test { file, about } => (file, about),
+        PolicyCommand::Explain { permissions, about, .. } => (permissions, about),
     };
     let asker = match &what {
-        Policy::Explain { agent, .. } => Some(agent.as_str()),
-        Policy::Check { .. } | Policy::Test { .. } => None,
+        PolicyCommand::Explain { agent, .. } => Some(agent.as_str()),
+        PolicyCommand::Check { .. } | PolicyCommand::Test { .. } => None,
     };
-    let named = Named { rules: file.as_deref(), config: about.config.as_deref(), door: about.door.as_deref(), asker };
-    let files = Files::new(&named, before.config)?;
-    let form = if about.json { Form::Json } else { Form::Text };
+    let named =
+        PolicySelection { rules: file.as_deref(), config: about.config.as_deref(), door: about.door.as_deref(), asker };
+    let files = PolicyFiles::new(&named, before.config)?;
+    let form = if about.json { OutputFormat::Json } else { OutputFormat::Text };
     match what {
-        Policy::Check { .. } => policy::check(&files, form),
-        Policy::Test { .. } => policy::test(&files, form),
-        Policy::Explain { tool, arguments, args, agent, .. } => {
-            policy::explain(&files, &Asked { tool, arguments, args, agent }, form)
+        PolicyCommand::Check { .. } => policy::check_policy(&files, form),
+        PolicyCommand::Test { .. } => policy::test_policy(&files, form),
+        PolicyCommand::Explain { tool, arguments, args, agent, .. } => {
+            policy::explain_policy(&files, &ExplainInput { tool, arguments, args, agent }, form)
         }
     }
 }

@@ -4,19 +4,19 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
 
-use super::at::Where;
-use crate::secrets::{self, What};
+use super::target::TargetArgs;
+use crate::secrets::{self, SecretsAction};
 
 #[derive(Args)]
-pub(super) struct Secrets {
+pub(super) struct SecretArgs {
     #[command(subcommand)]
-    what: Asked,
+    what: SecretCommand,
     #[command(flatten)]
-    at: Where,
+    at: TargetArgs,
 }
 
 #[derive(Subcommand)]
-enum Asked {
+enum SecretCommand {
     /// Keep a secret, read from standard input; a gateway that runs knows it at once
     ///
     /// Such as `countersign secret set DEPLOY_KEY < key.txt`. On a terminal it is asked for and not shown. A line end behind
@@ -37,14 +37,14 @@ enum Asked {
     },
 }
 
-impl Secrets {
-    pub(super) fn run(self, before: super::Before) -> anyhow::Result<ExitCode> {
+impl SecretArgs {
+    pub(super) fn run(self, before: super::GlobalArgs) -> anyhow::Result<ExitCode> {
         let what = match self.what {
-            Asked::Set { name, from } => What::Set { name, from },
-            Asked::List => What::List,
-            Asked::Remove { name } => What::Remove { name },
+            SecretCommand::Set { name, from } => SecretsAction::Set { name, from },
+            SecretCommand::List => SecretsAction::List,
+            SecretCommand::Remove { name } => SecretsAction::Remove { name },
         };
-        let at = self.at.after(before);
-        secrets::run(&at.place()?.folder, &what, at.form())
+        let at = self.at.merge_globals(before);
+        secrets::run(&at.data_dir()?.folder, &what, at.output_format())
     }
 }

@@ -5,11 +5,11 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use countersign_config::{ConfigFlags, logging::LogLineFormat};
 
-use super::at::{Before, usual};
+use super::target::{GlobalArgs, default_config};
 use crate::serve;
 
 #[derive(Args)]
-pub(super) struct Serve {
+pub(super) struct ServeArgs {
     /// The configuration [default: config.yaml of this folder]; without one every door is on loopback, and closed where it needs a
     /// credential
     #[arg(long, value_name = "FILE")]
@@ -31,27 +31,27 @@ pub(super) struct Serve {
     webui: Option<PathBuf>,
     /// How lines of the program's log look, before `log.format` [default: text]
     #[arg(long, value_name = "FORMAT", value_enum, hide_default_value = true)]
-    log_format: Option<LogFormat>,
+    log_format: Option<LogFormatArg>,
     /// Listen without TLS on an address that others can reach
     #[arg(long)]
     insecure: bool,
 }
 
-impl Serve {
-    pub(super) fn run(self, before: Before) -> anyhow::Result<ExitCode> {
+impl ServeArgs {
+    pub(super) fn run(self, before: GlobalArgs) -> anyhow::Result<ExitCode> {
         let Self { config, permissions, data, host, port, webui, log_format, insecure } = self;
-        let (config, data) = (config.or(before.config).or_else(usual), data.or(before.data));
+        let (config, data) = (config.or(before.config).or_else(default_config), data.or(before.data));
         let log_format = log_format.map(|named| named.0);
         let flags = ConfigFlags { permissions, data, host, port, webui, log_format, insecure };
-        serve::run(serve::Options { config, flags })
+        serve::run(serve::ServeOptions { config, flags })
     }
 }
 
 /// How lines of the log look.
 #[derive(Clone, Copy, Debug)]
-struct LogFormat(LogLineFormat);
+struct LogFormatArg(LogLineFormat);
 
-impl ValueEnum for LogFormat {
+impl ValueEnum for LogFormatArg {
     fn value_variants<'a>() -> &'a [Self] {
         &[Self(LogLineFormat::Text), Self(LogLineFormat::Json)]
     }

@@ -5,12 +5,12 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{at::Where, audit::Of};
-use crate::{running, sessions};
+use super::{audit::LogArgs, target::TargetArgs};
+use crate::{running_sessions, sessions};
 
 /// The forms of an export.
 #[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum SessionExportFormat {
     /// One JSON object a line, as `audit export` has them
     Jsonl,
     /// The conversation as one page that loads and runs nothing
@@ -35,7 +35,7 @@ impl NoRecord {
 }
 
 #[derive(Subcommand)]
-pub(super) enum Sessions {
+pub(super) enum SessionsCommand {
     /// Which there are, the one that was last at work first
     List,
     /// Which of gjc's run on this machine now, and how each is reached, as programs find them
@@ -56,29 +56,33 @@ pub(super) enum Sessions {
         id: String,
         /// The form
         #[arg(long, value_enum, default_value = "jsonl")]
-        format: Format,
+        format: SessionExportFormat,
     },
 }
 
-pub(super) fn run(what: &Sessions, of: Of, at: &Where) -> anyhow::Result<ExitCode> {
-    let form = at.form();
+pub(super) fn run(what: &SessionsCommand, of: LogArgs, at: &TargetArgs) -> anyhow::Result<ExitCode> {
+    let form = at.output_format();
     match what {
-        Sessions::Running { meant } => {
+        SessionsCommand::Running { meant } => {
             if !meant.is_empty() || !of.is_empty() || at.config.is_some() || at.data.is_some() {
                 bail!("--config, --data and --log mean nothing to `sessions running`: it reads the agent directory");
             }
-            running::list(form)
+            running_sessions::print_running(form)
         }
-        Sessions::List => {
-            let gateway = of.gateway(at)?;
-            sessions::list(&of.log(at)?, gateway.as_deref(), form)
+        SessionsCommand::List => {
+            let gateway = of.gateway_folder(at)?;
+            sessions::print_sessions(&of.log_path(at)?, gateway.as_deref(), form)
         }
-        Sessions::Show { id } => {
-            let gateway = of.gateway(at)?;
-            sessions::show(&of.log(at)?, gateway.as_deref(), id, form)
+        SessionsCommand::Show { id } => {
+            let gateway = of.gateway_folder(at)?;
+            sessions::print_session(&of.log_path(at)?, gateway.as_deref(), id, form)
         }
-        Sessions::Export { id, format: Format::Jsonl } => sessions::export(&of.log(at)?, id),
-        Sessions::Export { id, format: Format::Html } => sessions::export_html(&of.log(at)?, id),
+        SessionsCommand::Export { id, format: SessionExportFormat::Jsonl } => {
+            sessions::export_session(&of.log_path(at)?, id)
+        }
+        SessionsCommand::Export { id, format: SessionExportFormat::Html } => {
+            sessions::export_html(&of.log_path(at)?, id)
+        }
     }
 }
 

@@ -5,11 +5,11 @@ use std::{process::ExitCode, time::Duration};
 use clap::{Subcommand, ValueEnum, builder::PossibleValue};
 use countersign_http::tokens::TokenScope;
 
-use super::at::Where;
-use crate::tokens::{self, What};
+use super::target::TargetArgs;
+use crate::tokens::{self, TokensAction};
 
 #[derive(Subcommand)]
-pub(super) enum Tokens {
+pub(super) enum TokensCommand {
     /// Which there are, what each may do, and until when
     List,
     /// Make one and print it, once
@@ -21,7 +21,7 @@ pub(super) enum Tokens {
         name: String,
         /// What it may do, such as read,answer
         #[arg(long = "scope", value_name = "SCOPE", value_enum, value_delimiter = ',', required = true)]
-        scopes: Vec<Named>,
+        scopes: Vec<ScopeArg>,
         /// How long it is good, such as 12h or 30d; without it until it is removed
         #[arg(long = "for", value_name = "TIME", value_parser = super::span)]
         lasts: Option<Duration>,
@@ -35,9 +35,9 @@ pub(super) enum Tokens {
 
 /// A scope that is named on the command line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Named(TokenScope);
+pub(super) struct ScopeArg(TokenScope);
 
-impl ValueEnum for Named {
+impl ValueEnum for ScopeArg {
     fn value_variants<'a>() -> &'a [Self] {
         &[
             Self(TokenScope::Read),
@@ -60,13 +60,13 @@ impl ValueEnum for Named {
     }
 }
 
-pub(super) fn run(what: Tokens, at: &Where) -> anyhow::Result<ExitCode> {
+pub(super) fn run(what: TokensCommand, at: &TargetArgs) -> anyhow::Result<ExitCode> {
     let what = match what {
-        Tokens::List => What::List,
-        Tokens::Add { name, scopes, lasts } => {
-            What::Add { name, scopes: scopes.into_iter().map(|named| named.0).collect(), lasts }
+        TokensCommand::List => TokensAction::List,
+        TokensCommand::Add { name, scopes, lasts } => {
+            TokensAction::Add { name, scopes: scopes.into_iter().map(|named| named.0).collect(), lasts }
         }
-        Tokens::Remove { name } => What::Remove { name },
+        TokensCommand::Remove { name } => TokensAction::Remove { name },
     };
-    tokens::run(&at.place()?.folder, &what, at.form())
+    tokens::run(&at.data_dir()?.folder, &what, at.output_format())
 }

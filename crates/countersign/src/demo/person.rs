@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use tokio::sync::mpsc;
 
 /// Who answers.
-pub(super) enum Person {
+pub(super) enum DemoPerson {
     /// `--yes`.
     Yes,
     /// `--no`.
@@ -20,7 +20,7 @@ pub(super) enum Person {
 
 /// What a line means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum ApprovalReply {
     /// Allow it once.
     Yes,
     /// Deny it, perhaps with a reason.
@@ -29,7 +29,7 @@ pub(super) enum Word {
     Unclear,
 }
 
-impl Person {
+impl DemoPerson {
     /// Reads the terminal on a thread of its own, which ends with the process.
     pub(super) fn in_the_terminal() -> Self {
         let (lines, received) = mpsc::unbounded_channel();
@@ -48,41 +48,41 @@ impl Person {
 }
 
 /// Reads an answer: `y` or `yes`; `n` or `no`, with a reason behind it. Anything else is no answer.
-pub(super) fn word(line: &str) -> Word {
+pub(super) fn parse_reply(line: &str) -> ApprovalReply {
     let line = line.trim();
     let (first, rest) = line.split_once([' ', ',', ':']).unwrap_or((line, ""));
-    match (first.to_ascii_lowercase().as_str(), reason(rest)) {
-        ("y" | "yes", None) => Word::Yes,
-        ("n" | "no", reason) => Word::No(reason),
-        _ => Word::Unclear,
+    match (first.to_ascii_lowercase().as_str(), parse_reason(rest)) {
+        ("y" | "yes", None) => ApprovalReply::Yes,
+        ("n" | "no", reason) => ApprovalReply::No(reason),
+        _ => ApprovalReply::Unclear,
     }
 }
 
 /// A reason, if the line holds one.
-pub(super) fn reason(line: &str) -> Option<String> {
+pub(super) fn parse_reason(line: &str) -> Option<String> {
     let line = line.trim();
     (!line.is_empty()).then(|| line.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Word, word};
+    use super::{ApprovalReply, parse_reply};
 
     #[test]
     fn only_a_plain_yes_allows() {
         for (line, want) in [
-            ("y\n", Word::Yes),
-            (" YES ", Word::Yes),
-            ("yes please", Word::Unclear),
-            ("n", Word::No(None)),
-            ("no, not on a Friday\n", Word::No(Some("not on a Friday".to_owned()))),
-            ("n: too early", Word::No(Some("too early".to_owned()))),
-            ("", Word::Unclear),
-            ("\u{1b}[Ay", Word::Unclear),
-            ("yn", Word::Unclear),
-            ("maybe", Word::Unclear),
+            ("y\n", ApprovalReply::Yes),
+            (" YES ", ApprovalReply::Yes),
+            ("yes please", ApprovalReply::Unclear),
+            ("n", ApprovalReply::No(None)),
+            ("no, not on a Friday\n", ApprovalReply::No(Some("not on a Friday".to_owned()))),
+            ("n: too early", ApprovalReply::No(Some("too early".to_owned()))),
+            ("", ApprovalReply::Unclear),
+            ("\u{1b}[Ay", ApprovalReply::Unclear),
+            ("yn", ApprovalReply::Unclear),
+            ("maybe", ApprovalReply::Unclear),
         ] {
-            assert_eq!(word(line), want, "{line:?}");
+            assert_eq!(parse_reply(line), want, "{line:?}");
         }
     }
 }

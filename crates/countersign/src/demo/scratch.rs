@@ -16,21 +16,21 @@ const ATTEMPTS: u32 = 1000;
 
 /// What becomes of a folder at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum KeepFolder {
     Yes,
     No,
 }
 
 /// A folder of its own. Dropped, it is removed unless it is to be kept.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct ScratchDir {
     path: PathBuf,
-    keep: Keep,
+    keep: KeepFolder,
 }
 
-impl Scratch {
+impl ScratchDir {
     /// Makes a new folder in `parent` that is named for `purpose`.
-    pub(crate) fn new(parent: &Path, purpose: &str, keep: Keep) -> anyhow::Result<Self> {
+    pub(crate) fn new(parent: &Path, purpose: &str, keep: KeepFolder) -> anyhow::Result<Self> {
         let parent = parent.canonicalize().with_context(|| parent.display().to_string())?;
         let process = std::process::id();
         for attempt in 0..ATTEMPTS {
@@ -46,14 +46,14 @@ impl Scratch {
     }
 
     /// Takes `folder`, which must be absent or empty. It is kept.
-    pub(crate) fn named(folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn in_folder(folder: &Path) -> anyhow::Result<Self> {
         let named = || folder.display().to_string();
         DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(named)?;
         let path = folder.canonicalize().with_context(named)?;
         if path.read_dir().with_context(named)?.next().is_some() {
             bail!("{}: the folder is not empty", folder.display());
         }
-        Ok(Self { path, keep: Keep::Yes })
+        Ok(Self { path, keep: KeepFolder::Yes })
     }
 
     /// Where it is, absolute and without links.
@@ -63,13 +63,13 @@ impl Scratch {
 
     /// Whether it outlives this process.
     pub(crate) fn is_kept(&self) -> bool {
-        self.keep == Keep::Yes
+        self.keep == KeepFolder::Yes
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
-        if self.keep == Keep::No {
+        if self.keep == KeepFolder::No {
             // What cannot be removed lies in the folder for temporary files, which somebody else sweeps.
             let _ = std::fs::remove_dir_all(&self.path);
         }
@@ -78,13 +78,13 @@ impl Drop for Scratch {
 
 #[cfg(test)]
 mod tests {
-    use super::{Keep, Scratch};
+    use super::{KeepFolder, ScratchDir};
 
     #[test]
     fn a_folder_of_its_own_is_new_and_goes_unless_it_is_kept() {
         let parent = tempfile::tempdir().unwrap();
-        let first = Scratch::new(parent.path(), "test", Keep::No).unwrap();
-        let second = Scratch::new(parent.path(), "test", Keep::Yes).unwrap();
+        let first = ScratchDir::new(parent.path(), "test", KeepFolder::No).unwrap();
+        let second = ScratchDir::new(parent.path(), "test", KeepFolder::Yes).unwrap();
         let (gone, kept) = (first.path().to_owned(), second.path().to_owned());
         assert_ne!(gone, kept);
         drop((first, second));
@@ -95,10 +95,10 @@ mod tests {
     fn a_named_folder_with_something_in_it_is_refused_and_left_alone() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("a/b");
-        drop(Scratch::named(&folder).unwrap());
+        drop(ScratchDir::in_folder(&folder).unwrap());
         assert!(folder.is_dir());
         std::fs::write(folder.join("mine"), "").unwrap();
-        assert!(Scratch::named(&folder).unwrap_err().to_string().ends_with("not empty"));
+        assert!(ScratchDir::in_folder(&folder).unwrap_err().to_string().ends_with("not empty"));
         assert!(folder.join("mine").exists());
     }
 }

@@ -11,10 +11,10 @@ use nix::{
     unistd::{AccessFlags, access},
 };
 
-use super::{Check, shown};
+use super::{DoctorCheck, display_folder};
 use crate::{
-    audit::{block_on, open},
-    place::Place,
+    audit::{block_on, open_record},
+    data_dir::DataDir,
 };
 
 /// Less free space than this is soon too little.
@@ -27,11 +27,11 @@ const WALKED: u64 = 20_000;
 const PAST: Millis = Millis(1_735_689_600_000);
 
 /// `meant` are the flags that mean this place, for the commands that it is advised to run.
-pub(super) fn checks(place: &Place, meant: &str, now: Millis) -> Vec<Check> {
-    let mut checks = vec![folder(&place.folder), disk(&place.folder)];
+pub(super) fn record_checks(place: &DataDir, meant: &str, now: Millis) -> Vec<DoctorCheck> {
+    let mut checks = vec![check_folder(&place.folder), check_disk(&place.folder)];
     let is_parted = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(LogOpenError::Parted { .. }));
     let last = if place.log.exists() {
-        match newest(&place.log) {
+        match newest_entry(&place.log) {
             Ok((head, at)) => {
                 let read = if head.lsn.0 <= WALKED {
                     "every one fits"
@@ -39,7 +39,7 @@ pub(super) fn checks(place: &Place, meant: &str, now: Millis) -> Vec<Check> {
                     "the newest was read; `countersign audit verify` reads all"
                 };
                 let (count, path) = (head.lsn, place.log.display());
-                checks.push(Check::ok(
+                checks.push(DoctorCheck::ok(
                     "record",
                     format!("{count} entries in {path}, {read}; head {count}:{}", head.chain),
                 ));
@@ -49,7 +49,7 @@ pub(super) fn checks(place: &Place, meant: &str, now: Millis) -> Vec<Check> {
                 let advice = format!(
                     "a newer countersign wrote it: use that one, or restore a backup of before with `countersign restore DIR --replace{meant}`"
                 );
-                checks.push(Check::fix("record", format!("{error:#}"), advice));
+                checks.push(DoctorCheck::fix("record", format!("{error:#}"), advice));
                 None
             }
             Err(error) => {
@@ -57,18 +57,18 @@ pub(super) fn checks(place: &Place, meant: &str, now: Millis) -> Vec<Check> {
                     "keep the file, and bring a backup back with `countersign restore DIR --replace{meant}`; `countersign audit verify{meant}` \
                      says how far a record fits"
                 );
-                checks.push(Check::fix("record", format!("{error:#}"), advice));
+                checks.push(DoctorCheck::fix("record", format!("{error:#}"), advice));
                 None
             }
         }
-    } else if let Some(error) = open(&place.log).err().filter(is_parted) {
-        checks.push(Check::fix("record", format!("{error:#}"), "do so before `serve` is started"));
+    } else if let Some(error) = open_record(&place.log).err().filter(is_parted) {
+        checks.push(DoctorCheck::fix("record", format!("{error:#}"), "do so before `serve` is started"));
         None
     } else {
-        checks.push(Check::note("record", format!("none yet: {} is not there", place.log.display())));
+        checks.push(DoctorCheck::note("record", format!("none yet: {} is not there", place.log.display())));
         None
     };
-    checks.push(clock(last, now));
+    checks.push(check_clock(last, now));
     checks
 }
 
@@ -78,9 +78,9 @@ fn is_newer(error: &anyhow::Error) -> bool {
 }
 
 /// The head, and when the last record was made. All of a record that is not long has to fit.
-fn newest(path: &Path) -> anyhow::Result<(LogHead, Option<Millis>)> {
+fn newest_entry(path: &Path) -> anyhow::Result<(LogHead, Option<Millis>)> {
     block_on(async {
-        let log = open(path)?;
+        let log = open_record(path)?;
         let head = log.head(Partition::ZERO).await?;
         if head.lsn.0 <= WALKED
             && let Some(flaw) = log.verify_chain(Partition::ZERO, None).await?.flaw
@@ -92,67 +92,75 @@ fn newest(path: &Path) -> anyhow::Result<(LogHead, Option<Millis>)> {
     })
 }
 
-fn folder(folder: &Path) -> Check {
-    let name = shown(folder);
-    let Ok(found) = fs::metadata(existing(folder)) else {
-        return Check::fix("data", format!("{name} cannot be looked at"), "name another folder with --data");
+fn check_folder(folder: &Path) -> DoctorCheck {
+    let name = display_folder(folder);
+    let Ok(found) = fs::metadata(existing_ancestor(folder)) else {
+        return DoctorCheck::fix("data", format!("{name} cannot be looked at"), "name another folder with --data");
     };
-    let is_there = existing(folder) == folder || folder.as_os_str().is_empty();
+    let is_there = existing_ancestor(folder) == folder || folder.as_os_str().is_empty();
     if !found.is_dir() {
-        return Check::fix("data", format!("{name} is no folder"), "name another with --data or storage.path");
+        return DoctorCheck::fix("data", format!("{name} is no folder"), "name another with --data or storage.path");
     }
     if let Err(why) = control::has_room(folder) {
-        return Check::fix("data", format!("{name}: {why}"), "give it a shorter path");
+        return DoctorCheck::fix("data", format!("{name}: {why}"), "give it a shorter path");
     }
-    if access(existing(folder), AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
+    if access(existing_ancestor(folder), AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
         let advice =
             format!("let the user of the gateway write there: chown or chmod {}", shell_quote(folder.display()));
-        return Check::fix("data", format!("{name} cannot be written"), advice);
+        return DoctorCheck::fix("data", format!("{name} cannot be written"), advice);
     }
     if is_there && found.permissions().mode() & 0o002 != 0 {
         let advice = format!("chmod o-w {}", shell_quote(folder.display()));
-        return Check::fix("data", format!("{name} can be changed by everybody, and with it the record"), advice);
+        return DoctorCheck::fix("data", format!("{name} can be changed by everybody, and with it the record"), advice);
     }
-    Check::ok("data", if is_there { name } else { format!("{name} is made by `serve`") })
+    DoctorCheck::ok("data", if is_there { name } else { format!("{name} is made by `serve`") })
 }
 
 /// The nearest folder above that is there.
-fn existing(folder: &Path) -> &Path {
+fn existing_ancestor(folder: &Path) -> &Path {
     let found = folder.ancestors().find(|folder| folder.exists());
     found.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
-fn disk(folder: &Path) -> Check {
-    match statvfs(existing(folder)) {
-        Err(error) => {
-            Check::fix("disk", format!("{} cannot be measured: {error}", shown(folder)), "look at the file system")
-        }
+fn check_disk(folder: &Path) -> DoctorCheck {
+    match statvfs(existing_ancestor(folder)) {
+        Err(error) => DoctorCheck::fix(
+            "disk",
+            format!("{} cannot be measured: {error}", display_folder(folder)),
+            "look at the file system",
+        ),
         Ok(found) => {
             #[allow(clippy::useless_conversion, reason = "they are narrower on some systems")]
             let free = u64::from(found.blocks_available()).saturating_mul(u64::from(found.fragment_size()));
             let what = format!("{} MiB free", free >> 20);
             if free < LITTLE {
-                Check::fix("disk", what, "make room: without any nothing can be recorded, and then nothing happens")
+                DoctorCheck::fix(
+                    "disk",
+                    what,
+                    "make room: without any nothing can be recorded, and then nothing happens",
+                )
             } else {
-                Check::ok("disk", what)
+                DoctorCheck::ok("disk", what)
             }
         }
     }
 }
 
-fn clock(last: Option<Millis>, now: Millis) -> Check {
+fn check_clock(last: Option<Millis>, now: Millis) -> DoctorCheck {
     let shown = format_iso(now);
     match last {
-        _ if now < PAST => Check::fix("clock", format!("it says {shown}"), "set it: deadlines and the record go by it"),
+        _ if now < PAST => {
+            DoctorCheck::fix("clock", format!("it says {shown}"), "set it: deadlines and the record go by it")
+        }
         Some(last) if last.0 > now.0 + AHEAD => {
             let what = format!("it says {shown}, and the newest entry is of {}", format_iso(last));
-            Check::fix(
+            DoctorCheck::fix(
                 "clock",
                 what,
                 "set it: a gateway takes no time before its newest entry, so deadlines stand still",
             )
         }
-        _ => Check::ok("clock", shown),
+        _ => DoctorCheck::ok("clock", shown),
     }
 }
 
@@ -160,19 +168,19 @@ fn clock(last: Option<Millis>, now: Millis) -> Check {
 mod tests {
     use countersign_core::time::Millis;
 
-    use super::{super::State, clock};
+    use super::{super::CheckState, check_clock};
 
     #[test]
     fn a_clock_that_lost_the_time_or_went_back_is_a_finding() {
         let now = Millis(1_800_000_000_000);
         for (case, last, now, want) in [
-            ("no record", None, now, State::Ok),
-            ("a record of before", Some(Millis(now.0 - 5)), now, State::Ok),
-            ("a little step", Some(Millis(now.0 + 1000)), now, State::Ok),
-            ("set back", Some(Millis(now.0 + 3_600_000)), now, State::Fix),
-            ("never set", None, Millis(12), State::Fix),
+            ("no record", None, now, CheckState::Ok),
+            ("a record of before", Some(Millis(now.0 - 5)), now, CheckState::Ok),
+            ("a little step", Some(Millis(now.0 + 1000)), now, CheckState::Ok),
+            ("set back", Some(Millis(now.0 + 3_600_000)), now, CheckState::Fix),
+            ("never set", None, Millis(12), CheckState::Fix),
         ] {
-            assert_eq!(clock(last, now).state, want, "{case}");
+            assert_eq!(check_clock(last, now).state, want, "{case}");
         }
     }
 }

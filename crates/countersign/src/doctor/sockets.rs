@@ -8,7 +8,7 @@ use std::{
 use countersign_config::Config;
 use nix::unistd::{AccessFlags, access, geteuid};
 
-use super::{Check, checkup};
+use super::{DoctorCheck, checkup};
 
 /// What is known to do as it is told, by where below the root it listens.
 const OF_THE_SYSTEM: &[(&str, &str)] = &[
@@ -30,17 +30,17 @@ const OF_THE_USER: &[(&str, &str)] = &[
 ];
 
 /// Tells of those that this user may ask; nothing where no sandbox holds commands, or where there are none.
-pub(super) fn check(config: &Config) -> Option<Check> {
+pub(super) fn check_sockets(config: &Config) -> Option<DoctorCheck> {
     if !checkup::build_sandbox(config).is_on() {
         return None;
     }
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| PathBuf::from(format!("run/user/{}", geteuid())));
-    tell(&reached(Path::new("/"), &runtime, variable("SSH_AUTH_SOCK").as_deref()))
+    sockets_note(&reachable_sockets(Path::new("/"), &runtime, variable("SSH_AUTH_SOCK").as_deref()))
 }
 
 /// Those that are there and may be asked, with what they are.
-fn reached(root: &Path, runtime: &Path, agent: Option<&Path>) -> Vec<(PathBuf, &'static str)> {
+fn reachable_sockets(root: &Path, runtime: &Path, agent: Option<&Path>) -> Vec<(PathBuf, &'static str)> {
     let of_system = OF_THE_SYSTEM.iter().map(|(path, what)| (root.join(path), *what));
     let of_user = OF_THE_USER.iter().map(|(path, what)| (runtime.join(path), *what));
     let agent = agent.map(|path| (path.to_owned(), "the agent for SSH keys"));
@@ -60,7 +60,7 @@ fn reached(root: &Path, runtime: &Path, agent: Option<&Path>) -> Vec<(PathBuf, &
     found
 }
 
-fn tell(found: &[(PathBuf, &str)]) -> Option<Check> {
+fn sockets_note(found: &[(PathBuf, &str)]) -> Option<DoctorCheck> {
     if found.is_empty() {
         return None;
     }
@@ -70,20 +70,20 @@ fn tell(found: &[(PathBuf, &str)]) -> Option<Check> {
         have rules ask about such commands (docs/sandbox.md)",
         shown.join(", ")
     );
-    Some(Check::note("sockets", what))
+    Some(DoctorCheck::note("sockets", what))
 }
 
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::net::UnixListener, path::Path};
 
-    use super::{reached, tell};
+    use super::{reachable_sockets, sockets_note};
 
     #[test]
     fn what_is_there_is_named_once_with_what_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
-        assert!(tell(&reached(folder.path(), &at("user"), None)).is_none());
+        assert!(sockets_note(&reachable_sockets(folder.path(), &at("user"), None)).is_none());
         let tmux = format!("tmp/tmux-{}/default", nix::unistd::geteuid());
         for path in ["run", "user/podman", tmux.strip_suffix("/default").unwrap()] {
             fs::create_dir_all(at(path)).unwrap();
@@ -91,13 +91,13 @@ mod tests {
         let listening = ["run/docker.sock", "user/podman/podman.sock", "agent.1", &tmux]
             .map(|path| UnixListener::bind(at(path)).unwrap());
         let agent = at("agent.1");
-        let found = reached(folder.path(), &at("user"), Some(&agent));
+        let found = reachable_sockets(folder.path(), &at("user"), Some(&agent));
         let names: Vec<&str> = found.iter().map(|(_, what)| *what).collect();
         assert_eq!(names, ["Docker", "Podman", "the agent for SSH keys", "tmux, which runs commands outside"]);
-        let told = format!("{:?}", tell(&found));
-        assert!(told.contains("run/docker.sock (Docker), ") && told.contains("docs/sandbox.md"), "{told}");
+        let text = format!("{:?}", sockets_note(&found));
+        assert!(text.contains("run/docker.sock (Docker), ") && text.contains("docs/sandbox.md"), "{text}");
         let twice = at("run/docker.sock");
-        assert_eq!(reached(folder.path(), Path::new("/nowhere"), Some(&twice)).len(), 2, "and tmux");
+        assert_eq!(reachable_sockets(folder.path(), Path::new("/nowhere"), Some(&twice)).len(), 2, "and tmux");
         drop(listening);
     }
 }

@@ -20,13 +20,13 @@ use countersign_view::GateRow;
 use serde_json::Value;
 
 use self::{
-    screen::{Next, Screen},
-    terminal::Terminal,
+    screen::{GateScreen, KeyAction},
+    terminal::RawTerminal,
 };
-use crate::local::Local;
+use crate::control_client::ControlClient;
 
 /// What the screen has to follow.
-enum Happened {
+enum WatchEvent {
     Rows(Vec<GateRow>),
     Pressed(u8),
     /// The gateway, or the terminal, is gone.
@@ -34,64 +34,64 @@ enum Happened {
 }
 
 /// Shows what waits and takes answers, until the person or the gateway ends it.
-pub(crate) fn watch(folder: &Path, rows: Local) -> anyhow::Result<ExitCode> {
-    let mut answers = Local::connect(folder).context("the gateway has gone")?;
+pub(crate) fn watch_interactively(folder: &Path, rows: ControlClient) -> anyhow::Result<ExitCode> {
+    let mut answers = ControlClient::connect(folder).context("the gateway has gone")?;
     let (sender, happened) = channel();
-    follow(rows, sender.clone())?;
+    follow_rows(rows, sender.clone())?;
     thread::spawn(move || {
         for byte in std::io::stdin().lock().bytes() {
             let Ok(byte) = byte else { break };
-            if sender.send(Happened::Pressed(byte)).is_err() {
+            if sender.send(WatchEvent::Pressed(byte)).is_err() {
                 return;
             }
         }
-        let _ = sender.send(Happened::Gone);
+        let _ = sender.send(WatchEvent::Gone);
     });
-    let terminal = Terminal::enter()?;
-    let mut screen = Screen::default();
+    let terminal = RawTerminal::enter_raw()?;
+    let mut screen = GateScreen::default();
     let begun = Instant::now();
-    draw(&terminal, &mut screen)?;
+    draw_screen(&terminal, &mut screen)?;
     while let Ok(first) = happened.recv() {
         // What came together is drawn once.
         for event in std::iter::once(first).chain(happened.try_iter()) {
             let now = begun.elapsed();
             match event {
-                Happened::Rows(rows) => screen.show(rows, now),
-                Happened::Pressed(byte) => match screen.press(byte, now) {
-                    Next::Nothing => {}
-                    Next::Ask(request) => screen.tell(said(&mut answers, &request)),
-                    Next::End => return Ok(ExitCode::SUCCESS),
+                WatchEvent::Rows(rows) => screen.show_rows(rows, now),
+                WatchEvent::Pressed(byte) => match screen.press_key(byte, now) {
+                    KeyAction::Nothing => {}
+                    KeyAction::Ask(request) => screen.show_notice(send_answer(&mut answers, &request)),
+                    KeyAction::End => return Ok(ExitCode::SUCCESS),
                 },
-                Happened::Gone => {
+                WatchEvent::Gone => {
                     drop(terminal);
                     anyhow::bail!("the gateway has gone");
                 }
             }
         }
-        draw(&terminal, &mut screen)?;
+        draw_screen(&terminal, &mut screen)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn follow(mut rows: Local, sender: Sender<Happened>) -> anyhow::Result<()> {
+fn follow_rows(mut rows: ControlClient, sender: Sender<WatchEvent>) -> anyhow::Result<()> {
     rows.send(&Request::Watch)?;
     thread::spawn(move || {
-        while let Ok(Some(value)) = rows.next() {
+        while let Ok(Some(value)) = rows.next_value() {
             let Ok(rows) = serde_json::from_value(value) else { break };
-            if sender.send(Happened::Rows(rows)).is_err() {
+            if sender.send(WatchEvent::Rows(rows)).is_err() {
                 return;
             }
         }
-        let _ = sender.send(Happened::Gone);
+        let _ = sender.send(WatchEvent::Gone);
     });
     Ok(())
 }
 
 /// What the gateway says to an answer, in a line.
-fn said(answers: &mut Local, request: &Request) -> String {
-    let told = answers.ask(request);
+fn send_answer(answers: &mut ControlClient, request: &Request) -> String {
+    let response = answers.send_request(request);
     let done = if matches!(request, Request::Deny { .. }) { "denied" } else { "allowed" };
-    match told {
+    match response {
         Ok(value) => match (value.get("have").and_then(Value::as_u64), value.get("need").and_then(Value::as_u64)) {
             (Some(have), Some(need)) => format!("{have} of {need} allow it"),
             _ => done.to_owned(),
@@ -100,7 +100,7 @@ fn said(answers: &mut Local, request: &Request) -> String {
     }
 }
 
-fn draw(terminal: &Terminal, screen: &mut Screen) -> std::io::Result<()> {
+fn draw_screen(terminal: &RawTerminal, screen: &mut GateScreen) -> std::io::Result<()> {
     let (columns, lines) = terminal.size();
     let picture = screen.draw(columns, lines);
     let mut out = std::io::stdout().lock();

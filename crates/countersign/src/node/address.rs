@@ -7,14 +7,14 @@ use std::{net::IpAddr, path::Path, sync::Arc};
 use anyhow::{Context as _, bail};
 use tokio_tungstenite::{Connector, tungstenite::http::Uri};
 
-use crate::{trust::trust, unreached};
+use crate::{connect_error, tls_roots::tls_client_config};
 
 /// Where the door of nodes is, if an address names none.
 const DOOR: &str = "/ws";
 
 /// Whether a token may go over a line that others can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plain {
+pub(crate) enum InsecurePolicy {
     /// To this machine only.
     ToLoopback,
     /// Somebody says that it may.
@@ -23,23 +23,23 @@ pub(crate) enum Plain {
 
 /// A gateway that may be connected to.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub(crate) struct GatewayAddress {
     /// Whole, without credentials.
     pub(crate) url: String,
     /// TLS, where the address wants it.
     pub(crate) connector: Connector,
 }
 
-impl Address {
+impl GatewayAddress {
     /// Reads an address as people write it. `ca` is a file of certificates that are trusted besides the system's.
-    pub(crate) fn read(given: &str, ca: Option<&Path>, plain: Plain) -> anyhow::Result<Self> {
-        let uri = parse(given)?;
-        unreached::port(&uri).with_context(|| format!("--url {given}"))?;
+    pub(crate) fn from_url(given: &str, ca: Option<&Path>, plain: InsecurePolicy) -> anyhow::Result<Self> {
+        let uri = parse_url(given)?;
+        connect_error::check_port(&uri).with_context(|| format!("--url {given}"))?;
         let host = uri.host().unwrap_or_default();
         let connector = match uri.scheme_str() {
-            Some("wss") => Connector::Rustls(Arc::new(trust(ca)?)),
+            Some("wss") => Connector::Rustls(Arc::new(tls_client_config(ca)?)),
             Some("ws") if ca.is_some() => bail!("--ca is for wss:// addresses, and {given} is not one"),
-            Some("ws") if plain == Plain::Anywhere || is_loopback(host) => Connector::Plain,
+            Some("ws") if plain == InsecurePolicy::Anywhere || is_loopback(host) => Connector::Plain,
             Some("ws") => bail!(
                 "{given} is not encrypted: everybody on the way could read the token and change what runs here. Use wss://, or \
                  say --insecure if that line is protected otherwise"
@@ -59,7 +59,7 @@ impl Address {
 }
 
 /// Reads the address, with the door behind it if it names none.
-fn parse(given: &str) -> anyhow::Result<Uri> {
+fn parse_url(given: &str) -> anyhow::Result<Uri> {
     let uri: Uri = given.parse().with_context(|| format!("--url {given} is no address"))?;
     if uri.host().is_none_or(str::is_empty) || uri.scheme().is_none() {
         bail!("--url takes an address such as wss://gateway.example.org/ws, not {given}");
@@ -82,27 +82,27 @@ fn is_loopback(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Plain};
+    use super::{GatewayAddress, InsecurePolicy};
 
     #[test]
     fn a_token_goes_over_tls_or_stays_on_this_machine() {
         for (given, plain, want) in [
-            ("ws://127.0.0.1:8443/ws", Plain::ToLoopback, Ok("ws://127.0.0.1:8443/ws")),
-            ("ws://localhost:8443", Plain::ToLoopback, Ok("ws://localhost:8443/ws")),
-            ("ws://[::1]:8443/", Plain::ToLoopback, Ok("ws://[::1]:8443/ws")),
-            ("wss://gate.example.org", Plain::ToLoopback, Ok("wss://gate.example.org/ws")),
-            ("wss://gate.example.org/behind/ws", Plain::ToLoopback, Ok("wss://gate.example.org/behind/ws")),
-            ("ws://10.0.0.7:8443", Plain::ToLoopback, Err("is not encrypted")),
-            ("ws://localhost.example.org", Plain::ToLoopback, Err("is not encrypted")),
-            ("ws://10.0.0.7:8443", Plain::Anywhere, Ok("ws://10.0.0.7:8443/ws")),
-            ("https://gate.example.org", Plain::ToLoopback, Err("such as wss://gate.example.org")),
-            ("gate.example.org:8443", Plain::ToLoopback, Err("takes an address such as")),
-            ("gate", Plain::ToLoopback, Err("takes an address such as")),
-            ("wss://token@gate.example.org", Plain::ToLoopback, Err("takes no token")),
-            ("wss://gate.example.org/ws?token=x", Plain::ToLoopback, Err("takes no token")),
-            ("wss://", Plain::ToLoopback, Err("is no address")),
+            ("ws://127.0.0.1:8443/ws", InsecurePolicy::ToLoopback, Ok("ws://127.0.0.1:8443/ws")),
+            ("ws://localhost:8443", InsecurePolicy::ToLoopback, Ok("ws://localhost:8443/ws")),
+            ("ws://[::1]:8443/", InsecurePolicy::ToLoopback, Ok("ws://[::1]:8443/ws")),
+            ("wss://gate.example.org", InsecurePolicy::ToLoopback, Ok("wss://gate.example.org/ws")),
+            ("wss://gate.example.org/behind/ws", InsecurePolicy::ToLoopback, Ok("wss://gate.example.org/behind/ws")),
+            ("ws://10.0.0.7:8443", InsecurePolicy::ToLoopback, Err("is not encrypted")),
+            ("ws://localhost.example.org", InsecurePolicy::ToLoopback, Err("is not encrypted")),
+            ("ws://10.0.0.7:8443", InsecurePolicy::Anywhere, Ok("ws://10.0.0.7:8443/ws")),
+            ("https://gate.example.org", InsecurePolicy::ToLoopback, Err("such as wss://gate.example.org")),
+            ("gate.example.org:8443", InsecurePolicy::ToLoopback, Err("takes an address such as")),
+            ("gate", InsecurePolicy::ToLoopback, Err("takes an address such as")),
+            ("wss://token@gate.example.org", InsecurePolicy::ToLoopback, Err("takes no token")),
+            ("wss://gate.example.org/ws?token=x", InsecurePolicy::ToLoopback, Err("takes no token")),
+            ("wss://", InsecurePolicy::ToLoopback, Err("is no address")),
         ] {
-            let got = Address::read(given, None, plain).map(|address| address.url);
+            let got = GatewayAddress::from_url(given, None, plain).map(|address| address.url);
             match (got, want) {
                 (Ok(got), Ok(want)) => assert_eq!(got, want, "{given}"),
                 (Err(error), Err(want)) => assert!(format!("{error:#}").contains(want), "{given}: {error:#}"),

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
-use super::journal::{Journal, Known};
+use super::journal::{JournalHandle, JournaledCall};
 
 /// How many calls are in hand at once.
 pub(crate) const IN_HAND: usize = 256;
@@ -25,57 +25,57 @@ const COMING: usize = 256;
 
 /// The calls. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Calls {
+pub(crate) struct CallRunner {
     toolbox: Arc<NodeToolRunner>,
-    journal: Journal,
+    journal: JournalHandle,
     room: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    tell: mpsc::UnboundedSender<ToolResultParams>,
+    outcome_sender: mpsc::UnboundedSender<ToolResultParams>,
 }
 
-impl Calls {
+impl CallRunner {
     /// None yet. What comes of calls goes to the receiver, each once.
     pub(crate) fn new(
         toolbox: Arc<NodeToolRunner>,
-        journal: Journal,
+        journal: JournalHandle,
     ) -> (Self, mpsc::UnboundedReceiver<ToolResultParams>) {
         // Bounded by how many calls there may be at once.
-        let (tell, told) = mpsc::unbounded_channel();
+        let (outcome_sender, outcome_receiver) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(IN_HAND));
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        (Self { toolbox, journal, room, tasks, stop, tell }, told)
+        (Self { toolbox, journal, room, tasks, stop, outcome_sender }, outcome_receiver)
     }
 
     /// Begins a call, unless it is known already: then what is known of it is told.
-    pub(crate) fn begin(&self, call: ToolInvokeEvent) {
+    pub(crate) fn begin_call(&self, call: ToolInvokeEvent) {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
             let this = self.clone();
             self.tasks.spawn(async move {
-                let told = format!("Not run: the node has {IN_HAND} calls in hand");
-                if let Some(outcome) = this.turn_away(call.call_id, told).await {
-                    this.tell(outcome);
+                let reason = format!("Not run: the node has {IN_HAND} calls in hand");
+                if let Some(outcome) = this.decline_call(call.call_id, reason).await {
+                    this.send_outcome(outcome);
                 }
             });
             return;
         };
         let this = self.clone();
         self.tasks.spawn(async move {
-            let outcome = this.work(call).await;
+            let outcome = this.execute_call(call).await;
             drop(permit);
             if let Some(outcome) = outcome {
-                this.tell(outcome);
+                this.send_outcome(outcome);
             }
         });
     }
 
     /// Tells what became of a call that may have begun, now or when it ends.
-    pub(crate) fn resume(&self, call: String) {
+    pub(crate) fn resume_call(&self, call: String) {
         let this = self.clone();
         self.tasks.spawn(async move {
-            match this.journal.resume(&call).await {
-                Ok(Known::Over(outcome)) => this.tell(outcome),
-                Ok(Known::New | Known::Working) => {}
+            match this.journal.resume_call(&call).await {
+                Ok(JournaledCall::Over(outcome)) => this.send_outcome(outcome),
+                Ok(JournaledCall::New | JournaledCall::Working) => {}
                 // The gateway asks again over its next connection.
                 Err(error) => warn!(%error, call, "what became of a call is not known now"),
             }
@@ -83,31 +83,31 @@ impl Calls {
     }
 
     /// What comes of a call; `None` if it works already and will tell itself.
-    async fn work(&self, ToolInvokeEvent { call_id, tool, args }: ToolInvokeEvent) -> Option<ToolResultParams> {
+    async fn execute_call(&self, ToolInvokeEvent { call_id, tool, args }: ToolInvokeEvent) -> Option<ToolResultParams> {
         if self.stop.is_cancelled() {
-            return self.turn_away(call_id, "Not run: the node ends".to_owned()).await;
+            return self.decline_call(call_id, "Not run: the node ends".to_owned()).await;
         }
-        if self.journal.waiting() + COMING > OUTBOX && (tool == "Bash" || tool == "Process") {
-            let count = self.journal.waiting();
-            let told =
+        if self.journal.waiting_count() + COMING > OUTBOX && (tool == "Bash" || tool == "Process") {
+            let count = self.journal.waiting_count();
+            let reason =
                 format!("Not run: {count} events of commands in the background wait for the gateway to take them");
-            return self.turn_away(call_id, told).await;
+            return self.decline_call(call_id, reason).await;
         }
         let Ok(arguments) = args.decode_as::<Option<Map<String, Value>>>() else {
-            return Some(refused(call_id, "Invalid arguments: they must be an object".to_owned()));
+            return Some(refused_outcome(call_id, "Invalid arguments: they must be an object".to_owned()));
         };
-        match self.journal.begin(&call_id, &tool).await {
-            Ok(Known::New) => {}
-            Ok(Known::Working) => return None,
-            Ok(Known::Over(outcome)) => return Some(outcome),
-            Err(error) => return Some(refused(call_id, format!("Not run: {error}"))),
+        match self.journal.begin_call(&call_id, &tool).await {
+            Ok(JournaledCall::New) => {}
+            Ok(JournaledCall::Working) => return None,
+            Ok(JournaledCall::Over(outcome)) => return Some(outcome),
+            Err(error) => return Some(refused_outcome(call_id, format!("Not run: {error}"))),
         }
         let begun = Instant::now();
         let outcome = self.run(call_id, &tool, arguments.unwrap_or_default()).await;
         let (call, is_error) = (outcome.call_id.as_str(), outcome.error.is_some());
         let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         info!(call, tool, took_ms, is_error, "a call is done");
-        match self.journal.end(outcome.clone()).await {
+        match self.journal.end_call(outcome.clone()).await {
             Ok(()) => Some(outcome),
             // Only where the process ends: the next one finds a call that broke off.
             Err(error) => {
@@ -118,12 +118,14 @@ impl Calls {
     }
 
     /// What is told of a call that cannot begin now, and never will under this id. One that is known has its own answer.
-    async fn turn_away(&self, call: String, why: String) -> Option<ToolResultParams> {
-        match self.journal.resume(&call).await {
-            Ok(Known::Over(outcome)) if outcome.fate == Some(NoResultReason::NotBegun) => Some(refused(call, why)),
-            Ok(Known::Over(outcome)) => Some(outcome),
-            Ok(Known::New | Known::Working) => None,
-            Err(_) => Some(refused(call, why)),
+    async fn decline_call(&self, call: String, why: String) -> Option<ToolResultParams> {
+        match self.journal.resume_call(&call).await {
+            Ok(JournaledCall::Over(outcome)) if outcome.fate == Some(NoResultReason::NotBegun) => {
+                Some(refused_outcome(call, why))
+            }
+            Ok(JournaledCall::Over(outcome)) => Some(outcome),
+            Ok(JournaledCall::New | JournaledCall::Working) => None,
+            Err(_) => Some(refused_outcome(call, why)),
         }
     }
 
@@ -137,12 +139,12 @@ impl Calls {
             Ok(result) => {
                 ToolResultParams { call_id: call, result: Some(RawJson::from(result)), error: None, fate: None }
             }
-            Err(error) => refused(call, error),
+            Err(error) => refused_outcome(call, error),
         }
     }
 
     /// Ends all of them and every command, and waits until that is noted.
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn end_all(&self) {
         self.stop.cancel();
         self.toolbox.end_commands().await;
         self.tasks.close();
@@ -150,12 +152,12 @@ impl Calls {
         self.journal.flush().await;
     }
 
-    fn tell(&self, outcome: ToolResultParams) {
+    fn send_outcome(&self, outcome: ToolResultParams) {
         // Nobody listens any more only when the process ends.
-        let _ = self.tell.send(outcome);
+        let _ = self.outcome_sender.send(outcome);
     }
 }
 
-fn refused(call_id: String, error: String) -> ToolResultParams {
+fn refused_outcome(call_id: String, error: String) -> ToolResultParams {
     ToolResultParams { call_id, result: None, error: Some(error), fate: None }
 }

@@ -18,14 +18,14 @@ use std::{
 use countersign_protocol::gsv::{node::ExecEvent, tool::ToolResultParams};
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub(crate) use table::Known;
-use table::Table;
-use writer::Order;
+use table::JournalTable;
+pub(crate) use table::JournaledCall;
+use writer::JournalOrder;
 
 /// The journal. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Journal {
-    orders: mpsc::UnboundedSender<Order>,
+pub(crate) struct JournalHandle {
+    orders: mpsc::UnboundedSender<JournalOrder>,
     waiting: Arc<AtomicUsize>,
     changed: watch::Receiver<u64>,
     id: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Journal {
 
 /// An event that the gateway has not taken.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingEvent {
     /// Its place in the order.
     pub(crate) seq: i64,
     /// The event.
@@ -44,7 +44,7 @@ pub(crate) struct Waiting {
 
 /// What was found of a process that did not end in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub(crate) struct InterruptedWork {
     /// Calls that had begun. What became of them is unknown.
     pub(crate) calls: usize,
     /// Commands in the background, which ended with it.
@@ -63,14 +63,14 @@ impl fmt::Display for JournalError {
 
 impl std::error::Error for JournalError {}
 
-impl Journal {
+impl JournalHandle {
     /// Opens or makes the journal at `path`, and settles what another process left in it.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Broken), JournalError> {
+    pub(crate) fn open(path: &Path) -> Result<(Self, InterruptedWork), JournalError> {
         let refused = |error: rusqlite::Error| JournalError(format!("{} cannot be opened: {error}", path.display()));
-        let mut table = Table::open(path).map_err(refused)?;
+        let mut table = JournalTable::open(path).map_err(refused)?;
         let id = table.id().map_err(refused)?;
-        let broken = table.settle().map_err(refused)?;
-        let waiting = Arc::new(AtomicUsize::new(table.waiting().map_err(refused)?));
+        let broken = table.settle_interrupted().map_err(refused)?;
+        let waiting = Arc::new(AtomicUsize::new(table.waiting_count().map_err(refused)?));
         let (orders, given) = mpsc::unbounded_channel();
         let (change, changed) = watch::channel(0);
         let count = Arc::clone(&waiting);
@@ -80,9 +80,9 @@ impl Journal {
         Ok((Self { orders, waiting, changed, id }, broken))
     }
 
-    async fn ask<T>(
+    async fn send_order<T>(
         &self,
-        order: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> Order,
+        order: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> JournalOrder,
     ) -> Result<T, JournalError> {
         let gone = || JournalError("is closed".to_owned());
         let (reply, replied) = oneshot::channel();
@@ -91,38 +91,38 @@ impl Journal {
     }
 
     /// Notes that a call is about to begin, and says what is known of it. Only one that is [new](Known::New) may begin.
-    pub(crate) async fn begin(&self, call: &str, tool: &str) -> Result<Known, JournalError> {
-        self.ask(|reply| Order::Begin { call: call.to_owned(), tool: tool.to_owned(), reply }).await
+    pub(crate) async fn begin_call(&self, call: &str, tool: &str) -> Result<JournaledCall, JournalError> {
+        self.send_order(|reply| JournalOrder::Begin { call: call.to_owned(), tool: tool.to_owned(), reply }).await
     }
 
     /// Says what is known of a call that the gateway asks about. One that is not known is noted, and never begins.
-    pub(crate) async fn resume(&self, call: &str) -> Result<Known, JournalError> {
-        self.ask(|reply| Order::Resume { call: call.to_owned(), reply }).await
+    pub(crate) async fn resume_call(&self, call: &str) -> Result<JournaledCall, JournalError> {
+        self.send_order(|reply| JournalOrder::Resume { call: call.to_owned(), reply }).await
     }
 
     /// Notes the end of a call, however long that takes: nobody hears of it before.
-    pub(crate) async fn end(&self, outcome: ToolResultParams) -> Result<(), JournalError> {
-        self.ask(|reply| Order::End { outcome, reply }).await
+    pub(crate) async fn end_call(&self, outcome: ToolResultParams) -> Result<(), JournalError> {
+        self.send_order(|reply| JournalOrder::End { outcome, reply }).await
     }
 
     /// Notes that the gateway has taken the result of a call.
-    pub(crate) fn received(&self, call: String) {
-        let _ = self.orders.send(Order::Received { call });
+    pub(crate) fn mark_received(&self, call: String) {
+        let _ = self.orders.send(JournalOrder::Received { call });
     }
 
     /// Notes an event, behind everything that was noted before.
-    pub(crate) fn happened(&self, event: ExecEvent) {
-        let _ = self.orders.send(Order::Happened { event: Box::new(event) });
+    pub(crate) fn record_event(&self, event: ExecEvent) {
+        let _ = self.orders.send(JournalOrder::Happened { event: Box::new(event) });
     }
 
     /// The oldest event that the gateway has not taken.
-    pub(crate) async fn next(&self) -> Result<Option<Waiting>, JournalError> {
-        self.ask(|reply| Order::Next { reply }).await
+    pub(crate) async fn next_event(&self) -> Result<Option<WaitingEvent>, JournalError> {
+        self.send_order(|reply| JournalOrder::Next { reply }).await
     }
 
     /// Notes that the gateway has taken an event.
-    pub(crate) async fn taken(&self, seq: i64) -> Result<(), JournalError> {
-        self.ask(|reply| Order::Taken { seq, reply }).await
+    pub(crate) async fn mark_taken(&self, seq: i64) -> Result<(), JournalError> {
+        self.send_order(|reply| JournalOrder::Taken { seq, reply }).await
     }
 
     /// What tells this journal from every other.
@@ -131,19 +131,19 @@ impl Journal {
     }
 
     /// How many events wait for the gateway.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn waiting_count(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Changes whenever an event may be there that could not be sent before.
-    pub(crate) fn changed(&self) -> watch::Receiver<u64> {
+    pub(crate) fn watch_changes(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 
     /// Waits until everything that was noted is on the disk.
     pub(crate) async fn flush(&self) {
         // Whoever is told that it is closed has nothing to wait for.
-        let _ = self.ask(|reply| Order::Flush { reply }).await;
+        let _ = self.send_order(|reply| JournalOrder::Flush { reply }).await;
     }
 }
 

@@ -19,40 +19,40 @@ const GIVEN: u64 = 2 << 20;
 
 /// The file that is written. Clones share it.
 #[derive(Clone)]
-pub(crate) struct LogFile(Arc<Mutex<Open>>);
+pub(crate) struct NodeLogFile(Arc<Mutex<OpenLogFile>>);
 
-struct Open {
+struct OpenLogFile {
     path: PathBuf,
     file: File,
     size: u64,
 }
 
-impl LogFile {
+impl NodeLogFile {
     /// Opens or makes the log at `path`, for its owner alone.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = open(path)?;
+        let file = open_appending(path)?;
         let size = file.metadata()?.len();
-        Ok(Self(Arc::new(Mutex::new(Open { path: path.to_owned(), file, size }))))
+        Ok(Self(Arc::new(Mutex::new(OpenLogFile { path: path.to_owned(), file, size }))))
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn open_appending(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 /// Where what was logged before lies.
-fn before(path: &Path) -> PathBuf {
+fn rotated_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     PathBuf::from(name)
 }
 
-impl Write for &LogFile {
+impl Write for &NodeLogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut open_file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if open_file.size > 0 && open_file.size + bytes.len() as u64 > LARGEST {
-            std::fs::rename(&open_file.path, before(&open_file.path))?;
-            open_file.file = open(&open_file.path)?;
+            std::fs::rename(&open_file.path, rotated_path(&open_file.path))?;
+            open_file.file = open_appending(&open_file.path)?;
             open_file.size = 0;
         }
         open_file.file.write_all(bytes)?;
@@ -65,7 +65,7 @@ impl Write for &LogFile {
     }
 }
 
-impl<'a> MakeWriter<'a> for LogFile {
+impl<'a> MakeWriter<'a> for NodeLogFile {
     type Writer = &'a Self;
 
     fn make_writer(&'a self) -> Self::Writer {
@@ -74,8 +74,8 @@ impl<'a> MakeWriter<'a> for LogFile {
 }
 
 /// The last `count` lines of the log at `path`, and whether there are more.
-pub(crate) fn last(path: &Path, count: usize) -> io::Result<(Vec<String>, bool)> {
-    let (older, newer) = (end_of(&before(path))?, end_of(path)?);
+pub(crate) fn last_lines(path: &Path, count: usize) -> io::Result<(Vec<String>, bool)> {
+    let (older, newer) = (end_of(&rotated_path(path))?, end_of(path)?);
     let mut lines: Vec<&str> = older.0.lines().chain(newer.0.lines()).collect();
     let mut cut = older.1 || newer.1;
     if lines.len() > count {
@@ -112,19 +112,19 @@ fn end_of(path: &Path) -> io::Result<(String, bool)> {
 mod tests {
     use std::io::Write as _;
 
-    use super::{LARGEST, LogFile, last};
+    use super::{LARGEST, NodeLogFile, last_lines};
 
     #[test]
     fn a_log_is_cut_when_it_is_large_and_its_end_is_given() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.log");
-        assert_eq!(last(&path, 10).unwrap(), (Vec::new(), false));
-        let log = LogFile::open(&path).unwrap();
+        assert_eq!(last_lines(&path, 10).unwrap(), (Vec::new(), false));
+        let log = NodeLogFile::open(&path).unwrap();
         for number in 0..5 {
             (&log).write_all(format!("line {number}\n").as_bytes()).unwrap();
         }
-        assert_eq!(last(&path, 2).unwrap(), (vec!["line 3".to_owned(), "line 4".to_owned()], true));
-        assert!(!last(&path, 5).unwrap().1);
+        assert_eq!(last_lines(&path, 2).unwrap(), (vec!["line 3".to_owned(), "line 4".to_owned()], true));
+        assert!(!last_lines(&path, 5).unwrap().1);
         let wide = format!("{}\n", "x".repeat(1 << 20));
         for _ in 0..9 {
             (&log).write_all(wide.as_bytes()).unwrap();
@@ -132,7 +132,7 @@ mod tests {
         (&log).write_all(b"end\n").unwrap();
         let sizes = ["node.log", "node.log.1"].map(|name| folder.path().join(name).metadata().unwrap().len());
         assert!(sizes.iter().all(|size| *size <= LARGEST), "{sizes:?}");
-        let (lines, more) = last(&path, 5000).unwrap();
+        let (lines, more) = last_lines(&path, 5000).unwrap();
         assert_eq!((lines.len(), lines.last().map(String::as_str), more), (2, Some("end"), true));
     }
 }

@@ -10,8 +10,8 @@ use countersign_gateway::control::Request;
 use countersign_view::{GateRow, LineMode, escape, label};
 
 use crate::{
-    gates::asker,
-    paint::{Paint, Tone, cells, cut, end, wrap},
+    gates::requester_text,
+    style::{ColourMode, TextStyle, cut_to_width, end_of_width, text_width, wrap_line},
 };
 
 /// How long a gate that came under the choice by itself takes no answer.
@@ -26,7 +26,7 @@ const MORE: &str = "space b page   s also in this session   A always   d deny, w
 
 /// What follows from a key.
 #[derive(Debug, PartialEq)]
-pub(super) enum Next {
+pub(super) enum KeyAction {
     Nothing,
     Ask(Request),
     End,
@@ -34,7 +34,7 @@ pub(super) enum Next {
 
 /// What is typed that is no key of the screen.
 #[derive(Debug)]
-enum Typing {
+enum TypedText {
     /// A reason.
     Reason(String),
     /// What is left of a reason whose gate, named here, is over: nobody gets it, and none of it is a key.
@@ -43,7 +43,7 @@ enum Typing {
 
 /// Everything on the screen.
 #[derive(Default)]
-pub(super) struct Screen {
+pub(super) struct GateScreen {
     rows: Vec<GateRow>,
     chosen: Option<String>,
     /// Until when it takes no answer.
@@ -57,40 +57,40 @@ pub(super) struct Screen {
     /// How many lines of details fit.
     room: usize,
     notice: String,
-    typing: Option<Typing>,
+    typing: Option<TypedText>,
     /// What an escape ended, and when: it goes on if the escape was only the beginning of a key.
-    ended: Option<(Typing, Duration)>,
+    ended: Option<(TypedText, Duration)>,
     /// Bytes of a key that has more than one.
     pending: Vec<u8>,
 }
 
-impl Screen {
+impl GateScreen {
     /// Takes what waits now.
-    pub(super) fn show(&mut self, rows: Vec<GateRow>, now: Duration) {
+    pub(super) fn show_rows(&mut self, rows: Vec<GateRow>, now: Duration) {
         self.rows = rows;
         let is_there = self.chosen.as_ref().is_some_and(|chosen| self.rows.iter().any(|row| row.id == *chosen));
         if !is_there {
             if let Some(chosen) = self.chosen.take() {
-                let void = |typing: &mut Typing| {
-                    if matches!(typing, Typing::Reason(_)) {
-                        *typing = Typing::Void(short(&chosen).to_owned());
+                let void = |typing: &mut TypedText| {
+                    if matches!(typing, TypedText::Reason(_)) {
+                        *typing = TypedText::Void(short_id(&chosen).to_owned());
                     }
                 };
                 let ended = self.ended.as_mut().map(|(typing, _)| typing);
                 self.typing.iter_mut().chain(ended).for_each(void);
             }
-            self.choose(0);
+            self.select_row(0);
             self.paused = now + PAUSE;
         }
     }
 
     /// Takes what the gateway said to an answer.
-    pub(super) fn tell(&mut self, said: String) {
-        self.notice = escape(&said, LineMode::One).into_owned();
+    pub(super) fn show_notice(&mut self, text: String) {
+        self.notice = escape(&text, LineMode::One).into_owned();
     }
 
     /// Takes one byte from the keyboard.
-    pub(super) fn press(&mut self, byte: u8, now: Duration) -> Next {
+    pub(super) fn press_key(&mut self, byte: u8, now: Duration) -> KeyAction {
         if let Some((typing, since)) = self.ended.take()
             && (matches!(byte, b'[' | b'O') || now.saturating_sub(since) < AT_ONCE)
         {
@@ -99,57 +99,58 @@ impl Screen {
             if is_whole(&self.pending) {
                 self.pending.clear();
             }
-            return Next::Nothing;
+            return KeyAction::Nothing;
         }
         if self.typing.is_some() {
-            return self.write(byte, now);
+            return self.type_byte(byte, now);
         }
         self.pending.push(byte);
         if !is_whole(&self.pending) {
-            return Next::Nothing;
+            return KeyAction::Nothing;
         }
         let key = std::mem::take(&mut self.pending);
         match &key[..] {
-            b"q" | b"\x03" | b"\x04" | b"\x1bq" | b"\x1b\x1b" => return Next::End,
-            b"\x1b[A" | b"\x1bOA" | b"k" => self.step(false),
-            b"\x1b[B" | b"\x1bOB" | b"j" => self.step(true),
+            b"q" | b"\x03" | b"\x04" | b"\x1bq" | b"\x1b\x1b" => return KeyAction::End,
+            b"\x1b[A" | b"\x1bOA" | b"k" => self.move_selection(false),
+            b"\x1b[B" | b"\x1bOB" | b"j" => self.move_selection(true),
             b" " | b"\x1b[6~" => self.top += self.room.max(1),
             b"b" | b"\x1b[5~" => self.top = self.top.saturating_sub(self.room.max(1)),
-            b"a" => return self.allow(ApprovalScope::Once, now),
-            b"s" => return self.allow(ApprovalScope::Session, now),
-            b"A" => return self.allow(ApprovalScope::Always, now),
+            b"a" => return self.allow_gate(ApprovalScope::Once, now),
+            b"s" => return self.allow_gate(ApprovalScope::Session, now),
+            b"A" => return self.allow_gate(ApprovalScope::Always, now),
             // As in the console: what is typed on is a reason, and no key for the gate behind.
-            b"d" | b"r" if self.may_answer(now) => self.typing = Some(Typing::Reason(String::new())),
+            b"d" | b"r" if self.may_answer(now) => self.typing = Some(TypedText::Reason(String::new())),
             b"?" => MORE.clone_into(&mut self.notice),
             _ => {}
         }
-        Next::Nothing
+        KeyAction::Nothing
     }
 
     /// A byte of what is typed.
-    fn write(&mut self, byte: u8, now: Duration) -> Next {
+    fn type_byte(&mut self, byte: u8, now: Duration) -> KeyAction {
         // An arrow has no meaning here, and its letter none of its own.
         if self.pending.first() == Some(&0x1b) {
             self.pending.push(byte);
             if is_whole(&self.pending) {
                 self.pending.clear();
             }
-            return Next::Nothing;
+            return KeyAction::Nothing;
         }
         match byte {
             b'\r' | b'\n' => {
-                let typed = self.leave(now);
+                let typed = self.leave_typing(now);
                 return match (typed, self.chosen.clone()) {
-                    (Some(Typing::Reason(reason)), Some(id)) => {
-                        Next::Ask(Request::Deny { id, reason: Some(reason).filter(|reason| !reason.trim().is_empty()) })
-                    }
-                    _ => Next::Nothing,
+                    (Some(TypedText::Reason(reason)), Some(id)) => KeyAction::Ask(Request::Deny {
+                        id,
+                        reason: Some(reason).filter(|reason| !reason.trim().is_empty()),
+                    }),
+                    _ => KeyAction::Nothing,
                 };
             }
-            0x1b => self.ended = self.leave(now).map(|typing| (typing, now)),
-            0x03 => drop(self.leave(now)),
+            0x1b => self.ended = self.leave_typing(now).map(|typing| (typing, now)),
+            0x03 => drop(self.leave_typing(now)),
             0x08 | 0x7f => {
-                if let Some(Typing::Reason(reason)) = &mut self.typing {
+                if let Some(TypedText::Reason(reason)) = &mut self.typing {
                     reason.pop();
                 }
             }
@@ -158,7 +159,7 @@ impl Screen {
                 // Letters of more than one byte come byte by byte.
                 match std::str::from_utf8(&self.pending) {
                     Ok(text) => {
-                        if let Some(Typing::Reason(reason)) = &mut self.typing
+                        if let Some(TypedText::Reason(reason)) = &mut self.typing
                             && reason.len() < LONGEST
                         {
                             reason.extend(text.chars().filter(|letter| !letter.is_control()));
@@ -170,33 +171,33 @@ impl Screen {
                 }
             }
         }
-        Next::Nothing
+        KeyAction::Nothing
     }
 
     /// Keys are keys again.
-    fn leave(&mut self, now: Duration) -> Option<Typing> {
+    fn leave_typing(&mut self, now: Duration) -> Option<TypedText> {
         self.pending.clear();
         let typed = self.typing.take();
-        if matches!(typed, Some(Typing::Void(_))) {
+        if matches!(typed, Some(TypedText::Void(_))) {
             // What is chosen now was hardly looked at meanwhile.
             self.paused = now + PAUSE;
         }
         typed
     }
 
-    fn allow(&mut self, scope: ApprovalScope, now: Duration) -> Next {
+    fn allow_gate(&mut self, scope: ApprovalScope, now: Duration) -> KeyAction {
         if self.chosen.is_some() && !self.is_read {
             self.notice = "not all of it was shown: press space until its end, in a terminal where it fits".to_owned();
-            return Next::Nothing;
+            return KeyAction::Nothing;
         }
-        self.answer(now, |id| Request::Allow { id, scope, rule: None, lasts: None })
+        self.answer_gate(now, |id| Request::Allow { id, scope, rule: None, lasts: None })
     }
 
-    fn answer(&mut self, now: Duration, request: impl FnOnce(String) -> Request) -> Next {
+    fn answer_gate(&mut self, now: Duration, request: impl FnOnce(String) -> Request) -> KeyAction {
         if !self.may_answer(now) {
-            return Next::Nothing;
+            return KeyAction::Nothing;
         }
-        self.chosen.clone().map_or(Next::Nothing, |id| Next::Ask(request(id)))
+        self.chosen.clone().map_or(KeyAction::Nothing, |id| KeyAction::Ask(request(id)))
     }
 
     fn may_answer(&mut self, now: Duration) -> bool {
@@ -208,24 +209,24 @@ impl Screen {
         self.chosen.is_some()
     }
 
-    fn step(&mut self, is_down: bool) {
+    fn move_selection(&mut self, is_down: bool) {
         let at = self.rows.iter().position(|row| Some(&row.id) == self.chosen.as_ref()).unwrap_or(0);
         let to = if is_down { (at + 1).min(self.rows.len().saturating_sub(1)) } else { at.saturating_sub(1) };
         if to != at {
-            self.choose(to);
+            self.select_row(to);
             self.paused = Duration::ZERO;
             self.notice.clear();
         }
     }
 
-    fn choose(&mut self, at: usize) {
+    fn select_row(&mut self, at: usize) {
         self.chosen = self.rows.get(at).map(|row| row.id.clone());
         (self.top, self.seen, self.is_read) = (0, 0, false);
     }
 
     /// The whole picture for a terminal of this size.
     pub(super) fn draw(&mut self, columns: usize, lines: usize) -> String {
-        let paint = Paint::stdout();
+        let paint = ColourMode::for_stdout();
         let at = self.rows.iter().position(|row| Some(&row.id) == self.chosen.as_ref());
         // A third for the list, around the choice; the rest for what is chosen.
         let shown = (lines / 3).max(1);
@@ -236,18 +237,18 @@ impl Screen {
             1 => "1 waits".to_owned(),
             count => format!("{count} wait"),
         };
-        text.push(paint.tone(Tone::Strong, cut(&waits, columns)));
+        text.push(paint.apply_style(TextStyle::Strong, cut_to_width(&waits, columns)));
         for (number, row) in self.rows.iter().enumerate().skip(from).take(shown) {
             let who = row.session.as_deref().unwrap_or(&row.door);
-            let line = format!("{}  {}  {}", short(&row.id), one(&row.subject), one(who));
+            let line = format!("{}  {}  {}", short_id(&row.id), one_line(&row.subject), one_line(who));
             let is_chosen = Some(number) == at;
-            let line = cut(&format!("{} {line}", if is_chosen { ">" } else { " " }), columns);
-            text.push(paint.tone(if is_chosen { Tone::Asking } else { Tone::Faint }, line));
+            let line = cut_to_width(&format!("{} {line}", if is_chosen { ">" } else { " " }), columns);
+            text.push(paint.apply_style(if is_chosen { TextStyle::Asking } else { TextStyle::Faint }, line));
         }
         text.push(String::new());
         self.room = lines.saturating_sub(text.len() + 3).max(1);
         if let Some(row) = at.and_then(|at| self.rows.get(at)) {
-            let details = details(row, columns);
+            let details = detail_lines(row, columns);
             if columns != self.columns {
                 (self.columns, self.seen) = (columns, 0);
             }
@@ -259,28 +260,32 @@ impl Screen {
             let end = (self.top + self.room).min(details.len());
             let shown = &details[self.top..end];
             // What does not fit into the terminal is not seen.
-            let fit = shown.iter().take(lines.saturating_sub(text.len())).take_while(|line| cells(line) <= columns);
+            let fit =
+                shown.iter().take(lines.saturating_sub(text.len())).take_while(|line| text_width(line) <= columns);
             self.seen = self.seen.max(self.top + fit.count());
             self.is_read |= self.seen == details.len();
             text.extend_from_slice(shown);
             let left = details.len() - end;
             let more = if left > 0 { format!("… {left} more lines: space") } else { String::new() };
-            text.push(cut(&more, columns));
+            text.push(cut_to_width(&more, columns));
         }
         text.resize(lines.saturating_sub(2).max(text.len()), String::new());
         let (first, second) = match &self.typing {
-            Some(Typing::Reason(reason)) => {
-                let tail = end(reason, columns.saturating_sub(9));
-                (cut(&format!("reason: {tail}_"), columns), "enter denies   escape does not")
+            Some(TypedText::Reason(reason)) => {
+                let tail = end_of_width(reason, columns.saturating_sub(9));
+                (cut_to_width(&format!("reason: {tail}_"), columns), "enter denies   escape does not")
             }
-            Some(Typing::Void(gate)) => {
+            Some(TypedText::Void(gate)) => {
                 let notice = format!("{gate} is over: the reason is void, and nothing that you type is sent");
-                (paint.tone(Tone::Asking, cut(&notice, columns)), "enter or escape: back to the keys")
+                (
+                    paint.apply_style(TextStyle::Asking, cut_to_width(&notice, columns)),
+                    "enter or escape: back to the keys",
+                )
             }
-            None => (paint.tone(Tone::Asking, cut(&self.notice, columns)), KEYS),
+            None => (paint.apply_style(TextStyle::Asking, cut_to_width(&self.notice, columns)), KEYS),
         };
         text.push(first);
-        text.push(paint.tone(Tone::Faint, cut(second, columns)));
+        text.push(paint.apply_style(TextStyle::Faint, cut_to_width(second, columns)));
         text.truncate(lines.max(1));
         // Line by line over what stands there, so that nothing flickers. A line is cleared before it is written: behind its
         // last column that would take the last letter.
@@ -303,17 +308,17 @@ fn is_whole(key: &[u8]) -> bool {
 }
 
 /// The end of an id, which is enough to name it.
-fn short(id: &str) -> &str {
+fn short_id(id: &str) -> &str {
     &id[id.len().saturating_sub(8)..]
 }
 
-fn one(text: &str) -> String {
+fn one_line(text: &str) -> String {
     escape(text, LineMode::One).into_owned()
 }
 
 /// All that a person has to know, in lines that fit.
-fn details(row: &GateRow, columns: usize) -> Vec<String> {
-    let mut text = vec![one(&row.subject)];
+fn detail_lines(row: &GateRow, columns: usize) -> Vec<String> {
+    let mut text = vec![one_line(&row.subject)];
     for (name, value) in &row.arguments {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let shown = escape(&value, LineMode::Many).replace('\t', "    ");
@@ -325,37 +330,37 @@ fn details(row: &GateRow, columns: usize) -> Vec<String> {
             text.push(format!("{name}: {shown}"));
         }
     }
-    text.extend(row.runs.iter().map(|line| format!("runs {}", one(line))));
+    text.extend(row.runs.iter().map(|line| format!("runs {}", one_line(line))));
     if let Some(folder) = &row.folder {
-        text.push(format!("in folder {}", one(folder)));
+        text.push(format!("in folder {}", one_line(folder)));
     }
     if let Some(intent) = &row.intent {
-        text.push(format!("it says {}", one(intent)));
+        text.push(format!("it says {}", one_line(intent)));
     }
     if !row.reason.is_empty() {
-        text.push(format!("asked {}", one(&row.reason)));
+        text.push(format!("asked {}", one_line(&row.reason)));
     }
     if let Some(approvals) = &row.approvals {
-        text.push(format!("allowed by {}", one(&approvals.to_string())));
+        text.push(format!("allowed by {}", one_line(&approvals.to_string())));
     }
-    text.push(format!("asked by {}", asker(row)));
+    text.push(format!("asked by {}", requester_text(row)));
     if let Some(deadline) = &row.deadline {
         text.push(format!("until {deadline}"));
     }
-    text.iter().flat_map(|line| folded(line, columns)).collect()
+    text.iter().flat_map(|line| fold_line(line, columns)).collect()
 }
 
 /// How far a line goes on below its beginning.
 const FURTHER: &str = "    ";
 
 /// A line in lines that fit. What goes on is set in: a long text must not look as if something else began in it.
-fn folded(line: &str, columns: usize) -> Vec<String> {
-    if cells(line) <= columns {
+fn fold_line(line: &str, columns: usize) -> Vec<String> {
+    if text_width(line) <= columns {
         return vec![line.to_owned()];
     }
     // A narrow terminal has less to spare.
     let further = &FURTHER[..FURTHER.len().min(columns / 3)];
-    let pieces = wrap(line, (columns - further.len()).max(1)).into_iter().enumerate();
+    let pieces = wrap_line(line, (columns - further.len()).max(1)).into_iter().enumerate();
     pieces.map(|(at, piece)| if at == 0 { piece } else { format!("{further}{piece}") }).collect()
 }
 
@@ -368,7 +373,7 @@ mod tests {
     use countersign_view::GateRow;
     use serde_json::json;
 
-    use super::{KEYS, MORE, Next, PAUSE, Screen, details};
+    use super::{GateScreen, KEYS, KeyAction, MORE, PAUSE, detail_lines};
 
     const LATER: Duration = Duration::from_secs(60);
 
@@ -380,32 +385,32 @@ mod tests {
         .unwrap()
     }
 
-    fn screen(rows: &[GateRow]) -> Screen {
-        let mut screen = Screen::default();
-        screen.show(rows.to_vec(), Duration::ZERO);
+    fn screen(rows: &[GateRow]) -> GateScreen {
+        let mut screen = GateScreen::default();
+        screen.show_rows(rows.to_vec(), Duration::ZERO);
         screen.draw(80, 24);
         screen
     }
 
-    fn allow(id: &str) -> Next {
+    fn allow(id: &str) -> KeyAction {
         let id = format!("gate_{id:0>32}");
-        Next::Ask(Request::Allow { id, scope: ApprovalScope::Once, rule: None, lasts: None })
+        KeyAction::Ask(Request::Allow { id, scope: ApprovalScope::Once, rule: None, lasts: None })
     }
 
-    fn keys(screen: &mut Screen, keys: &str) -> Next {
-        keys.bytes().map(|byte| screen.press(byte, LATER)).last().unwrap()
+    fn keys(screen: &mut GateScreen, keys: &str) -> KeyAction {
+        keys.bytes().map(|byte| screen.press_key(byte, LATER)).last().unwrap()
     }
 
     #[test]
     fn a_key_answers_what_is_chosen() {
         let rows = [row("a", "ls"), row("b", "pwd")];
         for (pressed, want) in
-            [("a", allow("a")), ("ja", allow("b")), ("\u{1b}[B\u{1b}[Aa", allow("a")), ("q", Next::End)]
+            [("a", allow("a")), ("ja", allow("b")), ("\u{1b}[B\u{1b}[Aa", allow("a")), ("q", KeyAction::End)]
         {
             let mut screen = screen(&rows);
-            let mut next = Next::Nothing;
+            let mut next = KeyAction::Nothing;
             for byte in pressed.bytes() {
-                next = screen.press(byte, LATER);
+                next = screen.press_key(byte, LATER);
                 screen.draw(80, 24);
             }
             assert_eq!(next, want, "{pressed:?}");
@@ -416,34 +421,34 @@ mod tests {
     fn the_keys_fit_into_eighty_columns_and_more_is_told_of_them_when_asked() {
         let mut screen = screen(&[row("a", "ls")]);
         assert!(screen.draw(80, 24).contains(KEYS));
-        assert_eq!(screen.press(b'?', LATER), Next::Nothing);
+        assert_eq!(screen.press_key(b'?', LATER), KeyAction::Nothing);
         assert!(screen.draw(80, 24).contains(MORE));
     }
 
     #[test]
     fn a_gate_that_took_the_place_of_another_is_not_answered_in_its_stead() {
         let mut screen = screen(&[row("a", "ls"), row("b", "pwd")]);
-        screen.show(vec![row("b", "pwd")], LATER);
+        screen.show_rows(vec![row("b", "pwd")], LATER);
         screen.draw(80, 24);
-        assert_eq!(screen.press(b'a', LATER), Next::Nothing);
-        assert_eq!(screen.press(b'a', LATER + PAUSE), allow("b"));
+        assert_eq!(screen.press_key(b'a', LATER), KeyAction::Nothing);
+        assert_eq!(screen.press_key(b'a', LATER + PAUSE), allow("b"));
         // One that comes above moves nothing.
-        screen.show(vec![row("c", "id"), row("b", "pwd")], LATER + PAUSE);
+        screen.show_rows(vec![row("c", "id"), row("b", "pwd")], LATER + PAUSE);
         screen.draw(80, 24);
-        assert_eq!(screen.press(b'a', LATER + PAUSE), allow("b"));
+        assert_eq!(screen.press_key(b'a', LATER + PAUSE), allow("b"));
     }
 
     #[test]
     fn what_was_not_shown_whole_is_not_allowed_but_can_be_denied() {
         let mut screen = screen(&[row("a", &"x".repeat(5_000))]);
-        assert_eq!(screen.press(b'a', LATER), Next::Nothing);
-        assert_eq!(screen.press(b'd', LATER), Next::Nothing);
-        assert!(matches!(screen.press(b'\r', LATER), Next::Ask(Request::Deny { .. })));
+        assert_eq!(screen.press_key(b'a', LATER), KeyAction::Nothing);
+        assert_eq!(screen.press_key(b'd', LATER), KeyAction::Nothing);
+        assert!(matches!(screen.press_key(b'\r', LATER), KeyAction::Ask(Request::Deny { .. })));
         for _ in 0..20 {
-            screen.press(b' ', LATER);
+            screen.press_key(b' ', LATER);
             screen.draw(80, 24);
         }
-        assert_eq!(screen.press(b'a', LATER), allow("a"));
+        assert_eq!(screen.press_key(b'a', LATER), allow("a"));
     }
 
     #[test]
@@ -451,12 +456,12 @@ mod tests {
         let mut one = screen(&[row("a", "ls")]);
         let deny = |reason: Option<&str>| {
             let id = format!("gate_{:0>32}", "a");
-            Next::Ask(Request::Deny { id, reason: reason.map(str::to_owned) })
+            KeyAction::Ask(Request::Deny { id, reason: reason.map(str::to_owned) })
         };
         assert_eq!(keys(&mut one, "rnöx\u{7f}\r"), deny(Some("nö")));
         assert_eq!(keys(&mut one, "d  \r"), deny(None));
         keys(&mut one, "rno\u{1b}");
-        assert_eq!(one.press(b'a', LATER + PAUSE), allow("a"), "after escape a key is a key");
+        assert_eq!(one.press_key(b'a', LATER + PAUSE), allow("a"), "after escape a key is a key");
     }
 
     #[test]
@@ -465,17 +470,17 @@ mod tests {
         for end in [b'\r', 0x1b] {
             let mut screen = screen(&rows);
             keys(&mut screen, "rthat");
-            screen.show(rows[1..].to_vec(), LATER);
+            screen.show_rows(rows[1..].to_vec(), LATER);
             assert!(screen.draw(120, 24).contains("the reason is void"));
             let much_later = LATER + 10 * PAUSE;
             for byte in " was a bad Ads".bytes() {
-                assert_eq!(screen.press(byte, much_later), Next::Nothing);
+                assert_eq!(screen.press_key(byte, much_later), KeyAction::Nothing);
                 assert!(screen.draw(120, 24).contains("the reason is void"));
             }
-            assert_eq!(screen.press(end, much_later), Next::Nothing);
+            assert_eq!(screen.press_key(end, much_later), KeyAction::Nothing);
             assert!(!screen.draw(120, 24).contains("the reason is void"));
-            assert_eq!(screen.press(b'a', much_later + PAUSE / 2), Next::Nothing, "it was hardly looked at");
-            assert_eq!(screen.press(b'a', much_later + 2 * PAUSE), allow("b"));
+            assert_eq!(screen.press_key(b'a', much_later + PAUSE / 2), KeyAction::Nothing, "it was hardly looked at");
+            assert_eq!(screen.press_key(b'a', much_later + 2 * PAUSE), allow("b"));
         }
     }
 
@@ -484,49 +489,49 @@ mod tests {
         for arrow in ["\u{1b}[A", "\u{1b}[1;5A", "\u{1b}OA", "\u{1b}d", "\u{1b}\u{7f}"] {
             let mut one = screen(&[row("a", "ls")]);
             for byte in format!("rn{arrow}o").bytes() {
-                assert_eq!(one.press(byte, LATER), Next::Nothing, "{arrow:?}");
+                assert_eq!(one.press_key(byte, LATER), KeyAction::Nothing, "{arrow:?}");
             }
-            let Next::Ask(Request::Deny { reason, .. }) = one.press(b'\r', LATER) else { panic!("{arrow:?}") };
+            let KeyAction::Ask(Request::Deny { reason, .. }) = one.press_key(b'\r', LATER) else { panic!("{arrow:?}") };
             assert_eq!(reason.as_deref(), Some("no"), "{arrow:?}");
         }
         let mut one = screen(&[row("a", "ls")]);
         for byte in "\u{1b}[1;5A".bytes() {
-            assert_eq!(one.press(byte, LATER), Next::Nothing, "an arrow with control");
+            assert_eq!(one.press_key(byte, LATER), KeyAction::Nothing, "an arrow with control");
         }
     }
 
     #[test]
     fn what_goes_on_in_the_next_line_looks_like_no_beginning() {
-        let lines = details(&row("a", &format!("{} allowed by ana", "x".repeat(25))), 40);
+        let lines = detail_lines(&row("a", &format!("{} allowed by ana", "x".repeat(25))), 40);
         assert!(lines.iter().any(|line| line == "    allowed by ana"), "{lines:?}");
-        let lines = details(&row("a", &format!("{} allowed by ana", "x".repeat(25))), 8);
+        let lines = detail_lines(&row("a", &format!("{} allowed by ana", "x".repeat(25))), 8);
         let is_piece = |line: &&String| line.trim_start().starts_with("allow");
         assert!(lines.iter().filter(is_piece).all(|line| line.starts_with("  ")), "{lines:?}");
         let mut asking = row("a", "ls");
         asking.arguments.insert("asked by agent".to_owned(), json!("trusted"));
-        assert!(details(&asking, 80).contains(&"\"asked by agent\": trusted".to_owned()));
+        assert!(detail_lines(&asking, 80).contains(&"\"asked by agent\": trusted".to_owned()));
     }
 
     #[test]
     fn what_a_terminal_has_no_room_for_is_not_allowed() {
         let wide = "\u{6f22}".repeat(300);
         for (columns, lines, command) in [(80, 1, "ls"), (80, 2, "ls"), (80, 3, "ls"), (1, 24, "\u{6f22}")] {
-            let mut screen = Screen::default();
-            screen.show(vec![row("a", command)], Duration::ZERO);
+            let mut screen = GateScreen::default();
+            screen.show_rows(vec![row("a", command)], Duration::ZERO);
             for _ in 0..40 {
                 screen.draw(columns, lines);
-                screen.press(b' ', LATER);
+                screen.press_key(b' ', LATER);
             }
-            assert_eq!(screen.press(b'a', LATER), Next::Nothing, "{columns}x{lines}");
+            assert_eq!(screen.press_key(b'a', LATER), KeyAction::Nothing, "{columns}x{lines}");
         }
         // Spaces that come together pass over nothing.
         let mut screen = screen(&[row("a", &"x".repeat(5_000))]);
         keys(&mut screen, &" ".repeat(20));
         screen.draw(80, 24);
-        assert_eq!(screen.press(b'a', LATER), Next::Nothing);
+        assert_eq!(screen.press_key(b'a', LATER), KeyAction::Nothing);
         // Letters of two cells take two.
-        let mut screen = Screen::default();
-        screen.show(vec![row("a", &wide)], Duration::ZERO);
+        let mut screen = GateScreen::default();
+        screen.show_rows(vec![row("a", &wide)], Duration::ZERO);
         let picture = screen.draw(40, 12);
         for line in picture.split("\r\n").filter_map(|line| line.split_once("\u{1b}[K")) {
             assert!(
@@ -534,15 +539,15 @@ mod tests {
                 "{line:?}"
             );
         }
-        assert_eq!(screen.press(b'a', LATER), Next::Nothing, "600 cells need more than these lines");
+        assert_eq!(screen.press_key(b'a', LATER), KeyAction::Nothing, "600 cells need more than these lines");
     }
 
     #[test]
     fn a_picture_never_has_more_lines_or_wider_ones_than_the_terminal() {
         let rows: Vec<GateRow> = (0..50).map(|at| row(&at.to_string(), &"x y ".repeat(300))).collect();
         for (columns, lines) in [(80, 24), (20, 5), (1, 1), (200, 60)] {
-            let mut screen = Screen::default();
-            screen.show(rows.clone(), Duration::ZERO);
+            let mut screen = GateScreen::default();
+            screen.show_rows(rows.clone(), Duration::ZERO);
             let picture = screen.draw(columns, lines);
             let shown: Vec<&str> = picture.split("\r\n").collect();
             assert!(shown.len() <= lines, "{columns}x{lines}: {}", shown.len());

@@ -9,10 +9,10 @@ const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l";
 const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
 
 /// A terminal in our hands until it is dropped.
-pub(super) struct Terminal(Termios);
+pub(super) struct RawTerminal(Termios);
 
-impl Terminal {
-    pub(super) fn enter() -> std::io::Result<Self> {
+impl RawTerminal {
+    pub(super) fn enter_raw() -> std::io::Result<Self> {
         let before = tcgetattr(stdin())?;
         let mut raw = before.clone();
         raw.make_raw();
@@ -31,7 +31,7 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for RawTerminal {
     fn drop(&mut self) {
         let mut out = stdout();
         // Nothing can be done about a terminal that is gone.

@@ -18,7 +18,7 @@ use countersign_protocol::{
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
-use super::{Broken, Waiting};
+use super::{InterruptedWork, WaitingEvent};
 
 /// The form of the file.
 const VERSION: i64 = 1;
@@ -53,7 +53,7 @@ INSERT INTO identity SELECT random() WHERE NOT EXISTS (SELECT 1 FROM identity);
 
 /// What is known of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Known {
+pub(crate) enum JournaledCall {
     /// Nothing was, and now it has begun.
     New,
     /// It works.
@@ -63,9 +63,9 @@ pub(crate) enum Known {
 }
 
 /// The file.
-pub(super) struct Table(Connection);
+pub(super) struct JournalTable(Connection);
 
-impl Table {
+impl JournalTable {
     pub(super) fn open(path: &Path) -> rusqlite::Result<Self> {
         // Nobody else reads what calls were about. What is beside it gets the mode of the file, which a version before this one made
         // with another.
@@ -84,8 +84,8 @@ impl Table {
             }
             VERSION => {}
             other => {
-                let told = format!("it was written by another version of this program (form {other})");
-                return Err(rusqlite::Error::ToSqlConversionFailure(told.into()));
+                let message = format!("it was written by another version of this program (form {other})");
+                return Err(rusqlite::Error::ToSqlConversionFailure(message.into()));
             }
         }
         connection.execute_batch(&format!("BEGIN IMMEDIATE; {IDENTITY} COMMIT;"))?;
@@ -98,20 +98,23 @@ impl Table {
     }
 
     /// Does `work` as one transaction.
-    pub(super) fn at_once<T>(&mut self, work: impl FnOnce(&Noting<'_>) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-        let noting = Noting(self.0.transaction_with_behavior(TransactionBehavior::Immediate)?);
+    pub(super) fn in_transaction<T>(
+        &mut self,
+        work: impl FnOnce(&JournalTransaction<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let noting = JournalTransaction(self.0.transaction_with_behavior(TransactionBehavior::Immediate)?);
         let done = work(&noting)?;
         noting.0.commit()?;
         Ok(done)
     }
 
     /// Settles what another process left: nobody knows what became of its calls, and its commands ended with it.
-    pub(super) fn settle(&mut self) -> rusqlite::Result<Broken> {
-        self.at_once(|noting| {
+    pub(super) fn settle_interrupted(&mut self) -> rusqlite::Result<InterruptedWork> {
+        self.in_transaction(|noting| {
             let why = "The node broke off while this ran, and does not know what came of it";
             let calls = noting.0.execute(
                 "UPDATE calls SET state = 'unknown', error = ?1, ended_at = ?2 WHERE state = 'working'",
-                params![why, now()],
+                params![why, now_millis()],
             )?;
             let left: Vec<String> = {
                 let mut rows = noting.0.prepare("SELECT event FROM commands ORDER BY rowid")?;
@@ -119,88 +122,88 @@ impl Table {
             };
             for started in &left {
                 let started = read_event(started)?;
-                noting.happened(&ExecEvent {
+                noting.insert_event(&ExecEvent {
                     event_id: format!("{}-ended", started.session_id),
                     event: ExecState::Failed,
                     signal: Some("SIG9".to_owned()),
                     output_tail: Some("[the node broke off, and this command ended with it]".to_owned()),
-                    ended_at: u64::try_from(now()).ok(),
+                    ended_at: u64::try_from(now_millis()).ok(),
                     ..started
                 })?;
             }
-            noting.prune()?;
-            Ok(Broken { calls, commands: left.len() })
+            noting.prune_calls()?;
+            Ok(InterruptedWork { calls, commands: left.len() })
         })
     }
 
     /// How many events wait.
-    pub(super) fn waiting(&self) -> rusqlite::Result<usize> {
+    pub(super) fn waiting_count(&self) -> rusqlite::Result<usize> {
         let count: i64 = self.0.query_row("SELECT count(*) FROM outbox", [], |row| row.get(0))?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
     /// The oldest event.
-    pub(super) fn next(&self) -> rusqlite::Result<Option<Waiting>> {
+    pub(super) fn next_waiting(&self) -> rusqlite::Result<Option<WaitingEvent>> {
         let mut found = self.0.prepare_cached(
             "SELECT outbox.seq, outbox.event, coalesce(calls.received = 1 OR calls.state NOT IN ('working', 'done'), 1)
              FROM outbox LEFT JOIN calls ON calls.id = outbox.call ORDER BY outbox.seq LIMIT 1",
         )?;
         let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?));
         let Some((seq, event, is_announced)) = found.query_row([], row).optional()? else { return Ok(None) };
-        Ok(Some(Waiting { seq, event: read_event(&event)?, is_announced }))
+        Ok(Some(WaitingEvent { seq, event: read_event(&event)?, is_announced }))
     }
 }
 
 /// A transaction.
-pub(super) struct Noting<'a>(Transaction<'a>);
+pub(super) struct JournalTransaction<'a>(Transaction<'a>);
 
-impl Noting<'_> {
-    fn known(&self, call: &str) -> rusqlite::Result<Option<Known>> {
+impl JournalTransaction<'_> {
+    fn known_call(&self, call: &str) -> rusqlite::Result<Option<JournaledCall>> {
         let mut found = self.0.prepare_cached("SELECT state, result, error FROM calls WHERE id = ?1")?;
         let row = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
         let Some((state, result, error)) = found.query_row([call], row).optional()? else { return Ok(None) };
         let fate = match state.as_str() {
-            "working" => return Ok(Some(Known::Working)),
+            "working" => return Ok(Some(JournaledCall::Working)),
             "done" => None,
             "not_begun" => Some(NoResultReason::NotBegun),
             _ => Some(NoResultReason::Unknown),
         };
         let result = result.and_then(|text| RawJson::parse(text).ok());
-        Ok(Some(Known::Over(ToolResultParams { call_id: call.to_owned(), result, error, fate })))
+        Ok(Some(JournaledCall::Over(ToolResultParams { call_id: call.to_owned(), result, error, fate })))
     }
 
-    pub(super) fn begin(&self, call: &str, tool: &str) -> rusqlite::Result<Known> {
-        if let Some(known) = self.known(call)? {
+    pub(super) fn begin_call(&self, call: &str, tool: &str) -> rusqlite::Result<JournaledCall> {
+        if let Some(known) = self.known_call(call)? {
             return Ok(known);
         }
         let sql = "INSERT INTO calls (id, tool, state, began_at) VALUES (?1, ?2, 'working', ?3)";
-        self.0.prepare_cached(sql)?.execute(params![call, tool, now()])?;
-        Ok(Known::New)
+        self.0.prepare_cached(sql)?.execute(params![call, tool, now_millis()])?;
+        Ok(JournaledCall::New)
     }
 
-    pub(super) fn resume(&self, call: &str) -> rusqlite::Result<Known> {
-        if let Some(known) = self.known(call)? {
+    pub(super) fn resume_call(&self, call: &str) -> rusqlite::Result<JournaledCall> {
+        if let Some(known) = self.known_call(call)? {
             return Ok(known);
         }
         let sql = "INSERT INTO calls (id, tool, state, began_at, ended_at) VALUES (?1, '', 'not_begun', ?2, ?2)";
-        self.0.prepare_cached(sql)?.execute(params![call, now()])?;
+        self.0.prepare_cached(sql)?.execute(params![call, now_millis()])?;
         let fate = Some(NoResultReason::NotBegun);
-        Ok(Known::Over(ToolResultParams { call_id: call.to_owned(), result: None, error: None, fate }))
+        Ok(JournaledCall::Over(ToolResultParams { call_id: call.to_owned(), result: None, error: None, fate }))
     }
 
-    pub(super) fn end(&self, outcome: &ToolResultParams) -> rusqlite::Result<()> {
+    pub(super) fn end_call(&self, outcome: &ToolResultParams) -> rusqlite::Result<()> {
         let sql = "UPDATE calls SET state = 'done', ended_at = ?2, result = ?3, error = ?4 WHERE id = ?1";
         let result = outcome.result.as_ref().map(RawJson::as_text);
-        self.0.prepare_cached(sql)?.execute(params![outcome.call_id, now(), result, outcome.error])?;
+        self.0.prepare_cached(sql)?.execute(params![outcome.call_id, now_millis(), result, outcome.error])?;
         Ok(())
     }
 
-    pub(super) fn received(&self, call: &str) -> rusqlite::Result<()> {
+    pub(super) fn mark_received(&self, call: &str) -> rusqlite::Result<()> {
         self.0.prepare_cached("UPDATE calls SET received = 1 WHERE id = ?1")?.execute([call])?;
         Ok(())
     }
 
-    pub(super) fn happened(&self, event: &ExecEvent) -> rusqlite::Result<()> {
+    pub(super) fn insert_event(&self, event: &ExecEvent) -> rusqlite::Result<()> {
         let text = RawJson::from_wire(event);
         if event.event.is_end() {
             self.0.prepare_cached("DELETE FROM commands WHERE session = ?1")?.execute([&event.session_id])?;
@@ -213,19 +216,19 @@ impl Noting<'_> {
         Ok(())
     }
 
-    pub(super) fn taken(&self, seq: i64) -> rusqlite::Result<()> {
+    pub(super) fn delete_event(&self, seq: i64) -> rusqlite::Result<()> {
         self.0.prepare_cached("DELETE FROM outbox WHERE seq = ?1")?.execute([seq])?;
         Ok(())
     }
 
     /// Forgets calls that ended long ago, and the oldest of the results that were taken where they are more than is kept.
-    pub(super) fn prune(&self) -> rusqlite::Result<()> {
-        self.0.execute("DELETE FROM calls WHERE ended_at < ?1 AND received = 1", [now() - KEPT])?;
+    pub(super) fn prune_calls(&self) -> rusqlite::Result<()> {
+        self.0.execute("DELETE FROM calls WHERE ended_at < ?1 AND received = 1", [now_millis() - KEPT])?;
         // Of what the gateway has not taken it will ask, however long it was away. That it began must not be forgotten then.
         let why = "Its result was not taken for months and is not kept any more";
         let sql =
             "UPDATE calls SET state = 'unknown', result = NULL, error = ?2 WHERE ended_at < ?1 AND state = 'done'";
-        self.0.execute(sql, params![now() - LONGEST_KEPT, why])?;
+        self.0.execute(sql, params![now_millis() - LONGEST_KEPT, why])?;
         let why = "Its result was taken long ago and is not kept any more";
         self.0.execute(
             "UPDATE calls SET state = 'unknown', result = NULL, error = ?2 WHERE id IN (
@@ -240,7 +243,7 @@ impl Noting<'_> {
 }
 
 /// Milliseconds since 1970.
-fn now() -> i64 {
+fn now_millis() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

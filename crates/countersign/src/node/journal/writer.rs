@@ -13,8 +13,8 @@ use countersign_protocol::gsv::{node::ExecEvent, tool::ToolResultParams};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    JournalError, Waiting,
-    table::{Known, Noting, Table},
+    JournalError, WaitingEvent,
+    table::{JournalTable, JournalTransaction, JournaledCall},
 };
 
 /// How many orders go into one transaction.
@@ -24,23 +24,23 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How often what is old is forgotten.
 const PRUNED: Duration = Duration::from_secs(600);
 
-type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
+type OrderReply<T> = oneshot::Sender<Result<T, JournalError>>;
 
 /// What is to be written or found. How many wait is bounded by the calls and commands that there may be at once.
-pub(super) enum Order {
-    Begin { call: String, tool: String, reply: Reply<Known> },
-    Resume { call: String, reply: Reply<Known> },
-    End { outcome: ToolResultParams, reply: Reply<()> },
+pub(super) enum JournalOrder {
+    Begin { call: String, tool: String, reply: OrderReply<JournaledCall> },
+    Resume { call: String, reply: OrderReply<JournaledCall> },
+    End { outcome: ToolResultParams, reply: OrderReply<()> },
     Received { call: String },
     Happened { event: Box<ExecEvent> },
-    Next { reply: Reply<Option<Waiting>> },
-    Taken { seq: i64, reply: Reply<()> },
-    Flush { reply: Reply<()> },
+    Next { reply: OrderReply<Option<WaitingEvent>> },
+    Taken { seq: i64, reply: OrderReply<()> },
+    Flush { reply: OrderReply<()> },
 }
 
-impl Order {
+impl JournalOrder {
     /// Whether it tells of something that has happened already, which must not be lost.
-    const fn is_told(&self) -> bool {
+    const fn is_retried(&self) -> bool {
         match self {
             Self::End { .. } | Self::Received { .. } | Self::Happened { .. } => true,
             Self::Begin { .. } | Self::Resume { .. } | Self::Next { .. } | Self::Taken { .. } | Self::Flush { .. } => {
@@ -49,7 +49,7 @@ impl Order {
         }
     }
 
-    fn refuse(self, error: &JournalError) {
+    fn refuse_with(self, error: &JournalError) {
         let error = error.clone();
         // Whoever asked may have gone.
         match self {
@@ -64,16 +64,16 @@ impl Order {
 }
 
 /// What an order came to.
-enum Came {
-    Known(Known),
-    Next(Result<Option<Waiting>, JournalError>),
+enum OrderResult {
+    Known(JournaledCall),
+    Next(Result<Option<WaitingEvent>, JournalError>),
     Written,
 }
 
 /// Writes until nobody has anything to write any more.
 pub(super) fn run(
-    mut table: Table,
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut table: JournalTable,
+    mut orders: mpsc::UnboundedReceiver<JournalOrder>,
     waiting: &AtomicUsize,
     changed: &watch::Sender<u64>,
 ) {
@@ -85,10 +85,11 @@ pub(super) fn run(
         {
             batch.push(order);
         }
-        let changes = batch.iter().any(|order| matches!(order, Order::Happened { .. } | Order::Received { .. }));
+        let changes =
+            batch.iter().any(|order| matches!(order, JournalOrder::Happened { .. } | JournalOrder::Received { .. }));
         let mut is_known = false;
         let came = loop {
-            let error = match write(&mut table, &batch) {
+            let error = match write_batch(&mut table, &batch) {
                 Ok(came) => break came,
                 Err(error) => error,
             };
@@ -96,8 +97,8 @@ pub(super) fn run(
             if !std::mem::replace(&mut is_known, true) {
                 tracing::error!(%error, "what happens is kept in memory until it can");
             }
-            let (kept, refused): (Vec<_>, Vec<_>) = batch.into_iter().partition(Order::is_told);
-            refused.into_iter().for_each(|order| order.refuse(&error));
+            let (kept, refused): (Vec<_>, Vec<_>) = batch.into_iter().partition(JournalOrder::is_retried);
+            refused.into_iter().for_each(|order| order.refuse_with(&error));
             batch = kept;
             if batch.is_empty() {
                 break Vec::new();
@@ -107,7 +108,7 @@ pub(super) fn run(
                 batch.push(order);
             }
         };
-        if let Ok(count) = table.waiting() {
+        if let Ok(count) = table.waiting_count() {
             waiting.store(count, Ordering::Relaxed);
         }
         if changes || is_known {
@@ -115,11 +116,11 @@ pub(super) fn run(
         }
         // Behind that: whoever waited until all is written sees what changed with it.
         for (order, came) in batch.into_iter().zip(came) {
-            tell(order, came);
+            send_reply(order, came);
         }
         if pruned.elapsed() >= PRUNED {
             pruned = Instant::now();
-            if let Err(error) = table.at_once(|noting| noting.prune()) {
+            if let Err(error) = table.in_transaction(|noting| noting.prune_calls()) {
                 tracing::warn!(%error, "the journal forgets nothing for now");
             }
         }
@@ -127,43 +128,50 @@ pub(super) fn run(
 }
 
 /// Writes a batch as one transaction: what came of each. On failure nothing of it is written.
-fn write(table: &mut Table, batch: &[Order]) -> rusqlite::Result<Vec<Came>> {
-    let writes = |order: &Order| !matches!(order, Order::Next { .. } | Order::Flush { .. });
-    let mut came: Vec<Came> = if batch.iter().any(writes) {
-        table.at_once(|noting| batch.iter().map(|order| note(noting, order)).collect())?
+fn write_batch(table: &mut JournalTable, batch: &[JournalOrder]) -> rusqlite::Result<Vec<OrderResult>> {
+    let writes = |order: &JournalOrder| !matches!(order, JournalOrder::Next { .. } | JournalOrder::Flush { .. });
+    let mut came: Vec<OrderResult> = if batch.iter().any(writes) {
+        table.in_transaction(|noting| batch.iter().map(|order| apply_order(noting, order)).collect())?
     } else {
-        batch.iter().map(|_| Came::Written).collect()
+        batch.iter().map(|_| OrderResult::Written).collect()
     };
     // Looked for behind the rest: what was written with it is there, and stays so whatever comes of looking.
     for (order, came) in batch.iter().zip(&mut came) {
-        if matches!(order, Order::Next { .. }) {
-            *came = Came::Next(table.next().map_err(|error| JournalError(format!("cannot be read: {error}"))));
+        if matches!(order, JournalOrder::Next { .. }) {
+            *came = OrderResult::Next(
+                table.next_waiting().map_err(|error| JournalError(format!("cannot be read: {error}"))),
+            );
         }
     }
     Ok(came)
 }
 
-fn note(noting: &Noting<'_>, order: &Order) -> rusqlite::Result<Came> {
+fn apply_order(noting: &JournalTransaction<'_>, order: &JournalOrder) -> rusqlite::Result<OrderResult> {
     match order {
-        Order::Begin { call, tool, .. } => return noting.begin(call, tool).map(Came::Known),
-        Order::Resume { call, .. } => return noting.resume(call).map(Came::Known),
-        Order::End { outcome, .. } => noting.end(outcome)?,
-        Order::Received { call } => noting.received(call)?,
-        Order::Happened { event } => noting.happened(event)?,
-        Order::Taken { seq, .. } => noting.taken(*seq)?,
-        Order::Next { .. } | Order::Flush { .. } => {}
+        JournalOrder::Begin { call, tool, .. } => return noting.begin_call(call, tool).map(OrderResult::Known),
+        JournalOrder::Resume { call, .. } => return noting.resume_call(call).map(OrderResult::Known),
+        JournalOrder::End { outcome, .. } => noting.end_call(outcome)?,
+        JournalOrder::Received { call } => noting.mark_received(call)?,
+        JournalOrder::Happened { event } => noting.insert_event(event)?,
+        JournalOrder::Taken { seq, .. } => noting.delete_event(*seq)?,
+        JournalOrder::Next { .. } | JournalOrder::Flush { .. } => {}
     }
-    Ok(Came::Written)
+    Ok(OrderResult::Written)
 }
 
-fn tell(order: Order, came: Came) {
+fn send_reply(order: JournalOrder, came: OrderResult) {
     match (order, came) {
-        (Order::Begin { reply, .. } | Order::Resume { reply, .. }, Came::Known(known)) => drop(reply.send(Ok(known))),
-        (Order::Next { reply }, Came::Next(next)) => drop(reply.send(next)),
-        (Order::End { reply, .. } | Order::Taken { reply, .. } | Order::Flush { reply }, Came::Written) => {
+        (JournalOrder::Begin { reply, .. } | JournalOrder::Resume { reply, .. }, OrderResult::Known(known)) => {
+            drop(reply.send(Ok(known)))
+        }
+        (JournalOrder::Next { reply }, OrderResult::Next(next)) => drop(reply.send(next)),
+        (
+            JournalOrder::End { reply, .. } | JournalOrder::Taken { reply, .. } | JournalOrder::Flush { reply },
+            OrderResult::Written,
+        ) => {
             drop(reply.send(Ok(())));
         }
         // Nobody waits for what is only told.
-        (_, Came::Known(_) | Came::Next(_) | Came::Written) => {}
+        (_, OrderResult::Known(_) | OrderResult::Next(_) | OrderResult::Written) => {}
     }
 }

@@ -17,8 +17,8 @@ use rustix::{
 };
 
 use super::{
-    folder::{Entry, Folder},
-    shown,
+    display_path,
+    folder::{FolderEntry, FolderHandle},
 };
 
 /// How deep folders are followed. Each that is open on the way takes two descriptors, and a process usually has a thousand.
@@ -31,7 +31,7 @@ const HOLES: u64 = 16 << 30;
 const NO_FILE: &str = "it is no file, folder or link";
 
 /// What was and is to be copied.
-pub(super) struct Copying {
+pub(super) struct CopyJob {
     /// Device and number of files that are not to be in it, wherever they lie.
     pub(super) leave: Vec<(u64, u64)>,
     /// What could not be copied where that was allowed.
@@ -42,62 +42,75 @@ pub(super) struct Copying {
 
 /// Whether a copy may be without something that cannot be read or named.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum CopyPolicy {
     All,
     WhatCanBeRead,
 }
 
 /// An entry of a folder.
-pub(super) struct Source<'a> {
-    pub(super) folder: &'a Folder,
+pub(super) struct CopySource<'a> {
+    pub(super) folder: &'a FolderHandle,
     pub(super) name: &'a OsStr,
     /// How people call it. Nothing is opened by it.
     pub(super) path: PathBuf,
 }
 
 /// What lies in a folder, and the folder that it goes to.
-struct Inside {
-    from: Folder,
+struct FolderCopy {
+    from: FolderHandle,
     names: Vec<OsString>,
-    to: Folder,
+    to: FolderHandle,
 }
 
-impl Copying {
-    pub(super) fn without(leave: Vec<(u64, u64)>) -> Self {
+impl CopyJob {
+    pub(super) fn excluding_files(leave: Vec<(u64, u64)>) -> Self {
         Self { leave, missed: Vec::new(), holes: HOLES }
     }
 
     /// Of what was copied before, and is read in any case.
-    pub(super) fn of_a_copy() -> Self {
+    pub(super) fn for_restore() -> Self {
         Self { leave: Vec::new(), missed: Vec::new(), holes: u64::MAX }
     }
 
     /// Copies a file, a link or a folder with all that is in it. What is none of these, such as a socket, is left out and named in
     /// [`Copying::missed`]; what goes away meanwhile is left out too: the folder may be in use.
-    pub(super) fn copy(&mut self, from: Source<'_>, to: &Folder, name: &OsStr, need: Need) -> anyhow::Result<()> {
+    pub(super) fn copy_entry(
+        &mut self,
+        from: CopySource<'_>,
+        to: &FolderHandle,
+        name: &OsStr,
+        need: CopyPolicy,
+    ) -> anyhow::Result<()> {
         self.copy_at(from, to, name, need, 0)
     }
 
-    fn copy_at(&mut self, from: Source<'_>, to: &Folder, name: &OsStr, need: Need, depth: usize) -> anyhow::Result<()> {
+    fn copy_at(
+        &mut self,
+        from: CopySource<'_>,
+        to: &FolderHandle,
+        name: &OsStr,
+        need: CopyPolicy,
+        depth: usize,
+    ) -> anyhow::Result<()> {
         if from.name.to_str().is_none() {
-            if need == Need::All {
-                bail!("{} has a name that is no text", shown(&from.path));
+            if need == CopyPolicy::All {
+                bail!("{} has a name that is no text", display_path(&from.path));
             }
-            self.missed.push(format!("{}: its name is no text", shown(&from.path)));
+            self.missed.push(format!("{}: its name is no text", display_path(&from.path)));
             return Ok(());
         }
         let inside = match self.copy_one(&from, to, name, need, depth) {
             Ok(Some(inside)) => inside,
             Ok(None) => return Ok(()),
-            Err(error) if need == Need::WhatCanBeRead && is_of_one_entry(&error) => {
-                self.missed.push(format!("{}: {error}", shown(&from.path)));
+            Err(error) if need == CopyPolicy::WhatCanBeRead && is_of_one_entry(&error) => {
+                self.missed.push(format!("{}: {error}", display_path(&from.path)));
                 return Ok(());
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error).with_context(|| shown(&from.path)),
+            Err(error) => return Err(error).with_context(|| display_path(&from.path)),
         };
         for name in &inside.names {
-            let source = Source { folder: &inside.from, name, path: from.path.join(name) };
+            let source = CopySource { folder: &inside.from, name, path: from.path.join(name) };
             self.copy_at(source, &inside.to, name, need, depth + 1)?;
         }
         Ok(())
@@ -106,42 +119,42 @@ impl Copying {
     /// Copies a file or a link, or makes a folder and gives what is to be in it.
     fn copy_one(
         &mut self,
-        from: &Source<'_>,
-        to: &Folder,
+        from: &CopySource<'_>,
+        to: &FolderHandle,
         name: &OsStr,
-        need: Need,
+        need: CopyPolicy,
         depth: usize,
-    ) -> io::Result<Option<Inside>> {
-        match from.folder.entry(from.name)? {
-            Entry::Link(says) => to.make_link(name, &says)?,
-            Entry::Folder(_) if depth > DEPTH => {
+    ) -> io::Result<Option<FolderCopy>> {
+        match from.folder.open_entry(from.name)? {
+            FolderEntry::Link(says) => to.make_link(name, &says)?,
+            FolderEntry::Folder(_) if depth > DEPTH => {
                 let why = format!("more than {DEPTH} folders lie above it");
                 return Err(io::Error::new(io::ErrorKind::InvalidFilename, why));
             }
-            Entry::Folder(inside) => {
-                let names = inside.names()?;
-                return Ok(Some(Inside { from: inside, names, to: to.make_folder(name)? }));
+            FolderEntry::Folder(inside) => {
+                let names = inside.entry_names()?;
+                return Ok(Some(FolderCopy { from: inside, names, to: to.make_folder(name)? }));
             }
-            Entry::File(file) => {
+            FolderEntry::File(file) => {
                 let found = file.metadata()?;
                 if !self.leave.contains(&(found.dev(), found.ino())) {
                     self.allow_holes(&file, need)?;
                     copy_file(&file, to, name)?;
                 }
             }
-            Entry::Other => self.missed.push(format!("{}: {NO_FILE}", shown(&from.path))),
+            FolderEntry::Other => self.missed.push(format!("{}: {NO_FILE}", display_path(&from.path))),
         }
         Ok(None)
     }
 
-    fn allow_holes(&mut self, file: &File, need: Need) -> io::Result<()> {
+    fn allow_holes(&mut self, file: &File, need: CopyPolicy) -> io::Result<()> {
         let found = file.metadata()?;
         // Most files have none.
-        if need == Need::All || found.blocks().saturating_mul(512) >= found.len() {
+        if need == CopyPolicy::All || found.blocks().saturating_mul(512) >= found.len() {
             return Ok(());
         }
         let mut holes = found.len();
-        extents(file, found.len(), |from, to| {
+        for_each_extent(file, found.len(), |from, to| {
             holes -= to - from;
             Ok(to)
         })?;
@@ -161,12 +174,12 @@ fn is_of_one_entry(error: &io::Error) -> bool {
 }
 
 /// Copies what a file holds at this moment; what is a hole stays one.
-pub(super) fn copy_file(source: &File, to: &Folder, name: &OsStr) -> io::Result<()> {
+pub(super) fn copy_file(source: &File, to: &FolderHandle, name: &OsStr) -> io::Result<()> {
     let made = to.make_file(name)?;
     let done = copy_content(source, &made);
     if done.is_err() {
         // Half of it must not lie there as if it were all. What it failed for is told.
-        let _ = to.remove(name);
+        let _ = to.remove_tree(name);
     }
     done
 }
@@ -174,7 +187,7 @@ pub(super) fn copy_file(source: &File, to: &Folder, name: &OsStr) -> io::Result<
 fn copy_content(mut source: &File, mut made: &File) -> io::Result<()> {
     let found = source.metadata()?;
     // What is appended from now on would be without end, if somebody wants that.
-    extents(source, found.len(), |from, to| {
+    for_each_extent(source, found.len(), |from, to| {
         source.seek(io::SeekFrom::Start(from))?;
         made.seek(io::SeekFrom::Start(from))?;
         Ok(from + io::copy(&mut source.take(to - from), &mut made)?)
@@ -185,7 +198,7 @@ fn copy_content(mut source: &File, mut made: &File) -> io::Result<()> {
 }
 
 /// Calls `each` with the beginning and end of every part of the first `size` bytes that is no hole, until it says that it ended before.
-fn extents(file: &File, size: u64, mut each: impl FnMut(u64, u64) -> io::Result<u64>) -> io::Result<()> {
+fn for_each_extent(file: &File, size: u64, mut each: impl FnMut(u64, u64) -> io::Result<u64>) -> io::Result<()> {
     let mut at = 0;
     while at < size {
         let from = match seek(file, SeekFrom::Data(at)) {

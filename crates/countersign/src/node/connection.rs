@@ -26,10 +26,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{
-    calls::Calls,
-    journal::Journal,
-    line::{Gone, Heard, Line},
-    looks::{Answer, Looks},
+    calls::CallRunner,
+    journal::JournalHandle,
+    probes::{ProbeAnswer, ProbeRunner},
+    socket::{ConnectionLost, NodeSocket, SocketMessage},
 };
 
 /// How often the gateway is told that we are there, in its own way.
@@ -48,24 +48,24 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const OPEN: usize = 4096;
 
 /// Who answers on a connection.
-pub(crate) struct Desk {
-    pub(crate) calls: Calls,
-    pub(crate) journal: Journal,
-    pub(crate) looks: Looks,
+pub(crate) struct NodeServices {
+    pub(crate) calls: CallRunner,
+    pub(crate) journal: JournalHandle,
+    pub(crate) probes: ProbeRunner,
 }
 
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ConnectionOutcome {
     /// By the gateway, or by what is between us.
-    Gone(Gone),
+    Gone(ConnectionLost),
     /// The node ends.
     Stopped,
 }
 
 /// What a request of ours was.
 #[derive(Debug)]
-enum Asked {
+enum SentRequest {
     Result(String),
     Event(i64),
     KeepAlive,
@@ -74,7 +74,7 @@ enum Asked {
 
 /// What is done about events of commands in the background. They are told one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Events {
+enum EventDelivery {
     /// There are none.
     None,
     /// There may be one that can be told from then on.
@@ -84,168 +84,178 @@ enum Events {
 }
 
 /// A connection and what is open on it.
-struct Talk<'a> {
-    desk: &'a Desk,
-    line: Line,
+struct GatewayConnection<'a> {
+    services: &'a NodeServices,
+    socket: NodeSocket,
     began: Instant,
     number: u64,
-    open: BTreeMap<String, Asked>,
+    open: BTreeMap<String, SentRequest>,
     /// Calls whose end the gateway wants to be told over this connection.
-    wanted: BTreeSet<String>,
+    requested: BTreeSet<String>,
     /// Calls whose end the gateway could not take, and when it is told again.
     again: Vec<(Instant, String)>,
-    events: Events,
+    events: EventDelivery,
     kept_by: Option<Instant>,
-    answers: mpsc::Sender<Answer>,
+    answers: mpsc::Sender<ProbeAnswer>,
 }
 
 /// Answers on a connection until it ends. `told` hears the end of each call, and `over` that the node ends and its calls have.
-pub(crate) async fn serve(
-    desk: &Desk,
-    line: Line,
-    told: &mut mpsc::UnboundedReceiver<ToolResultParams>,
+pub(crate) async fn serve_connection(
+    services: &NodeServices,
+    socket: NodeSocket,
+    outcomes: &mut mpsc::UnboundedReceiver<ToolResultParams>,
     over: &CancellationToken,
-) -> End {
+) -> ConnectionOutcome {
     let (answers, mut answered) = mpsc::channel(16);
     let began = Instant::now();
-    let mut talk = Talk {
-        desk,
-        line,
+    let mut connection = GatewayConnection {
+        services,
+        socket,
         began,
         number: 0,
         open: BTreeMap::new(),
-        wanted: BTreeSet::new(),
+        requested: BTreeSet::new(),
         again: Vec::new(),
-        events: Events::Due(began),
+        events: EventDelivery::Due(began),
         kept_by: None,
         answers,
     };
-    match talk.run(told, &mut answered, over).await {
+    match connection.run(outcomes, &mut answered, over).await {
         Ok(()) => {
-            talk.line.leave().await;
-            End::Stopped
+            connection.socket.close_gracefully().await;
+            ConnectionOutcome::Stopped
         }
-        Err(gone) => End::Gone(gone),
+        Err(gone) => ConnectionOutcome::Gone(gone),
     }
 }
 
-impl Talk<'_> {
+impl GatewayConnection<'_> {
     async fn run(
         &mut self,
-        told: &mut mpsc::UnboundedReceiver<ToolResultParams>,
-        answered: &mut mpsc::Receiver<Answer>,
+        outcomes: &mut mpsc::UnboundedReceiver<ToolResultParams>,
+        answered: &mut mpsc::Receiver<ProbeAnswer>,
         over: &CancellationToken,
-    ) -> Result<(), Gone> {
-        let mut changed = self.desk.journal.changed();
+    ) -> Result<(), ConnectionLost> {
+        let mut changed = self.services.journal.watch_changes();
         let mut keep_alive = interval_at(self.began + KEEP_ALIVE, KEEP_ALIVE);
         let mut pulse = KeepAlive::with_period(PING);
         let mut leave_by = None;
         loop {
             if over.is_cancelled() {
                 leave_by = leave_by.or_else(|| Some(Instant::now() + FAREWELL));
-                let is_open = self.open.values().any(|asked| matches!(asked, Asked::Result(_) | Asked::Event(_)));
+                let is_open =
+                    self.open.values().any(|sent| matches!(sent, SentRequest::Result(_) | SentRequest::Event(_)));
                 let is_changed = changed.has_changed().unwrap_or(false);
-                if !is_open && !is_changed && told.is_empty() && self.events == Events::None {
+                if !is_open && !is_changed && outcomes.is_empty() && self.events == EventDelivery::None {
                     return Ok(());
                 }
             }
             let (event_at, kept_by) = (self.event_at(), self.kept_by);
             let again_at = self.again.first().map(|(at, _)| *at);
             tokio::select! {
-                heard = self.line.next() => {
+                message = self.socket.next_message() => {
                     pulse.note_activity();
-                    match heard? {
-                        Heard::Frame(incoming) => self.incoming(incoming).await?,
-                        Heard::Sign => {}
+                    match message? {
+                        SocketMessage::Frame(incoming) => self.handle_incoming(incoming).await?,
+                        SocketMessage::Sign => {}
                     }
                 }
-                Some(outcome) = told.recv() => self.result(outcome).await?,
+                Some(outcome) = outcomes.recv() => self.send_result(outcome).await?,
                 Some(answer) = answered.recv() => match answer {
-                    Answer::Probed(probed) => self.ask(Method::NodeProbeResult, Some(&probed), Asked::Look).await?,
-                    Answer::Logs(logs) => self.ask(Method::LogsResult, Some(&logs), Asked::Look).await?,
+                    ProbeAnswer::Probed(probed) => self.send_request(Method::NodeProbeResult, Some(&probed), SentRequest::Look).await?,
+                    ProbeAnswer::Logs(logs) => self.send_request(Method::LogsResult, Some(&logs), SentRequest::Look).await?,
                 },
                 Ok(()) = changed.changed() => {
-                    if self.events != Events::Open {
-                        self.events = Events::Due(Instant::now());
+                    if self.events != EventDelivery::Open {
+                        self.events = EventDelivery::Due(Instant::now());
                     }
                 }
-                () = at(event_at) => self.event().await?,
-                () = at(again_at) => self.ask_again(),
-                () = at(kept_by) => {
+                () = wait_until(event_at) => self.send_event().await?,
+                () = wait_until(again_at) => self.retry_results(),
+                () = wait_until(kept_by) => {
                     // Who was held up itself has not read the answer yet.
                     if kept_by.is_none_or(|by| by.elapsed() <= keep_alive::LATE) {
-                        return Err(Gone::Broke("the gateway does not answer".to_owned()));
+                        return Err(ConnectionLost::Broke("the gateway does not answer".to_owned()));
                     }
                     self.kept_by = Some(Instant::now() + KEPT);
                 }
                 _ = keep_alive.tick() => {
                     self.kept_by = Some(Instant::now() + KEPT);
-                    self.ask(Method::ToolsList, None::<&()>, Asked::KeepAlive).await?;
+                    self.send_request(Method::ToolsList, None::<&()>, SentRequest::KeepAlive).await?;
                 }
                 is_alive = pulse.next_probe() => {
                     if !is_alive {
-                        return Err(Gone::Broke("nothing is heard of the gateway".to_owned()));
+                        return Err(ConnectionLost::Broke("nothing is heard of the gateway".to_owned()));
                     }
-                    self.line.ping().await?;
+                    self.socket.ping().await?;
                 }
                 () = over.cancelled(), if leave_by.is_none() => {}
-                () = at(leave_by) => return Ok(()),
+                () = wait_until(leave_by) => return Ok(()),
             }
         }
     }
 
     /// Asks the gateway for something.
-    async fn ask(&mut self, method: Method, params: Option<&impl WireValue>, asked: Asked) -> Result<(), Gone> {
+    async fn send_request(
+        &mut self,
+        method: Method,
+        params: Option<&impl WireValue>,
+        sent: SentRequest,
+    ) -> Result<(), ConnectionLost> {
         if self.open.len() >= OPEN {
-            return Err(Gone::Broke("the gateway answers nothing".to_owned()));
+            return Err(ConnectionLost::Broke("the gateway answers nothing".to_owned()));
         }
         self.number += 1;
         let id = self.number.to_string();
         let frame = frame::encode_request(&id, method, params);
-        self.open.insert(RawJson::from_wire(id.as_str()).as_text().to_owned(), asked);
-        self.line.send(frame).await
+        self.open.insert(RawJson::from_wire(id.as_str()).as_text().to_owned(), sent);
+        self.socket.send(frame).await
     }
 
-    async fn incoming(&mut self, incoming: GsvInboundFrame) -> Result<(), Gone> {
+    async fn handle_incoming(&mut self, incoming: GsvInboundFrame) -> Result<(), ConnectionLost> {
         match incoming {
             GsvInboundFrame::Response { id, outcome } => {
-                let asked = self.open.remove(id.as_json());
+                let sent = self.open.remove(id.as_json());
                 let refused = outcome.err();
-                match asked {
-                    Some(Asked::Result(call)) => self.result_answered(call, refused),
-                    Some(Asked::Event(seq)) => self.event_answered(seq, refused).await,
-                    Some(Asked::KeepAlive) => self.kept_by = None,
-                    Some(Asked::Look) | None => {}
+                match sent {
+                    Some(SentRequest::Result(call)) => self.result_answered(call, refused),
+                    Some(SentRequest::Event(seq)) => self.event_answered(seq, refused).await,
+                    Some(SentRequest::KeepAlive) => self.kept_by = None,
+                    Some(SentRequest::Look) | None => {}
                 }
                 Ok(())
             }
             GsvInboundFrame::Event { event, payload, .. } => {
-                self.told(&event, payload.as_ref());
+                self.handle_event(&event, payload.as_ref());
                 Ok(())
             }
             GsvInboundFrame::Request { id, method, .. } => {
                 let fault = GsvError::unknown_method(&method);
-                self.line.send(frame::encode_error(&id, &fault)).await
+                self.socket.send(frame::encode_error(&id, &fault)).await
             }
             GsvInboundFrame::Malformed { .. } | GsvInboundFrame::Ignored { .. } => Ok(()),
         }
     }
 
     /// Does what an event asks for.
-    fn told(&mut self, event: &str, payload: Option<&RawJson>) {
+    fn handle_event(&mut self, event: &str, payload: Option<&RawJson>) {
         let Some(payload) = payload else { return };
-        let desk = self.desk;
+        let services = self.services;
         let read = match event {
             "tool.invoke" => payload.decode_as().map(|call: ToolInvokeEvent| {
-                self.wanted.insert(call.call_id.clone());
-                desk.calls.begin(call);
+                self.requested.insert(call.call_id.clone());
+                services.calls.begin_call(call);
             }),
             RESUME => payload.decode_as().map(|ToolResumeEvent { call_id }| {
-                self.wanted.insert(call_id.clone());
-                desk.calls.resume(call_id);
+                self.requested.insert(call_id.clone());
+                services.calls.resume_call(call_id);
             }),
-            "node.probe" => payload.decode_as().map(|probe: NodeProbe| desk.looks.probe(probe, self.answers.clone())),
-            "logs.get" => payload.decode_as().map(|wanted: LogsGetEvent| desk.looks.log(wanted, self.answers.clone())),
+            "node.probe" => {
+                payload.decode_as().map(|probe: NodeProbe| services.probes.probe_programs(probe, self.answers.clone()))
+            }
+            "logs.get" => {
+                payload.decode_as().map(|request: LogsGetEvent| services.probes.read_log(request, self.answers.clone()))
+            }
             _ => return,
         };
         if let Err(error) = read {
@@ -254,12 +264,12 @@ impl Talk<'_> {
     }
 
     /// Tells the gateway what came of a call, if it wants to know.
-    async fn result(&mut self, outcome: ToolResultParams) -> Result<(), Gone> {
-        if !self.wanted.remove(&outcome.call_id) {
+    async fn send_result(&mut self, outcome: ToolResultParams) -> Result<(), ConnectionLost> {
+        if !self.requested.remove(&outcome.call_id) {
             return Ok(());
         }
         let call = outcome.call_id.clone();
-        self.ask(Method::ToolResult, Some(&outcome), Asked::Result(call)).await
+        self.send_request(Method::ToolResult, Some(&outcome), SentRequest::Result(call)).await
     }
 
     fn result_answered(&mut self, call: String, refused: Option<GsvError>) {
@@ -270,55 +280,55 @@ impl Talk<'_> {
             }
             Some(fault) => {
                 warn!(call, fault = fault.message, "the gateway does not take a result");
-                self.desk.journal.received(call);
+                self.services.journal.mark_received(call);
             }
-            None => self.desk.journal.received(call),
+            None => self.services.journal.mark_received(call),
         }
     }
 
     /// Finds again what the gateway could not take.
-    fn ask_again(&mut self) {
+    fn retry_results(&mut self) {
         let now = Instant::now();
         for (_, call) in self.again.extract_if(.., |(at, _)| *at <= now) {
-            self.wanted.insert(call.clone());
-            self.desk.calls.resume(call);
+            self.requested.insert(call.clone());
+            self.services.calls.resume_call(call);
         }
     }
 
     const fn event_at(&self) -> Option<Instant> {
         match self.events {
-            Events::Due(at) => Some(at),
-            Events::None | Events::Open => None,
+            EventDelivery::Due(at) => Some(at),
+            EventDelivery::None | EventDelivery::Open => None,
         }
     }
 
     /// Tells the gateway the oldest event. The result of the call that began its command goes before.
-    async fn event(&mut self) -> Result<(), Gone> {
-        let waiting = match self.desk.journal.next().await {
+    async fn send_event(&mut self) -> Result<(), ConnectionLost> {
+        let waiting = match self.services.journal.next_event().await {
             Ok(Some(waiting)) => waiting,
             Ok(None) => {
-                self.events = Events::None;
+                self.events = EventDelivery::None;
                 return Ok(());
             }
             Err(error) => {
                 warn!(%error, "events wait");
-                self.events = Events::Due(Instant::now() + AGAIN);
+                self.events = EventDelivery::Due(Instant::now() + AGAIN);
                 return Ok(());
             }
         };
         let is_on_its_way = |call: &String| {
-            self.wanted.contains(call)
+            self.requested.contains(call)
                 || self.again.iter().any(|(_, again)| again == call)
-                || self.open.values().any(|asked| matches!(asked, Asked::Result(open) if open == call))
+                || self.open.values().any(|sent| matches!(sent, SentRequest::Result(open) if open == call))
         };
         let is_awaited = waiting.event.call_id.as_ref().is_some_and(is_on_its_way);
         if !waiting.is_announced && (is_awaited || self.began.elapsed() < ANNOUNCED) {
             // Looked for sooner when the journal changes, as it does with the result.
-            self.events = Events::Due(Instant::now() + ANNOUNCED);
+            self.events = EventDelivery::Due(Instant::now() + ANNOUNCED);
             return Ok(());
         }
-        self.events = Events::Open;
-        self.ask(Method::NodeExecEvent, Some(&waiting.event), Asked::Event(waiting.seq)).await
+        self.events = EventDelivery::Open;
+        self.send_request(Method::NodeExecEvent, Some(&waiting.event), SentRequest::Event(waiting.seq)).await
     }
 
     async fn event_answered(&mut self, seq: i64, refused: Option<GsvError>) {
@@ -328,7 +338,7 @@ impl Talk<'_> {
                 if let Some(fault) = refused {
                     warn!(fault = fault.message, "the gateway does not take an event");
                 }
-                match self.desk.journal.taken(seq).await {
+                match self.services.journal.mark_taken(seq).await {
                     Ok(()) => Duration::ZERO,
                     // It is told again, which the gateway knows by its id.
                     Err(error) => {
@@ -338,7 +348,7 @@ impl Talk<'_> {
                 }
             }
         };
-        self.events = Events::Due(Instant::now() + after);
+        self.events = EventDelivery::Due(Instant::now() + after);
     }
 }
 
@@ -348,7 +358,7 @@ const fn is_final(fault: &GsvError) -> bool {
 }
 
 /// Ready at an instant; never without one.
-async fn at(instant: Option<Instant>) {
+async fn wait_until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,

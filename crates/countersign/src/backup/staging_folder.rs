@@ -15,8 +15,8 @@ use rustix::{
 };
 
 use super::{
-    folder::{Entry, Folder},
-    shown,
+    display_path,
+    folder::{FolderEntry, FolderHandle},
 };
 
 /// Where, in the folder under way, that lies which will have the target's name.
@@ -27,54 +27,56 @@ const MARK: &str = "countersign.part";
 const MARK_SAYS: &[u8] = b"A backup or restore that is under way, or was ended: the next one takes this folder away.\n";
 
 /// A folder under way. Whoever makes one for the same target waits for nobody: it is refused.
-pub(super) struct Part {
+pub(super) struct StagingFolder {
     /// Where the target will lie.
-    above: Folder,
+    above: FolderHandle,
     target: PathBuf,
     /// The name of the folder under way.
     name: OsString,
     /// That folder. It is locked until this is dropped, and let go of by the system when the process ends.
-    own: Folder,
+    own: FolderHandle,
     /// What will be the target.
-    folder: Folder,
+    folder: FolderHandle,
     path: PathBuf,
 }
 
-impl Part {
+impl StagingFolder {
     /// Makes an empty one for `target`, and takes away what an attempt that was ended left behind.
     ///
     /// # Errors
     /// Something else has its name: a link or folder that somebody put there would be emptied with this process's rights.
-    pub(super) fn make(target: &Path) -> anyhow::Result<Self> {
+    pub(super) fn for_target(target: &Path) -> anyhow::Result<Self> {
         let target = std::path::absolute(target)?;
         let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
-            bail!("{} is no name for a folder", shown(&target));
+            bail!("{} is no name for a folder", display_path(&target));
         };
-        fs::create_dir_all(above).with_context(|| shown(above))?;
+        fs::create_dir_all(above).with_context(|| display_path(above))?;
         let part = OsString::from(format!(".{}.part", name.to_string_lossy()));
         let path = above.join(&part);
-        let above = Folder::open(above).with_context(|| shown(above))?;
+        let above = FolderHandle::open(above).with_context(|| display_path(above))?;
         let own = match above.make_folder(&part) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match above.entry(&part) {
-                Ok(Entry::Folder(found)) => found,
-                Ok(Entry::File(_) | Entry::Link(_) | Entry::Other) | Err(_) => bail!(foreign(&path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match above.open_entry(&part) {
+                Ok(FolderEntry::Folder(found)) => found,
+                Ok(FolderEntry::File(_) | FolderEntry::Link(_) | FolderEntry::Other) | Err(_) => {
+                    bail!(foreign_folder_text(&path))
+                }
             },
-            made => made.with_context(|| shown(&path))?,
+            made => made.with_context(|| display_path(&path))?,
         };
         match flock(&own, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => bail!("somebody else is making {} at this moment", shown(&target)),
-            Err(error) => return Err(io::Error::from(error)).with_context(|| shown(&path)),
+            Err(Errno::WOULDBLOCK) => bail!("somebody else is making {} at this moment", display_path(&target)),
+            Err(error) => return Err(io::Error::from(error)).with_context(|| display_path(&path)),
         }
-        if !is_ours(&own).with_context(|| shown(&path))? {
-            bail!(foreign(&path));
+        if !is_ours(&own).with_context(|| display_path(&path))? {
+            bail!(foreign_folder_text(&path));
         }
-        let folder = begin(&own).with_context(|| shown(&path))?;
+        let folder = begin_staging(&own).with_context(|| display_path(&path))?;
         Ok(Self { above, target, name: part, own, folder, path: path.join(WHOLE) })
     }
 
     /// What will be the target.
-    pub(super) const fn folder(&self) -> &Folder {
+    pub(super) const fn staged_folder(&self) -> &FolderHandle {
         &self.folder
     }
 
@@ -89,61 +91,61 @@ impl Part {
 
     /// Gives it its name. Nothing, or an empty folder, may be there.
     pub(super) fn put_in_place(self) -> anyhow::Result<()> {
-        self.folder.sync().with_context(|| shown(&self.path))?;
+        self.folder.sync_tree().with_context(|| display_path(&self.path))?;
         let renamed = renameat(&self.own, WHOLE, &self.above, self.target_name()).map_err(io::Error::from);
-        renamed.with_context(|| shown(&self.target))?;
+        renamed.with_context(|| display_path(&self.target))?;
         Ok(self.above.sync_names()?)
     }
 
     /// Gives it its name, and what was there the name `old`, beside it. Nobody sees a moment without either.
     pub(super) fn put_in_place_of(self, old: &OsStr) -> anyhow::Result<()> {
-        self.folder.sync().with_context(|| shown(&self.path))?;
+        self.folder.sync_tree().with_context(|| display_path(&self.path))?;
         // It takes that name first: what was there would otherwise lie for a moment where the next attempt clears away.
         renameat_with(&self.own, WHOLE, &self.above, old, RenameFlags::NOREPLACE)
             .map_err(io::Error::from)
-            .with_context(|| shown(Path::new(old)))?;
+            .with_context(|| display_path(Path::new(old)))?;
         if let Err(error) = renameat_with(&self.above, old, &self.above, self.target_name(), RenameFlags::EXCHANGE) {
             let back = renameat(&self.above, old, &self.own, WHOLE).map_err(io::Error::from);
-            back.with_context(|| shown(Path::new(old)))?;
-            let what = format!("{} could not be put in the place of what is there", shown(&self.target));
+            back.with_context(|| display_path(Path::new(old)))?;
+            let what = format!("{} could not be put in the place of what is there", display_path(&self.target));
             return Err(io::Error::from(error)).context(what);
         }
         Ok(self.above.sync_names()?)
     }
 }
 
-impl Drop for Part {
+impl Drop for StagingFolder {
     /// One that failed would keep the room that it took.
     fn drop(&mut self) {
         // What cannot be removed now is removed by the next attempt.
-        let _ = clear(&self.own).and_then(|()| self.above.remove_empty(&self.name));
+        let _ = clear_staging(&self.own).and_then(|()| self.above.remove_empty(&self.name));
     }
 }
 
-fn foreign(path: &Path) -> String {
-    let path = shown(path);
+fn foreign_folder_text(path: &Path) -> String {
+    let path = display_path(path);
     format!("{path} is in the way and was not made by this program, so nothing in it is touched: move it elsewhere")
 }
 
 /// Whether a folder is an earlier attempt's. An empty one is what is left of an attempt that was ended before it could mark it.
-fn is_ours(folder: &Folder) -> io::Result<bool> {
-    if folder.user()? != geteuid().as_raw() {
+fn is_ours(folder: &FolderHandle) -> io::Result<bool> {
+    if folder.owner_uid()? != geteuid().as_raw() {
         return Ok(false);
     }
-    let names = folder.names()?;
-    let is_marked = matches!(folder.entry(MARK.as_ref()), Ok(Entry::File(_)));
+    let names = folder.entry_names()?;
+    let is_marked = matches!(folder.open_entry(MARK.as_ref()), Ok(FolderEntry::File(_)));
     Ok(names.is_empty() || (is_marked && names.iter().all(|name| name == MARK || name == WHOLE)))
 }
 
-fn begin(own: &Folder) -> io::Result<Folder> {
+fn begin_staging(own: &FolderHandle) -> io::Result<FolderHandle> {
     own.close_to_others()?;
-    clear(own)?;
+    clear_staging(own)?;
     own.make_file(MARK.as_ref())?.write_all(MARK_SAYS)?;
     own.make_folder(WHOLE.as_ref())
 }
 
 /// Takes away what lies in a folder under way, the mark last.
-fn clear(own: &Folder) -> io::Result<()> {
-    own.remove(WHOLE.as_ref())?;
-    own.remove(MARK.as_ref())
+fn clear_staging(own: &FolderHandle) -> io::Result<()> {
+    own.remove_tree(WHOLE.as_ref())?;
+    own.remove_tree(MARK.as_ref())
 }

@@ -19,12 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LONGEST: u64 = 128;
 
 /// The word, if a gateway at this port is on this machine and gives one.
-pub(super) async fn word(port: u16) -> Option<String> {
-    let asked = tokio::task::spawn_blocking(move || ask(port)).await.ok()?;
-    asked.ok().filter(|word| !word.is_empty())
+pub(super) async fn fetch_auth_word(port: u16) -> Option<String> {
+    let result = tokio::task::spawn_blocking(move || read_auth_word(port)).await.ok()?;
+    result.ok().filter(|word| !word.is_empty())
 }
 
-fn ask(port: u16) -> io::Result<String> {
+fn read_auth_word(port: u16) -> io::Result<String> {
     let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(greeting::socket_name(port))?)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut word = String::new();

@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthChar as _;
 
 /// How a piece of text is set off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum TextStyle {
     /// A heading, a name.
     Strong,
     /// What is there for reference.
@@ -21,8 +21,8 @@ pub(crate) enum Tone {
     Asking,
 }
 
-impl Tone {
-    const fn code(self) -> &'static str {
+impl TextStyle {
+    const fn ansi_code(self) -> &'static str {
         match self {
             Self::Strong => "1",
             Self::Faint => "2",
@@ -35,54 +35,54 @@ impl Tone {
 
 /// Whether text is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paint {
+pub(crate) enum ColourMode {
     Coloured,
     Plain,
 }
 
-impl Paint {
+impl ColourMode {
     /// Colours if standard output is a terminal that can and `NO_COLOR` is not set.
-    pub(crate) fn stdout() -> Self {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    pub(crate) fn for_stdout() -> Self {
+        let is_permitted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let able = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        if wanted && able && std::io::stdout().is_terminal() { Self::Coloured } else { Self::Plain }
+        if is_permitted && able && std::io::stdout().is_terminal() { Self::Coloured } else { Self::Plain }
     }
 
     /// `text` in `tone`.
-    pub(crate) fn tone<T: fmt::Display>(self, tone: Tone, text: T) -> String {
+    pub(crate) fn apply_style<T: fmt::Display>(self, tone: TextStyle, text: T) -> String {
         match self {
-            Self::Coloured => format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code()),
+            Self::Coloured => format!("\u{1b}[{}m{text}\u{1b}[0m", tone.ansi_code()),
             Self::Plain => text.to_string(),
         }
     }
 }
 
 /// How many cells of a terminal a letter takes. What turns a sign into a picture makes it wider.
-fn cell(letter: char) -> usize {
+fn char_width(letter: char) -> usize {
     if letter == '\u{fe0f}' { 1 } else { letter.width().unwrap_or(0) }
 }
 
 /// How many cells of a terminal `text` takes, at most.
-pub(crate) fn cells(text: &str) -> usize {
-    text.chars().map(cell).sum()
+pub(crate) fn text_width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
 }
 
 /// How much of `text` fits into so many columns, in bytes.
-fn fitting(text: &str, columns: usize) -> usize {
+fn fitting_bytes(text: &str, columns: usize) -> usize {
     let mut taken = 0;
     let beyond = text.char_indices().find(|(_, letter)| {
-        taken += cell(*letter);
+        taken += char_width(*letter);
         taken > columns
     });
     beyond.map_or(text.len(), |(at, _)| at)
 }
 
 /// `text` in at most so many columns; what was cut shows as an ellipsis.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    if cells(text) <= columns {
+pub(crate) fn cut_to_width(text: &str, columns: usize) -> String {
+    if text_width(text) <= columns {
         return text.to_owned();
     }
-    let mut cut = text[..fitting(text, columns.saturating_sub(1))].to_owned();
+    let mut cut = text[..fitting_bytes(text, columns.saturating_sub(1))].to_owned();
     if columns > 0 {
         cut.push('…');
     }
@@ -90,28 +90,28 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 }
 
 /// The end of `text` that fits into so many columns.
-pub(crate) fn end(text: &str, columns: usize) -> &str {
+pub(crate) fn end_of_width(text: &str, columns: usize) -> &str {
     let mut taken = 0;
     let beyond = text.char_indices().rev().find(|(_, letter)| {
-        taken += cell(*letter);
+        taken += char_width(*letter);
         taken > columns
     });
     beyond.map_or(text, |(at, letter)| &text[at + letter.len_utf8()..])
 }
 
 /// How many columns the terminal has that standard output is. None if it is none.
-pub(crate) fn columns() -> Option<usize> {
+pub(crate) fn terminal_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// `line` in lines of at most so many columns, which break behind a blank where one is in their second half. Together they are
 /// what it was. A letter that is wider than a line stands alone.
-pub(crate) fn wrap(line: &str, columns: usize) -> Vec<String> {
+pub(crate) fn wrap_line(line: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut rest) = (Vec::new(), line);
     loop {
         let first = rest.chars().next().map_or(0, char::len_utf8);
-        let mut fits = fitting(rest, columns).max(first);
+        let mut fits = fitting_bytes(rest, columns).max(first);
         let is_within = rest[fits..].starts_with(|letter| letter != ' ');
         if is_within && let Some(blank) = rest[..fits].rfind(' ').filter(|blank| blank * 2 >= fits) {
             fits = blank + 1;
@@ -127,7 +127,7 @@ pub(crate) fn wrap(line: &str, columns: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Paint, Tone, cut, end, wrap};
+    use super::{ColourMode, TextStyle, cut_to_width, end_of_width, wrap_line};
 
     #[test]
     fn a_text_is_cut_where_the_columns_end_and_says_so() {
@@ -141,9 +141,9 @@ mod tests {
             ("漢字漢", 4, "漢…"),
             ("🔥🔥", 3, "🔥…"),
         ] {
-            assert_eq!(cut(text, columns), want, "{text} in {columns}");
+            assert_eq!(cut_to_width(text, columns), want, "{text} in {columns}");
         }
-        assert_eq!([end("fives", 4), end("漢字", 3), end("漢", 2)], ["ives", "字", "漢"]);
+        assert_eq!([end_of_width("fives", 4), end_of_width("漢字", 3), end_of_width("漢", 2)], ["ives", "字", "漢"]);
     }
 
     #[test]
@@ -158,13 +158,13 @@ mod tests {
             ("a longword", 6, &["a long", "word"]),
             ("e\u{301}e\u{301}", 1, &["e\u{301}", "e\u{301}"]),
         ] {
-            assert_eq!(wrap(line, columns), want, "{line} in {columns}");
+            assert_eq!(wrap_line(line, columns), want, "{line} in {columns}");
         }
     }
 
     #[test]
     fn plain_text_stays_as_it_is() {
-        assert_eq!(Paint::Plain.tone(Tone::Bad, "no"), "no");
-        assert_eq!(Paint::Coloured.tone(Tone::Bad, "no"), "\u{1b}[31mno\u{1b}[0m");
+        assert_eq!(ColourMode::Plain.apply_style(TextStyle::Bad, "no"), "no");
+        assert_eq!(ColourMode::Coloured.apply_style(TextStyle::Bad, "no"), "\u{1b}[31mno\u{1b}[0m");
     }
 }

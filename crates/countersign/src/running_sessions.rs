@@ -9,25 +9,25 @@ use countersign_protocol::gjc::registry::SessionTransport;
 use countersign_view::{LineMode, escape};
 
 use crate::{
-    audit::Form,
-    paint::{Paint, Tone},
+    audit::OutputFormat,
+    style::{ColourMode, TextStyle},
 };
 
 /// Prints them, the one that began first at the front.
-pub(crate) fn list(form: Form) -> anyhow::Result<ExitCode> {
+pub(crate) fn print_running(form: OutputFormat) -> anyhow::Result<ExitCode> {
     let cwd = std::env::current_dir()?;
     let directory = AgentDir::resolve(AgentProduct::Gjc, &ProcessEnvironment::of_process(), &cwd, Path::exists)?;
     let running =
         SessionRegistry::for_agent_dir(&directory).list_sessions().context("the sessions that run cannot be listed")?;
     let mut out = std::io::stdout().lock();
-    if form == Form::Json {
+    if form == OutputFormat::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(&running)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if running.is_empty() {
         writeln!(out, "No session runs.")?;
     }
-    let paint = Paint::stdout();
+    let paint = ColourMode::for_stdout();
     for session in running {
         let reached = match (session.transport, session.endpoint) {
             (_, Some(endpoint)) => endpoint,
@@ -35,9 +35,9 @@ pub(crate) fn list(form: Form) -> anyhow::Result<ExitCode> {
             (SessionTransport::Socket, None) => "socket".to_owned(),
             (SessionTransport::Bridge, None) => "bridge".to_owned(),
         };
-        let id = paint.tone(Tone::Strong, escape(&session.session_id, LineMode::One));
+        let id = paint.apply_style(TextStyle::Strong, escape(&session.session_id, LineMode::One));
         let rest = format!("process {}, since {}, in {}", session.pid, session.started_at, session.cwd);
-        let rest = paint.tone(Tone::Faint, escape(&rest, LineMode::One));
+        let rest = paint.apply_style(TextStyle::Faint, escape(&rest, LineMode::One));
         writeln!(out, "{id}  {}  {rest}", escape(&reached, LineMode::One))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -9,14 +9,14 @@ use countersign_config::ConfigFlags;
 
 /// The data directory of one gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct DataDir {
     /// The data directory.
     pub(crate) folder: PathBuf,
     /// The record in it.
     pub(crate) log: PathBuf,
 }
 
-impl Place {
+impl DataDir {
     /// The place that is meant by `--config` and `--data`, by the same rules as `serve` finds its own.
     pub(crate) fn find(config: Option<&Path>, data: Option<&Path>) -> anyhow::Result<Self> {
         let flags = ConfigFlags { data: data.map(Path::to_owned), ..ConfigFlags::default() };

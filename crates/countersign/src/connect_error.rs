@@ -24,17 +24,17 @@ const KNOWN: [(&str, &str); 7] = [
 ];
 
 /// What a failure to connect says, with what it comes of where that is known.
-pub(crate) fn why(failure: &dyn fmt::Display) -> String {
-    let said = failure.to_string();
-    let known = KNOWN.iter().find(|(words, _)| said.contains(words));
-    known.map_or(said, |(_, meant)| (*meant).to_owned())
+pub(crate) fn explain_failure(failure: &dyn fmt::Display) -> String {
+    let text = failure.to_string();
+    let known = KNOWN.iter().find(|(words, _)| text.contains(words));
+    known.map_or(text, |(_, meant)| (*meant).to_owned())
 }
 
 /// Whether the port of an address is one.
 ///
 /// # Errors
 /// It is not: another would be connected to.
-pub(crate) fn port(uri: &Uri) -> anyhow::Result<()> {
+pub(crate) fn check_port(uri: &Uri) -> anyhow::Result<()> {
     let host = uri.host().unwrap_or_default();
     let named = uri.authority().and_then(|authority| authority.as_str().strip_prefix(host)?.strip_prefix(':'));
     match named {
@@ -45,21 +45,21 @@ pub(crate) fn port(uri: &Uri) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{port, why};
+    use super::{check_port, explain_failure};
 
     #[test]
     fn a_certificate_that_is_not_trusted_names_what_trusts_it() {
-        for said in [
+        for message in [
             "invalid peer certificate: UnknownIssuer",
             "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))",
         ] {
-            assert!(why(&said).contains("--ca FILE"), "{said}");
+            assert!(explain_failure(&message).contains("--ca FILE"), "{message}");
         }
     }
 
     #[test]
     fn what_libraries_say_is_said_for_people() {
-        for (said, want) in [
+        for (message, want) in [
             ("IO error: invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "its certificate is one that"),
             (
                 "invalid peer certificate: UnknownIssuer",
@@ -68,7 +68,7 @@ mod tests {
             ("received corrupt message of type InvalidContentType", "what answers there speaks no TLS"),
             ("Connection refused (os error 111)", "Connection refused"),
         ] {
-            assert!(why(&said).starts_with(want), "{said}");
+            assert!(explain_failure(&message).starts_with(want), "{message}");
         }
     }
 
@@ -81,7 +81,7 @@ mod tests {
             ("ws://[::1]:8443/ws", true),
             ("wss://gateway.example.org", true),
         ] {
-            assert_eq!(port(&address.parse().unwrap()).is_ok(), want, "{address}");
+            assert_eq!(check_port(&address.parse().unwrap()).is_ok(), want, "{address}");
         }
     }
 }

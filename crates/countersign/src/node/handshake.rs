@@ -13,19 +13,19 @@ use countersign_tools::node::{NodeCapability, NodeToolOffer, OFFERED};
 use serde_json::{Map, Value};
 
 /// Everything that the gateway is told but the token.
-pub(crate) struct Hello {
+pub(crate) struct NodeHandshake {
     id: String,
     tools: Vec<ToolDefinition>,
     runtime: RuntimeInfo,
     journal: String,
 }
 
-impl Hello {
+impl NodeHandshake {
     /// Of a node whose commands start with variables of these names, and whose journal has this number.
     pub(crate) fn new(id: &str, mut variables: Vec<String>, journal: u64) -> Self {
         variables.sort();
-        let tools = OFFERED.iter().map(definition).collect();
-        let needs = |offer: &NodeToolOffer| offer.needs.iter().map(|need| capability(*need)).collect::<Vec<_>>();
+        let tools = OFFERED.iter().map(tool_definition).collect();
+        let needs = |offer: &NodeToolOffer| offer.needs.iter().map(|need| host_capability(*need)).collect::<Vec<_>>();
         let tool_capabilities: BTreeMap<_, _> =
             OFFERED.iter().map(|offer| (offer.spec.name.clone(), needs(offer))).collect();
         let all = [
@@ -38,7 +38,7 @@ impl Hello {
         ];
         let runtime = RuntimeInfo {
             host_role: Some(HostRole::Execution),
-            host_capabilities: all.map(capability).to_vec(),
+            host_capabilities: all.map(host_capability).to_vec(),
             tool_capabilities,
             host_os: Some(std::env::consts::OS.to_owned()),
             host_env: variables,
@@ -49,7 +49,7 @@ impl Hello {
     }
 
     /// The parameters of `connect`.
-    pub(crate) fn params<'a>(&'a self, token: Option<&'a str>) -> ConnectParams<'a> {
+    pub(crate) fn connect_params<'a>(&'a self, token: Option<&'a str>) -> ConnectParams<'a> {
         ConnectParams {
             min_protocol: 1,
             max_protocol: 1,
@@ -68,7 +68,7 @@ impl Hello {
     }
 }
 
-fn definition(offer: &NodeToolOffer) -> ToolDefinition {
+fn tool_definition(offer: &NodeToolOffer) -> ToolDefinition {
     let schema = match &offer.spec.schema {
         Value::Object(schema) => schema.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
@@ -76,7 +76,7 @@ fn definition(offer: &NodeToolOffer) -> ToolDefinition {
     ToolDefinition { name: offer.spec.name.clone(), description: offer.spec.description.clone(), input_schema: schema }
 }
 
-const fn capability(need: NodeCapability) -> MachineCapability {
+const fn host_capability(need: NodeCapability) -> MachineCapability {
     match need {
         NodeCapability::List => MachineCapability::FilesystemList,
         NodeCapability::Read => MachineCapability::FilesystemRead,

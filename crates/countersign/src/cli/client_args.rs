@@ -8,7 +8,7 @@ use crate::agent;
 
 /// Where the gateway is, and who asks.
 #[derive(Args)]
-pub(super) struct Asker {
+pub(super) struct ClientArgs {
     /// The gateway, such as ws://127.0.0.1:8443
     #[arg(long, env = "AGENTPASS_URL", value_name = "URL")]
     url: Option<String>,
@@ -23,9 +23,9 @@ pub(super) struct Asker {
     ca: Option<PathBuf>,
 }
 
-impl From<Asker> for agent::Asker {
-    fn from(asker: Asker) -> Self {
-        let timeout = Duration::try_from_secs_f64(asker.timeout).unwrap_or(Duration::from_secs(900));
-        Self { url: asker.url, token: asker.token, timeout, ca: asker.ca }
+impl From<ClientArgs> for agent::ClientOptions {
+    fn from(args: ClientArgs) -> Self {
+        let timeout = Duration::try_from_secs_f64(args.timeout).unwrap_or(Duration::from_secs(900));
+        Self { url: args.url, token: args.token, timeout, ca: args.ca }
     }
 }

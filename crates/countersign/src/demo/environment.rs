@@ -35,7 +35,7 @@ const ALLOWED: [&str; 7] = ["read(*)", "ls(*)", "grep(*)", "find(*)", "edit(*)",
 
 /// How fast the model speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum OutputPace {
     /// All at once.
     AtOnce,
     /// So long for each delta of its text.
@@ -43,7 +43,7 @@ pub(crate) enum Pace {
 }
 
 /// Models, tools and texts of the demo.
-pub(crate) struct House {
+pub(crate) struct DemoEnvironment {
     registry: Arc<ToolRegistry>,
     environment: CommandEnvironment,
     roots: AllowedRoots,
@@ -51,20 +51,20 @@ pub(crate) struct House {
     model: Arc<dyn LanguageModel>,
 }
 
-impl House {
+impl DemoEnvironment {
     /// Tools that reach `project` only, and a shell that is started by `program`.
     ///
     /// # Errors
     /// What the system says if `project` is not there.
-    pub(crate) fn new(program: &Path, project: &Path, pace: Pace) -> std::io::Result<Self> {
+    pub(crate) fn new(program: &Path, project: &Path, pace: OutputPace) -> std::io::Result<Self> {
         Ok(Self {
             registry: Arc::new(ToolRegistry::standard()),
             environment: CommandEnvironment::clean_with([]),
             roots: AllowedRoots::new(project, [])?,
             shells: SessionShell::new(ExecLauncher::new(program)),
             model: match pace {
-                Pace::AtOnce => Arc::new(script::DemoModel),
-                Pace::Readable(delay) => Arc::new(Paced(delay)),
+                OutputPace::AtOnce => Arc::new(script::DemoModel),
+                OutputPace::Readable(delay) => Arc::new(PacedModel(delay)),
             },
         })
     }
@@ -79,7 +79,7 @@ impl House {
 ///
 /// # Errors
 /// Rules that do not compile, which is a defect.
-pub(crate) fn rules(record: &Path) -> anyhow::Result<ActiveRules> {
+pub(crate) fn demo_rules(record: &Path) -> anyhow::Result<ActiveRules> {
     let rules = ALLOWED.map(|pattern| Rule::new(pattern, RuleAction::Allow));
     let rules = policy::RuleSet { defaults: Vec::new(), rules: rules.into() };
     let source = RuleSource { name: "demo".to_owned(), layer: RuleLayer::Main, rules };
@@ -105,7 +105,7 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<ActiveRules> {
     })
 }
 
-impl RunEnvironment for House {
+impl RunEnvironment for DemoEnvironment {
     fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
         if model.provider != script::PROVIDER {
             return Err(format!("the demo has no model {}/{}", model.provider, model.id));
@@ -127,9 +127,9 @@ impl RunEnvironment for House {
 }
 
 /// The scripted model at a pace that people can follow.
-struct Paced(Duration);
+struct PacedModel(Duration);
 
-impl LanguageModel for Paced {
+impl LanguageModel for PacedModel {
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
         let delay = self.0;
         let slow = move |event: Result<ModelEvent, ModelFailure>| async move {
@@ -146,11 +146,11 @@ impl LanguageModel for Paced {
 mod tests {
     use std::path::Path;
 
-    use super::rules;
+    use super::demo_rules;
 
     #[test]
     fn the_rules_compile_and_surprise_nobody() {
-        let rules = rules(Path::new("/r/record.db")).unwrap();
+        let rules = demo_rules(Path::new("/r/record.db")).unwrap();
         assert!(rules.compiled.has_rules());
         assert_eq!(rules.path_context.protected.len(), 4);
     }

@@ -19,7 +19,7 @@ const BUSY: &str = "The node has too much to look for";
 
 /// What was found.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ProbeAnswer {
     /// Which programs there are.
     Probed(NodeProbeResult),
     /// Lines of the log.
@@ -27,51 +27,65 @@ pub(crate) enum Answer {
 }
 
 /// Who looks.
-pub(crate) struct Looks {
+pub(crate) struct ProbeRunner {
     /// Where programs are.
     path: OsString,
     log: PathBuf,
     room: Arc<Semaphore>,
 }
 
-impl Looks {
+impl ProbeRunner {
     /// Looks for programs in the folders of `path`, and into the file `log`.
     pub(crate) fn new(path: OsString, log: PathBuf) -> Self {
         Self { path, log, room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// Looks for programs. Names that no program has are left out.
-    pub(crate) fn probe(&self, NodeProbe { probe_id, kind, bins, .. }: NodeProbe, answers: mpsc::Sender<Answer>) {
+    pub(crate) fn probe_programs(
+        &self,
+        NodeProbe { probe_id, kind, bins, .. }: NodeProbe,
+        answers: mpsc::Sender<ProbeAnswer>,
+    ) {
         let refused = |probe_id, error: &str| {
-            Answer::Probed(NodeProbeResult { probe_id, ok: false, bins: None, error: Some(error.to_owned()) })
+            ProbeAnswer::Probed(NodeProbeResult { probe_id, ok: false, bins: None, error: Some(error.to_owned()) })
         };
         let path = self.path.clone();
-        self.look(answers, refused(probe_id.clone(), BUSY), move || {
+        self.run_probe(answers, refused(probe_id.clone(), BUSY), move || {
             if kind != "bins" {
                 return refused(probe_id, &format!("Unknown probe kind: {kind}"));
             }
             let names = bins.into_iter().filter(|name| is_program(name)).take(PROGRAMS);
             let found = names.map(|name| (has_program(&path, &name), name)).map(|(found, name)| (name, found));
-            Answer::Probed(NodeProbeResult { probe_id, ok: true, bins: Some(found.collect()), error: None })
+            ProbeAnswer::Probed(NodeProbeResult { probe_id, ok: true, bins: Some(found.collect()), error: None })
         });
     }
 
     /// Gives the end of the log.
-    pub(crate) fn log(&self, LogsGetEvent { call_id, lines }: LogsGetEvent, answers: mpsc::Sender<Answer>) {
+    pub(crate) fn read_log(&self, LogsGetEvent { call_id, lines }: LogsGetEvent, answers: mpsc::Sender<ProbeAnswer>) {
         let refused = |call_id, error: &str| {
-            Answer::Logs(LogsResult { call_id, lines: Vec::new(), truncated: false, error: Some(error.to_owned()) })
+            ProbeAnswer::Logs(LogsResult {
+                call_id,
+                lines: Vec::new(),
+                truncated: false,
+                error: Some(error.to_owned()),
+            })
         };
         let path = self.log.clone();
-        self.look(answers, refused(call_id.clone(), BUSY), move || {
-            match logs::last(&path, usize::try_from(lines).unwrap_or(usize::MAX)) {
-                Ok((lines, truncated)) => Answer::Logs(LogsResult { call_id, lines, truncated, error: None }),
+        self.run_probe(answers, refused(call_id.clone(), BUSY), move || {
+            match logs::last_lines(&path, usize::try_from(lines).unwrap_or(usize::MAX)) {
+                Ok((lines, truncated)) => ProbeAnswer::Logs(LogsResult { call_id, lines, truncated, error: None }),
                 Err(error) => refused(call_id, &format!("The log cannot be read: {error}")),
             }
         });
     }
 
     /// Looks where it may block, and answers; with `busy` if too many look already.
-    fn look(&self, answers: mpsc::Sender<Answer>, busy: Answer, look: impl FnOnce() -> Answer + Send + 'static) {
+    fn run_probe(
+        &self,
+        answers: mpsc::Sender<ProbeAnswer>,
+        busy: ProbeAnswer,
+        look: impl FnOnce() -> ProbeAnswer + Send + 'static,
+    ) {
         let permit = Arc::clone(&self.room).try_acquire_owned();
         tokio::spawn(async move {
             let answer = match permit {

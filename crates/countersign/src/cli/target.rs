@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::{audit::Form, place::Place};
+use crate::{audit::OutputFormat, data_dir::DataDir};
 
 /// What flags about the gateway are listed under.
 pub(super) const PLACE: &str = "Which gateway";
 
 /// Before the subcommand.
 #[derive(Args, Default)]
-pub(super) struct Before {
+pub(super) struct GlobalArgs {
     /// The gateway's configuration, for whichever command needs to know it
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub(super) struct Before {
 
 /// Which gateway is meant, and for whom the answer is.
 #[derive(Args)]
-pub(super) struct Where {
+pub(super) struct TargetArgs {
     /// The gateway's configuration: the record lies where its `storage` says, else in `data` beside it [default without --data:
     /// config.yaml of this folder, if it is there]
     #[arg(long, global = true, value_name = "FILE", help_heading = PLACE)]
@@ -36,35 +36,35 @@ pub(super) struct Where {
 }
 
 /// The configuration that a gateway reads where none is named, if it is there. `agentpass` reads the same.
-pub(super) fn usual() -> Option<PathBuf> {
+pub(super) fn default_config() -> Option<PathBuf> {
     let here = Path::new("config.yaml");
     // Whatever has that name is meant, also a folder or a dangling link: reading it says what is wrong.
     here.symlink_metadata().is_ok().then(|| here.to_owned())
 }
 
-impl Before {
+impl GlobalArgs {
     /// True if there is nothing to hand on.
     pub(super) fn is_empty(&self) -> bool {
         self.config.is_none() && self.data.is_none()
     }
 }
 
-impl Where {
+impl TargetArgs {
     /// The same with what stood before the subcommand; what stands behind it counts more.
-    pub(super) fn after(self, before: Before) -> Self {
+    pub(super) fn merge_globals(self, before: GlobalArgs) -> Self {
         Self { config: self.config.or(before.config), data: self.data.or(before.data), json: self.json }
     }
 
     /// The configuration that is meant. Who names a data directory alone means no other one.
-    pub(super) fn config(&self) -> Option<PathBuf> {
-        self.config.clone().or_else(|| if self.data.is_none() { usual() } else { None })
+    pub(super) fn config_path(&self) -> Option<PathBuf> {
+        self.config.clone().or_else(|| if self.data.is_none() { default_config() } else { None })
     }
 
-    pub(super) fn place(&self) -> anyhow::Result<Place> {
-        Place::find(self.config().as_deref(), self.data.as_deref())
+    pub(super) fn data_dir(&self) -> anyhow::Result<DataDir> {
+        DataDir::find(self.config_path().as_deref(), self.data.as_deref())
     }
 
-    pub(super) const fn form(&self) -> Form {
-        if self.json { Form::Json } else { Form::Text }
+    pub(super) const fn output_format(&self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { OutputFormat::Text }
     }
 }

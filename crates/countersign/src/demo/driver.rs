@@ -18,8 +18,8 @@ use countersign_runtime::{CommandSource, InboxLane, LiveKind, LivePartKind, Owne
 use countersign_view::{GateCard, GateRequest, gate_card::GateCardInput};
 
 use super::{
-    person::{Person, Word, reason, word},
-    stage::Stage,
+    person::{ApprovalReply, DemoPerson, parse_reason, parse_reply},
+    printer::DemoPrinter,
 };
 
 /// Who denies where no person could or did.
@@ -27,7 +27,7 @@ pub(super) const NOBODY: &str = "nobody";
 
 /// How the run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finish {
+pub(super) enum DemoOutcome {
     /// The model had no more to do.
     Completed,
     /// It failed.
@@ -37,14 +37,14 @@ pub(super) enum Finish {
 }
 
 /// A call as far as it is known.
-pub(super) struct Known {
+pub(super) struct KnownCall {
     pub(super) content: call::CallDetails,
     /// Set once it may run.
-    pub(super) allowed: Option<Allowed>,
+    pub(super) allowed: Option<AllowedBy>,
 }
 
 /// Why a call may run.
-pub(super) struct Allowed {
+pub(super) struct AllowedBy {
     pub(super) why: String,
     /// The person who said so; absent where a rule did.
     pub(super) by: Option<PrincipalId>,
@@ -52,7 +52,7 @@ pub(super) struct Allowed {
 
 /// What the person is being asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asking {
+enum PromptState {
     /// Nothing.
     Nothing,
     /// Whether it may happen.
@@ -61,79 +61,79 @@ enum Asking {
     Reason(GateId),
 }
 
-struct Play<'a> {
+struct DemoDriver<'a> {
     answers: CommandSource,
     cwd: &'a Path,
-    person: Person,
-    stage: &'a mut Stage,
-    calls: BTreeMap<CallId, Known>,
+    person: DemoPerson,
+    printer: &'a mut DemoPrinter,
+    calls: BTreeMap<CallId, KnownCall>,
     /// The last result that was recorded; the end of its call stands in the next record.
     result: Option<ToolResult>,
-    asking: Asking,
+    asking: PromptState,
 }
 
 /// Gives the model its task and follows the run to its end, or until `stop` is ready.
-pub(super) async fn play(
+pub(super) async fn run_prompt(
     handle: &OwnerHandle,
     session: &SessionId,
     cwd: &Path,
-    person: Person,
-    stage: &mut Stage,
+    person: DemoPerson,
+    printer: &mut DemoPrinter,
     stop: impl Future<Output = ()>,
-) -> anyhow::Result<Finish> {
+) -> anyhow::Result<DemoOutcome> {
     let closed = || anyhow::anyhow!("the session is closed");
     // Not the facts alone: what the model says is shown as it comes.
     let mut subscriber = handle.subscribe().await.ok_or_else(closed)?;
     let prompt =
         StoredMessage::User(Spoken { content: vec![MessageBlock::from_text(script::PROMPT)], ..Spoken::default() });
     let content = serde_json::to_string(&prompt)?;
-    let said = MessageContent { tokens: estimate_tokens(content.len()), content: content.into() };
-    let prompt = session::Command::Prompt { message: said, with: Vec::new(), when_busy: WhenBusy::Refuse };
-    stage.prompt(script::PROMPT)?;
+    let message = MessageContent { tokens: estimate_tokens(content.len()), content: content.into() };
+    let prompt = session::Command::Prompt { message, with: Vec::new(), when_busy: WhenBusy::Refuse };
+    printer.print_prompt(script::PROMPT)?;
     handle.source(InboxLane::Request).send_command(Command::Session(session.clone(), prompt)).await?;
-    let mut play = Play {
+    let mut play = DemoDriver {
         answers: handle.source(InboxLane::Result),
         cwd,
         person,
-        stage,
+        printer,
         calls: BTreeMap::new(),
         result: None,
-        asking: Asking::Nothing,
+        asking: PromptState::Nothing,
     };
     tokio::pin!(stop);
     loop {
         tokio::select! {
             biased;
-            () = &mut stop => return Ok(Finish::Interrupted),
+            () = &mut stop => return Ok(DemoOutcome::Interrupted),
             released = subscriber.next() => match released.ok_or_else(closed)? {
-                ReleasedItem::Live(live) => play.live(&live.kind)?,
+                ReleasedItem::Live(live) => play.handle_live(&live.kind)?,
                 ReleasedItem::Fact(recorded) => {
-                    if let Some(end) = play.fact(&recorded).await? {
+                    if let Some(end) = play.handle_fact(&recorded).await? {
                         return Ok(end);
                     }
                 }
             },
-            line = spoken(&mut play.person, play.asking) => play.line(line).await?,
+            line = next_reply_line(&mut play.person, play.asking) => play.handle_line(line).await?,
         }
     }
 }
 
 /// The next line of the person, once something is asked. `None` if there will be none.
-async fn spoken(person: &mut Person, asking: Asking) -> Option<String> {
+async fn next_reply_line(person: &mut DemoPerson, asking: PromptState) -> Option<String> {
     match (person, asking) {
-        (Person::AtTheTerminal(lines), Asking::Leave(_) | Asking::Reason(_)) => lines.recv().await,
+        (DemoPerson::AtTheTerminal(lines), PromptState::Leave(_) | PromptState::Reason(_)) => lines.recv().await,
         (_, _) => std::future::pending().await,
     }
 }
 
-impl Play<'_> {
-    fn live(&mut self, live: &LiveKind) -> std::io::Result<()> {
+impl DemoDriver<'_> {
+    fn handle_live(&mut self, live: &LiveKind) -> std::io::Result<()> {
         match live {
-            LiveKind::MessageStarted { model, .. } => self.stage.message(model),
-            LiveKind::PartStarted { part: LivePartKind::Text, .. } => self.stage.text_begins(),
+            LiveKind::MessageStarted { model, .. } => self.printer.begin_message(model),
+            LiveKind::PartStarted { part: LivePartKind::Text, .. } => self.printer.text_begins(),
             // What a call says of itself while its arguments come is not of interest before it is whole.
-            LiveKind::Delta { text, .. } => self.stage.text(text),
-            LiveKind::PartEnded { .. } => self.stage.text_ends(),
+            LiveKind::Delta { text, .. } => self.printer.print_text(text),
+            LiveKind::PartEnded { .. } => self.printer.text_ends(),
             LiveKind::PartStarted {
                 part: LivePartKind::Thinking | LivePartKind::Redacted | LivePartKind::ToolCall { .. },
                 ..
@@ -143,7 +143,7 @@ impl Play<'_> {
         }
     }
 
-    async fn fact(&mut self, recorded: &RecordedFact) -> anyhow::Result<Option<Finish>> {
+    async fn handle_fact(&mut self, recorded: &RecordedFact) -> anyhow::Result<Option<DemoOutcome>> {
         let content = recorded.fact.content.as_deref();
         match &recorded.fact.event {
             Event::Session(session::Event::Entry { kind: SessionEntryKind::ToolResult { .. }, .. }) => {
@@ -153,21 +153,22 @@ impl Play<'_> {
                     self.result = Some(result);
                 }
             }
-            Event::Call(event) => self.call(event, content)?,
+            Event::Call(event) => self.handle_call(event, content)?,
             Event::Gate(gate::Event::Opened { gate, .. }) => {
                 if let Some(request) = content.and_then(GateRequest::from_record) {
-                    self.opened(*gate, &request).await?;
+                    self.handle_opened_gate(*gate, &request).await?;
                 }
             }
             Event::Gate(gate::Event::Resolved { gate, resolution, by, .. }) => {
-                if matches!(self.asking, Asking::Leave(asked) | Asking::Reason(asked) if asked == *gate) {
-                    self.asking = Asking::Nothing;
+                if matches!(self.asking, PromptState::Leave(awaited) | PromptState::Reason(awaited) if awaited == *gate)
+                {
+                    self.asking = PromptState::Nothing;
                 }
-                self.stage.resolved(resolution, by.as_ref())?;
+                self.printer.print_resolution(resolution, by.as_ref())?;
             }
             Event::Run(run::Event::Ended { end, .. }) => {
-                let finish = if *end == RunOutcome::Completed { Finish::Completed } else { Finish::Failed };
-                self.stage.ended(finish == Finish::Completed)?;
+                let finish = if *end == RunOutcome::Completed { DemoOutcome::Completed } else { DemoOutcome::Failed };
+                self.printer.print_end(finish == DemoOutcome::Completed)?;
                 return Ok(Some(finish));
             }
             Event::Booted
@@ -191,21 +192,21 @@ impl Play<'_> {
         Ok(None)
     }
 
-    fn call(&mut self, event: &call::Event, content: Option<&str>) -> std::io::Result<()> {
+    fn handle_call(&mut self, event: &call::Event, content: Option<&str>) -> std::io::Result<()> {
         match event {
             call::Event::Proposed { call, .. } => {
                 if let Some(content) = content.and_then(|text| serde_json::from_str(text).ok()) {
-                    self.calls.insert(*call, Known { content, allowed: None });
+                    self.calls.insert(*call, KnownCall { content, allowed: None });
                 }
             }
             call::Event::Allowed { call, why, by, .. } => {
                 if let Some(known) = self.calls.get_mut(call) {
-                    known.allowed = Some(Allowed { why: why.clone(), by: by.clone() });
+                    known.allowed = Some(AllowedBy { why: why.clone(), by: by.clone() });
                 }
             }
             call::Event::Ended { call, end, .. } => {
                 if let Some(known) = self.calls.remove(call) {
-                    self.stage.called(&known, *end, self.result.take().as_ref())?;
+                    self.printer.print_call(&known, *end, self.result.take().as_ref())?;
                 }
             }
             call::Event::Requested { .. }
@@ -223,61 +224,65 @@ impl Play<'_> {
         Ok(())
     }
 
-    async fn opened(&mut self, gate: GateId, request: &GateRequest) -> anyhow::Result<()> {
+    async fn handle_opened_gate(&mut self, gate: GateId, request: &GateRequest) -> anyhow::Result<()> {
         let cwd = self.cwd.to_string_lossy();
         let Some(call) = request.call() else {
-            return self.answer(gate, GateReply::Decline, NOBODY).await;
+            return self.answer_gate(gate, GateReply::Decline, NOBODY).await;
         };
-        self.stage.card(&GateCard::new(&GateCardInput::of_agent(call, &cwd, &["Allow once", "Deny"])))?;
+        self.printer.print_card(&GateCard::new(&GateCardInput::of_agent(call, &cwd, &["Allow once", "Deny"])))?;
         let denied = |reason: &str| GateReply::Deny { reason: Some(reason.to_owned()) };
         match &mut self.person {
-            Person::Yes => self.answer(gate, GateReply::Allow(ApprovalScope::Once), "flag:--yes").await,
-            Person::No => self.answer(gate, denied("the demo was started with --no"), "flag:--no").await,
-            Person::Nobody => self.answer(gate, denied("there is no terminal to ask a person on"), NOBODY).await,
-            Person::AtTheTerminal(lines) => {
+            DemoPerson::Yes => self.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "flag:--yes").await,
+            DemoPerson::No => self.answer_gate(gate, denied("the demo was started with --no"), "flag:--no").await,
+            DemoPerson::Nobody => {
+                self.answer_gate(gate, denied("there is no terminal to ask a person on"), NOBODY).await
+            }
+            DemoPerson::AtTheTerminal(lines) => {
                 // What was typed before the card was there is no answer to it.
                 while lines.try_recv().is_ok() {}
-                self.asking = Asking::Leave(gate);
-                Ok(self.stage.ask()?)
+                self.asking = PromptState::Leave(gate);
+                Ok(self.printer.ask_approval()?)
             }
         }
     }
 
-    async fn line(&mut self, line: Option<String>) -> anyhow::Result<()> {
+    async fn handle_line(&mut self, line: Option<String>) -> anyhow::Result<()> {
         let person = "person:terminal";
         match (self.asking, line) {
-            (Asking::Nothing, _) => Ok(()),
+            (PromptState::Nothing, _) => Ok(()),
             // The denial was said; only its reason is missing.
-            (Asking::Reason(gate), None) => {
-                self.stage.line_ends()?;
-                self.answer(gate, GateReply::Deny { reason: None }, person).await
+            (PromptState::Reason(gate), None) => {
+                self.printer.line_ends()?;
+                self.answer_gate(gate, GateReply::Deny { reason: None }, person).await
             }
-            (Asking::Leave(gate), None) => {
-                self.stage.line_ends()?;
+            (PromptState::Leave(gate), None) => {
+                self.printer.line_ends()?;
                 let reason = Some("the terminal was closed before an answer came".to_owned());
-                self.answer(gate, GateReply::Deny { reason }, NOBODY).await
+                self.answer_gate(gate, GateReply::Deny { reason }, NOBODY).await
             }
-            (Asking::Leave(gate), Some(line)) => match word(&line) {
-                Word::Yes => self.answer(gate, GateReply::Allow(ApprovalScope::Once), person).await,
-                Word::No(Some(reason)) => self.answer(gate, GateReply::Deny { reason: Some(reason) }, person).await,
-                Word::No(None) => {
-                    self.asking = Asking::Reason(gate);
-                    Ok(self.stage.ask_why()?)
+            (PromptState::Leave(gate), Some(line)) => match parse_reply(&line) {
+                ApprovalReply::Yes => self.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), person).await,
+                ApprovalReply::No(Some(reason)) => {
+                    self.answer_gate(gate, GateReply::Deny { reason: Some(reason) }, person).await
                 }
-                Word::Unclear => Ok(self.stage.ask_again()?),
+                ApprovalReply::No(None) => {
+                    self.asking = PromptState::Reason(gate);
+                    Ok(self.printer.ask_why()?)
+                }
+                ApprovalReply::Unclear => Ok(self.printer.ask_again()?),
             },
-            (Asking::Reason(gate), Some(line)) => {
-                self.answer(gate, GateReply::Deny { reason: reason(&line) }, person).await
+            (PromptState::Reason(gate), Some(line)) => {
+                self.answer_gate(gate, GateReply::Deny { reason: parse_reason(&line) }, person).await
             }
         }
     }
 
-    async fn answer(&mut self, gate: GateId, answer: GateReply, by: &str) -> anyhow::Result<()> {
-        self.asking = Asking::Nothing;
+    async fn answer_gate(&mut self, gate: GateId, answer: GateReply, by: &str) -> anyhow::Result<()> {
+        self.asking = PromptState::Nothing;
         let by = PrincipalId::new(Arc::from(by));
         let answer = gate::Command::Answer { gate, answer, by, key: None };
         if let Err(refused) = self.answers.send_command(Command::Gate(answer)).await {
-            self.stage.refused(&refused.to_string())?;
+            self.printer.print_refusal(&refused.to_string())?;
         }
         Ok(())
     }

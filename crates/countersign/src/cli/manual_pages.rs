@@ -10,7 +10,7 @@ use countersign_adapter_omp::flags;
 use super::Cli;
 
 /// The whole command line, with the flags of the doors, which it hands on unread.
-fn whole() -> clap::Command {
+fn full_command() -> clap::Command {
     let with_flags = |door: clap::Command| {
         door.args(flags::FLAG_HELP.map(|listed| {
             let flag = Arg::new(listed.name).long(listed.name).help(listed.help);
@@ -24,16 +24,16 @@ fn whole() -> clap::Command {
 }
 
 /// The script for `shell`.
-pub(super) fn completions(shell: Shell) -> Vec<u8> {
+pub(super) fn completion_script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut whole(), "countersign", &mut script);
+    clap_complete::generate(shell, &mut full_command(), "countersign", &mut script);
     script
 }
 
 /// Writes one page for the program and one for each command into `folder`.
 pub(super) fn write_manual(folder: &Path) -> anyhow::Result<ExitCode> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let whole = whole().disable_help_subcommand(true);
+    let whole = full_command().disable_help_subcommand(true);
     clap_mangen::generate_to(whole, folder).with_context(|| folder.display().to_string())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -42,7 +42,7 @@ pub(super) fn write_manual(folder: &Path) -> anyhow::Result<ExitCode> {
 mod tests {
     use clap::{CommandFactory as _, ValueEnum as _};
 
-    use super::{super::Cli, Shell, completions, flags, write_manual};
+    use super::{super::Cli, Shell, completion_script, flags, write_manual};
 
     /// The names of all subcommands and long flags.
     fn names(command: &clap::Command) -> Vec<String> {
@@ -55,12 +55,12 @@ mod tests {
 
     #[test]
     fn each_shell_completes_every_subcommand_and_flag() {
-        let mut wanted = names(&Cli::command());
-        assert!(wanted.iter().any(|name| name == "verify") && wanted.iter().any(|name| name == "keep"));
-        wanted.extend(flags::FLAG_HELP.iter().map(|listed| listed.name.to_owned()));
+        let mut expected = names(&Cli::command());
+        assert!(expected.iter().any(|name| name == "verify") && expected.iter().any(|name| name == "keep"));
+        expected.extend(flags::FLAG_HELP.iter().map(|listed| listed.name.to_owned()));
         for shell in Shell::value_variants() {
-            let script = String::from_utf8(completions(*shell)).unwrap();
-            for name in &wanted {
+            let script = String::from_utf8(completion_script(*shell)).unwrap();
+            for name in &expected {
                 assert!(script.contains(name.as_str()), "{shell}: {name}");
             }
             assert!(!script.contains("__exec"), "{shell}");

@@ -23,7 +23,7 @@ const LONGEST: u64 = 4096;
 
 /// Where the token is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TokenFrom {
+pub(crate) enum NodeTokenSource {
     /// In a variable.
     Variable(String),
     /// In a file.
@@ -32,9 +32,9 @@ pub(crate) enum TokenFrom {
     Nowhere,
 }
 
-impl TokenFrom {
+impl NodeTokenSource {
     /// The place that is meant.
-    pub(crate) fn choose(variable: Option<String>, file: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub(crate) fn from_options(variable: Option<String>, file: Option<PathBuf>) -> anyhow::Result<Self> {
         match (variable, file) {
             (_, Some(file)) => Ok(Self::File(std::path::absolute(&file)?)),
             (Some(name), None) => {
@@ -49,19 +49,19 @@ impl TokenFrom {
     }
 
     /// The token, without white space around it.
-    pub(crate) fn read(&self) -> anyhow::Result<Option<String>> {
-        let (told, place) = match self {
+    pub(crate) fn read_token(&self) -> anyhow::Result<Option<String>> {
+        let (text, place) = match self {
             Self::Nowhere => return Ok(None),
             Self::Variable(name) => {
-                let told = std::env::var(name).with_context(|| format!("the token in {name} cannot be read"))?;
-                (told, name.clone())
+                let value = std::env::var(name).with_context(|| format!("the token in {name} cannot be read"))?;
+                (value, name.clone())
             }
             Self::File(path) => {
                 let unreadable = || format!("the token in {} cannot be read", path.display());
                 (regular::read_text(path, LONGEST).with_context(unreadable)?, path.display().to_string())
             }
         };
-        let token = told.trim();
+        let token = text.trim();
         if token.is_empty() || token.chars().any(char::is_control) {
             bail!("{place} holds no token: one line is wanted, and nothing else");
         }
@@ -69,7 +69,7 @@ impl TokenFrom {
     }
 
     /// Whether commands must not see this variable.
-    pub(crate) fn hides(&self, name: &str) -> bool {
+    pub(crate) fn hides_variable(&self, name: &str) -> bool {
         name == TOKEN || matches!(self, Self::Variable(variable) if variable == name)
     }
 
@@ -83,17 +83,17 @@ impl TokenFrom {
 
 /// The data directory of a node, which this process alone uses.
 #[derive(Debug)]
-pub(crate) struct Data {
+pub(crate) struct NodeDataDir {
     folder: PathBuf,
     _lock: Flock<File>,
 }
 
-impl Data {
+impl NodeDataDir {
     /// Opens or makes it.
     pub(crate) fn open(given: Option<&Path>, id: &str) -> anyhow::Result<Self> {
         let folder = match given {
             Some(folder) => std::path::absolute(folder)?,
-            None => usual(id)?,
+            None => default_folder(id)?,
         };
         let unusable = || format!("the data directory {} cannot be used", folder.display());
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(unusable)?;
@@ -118,17 +118,17 @@ impl Data {
         &self.folder
     }
 
-    pub(crate) fn journal(&self) -> PathBuf {
+    pub(crate) fn journal_path(&self) -> PathBuf {
         self.folder.join("node.db")
     }
 
-    pub(crate) fn log(&self) -> PathBuf {
+    pub(crate) fn log_path(&self) -> PathBuf {
         self.folder.join("node.log")
     }
 }
 
 /// Where the data of a node is if nothing is said.
-fn usual(id: &str) -> anyhow::Result<PathBuf> {
+fn default_folder(id: &str) -> anyhow::Result<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
     let base = base.context("there is no home folder: say with --data where the journal goes")?;
@@ -136,7 +136,7 @@ fn usual(id: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// The folder that agents work in, without links.
-pub(crate) fn workspace(given: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn resolve_workspace(given: &Path) -> anyhow::Result<PathBuf> {
     let folder = match given.canonicalize() {
         Ok(folder) => folder,
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -151,7 +151,7 @@ pub(crate) fn workspace(given: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// The rules of the node: those of `given`, which has to be there, else those in the data directory.
-pub(crate) fn rules(given: Option<&Path>, data: &Data) -> anyhow::Result<(CompiledRules, PathBuf)> {
+pub(crate) fn load_rules(given: Option<&Path>, data: &NodeDataDir) -> anyhow::Result<(CompiledRules, PathBuf)> {
     let path = given.map_or_else(|| data.folder().join("permissions.yaml"), Path::to_owned);
     let path = std::path::absolute(path)?;
     let read = config::read_permissions(&path, RuleLayer::Main).map_err(|errors| anyhow::anyhow!("{errors}"))?;

@@ -15,34 +15,34 @@ const GOOD: Duration = Duration::from_secs(10);
 
 /// The pauses, each twice as long as the one before.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ReconnectBackoff {
     next: Duration,
 }
 
-impl Default for Patience {
+impl Default for ReconnectBackoff {
     fn default() -> Self {
         Self { next: FIRST }
     }
 }
 
-impl Patience {
+impl ReconnectBackoff {
     /// The pause after somebody could not be reached. `chance` between 0 and 1 keeps many nodes from coming at once.
-    pub(crate) fn pause(&mut self, chance: f64) -> Duration {
+    pub(crate) fn next_pause(&mut self, chance: f64) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(LONGEST);
         pause.mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0)
     }
 
     /// The pause after a connection that lived so long.
-    pub(crate) fn after(&mut self, lived: Duration, chance: f64) -> Duration {
+    pub(crate) fn pause_after(&mut self, lived: Duration, chance: f64) -> Duration {
         if lived >= GOOD {
             *self = Self::default();
         }
-        self.pause(chance)
+        self.next_pause(chance)
     }
 
     /// The pause after another node took our place.
-    pub(crate) const fn replaced() -> Duration {
+    pub(crate) const fn replaced_pause() -> Duration {
         REPLACED
     }
 }
@@ -51,14 +51,14 @@ impl Patience {
 mod tests {
     use std::time::Duration;
 
-    use super::Patience;
+    use super::ReconnectBackoff;
 
     #[test]
     fn pauses_grow_to_twenty_seconds_and_begin_anew_behind_a_good_connection() {
-        let mut patience = Patience::default();
-        let pauses: Vec<u128> = (0..8).map(|_| patience.pause(0.5).as_millis()).collect();
+        let mut backoff = ReconnectBackoff::default();
+        let pauses: Vec<u128> = (0..8).map(|_| backoff.next_pause(0.5).as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 20_000, 20_000]);
-        assert_eq!(patience.after(Duration::from_secs(1), 0.0), Duration::from_secs(15));
-        assert_eq!(patience.after(Duration::from_secs(10), 1.0), Duration::from_millis(625));
+        assert_eq!(backoff.pause_after(Duration::from_secs(1), 0.0), Duration::from_secs(15));
+        assert_eq!(backoff.pause_after(Duration::from_secs(10), 1.0), Duration::from_millis(625));
     }
 }

@@ -15,24 +15,24 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A line to a running gateway.
-pub(crate) struct Local(BufReader<UnixStream>);
+pub(crate) struct ControlClient(BufReader<UnixStream>);
 
-impl Local {
+impl ControlClient {
     /// The gateway whose data directory is `folder`; `None` if none runs. One that says nothing for a while is given up.
     pub(crate) fn connect(folder: &Path) -> Option<Self> {
         let local = UnixStream::connect(folder.join(FILE)).ok().map(|stream| Self(BufReader::new(stream)))?;
-        local.within(PATIENCE).ok()
+        local.with_timeout(PATIENCE).ok()
     }
 
     /// Gives up on a gateway that says nothing for so long.
-    pub(crate) fn within(self, patience: Duration) -> anyhow::Result<Self> {
-        self.0.get_ref().set_read_timeout(Some(patience))?;
-        self.0.get_ref().set_write_timeout(Some(patience))?;
+    pub(crate) fn with_timeout(self, timeout: Duration) -> anyhow::Result<Self> {
+        self.0.get_ref().set_read_timeout(Some(timeout))?;
+        self.0.get_ref().set_write_timeout(Some(timeout))?;
         Ok(self)
     }
 
     /// Waits without end for what the gateway says next: it says something only when something happens.
-    pub(crate) fn following(self) -> anyhow::Result<Self> {
+    pub(crate) fn without_read_timeout(self) -> anyhow::Result<Self> {
         self.0.get_ref().set_read_timeout(None)?;
         Ok(self)
     }
@@ -44,23 +44,23 @@ impl Local {
     }
 
     /// Asks for something and waits for the answer.
-    pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Value> {
+    pub(crate) fn send_request(&mut self, request: &Request) -> anyhow::Result<Value> {
         self.send(request)?;
-        self.next()?.context("the gateway has gone")
+        self.next_value()?.context("the gateway has gone")
     }
 
     /// Asks for something that has more than one answer.
     pub(crate) fn send(&mut self, request: &Request) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(request)?;
         line.push('\n');
-        self.0.get_mut().write_all(line.as_bytes()).map_err(in_words)?;
+        self.0.get_mut().write_all(line.as_bytes()).map_err(explain_timeout)?;
         Ok(())
     }
 
     /// The next answer; `None` when the gateway has gone.
-    pub(crate) fn next(&mut self) -> anyhow::Result<Option<Value>> {
+    pub(crate) fn next_value(&mut self) -> anyhow::Result<Option<Value>> {
         let mut line = String::new();
-        if self.0.read_line(&mut line).map_err(in_words)? == 0 {
+        if self.0.read_line(&mut line).map_err(explain_timeout)? == 0 {
             return Ok(None);
         }
         match serde_json::from_str(&line)? {
@@ -71,7 +71,7 @@ impl Local {
 }
 
 /// What the system says when patience has ended speaks of resources.
-fn in_words(error: io::Error) -> io::Error {
+fn explain_timeout(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             io::Error::new(io::ErrorKind::TimedOut, "the gateway gives no answer in time")
@@ -86,14 +86,14 @@ mod tests {
 
     use countersign_gateway::control::{FILE, Request};
 
-    use super::Local;
+    use super::ControlClient;
 
     #[test]
     fn a_gateway_that_says_nothing_is_not_waited_for_without_end() {
         let folder = tempfile::tempdir().unwrap();
         let _listener = UnixListener::bind(folder.path().join(FILE)).unwrap();
-        let mut local = Local::connect(folder.path()).unwrap().within(Duration::from_millis(10)).unwrap();
-        let problem = local.ask(&Request::Gates).unwrap_err().to_string();
+        let mut local = ControlClient::connect(folder.path()).unwrap().with_timeout(Duration::from_millis(10)).unwrap();
+        let problem = local.send_request(&Request::Gates).unwrap_err().to_string();
         assert_eq!(problem, "the gateway gives no answer in time");
     }
 }

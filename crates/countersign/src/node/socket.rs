@@ -18,8 +18,8 @@ use tokio_tungstenite::{
     },
 };
 
-use super::{address::Address, greeting, hello::Hello};
-use crate::unreached;
+use super::{address::GatewayAddress, handshake::NodeHandshake, local_auth};
+use crate::connect_error;
 
 /// How long it may take to reach the gateway.
 const REACH: Duration = Duration::from_secs(30);
@@ -31,18 +31,18 @@ const STUCK: Duration = Duration::from_secs(40);
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A connection that the gateway knows for a node's.
-pub(crate) struct Line(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub(crate) struct NodeSocket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 /// Why there is no connection.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum NodeConnectError {
     /// Nobody is there, or not now. It may be tried again.
     Away(String),
     /// The gateway does not take this node, and will not as long as nothing is changed.
     Rejected(GsvError),
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for NodeConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Away(why) => f.write_str(why),
@@ -56,14 +56,14 @@ impl fmt::Display for Refused {
 
 /// How a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
+pub(crate) enum ConnectionLost {
     /// The gateway closed it, with this code and reason.
     Closed(u16, String),
     /// It broke.
     Broke(String),
 }
 
-impl fmt::Display for Gone {
+impl fmt::Display for ConnectionLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed(close::RESTART, _) => f.write_str("the gateway ends or restarts"),
@@ -74,7 +74,7 @@ impl fmt::Display for Gone {
 }
 
 /// What came.
-pub(crate) enum Heard {
+pub(crate) enum SocketMessage {
     /// A frame.
     Frame(GsvInboundFrame),
     /// A sign of life.
@@ -82,16 +82,20 @@ pub(crate) enum Heard {
 }
 
 /// Connects as a node.
-pub(crate) async fn connect(address: &Address, hello: &Hello, token: Option<&str>) -> Result<Line, Refused> {
-    let Address { url, connector } = address;
+pub(crate) async fn connect_node(
+    address: &GatewayAddress,
+    hello: &NodeHandshake,
+    token: Option<&str>,
+) -> Result<NodeSocket, NodeConnectError> {
+    let GatewayAddress { url, connector } = address;
     let config = WebSocketConfig::default()
         .read_buffer_size(4096)
         .write_buffer_size(4096)
         .max_message_size(Some(LARGEST_FRAME))
         .max_frame_size(Some(LARGEST_FRAME));
-    let away = |why: &dyn fmt::Display| Refused::Away(format!("{url}: {why}"));
+    let away = |why: &dyn fmt::Display| NodeConnectError::Away(format!("{url}: {why}"));
     let mut request = url.as_str().into_client_request().map_err(|error| away(&error))?;
-    if let Some(word) = greeting::word(address.port()).await
+    if let Some(word) = local_auth::fetch_auth_word(address.port()).await
         && let Ok(word) = word.parse()
     {
         request.headers_mut().insert(HEADER, word);
@@ -102,79 +106,81 @@ pub(crate) async fn connect(address: &Address, hello: &Hello, token: Option<&str
         Error::Http(answer) => {
             away(&format!("answered {}, as if no gateway's door for nodes were there", answer.status()))
         }
-        Error::Io(error) => away(&unreached::why(&error)),
-        error => away(&unreached::why(&error)),
+        Error::Io(error) => away(&connect_error::explain_failure(&error)),
+        error => away(&connect_error::explain_failure(&error)),
     })?;
-    let mut line = Line(stream);
-    let params = hello.params(token);
-    let asked = frame::encode_request("hello", Method::Connect, Some(&params));
-    let answered = timeout(HANDSHAKE, line.introduce(asked)).await;
+    let mut socket = NodeSocket(stream);
+    let params = hello.connect_params(token);
+    let hello_frame = frame::encode_request("hello", Method::Connect, Some(&params));
+    let answered = timeout(HANDSHAKE, socket.perform_handshake(hello_frame)).await;
     // Other doors close on whoever does not speak as they do.
     let hint = if url.ends_with("/ws") { "" } else { " (the door of nodes is at /ws)" };
     answered.map_err(|_| away(&"it does not answer who we are"))?.map_err(|refused| match refused {
-        Refused::Away(why) => away(&format!("{why}{hint}")),
-        Refused::Rejected(_) => refused,
+        NodeConnectError::Away(why) => away(&format!("{why}{hint}")),
+        NodeConnectError::Rejected(_) => refused,
     })?;
-    Ok(line)
+    Ok(socket)
 }
 
-impl Line {
-    async fn introduce(&mut self, asked: String) -> Result<(), Refused> {
-        let gone = |gone: Gone| Refused::Away(gone.to_string());
-        self.send(asked).await.map_err(gone)?;
+impl NodeSocket {
+    async fn perform_handshake(&mut self, hello_frame: String) -> Result<(), NodeConnectError> {
+        let gone = |gone: ConnectionLost| NodeConnectError::Away(gone.to_string());
+        self.send(hello_frame).await.map_err(gone)?;
         loop {
-            match self.next().await.map_err(gone)? {
-                Heard::Frame(GsvInboundFrame::Response { outcome: Ok(_), .. }) => return Ok(()),
+            match self.next_message().await.map_err(gone)? {
+                SocketMessage::Frame(GsvInboundFrame::Response { outcome: Ok(_), .. }) => return Ok(()),
                 // It may be that it cannot say now; all else stays so.
-                Heard::Frame(GsvInboundFrame::Response { outcome: Err(fault), .. }) => {
+                SocketMessage::Frame(GsvInboundFrame::Response { outcome: Err(fault), .. }) => {
                     return Err(match fault.code {
                         code::UNAUTHORIZED | code::PROTOCOL | code::HANDSHAKE | code::FORBIDDEN | code::INVALID => {
-                            Refused::Rejected(fault)
+                            NodeConnectError::Rejected(fault)
                         }
-                        _ => Refused::Away(fault.message),
+                        _ => NodeConnectError::Away(fault.message),
                     });
                 }
-                Heard::Frame(_) | Heard::Sign => {}
+                SocketMessage::Frame(_) | SocketMessage::Sign => {}
             }
         }
     }
 
     /// Sends a frame.
-    pub(crate) async fn send(&mut self, frame: String) -> Result<(), Gone> {
-        self.write(Message::text(frame)).await
+    pub(crate) async fn send(&mut self, frame: String) -> Result<(), ConnectionLost> {
+        self.write_message(Message::text(frame)).await
     }
 
     /// Asks for a sign of life.
-    pub(crate) async fn ping(&mut self) -> Result<(), Gone> {
-        self.write(Message::Ping(Vec::new().into())).await
+    pub(crate) async fn ping(&mut self) -> Result<(), ConnectionLost> {
+        self.write_message(Message::Ping(Vec::new().into())).await
     }
 
-    async fn write(&mut self, message: Message) -> Result<(), Gone> {
+    async fn write_message(&mut self, message: Message) -> Result<(), ConnectionLost> {
         match timeout(STUCK, self.0.send(message)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Gone::Broke(error.to_string())),
-            Err(_) => Err(Gone::Broke("the gateway reads nothing".to_owned())),
+            Ok(Err(error)) => Err(ConnectionLost::Broke(error.to_string())),
+            Err(_) => Err(ConnectionLost::Broke("the gateway reads nothing".to_owned())),
         }
     }
 
     /// Waits for what comes next.
     ///
     /// *Cancellation*: nothing is lost.
-    pub(crate) async fn next(&mut self) -> Result<Heard, Gone> {
+    pub(crate) async fn next_message(&mut self) -> Result<SocketMessage, ConnectionLost> {
         match self.0.next().await {
-            Some(Ok(Message::Text(text))) => Ok(Heard::Frame(read_frame(&text))),
+            Some(Ok(Message::Text(text))) => Ok(SocketMessage::Frame(read_frame(&text))),
             Some(Ok(Message::Close(frame))) => Err(match frame {
-                Some(frame) => Gone::Closed(frame.code.into(), frame.reason.to_string()),
-                None => Gone::Closed(1005, String::new()),
+                Some(frame) => ConnectionLost::Closed(frame.code.into(), frame.reason.to_string()),
+                None => ConnectionLost::Closed(1005, String::new()),
             }),
-            Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(Heard::Sign),
-            Some(Err(error)) => Err(Gone::Broke(error.to_string())),
-            None => Err(Gone::Broke("it is closed".to_owned())),
+            Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {
+                Ok(SocketMessage::Sign)
+            }
+            Some(Err(error)) => Err(ConnectionLost::Broke(error.to_string())),
+            None => Err(ConnectionLost::Broke("it is closed".to_owned())),
         }
     }
 
     /// Closes the line because the node ends.
-    pub(crate) async fn leave(&mut self) {
+    pub(crate) async fn close_gracefully(&mut self) {
         let frame = CloseFrame { code: CloseCode::Normal, reason: "the node ends".into() };
         let leaving = async {
             if self.0.close(Some(frame)).await.is_ok() {

@@ -13,7 +13,7 @@ use rustls::{
 ///
 /// # Errors
 /// What is wrong with the file, or that nothing could be trusted.
-pub(crate) fn trust(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
+pub(crate) fn tls_client_config(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
     let extra: Vec<CertificateDer<'static>> = match ca {
         None => Vec::new(),
         Some(path) => {

@@ -9,14 +9,14 @@ use anyhow::Context as _;
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 
 /// The user and group of a folder, where this process is root and the folder is not.
-pub(crate) fn of(folder: &Path) -> Option<(Uid, Gid)> {
+pub(crate) fn folder_owner(folder: &Path) -> Option<(Uid, Gid)> {
     let found = fs::metadata(folder).ok().filter(|found| geteuid().is_root() && found.uid() != 0)?;
     Some((Uid::from_raw(found.uid()), Gid::from_raw(found.gid())))
 }
 
 /// Goes on as the user to whom `folder` belongs, if root asks. There is no way back.
-pub(crate) fn become_of(folder: &Path) -> anyhow::Result<()> {
-    let Some((user, group)) = of(folder) else { return Ok(()) };
+pub(crate) fn become_owner_of(folder: &Path) -> anyhow::Result<()> {
+    let Some((user, group)) = folder_owner(folder) else { return Ok(()) };
     let become_it = || setgroups(&[group]).and_then(|()| setgid(group)).and_then(|()| setuid(user));
     become_it().with_context(|| {
         let folder = folder.display();

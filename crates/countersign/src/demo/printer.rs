@@ -1,0 +1,362 @@
+//! What the viewer sees of the demo, on 80 columns.
+//!
+//! It must not know where it comes from. Everything that the model, a tool or a file says passes the one escaping function first.
+
+use std::{
+    fmt,
+    io::{self, Write as _},
+    path::Path,
+};
+
+use countersign_core::{
+    call::CallEnd,
+    gate::GateResolution,
+    id::PrincipalId,
+    message::{ToolResult, text_of},
+};
+use countersign_store::{StoredRecord, VerifyReport};
+use countersign_view::{GateCard, LineMode, escape, shell_quote};
+use serde_json::Value;
+
+use super::{
+    driver::{self, AllowedBy, KnownCall},
+    person::DemoPerson,
+};
+use crate::{
+    audit,
+    style::{ColourMode, TextStyle, cut_to_width},
+    wrap::{LineWrapper, wrap_text},
+};
+
+/// How wide text is at most.
+const WIDTH: usize = 78;
+/// How far everything that happens is indented.
+const INDENT: usize = 2;
+/// How far what a tool gave back is indented.
+const RESULT: usize = 6;
+/// How many lines of a result are shown.
+const LINES: usize = 12;
+
+/// The output.
+pub(super) struct DemoPrinter {
+    output: io::Stdout,
+    paint: ColourMode,
+    /// The text that is coming in.
+    text: Option<LineWrapper>,
+    /// Calls and what became of them, in order.
+    decided: Vec<(String, String, TextStyle)>,
+    /// Who resolved the last gate.
+    resolver: Option<String>,
+    /// Whether the last line is empty.
+    is_apart: bool,
+}
+
+impl DemoPrinter {
+    pub(super) fn for_stdout() -> Self {
+        Self {
+            output: io::stdout(),
+            paint: ColourMode::for_stdout(),
+            text: None,
+            decided: Vec::new(),
+            resolver: None,
+            is_apart: false,
+        }
+    }
+
+    /// What this is, where it happens and under which rules.
+    pub(super) fn print_intro(
+        &mut self,
+        project: &Path,
+        rules: &[(&str, &str)],
+        person: &DemoPerson,
+    ) -> io::Result<()> {
+        self.print_heading("Countersign demo")?;
+        self.print_paragraph(
+            "An agent repairs a small project. Its model is scripted: what it says is fixed, it cannot think, and it needs \
+             no key and no network. The tools, the rules, the approval and the record are real.",
+        )?;
+        self.write_text(format_args!(
+            "\n  {}  {}\n",
+            self.paint.apply_style(TextStyle::Faint, "folder"),
+            one_line(&project.display())
+        ))?;
+        for (at, (what, verdict)) in rules.iter().enumerate() {
+            let label = self.paint.apply_style(TextStyle::Faint, if at == 0 { "rules " } else { "      " });
+            self.write_text(format_args!("  {label}  {what:<48}{verdict}\n"))?;
+        }
+        let unasked = match person {
+            DemoPerson::AtTheTerminal(_) => return Ok(()),
+            DemoPerson::Yes => "Nobody is asked in this run: --yes allows it.",
+            DemoPerson::No => "Nobody is asked in this run: --no denies it.",
+            DemoPerson::Nobody => "There is no terminal to ask on, so it will be denied; --yes allows it.",
+        };
+        self.write_text(format_args!("\n"))?;
+        self.print_paragraph(unasked)?;
+        Ok(())
+    }
+
+    /// The task.
+    pub(super) fn print_prompt(&mut self, text: &str) -> io::Result<()> {
+        self.print_heading("The task")?;
+        self.print_paragraph(text)?;
+        self.print_heading("The run")
+    }
+
+    /// The model begins to answer.
+    pub(super) fn begin_message(&mut self, model: &str) -> io::Result<()> {
+        let name = format!("{}, a scripted model", one_line(&model));
+        self.write_text(format_args!("  {}\n", self.paint.apply_style(TextStyle::Strong, name)))
+    }
+
+    pub(super) fn text_begins(&mut self) -> io::Result<()> {
+        self.text = Some(LineWrapper::new(INDENT, INDENT, WIDTH));
+        self.write_text(format_args!("{:INDENT$}", ""))
+    }
+
+    pub(super) fn print_text(&mut self, text: &str) -> io::Result<()> {
+        let Some(wrap) = &mut self.text else { return Ok(()) };
+        let written = wrap.push(&escape(text, LineMode::Many));
+        self.write_text(format_args!("{written}"))
+    }
+
+    pub(super) fn text_ends(&mut self) -> io::Result<()> {
+        match self.text.take() {
+            None => Ok(()),
+            Some(wrap) => self.write_text(format_args!("{}\n\n", wrap.finish())),
+        }
+    }
+
+    /// A call that has ended, why it might happen, and what it gave back.
+    pub(super) fn print_call(
+        &mut self,
+        known: &KnownCall,
+        end: CallEnd,
+        result: Option<&ToolResult>,
+    ) -> io::Result<()> {
+        let signature = one_line(&known.content.signature);
+        let (mark, tone) = match end {
+            CallEnd::Done { error: false } => ("✓", TextStyle::Good),
+            CallEnd::Done { error: true } => ("!", TextStyle::Bad),
+            CallEnd::Failed
+            | CallEnd::Denied
+            | CallEnd::Refused
+            | CallEnd::Expired
+            | CallEnd::Limited
+            | CallEnd::Skipped
+            | CallEnd::Cancelled
+            | CallEnd::Unknown => ("✗", TextStyle::Bad),
+        };
+        let (verdict, who) = match (&known.allowed, end) {
+            (_, CallEnd::Denied) => {
+                let who =
+                    self.resolver.take().map_or_else(|| "denied by a rule".to_owned(), |by| format!("denied{by}"));
+                ("denied, not run".to_owned(), who)
+            }
+            (Some(AllowedBy { why, by: None }), _) => (one_line(&allowed_text(why)), "allowed by a rule".to_owned()),
+            (Some(AllowedBy { by: Some(by), .. }), _) => {
+                let text = one_line(&format_args!("allowed by {by}"));
+                (text.clone(), text)
+            }
+            (None, _) => (audit::end_text(end).to_owned(), audit::end_text(end).to_owned()),
+        };
+        let shown = self.paint.apply_style(TextStyle::Strong, cut_to_width(&signature, WIDTH - 4));
+        self.write_text(format_args!("  {} {shown}\n", self.paint.apply_style(tone, mark)))?;
+        self.write_text(format_args!("    {}\n", self.paint.apply_style(TextStyle::Faint, &verdict)))?;
+        self.decided.push((signature, who, tone));
+        match known.content.tool.as_ref() {
+            "edit" if end == (CallEnd::Done { error: false }) => self.print_change(known)?,
+            _ => self.print_result(&result.map(|result| text_of(&result.content)).unwrap_or_default())?,
+        }
+        self.write_text(format_args!("\n"))
+    }
+
+    fn print_change(&mut self, known: &KnownCall) -> io::Result<()> {
+        let of = |name: &str| known.content.arguments.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        for (sign, tone, text) in [("-", TextStyle::Bad, of("old_text")), ("+", TextStyle::Good, of("new_text"))] {
+            for line in escape(&text, LineMode::Many).lines() {
+                let line = cut_to_width(&format!("{sign} {line}"), WIDTH - RESULT);
+                self.write_text(format_args!("{:RESULT$}{}\n", "", self.paint.apply_style(tone, line)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_result(&mut self, text: &str) -> io::Result<()> {
+        let text = escape(text.trim_end(), LineMode::Many);
+        let count = text.lines().count();
+        for line in text.lines().take(LINES) {
+            let line = cut_to_width(&line.replace('\t', "    "), WIDTH - RESULT);
+            self.write_text(format_args!("{:RESULT$}{}\n", "", self.paint.apply_style(TextStyle::Faint, line)))?;
+        }
+        if count > LINES {
+            self.write_text(format_args!("{:RESULT$}… and {} more lines\n", "", count - LINES))?;
+        }
+        Ok(())
+    }
+
+    /// What waits for the person, whole.
+    pub(super) fn print_card(&mut self, card: &GateCard) -> io::Result<()> {
+        let bar = self.paint.apply_style(TextStyle::Asking, "│");
+        let title = format!("┌ Approval needed: {}", card.title);
+        self.write_text(format_args!("  {}\n", self.paint.apply_style(TextStyle::Asking, title)))?;
+        for line in card.text().lines() {
+            // A long line goes on behind a sign that no line of the card begins with.
+            let line = wrap_text(line, 0, 4, WIDTH - RESULT);
+            for (at, piece) in line.lines().enumerate() {
+                let piece = if at == 0 { piece.to_owned() } else { piece.replacen("    ", "  ↳ ", 1) };
+                self.write_text(format_args!("  {bar} {piece}\n"))?;
+            }
+        }
+        self.write_text(format_args!("  {}\n", self.paint.apply_style(TextStyle::Asking, "└")))
+    }
+
+    pub(super) fn ask_approval(&mut self) -> io::Result<()> {
+        self.print_question("Allow it, this once? (y / n, or n and a reason) ")
+    }
+
+    pub(super) fn ask_again(&mut self) -> io::Result<()> {
+        self.print_question("Please answer y to allow it once, or n to deny it: ")
+    }
+
+    pub(super) fn ask_why(&mut self) -> io::Result<()> {
+        self.print_question("Why not? The agent is told (Enter for no reason): ")
+    }
+
+    fn print_question(&mut self, text: &str) -> io::Result<()> {
+        self.write_text(format_args!("  {}", self.paint.apply_style(TextStyle::Asking, text)))
+    }
+
+    /// Goes to the next line where the person did not.
+    pub(super) fn line_ends(&mut self) -> io::Result<()> {
+        self.write_text(format_args!("\n"))
+    }
+
+    /// What was decided, and by whom.
+    pub(super) fn print_resolution(&mut self, resolution: &GateResolution, by: Option<&PrincipalId>) -> io::Result<()> {
+        let (tone, word) = match resolution {
+            GateResolution::Allowed { .. } | GateResolution::Granted => (TextStyle::Good, "Allowed"),
+            GateResolution::Denied => (TextStyle::Bad, "Denied"),
+            GateResolution::Declined | GateResolution::Answered => (TextStyle::Faint, "Answered"),
+            GateResolution::Expired => (TextStyle::Bad, "Denied: nobody answered in time"),
+            GateResolution::Withdrawn => (TextStyle::Bad, "Withdrawn"),
+        };
+        let by = match by {
+            Some(by) if by.as_str() == driver::NOBODY => ": nobody answered".to_owned(),
+            Some(by) => format!(" by {}", one_line(by)),
+            None => String::new(),
+        };
+        self.resolver = Some(by.clone());
+        self.write_text(format_args!(
+            "  {}\n\n",
+            self.paint.apply_style(tone, format!("{word}{by}. That is on the record."))
+        ))
+    }
+
+    /// An answer that did not count.
+    pub(super) fn print_refusal(&mut self, why: &str) -> io::Result<()> {
+        self.write_text(format_args!(
+            "  {}\n",
+            self.paint.apply_style(TextStyle::Bad, format!("That did not count: {}", one_line(&why)))
+        ))
+    }
+
+    /// The run is over.
+    pub(super) fn print_end(&mut self, completed: bool) -> io::Result<()> {
+        if completed {
+            return Ok(());
+        }
+        self.write_text(format_args!(
+            "  {}\n",
+            self.paint.apply_style(TextStyle::Bad, "The run failed; see the record.")
+        ))
+    }
+
+    /// What was decided, and what became of the folder outside of the project.
+    pub(super) fn print_decisions(&mut self, is_published: bool) -> io::Result<()> {
+        self.print_heading("What was decided")?;
+        for (signature, verdict, tone) in std::mem::take(&mut self.decided) {
+            let signature = cut_to_width(&signature, 49);
+            self.write_text(format_args!("  {signature:<49}  {}\n", self.paint.apply_style(tone, verdict)))?;
+        }
+        let text = if is_published {
+            "../published/greet.sh has the fix: the command ran."
+        } else {
+            "../published/greet.sh is as it was before: the command did not run."
+        };
+        self.write_text(format_args!("\n"))?;
+        self.print_paragraph(text)
+    }
+
+    pub(super) fn record_begins(&mut self) -> io::Result<()> {
+        self.print_heading("The record")
+    }
+
+    /// One entry of the record.
+    pub(super) fn print_entry(&mut self, stored: &StoredRecord, text: &str) -> io::Result<()> {
+        let line = audit::format_entry(stored, text, audit::TimestampStyle::Time, None, ColourMode::Plain);
+        let line = cut_to_width(&line, audit::COLUMNS);
+        let tone = match stored.kind.as_ref() {
+            "gate" | "policy" => TextStyle::Strong,
+            _ => TextStyle::Faint,
+        };
+        self.write_text(format_args!("{}\n", self.paint.apply_style(tone, line)))
+    }
+
+    /// Whether the record is whole.
+    pub(super) fn print_verification(&mut self, report: &VerifyReport) -> io::Result<()> {
+        let verdict = match &report.flaw {
+            None => self.paint.apply_style(TextStyle::Good, "every one fits the chain"),
+            Some(flaw) => self.paint.apply_style(TextStyle::Bad, format!("FLAW: {flaw}")),
+        };
+        self.write_text(format_args!("\n  {} entries, {verdict}.\n", report.records))?;
+        let head = format!("{}:{}", report.head.lsn, report.head.chain);
+        self.write_text(format_args!("  head {}\n", self.paint.apply_style(TextStyle::Faint, head)))
+    }
+
+    /// Where the record lies, if it stays, and what to do next.
+    pub(super) fn print_closing(&mut self, record: Option<&Path>) -> io::Result<()> {
+        match record {
+            None => {
+                self.write_text(format_args!("\n  The scratch folder is removed; --keep leaves it, with the record.\n"))
+            }
+            Some(record) => self.write_text(format_args!(
+                "\n  The record is kept. To check it again:\n  countersign audit verify --log {}\n",
+                shell_quote(one_line(&record.display()))
+            )),
+        }
+    }
+
+    pub(super) fn print_interrupted(&mut self) -> io::Result<()> {
+        self.write_text(format_args!("\n\n  Interrupted. What ran was stopped, and what waited was not allowed.\n"))
+    }
+
+    fn print_heading(&mut self, text: &str) -> io::Result<()> {
+        let rule = "─".repeat(WIDTH.saturating_sub(text.chars().count() + 4));
+        let before = if self.is_apart { "" } else { "\n" };
+        self.write_text(format_args!(
+            "{before}{}\n\n",
+            self.paint.apply_style(TextStyle::Strong, format!("── {text} {rule}"))
+        ))
+    }
+
+    fn print_paragraph(&mut self, text: &str) -> io::Result<()> {
+        self.write_text(format_args!("  {}\n", wrap_text(text, INDENT, INDENT, WIDTH)))
+    }
+
+    /// Writes at once: people read along.
+    fn write_text(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
+        let text = text.to_string();
+        self.is_apart = text.ends_with("\n\n") || text == "\n";
+        self.output.write_all(text.as_bytes())?;
+        self.output.flush()
+    }
+}
+
+/// Why a call might happen, beginning with that it might.
+fn allowed_text(why: &str) -> String {
+    if why.starts_with("allowed") { why.to_owned() } else { format!("allowed {why}") }
+}
+
+fn one_line(text: &dyn fmt::Display) -> String {
+    escape(&text.to_string(), LineMode::One).into_owned()
+}
