@@ -15,15 +15,15 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use countersign_testkit::fuzz::{TARGETS, Target};
+use countersign_testkit::fuzz::{FuzzTarget, TARGETS};
 
-type Outcome<T> = Result<T, String>;
+type FuzzResult<T> = Result<T, String>;
 
 /// An input that takes longer than this is a finding.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HANG_LIMIT: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
+    match FuzzOptions::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("fuzz: {error}");
@@ -32,16 +32,16 @@ fn main() -> ExitCode {
     }
 }
 
-struct Options {
-    target: &'static Target,
+struct FuzzOptions {
+    target: &'static FuzzTarget,
     minutes: f64,
     seed: u64,
     findings: PathBuf,
     replay: Option<PathBuf>,
 }
 
-impl Options {
-    fn parse(mut arguments: impl Iterator<Item = String>) -> Outcome<Self> {
+impl FuzzOptions {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> FuzzResult<Self> {
         let name = arguments.next().ok_or("which target?")?;
         let target = TARGETS.iter().find(|target| target.name == name).ok_or_else(|| format!("no target {name:?}"))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
@@ -61,27 +61,27 @@ impl Options {
     }
 }
 
-fn run(options: &Options) -> Outcome<()> {
-    let Options { target, seed, .. } = options;
+fn run(options: &FuzzOptions) -> FuzzResult<()> {
+    let FuzzOptions { target, seed, .. } = options;
     if let Some(file) = &options.replay {
         (target.decode)(&fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?);
         println!("{}: {} holds", target.name, file.display());
         return Ok(());
     }
-    let corpus = target.corpus().map_err(|error| format!("the corpus of {}: {error}", target.name))?;
+    let corpus = target.load_corpus().map_err(|error| format!("the corpus of {}: {error}", target.name))?;
     println!("{}: seed {seed}, {} inputs to begin with, {} minutes", target.name, corpus.len(), options.minutes);
-    let watch = Watch::start(options);
-    let said = silence_panics();
+    let watch = HangDetector::start(options);
+    let panic_message = silence_panics();
     let begun = Instant::now();
     let length = Duration::from_secs_f64(options.minutes * 60.0);
     let mut reported = begun;
     let mut tried = 0_u64;
     while begun.elapsed() < length {
-        let input = target.input(&corpus, *seed, tried);
-        watch.begin(&input);
+        let input = target.make_input(&corpus, *seed, tried);
+        watch.begin_input(&input);
         if panic::catch_unwind(AssertUnwindSafe(|| (target.decode)(&input))).is_err() {
-            let said = said.lock().unwrap_or_else(PoisonError::into_inner);
-            return Err(found(options, tried, &input, &said));
+            let message = panic_message.lock().unwrap_or_else(PoisonError::into_inner);
+            return Err(report_finding(options, tried, &input, &message));
         }
         tried += 1;
         if reported.elapsed() > Duration::from_secs(30) {
@@ -94,8 +94,8 @@ fn run(options: &Options) -> Outcome<()> {
 }
 
 /// Keeps the input for another day and says how to see it fail again.
-fn found(options: &Options, tried: u64, input: &[u8], what: &str) -> String {
-    let Options { target: Target { name, .. }, seed, findings, .. } = options;
+fn report_finding(options: &FuzzOptions, tried: u64, input: &[u8], what: &str) -> String {
+    let FuzzOptions { target: FuzzTarget { name, .. }, seed, findings, .. } = options;
     let file = findings.join(format!("{name}-{seed}-{tried}"));
     let kept = fs::create_dir_all(findings).and_then(|()| fs::write(&file, input));
     let again = match kept {
@@ -107,32 +107,32 @@ fn found(options: &Options, tried: u64, input: &[u8], what: &str) -> String {
 
 /// Takes the messages of panics, of which only the last matters.
 fn silence_panics() -> Arc<Mutex<String>> {
-    let said = Arc::new(Mutex::new(String::new()));
-    let heard = Arc::clone(&said);
+    let message = Arc::new(Mutex::new(String::new()));
+    let hook_message = Arc::clone(&message);
     panic::set_hook(Box::new(move |panic| {
-        *heard.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string();
+        *hook_message.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string();
     }));
-    said
+    message
 }
 
 /// Ends the process if one input takes too long.
-struct Watch {
+struct HangDetector {
     begun: Arc<AtomicU64>,
     input: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Watch {
-    fn start(options: &Options) -> Self {
+impl HangDetector {
+    fn start(options: &FuzzOptions) -> Self {
         let watch = Self { begun: Arc::default(), input: Arc::default() };
         let (begun, input) = (Arc::clone(&watch.begun), Arc::clone(&watch.input));
-        let options = Options { replay: None, findings: options.findings.clone(), ..*options };
+        let options = FuzzOptions { replay: None, findings: options.findings.clone(), ..*options };
         thread::spawn(move || {
             loop {
                 let before = begun.load(Ordering::Relaxed);
-                thread::sleep(PATIENCE);
+                thread::sleep(HANG_LIMIT);
                 if begun.load(Ordering::Relaxed) == before {
                     let input = input.lock().unwrap_or_else(PoisonError::into_inner);
-                    eprintln!("fuzz: {}", found(&options, before, &input, "took over ten seconds"));
+                    eprintln!("fuzz: {}", report_finding(&options, before, &input, "took over ten seconds"));
                     std::process::exit(1);
                 }
             }
@@ -140,7 +140,7 @@ impl Watch {
         watch
     }
 
-    fn begin(&self, input: &[u8]) {
+    fn begin_input(&self, input: &[u8]) {
         let mut kept = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clear();
         kept.extend_from_slice(input);

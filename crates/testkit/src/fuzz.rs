@@ -4,7 +4,7 @@
 //! runs found beyond, and the dictionaries hold the words that decide. `cargo xtask fuzz` runs it for minutes, the tests run the first
 //! inputs of a seed.
 
-mod found;
+mod kept_inputs;
 mod mutate;
 mod shell;
 mod targets;
@@ -18,7 +18,7 @@ pub use targets::TARGETS;
 
 /// A decoder with the words that it knows.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct FuzzTarget {
     /// What it is called; its corpus is in a folder of that name.
     pub name: &'static str,
     /// How many inputs are enough for a test that takes some ten seconds.
@@ -28,15 +28,15 @@ pub struct Target {
     words: &'static [&'static str],
 }
 
-impl Target {
+impl FuzzTarget {
     /// The inputs to begin with: the empty one, every file of the target's folder, in order, and what guided runs found.
     ///
     /// # Errors
     /// The folder or a file of it cannot be read.
-    pub fn corpus(&self) -> io::Result<Vec<Vec<u8>>> {
+    pub fn load_corpus(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut corpus = vec![Vec::new()];
-        corpus.extend(files(&corpora().join(self.name))?);
-        corpus.extend(self.found()?);
+        corpus.extend(file_contents(&corpora_dir().join(self.name))?);
+        corpus.extend(self.found_inputs()?);
         Ok(corpus)
     }
 
@@ -44,9 +44,9 @@ impl Target {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn found(&self) -> io::Result<Vec<Vec<u8>>> {
+    pub fn found_inputs(&self) -> io::Result<Vec<Vec<u8>>> {
         match fs::read_to_string(self.found_file()) {
-            Ok(text) => found::read(&text).map_err(io::Error::other),
+            Ok(text) => kept_inputs::parse_inputs(&text).map_err(io::Error::other),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
         }
@@ -56,16 +56,16 @@ impl Target {
     ///
     /// # Errors
     /// The folder or a file of it cannot be read, or the file of what is kept not written.
-    pub fn keep(&self, folder: &Path) -> io::Result<()> {
-        fs::write(self.found_file(), found::write(files(folder)?))
+    pub fn keep_inputs(&self, folder: &Path) -> io::Result<()> {
+        fs::write(self.found_file(), kept_inputs::format_inputs(file_contents(folder)?))
     }
 
     fn found_file(&self) -> PathBuf {
-        corpora().join(format!("{}.found", self.name))
+        corpora_dir().join(format!("{}.found", self.name))
     }
 
     /// Its words in the form in which libFuzzer reads a dictionary: one a line, quoted, with bytes that are no plain text in hex.
-    pub fn dictionary(&self) -> String {
+    pub fn libfuzzer_dictionary(&self) -> String {
         let quoted = |word: &&str| {
             let bytes = word.bytes().map(|byte| match byte {
                 b'"' | b'\\' => format!("\\{}", char::from(byte)),
@@ -78,18 +78,19 @@ impl Target {
     }
 
     /// The input with this number: the corpus as it is, then one of it after some changes. Each can be made without those before it.
-    pub fn input(&self, corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
+    pub fn make_input(&self, corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
         let kept = usize::try_from(number).ok().and_then(|number| corpus.get(number));
-        kept.cloned().unwrap_or_else(|| mutate::mutated(corpus, self.words, &mut mutate::Dice::new(seed, number)))
+        kept.cloned()
+            .unwrap_or_else(|| mutate::mutate_input(corpus, self.words, &mut mutate::FuzzRng::new(seed, number)))
     }
 }
 
-fn corpora() -> PathBuf {
+fn corpora_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_corpus")
 }
 
 /// What is in the files of a folder, in order of their names.
-fn files(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
+fn file_contents(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
     let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
     let mut paths = paths?;
     paths.sort();

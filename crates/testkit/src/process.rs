@@ -32,16 +32,16 @@ use std::{
 
 pub use self::{
     attach_fixture::{AttachFixture, session_id},
-    binary::binary,
-    gateway::{Gateway, GatewayExit},
+    binary::binary_path,
+    gateway::{GatewayExit, GatewayServer},
     gateway_fixture::{
         AGENT_TOKEN, CommandOutput, GateWatch, GatewayFixture, GatewayOptions, KITCHEN_TOKEN, RULES, SERVICE_TOKEN,
         run_command,
     },
-    host_fixture::{HostFixture, check_chain, lines_when, lines_with, texts},
+    host_fixture::{HostFixture, check_chain, line_texts, lines_when, lines_with},
     latch::Latch,
-    provider::Provider,
-    rpc_host::{HostExit, Mark, PendingAnswer, RpcHost, message_text, of_type, roles, shape},
+    provider::FakeProvider,
+    rpc_host::{FramePosition, HostExit, PendingAnswer, RpcHost, frame_shape, message_roles, message_text, of_type},
 };
 
 /// Path of a certificate for 127.0.0.1 that signs itself.
@@ -50,11 +50,11 @@ pub const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/process/
 pub const CERTIFICATE_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/process/data/key.pem");
 
 /// How long a test waits for something that must come.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns what `look` finds, as soon as it finds something.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
         if let Some(found) = look() {
             return found;

@@ -4,25 +4,25 @@
 //! and the contract between the two are in question.
 
 mod audit;
-mod book;
+mod channels;
+mod commands;
 mod contracts;
-mod dice;
 mod hosts;
 mod jobs;
-mod networks;
+mod messages;
 mod owner;
-mod people;
+mod rng;
 mod rules;
-mod words;
+mod sim_log;
 mod world;
 
 use std::{collections::BTreeSet, fmt};
 
-use owner::{Owner, Telling};
+use owner::{SimOwner, TraceMode};
 
 /// A mistake that is made on purpose, once a run, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum PlantedFault {
     /// A reply leaves before its facts are durable.
     ReplyBeforeAppend,
     /// After a restart a call that the last process had started is started again.
@@ -61,7 +61,7 @@ pub enum Fault {
     HearTwice,
 }
 
-impl Fault {
+impl PlantedFault {
     /// All of them.
     pub const ALL: [Self; 18] = [
         Self::ReplyBeforeAppend,
@@ -87,7 +87,7 @@ impl Fault {
 
 /// What a run came to, for whoever wants to know how much it saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct SimStats {
     /// Records in the log.
     pub facts: u64,
     /// Processes that died.
@@ -104,7 +104,7 @@ pub struct Figures {
     pub kinds: BTreeSet<String>,
 }
 
-impl Figures {
+impl SimStats {
     /// Adds another run's.
     pub fn add(&mut self, other: Self) {
         self.facts += other.facts;
@@ -119,7 +119,7 @@ impl Figures {
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct SimFailure {
     /// Gives the same run again.
     pub seed: u64,
     /// The step in which it was noticed.
@@ -130,7 +130,7 @@ pub struct Failure {
     pub last: Vec<String>,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for SimFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {} step {}: {}", self.seed, self.step, self.broken)?;
         self.last.iter().try_for_each(|line| writeln!(f, "  {line}"))
@@ -138,32 +138,37 @@ impl fmt::Display for Failure {
 }
 
 /// How many of the last events a failure tells.
-const TOLD: usize = 60;
+const TRACE_LENGTH: usize = 60;
 
 /// Runs one seed for `steps` steps, then lets everything come to rest.
 ///
 /// # Errors
 /// The first promise that was broken.
-pub fn run(seed: u64, steps: u32, fault: Option<Fault>) -> Result<Figures, Failure> {
+pub fn run(seed: u64, steps: u32, fault: Option<PlantedFault>) -> Result<SimStats, SimFailure> {
     // Writing everything down takes longer than all the rest: only a run that failed is told, by running it again.
-    live(seed, steps, fault, Telling::Silent).or_else(|_| live(seed, steps, fault, Telling::Aloud))
+    run_with_trace(seed, steps, fault, TraceMode::Off).or_else(|_| run_with_trace(seed, steps, fault, TraceMode::On))
 }
 
-fn live(seed: u64, steps: u32, fault: Option<Fault>, telling: Telling) -> Result<Figures, Failure> {
-    let mut owner = Owner::new(seed, fault, telling);
+fn run_with_trace(
+    seed: u64,
+    steps: u32,
+    fault: Option<PlantedFault>,
+    trace_mode: TraceMode,
+) -> Result<SimStats, SimFailure> {
+    let mut owner = SimOwner::new(seed, fault, trace_mode);
     let mut step = 0;
-    let outcome = owner.open().and_then(|()| {
+    let outcome = owner.start_process().and_then(|()| {
         while step < steps {
             step += 1;
-            owner.step()?;
+            owner.run_step()?;
         }
-        owner.rest()
+        owner.come_to_rest()
     });
     match outcome {
-        Ok(()) => Ok(owner.figures()),
+        Ok(()) => Ok(owner.collect_stats()),
         Err(broken) => {
-            let last = owner.told.split_off(owner.told.len().saturating_sub(TOLD));
-            Err(Failure { seed, step, broken, last })
+            let last = owner.trace.split_off(owner.trace.len().saturating_sub(TRACE_LENGTH));
+            Err(SimFailure { seed, step, broken, last })
         }
     }
 }

@@ -28,11 +28,11 @@
 //! `provider` and `model`, `<message>` is the message of the same frame. In lines that the host sends the names of ids
 //! stand for the ids.
 
-mod names;
-mod play;
+mod fixture;
+mod placeholders;
+mod player;
 mod reply;
 mod script;
-mod stage;
 
 use std::path::Path;
 
@@ -50,11 +50,11 @@ const UPDATE: &str = "UPDATE_TRANSCRIPTS";
 pub fn check(path: &Path, launcher: ExecLauncher) -> Result<(), String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let at = |(line, problem): (usize, String)| format!("{}:{line}: {problem}", path.display());
-    let script = script::read(&text).map_err(at)?;
+    let script = script::parse_script(&text).map_err(at)?;
     if std::env::var_os(UPDATE).is_none() {
-        return play::check(&script, launcher).map_err(at);
+        return player::check_script(&script, launcher).map_err(at);
     }
-    let updated = play::update(&script, launcher).map_err(at)?;
+    let updated = player::update_script(&script, launcher).map_err(at)?;
     if updated == text {
         return Ok(());
     }

@@ -3,20 +3,20 @@
 use std::thread;
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, Latch, RULES,
-    agent_gate::{AgentClient, Received, error},
-    service::Behavior,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, KITCHEN_TOKEN, Latch, RULES,
+    agent_gate::{AgentClient, AgentSocketEvent, error_body},
+    service::ServiceBehavior,
 };
 use serde_json::{Value, json};
 
-fn error_reply(id: Value, code: i64, message: &str) -> Received {
-    Received::Frame(json!({ "jsonrpc": "2.0", "error": error(code, message), "id": id }))
+fn error_reply(id: Value, code: i64, message: &str) -> AgentSocketEvent {
+    AgentSocketEvent::Frame(json!({ "jsonrpc": "2.0", "error": error_body(code, message), "id": id }))
 }
 
 #[test]
 fn whoever_does_not_show_a_token_is_told_why_and_closed_with_1000() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let invalid = "Invalid request: ";
     for (case, first, want) in [
         ("not JSON", "{{{", error_reply(Value::Null, -32700, "Parse error")),
@@ -48,76 +48,76 @@ fn whoever_does_not_show_a_token_is_told_why_and_closed_with_1000() {
         ("a number", "5", error_reply(Value::Null, -32600, &format!("{invalid}not an object"))),
     ] {
         let mut agent = AgentClient::connect(&gateway);
-        agent.send(first);
+        agent.send_frame(first);
         assert_eq!(agent.next(), want, "{case}");
-        assert_eq!(agent.next(), Received::Closed(1000, String::new()), "{case}");
+        assert_eq!(agent.next(), AgentSocketEvent::Closed(1000, String::new()), "{case}");
     }
 }
 
 #[test]
 fn parameters_that_are_null_show_no_token() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect(&gateway);
-    let reply = agent.ask(json!({ "method": "auth", "params": null, "id": 1 }));
+    let reply = agent.exchange_frame(json!({ "method": "auth", "params": null, "id": 1 }));
     assert!([-32600, -32005].map(Value::from).contains(&reply["error"]["code"]), "{reply}");
-    assert_eq!(agent.next(), Received::Closed(1000, String::new()));
+    assert_eq!(agent.next(), AgentSocketEvent::Closed(1000, String::new()));
 }
 
 #[test]
 fn a_token_opens_the_door_once_in_text_or_binary() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect(&gateway);
     let auth = json!({ "method": "auth", "params": { "token": AGENT_TOKEN } });
     agent.send_binary(auth.to_string());
     let want = json!({ "jsonrpc": "2.0", "result": { "status": "authenticated" }, "id": null });
-    assert_eq!(agent.next(), Received::Frame(want));
-    agent.send(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 2 }));
+    assert_eq!(agent.next(), AgentSocketEvent::Frame(want));
+    agent.send_frame(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 2 }));
     assert_eq!(agent.next(), error_reply(2.into(), -32601, "Unknown method: auth"));
     agent.send_binary(json!({ "method": "list_tools", "id": 3 }).to_string());
-    assert!(matches!(agent.next(), Received::Frame(frame) if frame["id"] == 3));
+    assert!(matches!(agent.next(), AgentSocketEvent::Frame(frame) if frame["id"] == 3));
 }
 
 #[test]
 fn a_second_connection_of_an_agent_that_lives_is_closed_with_4000() {
     let place = GatewayFixture::new();
     let latch = Latch::default();
-    place.service.does("/look/late", Behavior::Late(latch.clone()));
-    let gateway = Gateway::start(&place);
-    let mut first = AgentClient::join(&gateway, AGENT_TOKEN);
-    first.request("late", "look", json!({ "thing": "late" }));
+    place.service.set_behavior("/look/late", ServiceBehavior::Late(latch.clone()));
+    let gateway = GatewayServer::start(&place);
+    let mut first = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    first.request_tool("late", "look", json!({ "thing": "late" }));
     // Whoever waits for a reply answers pings on the way.
     let first = thread::spawn(move || {
-        let reply = first.reply(&json!("late"));
+        let reply = first.wait_reply(&json!("late"));
         (first, reply)
     });
     for _ in 0..2 {
         let mut second = AgentClient::connect(&gateway);
-        second.send(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 1 }));
-        assert_eq!(second.next(), Received::Closed(4000, "Another agent is already connected".to_owned()));
+        second.send_frame(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 1 }));
+        assert_eq!(second.next(), AgentSocketEvent::Closed(4000, "Another agent is already connected".to_owned()));
     }
     // Another agent is not affected, and the first one is still served.
-    let mut other = AgentClient::join(&gateway, KITCHEN_TOKEN);
-    assert_eq!(other.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    let mut other = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
+    assert_eq!(other.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
     latch.open();
     let (mut first, reply) = first.join().unwrap();
     assert_eq!(reply["result"]["status"], "executed");
-    assert_eq!(first.call(1, "look", json!({ "thing": "b" }))["status"], "executed");
+    assert_eq!(first.call_tool(1, "look", json!({ "thing": "b" }))["status"], "executed");
 }
 
 /// The connection that takes the place of `first`, which has gone silent: those that come within a second are refused.
-fn successor(gateway: &Gateway) -> AgentClient {
+fn successor(gateway: &GatewayServer) -> AgentClient {
     loop {
         let mut second = AgentClient::connect(gateway);
-        second.send(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 1 }));
+        second.send_frame(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 1 }));
         match second.next() {
-            Received::Closed(4000, _) => {}
-            Received::Frame(frame) => {
+            AgentSocketEvent::Closed(4000, _) => {}
+            AgentSocketEvent::Frame(frame) => {
                 assert_eq!(frame["result"]["status"], "authenticated");
                 return second;
             }
-            Received::Closed(..) | Received::Gone => panic!("neither served nor refused"),
+            AgentSocketEvent::Closed(..) | AgentSocketEvent::Gone => panic!("neither served nor refused"),
         }
     }
 }
@@ -125,45 +125,45 @@ fn successor(gateway: &Gateway) -> AgentClient {
 #[test]
 fn a_connection_that_answers_no_ping_gives_its_place_up() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut first = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut first = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let mut second = successor(&gateway);
-    assert_eq!(second.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
-    assert_eq!(first.next(), Received::Gone);
+    assert_eq!(second.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    assert_eq!(first.next(), AgentSocketEvent::Gone);
 }
 
 #[test]
 fn pongs_that_nobody_asked_for_keep_no_place_for_longer() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut first = AgentClient::join(&gateway, AGENT_TOKEN);
-    first.pong(b"");
-    first.pong(&[0; 8]);
+    let gateway = GatewayServer::start(&place);
+    let mut first = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    first.send_pong(b"");
+    first.send_pong(&[0; 8]);
     let mut second = successor(&gateway);
-    assert_eq!(second.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    assert_eq!(second.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
 }
 
 #[test]
 fn failed_tokens_of_one_address_are_limited_and_the_right_one_is_not() {
-    let place = GatewayFixture::with("rate_limit: { max_failed_auth_per_minute: 3 }", RULES);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let place = GatewayFixture::with_config_and_rules("rate_limit: { max_failed_auth_per_minute: 3 }", RULES);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     for _ in 0..3 {
-        assert_eq!(AgentClient::connect(&gateway).auth("wrong")["error"], error(-32005, "Invalid token"));
+        assert_eq!(AgentClient::connect(&gateway).authenticate("wrong")["error"], error_body(-32005, "Invalid token"));
     }
     let mut bad = AgentClient::connect(&gateway);
-    assert_eq!(bad.auth("wrong")["error"], error(-32006, "Too many failed authentications"));
-    assert_eq!(bad.next(), Received::Closed(1000, String::new()));
+    assert_eq!(bad.authenticate("wrong")["error"], error_body(-32006, "Too many failed authentications"));
+    assert_eq!(bad.next(), AgentSocketEvent::Closed(1000, String::new()));
     // Somebody else behind the same address comes in, and whoever is connected stays.
-    let mut good = AgentClient::join(&gateway, KITCHEN_TOKEN);
-    assert_eq!(good.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    let mut good = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
+    assert_eq!(good.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
 }
 
 #[test]
 fn foreign_origins_and_names_are_refused_before_the_upgrade() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     for (case, header, value, want) in [
         ("a foreign page", "origin", "https://evil.example", Some(403)),
         ("a page of nowhere", "origin", "null", Some(403)),

@@ -3,22 +3,22 @@
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, KITCHEN_TOKEN, RULES, SERVICE_TOKEN, agent_gate::AgentClient,
-    binary, eventually, run_command, service::Behavior,
+    AGENT_TOKEN, CommandOutput, GatewayFixture, GatewayServer, KITCHEN_TOKEN, RULES, SERVICE_TOKEN,
+    agent_gate::AgentClient, binary_path, eventually, run_command, service::ServiceBehavior,
 };
 use serde_json::{Value, json};
 
-fn run_agent(place: &GatewayFixture, gateway: &Gateway, arguments: &[&str]) -> CommandOutput {
-    let mut command = place.command();
-    command.args(arguments).env("AGENTPASS_URL", gateway.url()).env("AGENT_TOKEN", AGENT_TOKEN);
+fn run_agent(place: &GatewayFixture, gateway: &GatewayServer, arguments: &[&str]) -> CommandOutput {
+    let mut command = place.binary_command();
+    command.args(arguments).env("AGENTPASS_URL", gateway.websocket_url()).env("AGENT_TOKEN", AGENT_TOKEN);
     run_command(command)
 }
 
 #[test]
 fn each_end_has_its_exit_code_and_its_words() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    place.service.does("/look/gone", Behavior::Answer(404, "application/json", String::new()));
+    let gateway = GatewayServer::start(&place);
+    place.service.set_behavior("/look/gone", ServiceBehavior::Answer(404, "application/json", String::new()));
     let done = |value: Value| format!("{value:#}\n");
     for (case, arguments, code, out, err) in [
         ("done", &["request", "look", "thing=a"][..], 0, done(json!({ "did": "/look/a" })), ""),
@@ -50,7 +50,7 @@ fn each_end_has_its_exit_code_and_its_words() {
         assert_eq!((output.code, output.out.as_str(), message), (Some(code), out.as_str(), err), "{case}");
         assert_eq!(reason.contains("turn(lock*") && reason.lines().count() == 1, case == "denied", "{reason}");
     }
-    let turned = place.service.asked().into_iter().find(|request| request.path == "/turn/lamp").unwrap();
+    let turned = place.service.received_requests().into_iter().find(|request| request.path == "/turn/lamp").unwrap();
     assert_eq!(turned.body, json!({ "way": "a=b" }));
     for (case, arguments, code) in [
         ("nobody answers in time", &["request", "turn", "thing=door", "--timeout", "0.1"][..], 2),
@@ -69,30 +69,30 @@ fn each_end_has_its_exit_code_and_its_words() {
             "{case}: {output:?}"
         );
     }
-    for arguments in [&["tools", "--url", &gateway.url()][..], &["tools", "--token", AGENT_TOKEN]] {
+    for arguments in [&["tools", "--url", &gateway.websocket_url()][..], &["tools", "--token", AGENT_TOKEN]] {
         assert_eq!(place.run(arguments).code, Some(3), "{arguments:?}");
     }
 }
 
 #[test]
 fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
-    let place = GatewayFixture::with("approval_timeout: 1", RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules("approval_timeout: 1", RULES);
+    let gateway = GatewayServer::start(&place);
     let output = run_agent(&place, &gateway, &["request", "turn", "thing=door"]);
     assert_eq!((output.code, output.err.contains("(-32002): Approval timed out")), (Some(2), true), "{output:?}");
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut command = place.command();
-    command.args(["request", "turn", "thing=door", "--url", &gateway.url(), "--token", AGENT_TOKEN]);
+    let gateway = GatewayServer::start(&place);
+    let mut command = place.binary_command();
+    command.args(["request", "turn", "thing=door", "--url", &gateway.websocket_url(), "--token", AGENT_TOKEN]);
     let asking = std::thread::spawn(move || run_command(command));
-    let gate = place.gate();
-    let second = place.run(&["tools", "--url", &gateway.url(), "--token", AGENT_TOKEN]);
+    let gate = place.wait_gate();
+    let second = place.run(&["tools", "--url", &gateway.websocket_url(), "--token", AGENT_TOKEN]);
     assert_eq!(
         (second.code, second.err.contains("`countersign agents add NAME --config FILE`")),
         (Some(3), true),
         "{second:?}"
     );
-    let denial = place.people(&["gates", "deny", &gate, "--reason", "they\nsleep"]);
+    let denial = place.run_as_person(&["gates", "deny", &gate, "--reason", "they\nsleep"]);
     assert_eq!(denial.code, Some(0), "{denial:?}");
     let output = asking.join().unwrap();
     let (error, reason) = output.err.split_once('\n').unwrap();
@@ -107,22 +107,22 @@ fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
 
 #[test]
 fn whoever_is_asked_about_a_tool_that_there_is_not_is_told_so() {
-    let place = GatewayFixture::with("", "rules: [ { pattern: 'turn(lock*', action: deny } ]");
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "trun", json!({ "thing": "door" }));
-    let gate = place.gate();
-    let shown = place.people(&["gates", "show", &gate]);
+    let place = GatewayFixture::with_config_and_rules("", "rules: [ { pattern: 'turn(lock*', action: deny } ]");
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "trun", json!({ "thing": "door" }));
+    let gate = place.wait_gate();
+    let shown = place.run_as_person(&["gates", "show", &gate]);
     assert!(shown.out.contains("this gateway has no tool trun: allowing it runs nothing"), "{shown:?}");
     assert!(!shown.out.contains("--scope always"), "{shown:?}");
-    place.allow(&gate);
-    assert!(agent.reply(&json!(1)).to_string().contains("Unknown tool: trun"));
+    place.allow_gate(&gate);
+    assert!(agent.wait_reply(&json!(1)).to_string().contains("Unknown tool: trun"));
 }
 
 #[test]
 fn tools_and_missed_results_are_printed_as_json() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let tools = run_agent(&place, &gateway, &["tools"]);
     assert_eq!(tools.code, Some(0), "{tools:?}");
     assert_eq!(tools.json()[0]["name"], "look");
@@ -132,13 +132,13 @@ fn tools_and_missed_results_are_printed_as_json() {
         assert_eq!((output.code, output.json()), (Some(0), want), "{output:?}");
     };
     pending(json!([]));
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request("x", "turn", json!({ "thing": "door" }));
-    let gate = place.gate();
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool("x", "turn", json!({ "thing": "door" }));
+    let gate = place.wait_gate();
     drop(agent);
-    place.allow(&gate);
-    place.waits(0);
-    place.service.wait("/turn/door", 1);
+    place.allow_gate(&gate);
+    place.wait_gates(0);
+    place.service.wait_requests("/turn/door", 1);
     let missed = eventually("the result", || {
         let output = run_agent(&place, &gateway, &["pending"]);
         let rows = output.json().as_array().unwrap().clone();
@@ -152,7 +152,7 @@ fn tools_and_missed_results_are_printed_as_json() {
 #[test]
 fn an_error_that_was_printed_is_not_listed_as_missed() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     assert_eq!(run_agent(&place, &gateway, &["request", "turn", "thing=lock"]).code, Some(1));
     let output = run_agent(&place, &gateway, &["pending"]);
     assert_eq!((output.code, output.json()), (Some(0), json!([])), "{output:?}");
@@ -162,7 +162,7 @@ fn an_error_that_was_printed_is_not_listed_as_missed() {
 fn under_the_name_agentpass_it_serves_and_asks() {
     let place = GatewayFixture::new();
     let name = place.folder.join("agentpass");
-    symlink(binary(), &name).unwrap();
+    symlink(binary_path(), &name).unwrap();
     let agentpass = |arguments: &[&str]| -> Command {
         let mut command = place.command_at(&name);
         command.args(arguments);
@@ -173,8 +173,8 @@ fn under_the_name_agentpass_it_serves_and_asks() {
         &["--insecure", "--config", "config.yaml"],
         &["serve", "--config", "config.yaml"],
     ] {
-        let mut gateway = Gateway::spawn(agentpass(arguments));
-        let url = gateway.url();
+        let mut gateway = GatewayServer::spawn(agentpass(arguments));
+        let url = gateway.websocket_url();
         let allowed = run_command(agentpass(&["request", "look", "thing=a", "--url", &url, "--token", AGENT_TOKEN]));
         assert_eq!((allowed.code, allowed.json()), (Some(0), json!({ "did": "/look/a" })), "{allowed:?}");
         let denied = run_command(agentpass(&["request", "turn", "thing=lock", "--url", &url, "--token", AGENT_TOKEN]));
@@ -187,21 +187,21 @@ fn under_the_name_agentpass_it_serves_and_asks() {
 #[test]
 fn no_token_lies_in_any_file_but_the_configuration() {
     let place = GatewayFixture::new();
-    let mut gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
+    let mut gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    let mut kitchen = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
     // A service that says the credential back, and a token that is wrong.
     let body = json!({ "authorization": format!("Bearer {SERVICE_TOKEN}") }).to_string();
-    place.service.does("/look/mirror", Behavior::Answer(200, "application/json", body.clone()));
-    place.service.does("/look/wall", Behavior::Answer(500, "application/json", body));
+    place.service.set_behavior("/look/mirror", ServiceBehavior::Answer(200, "application/json", body.clone()));
+    place.service.set_behavior("/look/wall", ServiceBehavior::Answer(500, "application/json", body));
     for thing in ["mirror", "wall"] {
-        let reply = agent.call(thing, "look", json!({ "thing": thing }));
+        let reply = agent.call_tool(thing, "look", json!({ "thing": thing }));
         assert!(!reply.to_string().contains(SERVICE_TOKEN), "{reply}");
     }
-    kitchen.request(1, "turn", json!({ "thing": "door" }));
-    place.allow(&place.gate());
-    kitchen.reply(&json!(1));
-    AgentClient::connect(&gateway).auth("wrong-token-33c1");
+    kitchen.request_tool(1, "turn", json!({ "thing": "door" }));
+    place.allow_gate(&place.wait_gate());
+    kitchen.wait_reply(&json!(1));
+    AgentClient::connect(&gateway).authenticate("wrong-token-33c1");
     drop((agent, kitchen));
     let end = gateway.stop();
     assert_eq!(end.code, Some(0));
@@ -214,9 +214,9 @@ fn no_token_lies_in_any_file_but_the_configuration() {
         }
     }
     for token in [AGENT_TOKEN, KITCHEN_TOKEN, SERVICE_TOKEN, "wrong-token-33c1"] {
-        assert!(!gateway.said().contains(token), "{}", gateway.said());
+        assert!(!gateway.log_text().contains(token), "{}", gateway.log_text());
     }
-    place.verify();
+    place.verify_log();
 }
 
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
@@ -236,10 +236,10 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn whoever_closes_the_pipe_has_seen_enough() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     for arguments in [&["tools"][..], &["request", "look", "thing=a"], &["pending"]] {
-        let mut command = place.command();
-        command.args(arguments).env("AGENTPASS_URL", gateway.url()).env("AGENT_TOKEN", AGENT_TOKEN);
+        let mut command = place.binary_command();
+        command.args(arguments).env("AGENTPASS_URL", gateway.websocket_url()).env("AGENT_TOKEN", AGENT_TOKEN);
         let mut child =
             command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());

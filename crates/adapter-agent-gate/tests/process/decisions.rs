@@ -1,9 +1,9 @@
 //! What people decide: from the command line, once, for longer, too late, and not at all.
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, RULES,
-    agent_gate::{AgentClient, Received, error, executed},
-    service::Behavior,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, KITCHEN_TOKEN, RULES,
+    agent_gate::{AgentClient, AgentSocketEvent, error_body, executed_result},
+    service::ServiceBehavior,
 };
 use serde_json::{Value, json};
 
@@ -14,13 +14,13 @@ fn door() -> Value {
 #[test]
 fn what_waits_is_shown_and_runs_once_it_is_allowed() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    let mut watch = place.watch();
-    assert_eq!(watch.rows(|_| true), Vec::<Value>::new());
-    agent.request(1, "turn", door());
-    let rows = watch.rows(|rows| !rows.is_empty());
-    let listed = place.gates();
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    let mut watch = place.watch_gates();
+    assert_eq!(watch.wait_rows(|_| true), Vec::<Value>::new());
+    agent.request_tool(1, "turn", door());
+    let rows = watch.wait_rows(|rows| !rows.is_empty());
+    let listed = place.pending_gates();
     assert_eq!(listed, rows);
     let row = &listed[0];
     let shown = |name: &str| row[name].clone();
@@ -39,152 +39,156 @@ fn what_waits_is_shown_and_runs_once_it_is_allowed() {
     let id = row["id"].as_str().unwrap();
     // The end of an id is enough to name it.
     let short = &id[id.len() - 8..];
-    assert_eq!(&place.people(&["gates", "show", short, "--json"]).json(), row);
-    assert!(place.people(&["gates", "show", short]).out.contains("turn(door, open)"));
-    assert_eq!(place.service.count("/turn/door"), 0);
+    assert_eq!(&place.run_as_person(&["gates", "show", short, "--json"]).json(), row);
+    assert!(place.run_as_person(&["gates", "show", short]).out.contains("turn(door, open)"));
+    assert_eq!(place.service.request_count("/turn/door"), 0);
     // To answer, it takes more than a letter or seven.
     for little in [&id[id.len() - 1..], &id[id.len() - 7..]] {
         for verb in ["allow", "deny"] {
-            let output = place.people(&["gates", verb, little]);
+            let output = place.run_as_person(&["gates", verb, little]);
             assert_eq!((output.code, output.err.contains("at least its last 8")), (Some(1), true), "{output:?}");
         }
-        assert_eq!(place.people(&["gates", "show", little]).code, Some(0));
+        assert_eq!(place.run_as_person(&["gates", "show", little]).code, Some(0));
     }
-    let output = place.people(&["gates", "allow", short]);
+    let output = place.run_as_person(&["gates", "allow", short]);
     assert_eq!((output.code, output.out.contains(id)), (Some(0), true), "{output:?}");
-    assert_eq!(agent.reply(&json!(1))["result"], executed(json!({ "result": { "did": "/turn/door" } })));
-    watch.rows(<[Value]>::is_empty);
-    assert_eq!(place.service.count("/turn/door"), 1);
+    assert_eq!(agent.wait_reply(&json!(1))["result"], executed_result(json!({ "result": { "did": "/turn/door" } })));
+    watch.wait_rows(<[Value]>::is_empty);
+    assert_eq!(place.service.request_count("/turn/door"), 1);
     // Whoever comes too late, or names nothing, is told so.
     for id in [id, "gate_0000"] {
         for arguments in [&["gates", "allow", id][..], &["gates", "deny", id], &["gates", "show", id]] {
-            let output = place.people(arguments);
+            let output = place.run_as_person(arguments);
             assert_eq!((output.code, output.out.as_str(), output.err.is_empty()), (Some(1), "", false), "{output:?}");
         }
     }
-    assert_eq!(place.service.count("/turn/door"), 1);
+    assert_eq!(place.service.request_count("/turn/door"), 1);
     drop(gateway);
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn a_denial_carries_its_reason() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", door());
-    let output = place.people(&["gates", "deny", &place.gate(), "--reason", "not at night"]);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", door());
+    let output = place.run_as_person(&["gates", "deny", &place.wait_gate(), "--reason", "not at night"]);
     assert_eq!(output.code, Some(0), "{output:?}");
-    let reply = agent.reply(&json!(1));
+    let reply = agent.wait_reply(&json!(1));
     assert_eq!((&reply["error"]["code"], &reply["error"]["message"]), (&json!(-32001), &json!("Denied by user")));
     assert!(reply["error"]["data"]["reason"].as_str().unwrap().contains("not at night"), "{reply}");
-    assert_eq!(place.service.count("/turn/door"), 0);
+    assert_eq!(place.service.request_count("/turn/door"), 0);
 }
 
 #[test]
 fn nobody_who_decides_in_time_denies() {
-    let place = GatewayFixture::with("approval_timeout: 1", RULES);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let place = GatewayFixture::with_config_and_rules("approval_timeout: 1", RULES);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     // The rate of the deadline is real time: what comes is waited for.
-    let reply = agent.call(1, "turn", door());
+    let reply = agent.call_tool(1, "turn", door());
     assert_eq!((&reply["code"], &reply["message"]), (&json!(-32002), &json!("Approval timed out")), "{reply}");
-    assert_eq!(place.gates(), Vec::<Value>::new());
-    assert_eq!(place.service.count("/turn/door"), 0);
+    assert_eq!(place.pending_gates(), Vec::<Value>::new());
+    assert_eq!(place.service.request_count("/turn/door"), 0);
 }
 
 #[test]
 fn a_grant_covers_what_was_shown_until_it_is_revoked() {
     for scope in ["session", "always"] {
         let place = GatewayFixture::new();
-        let gateway = Gateway::start(&place);
-        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-        assert_eq!(place.people(&["grants", "list", "--json"]).json(), json!([]));
-        agent.request(1, "turn", door());
-        let output = place.people(&["gates", "allow", &place.gate(), "--scope", scope]);
+        let gateway = GatewayServer::start(&place);
+        let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+        assert_eq!(place.run_as_person(&["grants", "list", "--json"]).json(), json!([]));
+        agent.request_tool(1, "turn", door());
+        let output = place.run_as_person(&["gates", "allow", &place.wait_gate(), "--scope", scope]);
         assert_eq!(output.code, Some(0), "{scope}: {output:?}");
-        assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed", "{scope}");
-        let grants = place.people(&["grants", "list", "--json"]).json();
+        assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed", "{scope}");
+        let grants = place.run_as_person(&["grants", "list", "--json"]).json();
         assert_eq!(grants.as_array().unwrap().len(), 1, "{scope}: {grants}");
         assert_eq!((&grants[0]["scope"], &grants[0]["to"]), (&json!(scope), &json!("agent:default")), "{grants}");
         assert_eq!(grants[0]["door"], "authenticated", "the system says who asks: {grants}");
         // The same again needs nobody; anything else, and anybody else, does.
-        assert_eq!(agent.call(2, "turn", door())["status"], "executed", "{scope}");
-        agent.request(3, "turn", json!({ "thing": "door", "way": "shut" }));
-        let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
-        kitchen.request(1, "turn", door());
-        for gate in place.waits(2) {
-            assert_eq!(place.people(&["gates", "deny", gate["id"].as_str().unwrap()]).code, Some(0), "{scope}");
+        assert_eq!(agent.call_tool(2, "turn", door())["status"], "executed", "{scope}");
+        agent.request_tool(3, "turn", json!({ "thing": "door", "way": "shut" }));
+        let mut kitchen = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
+        kitchen.request_tool(1, "turn", door());
+        for gate in place.wait_gates(2) {
+            assert_eq!(place.run_as_person(&["gates", "deny", gate["id"].as_str().unwrap()]).code, Some(0), "{scope}");
         }
-        assert_eq!(agent.reply(&json!(3))["error"]["code"], -32001, "{scope}");
-        assert_eq!(kitchen.reply(&json!(1))["error"]["code"], -32001, "{scope}");
+        assert_eq!(agent.wait_reply(&json!(3))["error"]["code"], -32001, "{scope}");
+        assert_eq!(kitchen.wait_reply(&json!(1))["error"]["code"], -32001, "{scope}");
         let id = grants[0]["id"].as_str().unwrap();
-        assert_eq!(place.people(&["grants", "revoke", id]).code, Some(0), "{scope}");
-        assert_eq!(place.people(&["grants", "list", "--json"]).json(), json!([]), "{scope}");
-        assert_eq!(place.people(&["grants", "revoke", id]).code, Some(1), "{scope}");
-        agent.request(4, "turn", door());
-        place.gate();
-        assert_eq!(place.service.count("/turn/door"), 2, "{scope}");
+        assert_eq!(place.run_as_person(&["grants", "revoke", id]).code, Some(0), "{scope}");
+        assert_eq!(place.run_as_person(&["grants", "list", "--json"]).json(), json!([]), "{scope}");
+        assert_eq!(place.run_as_person(&["grants", "revoke", id]).code, Some(1), "{scope}");
+        agent.request_tool(4, "turn", door());
+        place.wait_gate();
+        assert_eq!(place.service.request_count("/turn/door"), 2, "{scope}");
     }
 }
 
 #[test]
 fn no_more_than_the_limit_wait_at_once() {
-    let place = GatewayFixture::with("rate_limit: { max_pending_approvals: 10 }", RULES);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let place = GatewayFixture::with_config_and_rules("rate_limit: { max_pending_approvals: 10 }", RULES);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     for id in 0..25 {
-        agent.request(id, "turn", json!({ "thing": format!("door{id}") }));
+        agent.request_tool(id, "turn", json!({ "thing": format!("door{id}") }));
     }
     // Those that are too many are told at once, in whatever order.
     let refused: Vec<Value> = (0..15)
         .map(|_| match agent.next() {
-            Received::Frame(frame) => frame,
+            AgentSocketEvent::Frame(frame) => frame,
             other => panic!("{other:?}"),
         })
         .collect();
-    assert!(refused.iter().all(|reply| reply["error"] == error(-32006, "Too many pending approvals")), "{refused:?}");
-    let gates = place.waits(10);
-    // The limit is of one agent.
-    let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
-    kitchen.request(1, "turn", door());
-    place.waits(11);
-    for gate in &gates {
-        place.allow(gate["id"].as_str().unwrap());
-    }
-    let done: Vec<Received> = (0..10).map(|_| agent.next()).collect();
     assert!(
-        done.iter()
-            .all(|received| matches!(received, Received::Frame(reply) if reply["result"]["status"] == "executed"))
+        refused.iter().all(|reply| reply["error"] == error_body(-32006, "Too many pending approvals")),
+        "{refused:?}"
+    );
+    let gates = place.wait_gates(10);
+    // The limit is of one agent.
+    let mut kitchen = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
+    kitchen.request_tool(1, "turn", door());
+    place.wait_gates(11);
+    for gate in &gates {
+        place.allow_gate(gate["id"].as_str().unwrap());
+    }
+    let done: Vec<AgentSocketEvent> = (0..10).map(|_| agent.next()).collect();
+    assert!(
+        done.iter().all(
+            |received| matches!(received, AgentSocketEvent::Frame(reply) if reply["result"]["status"] == "executed")
+        )
     );
     // There is room again.
-    agent.request(25, "turn", json!({ "thing": "door25" }));
-    place.waits(2);
+    agent.request_tool(25, "turn", json!({ "thing": "door25" }));
+    place.wait_gates(2);
 }
 
 #[test]
 fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", door());
-    let gate = place.gate();
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", door());
+    let gate = place.wait_gate();
     drop(agent);
-    place.allow(&gate);
-    place.service.wait("/turn/door", 1);
-    place.waits(0);
+    place.allow_gate(&gate);
+    place.service.wait_requests("/turn/door", 1);
+    place.wait_gates(0);
     // The program goes on counting: it is the same one.
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let data = json!({ "result": { "did": "/turn/door" } });
-    agent.pending(2);
-    assert_eq!(agent.reply(&json!(1))["result"], executed(data));
-    agent.settle();
+    agent.pending_results(2);
+    assert_eq!(agent.wait_reply(&json!(1))["result"], executed_result(data));
+    agent.confirm_received();
     // Read once: what was received is not told again, on this line or the next.
     let nothing = json!({ "results": [], "queued": [] });
-    assert_eq!(agent.pending(3), nothing);
+    assert_eq!(agent.pending_results(3), nothing);
     drop(agent);
-    place.waits(0);
-    assert_eq!(AgentClient::join(&gateway, AGENT_TOKEN).pending(4), nothing);
+    place.wait_gates(0);
+    assert_eq!(AgentClient::connect_authenticated(&gateway, AGENT_TOKEN).pending_results(4), nothing);
 }
 
 /// Each of many ids under one key has its reply, also where the first was shown to have come while others are on their way.
@@ -192,41 +196,41 @@ fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
 fn what_is_asked_for_under_many_ids_is_answered_under_each() {
     let place = GatewayFixture::new();
     let large = json!({ "text": "x".repeat(700 << 10) }).to_string();
-    place.service.does("/turn/door", Behavior::Answer(200, "application/json", large));
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    place.service.set_behavior("/turn/door", ServiceBehavior::Answer(200, "application/json", large));
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     for id in 1..=12 {
         let params = json!({ "tool": "turn", "args": door(), "idempotency_key": "k" });
-        agent.send(json!({ "method": "tool_request", "params": params, "id": id }));
+        agent.send_frame(json!({ "method": "tool_request", "params": params, "id": id }));
     }
-    place.allow(&place.gate());
+    place.allow_gate(&place.wait_gate());
     for id in 1..=12 {
-        assert_eq!(agent.reply(&json!(id))["result"]["status"], "executed", "{id}");
+        assert_eq!(agent.wait_reply(&json!(id))["result"]["status"], "executed", "{id}");
     }
-    assert_eq!(place.service.count("/turn/door"), 1);
+    assert_eq!(place.service.request_count("/turn/door"), 1);
 }
 
 /// Another program of the same agent asked under the same ids meanwhile: nobody can tell which of the two asks.
 #[test]
 fn what_one_of_two_programs_asked_for_is_told_to_neither_under_an_id_of_both() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     for thing in ["door", "tap"] {
-        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-        agent.request(1, "turn", json!({ "thing": thing }));
-        place.waits(if thing == "door" { 1 } else { 2 });
+        let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+        agent.request_tool(1, "turn", json!({ "thing": thing }));
+        place.wait_gates(if thing == "door" { 1 } else { 2 });
     }
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.pending(2);
-    for gate in place.waits(2) {
-        place.allow(gate["id"].as_str().unwrap());
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.pending_results(2);
+    for gate in place.wait_gates(2) {
+        place.allow_gate(gate["id"].as_str().unwrap());
     }
-    place.service.wait("/turn/tap", 1);
-    place.waits(0);
-    agent.send(json!({ "method": "list_tools", "id": 3 }));
-    let Received::Frame(next) = agent.next() else { panic!("no reply") };
+    place.service.wait_requests("/turn/tap", 1);
+    place.wait_gates(0);
+    agent.send_frame(json!({ "method": "list_tools", "id": 3 }));
+    let AgentSocketEvent::Frame(next) = agent.next() else { panic!("no reply") };
     assert_eq!(next["id"], 3, "{next}");
-    let rows = agent.pending(4)["results"].clone();
+    let rows = agent.pending_results(4)["results"].clone();
     let ids: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["request_id"].as_str().unwrap()).collect();
     assert!(ids.len() == 2 && ids.iter().all(|id| id.starts_with("gate_")), "{ids:?}");
 }
@@ -234,62 +238,62 @@ fn what_one_of_two_programs_asked_for_is_told_to_neither_under_an_id_of_both() {
 #[test]
 fn asking_for_what_was_missed_brings_no_second_reply() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", door());
-    let gate = place.gate();
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", door());
+    let gate = place.wait_gate();
     let nothing = json!({ "results": [], "queued": [] });
-    assert_eq!([agent.pending(2), agent.pending(3)], [nothing.clone(), nothing.clone()]);
-    place.allow(&gate);
-    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
-    assert_eq!(agent.call(4, "look", json!({ "thing": "a" }))["status"], "executed");
+    assert_eq!([agent.pending_results(2), agent.pending_results(3)], [nothing.clone(), nothing.clone()]);
+    place.allow_gate(&gate);
+    assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
+    assert_eq!(agent.call_tool(4, "look", json!({ "thing": "a" }))["status"], "executed");
     // Replies that were sent on this line are not missed on it, whether or not they were acknowledged.
-    assert_eq!(agent.pending(5), nothing);
-    agent.send(json!({ "method": "list_tools", "id": 6 }));
-    assert!(matches!(agent.next(), Received::Frame(reply) if reply["id"] == 6));
+    assert_eq!(agent.pending_results(5), nothing);
+    agent.send_frame(json!({ "method": "list_tools", "id": 6 }));
+    assert!(matches!(agent.next(), AgentSocketEvent::Frame(reply) if reply["id"] == 6));
 }
 
 #[test]
 fn two_requests_with_one_key_wait_for_one_approval() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     for id in [1, 2] {
         let params = json!({ "tool": "turn", "args": door(), "idempotency_key": "k" });
-        agent.send(json!({ "method": "tool_request", "params": params, "id": id }));
+        agent.send_frame(json!({ "method": "tool_request", "params": params, "id": id }));
     }
     // The reply to a later request comes behind both: no second gate is to come.
-    agent.settle();
-    place.allow(&place.gate());
-    let done = executed(json!({ "result": { "did": "/turn/door" } }));
-    assert_eq!([1, 2].map(|id| agent.reply(&json!(id))["result"].take()), [done.clone(), done]);
-    assert_eq!(place.service.count("/turn/door"), 1);
+    agent.confirm_received();
+    place.allow_gate(&place.wait_gate());
+    let done = executed_result(json!({ "result": { "did": "/turn/door" } }));
+    assert_eq!([1, 2].map(|id| agent.wait_reply(&json!(id))["result"].take()), [done.clone(), done]);
+    assert_eq!(place.service.request_count("/turn/door"), 1);
 }
 
 #[test]
 fn what_a_person_denied_is_not_asked_again_at_once() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", door());
-    let output = place.people(&["gates", "deny", &place.gate(), "--reason", "not at night"]);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", door());
+    let output = place.run_as_person(&["gates", "deny", &place.wait_gate(), "--reason", "not at night"]);
     assert_eq!(output.code, Some(0), "{output:?}");
-    assert_eq!(agent.reply(&json!(1))["error"]["code"], -32001);
-    let again = agent.call(2, "turn", door());
+    assert_eq!(agent.wait_reply(&json!(1))["error"]["code"], -32001);
+    let again = agent.call_tool(2, "turn", door());
     assert!(again.to_string().contains("not at night"), "{again}");
     assert!([-32001, -32003].map(Value::from).contains(&again["code"]), "{again}");
-    assert_eq!((place.gates(), place.service.count("/turn/door")), (Vec::new(), 0));
+    assert_eq!((place.pending_gates(), place.service.request_count("/turn/door")), (Vec::new(), 0));
 }
 
 #[test]
 fn every_element_of_a_list_is_judged() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "turn", json!({ "thing": ["lamp1", "lamp2"], "way": "on" }))["status"], "executed");
-    assert_eq!(agent.call(2, "turn", json!({ "thing": ["lamp1", "lock"], "way": "on" }))["code"], -32003);
-    agent.request(3, "turn", json!({ "thing": ["lamp1", "door"], "way": ["on", "off"] }));
-    assert_eq!(place.waits(1)[0]["arguments"], json!({ "thing": ["lamp1", "door"], "way": ["on", "off"] }));
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "turn", json!({ "thing": ["lamp1", "lamp2"], "way": "on" }))["status"], "executed");
+    assert_eq!(agent.call_tool(2, "turn", json!({ "thing": ["lamp1", "lock"], "way": "on" }))["code"], -32003);
+    agent.request_tool(3, "turn", json!({ "thing": ["lamp1", "door"], "way": ["on", "off"] }));
+    assert_eq!(place.wait_gates(1)[0]["arguments"], json!({ "thing": ["lamp1", "door"], "way": ["on", "off"] }));
     let many: Vec<String> = (0..17).map(|number| format!("lamp{number}")).collect();
-    assert_eq!(agent.call(4, "turn", json!({ "thing": many, "way": many }))["code"], -32600);
+    assert_eq!(agent.call_tool(4, "turn", json!({ "thing": many, "way": many }))["code"], -32600);
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Barrier, thread};
 
-use countersign_testkit::process::{Gateway, GatewayFixture, agent_gate::AgentClient};
+use countersign_testkit::process::{GatewayFixture, GatewayServer, agent_gate::AgentClient};
 use serde_json::{Value, json};
 
 const AGENTS: usize = 25;
@@ -27,13 +27,13 @@ struct ReplyTally {
 
 #[test]
 fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
-    let place = GatewayFixture::with("", RULES);
+    let place = GatewayFixture::with_config_and_rules("", RULES);
     let agents: Vec<String> =
         (0..AGENTS).map(|agent| format!("{{ id: a{agent}, token: token-{agent}-of-many }}")).collect();
-    let config = place.config(MORE);
+    let config = place.config_text(MORE);
     let config: Vec<&str> = config.lines().filter(|line| !line.starts_with("agents:")).collect();
-    place.write("config.yaml", &format!("{}\nagents: [ {} ]\n", config.join("\n"), agents.join(", ")));
-    let gateway = Gateway::start(&place);
+    place.write_file("config.yaml", &format!("{}\nagents: [ {} ]\n", config.join("\n"), agents.join(", ")));
+    let gateway = GatewayServer::start(&place);
     // Nothing is allowed before every refusal is out: that would make room.
     let full = Barrier::new(AGENTS + 1);
     let tallies: Vec<ReplyTally> = thread::scope(|scope| {
@@ -44,40 +44,40 @@ fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
             })
             .collect();
         full.wait();
-        for gate in place.waits(AGENTS * PENDING) {
-            place.allow(gate["id"].as_str().unwrap());
+        for gate in place.wait_gates(AGENTS * PENDING) {
+            place.allow_gate(gate["id"].as_str().unwrap());
         }
         agents.into_iter().map(|agent| agent.join().unwrap()).collect()
     });
     let want = || ReplyTally { executed: REQUESTS - ASKS + PENDING, too_many: ASKS - PENDING, too_fast: 3 };
     assert_eq!(tallies, (0..AGENTS).map(|_| want()).collect::<Vec<_>>());
     // One request for each that was executed, and no other.
-    let mut paths: Vec<String> = place.service.asked().into_iter().map(|request| request.path).collect();
+    let mut paths: Vec<String> = place.service.received_requests().into_iter().map(|request| request.path).collect();
     paths.sort();
     assert_eq!(paths.len(), AGENTS * want().executed);
     paths.dedup();
     assert_eq!(paths.len(), AGENTS * want().executed);
     drop(gateway);
-    place.verify();
+    place.verify_log();
 }
 
 /// Asks for everything at once and reads every reply.
-fn converse(gateway: &Gateway, full: &Barrier, number: usize) -> ReplyTally {
-    let mut agent = AgentClient::join(gateway, &format!("token-{number}-of-many"));
+fn converse(gateway: &GatewayServer, full: &Barrier, number: usize) -> ReplyTally {
+    let mut agent = AgentClient::connect_authenticated(gateway, &format!("token-{number}-of-many"));
     for id in 0..REQUESTS {
         let thing = format!("a{number}.{id}");
         let tool = if id % (REQUESTS / ASKS) == 0 { "turn" } else { "look" };
-        agent.request(id, tool, json!({ "thing": thing }));
+        agent.request_tool(id, tool, json!({ "thing": thing }));
     }
-    agent.gather(ASKS - PENDING, |reply| reply["error"]["message"] == "Too many pending approvals");
+    agent.wait_frames(ASKS - PENDING, |reply| reply["error"]["message"] == "Too many pending approvals");
     full.wait();
     let mut tally = ReplyTally::default();
     for id in REQUESTS..REQUESTS + 3 {
-        let reply = agent.call(id, "look", json!({ "thing": "more" }));
+        let reply = agent.call_tool(id, "look", json!({ "thing": "more" }));
         tally.too_fast += usize::from(reply["message"] == "Rate limit exceeded");
     }
     for id in 0..REQUESTS {
-        let reply = agent.reply(&json!(id));
+        let reply = agent.wait_reply(&json!(id));
         match reply["error"]["message"].as_str() {
             None => {
                 let data = &reply["result"]["data"];
@@ -89,6 +89,6 @@ fn converse(gateway: &Gateway, full: &Barrier, number: usize) -> ReplyTally {
             Some(_) => panic!("{reply}"),
         }
     }
-    assert_eq!(agent.pending(REQUESTS + 3)["queued"], Value::Array(Vec::new()));
+    assert_eq!(agent.pending_results(REQUESTS + 3)["queued"], Value::Array(Vec::new()));
     tally
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
-    agent_gate::{AgentClient, Received},
+    AGENT_TOKEN, GatewayFixture, GatewayServer, RULES,
+    agent_gate::{AgentClient, AgentSocketEvent},
     eventually,
-    service::Behavior,
+    service::ServiceBehavior,
 };
 use serde_json::{Value, json};
 
@@ -28,8 +28,13 @@ struct PythonClient {
 }
 
 impl PythonClient {
-    fn connect(gateway: &Gateway) -> Self {
-        Self { agent: AgentClient::join(gateway, AGENT_TOKEN), counter: 0, open: Vec::new(), outcomes: BTreeMap::new() }
+    fn connect(gateway: &GatewayServer) -> Self {
+        Self {
+            agent: AgentClient::connect_authenticated(gateway, AGENT_TOKEN),
+            counter: 0,
+            open: Vec::new(),
+            outcomes: BTreeMap::new(),
+        }
     }
 
     fn next_id(&mut self) -> u64 {
@@ -40,13 +45,13 @@ impl PythonClient {
     fn tool_request(&mut self, tool: &str, args: Value) -> u64 {
         let id = self.next_id();
         self.open.push(id);
-        self.agent.request(id, tool, args);
+        self.agent.request_tool(id, tool, args);
         id
     }
 
     /// Reads one frame as its loop does: what nobody waits for is passed over.
     fn read_frame(&mut self) {
-        let Received::Frame(frame) = self.agent.next() else { panic!("the line ended") };
+        let AgentSocketEvent::Frame(frame) = self.agent.next() else { panic!("the line ended") };
         let Some(id) = number(&frame["id"]).filter(|id| self.open.contains(id)) else { return };
         let text = || frame["error"]["message"].as_str().unwrap().to_owned();
         let outcome = match frame["error"]["code"].as_i64() {
@@ -67,13 +72,13 @@ impl PythonClient {
 
     /// Comes back on another line. Its first frame behind its question is the answer to it, and each row with an id of its own is
     /// the end of that call.
-    fn reconnect(&mut self, gateway: &Gateway) -> Value {
+    fn reconnect(&mut self, gateway: &GatewayServer) -> Value {
         // The old line is gone first: an agent has one.
         self.agent = AgentClient::connect(gateway);
-        self.agent = AgentClient::join(gateway, AGENT_TOKEN);
+        self.agent = AgentClient::connect_authenticated(gateway, AGENT_TOKEN);
         let id = self.next_id();
-        self.agent.send(json!({ "jsonrpc": "2.0", "method": "get_pending_results", "params": {}, "id": id }));
-        let Received::Frame(mut frame) = self.agent.next() else { panic!("the line ended") };
+        self.agent.send_frame(json!({ "jsonrpc": "2.0", "method": "get_pending_results", "params": {}, "id": id }));
+        let AgentSocketEvent::Frame(mut frame) = self.agent.next() else { panic!("the line ended") };
         assert_eq!(frame["id"], id, "{frame}");
         for row in frame["result"]["results"].as_array().unwrap() {
             let Some(id) = number(&row["request_id"]).filter(|id| self.open.contains(id)) else { continue };
@@ -102,7 +107,7 @@ fn number(id: &Value) -> Option<u64> {
 
 /// Waits until so many ends of calls are in the record.
 fn wait_for_ends(place: &GatewayFixture, count: usize) {
-    let log = place.log();
+    let log = place.log_path();
     eventually("the ends in the record", || {
         let tail = place.run(&["audit", "tail", "--log", log.to_str().unwrap(), "-n", "50", "--json"]);
         let ends =
@@ -120,16 +125,16 @@ fn a_call_that_is_decided_while_its_client_is_away_ends_as_it_would_have_on_the_
         ("", "deny", SdkOutcome::Denied("Denied by user".to_owned())),
         ("approval_timeout: 1", "nobody", SdkOutcome::Timeout("Approval timed out".to_owned())),
     ] {
-        let place = GatewayFixture::with(more, RULES);
-        let gateway = Gateway::start(&place);
+        let place = GatewayFixture::with_config_and_rules(more, RULES);
+        let gateway = GatewayServer::start(&place);
         let mut sdk = PythonClient::connect(&gateway);
         let call = sdk.tool_request("turn", door());
-        let gate = place.gate();
+        let gate = place.wait_gate();
         sdk.agent = AgentClient::connect(&gateway);
         match decide {
-            "allow" => place.allow(&gate),
-            "deny" => place.deny(&gate),
-            _ => drop(place.waits(0)),
+            "allow" => place.allow_gate(&gate),
+            "deny" => place.deny_gate(&gate),
+            _ => drop(place.wait_gates(0)),
         }
         wait_for_ends(&place, 1);
         let listed = sdk.reconnect(&gateway);
@@ -143,14 +148,14 @@ fn a_call_that_is_decided_while_its_client_is_away_ends_as_it_would_have_on_the_
 #[test]
 fn a_call_that_is_decided_once_its_client_is_back_ends_there() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let mut sdk = PythonClient::connect(&gateway);
     let call = sdk.tool_request("turn", json!({ "thing": "door" }));
-    let gate = place.gate();
+    let gate = place.wait_gate();
     sdk.reconnect(&gateway);
     let next = sdk.tool_request("look", json!({ "thing": "a" }));
     assert_eq!(sdk.wait_for_outcome(next), SdkOutcome::Data(json!({ "did": "/look/a" })));
-    place.allow(&gate);
+    place.allow_gate(&gate);
     assert_eq!(sdk.wait_for_outcome(call), SdkOutcome::Data(json!({ "result": { "did": "/turn/door" } })));
 }
 
@@ -160,15 +165,15 @@ fn results_that_the_list_has_no_room_for_come_as_well() {
     let text = "x".repeat(400 << 10);
     for thing in ["door", "tap", "gas"] {
         let large = json!({ "text": text }).to_string();
-        place.service.does(&format!("/turn/{thing}"), Behavior::Answer(200, "application/json", large));
+        place.service.set_behavior(&format!("/turn/{thing}"), ServiceBehavior::Answer(200, "application/json", large));
     }
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let mut sdk = PythonClient::connect(&gateway);
     let calls = ["door", "tap", "gas"].map(|thing| sdk.tool_request("turn", json!({ "thing": thing })));
-    let gates = place.waits(3);
+    let gates = place.wait_gates(3);
     sdk.agent = AgentClient::connect(&gateway);
     for gate in gates {
-        place.allow(gate["id"].as_str().unwrap());
+        place.allow_gate(gate["id"].as_str().unwrap());
     }
     wait_for_ends(&place, 3);
     let listed = sdk.reconnect(&gateway);
@@ -176,7 +181,7 @@ fn results_that_the_list_has_no_room_for_come_as_well() {
     for call in calls {
         assert_eq!(sdk.wait_for_outcome(call), SdkOutcome::Data(json!({ "result": { "text": text } })));
     }
-    sdk.agent.settle();
+    sdk.agent.confirm_received();
     let nothing = json!({ "results": [], "queued": [] });
-    assert_eq!(sdk.agent.pending(99), nothing);
+    assert_eq!(sdk.agent.pending_results(99), nothing);
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use countersign_testkit::process::{CommandOutput, Gateway, GatewayFixture, agent_gate::AgentClient};
+use countersign_testkit::process::{CommandOutput, GatewayFixture, GatewayServer, agent_gate::AgentClient};
 use serde_json::{Value, json};
 
 fn agents(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
@@ -16,14 +16,14 @@ fn made(place: &GatewayFixture, arguments: &[&str]) -> Value {
 }
 
 /// What a gateway that starts now says to somebody with this token.
-fn lets_in(gateway: &Gateway, token: &Value) -> bool {
-    AgentClient::connect(gateway).auth(token.as_str().unwrap()).get("result").is_some()
+fn lets_in(gateway: &GatewayServer, token: &Value) -> bool {
+    AgentClient::connect(gateway).authenticate(token.as_str().unwrap()).get("result").is_some()
 }
 
 #[test]
 fn a_new_agent_is_let_in_after_a_restart_and_its_token_is_shown_once() {
     let place = GatewayFixture::new();
-    let mut gateway = Gateway::start(&place);
+    let mut gateway = GatewayServer::start(&place);
     let output = agents(&place, &["add", "garage"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     assert!(output.out.contains("A gateway runs and knows nothing of it: start it again."), "{output:?}");
@@ -32,7 +32,7 @@ fn a_new_agent_is_let_in_after_a_restart_and_its_token_is_shown_once() {
     assert!(config.contains(&token), "{config}");
     assert!(!lets_in(&gateway, &json!(token)));
     gateway.stop();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     assert!(lets_in(&gateway, &json!(token)));
     let listed = agents(&place, &["list"]);
     assert_eq!(listed.out, "default  token in the file\nkitchen  token in the file\ngarage   token in the file\n");
@@ -44,7 +44,7 @@ fn another_token_shuts_the_old_one_out() {
     let first = made(&place, &["rotate", "kitchen"]);
     let second = made(&place, &["rotate", "kitchen"]);
     assert_eq!((&second["restart_needed"], first["token"] == second["token"]), (&json!(false), false));
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     assert!(lets_in(&gateway, &second["token"]));
     assert!(!lets_in(&gateway, &first["token"]));
 }
@@ -54,7 +54,7 @@ fn a_removed_agent_is_not_let_in() {
     let place = GatewayFixture::new();
     let token = made(&place, &["rotate", "kitchen"])["token"].clone();
     assert_eq!(agents(&place, &["remove", "kitchen"]).out, "removed kitchen in config.yaml\n");
-    assert!(!lets_in(&Gateway::start(&place), &token));
+    assert!(!lets_in(&GatewayServer::start(&place), &token));
     for (arguments, message) in [
         (["remove", "kitchen"], "there is no agent kitchen"),
         (["rotate", "kitchen"], "there is no agent kitchen"),
@@ -81,9 +81,9 @@ fn a_token_in_a_variable_leaves_no_trace_in_the_file() {
     assert!(between.contains("token: \"${SHED_TOKEN}\""), "{between}");
     // The list needs no variable to be set.
     assert!(agents(&place, &["list"]).out.contains("shed     token from $SHED_TOKEN\n"));
-    let mut command = place.command();
+    let mut command = place.binary_command();
     command.args(["serve", "--config", "config.yaml"]).env("SHED_TOKEN", rotated["token"].as_str().unwrap());
-    let gateway = Gateway::spawn(command);
+    let gateway = GatewayServer::spawn(command);
     assert!(lets_in(&gateway, &rotated["token"]));
     assert_eq!(agents(&place, &["add", "x", "--env", "A-B"]).code, Some(2));
 }
@@ -92,7 +92,7 @@ fn a_token_in_a_variable_leaves_no_trace_in_the_file() {
 fn comments_and_order_of_the_file_stay() {
     let place = GatewayFixture::new();
     let text = "# top\nagents:  # all of them\n  # the first\n  - id: a\n    token: x  # old\n\n# the port\ngateway: { port: 0 }\n";
-    place.write("config.yaml", text);
+    place.write_file("config.yaml", text);
     made(&place, &["add", "b"]);
     made(&place, &["remove", "b"]);
     assert_eq!(fs::read_to_string(place.folder.join("config.yaml")).unwrap(), text);

@@ -9,8 +9,8 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    CERTIFICATE, CERTIFICATE_KEY, HostFixture, PATIENCE, binary,
-    provider::{Reply, bash, say},
+    CERTIFICATE, CERTIFICATE_KEY, HostFixture, WAIT_TIMEOUT, binary_path,
+    provider::{ProviderReply, bash_part, text_reply},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -34,7 +34,7 @@ pub(crate) struct RunningBridge {
 
 /// The command of a bridge in `place`, with everything on.
 pub(crate) fn command(place: &HostFixture, flags: &[&str]) -> Command {
-    let mut command = Command::new(binary());
+    let mut command = Command::new(binary_path());
     command.args(["gjc", "--mode", "bridge", "--model", "fake/fake-1"]).args(flags).current_dir(&place.work);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", &place.home).env("GJC_CODING_AGENT_DIR", &place.agent);
@@ -67,7 +67,7 @@ impl RunningBridge {
         let config = config.with_root_certificates(roots).with_no_client_auth();
         let name = ServerName::try_from("127.0.0.1").unwrap();
         let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
     }
 
@@ -166,7 +166,8 @@ impl BridgeEventReader {
     /// The first frame for which `fits`.
     pub(crate) fn wait(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let frames = self.0.0.lock().unwrap();
-        let (frames, _) = self.0.1.wait_timeout_while(frames, PATIENCE, |frames| !frames.iter().any(&fits)).unwrap();
+        let (frames, _) =
+            self.0.1.wait_timeout_while(frames, WAIT_TIMEOUT, |frames| !frames.iter().any(&fits)).unwrap();
         frames.iter().find(|frame| fits(frame)).unwrap_or_else(|| panic!("no {what} in {frames:#?}")).clone()
     }
 
@@ -182,7 +183,7 @@ impl BridgeEventReader {
 #[test]
 fn a_prompt_is_told_over_https_under_one_count() {
     let place = HostFixture::new();
-    place.provider.script([say("Hello.")]);
+    place.provider.script_replies([text_reply("Hello.")]);
     let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "?last_seq=0");
@@ -204,8 +205,8 @@ fn a_prompt_is_told_over_https_under_one_count() {
 #[test]
 fn a_shell_line_waits_for_who_holds_control() {
     let place = HostFixture::new();
-    let wants = Reply::new(vec![bash("call_1", "echo done > done.txt")]);
-    place.provider.script([wants, say("It is done.")]);
+    let wants = ProviderReply::new(vec![bash_part("call_1", "echo done > done.txt")]);
+    place.provider.script_replies([wants, text_reply("It is done.")]);
     let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "?last_seq=0");
@@ -217,20 +218,20 @@ fn a_shell_line_waits_for_who_holds_control() {
     let allow = json!({"outcome": "selected", "optionId": "allow_once"});
     let route = format!("ui-responses/{call}");
     assert_eq!(bridge.post(&session, &route, "", &allow).0, 403, "nobody holds control");
-    assert!(place.get("done.txt").is_none());
+    assert!(place.read_file("done.txt").is_none());
     let owner = bridge.claim(&session);
     assert_eq!(bridge.post(&session, "control:claim", "", &json!({})).0, 409);
     assert_eq!(bridge.post(&session, &route, &owner, &allow), (200, json!({"status": "accepted"})));
     events.event("agent_end");
-    assert_eq!(place.get("done.txt").as_deref(), Some("done\n"));
+    assert_eq!(place.read_file("done.txt").as_deref(), Some("done\n"));
     assert_eq!(bridge.post(&session, &route, &owner, &allow).0, 409);
 }
 
 #[test]
 fn who_gives_control_back_denies_what_waits() {
     let place = HostFixture::new();
-    let wants = Reply::new(vec![bash("call_1", "echo done > done.txt")]);
-    place.provider.script([wants, say("I may not.")]);
+    let wants = ProviderReply::new(vec![bash_part("call_1", "echo done > done.txt")]);
+    place.provider.script_replies([wants, text_reply("I may not.")]);
     let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "?last_seq=0");
@@ -239,13 +240,13 @@ fn who_gives_control_back_denies_what_waits() {
     let owner = bridge.claim(&session);
     assert_eq!(bridge.post(&session, "control:disconnect", &owner, &json!({})), (200, json!({"status": "released"})));
     events.event("agent_end");
-    assert!(place.get("done.txt").is_none());
+    assert!(place.read_file("done.txt").is_none());
 }
 
 #[test]
 fn one_process_has_several_sessions_each_with_frames_of_its_own() {
     let place = HostFixture::new();
-    place.provider.script([say("In the second.")]);
+    place.provider.script_replies([text_reply("In the second.")]);
     let bridge = RunningBridge::start(&place, &[]);
     let first = bridge.shake();
     let (status, reply) = bridge.ask("POST", "/v1/sessions", "", &json!({}));
@@ -265,7 +266,7 @@ fn one_process_has_several_sessions_each_with_frames_of_its_own() {
     bridge.post(second, "commands", "", &json!({"type": "prompt", "message": "Hi"}));
     events[1].event("agent_end");
     assert_eq!(events[0].all().iter().filter(|frame| frame["type"] == "event").count(), 0);
-    let mut listing = Command::new(binary());
+    let mut listing = Command::new(binary_path());
     listing.args(["sessions", "running", "--json"]).env("GJC_CODING_AGENT_DIR", &place.agent);
     let listed: Value = serde_json::from_slice(&listing.output().unwrap().stdout).unwrap();
     let listed: Vec<_> = listed.as_array().unwrap().iter().map(|one| (&one["sessionId"], &one["transport"])).collect();
@@ -326,13 +327,13 @@ fn loopback_does_without_tls_where_that_is_asked_for() {
 fn a_session_on_standard_input_is_listed_while_it_runs() {
     let place = HostFixture::new();
     let host = rpc::start(&place, &[]);
-    let mut listing = Command::new(binary());
+    let mut listing = Command::new(binary_path());
     listing.args(["sessions", "running", "--json"]).env("GJC_CODING_AGENT_DIR", &place.agent);
     let listed: Value = serde_json::from_slice(&listing.output().unwrap().stdout).unwrap();
-    assert_eq!((&listed[0]["pid"], &listed[0]["transport"]), (&json!(host.id()), &json!("stdio")));
+    assert_eq!((&listed[0]["pid"], &listed[0]["transport"]), (&json!(host.process_id()), &json!("stdio")));
     assert_eq!((&listed[0]["model"], &listed[0]["cwd"]), (&json!("fake/fake-1"), &json!(place.work)));
     // A process that dies leaves its record to whoever reads it next.
-    kill(Pid::from_raw(host.id().cast_signed()), Signal::SIGKILL).unwrap();
+    kill(Pid::from_raw(host.process_id().cast_signed()), Signal::SIGKILL).unwrap();
     drop(host);
     assert_eq!(listing.output().unwrap().stdout, b"[]\n");
 }

@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{
     HostFixture, eventually,
-    provider::{Reply, call, say},
+    provider::{ProviderReply, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -31,12 +31,12 @@ fn prompt(bridge: &RunningBridge, session: &str) {
     done(bridge, session, &json!({"type": "prompt", "message": "go"}));
 }
 
-fn plan() -> Reply {
-    Reply::new(vec![call("k1", "workflow_plan", &json!({"plan": "Move it.", "title": "The move"}))])
+fn plan() -> ProviderReply {
+    ProviderReply::new(vec![call_part("k1", "workflow_plan", &json!({"plan": "Move it.", "title": "The move"}))])
 }
 
-fn look_up(id: &str) -> Reply {
-    Reply::new(vec![call(id, "look_up", &json!({ "id": 1 }))])
+fn look_up(id: &str) -> ProviderReply {
+    ProviderReply::new(vec![call_part(id, "look_up", &json!({ "id": 1 }))])
 }
 
 fn lend(bridge: &RunningBridge, session: &str) {
@@ -65,7 +65,7 @@ fn result(bridge: &RunningBridge, session: &str, id: &str) -> Option<String> {
 #[test]
 fn a_gate_is_answered_once_by_who_holds_control_and_what_is_too_much_is_rejected() {
     let place = HostFixture::new();
-    place.provider.script([plan(), say("done")]);
+    place.provider.script_replies([plan(), text_reply("done")]);
     let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "");
@@ -104,15 +104,15 @@ fn a_gate_is_answered_once_by_who_holds_control_and_what_is_too_much_is_rejected
     let (status, reply) = bridge.post(&session, &route, &owner, &approve);
     assert_eq!((status, &reply["code"]), (409, &json!("already_resolved")));
     events.event("agent_end");
-    assert_eq!(place.provider.last().result("k1").unwrap(), "The plan is approved.");
+    assert_eq!(place.provider.last_request().call_result("k1").unwrap(), "The plan is approved.");
     assert_eq!(bridge.stop(), Some(0));
 }
 
 #[test]
 fn a_host_does_calls_and_reads_uris_over_the_bridge() {
     let place = HostFixture::new();
-    let reads = Reply::new(vec![call("c2", "read", &json!({"path": "db://users/1"}))]);
-    place.provider.script([look_up("c1"), reads, say("done")]);
+    let reads = ProviderReply::new(vec![call_part("c2", "read", &json!({"path": "db://users/1"}))]);
+    place.provider.script_replies([look_up("c1"), reads, text_reply("done")]);
     let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     // Whatever it lends, nobody is there who could be asked.
@@ -140,7 +140,7 @@ fn a_host_does_calls_and_reads_uris_over_the_bridge() {
 #[test]
 fn a_host_that_goes_leaves_its_call_in_doubt_and_does_not_get_it_again() {
     let place = HostFixture::new();
-    place.provider.script([look_up("c1"), say("done"), look_up("c2"), say("done")]);
+    place.provider.script_replies([look_up("c1"), text_reply("done"), look_up("c2"), text_reply("done")]);
     let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "");

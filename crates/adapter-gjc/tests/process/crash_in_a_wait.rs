@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{
     HostFixture, RpcHost,
-    provider::{refuse, say},
+    provider::{error_reply, text_reply},
 };
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::rpc::{event, start};
 const UI: [&str; 2] = ["--mode", "rpc-ui"];
 
 fn notice(host: &RpcHost, from: usize) -> String {
-    let notification = host.wait(from, "when the wait ends", |frame| frame["method"] == "notify");
+    let notification = host.wait_frame(from, "when the wait ends", |frame| frame["method"] == "notify");
     notification["message"].as_str().unwrap().to_owned()
 }
 
@@ -21,14 +21,14 @@ fn a_wait_is_told_with_its_end_by_the_next_process_and_goes_on() {
         let config =
             format!("retry: {{ provider: {{ maxRetries: 0 }} }}\ncountersign: {{ retry_ask_after: {ask_after} }}\n");
         let place = HostFixture::with_config(&config);
-        place.provider.script([refuse(429, "slow down").with("retry-after", "100")]);
+        place.provider.script_replies([error_reply(429, "slow down").with_header("retry-after", "100")]);
         let mut host = start(&place, &UI);
-        let from = host.prompt("hi");
-        let dialog = host.dialog(from);
+        let from = host.send_prompt("hi");
+        let dialog = host.wait_dialog(from);
         if case == "answered" {
-            host.reply(&dialog, json!({ "value": dialog["options"][0] }));
+            host.answer_dialog(&dialog, json!({ "value": dialog["options"][0] }));
         }
-        assert_eq!(host.state()["isStreaming"], true, "{case}");
+        assert_eq!(host.session_state()["isStreaming"], true, "{case}");
         host.kill();
         let mut again = start(&place, &[&UI[..], &["--continue"]].concat());
         let paused = event(&again, 0, "agent_end");
@@ -42,13 +42,17 @@ fn a_wait_is_told_with_its_end_by_the_next_process_and_goes_on() {
         assert!((1..=100_000).contains(&started["delayMs"].as_u64().unwrap()), "{case}: {started}");
         let message = notice(&again, 0);
         assert!(message.starts_with("The model did not answer; the next attempt is at 20"), "{case}: {message}");
-        assert_eq!(again.state()["isStreaming"], true, "{case}");
-        place.provider.script([say("fine")]);
-        let from = again.mark();
-        again.done(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
+        assert_eq!(again.session_state()["isStreaming"], true, "{case}");
+        place.provider.script_replies([text_reply("fine")]);
+        let from = again.frame_position();
+        again.command_data(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
         assert_eq!(event(&again, from, "agent_end")["stopReason"], "completed", "{case}");
         assert_eq!(event(&again, from, "auto_retry_end")["success"], true, "{case}");
-        assert_eq!((again.said(), place.provider.count()), (vec!["hi".to_owned(), "fine".to_owned()], 2), "{case}");
+        assert_eq!(
+            (again.message_texts(), place.provider.request_count()),
+            (vec!["hi".to_owned(), "fine".to_owned()], 2),
+            "{case}"
+        );
         again.close_cleanly();
     }
 }

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use countersign_testkit::process::binary;
+use countersign_testkit::process::binary_path;
 
 #[test]
 fn the_host_among_the_examples_has_its_day() {
@@ -14,7 +14,7 @@ fn the_host_among_the_examples_has_its_day() {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gjc_host.py");
-    for argument in [binary().as_os_str(), "--self-test".as_ref()] {
+    for argument in [binary_path().as_os_str(), "--self-test".as_ref()] {
         let output = Command::new("python3").arg(&script).arg(argument).stdin(Stdio::null()).output().unwrap();
         let stdout = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{argument:?}: {stdout}\n{}", String::from_utf8_lossy(&output.stderr));

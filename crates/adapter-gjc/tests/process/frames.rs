@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{
     HostFixture, RpcHost,
-    provider::{refuse, say},
+    provider::{error_reply, text_reply},
 };
 use serde_json::json;
 
@@ -11,9 +11,9 @@ use crate::rpc::{command, event, events, start, turn};
 #[test]
 fn a_turn_comes_in_envelopes_that_are_counted() {
     let place = HostFixture::new();
-    place.provider.script([say("hello")]);
+    place.provider.script_replies([text_reply("hello")]);
     let mut host = start(&place, &[]);
-    let session = host.state()["sessionId"].as_str().unwrap().to_owned();
+    let session = host.session_state()["sessionId"].as_str().unwrap().to_owned();
     assert_eq!((session.len(), &session[14..15]), (36, "7"), "a UUID of version 7");
     let from = turn(&mut host, "hi");
     let events = events(&host, from);
@@ -28,9 +28,9 @@ fn a_turn_comes_in_envelopes_that_are_counted() {
         "agent_start turn_start message_start message_end message_start message_update message_end turn_end agent_end";
     assert_eq!(kinds.join(" "), want);
     assert_eq!(events.last().unwrap()["payload"]["event"]["stopReason"], "completed");
-    host.done(json!({ "type": "new_session" }));
-    let second = host.state()["sessionId"].take();
-    place.provider.script([say("again")]);
+    host.command_data(json!({ "type": "new_session" }));
+    let second = host.session_state()["sessionId"].take();
+    place.provider.script_replies([text_reply("again")]);
     let from = turn(&mut host, "hi");
     let first = &super::rpc::events(&host, from)[0];
     assert_eq!((&first["session_id"], &first["seq"]), (&second, &json!(events.len() + 1)));
@@ -40,12 +40,12 @@ fn a_turn_comes_in_envelopes_that_are_counted() {
 #[test]
 fn a_run_that_is_tried_again_pauses_and_ends_with_its_end() {
     let place = HostFixture::with_config("retry: { maxRetries: 1, baseDelayMs: 1, provider: { maxRetries: 0 } }\n");
-    place.provider.script([refuse(503, "busy"), refuse(503, "busy")]);
+    place.provider.script_replies([error_reply(503, "busy"), error_reply(503, "busy")]);
     let mut host = start(&place, &[]);
-    let from = host.prompt("hi");
+    let from = host.send_prompt("hi");
     event(&host, from, "auto_retry_end");
     let ended = |frame: &serde_json::Value| frame["payload"]["event"]["stopReason"] == "completed";
-    host.wait(from, "the end", ended);
+    host.wait_frame(from, "the end", ended);
     let summaries: Vec<String> = events(&host, from)
         .iter()
         .map(|event| &event["payload"]["event"])
@@ -68,11 +68,11 @@ fn a_run_that_is_tried_again_pauses_and_ends_with_its_end() {
 fn state_is_slim_and_gives_more_to_those_who_ask() {
     let place = HostFixture::new();
     let mut host = start(&place, &["--no-session", "--some-flag", "--no-title"]);
-    let state = host.state();
+    let state = host.session_state();
     assert_eq!(state["todoPhases"], json!([]));
     assert_eq!((&state["contextUsage"]["contextWindow"], state.get("sessionFile")), (&json!(128_000), None));
     assert!(state.get("systemPrompt").is_none() && state.get("dumpTools").is_none());
-    let state = host.done(json!({ "type": "get_state", "include": ["tools", "systemPrompt", "else"] }));
+    let state = host.command_data(json!({ "type": "get_state", "include": ["tools", "systemPrompt", "else"] }));
     assert!(state["systemPrompt"][0].as_str().unwrap().contains("working directory"));
     let tools = state["dumpTools"].as_array().unwrap();
     assert!(tools.iter().any(|tool| tool["name"] == "bash" && tool["parameters"]["type"] == "object"), "{tools:?}");
@@ -92,7 +92,7 @@ fn every_line_that_came_before_the_end_of_input_is_answered() {
         r#"{"id":"d","type":"bash","command":"echo two"}"#,
         r#"{"id":"e","type":"prompt"}"#,
     ];
-    host.write(format!("{}\n", lines.join("\n")));
+    host.write_input(format!("{}\n", lines.join("\n")));
     let end = host.close();
     assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""));
     let mut answers: Vec<String> = end
@@ -133,11 +133,11 @@ fn a_door_that_cannot_open_says_so_and_writes_no_frame() {
 #[test]
 fn a_session_whose_file_cannot_be_written_says_so_at_its_end() {
     let place = HostFixture::new();
-    place.provider.script([say("hello")]);
+    place.provider.script_replies([text_reply("hello")]);
     let mut host = start(&place, &["--session-dir", "kept"]);
     // Where its folder is to be made, something else lies.
     let _ = std::fs::remove_dir_all(place.work.join("kept"));
-    place.put("kept", "in the way");
+    place.write_file("kept", "in the way");
     turn(&mut host, "hi");
     let end = host.close();
     assert_eq!(end.code, Some(1), "{}", end.stderr);
@@ -153,10 +153,10 @@ fn a_host_that_wants_titles_is_told_what_its_session_is_called() {
         let mut command = command(&place, &[]);
         command.env("GJC_RPC_EMIT_TITLE", value);
         let mut host = RpcHost::spawn(command);
-        host.event(0, "ready");
-        host.done(json!({"type": "set_session_name", "name": "The move"}));
-        host.state();
-        let frames = host.since(0);
+        host.wait_event(0, "ready");
+        host.command_data(json!({"type": "set_session_name", "name": "The move"}));
+        host.session_state();
+        let frames = host.frames_since(0);
         let titles: Vec<_> = frames.iter().filter(|frame| frame["method"] == "setTitle").collect();
         assert_eq!(titles.len(), count, "{value}");
         assert!(titles.iter().all(|title| title["title"] == "The move"));

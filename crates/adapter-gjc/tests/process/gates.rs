@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{
     HostFixture, RpcHost, eventually,
-    provider::{Part, Reply, bash, call, say},
+    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -10,14 +10,14 @@ use crate::rpc::{event, start, turn};
 
 const UI: [&str; 2] = ["--mode", "rpc-ui"];
 
-fn ask() -> Reply {
+fn ask() -> ProviderReply {
     let question =
         json!({"id": "q", "question": "Which?", "recommended": 1, "options": [{"label": "A"}, {"label": "B"}]});
-    Reply::new(vec![call("k1", "ask", &json!({"questions": [question]}))])
+    ProviderReply::new(vec![call_part("k1", "ask", &json!({"questions": [question]}))])
 }
 
-fn plan() -> Reply {
-    Reply::new(vec![call("k2", "workflow_plan", &json!({"plan": "Move it.", "title": "The move"}))])
+fn plan() -> ProviderReply {
+    ProviderReply::new(vec![call_part("k2", "workflow_plan", &json!({"plan": "Move it.", "title": "The move"}))])
 }
 
 /// The file of the session's gates, once `fits` says so.
@@ -30,24 +30,24 @@ fn file(place: &HostFixture, session: &str, fits: impl Fn(&Value) -> bool) -> Va
 }
 
 fn id(host: &mut RpcHost) -> String {
-    host.state()["sessionId"].as_str().unwrap().to_owned()
+    host.session_state()["sessionId"].as_str().unwrap().to_owned()
 }
 
 fn pending(host: &mut RpcHost) -> Value {
-    host.done(json!({"type": "get_pending_workflow_gates"}))["gates"].take()
+    host.command_data(json!({"type": "get_pending_workflow_gates"}))["gates"].take()
 }
 
 #[test]
 fn a_host_without_dialogs_is_not_asked_and_its_run_is_aborted() {
     let place = HostFixture::new();
-    place.provider.script([ask()]);
+    place.provider.script_replies([ask()]);
     let mut host = start(&place, &[]);
     let from = turn(&mut host, "hi");
     let ended = event(&host, from, "tool_execution_end");
     assert_eq!(ended["result"]["content"][0]["text"], "Ask tool requires interactive mode");
     assert_eq!(pending(&mut host), json!([]));
     let error =
-        host.refused(json!({"type": "workflow_gate_response", "gate_id": "wg_x_ralplan_000001", "answer": null}));
+        host.command_error(json!({"type": "workflow_gate_response", "gate_id": "wg_x_ralplan_000001", "answer": null}));
     assert_eq!(error, "workflow gates are not available until unattended mode is negotiated");
     host.close_cleanly();
 }
@@ -55,16 +55,16 @@ fn a_host_without_dialogs_is_not_asked_and_its_run_is_aborted() {
 #[test]
 fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
     let place = HostFixture::new();
-    place.provider.script([plan(), say("done")]);
+    place.provider.script_replies([plan(), text_reply("done")]);
     let mut host = start(&place, &[]);
     let budget =
         json!({"max_tokens": 1_000_000, "max_tool_calls": 9, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
     let declaration = json!({"actor": "ci", "budget": budget, "scopes": ["message:read"], "action_allowlist": []});
-    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
-    let from = host.prompt("hi");
-    let gate = host.event(from, "workflow_gate")["gate_id"].clone();
+    host.command_data(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    let from = host.send_prompt("hi");
+    let gate = host.wait_event(from, "workflow_gate")["gate_id"].clone();
     let mut answer =
-        |answer: Value| host.done(json!({"type": "workflow_gate_response", "gate_id": gate, "answer": answer}));
+        |answer: Value| host.command_data(json!({"type": "workflow_gate_response", "gate_id": gate, "answer": answer}));
     let resolution = answer(json!({"decision": "approve", "comments": "x".repeat(10 << 20)}));
     let error = &resolution["error"]["errors"][0];
     assert_eq!(
@@ -81,24 +81,24 @@ fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
 fn a_gate_that_still_waits_is_shown_again_when_people_are_reminded() {
     let config = "countersign: { gates: { approval: { remind: 0.3, timeout: 600 } } }\n";
     let place = HostFixture::with_config(config);
-    place.provider.script([plan()]);
+    place.provider.script_replies([plan()]);
     let mut host = start(&place, &[]);
     let budget =
         json!({"max_tokens": 1_000_000, "max_tool_calls": 9, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
     let declaration = json!({"actor": "ci", "budget": budget, "scopes": [], "action_allowlist": []});
-    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
-    let from = host.prompt("hi");
-    let gate = host.event(from, "workflow_gate");
+    host.command_data(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    let from = host.send_prompt("hi");
+    let gate = host.wait_event(from, "workflow_gate");
     let is_again = |frames: &[Value]| frames.iter().filter(|frame| **frame == gate).count() == 2;
-    eventually("the gate again", || is_again(&host.since(from)).then_some(()));
+    eventually("the gate again", || is_again(&host.frames_since(from)).then_some(()));
     host.kill();
 
     let place = HostFixture::with_config(config);
-    place.provider.script([plan()]);
+    place.provider.script_replies([plan()]);
     let mut host = start(&place, &UI);
-    let from = host.prompt("hi");
-    host.dialog(from);
-    let notification = host.wait(from, "a notice", |frame| frame["method"] == "notify");
+    let from = host.send_prompt("hi");
+    host.wait_dialog(from);
+    let notification = host.wait_frame(from, "a notice", |frame| frame["method"] == "notify");
     assert_eq!(notification["message"], "An answer is still waited for: The move");
     host.kill();
 }
@@ -106,27 +106,27 @@ fn a_gate_that_still_waits_is_shown_again_when_people_are_reminded() {
 #[test]
 fn a_question_and_a_plan_are_dialogs_and_their_answers_are_in_the_file() {
     let place = HostFixture::new();
-    place.provider.script([ask(), plan(), say("done")]);
+    place.provider.script_replies([ask(), plan(), text_reply("done")]);
     let mut host = start(&place, &UI);
     let session = id(&mut host);
     let short: String = session.replace('-', "").chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();
-    let from = host.prompt("hi");
-    let dialog = host.dialog(from);
+    let from = host.send_prompt("hi");
+    let dialog = host.wait_dialog(from);
     assert_eq!(dialog["options"], json!(["A", "B (Recommended)", "Other (type your own)"]));
     let question = format!("wg_{short}_deep-interview_000001");
     let waits = file(&place, &session, |file| file["gates"][&question]["status"] == "pending");
     assert_eq!(waits["counters"], json!({"deep-interview": 1}));
     let gates = pending(&mut host);
     assert_eq!((gates.as_array().unwrap().len(), &gates[0]), (1, &waits["gates"][&question]["gate"]));
-    host.reply(&dialog, json!({"value": "B (Recommended)"}));
+    host.answer_dialog(&dialog, json!({"value": "B (Recommended)"}));
     let choosing = |frame: &Value| frame["type"] == "extension_ui_request" && frame["options"][0] == "approve";
-    let dialog = host.wait(from, "the plan", choosing);
-    assert_eq!(place.provider.last().result("k1").unwrap(), "User selected: B");
-    host.reply(&dialog, json!({"value": "request-changes"}));
-    let words = host.wait(from, "an editor", |frame| frame["method"] == "editor");
-    host.reply(&words, json!({"value": "smaller"}));
+    let dialog = host.wait_frame(from, "the plan", choosing);
+    assert_eq!(place.provider.last_request().call_result("k1").unwrap(), "User selected: B");
+    host.answer_dialog(&dialog, json!({"value": "request-changes"}));
+    let words = host.wait_frame(from, "an editor", |frame| frame["method"] == "editor");
+    host.answer_dialog(&words, json!({"value": "smaller"}));
     event(&host, from, "agent_end");
-    let result = place.provider.last().result("k2").unwrap();
+    let result = place.provider.last_request().call_result("k2").unwrap();
     assert_eq!(result, "The plan is not approved: changes are requested.\nsmaller");
     let plan = format!("wg_{short}_ralplan_000001");
     let file = file(&place, &session, |file| file["gates"][&plan]["advanced"] == true);
@@ -142,35 +142,35 @@ fn a_question_and_a_plan_are_dialogs_and_their_answers_are_in_the_file() {
 
 #[test]
 fn a_run_whose_approved_call_was_cut_off_stands_and_the_host_is_told() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let command = "echo ran >> count; sh -c 'echo $$ > pid; exec sleep 300'";
-    place.provider.script([Reply::new(vec![bash("k9", command)])]);
+    place.provider.script_replies([ProviderReply::new(vec![bash_part("k9", command)])]);
     let mut host = start(&place, &UI);
-    let from = host.prompt("hi");
-    let dialog = host.dialog(from);
-    host.reply(&dialog, json!({ "value": "Allow once" }));
+    let from = host.send_prompt("hi");
+    let dialog = host.wait_dialog(from);
+    host.answer_dialog(&dialog, json!({ "value": "Allow once" }));
     place.wait_for("pid");
     host.kill();
     let mut again = start(&place, &[&UI[..], &["--continue"]].concat());
-    let notification = again.wait(0, "a notice", |frame| frame["method"] == "notify");
+    let notification = again.wait_frame(0, "a notice", |frame| frame["method"] == "notify");
     assert!(notification["message"].as_str().unwrap().contains("the run stands"), "{notification}");
-    assert_eq!((place.provider.count(), &again.state()["isStreaming"]), (1, &json!(false)));
-    place.provider.script([say("done")]);
-    let from = again.prompt("go on");
+    assert_eq!((place.provider.request_count(), &again.session_state()["isStreaming"]), (1, &json!(false)));
+    place.provider.script_replies([text_reply("done")]);
+    let from = again.send_prompt("go on");
     event(&again, from, "agent_end");
-    assert!(place.provider.last().result("k9").unwrap().contains("Outcome unknown"));
-    assert_eq!(place.get("count").unwrap(), "ran\n");
+    assert!(place.provider.last_request().call_result("k9").unwrap().contains("Outcome unknown"));
+    assert_eq!(place.read_file("count").unwrap(), "ran\n");
     again.close_cleanly();
 }
 
 #[test]
 fn a_plan_that_waits_outlives_a_kill_with_its_id_and_the_run_goes_on() {
     let place = HostFixture::new();
-    place.provider.script([plan(), say("done")]);
+    place.provider.script_replies([plan(), text_reply("done")]);
     let mut host = start(&place, &UI);
     let session = id(&mut host);
-    let from = host.prompt("hi");
-    host.dialog(from);
+    let from = host.send_prompt("hi");
+    host.wait_dialog(from);
     let before = pending(&mut host);
     // The file follows the record.
     let name = before[0]["gate_id"].as_str().unwrap();
@@ -178,11 +178,11 @@ fn a_plan_that_waits_outlives_a_kill_with_its_id_and_the_run_goes_on() {
     host.kill();
     std::fs::remove_dir_all(place.work.join(".gjc")).unwrap();
     let mut again = start(&place, &[&UI[..], &["--continue"]].concat());
-    let dialog = again.dialog(0);
+    let dialog = again.wait_dialog(0);
     assert_eq!((id(&mut again), pending(&mut again)), (session.clone(), before.clone()));
-    again.reply(&dialog, json!({"value": "approve"}));
+    again.answer_dialog(&dialog, json!({"value": "approve"}));
     event(&again, 0, "agent_end");
-    assert_eq!(place.provider.last().result("k2").unwrap(), "The plan is approved.");
+    assert_eq!(place.provider.last_request().call_result("k2").unwrap(), "The plan is approved.");
     let file = file(&place, &session, |file| file["gates"][name]["advanced"] == true);
     assert_eq!(file["gates"][name]["answer"], json!({"decision": "approve"}));
     assert_eq!(pending(&mut again), json!([]));
@@ -192,11 +192,11 @@ fn a_plan_that_waits_outlives_a_kill_with_its_id_and_the_run_goes_on() {
 #[test]
 fn an_abort_withdraws_what_waits_with_the_call_that_waits() {
     let place = HostFixture::new();
-    place.provider.script([plan()]);
+    place.provider.script_replies([plan()]);
     let mut host = start(&place, &UI);
-    let from = host.prompt("hi");
-    host.dialog(from);
-    host.done(json!({"type": "abort"}));
+    let from = host.send_prompt("hi");
+    host.wait_dialog(from);
+    host.command_data(json!({"type": "abort"}));
     event(&host, from, "agent_end");
     assert_eq!(pending(&mut host), json!([]));
     host.close_cleanly();
@@ -207,25 +207,25 @@ fn negotiate(host: &mut RpcHost) {
     let budget = json!({"max_tokens": 1e9, "max_tool_calls": 100, "max_wall_time_ms": 1e9, "max_cost_usd": 100});
     let declaration = json!({"actor": "ci", "budget": budget, "scopes": ["message:read", "session", "control"],
         "action_allowlist": ["command.message_read", "command.session", "command.control"]});
-    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    host.command_data(json!({"type": "negotiate_unattended", "declaration": declaration}));
 }
 
 fn gate(host: &RpcHost, from: usize) -> Value {
-    host.event(from, "workflow_gate")
+    host.wait_event(from, "workflow_gate")
 }
 
 fn respond(host: &mut RpcHost, gate: &Value, answer: Value, key: &str) -> Value {
     let id = &gate["gate_id"];
-    host.command(json!({"type": "workflow_gate_response", "gate_id": id, "answer": answer, "idempotency_key": key}))
+    host.run_command(json!({"type": "workflow_gate_response", "gate_id": id, "answer": answer, "idempotency_key": key}))
 }
 
 #[test]
 fn an_unattended_host_answers_gates_each_once() {
     let place = HostFixture::new();
-    place.provider.script([ask(), plan(), say("done")]);
+    place.provider.script_replies([ask(), plan(), text_reply("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
-    let from = host.prompt("hi");
+    let from = host.send_prompt("hi");
     let question = gate(&host, from);
     assert_eq!((&question["stage"], &question["kind"]), (&json!("deep-interview"), &json!("question")));
     assert_eq!(question["options"][1], json!({"value": "B", "label": "B", "description": "recommended"}));
@@ -248,7 +248,7 @@ fn an_unattended_host_answers_gates_each_once() {
         );
         assert_eq!((&error["errors"][0]["path"], &error["errors"][0]["keyword"]), (&json!(path), &json!(keyword)));
     }
-    let from = host.mark();
+    let from = host.frame_position();
     let resolution = respond(&mut host, &question, json!({"selected": ["A"], "other": false}), "k")["data"].take();
     assert_eq!(resolution["answer_hash"], "235c23fbf5b803af65c42299759b59db6d34418450129e9dc05f73f8ba6443a2");
     let plan = gate(&host, from);
@@ -267,8 +267,8 @@ fn an_unattended_host_answers_gates_each_once() {
     assert_eq!(unnamed["data"]["error"]["errors"][0]["keyword"], "missing_comments");
     respond(&mut host, &plan, json!({"decision": "approve"}), "p");
     event(&host, from, "agent_end");
-    assert_eq!(place.provider.last().result("k1").unwrap(), "User selected: A");
-    assert_eq!(place.provider.last().result("k2").unwrap(), "The plan is approved.");
+    assert_eq!(place.provider.last_request().call_result("k1").unwrap(), "User selected: A");
+    assert_eq!(place.provider.last_request().call_result("k2").unwrap(), "The plan is approved.");
     let session = id(&mut host);
     let audit = std::fs::read_to_string(place.work.join(format!(".gjc/audit/unattended/{session}.jsonl"))).unwrap();
     for word in [
@@ -289,10 +289,10 @@ fn an_unattended_host_answers_gates_each_once() {
 #[test]
 fn an_answer_that_counted_is_audited_also_where_the_process_died_before_its_line() {
     let place = HostFixture::new();
-    place.provider.script([plan(), say("done")]);
+    place.provider.script_replies([plan(), text_reply("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
-    let from = host.prompt("hi");
+    let from = host.send_prompt("hi");
     let waits = gate(&host, from);
     respond(&mut host, &waits, json!({"decision": "approve"}), "k");
     let session = id(&mut host);
@@ -322,17 +322,17 @@ fn an_answer_that_counted_is_audited_also_where_the_process_died_before_its_line
 #[test]
 fn a_run_that_goes_on_by_itself_after_a_kill_is_told_whole() {
     let place = HostFixture::new();
-    place.provider.script([plan(), Reply::new(vec![Part::Hang]), say("done")]);
+    place.provider.script_replies([plan(), ProviderReply::new(vec![ReplyPart::Hang]), text_reply("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
-    let from = host.prompt("hi");
+    let from = host.send_prompt("hi");
     let waits = gate(&host, from);
     respond(&mut host, &waits, json!({"decision": "approve"}), "k");
-    place.provider.asked(1);
+    place.provider.wait_request(1);
     host.kill();
     let again = start(&place, &["--continue"]);
     event(&again, 0, "agent_end");
-    let types = again.since(0);
+    let types = again.frames_since(0);
     let types: Vec<&str> = types.iter().filter_map(|frame| frame["payload"]["event_type"].as_str()).collect();
     assert_eq!(
         types.join(" "),
@@ -358,17 +358,17 @@ enum CrashPoint {
 fn a_kill_anywhere_between_a_gate_and_what_follows_loses_nothing_and_doubles_nothing() {
     for dies in [CrashPoint::Emitted, CrashPoint::Answered, CrashPoint::Accepted, CrashPoint::Advanced] {
         let place = HostFixture::new();
-        place.provider.script([plan(), say("done")]);
+        place.provider.script_replies([plan(), text_reply("done")]);
         let mut host = start(&place, &[]);
         negotiate(&mut host);
-        let from = host.prompt("hi");
+        let from = host.send_prompt("hi");
         let waits = gate(&host, from);
         let answer = json!({"decision": "approve", "comments": "go"});
         match dies {
             CrashPoint::Emitted => {}
             CrashPoint::Answered => {
                 let sent = json!({"type": "workflow_gate_response", "gate_id": waits["gate_id"], "answer": answer, "idempotency_key": "k"});
-                host.write(format!("{sent}\n"));
+                host.write_input(format!("{sent}\n"));
             }
             CrashPoint::Accepted => drop(respond(&mut host, &waits, answer.clone(), "k")),
             CrashPoint::Advanced => {
@@ -395,10 +395,14 @@ fn a_kill_anywhere_between_a_gate_and_what_follows_loses_nothing_and_doubles_not
             event(&again, 0, "agent_end");
         } else if dies != CrashPoint::Advanced {
             // What was told to have counted goes on by itself.
-            eventually("the end of the run", || (again.state()["isStreaming"] == false).then_some(()));
+            eventually("the end of the run", || (again.session_state()["isStreaming"] == false).then_some(()));
         }
-        assert_eq!(place.provider.last().text().matches("The plan is approved.").count(), 1, "{dies:?}");
-        assert!(place.provider.last().is_paired());
+        assert_eq!(
+            place.provider.last_request().messages_text().matches("The plan is approved.").count(),
+            1,
+            "{dies:?}"
+        );
+        assert!(place.provider.last_request().is_paired());
         again.close_cleanly();
     }
 }

@@ -1,8 +1,8 @@
 //! Tools of the host: what it is asked, and what becomes of calls when it is slow, silent or gone.
 
 use countersign_testkit::process::{
-    HostFixture, Mark, RpcHost,
-    provider::{Part, Reply, call, say},
+    FramePosition, HostFixture, RpcHost,
+    provider::{ProviderReply, ReplyPart, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -16,23 +16,25 @@ fn tool(name: &str) -> Value {
 }
 
 fn lend(host: &mut RpcHost, tools: &[Value]) -> Value {
-    host.done(json!({"type": "set_host_tools", "tools": tools}))
+    host.command_data(json!({"type": "set_host_tools", "tools": tools}))
 }
 
 /// A reply that wants calls of `look_up`, with the ids 1, 2, …
-fn wants(count: usize) -> Reply {
-    let calls = (1..=count).map(|at| call(&format!("c{at}"), "look_up", &json!({ "id": at })));
-    Reply::new(calls.collect::<Vec<Part>>())
+fn wants(count: usize) -> ProviderReply {
+    let calls = (1..=count).map(|at| call_part(&format!("c{at}"), "look_up", &json!({ "id": at })));
+    ProviderReply::new(calls.collect::<Vec<ReplyPart>>())
 }
 
-fn called(host: &RpcHost, from: Mark, tool_call_id: &str) -> Value {
-    host.wait(from, "host_tool_call", |frame| frame["type"] == "host_tool_call" && frame["toolCallId"] == tool_call_id)
+fn called(host: &RpcHost, from: FramePosition, tool_call_id: &str) -> Value {
+    host.wait_frame(from, "host_tool_call", |frame| {
+        frame["type"] == "host_tool_call" && frame["toolCallId"] == tool_call_id
+    })
 }
 
 fn answer(host: &mut RpcHost, call: &Value, kind: &str, rest: &Value) {
     let mut frame = json!({ "type": kind, "id": call["id"] });
     frame.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-    host.write(format!("{frame}\n"));
+    host.write_input(format!("{frame}\n"));
 }
 
 fn content(text: &str) -> Value {
@@ -40,8 +42,8 @@ fn content(text: &str) -> Value {
 }
 
 /// The end of a call, as the host is told it: its text, and whether that is an error.
-fn ended(host: &RpcHost, from: Mark, tool_call_id: &str) -> (String, bool) {
-    let frame = host.wait(from, "tool_execution_end", |frame| {
+fn ended(host: &RpcHost, from: FramePosition, tool_call_id: &str) -> (String, bool) {
+    let frame = host.wait_frame(from, "tool_execution_end", |frame| {
         let event = &frame["payload"]["event"];
         event["type"] == "tool_execution_end" && event["toolCallId"] == tool_call_id
     });
@@ -57,10 +59,10 @@ fn calls(frames: &[Value]) -> usize {
 #[test]
 fn an_image_of_a_host_that_can_be_none_is_told_as_that() {
     let place = HostFixture::new();
-    place.provider.script([wants(3), say("done")]);
+    place.provider.script_replies([wants(3), text_reply("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     for (at, data, mime, want) in [
         (1, "!!!", "image/png", "[An image that cannot be shown: data is not base64]"),
         (
@@ -77,7 +79,7 @@ fn an_image_of_a_host_that_can_be_none_is_told_as_that() {
         assert_eq!(ended(&host, from, &format!("c{at}")), (want.to_owned(), false));
     }
     event(&host, from, "agent_end");
-    let request = place.provider.last().text();
+    let request = place.provider.last_request().messages_text();
     assert!(!request.contains("!!!") && request.contains("data:image/png;base64,iVBORw0KGgo="), "{request}");
     host.close_cleanly();
 }
@@ -85,10 +87,10 @@ fn an_image_of_a_host_that_can_be_none_is_told_as_that() {
 #[test]
 fn many_calls_are_with_the_host_at_once_and_each_ends_with_its_own_answer() {
     let place = HostFixture::new();
-    place.provider.script([wants(3), say("done")]);
+    place.provider.script_replies([wants(3), text_reply("done")]);
     let mut host = start(&place, &[]);
     assert_eq!(lend(&mut host, &[tool("look_up"), tool("other")]), json!({"toolNames": ["look_up", "other"]}));
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let calls: Vec<Value> = (1..=3).map(|at| called(&host, from, &format!("c{at}"))).collect();
     assert_eq!((&calls[0]["toolName"], &calls[0]["arguments"]), (&json!("look_up"), &json!({"id": 1})));
     assert_eq!(calls[0]["id"].as_str().unwrap().len(), 16);
@@ -105,7 +107,7 @@ fn many_calls_are_with_the_host_at_once_and_each_ends_with_its_own_answer() {
     for at in 1..=3 {
         assert_eq!(ended(&host, from, &format!("c{at}")), (format!("row {at}"), false));
     }
-    let request = place.provider.last().text();
+    let request = place.provider.last_request().messages_text();
     assert!(request.contains("row 1") && request.contains("row 3"), "{request}");
     host.close_cleanly();
 }
@@ -113,33 +115,33 @@ fn many_calls_are_with_the_host_at_once_and_each_ends_with_its_own_answer() {
 #[test]
 fn arguments_that_do_not_fit_never_reach_the_host() {
     let place = HostFixture::new();
-    let wrong = Reply::new(vec![call("c1", "look_up", &json!({ "id": "x" }))]);
-    place.provider.script([wrong, say("done")]);
+    let wrong = ProviderReply::new(vec![call_part("c1", "look_up", &json!({ "id": "x" }))]);
+    place.provider.script_replies([wrong, text_reply("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
     let from = turn(&mut host, "go");
     let (text, is_error) = ended(&host, from, "c1");
     assert_eq!((text.as_str(), is_error), ("Invalid arguments for look_up:\n- id must be integer, not \"x\"", true));
-    assert_eq!(calls(&host.since(from)), 0);
+    assert_eq!(calls(&host.frames_since(from)), 0);
     host.close_cleanly();
 }
 
 #[test]
 fn what_a_host_says_wrongly_is_no_answer() {
     let place = HostFixture::new();
-    place.provider.script([wants(1), say("done")]);
+    place.provider.script_replies([wants(1), text_reply("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let host_call = called(&host, from, "c1");
     for (kind, rest) in [
         ("host_tool_result", json!({ "result": "text" })),
         ("host_tool_result", json!({ "result": { "content": ["text"] } })),
         ("host_tool_update", json!({ "partialResult": { "content": [{ "text": "x" }] } })),
     ] {
-        let mark = host.mark();
+        let mark = host.frame_position();
         answer(&mut host, &host_call, kind, &rest);
-        assert_eq!(host.event(mark, "response")["error"], format!("Unknown command: {kind}"), "{rest}");
+        assert_eq!(host.wait_event(mark, "response")["error"], format!("Unknown command: {kind}"), "{rest}");
     }
     let failed = json!({ "result": { "content": [{"type": "text", "text": " no "}, {"type": "text", "text": "row"}] }, "isError": true });
     answer(&mut host, &host_call, "host_tool_result", &failed);
@@ -153,7 +155,7 @@ fn the_model_has_the_tools_that_the_host_lends_now() {
     let place = HostFixture::new();
     let mut host = start(&place, &["--no-tools"]);
     let tools = |place: &HostFixture| {
-        let request = place.provider.last();
+        let request = place.provider.last_request();
         let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
         tools
             .iter()
@@ -164,14 +166,14 @@ fn the_model_has_the_tools_that_the_host_lends_now() {
     lend(&mut host, &[tool("look_up"), hidden]);
     turn(&mut host, "one");
     assert_eq!(tools(&place), ["look_up"]);
-    let refused = host.refused(json!({"type": "set_host_tools", "tools": [tool("a"), tool("ask")]}));
+    let refused = host.command_error(json!({"type": "set_host_tools", "tools": [tool("a"), tool("ask")]}));
     assert_eq!(refused, "RPC host tool \"ask\" is reserved and cannot be supplied by the host");
     lend(&mut host, &[tool("b"), tool("look_up")]);
     turn(&mut host, "two");
     assert_eq!(tools(&place), ["b", "look_up"]);
-    host.done(json!({"type": "new_session"}));
-    place.provider.script([wants(1), say("done")]);
-    let from = host.prompt("three");
+    host.command_data(json!({"type": "new_session"}));
+    place.provider.script_replies([wants(1), text_reply("done")]);
+    let from = host.send_prompt("three");
     let host_call = called(&host, from, "c1");
     answer(&mut host, &host_call, "host_tool_result", &json!({ "result": content("row") }));
     event(&host, from, "agent_end");
@@ -181,32 +183,32 @@ fn the_model_has_the_tools_that_the_host_lends_now() {
 #[test]
 fn an_abort_is_told_at_once_and_what_comes_later_is_not_told_to_the_model() {
     let place = HostFixture::new();
-    place.provider.script([wants(1), say("again")]);
+    place.provider.script_replies([wants(1), text_reply("again")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let host_call = called(&host, from, "c1");
-    host.done(json!({ "type": "abort" }));
-    let cancel = host.event(from, "host_tool_cancel");
+    host.command_data(json!({ "type": "abort" }));
+    let cancel = host.wait_event(from, "host_tool_cancel");
     assert_eq!(cancel["targetId"], host_call["id"]);
     assert_ne!(cancel["id"], host_call["id"]);
     event(&host, from, "agent_end");
     assert_eq!(ended(&host, from, "c1"), ("Host tool \"look_up\" was aborted".to_owned(), true));
     answer(&mut host, &host_call, "host_tool_result", &json!({ "result": content("too late") }));
     turn(&mut host, "again");
-    assert!(!place.provider.last().text().contains("too late"));
+    assert!(!place.provider.last_request().messages_text().contains("too late"));
     host.close_cleanly();
 }
 
 #[test]
 fn a_host_that_never_answers_is_not_waited_for_without_end() {
     let place = HostFixture::with_config("countersign: { host_timeout: 0.2 }\n");
-    place.provider.script([wants(1), say("done")]);
+    place.provider.script_replies([wants(1), text_reply("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
     let from = turn(&mut host, "go");
     let host_call = called(&host, from, "c1");
-    assert_eq!(host.event(from, "host_tool_cancel")["targetId"], host_call["id"]);
+    assert_eq!(host.wait_event(from, "host_tool_cancel")["targetId"], host_call["id"]);
     let (text, is_error) = ended(&host, from, "c1");
     assert!(text.contains("did not answer in time") && is_error, "{text}");
     host.close_cleanly();
@@ -215,16 +217,16 @@ fn a_host_that_never_answers_is_not_waited_for_without_end() {
 #[test]
 fn a_host_that_goes_leaves_what_it_had_in_doubt() {
     let place = HostFixture::new();
-    place.provider.script([wants(1), say("done")]);
+    place.provider.script_replies([wants(1), text_reply("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     called(&host, from, "c1");
     let end = host.close();
     assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""));
     assert_eq!(end.frames.iter().filter(|frame| frame["type"] == "host_tool_cancel").count(), 0);
     let mut host = start(&place, &["--continue"]);
-    let messages = host.said();
+    let messages = host.message_texts();
     assert!(messages.iter().any(|text| text == DISCONNECTED), "{messages:?}");
     host.close_cleanly();
 }
@@ -232,38 +234,38 @@ fn a_host_that_goes_leaves_what_it_had_in_doubt() {
 #[test]
 fn after_a_crash_no_host_gets_an_old_call_again() {
     let place = HostFixture::new();
-    place.provider.script([wants(1), say("done")]);
+    place.provider.script_replies([wants(1), text_reply("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     called(&host, from, "c1");
     host.kill();
     let mut host = start(&place, &["--continue"]);
     lend(&mut host, &[tool("look_up")]);
-    let messages = host.said();
+    let messages = host.message_texts();
     assert!(messages.iter().any(|text| text.starts_with("Outcome unknown")), "{messages:?}");
     turn(&mut host, "again");
-    assert_eq!(calls(&host.since(0)), 0);
+    assert_eq!(calls(&host.frames_since(0)), 0);
     host.close_cleanly();
 }
 
 #[test]
 fn a_call_that_was_let_through_and_not_sent_waits_for_the_host_that_lends_its_tool() {
     let place = HostFixture::new();
-    place.rules("rules:\n  - { pattern: \"look_up*\", action: ask }\n");
-    place.provider.script([wants(1), say("done")]);
+    place.write_rules("rules:\n  - { pattern: \"look_up*\", action: ask }\n");
+    place.provider.script_replies([wants(1), text_reply("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
-    let from = host.prompt("go");
-    let dialog = host.dialog(from);
+    let from = host.send_prompt("go");
+    let dialog = host.wait_dialog(from);
     assert!(dialog.to_string().contains("look_up"), "{dialog}");
     host.kill();
     let mut host = start(&place, &["--continue"]);
-    let dialog = host.dialog(0);
-    host.reply(&dialog, json!({ "value": "Allow once" }));
+    let dialog = host.wait_dialog(0);
+    host.answer_dialog(&dialog, json!({ "value": "Allow once" }));
     // It is allowed, and nobody lends the tool.
-    host.state();
-    assert_eq!(calls(&host.since(0)), 0);
+    host.session_state();
+    assert_eq!(calls(&host.frames_since(0)), 0);
     lend(&mut host, &[tool("look_up")]);
     let host_call = called(&host, 0, "c1");
     answer(&mut host, &host_call, "host_tool_result", &json!({ "result": content("row") }));
@@ -276,10 +278,10 @@ fn a_call_that_was_let_through_and_not_sent_waits_for_the_host_that_lends_its_to
 #[test]
 fn an_update_and_the_result_in_one_write_are_both_told_in_this_order() {
     let place = HostFixture::new();
-    place.provider.script([wants(2), say("done")]);
+    place.provider.script_replies([wants(2), text_reply("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let ids = [1, 2].map(|at| called(&host, from, &format!("c{at}"))["id"].clone());
     let update =
         |at: usize, text: &str| json!({"type": "host_tool_update", "id": ids[at], "partialResult": content(text)});
@@ -287,7 +289,7 @@ fn an_update_and_the_result_in_one_write_are_both_told_in_this_order() {
     // What comes behind a result is about nothing any more.
     let lines =
         [update(0, "half"), update(1, "a"), update(1, "b"), result(1, "two"), result(0, "one"), update(0, "late")];
-    host.write(lines.map(|line| format!("{line}\n")).concat());
+    host.write_input(lines.map(|line| format!("{line}\n")).concat());
     event(&host, from, "agent_end");
     let call_events = |id: &str| {
         let of_call = |frame: &Value| frame["payload"]["event"]["toolCallId"] == id;

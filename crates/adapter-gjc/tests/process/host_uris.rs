@@ -1,8 +1,8 @@
 //! URIs of the host: read and written by the ordinary tools, never by the disk.
 
 use countersign_testkit::process::{
-    HostFixture, Mark, RpcHost,
-    provider::{Reply, call, say},
+    FramePosition, HostFixture, RpcHost,
+    provider::{ProviderReply, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -13,22 +13,22 @@ fn lend(host: &mut RpcHost) {
         {"scheme": "DB", "description": "Rows", "writable": true},
         {"scheme": "ro", "immutable": true},
     ]);
-    let reply = host.done(json!({"type": "set_host_uri_schemes", "schemes": schemes}));
+    let reply = host.command_data(json!({"type": "set_host_uri_schemes", "schemes": schemes}));
     assert_eq!(reply, json!({"schemes": ["db", "ro"]}));
 }
 
-fn wants(tool: &str, arguments: &Value) -> Reply {
-    Reply::new(vec![call("c1", tool, arguments)])
+fn wants(tool: &str, arguments: &Value) -> ProviderReply {
+    ProviderReply::new(vec![call_part("c1", tool, arguments)])
 }
 
 fn answer(host: &mut RpcHost, request: &Value, rest: &Value) {
     let mut frame = json!({ "type": "host_uri_result", "id": request["id"] });
     frame.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-    host.write(format!("{frame}\n"));
+    host.write_input(format!("{frame}\n"));
 }
 
 /// The result of the call.
-fn result(host: &RpcHost, from: Mark) -> Value {
+fn result(host: &RpcHost, from: FramePosition) -> Value {
     event(host, from, "tool_execution_end")
 }
 
@@ -39,11 +39,14 @@ fn text(result: &Value) -> &str {
 #[test]
 fn a_uri_is_read_like_a_file() {
     let place = HostFixture::new();
-    place.provider.script([wants("read", &json!({"path": "DB://Users/1?A=B", "offset": 2, "limit": 1})), say("done")]);
+    place.provider.script_replies([
+        wants("read", &json!({"path": "DB://Users/1?A=B", "offset": 2, "limit": 1})),
+        text_reply("done"),
+    ]);
     let mut host = start(&place, &[]);
     lend(&mut host);
-    let from = host.prompt("go");
-    let request = host.event(from, "host_uri_request");
+    let from = host.send_prompt("go");
+    let request = host.wait_event(from, "host_uri_request");
     assert_eq!((&request["operation"], &request["url"]), (&json!("read"), &json!("db://Users/1?A=B")));
     assert!(request.get("content").is_none());
     let given =
@@ -62,11 +65,13 @@ fn a_uri_is_read_like_a_file() {
 #[test]
 fn a_uri_is_written_whole() {
     let place = HostFixture::new();
-    place.provider.script([wants("write", &json!({"path": "db://users/1", "content": "ä"})), say("done")]);
+    place
+        .provider
+        .script_replies([wants("write", &json!({"path": "db://users/1", "content": "ä"})), text_reply("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host);
-    let from = host.prompt("go");
-    let request = host.event(from, "host_uri_request");
+    let from = host.send_prompt("go");
+    let request = host.wait_event(from, "host_uri_request");
     assert_eq!((&request["operation"], &request["content"]), (&json!("write"), &json!("ä")));
     answer(&mut host, &request, &json!({}));
     let result = result(&host, from);
@@ -78,7 +83,7 @@ fn a_uri_is_written_whole() {
 #[test]
 fn what_is_no_hosts_never_becomes_a_file() {
     let place = HostFixture::new();
-    place.rules("rules:\n  - { pattern: \"read(db://secret*)\", action: deny }\n");
+    place.write_rules("rules:\n  - { pattern: \"read(db://secret*)\", action: deny }\n");
     let mut host = start(&place, &[]);
     lend(&mut host);
     for (tool, arguments, want) in [
@@ -96,12 +101,12 @@ fn what_is_no_hosts_never_becomes_a_file() {
         ),
         ("read", json!({"path": "db://secret/1"}), "Denied by policy: by rule \"read(db://secret*)\""),
     ] {
-        place.provider.script([wants(tool, &arguments), say("done")]);
+        place.provider.script_replies([wants(tool, &arguments), text_reply("done")]);
         let from = turn(&mut host, "go");
         let result = result(&host, from);
         assert!(text(&result).starts_with(want), "{tool} {arguments}: {result}");
         assert_eq!(result["isError"], true);
-        assert!(host.since(from).iter().all(|frame| frame["type"] != "host_uri_request"), "{tool}");
+        assert!(host.frames_since(from).iter().all(|frame| frame["type"] != "host_uri_request"), "{tool}");
     }
     assert_eq!(std::fs::read_dir(&place.work).unwrap().count(), 0);
     host.close_cleanly();
@@ -116,9 +121,9 @@ fn a_failure_is_what_the_host_says() {
         (json!({"isError": true, "error": "no row"}), "no row"),
         (json!({"isError": true}), "Host URI read failed for ro://a"),
     ] {
-        place.provider.script([wants("read", &json!({"path": "ro://a"})), say("done")]);
-        let from = host.prompt("go");
-        let request = host.event(from, "host_uri_request");
+        place.provider.script_replies([wants("read", &json!({"path": "ro://a"})), text_reply("done")]);
+        let from = host.send_prompt("go");
+        let request = host.wait_event(from, "host_uri_request");
         answer(&mut host, &request, &given);
         let result = result(&host, from);
         assert_eq!((text(&result), &result["isError"]), (want, &json!(true)));
@@ -130,13 +135,13 @@ fn a_failure_is_what_the_host_says() {
 #[test]
 fn an_abort_of_a_read_is_told_at_once() {
     let place = HostFixture::new();
-    place.provider.script([wants("read", &json!({"path": "ro://a"}))]);
+    place.provider.script_replies([wants("read", &json!({"path": "ro://a"}))]);
     let mut host = start(&place, &[]);
     lend(&mut host);
-    let from = host.prompt("go");
-    let request = host.event(from, "host_uri_request");
-    host.done(json!({ "type": "abort" }));
-    assert_eq!(host.event(from, "host_uri_cancel")["targetId"], request["id"]);
+    let from = host.send_prompt("go");
+    let request = host.wait_event(from, "host_uri_request");
+    host.command_data(json!({ "type": "abort" }));
+    assert_eq!(host.wait_event(from, "host_uri_cancel")["targetId"], request["id"]);
     event(&host, from, "agent_end");
     assert_eq!(text(&result(&host, from)), "Host URI read for ro://a was aborted");
     host.close_cleanly();
@@ -145,14 +150,14 @@ fn an_abort_of_a_read_is_told_at_once() {
 #[test]
 fn a_host_that_goes_leaves_a_read_in_doubt() {
     let place = HostFixture::new();
-    place.provider.script([wants("read", &json!({"path": "ro://a"}))]);
+    place.provider.script_replies([wants("read", &json!({"path": "ro://a"}))]);
     let mut host = start(&place, &[]);
     lend(&mut host);
-    let from = host.prompt("go");
-    host.event(from, "host_uri_request");
+    let from = host.send_prompt("go");
+    host.wait_event(from, "host_uri_request");
     assert_eq!(host.close().code, Some(0));
     let mut host = start(&place, &["--continue"]);
-    let messages = host.said();
+    let messages = host.message_texts();
     assert!(
         messages.iter().any(|text| text == "RPC client disconnected before host URI request completed"),
         "{messages:?}"

@@ -12,8 +12,8 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    HostFixture, Latch, PATIENCE, eventually,
-    provider::{self, Part, Reply, bash, say, text},
+    HostFixture, Latch, WAIT_TIMEOUT, eventually,
+    provider::{self, ProviderReply, ReplyPart, bash_part, text_part, text_reply},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -40,7 +40,7 @@ impl SocketProcess {
     /// Connects and hears that it is ready.
     pub(crate) fn connect(&self) -> SocketClient {
         let stream = eventually("the socket", || UnixStream::connect(&self.path).ok());
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         let mut client = SocketClient { line: BufReader::new(stream) };
         assert_eq!(client.hears(), Some(json!({"type": "ready"})));
         client
@@ -124,7 +124,11 @@ fn seqs(frames: &[Value]) -> Vec<u64> {
 fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() {
     let place = HostFixture::new();
     let held = Latch::default();
-    place.provider.script([Reply::new(vec![text("One."), Part::Until(held.clone()), text("Two.")])]);
+    place.provider.script_replies([ProviderReply::new(vec![
+        text_part("One."),
+        ReplyPart::Until(held.clone()),
+        text_part("Two."),
+    ])]);
     let process = SocketProcess::start(&place, &[]);
     let mut first = process.connect();
     assert_eq!(fs::metadata(&process.path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -160,8 +164,11 @@ fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() 
 
 #[test]
 fn a_question_that_waits_is_asked_of_whoever_comes() {
-    let place = HostFixture::asking();
-    place.provider.script([Reply::new(vec![bash("call_1", "echo done > done.txt")]), say("It is done.")]);
+    let place = HostFixture::with_ask_rule();
+    place.provider.script_replies([
+        ProviderReply::new(vec![bash_part("call_1", "echo done > done.txt")]),
+        text_reply("It is done."),
+    ]);
     let process = SocketProcess::start(&place, &[]);
     let mut first = process.connect();
     first.says(&json!({"id": "1", "type": "prompt", "message": "Do it"}));
@@ -176,14 +183,14 @@ fn a_question_that_waits_is_asked_of_whoever_comes() {
     };
     second.says(&answer);
     second.until("agent_end");
-    assert_eq!(place.get("done.txt").as_deref(), Some("done\n"));
+    assert_eq!(place.read_file("done.txt").as_deref(), Some("done\n"));
     assert_eq!(process.end(Signal::SIGINT).0, Some(0));
 }
 
 #[test]
 fn numbers_go_on_after_a_power_cut() {
     let place = HostFixture::new();
-    place.provider.script([say("One."), say("Two.")]);
+    place.provider.script_replies([text_reply("One."), text_reply("Two.")]);
     let process = SocketProcess::start(&place, &[]);
     let mut client = process.connect();
     client.says(&json!({"id": "1", "type": "prompt", "message": "Hi"}));
@@ -212,7 +219,7 @@ fn kinds(frames: &[Value]) -> Vec<&str> {
 #[test]
 fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
     let place = HostFixture::new();
-    place.provider.script([say("One."), say("Two."), say("Three.")]);
+    place.provider.script_replies([text_reply("One."), text_reply("Two."), text_reply("Three.")]);
     let process = SocketProcess::start(&place, &[]);
     let mut client = process.connect();
     let turn = |client: &mut SocketClient| {
@@ -265,8 +272,8 @@ fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
 #[test]
 fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
     let place = HostFixture::new();
-    let plan = provider::call("k1", "workflow_plan", &json!({"plan": "Move it."}));
-    place.provider.script([Reply::new(vec![plan]), say("done")]);
+    let plan = provider::call_part("k1", "workflow_plan", &json!({"plan": "Move it."}));
+    place.provider.script_replies([ProviderReply::new(vec![plan]), text_reply("done")]);
     let process = SocketProcess::start(&place, &[]);
     let mut client = process.connect();
     let budget =
@@ -334,7 +341,7 @@ fn commands_of_the_agent_cannot_answer_for_the_host() {
     let place = HostFixture::new();
     let script =
         "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\nprint('heard', len(s.recv(64)))\n";
-    let file = place.put("client.py", script);
+    let file = place.write_file("client.py", script);
     let path = place.home.join("run/a.sock");
     let line = format!("python3 {} {}", file.display(), path.display());
     let process = SocketProcess::start(&place, &[]);

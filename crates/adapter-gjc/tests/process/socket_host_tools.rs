@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{
     HostFixture, eventually,
-    provider::{Reply, call, say},
+    provider::{ProviderReply, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ use crate::socket::{SocketClient, SocketProcess};
 
 const DISCONNECTED: &str = "RPC client disconnected before host tool execution completed";
 
-fn wants(id: &str) -> Reply {
-    Reply::new(vec![call(id, "look_up", &json!({ "id": 1 }))])
+fn wants(id: &str) -> ProviderReply {
+    ProviderReply::new(vec![call_part(id, "look_up", &json!({ "id": 1 }))])
 }
 
 fn lend(client: &mut SocketClient) {
@@ -39,7 +39,7 @@ fn result(client: &mut SocketClient, id: &str) -> Option<String> {
 #[test]
 fn a_client_that_goes_leaves_its_call_in_doubt_and_the_next_gets_only_what_it_lends_itself() {
     let place = HostFixture::new();
-    place.provider.script([wants("c1"), say("done"), wants("c2"), say("done")]);
+    place.provider.script_replies([wants("c1"), text_reply("done"), wants("c2"), text_reply("done")]);
     let process = SocketProcess::start(&place, &[]);
     let mut first = process.connect();
     lend(&mut first);
@@ -71,7 +71,7 @@ fn a_client_that_goes_leaves_its_call_in_doubt_and_the_next_gets_only_what_it_le
 #[test]
 fn whoever_takes_over_does_not_get_the_call_of_the_one_before_and_one_that_resumes_lends_on() {
     let place = HostFixture::new();
-    place.provider.script([wants("c1"), say("done"), wants("c2"), say("done")]);
+    place.provider.script_replies([wants("c1"), text_reply("done"), wants("c2"), text_reply("done")]);
     let process = SocketProcess::start(&place, &[]);
     let mut first = process.connect();
     lend(&mut first);

@@ -1,6 +1,6 @@
 //! The list of tasks that a host sets.
 
-use countersign_testkit::process::{HostFixture, lines_with, provider::say};
+use countersign_testkit::process::{HostFixture, lines_with, provider::text_reply};
 use serde_json::json;
 
 use crate::rpc::{start, turn};
@@ -8,7 +8,7 @@ use crate::rpc::{start, turn};
 #[test]
 fn tasks_that_were_set_outlive_the_process() {
     let place = HostFixture::new();
-    place.provider.script([say("hello")]);
+    place.provider.script_replies([text_reply("hello")]);
     let mut host = start(&place, &[]);
     turn(&mut host, "hi");
     let phases = json!([{ "name": "one", "tasks": [
@@ -19,13 +19,13 @@ fn tasks_that_were_set_outlive_the_process() {
         { "id": "task-1", "content": "a", "status": "in_progress", "notes": ["n"] },
         { "id": "task-2", "content": "b", "status": "abandoned" },
     ] }]);
-    assert_eq!(host.done(json!({ "type": "set_todos", "phases": phases }))["todoPhases"], want);
-    let refused = host.refused(json!({ "type": "set_todos", "phases": "none" }));
+    assert_eq!(host.command_data(json!({ "type": "set_todos", "phases": phases }))["todoPhases"], want);
+    let refused = host.command_error(json!({ "type": "set_todos", "phases": "none" }));
     assert!(refused.starts_with("set_todos: `phases`"), "{refused}");
-    lines_with(&host.file(), "user_todo_edit");
+    lines_with(&host.session_file(), "user_todo_edit");
     host.kill();
     let mut host = start(&place, &["--continue"]);
-    assert_eq!(host.state()["todoPhases"], want);
-    assert_eq!(host.done(json!({ "type": "set_todos", "phases": [] }))["todoPhases"], json!([]));
+    assert_eq!(host.session_state()["todoPhases"], want);
+    assert_eq!(host.command_data(json!({ "type": "set_todos", "phases": [] }))["todoPhases"], json!([]));
     host.close_cleanly();
 }

@@ -3,8 +3,8 @@
 use std::fs;
 
 use countersign_testkit::process::{
-    HostFixture, Latch, Mark, RpcHost, eventually,
-    provider::{Part, Reply, bash, call, say, text},
+    FramePosition, HostFixture, Latch, RpcHost, eventually,
+    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -29,12 +29,12 @@ fn limited(name: &str, limit: impl Into<Value>) -> Value {
 }
 
 fn negotiate(host: &mut RpcHost, declaration: &Value) -> Value {
-    host.done(json!({ "type": "negotiate_unattended", "declaration": declaration }))
+    host.command_data(json!({ "type": "negotiate_unattended", "declaration": declaration }))
 }
 
 /// Sends a command that must fail, and gives its error, an object.
 fn error(host: &mut RpcHost, command: Value) -> Value {
-    let answer = host.command(command);
+    let answer = host.run_command(command);
     assert_eq!(answer["success"], false, "{answer}");
     answer["error"].clone()
 }
@@ -63,8 +63,8 @@ fn audited(place: &HostFixture, last: &str) -> Vec<String> {
 }
 
 /// Prompts, and gives the error with which that fails afterwards.
-fn fails(host: &mut RpcHost, from: Mark) -> Value {
-    host.wait(from, "a failure of the prompt", |frame| {
+fn fails(host: &mut RpcHost, from: FramePosition) -> Value {
+    host.wait_frame(from, "a failure of the prompt", |frame| {
         frame["type"] == "response" && frame["command"] == "prompt" && frame["success"] == false
     })["error"]
         .take()
@@ -75,45 +75,55 @@ const ENDED: [&str; 2] = ["unattended_aborted aborted", "unattended_abort_settle
 #[test]
 fn a_run_within_its_budget_finishes() {
     let place = HostFixture::new();
-    let write = call("w", "write", &json!({ "path": "a.txt", "content": "one\n" }));
-    place.provider.script([Reply::new(vec![write, bash("b", "wc -l a.txt")]), say("done")]);
+    let write = call_part("w", "write", &json!({ "path": "a.txt", "content": "one\n" }));
+    place.provider.script_replies([ProviderReply::new(vec![write, bash_part("b", "wc -l a.txt")]), text_reply("done")]);
     let mut host = start(&place, &[]);
     let accepted = negotiate(&mut host, &declaration(json!({})));
-    assert_eq!(accepted["run_id"], host.state()["sessionId"]);
+    assert_eq!(accepted["run_id"], host.session_state()["sessionId"]);
     assert_eq!(accepted["scopes"], json!(["control", "message:read", "bash", "prompt"]));
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     event(&host, from, "agent_end");
-    assert_eq!(place.get("a.txt").as_deref(), Some("one\n"));
+    assert_eq!(place.read_file("a.txt").as_deref(), Some("one\n"));
     assert_eq!(audited(&place, "unattended_negotiated"), ["unattended_negotiated accepted"]);
     host.close_cleanly();
 }
 
 #[test]
 fn each_budget_that_is_used_up_ends_the_run() {
-    let calls = || Reply::new(vec![bash("a", "ls"), bash("b", "ls"), bash("c", "touch late")]);
+    let calls = || ProviderReply::new(vec![bash_part("a", "ls"), bash_part("b", "ls"), bash_part("c", "touch late")]);
     for (name, limit, metric, replies) in [
-        ("max_tokens", json!(30_000), "tokens", vec![Reply::new(vec![bash("a", "touch late")]).counting(40_000)]),
+        (
+            "max_tokens",
+            json!(30_000),
+            "tokens",
+            vec![ProviderReply::new(vec![bash_part("a", "touch late")]).with_input_tokens(40_000)],
+        ),
         // The prompt takes one.
         ("max_tool_calls", json!(3), "tool_calls", vec![calls()]),
-        ("max_cost_usd", json!(0.001), "cost", vec![Reply::new(vec![bash("a", "touch late")]).counting(4_000)]),
-        ("max_wall_time_ms", json!(1_500), "wall_time", vec![Reply::new(vec![Part::Hang])]),
+        (
+            "max_cost_usd",
+            json!(0.001),
+            "cost",
+            vec![ProviderReply::new(vec![bash_part("a", "touch late")]).with_input_tokens(4_000)],
+        ),
+        ("max_wall_time_ms", json!(1_500), "wall_time", vec![ProviderReply::new(vec![ReplyPart::Hang])]),
     ] {
         let place = HostFixture::new();
-        place.provider.script(replies);
+        place.provider.script_replies(replies);
         let mut host = start(&place, &[]);
         negotiate(&mut host, &limited(name, limit));
-        let from = host.prompt("go");
+        let from = host.send_prompt("go");
         let error = fails(&mut host, from);
         assert_eq!((&error["code"], &error["metric"]), (&json!("budget_exceeded"), &json!(metric)), "{error}");
         assert_eq!((&error["abort_status"], &error["run_id"]), (&json!("aborting"), &error["session_id"]), "{error}");
         assert!(error["observed"].as_f64() >= error["limit"].as_f64(), "{error}");
         let end = event(&host, from, "agent_end");
         assert_eq!((&end["stopReason"], &end["error"]), (&json!("budget_exceeded"), &error), "{name}");
-        assert_eq!(place.get("late"), None, "{name}");
+        assert_eq!(place.read_file("late"), None, "{name}");
         let exceeded = format!("budget_exceeded exceeded {metric}");
         let want = ["unattended_negotiated accepted", &exceeded, ENDED[0], ENDED[1]];
         assert_eq!(audited(&place, "unattended_abort_settled"), want, "{name}");
-        let failures = host.since(from).into_iter().filter(|frame| frame["success"] == false).count();
+        let failures = host.frames_since(from).into_iter().filter(|frame| frame["success"] == false).count();
         assert_eq!(failures, 1, "{name}: a breach is told once");
         host.close_cleanly();
     }
@@ -122,19 +132,28 @@ fn each_budget_that_is_used_up_ends_the_run() {
 #[test]
 fn a_breach_is_told_to_the_prompt_whose_run_it_ends() {
     let place = HostFixture::new();
-    place.provider.script([Reply::new(vec![bash("a", "ls"), bash("b", "ls"), bash("c", "touch late")])]);
+    place.provider.script_replies([ProviderReply::new(vec![
+        bash_part("a", "ls"),
+        bash_part("b", "ls"),
+        bash_part("c", "touch late"),
+    ])]);
     let mut host = start(&place, &[]);
     // Each prompt takes one, also the one that comes while the other's run works.
     negotiate(&mut host, &limited("max_tool_calls", 4));
-    let from = host.mark();
+    let from = host.frame_position();
     let prompt = |id: &str| json!({ "id": id, "type": "prompt", "message": "go" }).to_string() + "\n";
-    host.write(prompt("first") + &prompt("second"));
+    host.write_input(prompt("first") + &prompt("second"));
     event(&host, from, "agent_end");
     let outcomes = |id: &str| {
-        let all = host.since(from).into_iter().filter(|frame| frame["type"] == "response" && frame["id"] == id);
+        let all = host.frames_since(from).into_iter().filter(|frame| frame["type"] == "response" && frame["id"] == id);
         all.map(|frame| frame["success"] == true || frame["error"]["code"] == "budget_exceeded").collect::<Vec<_>>()
     };
-    assert_eq!((outcomes("first"), outcomes("second")), (vec![true, true], vec![false]), "{:?}", host.since(from));
+    assert_eq!(
+        (outcomes("first"), outcomes("second")),
+        (vec![true, true], vec![false]),
+        "{:?}",
+        host.frames_since(from)
+    );
     host.close_cleanly();
 }
 
@@ -142,27 +161,30 @@ fn a_breach_is_told_to_the_prompt_whose_run_it_ends() {
 fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
     for (decision, late) in [("approve", Some("")), ("decline", None)] {
         let place = HostFixture::new();
-        place.provider.script([Reply::new(vec![bash("a", "ls"), bash("b", "touch late")]), say("done")]);
+        place.provider.script_replies([
+            ProviderReply::new(vec![bash_part("a", "ls"), bash_part("b", "touch late")]),
+            text_reply("done"),
+        ]);
         let mut host = start(&place, &[]);
         let mut declared = limited("max_tool_calls", 2);
         declared["on_breach"] = "gate".into();
         negotiate(&mut host, &declared);
-        let from = host.prompt("go");
-        let gate = host.event(from, "workflow_gate");
+        let from = host.send_prompt("go");
+        let gate = host.wait_event(from, "workflow_gate");
         assert_eq!((&gate["stage"], &gate["kind"]), (&json!("ultragoal"), &json!("execution")), "{gate}");
-        assert_eq!(place.get("late"), None, "{decision}: nothing begins meanwhile");
+        assert_eq!(place.read_file("late"), None, "{decision}: nothing begins meanwhile");
         let answer = json!({ "decision": decision });
         let wrong = json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": "yes" });
-        assert_eq!(host.done(wrong)["status"], "rejected");
-        let resolution =
-            host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
+        assert_eq!(host.command_data(wrong)["status"], "rejected");
+        let resolution = host
+            .command_data(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
         assert_eq!(resolution["status"], "accepted", "{resolution}");
         if late.is_none() {
             let error = fails(&mut host, from);
             assert_eq!((&error["code"], &error["metric"]), (&json!("budget_exceeded"), &json!("tool_calls")));
         }
         event(&host, from, "agent_end");
-        assert_eq!(place.get("late").as_deref(), late, "{decision}");
+        assert_eq!(place.read_file("late").as_deref(), late, "{decision}");
         let lines = ["gate_response_accepted accepted", ENDED[1]];
         let lines = if late.is_some() { &lines[..1] } else { &lines };
         let has = |audit: &Vec<String>| lines.iter().all(|line| audit.iter().any(|entry| entry == line));
@@ -177,41 +199,44 @@ fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
 fn a_host_whose_time_is_up_can_still_look_and_give_more() {
     let place = HostFixture::new();
     let latch = Latch::default();
-    place.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")])]);
+    place.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("done")])]);
     let mut host = start(&place, &[]);
     let mut declared = limited("max_wall_time_ms", 1_500);
     declared["on_breach"] = "gate".into();
     negotiate(&mut host, &declared);
-    let from = host.prompt("go");
-    let gate = host.event(from, "workflow_gate");
-    assert_eq!(host.state()["isStreaming"], true, "what works may end");
-    let waits = host.done(json!({ "type": "get_pending_workflow_gates" }));
+    let from = host.send_prompt("go");
+    let gate = host.wait_event(from, "workflow_gate");
+    assert_eq!(host.session_state()["isStreaming"], true, "what works may end");
+    let waits = host.command_data(json!({ "type": "get_pending_workflow_gates" }));
     assert_eq!(waits["gates"][0]["gate_id"], gate["gate_id"]);
     assert_eq!(error(&mut host, json!({ "type": "bash", "command": "ls" }))["metric"], "wall_time");
     let answer = json!({ "decision": "approve" });
     let resolution =
-        host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
+        host.command_data(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
     assert_eq!(resolution["status"], "accepted", "{resolution}");
     latch.open();
     event(&host, from, "agent_end");
-    assert_eq!(host.done(json!({ "type": "bash", "command": "echo on" }))["output"], "on\n");
+    assert_eq!(host.command_data(json!({ "type": "bash", "command": "echo on" }))["output"], "on\n");
     host.close_cleanly();
 }
 
 #[test]
 fn what_policy_asks_about_is_approved_like_a_plan() {
-    let place = HostFixture::asking();
-    place.provider.script([Reply::new(vec![bash("a", "touch yes"), bash("b", "touch no")]), say("done")]);
+    let place = HostFixture::with_ask_rule();
+    place.provider.script_replies([
+        ProviderReply::new(vec![bash_part("a", "touch yes"), bash_part("b", "touch no")]),
+        text_reply("done"),
+    ]);
     let mut host = start(&place, &[]);
     negotiate(&mut host, &declaration(json!({})));
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let mut respond = |command: &str, answer: Value| {
-        let gate = host.wait(from, command, |frame| {
+        let gate = host.wait_frame(from, command, |frame| {
             frame["type"] == "workflow_gate"
                 && frame["context"]["prompt"].as_str().is_some_and(|text| text.contains(command))
         });
         assert_eq!((&gate["stage"], &gate["kind"]), (&json!("ralplan"), &json!("approval")), "{gate}");
-        host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }))
+        host.command_data(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }))
     };
     assert_eq!(respond("touch yes", json!({ "decision": "approve" }))["status"], "accepted");
     let resolution = respond("touch no", json!({ "decision": "request-changes" }));
@@ -219,8 +244,8 @@ fn what_policy_asks_about_is_approved_like_a_plan() {
     let resolution = respond("touch no", json!({ "decision": "reject", "comments": "not on a Sunday" }));
     assert_eq!(resolution["status"], "accepted", "{resolution}");
     event(&host, from, "agent_end");
-    assert_eq!((place.get("yes").as_deref(), place.get("no")), (Some(""), None));
-    let result = place.provider.last().result("b").unwrap();
+    assert_eq!((place.read_file("yes").as_deref(), place.read_file("no")), (Some(""), None));
+    let result = place.provider.last_request().call_result("b").unwrap();
     assert!(result.contains("not on a Sunday"), "{result}");
     host.close_cleanly();
 }
@@ -231,11 +256,11 @@ fn a_request_is_counted_with_what_the_model_is_told_first() {
     let mut host = start(&place, &[]);
     // The prompt alone would fit by far.
     negotiate(&mut host, &limited("max_tokens", 600));
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let error = fails(&mut host, from);
     assert_eq!((&error["metric"], &error["phase"]), (&json!("tokens"), &json!("turn preflight")), "{error}");
     assert!(error["observed"].as_u64() > Some(600), "{error}");
-    assert_eq!(place.provider.count(), 0, "nobody was asked");
+    assert_eq!(place.provider.request_count(), 0, "nobody was asked");
     host.close_cleanly();
 }
 
@@ -257,20 +282,20 @@ fn a_model_that_does_not_tell_what_it_uses_cannot_be_held_to_a_budget() {
 #[test]
 fn no_tool_writes_into_the_audit() {
     let place = HostFixture::new();
-    let write = |id, path: &str| call(id, "write", &json!({ "path": path, "content": "a lie" }));
+    let write = |id, path: &str| call_part(id, "write", &json!({ "path": path, "content": "a lie" }));
     let tools = vec![
         write("w", ".gjc/audit/unattended/x.jsonl"),
         write("g", ".gjc/state/workflow-gates/x.json"),
-        bash("b", "echo a lie >> .gjc/audit/unattended/y.jsonl"),
+        bash_part("b", "echo a lie >> .gjc/audit/unattended/y.jsonl"),
     ];
-    place.provider.script([Reply::new(tools), say("done")]);
+    place.provider.script_replies([ProviderReply::new(tools), text_reply("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host, &declaration(json!({})));
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     event(&host, from, "agent_end");
     assert_eq!(audited(&place, "unattended_negotiated"), ["unattended_negotiated accepted"], "nothing else is there");
     for id in ["w", "g", "b"] {
-        let result = place.provider.last().result(id).unwrap();
+        let result = place.provider.last_request().call_result(id).unwrap();
         assert!(result.contains("belongs to the gateway"), "{id}: {result}");
     }
     assert!(!place.work.join(".gjc/state").exists());
@@ -280,10 +305,10 @@ fn no_tool_writes_into_the_audit() {
 #[test]
 fn after_a_breach_nothing_begins_any_more() {
     let place = HostFixture::new();
-    place.provider.script([say("hello").counting(40_000)]);
+    place.provider.script_replies([text_reply("hello").with_input_tokens(40_000)]);
     let mut host = start(&place, &[]);
     negotiate(&mut host, &limited("max_tokens", 30_000));
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     fails(&mut host, from);
     audited(&place, "unattended_abort_settled");
     for command in [
@@ -296,7 +321,7 @@ fn after_a_breach_nothing_begins_any_more() {
     }
     let error = error(&mut host, json!({ "type": "negotiate_unattended", "declaration": declaration(json!({})) }));
     assert_eq!(error["code"], "unattended_aborted");
-    assert_eq!(host.state()["isStreaming"], false, "what only reads is answered");
+    assert_eq!(host.session_state()["isStreaming"], false, "what only reads is answered");
     host.close_cleanly();
 }
 
@@ -305,7 +330,7 @@ fn what_a_declaration_does_not_cover_is_refused() {
     let place = HostFixture::new();
     let mut host = start(&place, &[]);
     negotiate(&mut host, &declaration(json!({})));
-    let session = host.state()["sessionId"].clone();
+    let session = host.session_state()["sessionId"].clone();
     let of = |code: &str, key: &str, value: &str| {
         let mut error = json!({ "code": code, "run_id": session, "session_id": session, "pre_side_effect": true });
         error[key] = value.into();
@@ -345,14 +370,14 @@ fn what_a_declaration_does_not_cover_is_refused() {
 #[test]
 fn the_agent_is_held_to_it_too() {
     let place = HostFixture::new();
-    place.put("x", "kept");
-    place.provider.script([Reply::new(vec![bash("a", "eval rm x")]), say("done")]);
+    place.write_file("x", "kept");
+    place.provider.script_replies([ProviderReply::new(vec![bash_part("a", "eval rm x")]), text_reply("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host, &declaration(json!({})));
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     event(&host, from, "agent_end");
-    assert_eq!(place.get("x").as_deref(), Some("kept"));
-    let result = place.provider.last().result("a").unwrap();
+    assert_eq!(place.read_file("x").as_deref(), Some("kept"));
+    let result = place.provider.last_request().call_result("a").unwrap();
     assert!(result.contains("does not cover action file.delete"), "{result}");
     let denied = ["unattended_negotiated accepted", "action_denied denied file.delete"];
     assert_eq!(audited(&place, "action_denied"), denied);
@@ -376,24 +401,24 @@ fn declaring_again_only_narrows() {
 fn a_declaration_that_waits_for_somebody_is_answered_when_its_session_is_left() {
     for leaves in ["new_session", "end of input"] {
         let place = HostFixture::new();
-        place.provider.script([say("hello")]);
+        place.provider.script_replies([text_reply("hello")]);
         let mut host = start(&place, &[]);
         let mut declared = declaration(json!({ "renegotiable": true }));
         declared["scopes"].as_array_mut().unwrap().push("session".into());
         declared["action_allowlist"].as_array_mut().unwrap().push("command.session".into());
-        let from = host.prompt("go");
+        let from = host.send_prompt("go");
         event(&host, from, "agent_end");
         negotiate(&mut host, &declared);
-        let from = host.mark();
+        let from = host.frame_position();
         declared["budget"]["max_tool_calls"] = 101.into();
-        let request = host.ask(json!({ "type": "negotiate_unattended", "declaration": declared }));
-        host.event(from, "workflow_gate");
+        let request = host.send_command(json!({ "type": "negotiate_unattended", "declaration": declared }));
+        host.wait_event(from, "workflow_gate");
         if leaves == "new_session" {
-            host.done(json!({ "type": "new_session" }));
+            host.command_data(json!({ "type": "new_session" }));
         } else {
             drop(host.take_input());
         }
-        let error = host.answer(&request)["error"].take();
+        let error = host.wait_answer(&request)["error"].take();
         let message = "the session was left before anybody agreed to the declaration";
         assert_eq!(error, json!({ "code": "invalid_unattended_declaration", "message": message }), "{leaves}");
     }
@@ -403,11 +428,11 @@ fn a_declaration_that_waits_for_somebody_is_answered_when_its_session_is_left() 
 fn meters_and_terms_outlive_a_kill_and_the_audit_is_completed() {
     let place = HostFixture::new();
     let latch = Latch::default();
-    place.provider.script([Reply::new(vec![Part::Until(latch.clone())])]);
+    place.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone())])]);
     let mut host = start(&place, &[]);
     negotiate(&mut host, &limited("max_tool_calls", 2));
-    host.prompt("go");
-    place.provider.asked(0);
+    host.send_prompt("go");
+    place.provider.wait_request(0);
     host.kill();
     latch.open();
     // What the crash left of the file is completed from the log.
@@ -422,8 +447,8 @@ fn meters_and_terms_outlive_a_kill_and_the_audit_is_completed() {
     assert_eq!(denied["code"], "scope_denied", "it is still under contract");
     let wider = json!({ "type": "negotiate_unattended", "declaration": limited("max_tool_calls", 3) });
     assert_eq!(error(&mut host, wider)["code"], "invalid_unattended_declaration");
-    place.provider.script([say("hello")]);
-    let from = host.prompt("again");
+    place.provider.script_replies([text_reply("hello")]);
+    let from = host.send_prompt("again");
     event(&host, from, "agent_end");
     let error = error(&mut host, json!({ "type": "prompt", "message": "once more" }));
     let want = (&json!("budget_exceeded"), &json!("tool_calls"), &json!("prompt preflight"));
@@ -434,15 +459,15 @@ fn meters_and_terms_outlive_a_kill_and_the_audit_is_completed() {
 #[test]
 fn another_session_is_under_the_same_contract() {
     let place = HostFixture::new();
-    place.provider.script([say("hello")]);
+    place.provider.script_replies([text_reply("hello")]);
     let mut host = start(&place, &[]);
     let mut wide = limited("max_tool_calls", 1);
     wide["scopes"].as_array_mut().unwrap().push("session".into());
     wide["action_allowlist"].as_array_mut().unwrap().push("command.session".into());
     let run = negotiate(&mut host, &wide)["run_id"].clone();
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     event(&host, from, "agent_end");
-    host.done(json!({ "type": "new_session" }));
+    host.command_data(json!({ "type": "new_session" }));
     let error = error(&mut host, json!({ "type": "prompt", "message": "again" }));
     assert_eq!((&error["code"], &error["run_id"]), (&json!("budget_exceeded"), &run), "{error}");
     assert_ne!(error["session_id"], run);
@@ -467,6 +492,6 @@ fn a_declaration_is_checked_before_anything_begins() {
         assert_eq!(refused, json!({ "code": code, "message": message }));
     }
     assert!(!place.work.join(".gjc").exists());
-    host.done(json!({ "type": "new_session" }));
+    host.command_data(json!({ "type": "new_session" }));
     host.close_cleanly();
 }

@@ -1,8 +1,8 @@
 //! Workflows from their start to their end: stages, plans that are refused, questions in the form of the original's skills.
 
 use countersign_testkit::process::{
-    HostFixture, Mark, RpcHost, eventually,
-    provider::{Reply, bash, call, say},
+    FramePosition, HostFixture, RpcHost, eventually,
+    provider::{ProviderReply, bash_part, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -21,23 +21,23 @@ fn negotiate(host: &mut RpcHost) {
         "host_tool.invoke",
     ];
     let declaration = json!({"actor": "ci", "budget": budget, "scopes": ["message:read", "bash", "host_tools", "model"], "action_allowlist": actions});
-    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    host.command_data(json!({"type": "negotiate_unattended", "declaration": declaration}));
 }
 
-fn gate(host: &RpcHost, from: Mark) -> Value {
-    host.event(from, "workflow_gate")
+fn gate(host: &RpcHost, from: FramePosition) -> Value {
+    host.wait_event(from, "workflow_gate")
 }
 
 fn respond(host: &mut RpcHost, gate: &Value, answer: &Value) -> Value {
-    host.command(json!({"type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer}))
+    host.run_command(json!({"type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer}))
 }
 
-fn plan(id: &str) -> Reply {
-    Reply::new(vec![call(id, "workflow_plan", &json!({"plan": "Write it.", "title": "The plan"}))])
+fn plan(id: &str) -> ProviderReply {
+    ProviderReply::new(vec![call_part(id, "workflow_plan", &json!({"plan": "Write it.", "title": "The plan"}))])
 }
 
-fn write(id: &str, path: &str) -> Reply {
-    Reply::new(vec![call(id, "write", &json!({"path": path, "content": "x\n"}))])
+fn write(id: &str, path: &str) -> ProviderReply {
+    ProviderReply::new(vec![call_part(id, "write", &json!({"path": path, "content": "x\n"}))])
 }
 
 const HELD: &str = "calls that change something wait until the person approves a plan or sends a message";
@@ -46,57 +46,63 @@ const HELD: &str = "calls that change something wait until the person approves a
 fn a_plan_that_is_refused_holds_back_every_effect_until_the_person_speaks_or_approves_another() {
     for answer in [json!({"decision": "reject"}), json!({"decision": "request-changes", "comments": "smaller"})] {
         let place = HostFixture::new();
-        let host_tool = Reply::new(vec![call("h", "deploy", &json!({}))]);
-        let script = [plan("p"), write("w", "early"), Reply::new(vec![bash("b", "touch early")]), host_tool];
-        let reads = Reply::new(vec![bash("r", "ls"), call("l", "ls", &json!({"path": "."}))]);
-        place.provider.script(script.into_iter().chain([reads, plan("q"), write("v", "late"), say("done")]));
+        let host_tool = ProviderReply::new(vec![call_part("h", "deploy", &json!({}))]);
+        let script =
+            [plan("p"), write("w", "early"), ProviderReply::new(vec![bash_part("b", "touch early")]), host_tool];
+        let reads = ProviderReply::new(vec![bash_part("r", "ls"), call_part("l", "ls", &json!({"path": "."}))]);
+        place.provider.script_replies(script.into_iter().chain([
+            reads,
+            plan("q"),
+            write("v", "late"),
+            text_reply("done"),
+        ]));
         let mut host = start(&place, &[]);
         negotiate(&mut host);
         let parameters = json!({"type": "object", "properties": {}});
         let tool = json!({"name": "deploy", "description": "Deploys", "parameters": parameters});
-        host.done(json!({"type": "set_host_tools", "tools": [tool]}));
-        let from = host.prompt("go");
+        host.command_data(json!({"type": "set_host_tools", "tools": [tool]}));
+        let from = host.send_prompt("go");
         let first = gate(&host, from);
-        let since = host.mark();
+        let since = host.frame_position();
         respond(&mut host, &first, &answer);
         let second = gate(&host, since);
-        let request = place.provider.last();
+        let request = place.provider.last_request();
         for id in ["w", "b", "h"] {
-            let result = request.result(id).unwrap();
+            let result = request.call_result(id).unwrap();
             assert!(result.contains(HELD), "{id}: {result}");
         }
         assert!(
-            !request.result("r").unwrap().contains(HELD) && !request.result("l").unwrap().contains(HELD),
+            !request.call_result("r").unwrap().contains(HELD) && !request.call_result("l").unwrap().contains(HELD),
             "{request:?}"
         );
         assert_eq!(
-            (place.get("early"), host.since(from).iter().any(|frame| frame["type"] == "host_tool_call")),
+            (place.read_file("early"), host.frames_since(from).iter().any(|frame| frame["type"] == "host_tool_call")),
             (None, false)
         );
         respond(&mut host, &second, &json!({"decision": "approve"}));
         event(&host, from, "agent_end");
-        assert_eq!(place.get("late").as_deref(), Some("x\n"));
+        assert_eq!(place.read_file("late").as_deref(), Some("x\n"));
         host.close_cleanly();
     }
 
     let place = HostFixture::new();
-    place.provider.script([plan("p"), say("I stop."), write("w", "late"), say("done")]);
+    place.provider.script_replies([plan("p"), text_reply("I stop."), write("w", "late"), text_reply("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let first = gate(&host, from);
     respond(&mut host, &first, &json!({"decision": "reject"}));
     event(&host, from, "agent_end");
     turn(&mut host, "Write it all the same.");
-    assert_eq!(place.get("late").as_deref(), Some("x\n"));
+    assert_eq!(place.read_file("late").as_deref(), Some("x\n"));
     host.close_cleanly();
 }
 
-fn ask(more: &Value) -> Reply {
+fn ask(more: &Value) -> ProviderReply {
     let mut question = json!({"id": "q", "question": "Go?", "recommended": 0, "icon": "x",
                               "options": [{"label": "Approve execution via ultragoal"}, {"label": "Refine further", "hint": 1}]});
     question.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    Reply::new(vec![call("k", "ask", &json!({"questions": [question]}))])
+    ProviderReply::new(vec![call_part("k", "ask", &json!({"questions": [question]}))])
 }
 
 #[test]
@@ -110,33 +116,33 @@ fn questions_of_the_originals_skills_open_gates_of_the_stage_and_kind_that_they_
         write("w", "early"),
         ask(&approval),
         write("v", "late"),
-        say("done"),
+        text_reply("done"),
     ];
-    place.provider.script(script);
+    place.provider.script_replies(script);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let question = gate(&host, from);
     assert_eq!((&question["stage"], &question["kind"]), (&json!("deep-interview"), &json!("question")));
     let state = &question["context"]["stage_state"];
     let values = json!([state["round"], state["round_id"], state["component"], state["dimension"], state["ambiguity"]]);
     assert_eq!((values, &state["deep_interview_metadata"]), (json!([1, "r1", "api", "goal", 0.4]), &json!(true)));
-    let since = host.mark();
+    let since = host.frame_position();
     respond(&mut host, &question, &json!({"selected": ["Refine further"]}));
     let first = gate(&host, since);
     assert_eq!((&first["stage"], &first["kind"]), (&json!("ralplan"), &json!("approval")));
     assert!(first["gate_id"].as_str().unwrap().ends_with("_ralplan_000001"), "{first}");
-    assert_eq!(host.done(json!({"type": "get_pending_workflow_gates"}))["gates"], json!([first]));
+    assert_eq!(host.command_data(json!({"type": "get_pending_workflow_gates"}))["gates"], json!([first]));
     let wrong = respond(&mut host, &first, &json!({"decision": "approve"}));
     assert_eq!(wrong["data"]["status"], "rejected", "its answers are those of a question");
-    let since = host.mark();
+    let since = host.frame_position();
     respond(&mut host, &first, &json!({"selected": ["Refine further"]}));
     let second = gate(&host, since);
-    assert!(place.provider.last().result("w").unwrap().contains(HELD));
+    assert!(place.provider.last_request().call_result("w").unwrap().contains(HELD));
     let response = respond(&mut host, &second, &json!({"selected": ["Approve execution via ultragoal"]}));
     assert_eq!(response["data"]["status"], "accepted", "{response}");
     event(&host, from, "agent_end");
-    assert_eq!((place.get("early"), place.get("late").as_deref()), (None, Some("x\n")));
+    assert_eq!((place.read_file("early"), place.read_file("late").as_deref()), (None, Some("x\n")));
     host.close_cleanly();
 }
 
@@ -151,14 +157,14 @@ fn a_host_starts_a_session_in_a_stage_by_a_command_or_an_option() {
         (&[], "Add a login.", 0),
     ] {
         let place = HostFixture::new();
-        place.provider.script([say("one"), say("two")]);
+        place.provider.script_replies([text_reply("one"), text_reply("two")]);
         let mut host = start(&place, flags);
         turn(&mut host, message);
-        let prompt = place.provider.last().text();
+        let prompt = place.provider.last_request().messages_text();
         assert_eq!(prompt.matches("# Stage: ").count(), want, "{flags:?} {message}");
         assert!(prompt.contains("Add a login."), "{prompt}");
         turn(&mut host, "And a logout.");
-        let prompt = place.provider.last().text();
+        let prompt = place.provider.last_request().messages_text();
         assert_eq!(prompt.matches("# Stage: ").count(), want, "it is the first message alone: {flags:?} {message}");
         host.close_cleanly();
     }
@@ -176,11 +182,11 @@ fn a_file_of_the_project_takes_the_place_of_a_stage_however_it_is_started() {
     for (flags, message) in [(&[][..], "/skill:ralplan Add a login."), (&["--stage", "ralplan"], "Add a login.")] {
         let place = HostFixture::new();
         std::fs::create_dir_all(place.work.join(".gjc/commands")).unwrap();
-        place.put(".gjc/commands/skill:ralplan.md", "Plan as we do: $ARGUMENTS");
-        place.provider.script([say("one")]);
+        place.write_file(".gjc/commands/skill:ralplan.md", "Plan as we do: $ARGUMENTS");
+        place.provider.script_replies([text_reply("one")]);
         let mut host = start(&place, flags);
         turn(&mut host, message);
-        let prompt = place.provider.last().text();
+        let prompt = place.provider.last_request().messages_text();
         assert!(prompt.contains("Plan as we do: Add a login.") && !prompt.contains("# Stage: "), "{flags:?}: {prompt}");
         host.close_cleanly();
     }
@@ -189,16 +195,16 @@ fn a_file_of_the_project_takes_the_place_of_a_stage_however_it_is_started() {
 #[test]
 fn a_gate_that_nobody_answered_is_unknown() {
     let place = HostFixture::new();
-    place.provider.script([plan("p"), plan("q"), say("done")]);
+    place.provider.script_replies([plan("p"), plan("q"), text_reply("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let withdrawn = gate(&host, from);
-    host.done(json!({"type": "abort"}));
+    host.command_data(json!({"type": "abort"}));
     event(&host, from, "agent_end");
     let response = respond(&mut host, &withdrawn, &json!({"decision": "approve"}));
     assert_eq!(response["error"]["code"], "unknown_gate", "{response}");
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let answered = gate(&host, from);
     respond(&mut host, &answered, &json!({"decision": "approve"}));
     event(&host, from, "agent_end");
@@ -207,10 +213,10 @@ fn a_gate_that_nobody_answered_is_unknown() {
     host.close_cleanly();
 
     let place = HostFixture::with_config("countersign: { gates: { approval: { timeout: 1 } } }\n");
-    place.provider.script([plan("p"), say("done")]);
+    place.provider.script_replies([plan("p"), text_reply("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let expired = gate(&host, from);
     event(&host, from, "agent_end");
     let response = respond(&mut host, &expired, &json!({"decision": "approve"}));
@@ -221,12 +227,12 @@ fn a_gate_that_nobody_answered_is_unknown() {
 #[test]
 fn time_that_runs_out_while_a_question_waits_says_so() {
     let place = HostFixture::new();
-    place.provider.script([ask(&json!({})), say("done")]);
+    place.provider.script_replies([ask(&json!({})), text_reply("done")]);
     let mut host = start(&place, &[]);
     let budget = json!({"max_tokens": 1_000_000, "max_tool_calls": 99, "max_wall_time_ms": 1_500, "max_cost_usd": 9});
     let declaration = json!({"actor": "ci", "budget": budget, "scopes": [], "action_allowlist": []});
-    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
-    let from = host.prompt("go");
+    host.command_data(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    let from = host.send_prompt("go");
     let ended = event(&host, from, "tool_execution_end");
     assert_eq!(ended["result"]["content"][0]["text"], "unattended run aborted: unattended abort");
     let end = event(&host, from, "agent_end");
@@ -237,23 +243,23 @@ fn time_that_runs_out_while_a_question_waits_says_so() {
 #[test]
 fn the_default_model_is_that_of_the_session_too_at_the_end_of_the_run() {
     let place = HostFixture::new();
-    place.provider.script([plan("p"), say("done")]);
+    place.provider.script_replies([plan("p"), text_reply("done")]);
     let mut host = start(&place, &["--mode", "rpc-ui"]);
-    let models = host.done(json!({"type": "get_available_models"}))["models"].take();
+    let models = host.command_data(json!({"type": "get_available_models"}))["models"].take();
     let other = models.as_array().unwrap().iter().find(|model| model["id"] != "fake-1").unwrap().clone();
     let choose = |model: &Value| json!({"type": "set_default_model_selection", "provider": model["provider"], "modelId": model["id"]});
-    let first = host.state()["model"].take();
-    host.done(choose(&other));
-    assert_eq!(host.state()["model"]["id"], other["id"]);
-    let from = host.prompt("go");
-    let dialog = host.dialog(from);
-    let due = host.ask(choose(&first));
-    assert_eq!(host.state()["model"]["id"], other["id"], "while a run works");
-    let is_answered = host.since(from).iter().any(|frame| frame["command"] == "set_default_model_selection");
+    let first = host.session_state()["model"].take();
+    host.command_data(choose(&other));
+    assert_eq!(host.session_state()["model"]["id"], other["id"]);
+    let from = host.send_prompt("go");
+    let dialog = host.wait_dialog(from);
+    let due = host.send_command(choose(&first));
+    assert_eq!(host.session_state()["model"]["id"], other["id"], "while a run works");
+    let is_answered = host.frames_since(from).iter().any(|frame| frame["command"] == "set_default_model_selection");
     assert!(!is_answered, "the answer waits too");
-    host.reply(&dialog, json!({"value": "approve"}));
-    assert_eq!(host.answer(&due)["success"], true);
-    assert_eq!(host.state()["model"]["id"], first["id"]);
+    host.answer_dialog(&dialog, json!({"value": "approve"}));
+    assert_eq!(host.wait_answer(&due)["success"], true);
+    assert_eq!(host.session_state()["model"]["id"], first["id"]);
     let config = std::fs::read_to_string(place.agent.join("config.yml")).unwrap();
     assert!(config.contains(first["id"].as_str().unwrap()), "{config}");
     host.close_cleanly();
@@ -268,9 +274,9 @@ fn a_session_with_a_name_or_a_command_is_in_its_file_though_no_model_answered() 
     ] {
         let place = HostFixture::new();
         let mut host = start(&place, &[]);
-        let file = host.file();
+        let file = host.session_file();
         for line in lines {
-            host.done(serde_json::from_str(line).unwrap());
+            host.command_data(serde_json::from_str(line).unwrap());
         }
         assert!(!file.exists());
         host.close_cleanly();
@@ -278,15 +284,15 @@ fn a_session_with_a_name_or_a_command_is_in_its_file_though_no_model_answered() 
         assert_eq!(text.contains("The move"), lines[0].contains("name"), "{text}");
         assert_eq!(text.contains("echo one"), lines.iter().any(|line| line.contains("bash")), "{text}");
         let mut again = start(&place, &["--continue"]);
-        let name = again.state()["sessionName"].take();
+        let name = again.session_state()["sessionName"].take();
         assert_eq!(name == "The move", lines[0].contains("name"), "{name}");
-        let count = again.state()["messageCount"].take();
+        let count = again.session_state()["messageCount"].take();
         assert_eq!(count, usize::from(text.contains("echo one")), "{text}");
         again.close_cleanly();
     }
     let place = HostFixture::new();
     let mut host = start(&place, &[]);
-    let file = host.file();
+    let file = host.session_file();
     host.close_cleanly();
     assert!(!file.exists(), "a host that only looks leaves nothing behind");
 }
@@ -301,7 +307,7 @@ fn a_host_that_closes_its_end_of_standard_output_ends_the_process() {
     for product in ["omp", "gjc"] {
         let place = HostFixture::new();
         let mut command = match product {
-            "omp" => RpcHost::command_of(&place, &["--model", "fake/fake-1"]),
+            "omp" => RpcHost::omp_command(&place, &["--model", "fake/fake-1"]),
             _ => crate::rpc::command(&place, &[]),
         };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

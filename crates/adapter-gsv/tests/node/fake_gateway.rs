@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use countersign_testkit::process::PATIENCE;
+use countersign_testkit::process::WAIT_TIMEOUT;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket, protocol::CloseFrame};
 
@@ -25,7 +25,7 @@ impl Gateway {
     /// The next connection, before a word was said on it.
     fn take(&self) -> Line {
         self.0.set_nonblocking(true).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         let stream = loop {
             match self.0.accept() {
                 Ok((stream, _)) => break stream,
@@ -37,7 +37,7 @@ impl Gateway {
             }
         };
         stream.set_nonblocking(false).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Line { socket: tungstenite::accept(stream).unwrap(), early: Vec::new(), hello: Value::Null }
     }

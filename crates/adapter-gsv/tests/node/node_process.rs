@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use countersign_testkit::process::{PATIENCE, binary};
+use countersign_testkit::process::{WAIT_TIMEOUT, binary_path};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -56,7 +56,7 @@ impl Place {
 
     /// The command line, with a clean home.
     pub(crate) fn command(&self, url: &str, more: &[&str]) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = Command::new(binary_path());
         command
             .current_dir(&self.folder)
             .env_clear()
@@ -123,7 +123,7 @@ impl Node {
     /// Waits until it has said this on stderr.
     pub(crate) fn says(&self, text: &str) {
         let said = self.said.0.lock().unwrap();
-        let (said, over) = self.said.1.wait_timeout_while(said, PATIENCE, |said| !said.contains(text)).unwrap();
+        let (said, over) = self.said.1.wait_timeout_while(said, WAIT_TIMEOUT, |said| !said.contains(text)).unwrap();
         assert!(!over.timed_out(), "it did not say {text:?}, but: {said}");
     }
 

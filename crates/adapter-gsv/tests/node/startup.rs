@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use countersign_testkit::process::binary;
+use countersign_testkit::process::binary_path;
 
 use crate::{
     fake_gateway::Gateway,
@@ -36,7 +36,7 @@ fn what_is_wrong_is_said_before_anything_is_begun() {
         ("--id", "a/b", "--id takes letters, digits"),
         ("--id", "gsv", "the id gsv is taken"),
     ] {
-        let mut command = std::process::Command::new(binary());
+        let mut command = std::process::Command::new(binary_path());
         command.current_dir(&place.folder).env("HOME", &place.folder).args(["node", "--url", &url]);
         command.args(["--data", "data2"]);
         for (name, usual) in [("--workspace", "work"), ("--id", "desk")] {
@@ -99,7 +99,7 @@ fn what_happens_is_told_as_json_to_programs() {
 fn the_help_says_how_to_begin() {
     let place = Place::new();
     let said =
-        std::process::Command::new(binary()).current_dir(&place.folder).args(["node", "--help"]).output().unwrap();
+        std::process::Command::new(binary_path()).current_dir(&place.folder).args(["node", "--help"]).output().unwrap();
     // Lines break where the terminal ends.
     let said = String::from_utf8(said.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     for want in ["countersign node --url wss://", "--token-file FILE", "not confined", "kitchen__Bash"] {

@@ -4,8 +4,8 @@ use std::{fs, path::PathBuf};
 
 use countersign_testkit::process::{
     GatewayFixture, Latch, eventually,
-    gsv::{GsvPeer, error, node_params},
-    provider::{Part, Reply, Request, call, say, text},
+    gsv::{GsvPeer, error_body, node_params},
+    provider::{ProviderReply, ProviderRequest, ReplyPart, call_part, text_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn write(scene: &GatewayFixture, name: &str, text: &str) {
 
 /// What the model was told first in a request.
 fn system(scene: &GatewayFixture, number: usize) -> String {
-    let asked = scene.provider.asked(number);
+    let asked = scene.provider.wait_request(number);
     asked.messages()[0]["content"].as_str().map_or_else(|| asked.messages()[0].to_string(), str::to_owned)
 }
 
@@ -32,8 +32,13 @@ fn an_agents_files_are_told_as_they_were_when_its_run_began() {
         write(&scene, &format!("agents/main/{name}"), text);
     }
     let (_gateway, mut peer) = scene.start_peer();
-    let change = call("c0", "gsv__WriteFile", &json!({ "_i": "w", "path": "SOUL.md", "content": "I am wild." }));
-    scene.provider.script([Reply::new(vec![change]), say("one"), say("two"), say("three")]);
+    let change = call_part("c0", "gsv__WriteFile", &json!({ "_i": "w", "path": "SOUL.md", "content": "I am wild." }));
+    scene.provider.script_replies([
+        ProviderReply::new(vec![change]),
+        text_reply("one"),
+        text_reply("two"),
+        text_reply("three"),
+    ]);
     talk(&mut peer, "main", "hello", "r-1");
     for number in 0..2 {
         let told = system(&scene, number);
@@ -53,7 +58,7 @@ fn an_agents_files_are_told_as_they_were_when_its_run_began() {
     talk(&mut peer, "book", "hello", "r-2");
     let told = system(&scene, 2);
     assert!(told.contains("I am wild.") && !told.contains("Ana has a cat.") && !told.contains("# First run"), "{told}");
-    peer.ok("config.set", json!({ "path": "systemPrompt", "value": "You are Tom." }));
+    peer.expect_ok("config.set", json!({ "path": "systemPrompt", "value": "You are Tom." }));
     talk(&mut peer, "book", "hello", "r-3");
     assert!(system(&scene, 3).starts_with("You are Tom."));
 }
@@ -70,20 +75,20 @@ fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() 
         // What is meant where nothing is configured.
         ("r-4", model("anthropic", "claude-sonnet-4-20250514"), "API key not configured for provider: anthropic"),
     ] {
-        peer.ok("session.patch", json!({ "sessionKey": "book", "settings": settings }));
+        peer.expect_ok("session.patch", json!({ "sessionKey": "book", "settings": settings }));
         send(&mut peer, "book", "hello", run);
-        let failed = peer.event("chat", &json!({ "runId": run, "state": "error" }));
+        let failed = peer.wait_event("chat", &json!({ "runId": run, "state": "error" }));
         assert_eq!(failed["error"], want);
     }
-    peer.ok("config.set", json!({ "path": "apiKeys.local", "value": "sk-of-settings" }));
-    peer.ok("session.patch", json!({ "sessionKey": "book", "settings": { "model": null } }));
-    scene.provider.script([say("hello")]);
+    peer.expect_ok("config.set", json!({ "path": "apiKeys.local", "value": "sk-of-settings" }));
+    peer.expect_ok("session.patch", json!({ "sessionKey": "book", "settings": { "model": null } }));
+    scene.provider.script_replies([text_reply("hello")]);
     talk(&mut peer, "book", "hello", "r-5");
-    peer.ok("config.set", json!({ "path": "model.id", "value": "small-2" }));
-    scene.provider.script([say("hello again")]);
+    peer.expect_ok("config.set", json!({ "path": "model.id", "value": "small-2" }));
+    scene.provider.script_replies([text_reply("hello again")]);
     talk(&mut peer, "book", "hello", "r-6");
     assert_eq!(
-        (&scene.provider.asked(0).body["model"], &scene.provider.asked(1).body["model"]),
+        (&scene.provider.wait_request(0).body["model"], &scene.provider.wait_request(1).body["model"]),
         (&json!("small-1"), &json!("small-2"))
     );
 }
@@ -104,7 +109,7 @@ fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
     write(&scene, "agents/main/skills/plain/SKILL.md", "---\nname: simple\nalways: true\n---\nDoes it.\n");
     let (gateway, mut peer) = scene.start_peer();
     let told = |peer: &mut GsvPeer| {
-        let status = peer.ok("skills.status", json!({}));
+        let status = peer.expect_ok("skills.status", json!({}));
         let of = |skill: &Value| json!([skill["name"], skill["eligible"], skill["eligibleHosts"], skill["reasons"]]);
         (status["skills"].as_array().unwrap().iter().map(of).collect::<Value>(), status)
     };
@@ -123,15 +128,15 @@ fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
         (&status["agentId"], &status["nodes"], &status["requiredBins"]),
         (&json!("main"), &json!([]), &json!([]))
     );
-    let mut pi = GsvPeer::line(&gateway);
-    pi.ok("connect", node_params("pi", &["Bash"]));
+    let mut pi = GsvPeer::open_connection(&gateway);
+    pi.expect_ok("connect", node_params("pi", &["Bash"]));
     let (skills, status) = told(&mut peer);
     assert_eq!(
         skills,
         json!([["fly", false, [], ["requires env: WINGS"]], ["simple", true, ["pi"], []], ["tea", true, ["pi"], []],])
     );
     assert_eq!((&status["nodes"][0]["nodeId"], &status["nodes"][0]["hostOs"]), (&json!("pi"), &json!("linux")));
-    scene.provider.script([say("hello"), say("hello")]);
+    scene.provider.script_replies([text_reply("hello"), text_reply("hello")]);
     talk(&mut peer, "main", "hello", "r-1");
     let prompt = system(&scene, 0);
     assert!(
@@ -139,10 +144,13 @@ fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
         "{prompt}"
     );
     assert!(!prompt.contains("Flies away"));
-    peer.ok("config.set", json!({ "path": "skills.entries.tea.enabled", "value": false }));
+    peer.expect_ok("config.set", json!({ "path": "skills.entries.tea.enabled", "value": false }));
     let (skills, _) = told(&mut peer);
     assert_eq!(skills[2], json!(["tea", false, [], ["disabled by skills.entries policy"]]));
-    assert_eq!(peer.fails("skills.status", json!({ "agentId": 5 })), error(400, "agentId must be a string"));
+    assert_eq!(
+        peer.expect_error("skills.status", json!({ "agentId": 5 })),
+        error_body(400, "agentId must be a string")
+    );
 }
 
 fn only_file_in(folder: PathBuf, fits: impl Fn(&str) -> bool) -> PathBuf {
@@ -158,40 +166,48 @@ fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
     let compaction = json!({ "reserveTokens": 95_000, "keepRecentTokens": 2_400 });
-    peer.ok("config.set", json!({ "path": "compaction", "value": compaction }));
+    peer.expect_ok("config.set", json!({ "path": "compaction", "value": compaction }));
     let long = |number: usize| format!("{number}{}", " word".repeat(80));
-    scene.provider.script([say("ok"), say("ok"), say("ok").counting(6_000)]);
+    scene.provider.script_replies([text_reply("ok"), text_reply("ok"), text_reply("ok").with_input_tokens(6_000)]);
     for number in 0..3 {
         talk(&mut peer, "main", &long(number), &format!("r-{number}"));
     }
-    scene.provider.script([say("What was said before."), say("- Ana likes tea"), say("done")]);
+    scene.provider.script_replies([
+        text_reply("What was said before."),
+        text_reply("- Ana likes tea"),
+        text_reply("done"),
+    ]);
     assert_eq!(said(&talk(&mut peer, "main", "go on", "r-3")), "done");
     let memory = only_file_in(scene.folder.join("agents/main/memory"), |_| true);
     let notes = fs::read_to_string(memory).unwrap();
     assert!(notes.ends_with(" -->\n- Ana likes tea\n"), "{notes}");
-    let asked = scene.provider.asked(4);
-    assert!(asked.text().contains("NONE") && asked.text().contains(&long(0)), "{}", asked.text());
-    let archives = scene.data().join("objects/agents/main/sessions");
+    let asked = scene.provider.wait_request(4);
+    assert!(
+        asked.messages_text().contains("NONE") && asked.messages_text().contains(&long(0)),
+        "{}",
+        asked.messages_text()
+    );
+    let archives = scene.data_dir().join("objects/agents/main/sessions");
     let part = only_file_in(archives, |name| name.contains("-part") && name.ends_with(".jsonl.gz"));
     let file = flate2::read::GzDecoder::new(fs::File::open(part).unwrap());
     let lines: Vec<Value> = std::io::BufRead::lines(std::io::BufReader::new(file))
         .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
         .collect();
     assert_eq!((lines.len(), &lines[0]["content"]), (2, &json!(long(0))));
-    let look = |peer: &mut GsvPeer| peer.ok("session.preview", json!({ "sessionKey": "main" }));
+    let look = |peer: &mut GsvPeer| peer.expect_ok("session.preview", json!({ "sessionKey": "main" }));
     let shown = look(&mut peer);
     let first = &shown["messages"][0];
     assert_eq!((&first["role"], &shown["messageCount"]), (&json!("user"), &json!(7)), "{shown}");
     assert!(first["content"].as_str().unwrap().contains("What was said before."), "{first}");
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = GsvPeer::client(&gateway, "again");
+    let mut peer = GsvPeer::connect_client(&gateway, "again");
     assert_eq!(look(&mut peer), shown);
-    let compacted = peer.ok("session.compact", json!({ "sessionKey": "main", "keepMessages": 2 }));
+    let compacted = peer.expect_ok("session.compact", json!({ "sessionKey": "main", "keepMessages": 2 }));
     assert_eq!((&compacted["trimmedMessages"], &compacted["keptMessages"]), (&json!(5), &json!(2)));
-    scene.provider.script([say("still here")]);
+    scene.provider.script_replies([text_reply("still here")]);
     talk(&mut peer, "main", "and now", "r-4");
-    let told = scene.provider.last().text();
+    let told = scene.provider.last_request().messages_text();
     assert!(!told.contains("What was said before.") && told.contains("go on"), "{told}");
 }
 
@@ -200,22 +216,25 @@ fn a_stop_while_a_summary_is_made_says_which_run_does_not_begin() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let compaction = json!({ "reserveTokens": 95_000, "keepRecentTokens": 2_400, "extractMemories": false });
-    peer.ok("config.set", json!({ "path": "compaction", "value": compaction }));
+    peer.expect_ok("config.set", json!({ "path": "compaction", "value": compaction }));
     let long = |number: usize| format!("{number}{}", " word".repeat(80));
-    scene.provider.script([say("ok"), say("ok"), say("ok").counting(6_000)]);
+    scene.provider.script_replies([text_reply("ok"), text_reply("ok"), text_reply("ok").with_input_tokens(6_000)]);
     for number in 0..3 {
         talk(&mut peer, "main", &long(number), &format!("r-{number}"));
     }
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("What was said before.")])]);
+    scene.provider.script_replies([ProviderReply::new(vec![
+        ReplyPart::Until(latch.clone()),
+        text_part("What was said before."),
+    ])]);
     send(&mut peer, "main", "go on", "r-3");
-    scene.provider.asked(3);
-    let stopped = peer.ok("chat.send", json!({ "sessionKey": "main", "message": "/stop" }));
+    scene.provider.wait_request(3);
+    let stopped = peer.expect_ok("chat.send", json!({ "sessionKey": "main", "message": "/stop" }));
     assert_eq!(stopped["response"], "Stopped run r-3.");
-    let ended = peer.event("chat", &json!({ "runId": "r-3" }));
+    let ended = peer.wait_event("chat", &json!({ "runId": "r-3" }));
     assert_eq!((&ended["state"], &ended["error"]), (&json!("error"), &json!("Run cancelled by user")));
     latch.open();
-    let stopped = peer.ok("chat.send", json!({ "sessionKey": "main", "message": "/stop" }));
+    let stopped = peer.expect_ok("chat.send", json!({ "sessionKey": "main", "message": "/stop" }));
     assert_eq!(stopped["response"], "No run in progress.");
 }
 
@@ -223,23 +242,23 @@ fn a_stop_while_a_summary_is_made_says_which_run_does_not_begin() {
 fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    scene.provider.script([say("noted")]);
+    scene.provider.script_replies([text_reply("noted")]);
     talk(&mut peer, "main", "I like tea", "r-1");
-    scene.provider.script([say("- Ana likes tea")]);
-    peer.ok("session.reset", json!({ "sessionKey": "main" }));
+    scene.provider.script_replies([text_reply("- Ana likes tea")]);
+    peer.expect_ok("session.reset", json!({ "sessionKey": "main" }));
     let folder = scene.folder.join("agents/main/memory");
     let notes = eventually("notes", || {
         let file = fs::read_dir(&folder).ok()?.next()?.ok()?.path();
         fs::read_to_string(file).ok().filter(|notes| !notes.is_empty())
     });
     assert!(notes.ends_with(" -->\n- Ana likes tea\n"), "{notes}");
-    assert!(scene.provider.asked(1).text().contains("I like tea"));
+    assert!(scene.provider.wait_request(1).messages_text().contains("I like tea"));
     // What is put away next has marks of its own, and nothing to remember leaves the notes as they are.
-    scene.provider.script([say("hello"), say("NONE"), say("here")]);
+    scene.provider.script_replies([text_reply("hello"), text_reply("NONE"), text_reply("here")]);
     talk(&mut peer, "main", "hi", "r-2");
-    let reset = peer.ok("session.reset", json!({ "sessionKey": "main" }));
+    let reset = peer.expect_ok("session.reset", json!({ "sessionKey": "main" }));
     assert_eq!(reset["archivedMessages"], 2);
-    scene.provider.asked(3);
+    scene.provider.wait_request(3);
     assert_eq!(said(&talk(&mut peer, "main", "still there?", "r-3")), "here");
     let prompt = system(&scene, 4);
     assert!(prompt.contains("- Ana likes tea") && !prompt.contains("NONE"), "{prompt}");
@@ -249,13 +268,14 @@ fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
 fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
-    scene.provider.script([say("Nice to meet you."), Reply::new(vec![Part::Hang])]);
+    scene.provider.script_replies([text_reply("Nice to meet you."), ProviderReply::new(vec![ReplyPart::Hang])]);
     talk(&mut peer, "main", "I am Ana", "r-1");
-    peer.ok("session.reset", json!({ "sessionKey": "main" }));
-    let is_wanted = |asked: &Request| asked.text().contains("Write down what the agent should still know");
-    scene.provider.request(1, is_wanted);
+    peer.expect_ok("session.reset", json!({ "sessionKey": "main" }));
+    let is_wanted =
+        |asked: &ProviderRequest| asked.messages_text().contains("Write down what the agent should still know");
+    scene.provider.wait_request_when(1, is_wanted);
     gateway.kill();
-    scene.provider.script([say("- Her name is Ana.")]);
+    scene.provider.script_replies([text_reply("- Her name is Ana.")]);
     let mut gateway = scene.start();
     let notes = || {
         let folder = fs::read_dir(scene.folder.join("agents/main/memory")).ok()?;
@@ -264,14 +284,14 @@ fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
     let noted = eventually("notes", || notes().filter(|notes| notes.contains("Her name is Ana.")));
     // Once that is recorded nobody is asked again.
     eventually("its record", || {
-        scene.people(&["audit", "export"]).out.contains(r#""remembered":{"renewed""#).then_some(())
+        scene.run_as_person(&["audit", "export"]).out.contains(r#""remembered":{"renewed""#).then_some(())
     });
     assert_eq!(gateway.stop().code, Some(0));
-    let asked = scene.provider.count();
+    let asked = scene.provider.request_count();
     let gateway = scene.start();
-    let mut peer = GsvPeer::client(&gateway, "again");
-    scene.provider.script([say("Hello.")]);
+    let mut peer = GsvPeer::connect_client(&gateway, "again");
+    scene.provider.script_replies([text_reply("Hello.")]);
     talk(&mut peer, "main", "hello", "r-2");
-    assert_eq!((notes(), scene.provider.count()), (Some(noted), asked + 1));
-    scene.verify();
+    assert_eq!((notes(), scene.provider.request_count()), (Some(noted), asked + 1));
+    scene.verify_log();
 }

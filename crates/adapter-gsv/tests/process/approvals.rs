@@ -2,8 +2,8 @@
 
 use countersign_testkit::process::{
     GatewayFixture, Latch,
-    gsv::{GsvPeer, write},
-    provider::{Part, Reply, say},
+    gsv::{GsvPeer, write_part},
+    provider::{ProviderReply, ReplyPart, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ use crate::chat::{said, send, talk};
 
 /// A run that waits for an answer about these files; the event that asks.
 fn asks(scene: &GatewayFixture, peer: &mut GsvPeer, files: &[&str]) -> Value {
-    let calls = files.iter().enumerate().map(|(number, file)| write(&format!("c{number}"), file)).collect();
-    scene.provider.script([Reply::new(calls), say("went on")]);
+    let calls = files.iter().enumerate().map(|(number, file)| write_part(&format!("c{number}"), file)).collect();
+    scene.provider.script_replies([ProviderReply::new(calls), text_reply("went on")]);
     let asked = talk(peer, "s", "please write", "r-1");
     assert_eq!(asked["state"], "final", "{asked}");
     asked
@@ -30,7 +30,7 @@ fn file(scene: &GatewayFixture, name: &str) -> bool {
 }
 
 fn result(scene: &GatewayFixture, call: &str) -> String {
-    scene.provider.request(1, |asked| asked.result(call).is_some()).result(call).unwrap()
+    scene.provider.wait_request_when(1, |asked| asked.call_result(call).is_some()).call_result(call).unwrap()
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn what_would_run_is_shown_whole_and_the_next_message_answers() {
         let answer = answer.replace("TOKEN", &token(&asked));
         let sent = send(&mut peer, "s", &answer, "r-2");
         assert_eq!(sent, json!({ "status": "started", "runId": "r-2" }), "{answer}");
-        let last = peer.event("chat", &json!({ "runId": "r-2" }));
+        let last = peer.wait_event("chat", &json!({ "runId": "r-2" }));
         assert_eq!((&last["state"], said(&last)), (&json!("final"), "went on"), "{answer}");
         assert_eq!(file(&scene, "a.txt"), is_done, "{answer}");
         if answer.contains("not today") {
             assert!(result(&scene, "c0").contains("not today"), "{}", result(&scene, "c0"));
         }
-        scene.verify();
+        scene.verify_log();
     }
 }
 
@@ -68,18 +68,22 @@ fn what_would_run_is_shown_whole_and_the_next_message_answers() {
 fn any_other_message_is_told_so_and_waits_behind_the_answer() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    scene.provider.script([Reply::new(vec![write("c0", "a.txt")]), say("went on"), say("and the weather is fine")]);
+    scene.provider.script_replies([
+        ProviderReply::new(vec![write_part("c0", "a.txt")]),
+        text_reply("went on"),
+        text_reply("and the weather is fine"),
+    ]);
     talk(&mut peer, "s", "please write", "r-1");
     let sent = send(&mut peer, "s", "yes please, and how is the weather?", "r-2");
     assert_eq!(sent, json!({ "status": "started", "runId": "r-2", "queued": true }));
     // The original's command line waits for this, and would let nobody answer for two minutes.
-    let told = peer.event("chat", &json!({ "runId": "r-2" }));
+    let told = peer.wait_event("chat", &json!({ "runId": "r-2" }));
     assert!(told["state"] == "final" && said(&told).contains("is awaited first"), "{told}");
     send(&mut peer, "s", "yes", "r-3");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3" }))), "went on");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2" }))), "and the weather is fine");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3" }))), "went on");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-2" }))), "and the weather is fine");
     // It was said before the answer, though its turn came behind: nothing was said since.
-    let late = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "yes" }));
+    let late = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "yes" }));
     assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
 }
 
@@ -89,18 +93,23 @@ fn lines_that_were_sent_before_a_card_was_shown_never_answer_it() {
     let (_gateway, mut peer) = scene.start_peer();
     let lines = |peer: &mut GsvPeer, lines: &[(&str, &str)]| -> Vec<Value> {
         let post = |(run, line): &(&str, &str)| {
-            peer.post("chat.send", json!({ "sessionKey": "s", "message": line, "runId": run }))
+            peer.send_request("chat.send", json!({ "sessionKey": "s", "message": line, "runId": run }))
         };
         let posted: Vec<String> = lines.iter().map(post).collect();
-        posted.iter().map(|id| peer.answer(id)["payload"].take()).collect()
+        posted.iter().map(|id| peer.wait_response(id)["payload"].take()).collect()
     };
     let latches = [Latch::default(), Latch::default()];
-    let held = |number: usize, call: Part| Reply::new(vec![Part::Until(latches[number].clone()), call]);
-    scene.provider.script([held(0, write("c0", "a.txt")), held(1, write("c1", "b.txt")), say("went on")]);
+    let held =
+        |number: usize, call: ReplyPart| ProviderReply::new(vec![ReplyPart::Until(latches[number].clone()), call]);
+    scene.provider.script_replies([
+        held(0, write_part("c0", "a.txt")),
+        held(1, write_part("c1", "b.txt")),
+        text_reply("went on"),
+    ]);
     let early = lines(&mut peer, &[("r-1", "write them"), ("r-2", "yes"), ("r-3", "yes")]);
     latches[0].open();
     assert!(early[1]["queued"] == true && early[2]["queued"] == true, "{early:?}");
-    let first = peer.event("chat", &json!({ "runId": "r-1", "state": "final" }));
+    let first = peer.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }));
     assert!(said(&first).contains("a.txt") && !file(&scene, "a.txt"), "{first}");
     let next = lines(&mut peer, &[("r-4", "what is it?"), ("r-5", "yes")]);
     assert_eq!(next[1], json!({ "status": "started", "runId": "r-5" }));
@@ -108,12 +117,12 @@ fn lines_that_were_sent_before_a_card_was_shown_never_answer_it() {
         assert!(late["response"].as_str().is_some_and(|told| told.starts_with("Too late")), "{late}");
     }
     latches[1].open();
-    assert!(said(&peer.event("chat", &json!({ "runId": "r-4", "state": "final" }))).contains("is awaited first"));
-    let second = peer.event("chat", &json!({ "runId": "r-5", "state": "final" }));
-    assert!(said(&second).contains("b.txt") && scene.gates().len() == 1, "{second}");
+    assert!(said(&peer.wait_event("chat", &json!({ "runId": "r-4", "state": "final" }))).contains("is awaited first"));
+    let second = peer.wait_event("chat", &json!({ "runId": "r-5", "state": "final" }));
+    assert!(said(&second).contains("b.txt") && scene.pending_gates().len() == 1, "{second}");
     assert!(!file(&scene, "b.txt"));
     send(&mut peer, "s", "no", "r-8");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-8", "state": "final" }))), "went on");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-8", "state": "final" }))), "went on");
     assert!(file(&scene, "a.txt") && !file(&scene, "b.txt"));
 }
 
@@ -122,7 +131,7 @@ fn a_preview_ends_with_the_card_that_waits() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let last = |peer: &mut GsvPeer, limit: Value| {
-        let preview = peer.ok("session.preview", json!({ "sessionKey": "s", "limit": limit }));
+        let preview = peer.expect_ok("session.preview", json!({ "sessionKey": "s", "limit": limit }));
         let messages = preview["messages"].as_array().unwrap().clone();
         (messages.len(), messages.last().unwrap()["content"][0]["text"].clone())
     };
@@ -131,11 +140,11 @@ fn a_preview_ends_with_the_card_that_waits() {
         assert_eq!(last(&mut peer, limit.clone()), (count, said(&first).into()), "{limit}");
     }
     send(&mut peer, "s", "yes", "r-2");
-    let second = peer.event("chat", &json!({ "runId": "r-2", "state": "final" }));
+    let second = peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }));
     assert_eq!(last(&mut peer, json!(1)), (1, said(&second).into()));
     // Once nothing waits any more the conversation is all there is.
     send(&mut peer, "s", "no", "r-3");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
     assert_eq!(last(&mut peer, json!(1)), (1, json!("went on")));
 }
 
@@ -147,17 +156,17 @@ fn several_are_asked_about_one_at_a_time() {
     assert!(said(&first).contains("a.txt") && !said(&first).contains("b.txt"), "{}", said(&first));
     assert!(said(&first).contains("1 more"), "{}", said(&first));
     send(&mut peer, "s", "yes", "r-2");
-    let second = peer.event("chat", &json!({ "runId": "r-2", "state": "final" }));
+    let second = peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }));
     assert!(said(&second).contains("b.txt"), "{}", said(&second));
     // What belongs to the first does not answer the second.
-    let late = peer.ok("chat.send", json!({ "sessionKey": "s", "message": format!("yes {}", token(&first)) }));
+    let late = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": format!("yes {}", token(&first)) }));
     assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
-    let unknown = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/approve #abcdef" }));
+    let unknown = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/approve #abcdef" }));
     assert!(unknown["error"].as_str().is_some_and(|text| text.contains("does not wait")), "{unknown}");
-    let unclear = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/approve everything" }));
+    let unclear = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/approve everything" }));
     assert!(unclear["error"].as_str().is_some_and(|text| text.starts_with("Not understood")), "{unclear}");
     send(&mut peer, "s", "no", "r-3");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
     assert!(file(&scene, "a.txt") && !file(&scene, "b.txt"));
 }
 
@@ -167,12 +176,12 @@ fn an_answer_for_the_session_is_not_asked_for_again_and_ends_with_it() {
     let (_gateway, mut peer) = scene.start_peer();
     asks(&scene, &mut peer, &["a.txt"]);
     send(&mut peer, "s", "/approve session", "r-2");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2" }))), "went on");
-    scene.provider.script([Reply::new(vec![write("c9", "a.txt")]), say("once more")]);
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-2" }))), "went on");
+    scene.provider.script_replies([ProviderReply::new(vec![write_part("c9", "a.txt")]), text_reply("once more")]);
     assert_eq!(said(&talk(&mut peer, "s", "again", "r-3")), "once more");
-    peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
-    peer.ok("session.reset", json!({ "sessionKey": "s" }));
-    scene.provider.script([Reply::new(vec![write("c10", "a.txt")]), say("once more")]);
+    peer.expect_ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
+    peer.expect_ok("session.reset", json!({ "sessionKey": "s" }));
+    scene.provider.script_replies([ProviderReply::new(vec![write_part("c10", "a.txt")]), text_reply("once more")]);
     assert!(said(&talk(&mut peer, "s", "again", "r-4")).contains("Approval needed"));
 }
 
@@ -181,12 +190,12 @@ fn commands_work_while_something_waits_and_a_stop_withdraws_it() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     asks(&scene, &mut peer, &["a.txt"]);
-    let status = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/status" }));
+    let status = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/status" }));
     assert_eq!(status["command"], "status");
-    let stopped = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/stop" }));
+    let stopped = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/stop" }));
     assert_eq!(stopped["response"], "Stopped run r-1, cancelled 1 pending tool(s).");
-    assert_eq!(peer.event("chat", &json!({ "runId": "r-1" }))["error"], "Run cancelled by user");
-    assert!(scene.gates().is_empty() && !file(&scene, "a.txt"));
+    assert_eq!(peer.wait_event("chat", &json!({ "runId": "r-1" }))["error"], "Run cancelled by user");
+    assert!(scene.pending_gates().is_empty() && !file(&scene, "a.txt"));
 }
 
 #[test]
@@ -195,18 +204,18 @@ fn a_word_that_comes_twice_allows_one_thing() {
     let (_gateway, mut peer) = scene.start_peer();
     asks(&scene, &mut peer, &["a.txt", "b.txt"]);
     let yes = json!({ "sessionKey": "s", "message": "yes", "runId": "r-2" });
-    let both = [peer.post("chat.send", yes.clone()), peer.post("chat.send", yes)];
-    let first = peer.answer(&both[0]);
+    let both = [peer.send_request("chat.send", yes.clone()), peer.send_request("chat.send", yes)];
+    let first = peer.wait_response(&both[0]);
     assert_eq!(first["payload"], json!({ "status": "started", "runId": "r-2" }), "{first}");
-    let second = peer.answer(&both[1])["payload"].clone();
+    let second = peer.wait_response(&both[1])["payload"].clone();
     assert!(second == first["payload"] || second["error"].is_string(), "{second}");
-    let asked = peer.event("chat", &json!({ "runId": "r-2", "state": "final" }));
+    let asked = peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }));
     assert!(said(&asked).contains("b.txt"), "{}", said(&asked));
-    assert_eq!(scene.gates().len(), 1, "the second still waits");
+    assert_eq!(scene.pending_gates().len(), 1, "the second still waits");
     assert!(!file(&scene, "b.txt"));
     // Whoever has seen the card answers it, in a word and under a name of its own.
     send(&mut peer, "s", "yes", "r-3");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
     assert!(file(&scene, "a.txt") && file(&scene, "b.txt"));
 }
 
@@ -215,21 +224,21 @@ fn a_word_for_a_card_that_somebody_else_decided_does_not_answer_the_next() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let first = asks(&scene, &mut peer, &["a.txt", "b.txt"]);
-    let gates = scene.gates();
+    let gates = scene.pending_gates();
     let of = |name: &str| gates.iter().find(|gate| gate.to_string().contains(name)).unwrap()["id"].as_str().unwrap();
-    let denied = scene.people(&["gates", "deny", of("a.txt")]);
+    let denied = scene.run_as_person(&["gates", "deny", of("a.txt")]);
     assert_eq!(denied.code, Some(0), "{denied:?}");
-    let next = peer.event("chat", &json!({ "state": "final" }));
+    let next = peer.wait_event("chat", &json!({ "state": "final" }));
     assert!(said(&next).contains("b.txt"), "{next}");
     for word in ["yes", "/approve"] {
-        let told = peer.ok("chat.send", json!({ "sessionKey": "s", "message": word }));
+        let told = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": word }));
         let told = told["response"].as_str().unwrap();
         assert!(told.starts_with(&format!("Too late: {} was denied by ", token(&first))), "{told}");
         assert!(told.contains(&format!("`/approve {}`", token(&next))), "{told}");
     }
     assert!(!file(&scene, "b.txt"));
     send(&mut peer, "s", &format!("yes {}", token(&next)), "r-3");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
     assert!(!file(&scene, "a.txt") && file(&scene, "b.txt"));
 }
 
@@ -238,22 +247,22 @@ fn what_is_decided_elsewhere_goes_on_under_a_name_that_is_announced() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let asked = asks(&scene, &mut peer, &["a.txt"]);
-    scene.allow(&scene.gate());
-    let told = peer.event("chat", &json!({ "state": "partial" }));
+    scene.allow_gate(&scene.wait_gate());
+    let told = peer.wait_event("chat", &json!({ "state": "partial" }));
     let run = told["runId"].as_str().unwrap().to_owned();
     assert!(run != "r-1" && told["text"].as_str().unwrap().contains("was allowed by"), "{told}");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": run, "state": "final" }))), "went on");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": run, "state": "final" }))), "went on");
     assert!(file(&scene, "a.txt"));
     // Whoever answers now is too late, and is told who decided.
     for late in ["yes", &format!("/approve {}", token(&asked)), "/deny"] {
-        let told = peer.ok("chat.send", json!({ "sessionKey": "s", "message": late }));
+        let told = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": late }));
         assert!(
             told["response"].as_str().is_some_and(|text| text.starts_with("Too late: ") && text.contains(" by ")),
             "{late}: {told}"
         );
     }
     // Once something else was said, a bare word is a message.
-    scene.provider.script([say("fine"), say("what do you mean?")]);
+    scene.provider.script_replies([text_reply("fine"), text_reply("what do you mean?")]);
     talk(&mut peer, "s", "thanks", "r-5");
     assert_eq!(said(&talk(&mut peer, "s", "yes", "r-6")), "what do you mean?");
 }

@@ -1,9 +1,9 @@
 //! Chat networks that connect by themselves: what people say there, who of them may, and what they hear back.
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, Latch,
-    gsv::{self, GsvPeer, Received, error, mark, write},
-    provider::{Part, Reply, call, refuse, say, text},
+    GatewayFixture, GatewayServer, Latch,
+    gsv::{self, GsvPeer, GsvSocketEvent, error_body, mark_part, write_part},
+    provider::{ProviderReply, ReplyPart, call_part, error_reply, text_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -24,23 +24,23 @@ fn in_group(from: &str, id: &str, words: &str) -> Value {
 }
 
 pub(crate) fn hear(wx: &mut GsvPeer, message: Value) -> Value {
-    wx.ok("channel.inbound", message)
+    wx.expect_ok("channel.inbound", message)
 }
 
 /// The text of the next message to a chat.
 pub(crate) fn told(wx: &mut GsvPeer) -> String {
-    let outbound = wx.event("channel.outbound", &json!({}));
+    let outbound = wx.wait_event("channel.outbound", &json!({}));
     outbound["message"]["text"].as_str().unwrap().to_owned()
 }
 
 fn set(client: &mut GsvPeer, path: &str, value: Value) {
-    client.ok("config.set", json!({ "path": path, "value": value }));
+    client.expect_ok("config.set", json!({ "path": path, "value": value }));
 }
 
 /// A gateway, a client, and an account of a network.
-fn network(scene: &GatewayFixture) -> (Gateway, GsvPeer, GsvPeer) {
+fn network(scene: &GatewayFixture) -> (GatewayServer, GsvPeer, GsvPeer) {
     let (gateway, client) = scene.start_peer();
-    let wx = GsvPeer::channel(&gateway, "wx", "a1");
+    let wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     (gateway, client, wx)
 }
 
@@ -48,29 +48,33 @@ fn network(scene: &GatewayFixture) -> (Gateway, GsvPeer, GsvPeer) {
 fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
-    let looks = Reply::new(vec![text("\n\nlet me look"), call("c0", "gsv__ListFiles", &json!({ "path": "." }))]);
-    scene.provider.script([looks, say("here you are")]);
+    let looks = ProviderReply::new(vec![
+        text_part("\n\nlet me look"),
+        call_part("c0", "gsv__ListFiles", &json!({ "path": "." })),
+    ]);
+    scene.provider.script_replies([looks, text_reply("here you are")]);
     let taken = hear(&mut wx, message("p1", "m1", "what is there?"));
     let run = taken["runId"].as_str().unwrap().to_owned();
     assert_eq!(taken, json!({ "status": "started", "sessionKey": "agent:main:main", "runId": run }));
-    let typing =
-        |wx: &mut GsvPeer| wx.event("channel.typing", &json!({ "sessionKey": "agent:main:main" }))["typing"].clone();
+    let typing = |wx: &mut GsvPeer| {
+        wx.wait_event("channel.typing", &json!({ "sessionKey": "agent:main:main" }))["typing"].clone()
+    };
     assert_eq!(typing(&mut wx), true);
     for words in ["let me look", "here you are"] {
         let want = json!({
             "channel": "wx", "accountId": "a1", "peer": { "kind": "dm", "id": "p1" },
             "sessionKey": "agent:main:main", "message": { "text": words, "replyToId": "m1" },
         });
-        assert_eq!(wx.event("channel.outbound", &json!({})), want);
+        assert_eq!(wx.wait_event("channel.outbound", &json!({})), want);
     }
     assert_eq!(typing(&mut wx), false);
-    assert_eq!(client.event("chat", &json!({ "runId": run, "state": "final" }))["sessionKey"], "agent:main:main");
-    let asked = scene.provider.asked(0).text();
+    assert_eq!(client.wait_event("chat", &json!({ "runId": run, "state": "final" }))["sessionKey"], "agent:main:main");
+    let asked = scene.provider.wait_request(0).messages_text();
     assert!(asked.contains("[wx · ") && asked.contains(" UTC] what is there?"), "{asked}");
-    let listed = client.ok("channels.list", json!({}));
+    let listed = client.expect_ok("channels.list", json!({}));
     assert_eq!((&listed["count"], &listed["channels"][0]["channel"]), (&json!(1), &json!("wx")));
     assert!(listed["channels"][0]["lastMessageAt"].as_u64() >= listed["channels"][0]["connectedAt"].as_u64());
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
@@ -89,7 +93,7 @@ fn commands_and_directives_are_answered_in_the_chat_with_marks() {
     assert_eq!((&again["status"], &again["command"]), (&json!("command"), &json!("status")));
     let again = hear(&mut wx, message("p1", "m2", "/think:high"));
     assert_eq!((&again["status"], &again["response"]), (&json!("directive-only"), &json!("_Thinking: high_")));
-    scene.provider.script([say("hi")]);
+    scene.provider.script_replies([text_reply("hi")]);
     hear(&mut wx, message("p1", "m3", "hello"));
     assert_eq!(told(&mut wx), "hi", "what came twice is answered once");
 }
@@ -103,8 +107,8 @@ fn groups_have_sessions_of_their_own_and_bindings_name_agents() {
     set(&mut client, "userTimezone", json!("Europe/Berlin"));
     let taken = hear(&mut wx, in_group("p1", "m1", "hello"));
     assert_eq!(taken["sessionKey"], "agent:club:wx:group:g1");
-    wx.event("channel.outbound", &json!({ "peer": { "kind": "group", "id": "g1" } }));
-    let asked = scene.provider.asked(0).text();
+    wx.wait_event("channel.outbound", &json!({ "peer": { "kind": "group", "id": "g1" } }));
+    let asked = scene.provider.wait_request(0).messages_text();
     assert!(asked.contains("· Ana] hello") && asked.contains(" CE"), "{asked}");
 }
 
@@ -117,7 +121,7 @@ fn whoever_is_not_on_the_list_is_blocked() {
     let blocked = hear(&mut wx, message("491709999999@s.whatsapp.net", "m1", "hello"));
     assert_eq!(blocked, json!({ "status": "blocked", "reason": "Sender is not on the allowlist" }));
     assert_eq!(hear(&mut wx, message("491701234567:12@s.whatsapp.net", "m2", "hello"))["status"], "started");
-    assert_eq!(client.ok("pair.list", json!({})), json!({ "pairs": {} }));
+    assert_eq!(client.expect_ok("pair.list", json!({})), json!({ "pairs": {} }));
 }
 
 #[test]
@@ -130,28 +134,28 @@ fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
         assert_eq!(taken, json!({ "status": "pending_pairing", "senderId": "bob" }));
     }
     assert!(told(&mut wx).contains("let you in"));
-    let row = client.ok("pair.list", json!({}))["pairs"]["wx:bob"].take();
+    let row = client.expect_ok("pair.list", json!({}))["pairs"]["wx:bob"].take();
     assert_eq!((&row["senderId"], &row["senderName"], &row["channel"]), (&json!("bob"), &json!("Ana"), &json!("wx")));
     assert_eq!(row["firstMessage"].as_str().unwrap().len(), 200);
-    let gates = scene.gates();
+    let gates = scene.pending_gates();
     assert_eq!((gates.len(), &gates[0]["kind"], &gates[0]["door"]), (1, &json!("pairing"), &json!("gsv")), "{gates:?}");
     drop((wx, client));
     gateway.kill();
     let gateway = scene.start();
-    let mut client = GsvPeer::client(&gateway, "again");
-    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
-    scene.allow(gates[0]["id"].as_str().unwrap());
+    let mut client = GsvPeer::connect_client(&gateway, "again");
+    let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
+    scene.allow_gate(gates[0]["id"].as_str().unwrap());
     let mut welcome = told(&mut wx);
     if welcome.contains("let you in") {
         // The first one was not proved to be there before the kill: it may come again.
         welcome = told(&mut wx);
     }
     assert!(welcome.contains("You were let in"), "{welcome}");
-    let allowed = client.ok("config.get", json!({ "path": "channels.wx.allowFrom" }));
+    let allowed = client.expect_ok("config.get", json!({ "path": "channels.wx.allowFrom" }));
     assert_eq!(allowed["value"], json!(["bob"]));
-    assert_eq!(client.ok("pair.list", json!({})), json!({ "pairs": {} }));
+    assert_eq!(client.expect_ok("pair.list", json!({})), json!({ "pairs": {} }));
     assert_eq!(hear(&mut wx, message("bob", "m3", "hello"))["status"], "started");
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
@@ -182,7 +186,7 @@ fn whoever_knocks_has_the_name_of_the_sender_or_of_the_chat() {
             inbound["sender"] = sender;
         }
         let knocked = hear(&mut wx, inbound);
-        let pairs = client.ok("pair.list", json!({}))["pairs"].take();
+        let pairs = client.expect_ok("pair.list", json!({}))["pairs"].take();
         let row = pairs.as_object().unwrap().values().find(|row| row["senderId"] == knocked["senderId"]).unwrap();
         assert_eq!(row["senderName"], want, "case {number}: {row}");
     }
@@ -195,16 +199,16 @@ fn pairing_is_answered_over_the_wire_and_whoever_is_rejected_may_ask_again() {
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
     let bob = json!({ "channel": "wx", "senderId": "+49 170 1234567" });
     hear(&mut wx, message("491701234567", "m1", "hello"));
-    assert_eq!(client.ok("pair.reject", bob.clone()), json!({ "rejected": true, "senderId": "+491701234567" }));
-    let nobody = error(404, "No pending pairing for wx:+491701234567");
-    assert_eq!(client.fails("pair.approve", bob.clone()), nobody);
+    assert_eq!(client.expect_ok("pair.reject", bob.clone()), json!({ "rejected": true, "senderId": "+491701234567" }));
+    let nobody = error_body(404, "No pending pairing for wx:+491701234567");
+    assert_eq!(client.expect_error("pair.approve", bob.clone()), nobody);
     hear(&mut wx, message("491701234567", "m2", "hello?"));
-    let approved = client.ok("pair.approve", bob.clone());
+    let approved = client.expect_ok("pair.approve", bob.clone());
     assert_eq!(approved, json!({ "approved": true, "senderId": "+491701234567", "senderName": "Ana" }));
     assert_eq!(hear(&mut wx, message("491701234567", "m3", "hello!"))["status"], "started");
-    assert_eq!(client.fails("pair.reject", bob), nobody);
+    assert_eq!(client.expect_error("pair.reject", bob), nobody);
     for params in [json!({}), json!({ "channel": "wx" })] {
-        assert_eq!(client.fails("pair.approve", params), error(400, "channel and senderId required"));
+        assert_eq!(client.expect_error("pair.approve", params), error_body(400, "channel and senderId required"));
     }
 }
 
@@ -212,7 +216,7 @@ fn pairing_is_answered_over_the_wire_and_whoever_is_rejected_may_ask_again() {
 fn a_network_that_spells_itself_with_capitals_is_no_other_one() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client, _) = network(&scene);
-    let mut loud = GsvPeer::channel(&gateway, "WX", "a2");
+    let mut loud = GsvPeer::connect_channel(&gateway, "WX", "a2");
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
     let shout = |id: &str| {
         let mut said = message("bob", id, "hello");
@@ -221,8 +225,8 @@ fn a_network_that_spells_itself_with_capitals_is_no_other_one() {
         said
     };
     assert_eq!(hear(&mut loud, shout("m1"))["status"], "pending_pairing");
-    client.ok("pair.approve", json!({ "channel": "WX", "senderId": "bob" }));
-    let allowed = client.ok("config.get", json!({ "path": "channels.wx.allowFrom" }));
+    client.expect_ok("pair.approve", json!({ "channel": "WX", "senderId": "bob" }));
+    let allowed = client.expect_ok("config.get", json!({ "path": "channels.wx.allowFrom" }));
     assert_eq!(allowed["value"], json!(["bob"]));
     assert_eq!(hear(&mut loud, shout("m2"))["status"], "started");
 }
@@ -231,7 +235,10 @@ fn a_network_that_spells_itself_with_capitals_is_no_other_one() {
 fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
-    scene.provider.script([Reply::new(vec![write("c0", "a.txt"), write("c1", "b.txt")]), say("both done")]);
+    scene.provider.script_replies([
+        ProviderReply::new(vec![write_part("c0", "a.txt"), write_part("c1", "b.txt")]),
+        text_reply("both done"),
+    ]);
     hear(&mut wx, in_group("ana", "m1", "write two files"));
     let first = told(&mut wx);
     assert!(first.contains("a.txt") && first.contains("by the agent") && first.contains("1 more"), "{first}");
@@ -247,23 +254,23 @@ fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
     assert!(second.contains("b.txt"), "{second}");
     // The same answer again is the first one's, and no answer to what is asked now.
     assert_eq!(hear(&mut wx, in_group("ana", "m4", "yes")), answered);
-    assert_eq!(scene.gates().len(), 1);
+    assert_eq!(scene.pending_gates().len(), 1);
     hear(&mut wx, in_group("ana", "m5", "no"));
     assert_eq!(told(&mut wx), "both done");
     let is_there = |name: &str| scene.folder.join("agents/main").join(name).exists();
     assert_eq!((is_there("a.txt"), is_there("b.txt")), (true, false));
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
 fn a_gate_that_was_decided_elsewhere_is_told_in_the_chat() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
-    scene.provider.script([Reply::new(vec![write("c0", "a.txt")]), say("done")]);
+    scene.provider.script_replies([ProviderReply::new(vec![write_part("c0", "a.txt")]), text_reply("done")]);
     hear(&mut wx, message("ana", "m1", "write"));
     told(&mut wx);
-    let gate = scene.gate();
-    scene.allow(&gate);
+    let gate = scene.wait_gate();
+    scene.allow_gate(&gate);
     let both = [told(&mut wx), told(&mut wx)];
     assert!(both.iter().any(|text| text.contains("was allowed by local:")), "{both:?}");
     assert!(both.contains(&"done".to_owned()), "{both:?}");
@@ -274,44 +281,44 @@ fn what_is_owed_to_a_chat_comes_once_its_account_is_back_and_after_a_kill() {
     let scene = GatewayFixture::for_peers();
     let (gateway, client, mut wx) = network(&scene);
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("late news")])]);
+    scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("late news")])]);
     hear(&mut wx, message("ana", "m1", "news?"));
-    scene.provider.asked(0);
+    scene.provider.wait_request(0);
     drop(wx);
     let mut client = client;
     latch.open();
-    client.event("chat", &json!({ "state": "final" }));
+    client.wait_event("chat", &json!({ "state": "final" }));
     drop(client);
     gateway.kill();
     let gateway = scene.start();
-    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     assert_eq!(told(&mut wx), "late news");
     // What it was proved to have does not come again.
-    scene.provider.script([say("more")]);
+    scene.provider.script_replies([text_reply("more")]);
     hear(&mut wx, message("ana", "m2", "more?"));
     assert_eq!(told(&mut wx), "more");
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
 fn a_message_that_comes_again_after_a_kill_is_the_same_message() {
     let scene = GatewayFixture::for_peers();
     let (gateway, client, mut wx) = network(&scene);
-    scene.provider.script([say("hi")]);
+    scene.provider.script_replies([text_reply("hi")]);
     let taken = hear(&mut wx, message("ana", "m1", "hello"));
     assert_eq!(told(&mut wx), "hi");
     drop((client, wx));
     gateway.kill();
     let gateway = scene.start();
-    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     assert_eq!(hear(&mut wx, message("ana", "m1", "hello")), taken);
-    scene.provider.script([say("well")]);
+    scene.provider.script_replies([text_reply("well")]);
     hear(&mut wx, message("ana", "m2", "and you?"));
     let mut words = told(&mut wx);
     if words == "hi" {
         words = told(&mut wx);
     }
-    assert_eq!((words.as_str(), scene.provider.count()), ("well", 2));
+    assert_eq!((words.as_str(), scene.provider.request_count()), ("well", 2));
 }
 
 #[test]
@@ -319,13 +326,13 @@ fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
     let scene = GatewayFixture::for_peers();
     let (gateway, client, mut wx) = network(&scene);
     scene.create_marks();
-    scene.provider.script([Reply::new(vec![mark("c0")]), say("done")]);
+    scene.provider.script_replies([ProviderReply::new(vec![mark_part("c0")]), text_reply("done")]);
     hear(&mut wx, message("ana", "m1", "mark it"));
     let asked = told(&mut wx);
     drop((client, wx));
     gateway.kill();
     let gateway = scene.start();
-    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     // It may not have been proved before the kill that the question came: whoever names it means it all the same.
     let token = asked[asked.find('#').unwrap()..].split_whitespace().next().unwrap();
     hear(&mut wx, message("ana", "m2", &format!("/approve {token}")));
@@ -334,8 +341,8 @@ fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
         words = told(&mut wx);
     }
     assert_eq!(words, "done");
-    assert_eq!(scene.marks(), "marks: once\n");
-    scene.verify();
+    assert_eq!(scene.read_marks(), "marks: once\n");
+    scene.verify_log();
 }
 
 #[test]
@@ -352,38 +359,41 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     let picture = json!({ "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo=" });
     hear(&mut wx, with("m1", picture));
     told(&mut wx);
-    let asked = scene.provider.asked(0).text();
+    let asked = scene.provider.wait_request(0).messages_text();
     assert!(asked.contains("data:image/png;base64,iVBORw0KGgo="), "{asked}");
-    let preview = client.ok("session.preview", json!({ "sessionKey": "main" }));
+    let preview = client.expect_ok("session.preview", json!({ "sessionKey": "main" }));
     let part = &preview["messages"][0]["content"][1];
     let name = part["r2Key"].as_str().unwrap();
     assert!(name.starts_with("media/agent:main:main/") && part.get("data").is_none(), "{part}");
-    assert!(scene.data().join("objects").join(name).exists());
+    assert!(scene.data_dir().join("objects").join(name).exists());
     let document =
         json!({ "type": "document", "mimeType": "application/pdf", "filename": "a.pdf", "data": "JVBERg==" });
     hear(&mut wx, with("m2", document));
     told(&mut wx);
-    assert!(scene.provider.asked(1).text().contains("[Document a.pdf (application/pdf) at media/"));
+    assert!(scene.provider.wait_request(1).messages_text().contains("[Document a.pdf (application/pdf) at media/"));
     for (data, want) in [("%%%", "message.media[0].data is no base64"), ("", "message.media[0].data is empty")] {
         let picture = json!({ "type": "image", "mimeType": "image/png", "data": data });
-        assert_eq!(wx.fails("channel.inbound", with("m3", picture)), error(400, want));
+        assert_eq!(wx.expect_error("channel.inbound", with("m3", picture)), error_body(400, want));
     }
     let large = json!({ "type": "video", "mimeType": "video/mp4", "data": "A".repeat((26 << 20) / 3 * 4) });
-    let refused = wx.fails("channel.inbound", with("m4", large));
+    let refused = wx.expect_error("channel.inbound", with("m4", large));
     assert!(refused["message"].as_str().unwrap().contains("at most 26214400 are taken"), "{refused}");
-    let reset = client.ok("session.reset", json!({ "sessionKey": "main" }));
+    let reset = client.expect_ok("session.reset", json!({ "sessionKey": "main" }));
     assert_eq!(reset["mediaDeleted"], 2, "{reset}");
-    assert!(!scene.data().join("objects").join(name).exists());
+    assert!(!scene.data_dir().join("objects").join(name).exists());
     // With a message that has its session begin anew the picture comes into the new one, and with a directive to the model.
     hear(&mut wx, message("ana", "m5", "before"));
     told(&mut wx);
-    client.ok("session.patch", json!({ "sessionKey": "main", "resetPolicy": { "mode": "idle", "idleMinutes": 0 } }));
+    client.expect_ok(
+        "session.patch",
+        json!({ "sessionKey": "main", "resetPolicy": { "mode": "idle", "idleMinutes": 0 } }),
+    );
     for (id, words) in [("m6", "what is this?"), ("m7", "/think:low")] {
         let mut message = with(id, json!({ "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo=" }));
         message["message"]["text"] = json!(words);
         assert_eq!(hear(&mut wx, message)["status"], "started");
         told(&mut wx);
-        assert!(scene.provider.last().text().contains("data:image/png;base64,iVBORw0KGgo="), "{id}");
+        assert!(scene.provider.last_request().messages_text().contains("data:image/png;base64,iVBORw0KGgo="), "{id}");
     }
 }
 
@@ -391,60 +401,64 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
 fn an_account_speaks_for_itself_only_and_what_is_missing_is_named() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
-    let missing = error(400, "channel, accountId, peer, and message required");
+    let missing = error_body(400, "channel, accountId, peer, and message required");
     for name in ["channel", "accountId", "peer", "message"] {
         let mut message = message("ana", "m1", "hello");
         message.as_object_mut().unwrap().remove(name);
-        assert_eq!(wx.fails("channel.inbound", message), missing, "{name}");
+        assert_eq!(wx.expect_error("channel.inbound", message), missing, "{name}");
     }
     for (name, value) in [("channel", "tg"), ("accountId", "other")] {
         let mut message = message("ana", "m1", "hello");
         message[name] = value.into();
-        let want = error(403, "Channel not authorized for this account");
-        assert_eq!(wx.fails("channel.inbound", message), want, "{name}");
+        let want = error_body(403, "Channel not authorized for this account");
+        assert_eq!(wx.expect_error("channel.inbound", message), want, "{name}");
     }
     let empty = message("ana", "m1", " ");
-    assert_eq!(wx.fails("channel.inbound", empty), error(400, "message.text or message.media required"));
-    let refused = client.fails("channel.inbound", message("ana", "m1", "hello"));
-    assert_eq!(refused, error(403, "Method channel.inbound not allowed for mode"));
+    assert_eq!(wx.expect_error("channel.inbound", empty), error_body(400, "message.text or message.media required"));
+    let refused = client.expect_error("channel.inbound", message("ana", "m1", "hello"));
+    assert_eq!(refused, error_body(403, "Method channel.inbound not allowed for mode"));
 }
 
 #[test]
 fn accounts_are_looked_after_and_what_is_left_out_says_so() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client, mut wx) = network(&scene);
-    let status = client.ok("channel.status", json!({ "channel": "wx" }));
+    let status = client.expect_ok("channel.status", json!({ "channel": "wx" }));
     let want = json!([{ "accountId": "a1", "connected": true, "authenticated": true }]);
     assert_eq!(status, json!({ "channel": "wx", "accounts": want }));
     let done = json!({ "ok": true, "channel": "wx", "accountId": "a1" });
-    assert_eq!(client.ok("channel.start", json!({ "channel": "wx" })), done);
-    assert_eq!(client.ok("channel.stop", json!({ "channel": "wx" })), done);
-    assert_eq!(wx.read(), Received::Closed(1000, "Stopped".to_owned()));
-    assert_eq!(client.ok("channels.list", json!({}))["count"], 1);
-    let away = client.fails("channel.start", json!({ "channel": "wx" }));
-    assert_eq!(away, error(400, "wx connects by itself, and is not connected now"));
+    assert_eq!(client.expect_ok("channel.start", json!({ "channel": "wx" })), done);
+    assert_eq!(client.expect_ok("channel.stop", json!({ "channel": "wx" })), done);
+    assert_eq!(wx.read_frame(), GsvSocketEvent::Closed(1000, "Stopped".to_owned()));
+    assert_eq!(client.expect_ok("channels.list", json!({}))["count"], 1);
+    let away = client.expect_error("channel.start", json!({ "channel": "wx" }));
+    assert_eq!(away, error_body(400, "wx connects by itself, and is not connected now"));
     drop(wx);
-    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     let named = json!({ "channel": "wx", "accountId": "a1" });
-    assert_eq!(client.ok("channel.logout", named), done);
-    assert_eq!(wx.read(), Received::Closed(1000, "Logged out".to_owned()));
-    assert_eq!(client.ok("channels.list", json!({})), json!({ "channels": [], "count": 0 }));
+    assert_eq!(client.expect_ok("channel.logout", named), done);
+    assert_eq!(wx.read_frame(), GsvSocketEvent::Closed(1000, "Logged out".to_owned()));
+    assert_eq!(client.expect_ok("channels.list", json!({})), json!({ "channels": [], "count": 0 }));
     for method in ["channel.start", "channel.stop", "channel.status", "channel.login", "channel.logout"] {
-        assert_eq!(client.fails(method, json!({})), error(400, "channel required"), "{method}");
-        assert_eq!(client.fails(method, json!({ "channel": "zz" })), error(404, "Unknown channel: zz"), "{method}");
+        assert_eq!(client.expect_error(method, json!({})), error_body(400, "channel required"), "{method}");
+        assert_eq!(
+            client.expect_error(method, json!({ "channel": "zz" })),
+            error_body(404, "Unknown channel: zz"),
+            "{method}"
+        );
     }
     for channel in ["whatsapp", "discord"] {
         for method in ["channel.start", "channel.login"] {
-            let refused = client.fails(method, json!({ "channel": channel }));
+            let refused = client.expect_error(method, json!({ "channel": channel }));
             let words = refused["message"].as_str().unwrap();
             assert!(refused["code"] == 400 && words.contains("is left out of this gateway"), "{refused}");
         }
     }
-    let mut line = GsvPeer::line(&gateway);
+    let mut line = GsvPeer::open_connection(&gateway);
     let mut params = gsv::connect_params("channel", "a1");
     params["client"]["channel"] = "telegram".into();
-    let refused = line.fails("connect", params);
-    assert_eq!(refused, error(103, "Invalid client: telegram is a channel of the gateway's own"));
+    let refused = line.expect_error("connect", params);
+    assert_eq!(refused, error_body(103, "Invalid client: telegram is a channel of the gateway's own"));
 }
 
 #[test]
@@ -466,18 +480,22 @@ fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
         ),
     ] {
         let question = json!([{ "id": "which", "question": "Which one?", "options": [] }]);
-        let asks = Reply::new(vec![call("c0", "ask", &json!({ "questions": question }))]);
-        scene.provider.script([asks, say("thanks")]);
+        let asks = ProviderReply::new(vec![call_part("c0", "ask", &json!({ "questions": question }))]);
+        scene.provider.script_replies([asks, text_reply("thanks")]);
         hear(&mut wx, message("ana", &format!("{id}1"), "choose"));
         assert!(told(&mut wx).contains("Which one?"));
         let mut answer = message("ana", &format!("{id}2"), words);
         answer["message"]["media"] = json!([{ "type": "image", "mimeType": "image/png", "data": "!!!" }]);
-        let refused = wx.fails("channel.inbound", answer.clone());
-        assert_eq!(refused, error(400, "message.media[0].data is no base64"), "it answers nothing and may come again");
+        let refused = wx.expect_error("channel.inbound", answer.clone());
+        assert_eq!(
+            refused,
+            error_body(400, "message.media[0].data is no base64"),
+            "it answers nothing and may come again"
+        );
         answer["message"]["media"] = json!([media]);
         assert_eq!(hear(&mut wx, answer)["status"], "started");
         assert_eq!(told(&mut wx), "thanks");
-        let asked = scene.provider.last().text();
+        let asked = scene.provider.last_request().messages_text();
         assert!(asked.contains(want), "{asked}");
     }
 }
@@ -486,7 +504,9 @@ fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
 fn a_long_wait_for_a_provider_is_asked_about_in_the_chat() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
-    scene.provider.script([refuse(429, "slow down").with("retry-after", "600"), say("here I am")]);
+    scene
+        .provider
+        .script_replies([error_reply(429, "slow down").with_header("retry-after", "600"), text_reply("here I am")]);
     hear(&mut wx, message("ana", "m1", "hello"));
     let card = told(&mut wx);
     let (question, choices) = card.split_once("\n- ").unwrap();
@@ -499,5 +519,5 @@ fn a_long_wait_for_a_provider_is_asked_about_in_the_chat() {
     assert!(told(&mut wx).contains("only its choices answer it"));
     assert_eq!(hear(&mut wx, message("ana", "m3", "use"))["status"], "started");
     assert_eq!(told(&mut wx), "here I am");
-    assert_eq!(scene.provider.last().body["model"], "small-2");
+    assert_eq!(scene.provider.last_request().body["model"], "small-2");
 }

@@ -2,8 +2,8 @@
 
 use countersign_testkit::process::{
     GatewayFixture, Latch, eventually,
-    gsv::{GsvPeer, connect_params, error},
-    provider::{Part, Reply, call, refuse, say, text},
+    gsv::{GsvPeer, connect_params, error_body},
+    provider::{ProviderReply, ReplyPart, call_part, error_reply, text_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -13,33 +13,33 @@ pub(crate) fn said(event: &Value) -> &str {
 }
 
 pub(crate) fn send(peer: &mut GsvPeer, key: &str, message: &str, run: &str) -> Value {
-    peer.ok("chat.send", json!({ "sessionKey": key, "message": message, "runId": run }))
+    peer.expect_ok("chat.send", json!({ "sessionKey": key, "message": message, "runId": run }))
 }
 
 /// Says something and waits for the end of its run.
 pub(crate) fn talk(peer: &mut GsvPeer, key: &str, message: &str, run: &str) -> Value {
     let sent = send(peer, key, message, run);
     assert_eq!((&sent["status"], &sent["runId"]), (&json!("started"), &json!(run)), "{sent}");
-    peer.event("chat", &json!({ "runId": run }))
+    peer.wait_event("chat", &json!({ "runId": run }))
 }
 
 fn command(peer: &mut GsvPeer, key: &str, message: &str) -> Value {
-    peer.ok("chat.send", json!({ "sessionKey": key, "message": message }))
+    peer.expect_ok("chat.send", json!({ "sessionKey": key, "message": message }))
 }
 
 #[test]
 fn a_message_is_answered_to_every_client_under_the_key_that_each_wrote() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut cli) = scene.start_peer();
-    let mut web = GsvPeer::client(&gateway, "web");
-    let mut other = GsvPeer::client(&gateway, "other");
-    web.ok("session.get", json!({ "sessionKey": "main" }));
-    scene.provider.script([say("hello yourself")]);
+    let mut web = GsvPeer::connect_client(&gateway, "web");
+    let mut other = GsvPeer::connect_client(&gateway, "other");
+    web.expect_ok("session.get", json!({ "sessionKey": "main" }));
+    scene.provider.script_replies([text_reply("hello yourself")]);
     let last = talk(&mut cli, "agent:main:cli:dm:main", "hello", "r-1");
     assert_eq!((&last["state"], said(&last)), (&json!("final"), "hello yourself"));
     assert_eq!(last["sessionKey"], "agent:main:cli:dm:main");
-    assert_eq!(web.event("chat", &json!({ "runId": "r-1" }))["sessionKey"], "main");
-    assert_eq!(other.event("chat", &json!({ "runId": "r-1" }))["sessionKey"], "agent:main:main");
+    assert_eq!(web.wait_event("chat", &json!({ "runId": "r-1" }))["sessionKey"], "main");
+    assert_eq!(other.wait_event("chat", &json!({ "runId": "r-1" }))["sessionKey"], "agent:main:main");
     let usage = &last["message"]["usage"];
     assert_eq!(*usage, json!({ "input": 100, "output": 50, "totalTokens": 150 }));
 }
@@ -48,42 +48,46 @@ fn a_message_is_answered_to_every_client_under_the_key_that_each_wrote() {
 fn who_asks_for_it_hears_what_is_said_while_it_is_said() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut listener = GsvPeer::line(&gateway);
+    let mut listener = GsvPeer::open_connection(&gateway);
     let mut connect = connect_params("client", "listener");
     connect["deltas"] = true.into();
-    listener.ok("connect", connect);
+    listener.expect_ok("connect", connect);
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![text("Hel"), Part::Until(latch.clone()), text("lo")])]);
+    scene.provider.script_replies([ProviderReply::new(vec![
+        text_part("Hel"),
+        ReplyPart::Until(latch.clone()),
+        text_part("lo"),
+    ])]);
     send(&mut client, "s", "hi", "r-1");
-    assert_eq!(listener.event("chat", &json!({ "runId": "r-1", "state": "delta" }))["text"], "Hel");
+    assert_eq!(listener.wait_event("chat", &json!({ "runId": "r-1", "state": "delta" }))["text"], "Hel");
     latch.open();
-    assert_eq!(said(&listener.event("chat", &json!({ "runId": "r-1", "state": "final" }))), "Hello");
-    assert_eq!(said(&client.event("chat", &json!({ "runId": "r-1" }))), "Hello", "others hear the end alone");
+    assert_eq!(said(&listener.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }))), "Hello");
+    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-1" }))), "Hello", "others hear the end alone");
 }
 
 #[test]
 fn nodes_and_channels_hear_nothing_of_chats() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "n1", &["A"]);
+    let mut node = GsvPeer::connect_node(&gateway, "n1", &["A"]);
     talk(&mut client, "s", "hello", "r-1");
-    let asked = node.post("nope", json!({}));
-    node.answer(&asked);
-    assert_eq!(node.heard(), Vec::<Value>::new());
+    let asked = node.send_request("nope", json!({}));
+    node.wait_response(&asked);
+    assert_eq!(node.take_early_frames(), Vec::<Value>::new());
 }
 
 #[test]
 fn what_cannot_be_said_is_refused() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    let missing = error(400, "sessionKey and message required");
+    let missing = error_body(400, "sessionKey and message required");
     for params in [
         json!({}),
         json!({ "sessionKey": "a" }),
         json!({ "message": "a" }),
         json!({ "sessionKey": "", "message": "a" }),
     ] {
-        assert_eq!(peer.fails("chat.send", params.clone()), missing, "{params}");
+        assert_eq!(peer.expect_error("chat.send", params.clone()), missing, "{params}");
     }
     for (params, want) in [
         (json!({ "sessionKey": 5, "message": "a" }), "sessionKey must be a string"),
@@ -91,7 +95,7 @@ fn what_cannot_be_said_is_refused() {
         (json!({ "sessionKey": "k", "message": "a", "runId": "r".repeat(257) }), "runId has at most 256 bytes"),
         (json!({ "sessionKey": "k", "message": " \n" }), "sessionKey and message required"),
     ] {
-        assert_eq!(peer.fails("chat.send", params), error(400, want));
+        assert_eq!(peer.expect_error("chat.send", params), error_body(400, want));
     }
 }
 
@@ -99,12 +103,12 @@ fn what_cannot_be_said_is_refused() {
 fn runs_have_the_gateways_tools_those_of_nodes_and_a_question_to_their_person() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
-    let _pi = GsvPeer::node(&gateway, "pi", &["Bash", "Read"]);
+    let _pi = GsvPeer::connect_node(&gateway, "pi", &["Bash", "Read"]);
     talk(&mut peer, "s", "hello", "r-1");
-    let body = &scene.provider.asked(0).body;
+    let body = &scene.provider.wait_request(0).body;
     let mut names: Vec<&str> =
         body["tools"].as_array().unwrap().iter().map(|it| it["function"]["name"].as_str().unwrap()).collect();
-    let native = peer.ok("tools.list", json!({}));
+    let native = peer.expect_ok("tools.list", json!({}));
     let mut want: Vec<&str> =
         native["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!(want.len(), 13, "the eleven of the wire and the node's two");
@@ -119,17 +123,18 @@ fn runs_have_the_gateways_tools_those_of_nodes_and_a_question_to_their_person() 
 fn text_beside_calls_is_told_on_the_way_with_its_message() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    scene
-        .provider
-        .script([Reply::new(vec![text("Let me look"), call("c1", "gsv__ListFiles", &json!({}))]), say("empty")]);
+    scene.provider.script_replies([
+        ProviderReply::new(vec![text_part("Let me look"), call_part("c1", "gsv__ListFiles", &json!({}))]),
+        text_reply("empty"),
+    ]);
     send(&mut peer, "s", "what is there?", "r-1");
-    let partial = peer.event("chat", &json!({ "runId": "r-1" }));
+    let partial = peer.wait_event("chat", &json!({ "runId": "r-1" }));
     assert_eq!((&partial["state"], &partial["text"]), (&json!("partial"), &json!("Let me look")));
     let wanted = &partial["message"]["content"][1];
     assert_eq!((&wanted["type"], &wanted["name"]), (&json!("toolCall"), &json!("gsv__ListFiles")));
-    let last = peer.event("chat", &json!({ "runId": "r-1" }));
+    let last = peer.wait_event("chat", &json!({ "runId": "r-1" }));
     assert_eq!((&last["state"], said(&last)), (&json!("final"), "empty"));
-    let told = peer.ok("session.preview", json!({ "sessionKey": "s" }));
+    let told = peer.expect_ok("session.preview", json!({ "sessionKey": "s" }));
     let roles: Vec<&str> = told["messages"].as_array().unwrap().iter().map(|it| it["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "toolResult", "assistant"]);
     assert_eq!(told["messages"][0]["content"], "what is there?");
@@ -140,14 +145,18 @@ fn messages_behind_a_run_wait_in_order_and_a_stop_lets_the_next_one_begin() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("slow")]), say("second"), say("third")]);
+    scene.provider.script_replies([
+        ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("slow")]),
+        text_reply("second"),
+        text_reply("third"),
+    ]);
     send(&mut peer, "q", "one", "q1");
-    scene.provider.asked(0);
+    scene.provider.wait_request(0);
     for run in ["q2", "q3"] {
         let sent = send(&mut peer, "q", "more", run);
         assert_eq!(sent, json!({ "status": "started", "runId": run, "queued": true }));
     }
-    let stats = peer.ok("session.stats", json!({ "sessionKey": "q" }));
+    let stats = peer.expect_ok("session.stats", json!({ "sessionKey": "q" }));
     assert_eq!(
         (&stats["messageCount"], &stats["isProcessing"], &stats["queueSize"]),
         (&json!(1), &json!(true), &json!(2))
@@ -156,10 +165,10 @@ fn messages_behind_a_run_wait_in_order_and_a_stop_lets_the_next_one_begin() {
     let stopped = command(&mut peer, "q", "/stop");
     assert_eq!(stopped, json!({ "status": "command", "command": "stop", "response": "Stopped run q1." }));
     latch.open();
-    let stopped = peer.event("chat", &json!({ "runId": "q1" }));
+    let stopped = peer.wait_event("chat", &json!({ "runId": "q1" }));
     assert_eq!((&stopped["state"], &stopped["error"]), (&json!("error"), &json!("Run cancelled by user")));
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "q2" }))), "second");
-    assert_eq!(said(&peer.event("chat", &json!({ "runId": "q3" }))), "third");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "q2" }))), "second");
+    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "q3" }))), "third");
     assert_eq!(command(&mut peer, "q", "/STOP")["response"], "No run in progress.");
 }
 
@@ -168,22 +177,25 @@ fn a_session_begins_anew_though_whoever_asked_for_it_has_gone() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("slow")]), say("second")]);
+    scene.provider.script_replies([
+        ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("slow")]),
+        text_reply("second"),
+    ]);
     send(&mut peer, "q", "one", "q1");
-    scene.provider.asked(0);
+    scene.provider.wait_request(0);
     send(&mut peer, "q", "two", "q2");
-    let before = peer.ok("session.get", json!({ "sessionKey": "q" }))["sessionId"].clone();
-    peer.post("session.reset", json!({ "sessionKey": "q" }));
+    let before = peer.expect_ok("session.get", json!({ "sessionKey": "q" }))["sessionId"].clone();
+    peer.send_request("session.reset", json!({ "sessionKey": "q" }));
     drop(peer);
     latch.open();
-    let mut other = GsvPeer::client(&gateway, "other");
+    let mut other = GsvPeer::connect_client(&gateway, "other");
     let now = eventually("reset", || {
-        let now = other.ok("session.get", json!({ "sessionKey": "q" }));
+        let now = other.expect_ok("session.get", json!({ "sessionKey": "q" }));
         (now["sessionId"] != before).then_some(now)
     });
     assert_eq!(now["messageCount"], 0, "{now}");
     assert_eq!(now["previousSessionIds"], json!([before]), "{now}");
-    let stats = other.ok("session.stats", json!({ "sessionKey": "q" }));
+    let stats = other.expect_ok("session.stats", json!({ "sessionKey": "q" }));
     assert_eq!((&stats["isProcessing"], &stats["queueSize"]), (&json!(false), &json!(0)));
 }
 
@@ -192,18 +204,21 @@ fn no_more_messages_wait_than_there_is_room_for_and_a_reset_drops_them_all() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("slow")])]);
+    scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("slow")])]);
     send(&mut peer, "q", "one", "q");
-    scene.provider.asked(0);
+    scene.provider.wait_request(0);
     for number in 0..200 {
         send(&mut peer, "q", "more", &format!("q{number}"));
     }
-    let refused = peer.fails("chat.send", json!({ "sessionKey": "q", "message": "more" }));
-    assert_eq!(refused, error(503, "Too many messages wait in this session (at most 200)"));
-    peer.ok("session.reset", json!({ "sessionKey": "q" }));
+    let refused = peer.expect_error("chat.send", json!({ "sessionKey": "q", "message": "more" }));
+    assert_eq!(refused, error_body(503, "Too many messages wait in this session (at most 200)"));
+    peer.expect_ok("session.reset", json!({ "sessionKey": "q" }));
     latch.open();
     for number in 0..200 {
-        assert_eq!(peer.event("chat", &json!({ "runId": format!("q{number}") }))["error"], "Run cancelled by user");
+        assert_eq!(
+            peer.wait_event("chat", &json!({ "runId": format!("q{number}") }))["error"],
+            "Run cancelled by user"
+        );
     }
 }
 
@@ -211,7 +226,7 @@ fn no_more_messages_wait_than_there_is_room_for_and_a_reset_drops_them_all() {
 fn each_command_has_its_answers_and_its_errors() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
+    peer.expect_ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     talk(&mut peer, "c", "hello", "r-1");
     let levels = "Levels: off, minimal, low, medium, high, xhigh";
     let hint = "Use provider/id, or an id of the current provider.";
@@ -243,7 +258,7 @@ fn each_command_has_its_answers_and_its_errors() {
         assert_eq!(command(&mut peer, "c", message), want, "{message}");
     }
     assert!(command(&mut peer, "c", "/help")["response"].as_str().unwrap().contains("/approve"));
-    scene.provider.script([say("one"), say("two")]);
+    scene.provider.script_replies([text_reply("one"), text_reply("two")]);
     assert_eq!(said(&talk(&mut peer, "c", "/unknown thing", "r-2")), "one");
     assert_eq!(said(&talk(&mut peer, "c", "/help\nme out", "r-3")), "two");
 }
@@ -261,14 +276,14 @@ fn a_directive_counts_for_its_message_and_line_breaks_stay() {
             "directives": { "thinkLevel": "high", "model": { "provider": "local", "id": "small-2" } },
         })
     );
-    assert_eq!(scene.provider.count(), 0);
+    assert_eq!(scene.provider.request_count(), 0);
     let sent = send(&mut peer, "d", "one\ntwo /model:local/small-2 three", "d1");
     assert_eq!(sent["directives"], json!({ "model": { "provider": "local", "id": "small-2" } }));
-    peer.event("chat", &json!({ "runId": "d1" }));
+    peer.wait_event("chat", &json!({ "runId": "d1" }));
     talk(&mut peer, "d", "next", "d2");
     let asked: Vec<(Value, bool)> = (0..2)
-        .map(|number| scene.provider.asked(number))
-        .map(|asked| (asked.body["model"].clone(), asked.text().contains("one\\ntwo three")))
+        .map(|number| scene.provider.wait_request(number))
+        .map(|asked| (asked.body["model"].clone(), asked.messages_text().contains("one\\ntwo three")))
         .collect();
     assert_eq!(asked, [(json!("small-2"), true), (json!("small-1"), true)]);
 }
@@ -277,21 +292,21 @@ fn a_directive_counts_for_its_message_and_line_breaks_stay() {
 fn failures_of_a_provider_end_the_run_with_what_went_wrong() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    scene.provider.script([refuse(400, "no such luck"), say("")]);
+    scene.provider.script_replies([error_reply(400, "no such luck"), text_reply("")]);
     let failed = talk(&mut peer, "e", "one", "e1");
     let why = failed["error"].as_str().unwrap();
     assert!(failed["state"] == "error" && why.starts_with("LLM error: ") && why.contains("no such luck"), "{failed}");
     // An empty answer is not asked for again.
     assert_eq!(talk(&mut peer, "e", "two", "e2")["error"], "LLM returned empty response");
-    assert_eq!(scene.provider.count(), 2);
+    assert_eq!(scene.provider.request_count(), 2);
     command(&mut peer, "e", "/model local/ghost-9");
     assert_eq!(talk(&mut peer, "e", "three", "e3")["error"], "Model not found: local/ghost-9");
     // No failure is a message, wherever messages are counted or read.
-    let preview = peer.ok("session.preview", json!({ "sessionKey": "e" }));
+    let preview = peer.expect_ok("session.preview", json!({ "sessionKey": "e" }));
     let roles: Vec<&Value> = preview["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
     let told = ["user", "user", "user"].map(Value::from);
     assert_eq!((roles, &preview["messageCount"]), (told.iter().collect(), &json!(3)), "{preview}");
-    assert_eq!(peer.ok("session.stats", json!({ "sessionKey": "e" }))["messageCount"], 3);
+    assert_eq!(peer.expect_ok("session.stats", json!({ "sessionKey": "e" }))["messageCount"], 3);
     assert!(command(&mut peer, "e", "/status")["response"].as_str().unwrap().contains("Messages: 3\n"));
     assert_eq!(command(&mut peer, "e", "/new")["response"], "Session reset. Archived 3 messages.");
 }
@@ -301,13 +316,13 @@ fn a_run_that_is_stopped_before_a_word_came_leaves_no_empty_message() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("never")])]);
+    scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("never")])]);
     send(&mut peer, "s", "go", "r-1");
-    scene.provider.asked(0);
+    scene.provider.wait_request(0);
     command(&mut peer, "s", "/stop");
-    assert_eq!(peer.event("chat", &json!({ "runId": "r-1" }))["error"], "Run cancelled by user");
+    assert_eq!(peer.wait_event("chat", &json!({ "runId": "r-1" }))["error"], "Run cancelled by user");
     latch.open();
-    let preview = peer.ok("session.preview", json!({ "sessionKey": "s" }));
+    let preview = peer.expect_ok("session.preview", json!({ "sessionKey": "s" }));
     assert_eq!((&preview["messageCount"], &preview["messages"][1]), (&json!(1), &Value::Null), "{preview}");
 }
 
@@ -315,8 +330,8 @@ fn a_run_that_is_stopped_before_a_word_came_leaves_no_empty_message() {
 fn a_message_has_the_same_time_wherever_it_is_read() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    scene.provider.script([say("hello")]);
+    scene.provider.script_replies([text_reply("hello")]);
     let last = talk(&mut peer, "book", "hi", "r-1");
-    let preview = peer.ok("session.preview", json!({ "sessionKey": "book" }));
+    let preview = peer.expect_ok("session.preview", json!({ "sessionKey": "book" }));
     assert_eq!(preview["messages"][1], last["message"]);
 }

@@ -1,17 +1,17 @@
 //! What the console shows of this door.
 
-use countersign_testkit::process::{Gateway, GatewayFixture, eventually, gsv::GsvPeer, http::Http};
+use countersign_testkit::process::{GatewayFixture, GatewayServer, eventually, gsv::GsvPeer, http::HttpClient};
 
 use crate::nodes::noting;
 
-fn page(gateway: &Gateway) -> String {
-    let reply = Http::new(&gateway.address).get("/console/agents");
+fn page(gateway: &GatewayServer) -> String {
+    let reply = HttpClient::new(&gateway.address).get("/console/agents");
     assert_eq!(reply.status, 200, "{}", reply.body);
     reply.body
 }
 
 /// Waits until the page has all of this.
-fn shows(gateway: &Gateway, wanted: &[&str]) {
+fn shows(gateway: &GatewayServer, wanted: &[&str]) {
     eventually("the page", || {
         let page = page(gateway);
         wanted.iter().all(|wanted| page.contains(wanted)).then_some(())
@@ -25,8 +25,8 @@ fn nodes_and_accounts_are_shown_while_they_are_here_and_when_they_are_away() {
     let none = page(&gateway);
     assert!(none.contains("No machine has connected as a node"), "{none}");
     let node = noting(&gateway, "attic", &["Echo", "Other"]);
-    let plain = GsvPeer::node(&gateway, "shed", &["Echo"]);
-    let account = GsvPeer::channel(&gateway, "pigeon", "roof");
+    let plain = GsvPeer::connect_node(&gateway, "shed", &["Echo"]);
+    let account = GsvPeer::connect_channel(&gateway, "pigeon", "roof");
     let here = "<span class=\"badge good\">connected</span>";
     let away = "<span class=\"badge still\">away</span>";
     let no_journal = "<p class=\"note\">Keeps no journal";

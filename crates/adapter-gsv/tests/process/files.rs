@@ -5,8 +5,8 @@ use std::fs;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_testkit::process::{
     GatewayFixture, GatewayOptions, eventually,
-    gsv::{GsvPeer, error},
-    provider::{Reply, call, say},
+    gsv::{GsvPeer, error_body},
+    provider::{ProviderReply, call_part, text_reply},
     server::FakeServer,
 };
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ const BEGIN: &[u8] = b"\x89PNG\xff\0";
 
 /// A gateway whose agents may do everything.
 fn open() -> GatewayFixture {
-    GatewayOptions::for_peers().rules("defaults: [ { pattern: '*', action: allow } ]\n").create()
+    GatewayOptions::for_peers().with_rules("defaults: [ { pattern: '*', action: allow } ]\n").create()
 }
 
 fn put(scene: &GatewayFixture, name: &str, bytes: &[u8]) {
@@ -35,38 +35,40 @@ fn put(scene: &GatewayFixture, name: &str, bytes: &[u8]) {
 
 /// Has the agent send a file; what it is told of that.
 fn send(scene: &GatewayFixture, client: &mut GsvPeer, run: &str, arguments: &Value) -> Value {
-    scene.provider.script([Reply::new(vec![call(run, "gsv__SendFile", arguments)]), say("done")]);
-    let before = scene.provider.count();
+    scene
+        .provider
+        .script_replies([ProviderReply::new(vec![call_part(run, "gsv__SendFile", arguments)]), text_reply("done")]);
+    let before = scene.provider.request_count();
     talk(client, "s", "send it", run);
-    let text = scene.provider.asked(before + 1).result(run).unwrap();
+    let text = scene.provider.wait_request(before + 1).call_result(run).unwrap();
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
 /// The files in the store that wait with their letters.
 fn waiting(scene: &GatewayFixture) -> usize {
-    fs::read_dir(scene.data().join("objects/letters")).map_or(0, Iterator::count)
+    fs::read_dir(scene.data_dir().join("objects/letters")).map_or(0, Iterator::count)
 }
 
 /// Media that are too large, and what is said of them.
 fn too_large() -> (Value, Value) {
     let data = "eHh4".repeat(TOO_LARGE.div_ceil(3));
     let media = json!([{ "type": "image", "mimeType": "image/png", "data": data }]);
-    (media, error(400, "message.media[0] has 27262977 bytes, at most 26214400 are taken"))
+    (media, error_body(400, "message.media[0] has 27262977 bytes, at most 26214400 are taken"))
 }
 
 #[test]
 fn media_that_are_too_large_are_refused_with_their_size_as_a_frame() {
     let scene = GatewayFixture::for_peers();
     let (gateway, _client) = scene.start_peer();
-    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     let (media, refused) = too_large();
     let mut said = message("ana", "m1", "look");
     said["message"]["media"] = media;
-    assert_eq!(wx.fails("channel.inbound", said), refused);
+    assert_eq!(wx.expect_error("channel.inbound", said), refused);
     // Nothing of it is kept, and whoever sent it may go on.
-    assert!(!scene.data().join("objects/media").exists());
+    assert!(!scene.data_dir().join("objects/media").exists());
     assert_eq!(hear(&mut wx, message("ana", "m1", "a word"))["status"], "started");
-    assert_eq!(scene.provider.asked(0).messages().len(), 2);
+    assert_eq!(scene.provider.wait_request(0).messages().len(), 2);
 }
 
 #[test]
@@ -79,17 +81,17 @@ fn media_that_are_too_large_are_refused_with_their_size_as_a_post() {
     said["message"]["media"] = media;
     let posted = webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &said, |it| it);
     assert_eq!((posted.status, posted.json()), (400, refused));
-    assert!(!scene.data().join("objects/media").exists());
-    assert_eq!(scene.provider.count(), 0);
+    assert!(!scene.data_dir().join("objects/media").exists());
+    assert_eq!(scene.provider.request_count(), 0);
 }
 
 #[test]
 fn a_file_that_an_agent_sends_is_owed_to_its_chat_as_it_was_through_a_kill() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
-    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     hear(&mut wx, message("ana", "m1", "hello"));
-    wx.event("channel.outbound", &json!({}));
+    wx.wait_event("channel.outbound", &json!({}));
     drop(wx);
     put(&scene, "charts/week.png", BEGIN);
     let told = send(&scene, &mut client, "c1", &json!({ "path": "/charts/week.png", "text": "this week" }));
@@ -98,17 +100,17 @@ fn a_file_that_an_agent_sends_is_owed_to_its_chat_as_it_was_through_a_kill() {
     put(&scene, "charts/week.png", b"another one");
     gateway.kill();
     let gateway = scene.start();
-    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     let url = format!("data:image/png;name=week.png;base64,{}", STANDARD.encode(BEGIN));
     // What was said before may come again: its line went before it answered for it.
-    let outbound = wx.event("channel.outbound", &json!({ "sessionKey": "s" }));
+    let outbound = wx.wait_event("channel.outbound", &json!({ "sessionKey": "s" }));
     assert_eq!(outbound["peer"], peer);
     assert_eq!(outbound["message"], json!({ "text": "this week", "mediaUrl": url }));
     // The line answers for what came: it is not kept any longer than that.
-    wx.ok("channel.inbound", message("ana", "m2", "thanks"));
-    wx.event("channel.outbound", &json!({}));
+    wx.expect_ok("channel.inbound", message("ana", "m2", "thanks"));
+    wx.wait_event("channel.outbound", &json!({}));
     eventually("the end of the letter", || (waiting(&scene) == 0).then_some(()));
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
@@ -117,11 +119,11 @@ fn a_file_goes_to_a_chat_without_words_and_as_a_signed_post() {
     let (_gateway, mut client) = scene.start_peer();
     let other = FakeServer::start(|_| (204, String::new()));
     webhook::set_up(&mut client, Some(&other.url));
-    client.ok("channel.start", json!({ "channel": "webhook" }));
+    client.expect_ok("channel.start", json!({ "channel": "webhook" }));
     put(&scene, "a.csv", b"1,2\n");
     let place = json!({ "path": "a.csv", "channel": "webhook", "to": "ana" });
     assert_eq!(send(&scene, &mut client, "c1", &place)["ok"], true);
-    let posted = other.asked(0, |_| true);
+    let posted = other.wait_request(0, |_| true);
     assert_eq!(posted.body["message"], json!({ "text": "", "mediaUrl": "data:text/csv;name=a.csv;base64,MSwyCg==" }));
 }
 
@@ -154,22 +156,22 @@ fn what_an_agent_cannot_send_it_is_told_and_nothing_of_it_stays() {
 
 #[test]
 fn a_rule_about_words_lets_no_file_go() {
-    let scene = GatewayOptions::for_peers().rules(
+    let scene = GatewayOptions::for_peers().with_rules(
         "defaults:\n  - { pattern: 'gsv__Message(*', action: allow }\n  - { pattern: 'gsv__SendFile(*, secret*', action: deny }\n",
     ).create();
     let (gateway, mut client) = scene.start_peer();
-    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     hear(&mut wx, message("ana", "m1", "hello"));
-    wx.event("channel.outbound", &json!({}));
+    wx.wait_event("channel.outbound", &json!({}));
     put(&scene, "secret.txt", b"s");
     put(&scene, "a.txt", b"a");
     let denied = send(&scene, &mut client, "c1", &json!({ "path": "secret.txt" }));
     assert!(denied.as_str().is_some_and(|told| told.starts_with("Denied by policy")), "{denied}");
-    let call = call("c2", "gsv__SendFile", &json!({ "path": "a.txt", "text": "here" }));
-    scene.provider.script([Reply::new(vec![call]), say("done")]);
+    let call = call_part("c2", "gsv__SendFile", &json!({ "path": "a.txt", "text": "here" }));
+    scene.provider.script_replies([ProviderReply::new(vec![call]), text_reply("done")]);
     talk(&mut client, "s", "send it", "r-2");
-    let gate = scene.gate();
-    scene.allow(&gate);
-    let url = wx.event("channel.outbound", &json!({ "sessionKey": "s" }))["message"]["mediaUrl"].take();
+    let gate = scene.wait_gate();
+    scene.allow_gate(&gate);
+    let url = wx.wait_event("channel.outbound", &json!({ "sessionKey": "s" }))["message"]["mediaUrl"].take();
     assert_eq!(url, "data:text/plain;name=a.txt;base64,YQ==");
 }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use countersign_testkit::process::{
     GatewayFixture, Latch, eventually,
     gsv::GsvPeer,
-    provider::{Part, Reply, refuse, say, text},
+    provider::{ProviderReply, ReplyPart, error_reply, text_part, text_reply},
     server::FakeServer,
 };
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::{
 };
 
 fn state(peer: &mut GsvPeer) -> Value {
-    peer.ok("heartbeat.status", json!({}))["agents"]["main"].take()
+    peer.expect_ok("heartbeat.status", json!({}))["agents"]["main"].take()
 }
 
 /// The state once heartbeats are planned.
@@ -25,7 +25,7 @@ fn planned(peer: &mut GsvPeer) -> Value {
 }
 
 fn trigger(peer: &mut GsvPeer) -> Value {
-    peer.ok("heartbeat.trigger", json!({}))
+    peer.expect_ok("heartbeat.trigger", json!({}))
 }
 
 #[test]
@@ -36,9 +36,9 @@ fn whoever_connects_first_starts_the_heartbeats_and_a_kill_does_not_move_them() 
     assert_eq!((&first["agentId"], &first["lastHeartbeatAt"]), (&json!("main"), &Value::Null));
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = GsvPeer::client(&gateway, "again");
+    let mut peer = GsvPeer::connect_client(&gateway, "again");
     assert_eq!(planned(&mut peer)["nextHeartbeatAt"], first["nextHeartbeatAt"]);
-    let started = peer.ok("heartbeat.start", json!({}));
+    let started = peer.expect_ok("heartbeat.start", json!({}));
     assert_eq!(started["message"], "Heartbeat scheduler started");
     let next = &started["agents"]["main"]["nextHeartbeatAt"];
     assert!(next.as_u64() > first["nextHeartbeatAt"].as_u64(), "{started}");
@@ -52,13 +52,13 @@ fn a_heartbeat_reads_the_list_anew_each_time_and_people_are_told_what_is_news() 
     std::fs::create_dir_all(list.parent().unwrap()).unwrap();
     for (tasks, reply) in [("look at the oven", "The oven is on!"), ("look at the door", "HEARTBEAT_OK")] {
         std::fs::write(&list, tasks).unwrap();
-        scene.provider.script([say(reply)]);
+        scene.provider.script_replies([text_reply(reply)]);
         let key = "agent:main:heartbeat:system:internal";
         let want = json!({ "ok": true, "message": format!("Heartbeat triggered for agent main (session: {key})") });
         assert_eq!(trigger(&mut peer), want);
-        let last = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
+        let last = peer.wait_event("chat", &json!({ "sessionKey": key, "state": "final" }));
         assert_eq!(said(&last), reply);
-        let asked = scene.provider.last();
+        let asked = scene.provider.last_request();
         let message = asked.messages().last().unwrap()["content"].to_string();
         assert!(message.contains(tasks) && message.contains("HEARTBEAT_OK"), "{message}");
         eventually("its end", || state(&mut peer)["lastHeartbeatAt"].as_u64());
@@ -69,10 +69,10 @@ fn a_heartbeat_reads_the_list_anew_each_time_and_people_are_told_what_is_news() 
 fn what_a_heartbeat_cannot_do_is_said() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    let unknown = peer.ok("heartbeat.trigger", json!({ "agentId": "nobody" }));
+    let unknown = peer.expect_ok("heartbeat.trigger", json!({ "agentId": "nobody" }));
     let want = json!({ "ok": false, "message": "Heartbeat failed for agent nobody: there is no such agent" });
     assert_eq!(unknown, want);
-    scene.provider.script([refuse(400, "no")]);
+    scene.provider.script_replies([error_reply(400, "no")]);
     assert_eq!(trigger(&mut peer)["ok"], true);
     eventually("its end", || state(&mut peer)["lastHeartbeatAt"].as_u64());
     assert_eq!(state(&mut peer)["lastHeartbeatSentAt"], Value::Null);
@@ -84,16 +84,16 @@ fn whoever_wants_a_heartbeat_of_an_agent_that_is_removed_is_told_so() {
     let (gateway, mut peer) = scene.start_peer();
     for _ in 0..20 {
         set(&mut peer, "agents.list", json!([{ "id": "main" }, { "id": "x" }]));
-        let mut other = GsvPeer::client(&gateway, "other");
-        let asked = other.post("heartbeat.trigger", json!({ "agentId": "x" }));
+        let mut other = GsvPeer::connect_client(&gateway, "other");
+        let asked = other.send_request("heartbeat.trigger", json!({ "agentId": "x" }));
         set(&mut peer, "agents.list", json!([{ "id": "main" }]));
-        let told = other.answer(&asked)["payload"]["message"].take();
+        let told = other.wait_response(&asked)["payload"]["message"].take();
         assert!(told.as_str().is_some_and(|told| told.starts_with("Heartbeat ")), "{told}");
     }
 }
 
 fn set(peer: &mut GsvPeer, path: &str, value: impl Into<Value>) {
-    peer.ok("config.set", json!({ "path": path, "value": value.into() }));
+    peer.expect_ok("config.set", json!({ "path": path, "value": value.into() }));
 }
 
 /// Waits until heartbeats were due twice.
@@ -114,7 +114,7 @@ fn there_is_no_heartbeat_without_a_list_at_night_or_while_somebody_talks() {
     passes(&mut peer);
     std::fs::write(&list, "# Tasks\n\n<!-- nothing yet -->\n- [ ]\n---\n").unwrap();
     passes(&mut peer);
-    assert_eq!((scene.provider.count(), &state(&mut peer)["lastHeartbeatAt"]), (0, &Value::Null));
+    assert_eq!((scene.provider.request_count(), &state(&mut peer)["lastHeartbeatAt"]), (0, &Value::Null));
     // Only hours that are far from now.
     let minute = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 60 % 1440;
     let clock = |minute: u64| format!("{:02}:{:02}", minute / 60 % 24, minute % 60);
@@ -122,17 +122,17 @@ fn there_is_no_heartbeat_without_a_list_at_night_or_while_somebody_talks() {
     set(&mut peer, "agents.defaultHeartbeat.activeHours", hours(600, 660));
     std::fs::write(&list, "look at the oven").unwrap();
     passes(&mut peer);
-    assert_eq!(scene.provider.count(), 0);
+    assert_eq!(scene.provider.request_count(), 0);
     let latch = Latch::default();
-    let held = Reply::new(vec![Part::Until(latch.clone()), text("talked")]);
-    scene.provider.script([held].into_iter().chain((0..100).map(|_| say("HEARTBEAT_OK"))));
+    let held = ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("talked")]);
+    scene.provider.script_replies([held].into_iter().chain((0..100).map(|_| text_reply("HEARTBEAT_OK"))));
     send(&mut peer, "main", "hello", "r-1");
-    scene.provider.asked(0);
+    scene.provider.wait_request(0);
     set(&mut peer, "agents.defaultHeartbeat.activeHours", hours(1440 - 60, 60));
     passes(&mut peer);
-    assert_eq!(scene.provider.count(), 1);
+    assert_eq!(scene.provider.request_count(), 1);
     latch.open();
-    assert!(scene.provider.asked(1).text().contains("look at the oven"));
+    assert!(scene.provider.wait_request(1).messages_text().contains("look at the oven"));
 }
 
 #[test]
@@ -144,22 +144,22 @@ fn an_alert_reaches_the_chat_however_short_and_the_same_one_does_so_once() {
     let list = scene.folder.join("agents/main/HEARTBEAT.md");
     std::fs::create_dir_all(list.parent().unwrap()).unwrap();
     std::fs::write(&list, "look at the oven").unwrap();
-    scene.provider.script([say("hello")]);
+    scene.provider.script_replies([text_reply("hello")]);
     webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &webhook::hello("hi"), |it| it);
-    let told = |number: usize| other.asked(number, |_| true).body["message"]["text"].clone();
+    let told = |number: usize| other.wait_request(number, |_| true).body["message"]["text"].clone();
     assert_eq!(told(0), "hello");
     let mut number = 0;
     for (reply, want) in [
-        (say("HEARTBEAT_OK"), None),
-        (say("Fire!"), Some("Fire!")),
-        (say("**HEARTBEAT_OK** - all quiet."), None),
-        (say("Fire!"), None),
-        (say("HEARTBEAT_OK, but the oven is on"), Some("but the oven is on")),
-        (refuse(400, "no"), Some("The heartbeat failed: LLM error: ")),
-        (refuse(400, "no"), None),
-        (say("No fire. HEARTBEAT_OK"), Some("No fire")),
+        (text_reply("HEARTBEAT_OK"), None),
+        (text_reply("Fire!"), Some("Fire!")),
+        (text_reply("**HEARTBEAT_OK** - all quiet."), None),
+        (text_reply("Fire!"), None),
+        (text_reply("HEARTBEAT_OK, but the oven is on"), Some("but the oven is on")),
+        (error_reply(400, "no"), Some("The heartbeat failed: LLM error: ")),
+        (error_reply(400, "no"), None),
+        (text_reply("No fire. HEARTBEAT_OK"), Some("No fire")),
     ] {
-        scene.provider.script([reply]);
+        scene.provider.script_replies([reply]);
         let before = state(&mut peer)["lastHeartbeatAt"].clone();
         assert_eq!(trigger(&mut peer)["ok"], true);
         eventually("its end", || (state(&mut peer)["lastHeartbeatAt"] != before).then_some(()));
@@ -170,7 +170,7 @@ fn an_alert_reaches_the_chat_however_short_and_the_same_one_does_so_once() {
         }
     }
     let last = state(&mut peer);
-    assert_eq!((&last["lastHeartbeatText"], other.count(|_| true)), (&told(number), number + 1));
+    assert_eq!((&last["lastHeartbeatText"], other.request_count(|_| true)), (&told(number), number + 1));
 }
 
 #[test]
@@ -183,13 +183,13 @@ fn the_runs_of_a_heartbeat_that_comes_back_are_not_those_of_before() {
     let mut runs = Vec::new();
     for _ in 0..2 {
         set(&mut peer, "agents.list", json!([{ "id": "night" }]));
-        scene.provider.script([say("The door is open.")]);
-        let told = peer.ok("heartbeat.trigger", json!({ "agentId": "night" }));
+        scene.provider.script_replies([text_reply("The door is open.")]);
+        let told = peer.expect_ok("heartbeat.trigger", json!({ "agentId": "night" }));
         assert_eq!(told["ok"], true, "{told}");
         let key = "agent:night:heartbeat:system:internal";
-        let last = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
+        let last = peer.wait_event("chat", &json!({ "sessionKey": key, "state": "final" }));
         runs.push(last["runId"].as_str().unwrap().to_owned());
-        let night = |peer: &mut GsvPeer| peer.ok("heartbeat.status", json!({}))["agents"]["night"].take();
+        let night = |peer: &mut GsvPeer| peer.expect_ok("heartbeat.status", json!({}))["agents"]["night"].take();
         eventually("its end", || night(&mut peer)["lastHeartbeatAt"].as_u64());
         set(&mut peer, "agents.list", json!([]));
         eventually("nobody", || night(&mut peer).is_null().then_some(()));

@@ -6,9 +6,9 @@ use std::sync::{
 };
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, GatewayOptions, Latch, eventually,
-    gsv::{GsvPeer, TOKEN, error, mark},
-    provider::{Part, Reply, call, refuse, say, text},
+    GatewayFixture, GatewayOptions, GatewayServer, Latch, eventually,
+    gsv::{GsvPeer, TOKEN, error_body, mark_part},
+    provider::{ProviderReply, ReplyPart, call_part, error_reply, text_part, text_reply},
     server::FakeServer,
 };
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ const LATER: u64 = 4_000_000_000_000;
 
 /// Plans a job, and gives it.
 fn add(peer: &mut GsvPeer, job: Value) -> Value {
-    peer.ok("cron.add", job)["job"].take()
+    peer.expect_ok("cron.add", job)["job"].take()
 }
 
 fn id(job: &Value) -> &str {
@@ -37,13 +37,13 @@ fn task(name: &str, message: &str) -> Value {
 }
 
 fn force(peer: &mut GsvPeer, job: &Value) -> Value {
-    peer.ok("cron.run", json!({ "id": job["id"], "mode": "force" }))
+    peer.expect_ok("cron.run", json!({ "id": job["id"], "mode": "force" }))
 }
 
 /// The job as it is once nothing of it is on its way.
 fn rested(peer: &mut GsvPeer, job: &Value) -> Value {
     eventually("the end of the job", || {
-        let jobs = peer.ok("cron.list", json!({}));
+        let jobs = peer.expect_ok("cron.list", json!({}));
         let found = jobs["jobs"].as_array().unwrap().iter().find(|found| found["id"] == job["id"])?.clone();
         let state = &found["state"];
         (state["lastStatus"].is_string() && state["runningAtMs"].is_null()).then_some(found)
@@ -57,7 +57,7 @@ fn a_task_runs_in_a_session_of_its_own_with_its_model_and_is_waited_for() {
     let mut job = task("report", "Count the boxes.");
     job["spec"]["model"] = json!("local/small-2");
     let job = add(&mut peer, job);
-    scene.provider.script([say("There are 7.")]);
+    scene.provider.script_replies([text_reply("There are 7.")]);
     let mut ran = force(&mut peer, &job);
     let took = ran["results"][0]["durationMs"].take();
     assert!(took.is_u64());
@@ -65,27 +65,27 @@ fn a_task_runs_in_a_session_of_its_own_with_its_model_and_is_waited_for() {
         "jobId": job["id"], "status": "ok", "summary": "There are 7.", "durationMs": null, "nextRunAtMs": LATER,
     });
     assert_eq!(ran, json!({ "ok": true, "ran": 1, "results": [result] }));
-    let asked = scene.provider.last();
+    let asked = scene.provider.last_request();
     assert_eq!(asked.body["model"], "small-2");
     let message = asked.messages().last().unwrap()["content"].to_string();
     assert!(message.contains("[cron · ") && message.contains("Count the boxes."), "{message}");
     let key = format!("agent:main:cron:{}", id(&job));
-    let last = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
+    let last = peer.wait_event("chat", &json!({ "sessionKey": key, "state": "final" }));
     assert_eq!(said(&last), "There are 7.");
     let found = rested(&mut peer, &job);
     let state = &found["state"];
     assert_eq!((&state["lastStatus"], &state["lastDurationMs"]), (&json!("ok"), &took));
     // Its next run begins with nothing that was said in this one.
-    scene.provider.script([say("There are 8.")]);
+    scene.provider.script_replies([text_reply("There are 8.")]);
     force(&mut peer, &job);
-    assert!(!scene.provider.last().text().contains("There are 7."));
+    assert!(!scene.provider.last_request().messages_text().contains("There are 7."));
 }
 
 #[test]
 fn a_job_whose_time_has_come_runs_by_itself_and_only_once() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
-    scene.provider.script([say("one"), say("two")]);
+    scene.provider.script_replies([text_reply("one"), text_reply("two")]);
     let at = |delete: bool| {
         json!({
             "name": "once", "schedule": { "kind": "at", "atMs": 1 }, "deleteAfterRun": delete,
@@ -97,22 +97,22 @@ fn a_job_whose_time_has_come_runs_by_itself_and_only_once() {
     assert_eq!((&found["enabled"], &found["state"]["nextRunAtMs"]), (&json!(false), &Value::Null));
     let goes = add(&mut peer, at(true));
     let runs = eventually("the run of the other", || {
-        let runs = peer.ok("cron.runs", json!({ "jobId": goes["id"] }));
+        let runs = peer.expect_ok("cron.runs", json!({ "jobId": goes["id"] }));
         (runs["count"] == 1).then_some(runs)
     });
     assert_eq!((&runs["runs"][0]["summary"], &runs["runs"][0]["status"]), (&json!("two"), &json!("ok")));
-    let jobs = peer.ok("cron.list", json!({}));
+    let jobs = peer.expect_ok("cron.list", json!({}));
     assert_eq!((&jobs["count"], &jobs["jobs"][0]["id"]), (&json!(1), &stays["id"]));
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = GsvPeer::client(&gateway, "again");
-    let all = peer.ok("cron.runs", json!({}));
+    let mut peer = GsvPeer::connect_client(&gateway, "again");
+    let all = peer.expect_ok("cron.runs", json!({}));
     assert_eq!(
         (&all["count"], &all["runs"][0]["jobId"], &all["runs"][1]["jobId"]),
         (&json!(2), &goes["id"], &stays["id"])
     );
-    assert_eq!(scene.provider.count(), 2);
-    scene.verify();
+    assert_eq!(scene.provider.request_count(), 2);
+    scene.verify_log();
 }
 
 #[test]
@@ -120,19 +120,22 @@ fn a_run_that_a_kill_cut_off_goes_on_and_is_the_same_firing() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("never")]), say("at last")]);
+    scene.provider.script_replies([
+        ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("never")]),
+        text_reply("at last"),
+    ]);
     let schedule = json!({ "kind": "at", "atMs": 1 });
     let job = add(&mut peer, json!({ "name": "n", "schedule": schedule, "spec": { "mode": "task", "message": "go" } }));
-    scene.provider.asked(0);
+    scene.provider.wait_request(0);
     gateway.kill();
     latch.open();
     let gateway = scene.start();
-    let mut peer = GsvPeer::client(&gateway, "again");
+    let mut peer = GsvPeer::connect_client(&gateway, "again");
     let found = rested(&mut peer, &job);
     assert_eq!(found["state"]["lastStatus"], "ok");
-    let runs = peer.ok("cron.runs", json!({}));
+    let runs = peer.expect_ok("cron.runs", json!({}));
     assert_eq!((&runs["count"], &runs["runs"][0]["summary"]), (&json!(1), &json!("at last")));
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
@@ -144,19 +147,19 @@ fn what_was_missed_while_nobody_was_there_runs_once() {
         json!({ "name": "n", "schedule": schedule, "enabled": false, "spec": { "mode": "task", "message": "go" } });
     let job = add(&mut peer, job);
     let latch = Latch::default();
-    let held = || Reply::new(vec![Part::Until(latch.clone()), text("late")]);
-    scene.provider.script([held(), held()]);
-    peer.ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": true } }));
-    scene.provider.asked(0);
+    let held = || ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("late")]);
+    scene.provider.script_replies([held(), held()]);
+    peer.expect_ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": true } }));
+    scene.provider.wait_request(0);
     // Steps pass while its run is under way, with the gateway and without it.
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = GsvPeer::client(&gateway, "again");
-    scene.provider.asked(1);
-    peer.ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": false } }));
+    let mut peer = GsvPeer::connect_client(&gateway, "again");
+    scene.provider.wait_request(1);
+    peer.expect_ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": false } }));
     latch.open();
     rested(&mut peer, &job);
-    assert_eq!(peer.ok("cron.runs", json!({}))["count"], 1);
+    assert_eq!(peer.expect_ok("cron.runs", json!({}))["count"], 1);
 }
 
 #[test]
@@ -167,15 +170,18 @@ fn a_system_event_is_said_in_the_main_session() {
     let schedule = json!({ "kind": "at", "atMs": LATER });
     let spec = json!({ "mode": "systemEvent", "text": "The door bell rang." });
     let job = add(&mut peer, json!({ "name": "bell", "schedule": schedule, "spec": spec }));
-    scene.provider.script([say("I look.")]);
+    scene.provider.script_replies([text_reply("I look.")]);
     let ran = force(&mut peer, &job);
     assert_eq!((&ran["ran"], &ran["results"][0]["summary"]), (&json!(1), &json!("I look.")));
-    let last = scene.provider.last();
-    assert!(last.text().contains("hello") && last.text().contains("The door bell rang."));
+    let last = scene.provider.last_request();
+    assert!(last.messages_text().contains("hello") && last.messages_text().contains("The door bell rang."));
     let last =
-        peer.event("chat", &json!({ "sessionKey": "main", "state": "final", "runId": format!("{}-1", id(&job)) }));
+        peer.wait_event("chat", &json!({ "sessionKey": "main", "state": "final", "runId": format!("{}-1", id(&job)) }));
     assert_eq!(said(&last), "I look.");
-    assert!(!scene.provider.last().text().contains("delivered by itself"), "nobody has spoken in a chat network");
+    assert!(
+        !scene.provider.last_request().messages_text().contains("delivered by itself"),
+        "nobody has spoken in a chat network"
+    );
 }
 
 #[test]
@@ -184,25 +190,29 @@ fn what_a_system_event_is_answered_goes_to_the_chat_that_spoke_last() {
     let (gateway, mut peer) = scene.start_peer();
     let other = FakeServer::start(|_| (204, String::new()));
     webhook::set_up(&mut peer, Some(&other.url));
-    scene.provider.script([say("hello")]);
+    scene.provider.script_replies([text_reply("hello")]);
     webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &webhook::hello("hi"), |it| it);
-    let told = |number: usize| other.asked(number, |_| true).body;
+    let told = |number: usize| other.wait_request(number, |_| true).body;
     assert_eq!(told(0)["message"]["text"], "hello");
     let schedule = json!({ "kind": "at", "atMs": LATER });
     let spec = json!({ "mode": "systemEvent", "text": "The door bell rang." });
     let job = add(&mut peer, json!({ "name": "bell", "schedule": schedule, "spec": spec }));
     let to = json!({ "kind": "dm", "id": "ana" });
-    for (number, reply, want) in
-        [(1, say("I look."), "I look."), (2, refuse(400, "no such thing"), "The job \"bell\" failed: LLM error: ")]
-    {
-        scene.provider.script([reply]);
+    for (number, reply, want) in [
+        (1, text_reply("I look."), "I look."),
+        (2, error_reply(400, "no such thing"), "The job \"bell\" failed: LLM error: "),
+    ] {
+        scene.provider.script_replies([reply]);
         force(&mut peer, &job);
         let told = told(number);
         assert!(told["message"]["text"].as_str().unwrap().starts_with(want), "{told}");
         assert_eq!((&told["sessionKey"], &told["peer"]), (&json!("agent:main:main"), &to));
     }
-    assert!(scene.provider.last().text().contains("delivered by itself"), "the model need not send it");
-    scene.verify();
+    assert!(
+        scene.provider.last_request().messages_text().contains("delivered by itself"),
+        "the model need not send it"
+    );
+    scene.verify_log();
 }
 
 #[test]
@@ -210,20 +220,23 @@ fn a_job_that_is_due_already_and_is_forced_runs_once_and_is_waited_for() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")]), say("twice")]);
+    scene.provider.script_replies([
+        ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("done")]),
+        text_reply("twice"),
+    ]);
     let schedule = json!({ "kind": "at", "atMs": 1 });
     let job = add(&mut peer, json!({ "name": "n", "schedule": schedule, "spec": { "mode": "task", "message": "go" } }));
-    let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
-    scene.provider.asked(0);
-    let again = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
-    peer.ok("cron.status", json!({}));
+    let asked = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    scene.provider.wait_request(0);
+    let again = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    peer.expect_ok("cron.status", json!({}));
     latch.open();
     for asked in [asked, again] {
-        let ran = peer.answer(&asked)["payload"].take();
+        let ran = peer.wait_response(&asked)["payload"].take();
         let result = &ran["results"][0];
         assert_eq!((&ran["ran"], &result["status"], &result["summary"]), (&json!(1), &json!("ok"), &json!("done")));
     }
-    assert_eq!((&peer.ok("cron.runs", json!({}))["count"], scene.provider.count()), (&json!(1), 1));
+    assert_eq!((&peer.expect_ok("cron.runs", json!({}))["count"], scene.provider.request_count()), (&json!(1), 1));
 }
 
 #[test]
@@ -234,7 +247,7 @@ fn a_run_that_takes_too_long_or_fails_says_so() {
     let mut slow = task("slow", "go");
     slow["spec"]["timeoutSeconds"] = json!(1);
     let slow = add(&mut peer, slow);
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("never")])]);
+    scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("never")])]);
     let ran = force(&mut peer, &slow);
     latch.open();
     let result = &ran["results"][0];
@@ -243,7 +256,7 @@ fn a_run_that_takes_too_long_or_fails_says_so() {
     let found = rested(&mut peer, &slow);
     assert_eq!(found["state"]["lastError"], "timed out after 1 s");
     let bad = add(&mut peer, task("bad", "go"));
-    scene.provider.script([refuse(400, "no such thing")]);
+    scene.provider.script_replies([error_reply(400, "no such thing")]);
     let ran = force(&mut peer, &bad);
     let result = &ran["results"][0];
     assert_eq!(result["status"], "error");
@@ -257,25 +270,26 @@ fn what_a_job_asks_goes_to_a_person_and_without_one_is_refused() {
     let (_gateway, mut peer) = scene.start_peer();
     let job = add(&mut peer, task("marks", "go"));
     let key = format!("agent:main:cron:{}", id(&job));
-    scene.provider.script([Reply::new(vec![mark("c0")]), say("done")]);
-    let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
-    let card = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
+    scene.provider.script_replies([ProviderReply::new(vec![mark_part("c0")]), text_reply("done")]);
+    let asked = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    let card = peer.wait_event("chat", &json!({ "sessionKey": key, "state": "final" }));
     assert!(said(&card).contains("marks: once"), "{card}");
     send(&mut peer, &key, "yes", "r-yes");
-    let ran = peer.answer(&asked);
+    let ran = peer.wait_response(&asked);
     assert_eq!(ran["payload"]["results"][0]["summary"], "done");
-    assert_eq!(scene.marks(), "marks: once\n");
+    assert_eq!(scene.read_marks(), "marks: once\n");
 
-    let scene =
-        GatewayOptions::for_models().config(&format!("clients: {{ token: {TOKEN} }}\napproval_timeout: 1\n")).create();
+    let scene = GatewayOptions::for_models()
+        .with_config(&format!("clients: {{ token: {TOKEN} }}\napproval_timeout: 1\n"))
+        .create();
     scene.create_marks();
     let (_gateway, mut peer) = scene.start_peer();
     let job = add(&mut peer, task("marks", "go"));
-    scene.provider.script([Reply::new(vec![mark("c0")]), say("nobody was there")]);
+    scene.provider.script_replies([ProviderReply::new(vec![mark_part("c0")]), text_reply("nobody was there")]);
     let ran = force(&mut peer, &job);
     let result = &ran["results"][0];
     assert_eq!((&result["status"], &result["summary"]), (&json!("ok"), &json!("nobody was there")));
-    assert_eq!(scene.marks(), "marks:\n");
+    assert_eq!(scene.read_marks(), "marks:\n");
 }
 
 #[test]
@@ -302,12 +316,12 @@ fn jobs_are_listed_by_their_time_in_pages_and_counted() {
         (json!({ "limit": 2, "offset": 1 }), "b c", 4),
         (json!({ "offset": 9 }), "", 4),
     ] {
-        let listed = peer.ok("cron.list", params.clone());
+        let listed = peer.expect_ok("cron.list", params.clone());
         let jobs = listed["jobs"].as_array().unwrap();
         let found: Vec<&str> = jobs.iter().map(|job| job["name"].as_str().unwrap()).collect();
         assert_eq!((found.join(" "), &listed["count"]), (names.to_owned(), &json!(count)), "{params}");
     }
-    let status = peer.ok("cron.status", json!({}));
+    let status = peer.expect_ok("cron.status", json!({}));
     let want = json!({
         "enabled": true, "count": 4, "dueCount": 0, "runningCount": 0, "nextRunAtMs": LATER + 1, "maxJobs": 200,
         "maxConcurrentRuns": 4,
@@ -325,7 +339,7 @@ fn a_patch_changes_what_it_names() {
         "schedule": { "kind": "cron", "expr": "0 4 * * *", "tz": "Europe/Berlin" },
         "spec": { "mode": "task", "deliver": false },
     });
-    let changed = peer.ok("cron.update", json!({ "id": job["id"], "patch": patch }));
+    let changed = peer.expect_ok("cron.update", json!({ "id": job["id"], "patch": patch }));
     let mut want = job.clone();
     for (name, value) in [
         ("name", json!("after")),
@@ -339,13 +353,13 @@ fn a_patch_changes_what_it_names() {
         want[name] = value;
     }
     assert_eq!(changed, json!({ "ok": true, "job": want }));
-    let changed = peer.ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": true } }));
+    let changed = peer.expect_ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": true } }));
     assert!(changed["job"]["state"]["nextRunAtMs"].is_u64());
     gateway.kill();
-    let gateway = Gateway::start(&scene);
-    let mut peer = GsvPeer::client(&gateway, "again");
-    assert_eq!(peer.ok("cron.list", json!({}))["jobs"][0], changed["job"]);
-    let removed = |peer: &mut GsvPeer| peer.ok("cron.remove", json!({ "id": job["id"] }));
+    let gateway = GatewayServer::start(&scene);
+    let mut peer = GsvPeer::connect_client(&gateway, "again");
+    assert_eq!(peer.expect_ok("cron.list", json!({}))["jobs"][0], changed["job"]);
+    let removed = |peer: &mut GsvPeer| peer.expect_ok("cron.remove", json!({ "id": job["id"] }));
     assert_eq!(removed(&mut peer), json!({ "ok": true, "removed": true }));
     assert_eq!(removed(&mut peer), json!({ "ok": true, "removed": false }));
 }
@@ -356,18 +370,18 @@ fn a_job_that_is_not_due_does_not_run() {
     let (gateway, mut peer) = scene.start_peer();
     let job = add(&mut peer, task("later", "go"));
     let none = json!({ "ok": true, "ran": 0, "results": [] });
-    assert_eq!(peer.ok("cron.run", json!({ "id": job["id"] })), none);
-    assert_eq!(peer.ok("cron.run", json!({})), none);
+    assert_eq!(peer.expect_ok("cron.run", json!({ "id": job["id"] })), none);
+    assert_eq!(peer.expect_ok("cron.run", json!({})), none);
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")])]);
-    let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
-    scene.provider.asked(0);
-    let mut other = GsvPeer::client(&gateway, "other");
-    let again = other.ok("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("done")])]);
+    let asked = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    scene.provider.wait_request(0);
+    let mut other = GsvPeer::connect_client(&gateway, "other");
+    let again = other.expect_ok("cron.run", json!({ "id": job["id"], "mode": "force" }));
     assert_eq!((&again["ran"], &again["results"][0]["status"]), (&json!(0), &json!("skipped")));
-    assert_eq!(other.ok("cron.status", json!({}))["runningCount"], 1);
+    assert_eq!(other.expect_ok("cron.status", json!({}))["runningCount"], 1);
     latch.open();
-    assert_eq!(peer.answer(&asked)["payload"]["ran"], 1);
+    assert_eq!(peer.wait_response(&asked)["payload"]["ran"], 1);
 }
 
 #[test]
@@ -376,13 +390,13 @@ fn a_job_that_is_removed_while_it_runs_runs_to_its_end() {
     let (gateway, mut peer) = scene.start_peer();
     let job = add(&mut peer, task("goes", "go"));
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")])]);
-    let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
-    scene.provider.asked(0);
-    let mut other = GsvPeer::client(&gateway, "other");
-    assert_eq!(other.ok("cron.remove", json!({ "id": job["id"] }))["removed"], true);
+    scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("done")])]);
+    let asked = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    scene.provider.wait_request(0);
+    let mut other = GsvPeer::connect_client(&gateway, "other");
+    assert_eq!(other.expect_ok("cron.remove", json!({ "id": job["id"] }))["removed"], true);
     latch.open();
-    let ran = peer.answer(&asked)["payload"].take();
+    let ran = peer.wait_response(&asked)["payload"].take();
     assert_eq!((&ran["ran"], &ran["results"][0]["summary"]), (&json!(1), &json!("done")), "{ran}");
 }
 
@@ -431,13 +445,13 @@ fn what_cannot_be_planned_is_refused_with_its_reason() {
         ("cron.run", json!({ "id": "x" }), 500, "Unknown cron job id: x"),
         ("cron.run", json!({ "id": "x", "mode": "force" }), 500, "Unknown cron job id: x"),
     ] {
-        assert_eq!(peer.fails(method, params.clone()), error(code, message), "{method} {params}");
+        assert_eq!(peer.expect_error(method, params.clone()), error_body(code, message), "{method} {params}");
     }
-    assert_eq!(peer.ok("cron.remove", json!({ "id": "x" })), json!({ "ok": true, "removed": false }));
+    assert_eq!(peer.expect_ok("cron.remove", json!({ "id": "x" })), json!({ "ok": true, "removed": false }));
     for _ in 0..200 {
         add(&mut peer, task("n", "m"));
     }
-    assert_eq!(peer.fails("cron.add", task("n", "m")), error(500, "Cron job limit reached (200)"));
+    assert_eq!(peer.expect_error("cron.add", task("n", "m")), error_body(500, "Cron job limit reached (200)"));
 }
 
 #[test]
@@ -449,12 +463,12 @@ fn an_agent_plans_in_the_words_of_people() {
         "job": { "name": "tea", "schedule": "in 2 hours", "spec": { "mode": "systemEvent", "text": "Tea!" } },
     });
     let wrong = json!({ "action": "add", "job": { "name": "n", "schedule": "tomorrow" } });
-    let calls = [call("c0", "gsv__Cron", &plan), call("c1", "gsv__Cron", &wrong)];
-    scene.provider.script([Reply::new(calls.into()), say("planned")]);
+    let calls = [call_part("c0", "gsv__Cron", &plan), call_part("c1", "gsv__Cron", &wrong)];
+    scene.provider.script_replies([ProviderReply::new(calls.into()), text_reply("planned")]);
     assert_eq!(said(&talk(&mut peer, "main", "tea in two hours, please", "r-1")), "planned");
-    let last = scene.provider.last();
-    assert!(last.result("c1").unwrap().contains("has no time of day"), "{:?}", last.result("c1"));
-    let jobs = peer.ok("cron.list", json!({}));
+    let last = scene.provider.last_request();
+    assert!(last.call_result("c1").unwrap().contains("has no time of day"), "{:?}", last.call_result("c1"));
+    let jobs = peer.expect_ok("cron.list", json!({}));
     let job = &jobs["jobs"][0];
     assert_eq!((&jobs["count"], &job["name"], &job["agentId"]), (&json!(1), &json!("tea"), &json!("main")));
     // The words and the record each read the clock.
@@ -467,19 +481,19 @@ fn limits_are_those_of_the_settings_as_they_are_now() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     for (path, value) in [("cron.enabled", json!(false)), ("cron.maxJobs", json!(1))] {
-        peer.ok("config.set", json!({ "path": path, "value": value }));
+        peer.expect_ok("config.set", json!({ "path": path, "value": value }));
     }
     let status = eventually("the settings", || {
-        let status = peer.ok("cron.status", json!({}));
+        let status = peer.expect_ok("cron.status", json!({}));
         (status["enabled"] == false && status["maxJobs"] == 1).then_some(status)
     });
     assert_eq!(status["count"], 0);
     let schedule = json!({ "kind": "at", "atMs": 1 });
     let job = add(&mut peer, json!({ "name": "n", "schedule": schedule, "spec": { "mode": "task", "message": "go" } }));
-    assert_eq!(peer.ok("cron.status", json!({}))["dueCount"], 1);
-    assert_eq!(peer.fails("cron.add", task("n", "m")), error(500, "Cron job limit reached (1)"));
-    scene.provider.script([say("done")]);
-    let ran = peer.ok("cron.run", json!({}));
+    assert_eq!(peer.expect_ok("cron.status", json!({}))["dueCount"], 1);
+    assert_eq!(peer.expect_error("cron.add", task("n", "m")), error_body(500, "Cron job limit reached (1)"));
+    scene.provider.script_replies([text_reply("done")]);
+    let ran = peer.expect_ok("cron.run", json!({}));
     assert_eq!((&ran["ran"], &ran["results"][0]["jobId"]), (&json!(1), &job["id"]));
 }
 
@@ -492,35 +506,36 @@ fn what_a_job_came_to_goes_to_its_chat_and_so_does_that_it_failed() {
     let mut report = task("report", "Count the boxes.");
     report["spec"]["deliver"] = json!(true);
     let report = add(&mut peer, report);
-    scene.provider.script([say("There are 7.")]);
+    scene.provider.script_replies([text_reply("There are 7.")]);
     let ran = force(&mut peer, &report);
     let nobody = "delivery failed: nobody has spoken with main in a chat network yet";
     assert_eq!((&ran["results"][0]["status"], &ran["results"][0]["error"]), (&json!("error"), &json!(nobody)));
-    scene.provider.script([say("hello")]);
+    scene.provider.script_replies([text_reply("hello")]);
     webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &webhook::hello("hi"), |it| it);
-    let text = |number: usize| other.asked(number, |_| true).body["message"]["text"].as_str().unwrap().to_owned();
+    let text =
+        |number: usize| other.wait_request(number, |_| true).body["message"]["text"].as_str().unwrap().to_owned();
     assert_eq!(text(0), "hello");
     let (key, to) = (format!("agent:main:cron:{}", id(&report)), json!({ "kind": "dm", "id": "ana" }));
     for (number, reply, want) in [
-        (1, say("There are 8."), "There are 8."),
-        (2, refuse(400, "no such thing"), "The job \"report\" failed: LLM error: "),
+        (1, text_reply("There are 8."), "There are 8."),
+        (2, error_reply(400, "no such thing"), "The job \"report\" failed: LLM error: "),
     ] {
-        scene.provider.script([reply]);
+        scene.provider.script_replies([reply]);
         force(&mut peer, &report);
         assert!(text(number).starts_with(want), "{}", text(number));
-        let told = other.asked(number, |_| true).body;
+        let told = other.wait_request(number, |_| true).body;
         assert_eq!((&told["sessionKey"], &told["peer"]), (&json!(key), &to));
     }
     // The same again is news to nobody; what comes next is.
-    for reply in [refuse(400, "no such thing"), say("There are 9.")] {
-        scene.provider.script([reply]);
+    for reply in [error_reply(400, "no such thing"), text_reply("There are 9.")] {
+        scene.provider.script_replies([reply]);
         force(&mut peer, &report);
     }
     assert_eq!(text(3), "There are 9.");
     let mut silent = task("silent", "go");
     silent["spec"]["deliver"] = json!(false);
     let silent = add(&mut peer, silent);
-    scene.provider.script([refuse(400, "no"), say("There are 10.")]);
+    scene.provider.script_replies([error_reply(400, "no"), text_reply("There are 10.")]);
     force(&mut peer, &silent);
     force(&mut peer, &report);
     assert_eq!(text(4), "There are 10.");
@@ -531,9 +546,9 @@ fn what_a_job_came_to_goes_to_its_chat_and_so_does_that_it_failed() {
     assert_eq!(force(&mut peer, &odd)["results"][0]["status"], "error");
     assert!(text(5).starts_with("The job \"odd\" failed: "), "{}", text(5));
     // What each run of a job said is kept.
-    let kept = std::fs::read_dir(scene.data().join("objects/agents/main/sessions")).unwrap();
+    let kept = std::fs::read_dir(scene.data_dir().join("objects/agents/main/sessions")).unwrap();
     assert!(kept.count() > 2, "archives and their notes");
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
@@ -548,39 +563,39 @@ fn a_delivery_that_a_kill_cut_off_is_made_and_is_the_same_letter() {
     report["spec"]["channel"] = json!("webhook");
     report["spec"]["to"] = json!("ana");
     let report = add(&mut peer, report);
-    peer.ok("channel.start", json!({ "channel": "webhook" }));
-    scene.provider.script([say("There are 7.")]);
+    peer.expect_ok("channel.start", json!({ "channel": "webhook" }));
+    scene.provider.script_replies([text_reply("There are 7.")]);
     assert_eq!(force(&mut peer, &report)["results"][0]["status"], "ok");
-    let first = other.asked(0, |_| true);
+    let first = other.wait_request(0, |_| true);
     gateway.kill();
     is_well.store(true, Ordering::SeqCst);
-    let before = other.count(|_| true);
+    let before = other.request_count(|_| true);
     let _gateway = scene.start();
-    let again = other.asked(before, |_| true);
+    let again = other.wait_request(before, |_| true);
     assert_eq!((first.header("webhook-id"), &first.body), (again.header("webhook-id"), &again.body));
-    assert_eq!((&again.body["message"]["text"], scene.provider.count()), (&json!("There are 7."), 1));
+    assert_eq!((&again.body["message"]["text"], scene.provider.request_count()), (&json!("There are 7."), 1));
 }
 
 #[test]
 fn of_what_jobs_said_as_many_archives_are_kept_as_runs_are_remembered() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    peer.ok("config.set", json!({ "path": "cron.maxRunsPerJobHistory", "value": 1 }));
+    peer.expect_ok("config.set", json!({ "path": "cron.maxRunsPerJobHistory", "value": 1 }));
     talk(&mut peer, "main", "hello", "r-1");
-    peer.ok("session.reset", json!({ "sessionKey": "main" }));
+    peer.expect_ok("session.reset", json!({ "sessionKey": "main" }));
     let job = add(&mut peer, task("often", "go"));
     for _ in 0..18 {
         force(&mut peer, &job);
     }
     // What people said stays, and of the job the last one and what came since the folder was read.
-    let folder = scene.data().join("objects/agents/main/sessions");
+    let folder = scene.data_dir().join("objects/agents/main/sessions");
     let archives = || {
         std::fs::read_dir(&folder)
             .unwrap()
             .filter(|it| it.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "gz"))
     };
     eventually("the end of what is too old", || (archives().count() <= 3).then_some(()));
-    let of_main = peer.ok("session.history", json!({ "sessionKey": "main" }))["previousSessionIds"][0].take();
+    let of_main = peer.expect_ok("session.history", json!({ "sessionKey": "main" }))["previousSessionIds"][0].take();
     assert!(folder.join(format!("{}.jsonl.gz", of_main.as_str().unwrap())).exists());
-    scene.verify();
+    scene.verify_log();
 }

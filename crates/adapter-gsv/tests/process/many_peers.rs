@@ -2,8 +2,8 @@
 
 use countersign_testkit::process::{
     GatewayFixture,
-    gsv::{GsvPeer, Received},
-    provider::say,
+    gsv::{GsvPeer, GsvSocketEvent},
+    provider::text_reply,
 };
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
@@ -34,31 +34,31 @@ fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
     let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
     let mut crowd: Vec<GsvPeer> =
-        (0..count).map(|number| GsvPeer::client(&gateway, &format!("idle-{number}"))).collect();
-    let mut speaker = GsvPeer::client(&gateway, "speaker");
-    scene.provider.script([say("hello everybody")]);
+        (0..count).map(|number| GsvPeer::connect_client(&gateway, &format!("idle-{number}"))).collect();
+    let mut speaker = GsvPeer::connect_client(&gateway, "speaker");
+    scene.provider.script_replies([text_reply("hello everybody")]);
     assert_eq!(said(&talk(&mut speaker, "s", "say hello", "r-1")), "hello everybody");
     // None of them has read anything since it came.
     for peer in &mut crowd {
-        let told = peer.event("chat", &json!({ "runId": "r-1" }));
+        let told = peer.wait_event("chat", &json!({ "runId": "r-1" }));
         assert_eq!(
             (&told["state"], &told["sessionKey"], said(&told)),
             (&json!("final"), &json!("s"), "hello everybody")
         );
     }
     // Whoever comes late is told of what happens from then on.
-    let mut late = GsvPeer::client(&gateway, "late");
-    scene.provider.script([say("and again")]);
+    let mut late = GsvPeer::connect_client(&gateway, "late");
+    scene.provider.script_replies([text_reply("and again")]);
     talk(&mut speaker, "s", "say it again", "r-2");
-    assert_eq!(said(&late.event("chat", &json!({}))), "and again");
+    assert_eq!(said(&late.wait_event("chat", &json!({}))), "and again");
     drop(crowd);
-    assert_eq!(speaker.ok("sessions.list", json!({}))["count"], 1);
+    assert_eq!(speaker.expect_ok("sessions.list", json!({}))["count"], 1);
 }
 
 #[test]
 fn whoever_never_connects_is_sent_away() {
     let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
-    let mut silent = GsvPeer::line(&gateway);
-    assert_eq!(silent.read(), Received::Closed(1008, "no connect in time".to_owned()));
+    let mut silent = GsvPeer::open_connection(&gateway);
+    assert_eq!(silent.read_frame(), GsvSocketEvent::Closed(1008, "no connect in time".to_owned()));
 }

@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{
     GatewayFixture,
-    gsv::{GsvPeer, error},
+    gsv::{GsvPeer, error_body},
 };
 use serde_json::{Value, json};
 
@@ -60,9 +60,9 @@ fn each_method_is_for_its_modes_only() {
     let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
     let mut peers = [
-        ("client", GsvPeer::client(&gateway, "c")),
-        ("node", GsvPeer::node(&gateway, "n", &["A"])),
-        ("channel", GsvPeer::channel(&gateway, "wx", "a")),
+        ("client", GsvPeer::connect_client(&gateway, "c")),
+        ("node", GsvPeer::connect_node(&gateway, "n", &["A"])),
+        ("channel", GsvPeer::connect_channel(&gateway, "wx", "a")),
     ];
     let rows: Vec<Vec<&str>> =
         TABLE.lines().map(|row| row.split(' ').collect()).filter(|row: &Vec<_>| row.len() > 1).collect();
@@ -71,8 +71,8 @@ fn each_method_is_for_its_modes_only() {
         let method = row[0];
         for (mode, peer) in &mut peers {
             // A log is asked for in a way that no node has to answer.
-            let answer = peer.ask(method, json!({ "lines": 0 }));
-            let refused = error(403, &format!("Method {method} not allowed for mode"));
+            let answer = peer.call_method(method, json!({ "lines": 0 }));
+            let refused = error_body(403, &format!("Method {method} not allowed for mode"));
             assert_eq!(answer["error"] == refused, !row[1..].contains(mode), "{method} of a {mode}: {answer}");
         }
     }
@@ -85,7 +85,7 @@ fn every_method_answers_whatever_it_is_given_in_whole_numbers_and_words() {
     let odd = json!({ "sessionKey": 5, "message": [], "path": {}, "channel": 3, "id": [], "schedule": "x", "tool": 4, "callId": {} });
     for params in [json!("text"), json!([]), json!(7), Value::Null, odd] {
         for method in TABLE.lines().filter_map(|row| row.split(' ').next()).filter(|method| !method.is_empty()) {
-            let answer = peer.ask(method, params.clone());
+            let answer = peer.call_method(method, params.clone());
             let is_error = answer["error"]["code"].is_i64() && answer["error"]["message"].is_string();
             assert!(answer["ok"] == true || is_error, "{method} {params}: {answer}");
         }
@@ -98,9 +98,9 @@ fn half_a_character_is_read_as_its_replacement() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let params = r#"{"path":"notes.md","content":"cut \ud83d"}"#;
-    peer.send(format!(r#"{{"type":"req","id":"w","method":"workspace.write","params":{params}}}"#));
-    assert_eq!(peer.answer("w")["ok"], true);
-    assert_eq!(peer.ok("workspace.read", json!({ "path": "notes.md" }))["content"], "cut \u{fffd}");
+    peer.send_frame(format!(r#"{{"type":"req","id":"w","method":"workspace.write","params":{params}}}"#));
+    assert_eq!(peer.wait_response("w")["ok"], true);
+    assert_eq!(peer.expect_ok("workspace.read", json!({ "path": "notes.md" }))["content"], "cut \u{fffd}");
 }
 
 /// Read, each of them takes many times the room of its text.
@@ -109,10 +109,10 @@ fn more_values_than_a_gateway_has_room_for_are_refused_before_they_are_read() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let lists = "[],".repeat(1 << 20);
-    peer.send(format!(r#"{{"type":"req","id":"m","method":"tools.list","params":{{"a":[{lists}0]}}}}"#));
-    let refused = peer.answer("m");
+    peer.send_frame(format!(r#"{{"type":"req","id":"m","method":"tools.list","params":{{"a":[{lists}0]}}}}"#));
+    let refused = peer.wait_response("m");
     let why = "Too many values: read, they take more than 256 MiB";
     assert_eq!((&refused["error"]["code"], &refused["error"]["message"]), (&json!(400), &json!(why)));
     let text = "[],".repeat(1 << 20);
-    peer.ok("workspace.write", json!({ "path": "notes.md", "content": text }));
+    peer.expect_ok("workspace.write", json!({ "path": "notes.md", "content": text }));
 }

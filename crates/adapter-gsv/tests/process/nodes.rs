@@ -1,17 +1,17 @@
 //! What nodes offer, what clients have them do, and what becomes of it when they go.
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, GatewayOptions, eventually,
-    gsv::{GsvPeer, Received, error, node_params as params},
+    GatewayFixture, GatewayOptions, GatewayServer, eventually,
+    gsv::{GsvPeer, GsvSocketEvent, error_body, node_params as params},
 };
 use serde_json::{Value, json};
 
 /// A node that keeps a journal.
-pub(crate) fn noting(gateway: &Gateway, id: &str, tools: &[&str]) -> GsvPeer {
-    let mut peer = GsvPeer::line(gateway);
+pub(crate) fn noting(gateway: &GatewayServer, id: &str, tools: &[&str]) -> GsvPeer {
+    let mut peer = GsvPeer::open_connection(gateway);
     let mut params = params(id, tools);
     params["journal"] = true.into();
-    let hello = peer.ok("connect", params);
+    let hello = peer.expect_ok("connect", params);
     let events = hello["features"]["events"].as_array().unwrap();
     assert!(events.contains(&json!("tool.resume")), "{hello}");
     peer
@@ -19,15 +19,15 @@ pub(crate) fn noting(gateway: &Gateway, id: &str, tools: &[&str]) -> GsvPeer {
 
 /// The next call that a node is given.
 pub(crate) fn given(node: &mut GsvPeer, tool: &str) -> Value {
-    node.event("tool.invoke", &json!({ "tool": tool }))
+    node.wait_event("tool.invoke", &json!({ "tool": tool }))
 }
 
 fn gives(node: &mut GsvPeer, call: &Value, result: Value) -> Value {
-    node.ok("tool.result", json!({ "callId": call["callId"], "result": result }))
+    node.expect_ok("tool.result", json!({ "callId": call["callId"], "result": result }))
 }
 
 fn names(peer: &mut GsvPeer) -> Vec<String> {
-    let listed = peer.ok("tools.list", json!({}));
+    let listed = peer.expect_ok("tools.list", json!({}));
     let tools = listed["tools"].as_array().unwrap();
     tools
         .iter()
@@ -38,33 +38,33 @@ fn names(peer: &mut GsvPeer) -> Vec<String> {
 
 /// The whole record.
 fn audit(scene: &GatewayFixture) -> String {
-    let log = scene.log();
+    let log = scene.log_path();
     scene.run(&["audit", "export", "--log", log.to_str().unwrap()]).out
 }
 
 /// The error that a request is answered.
 fn fails(peer: &mut GsvPeer, id: &str) -> Value {
-    peer.answer(id)["error"].take()
+    peer.wait_response(id)["error"].take()
 }
 
 #[test]
 fn a_client_has_a_node_do_something_under_either_name() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Echo", "Other"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Echo", "Other"]);
     assert_eq!(names(&mut client), ["box__Echo", "box__Other"]);
     assert_eq!(names(&mut node), ["box__Echo", "box__Other"]);
     for (name, args) in [("box__Echo", json!({ "x": [1, null, "é"] })), ("box:Echo", json!({}))] {
-        let asked = client.post("tool.invoke", json!({ "tool": name, "args": args }));
+        let asked = client.send_request("tool.invoke", json!({ "tool": name, "args": args }));
         let call = given(&mut node, "Echo");
         assert_eq!(call["args"], args, "{name}");
         assert_eq!(gives(&mut node, &call, json!({ "said": name })), json!({ "ok": true }));
-        assert_eq!(client.answer(&asked)["payload"], json!({ "result": { "said": name } }));
+        assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": { "said": name } }));
     }
-    let asked = client.post("tool.invoke", json!({ "tool": "box__Echo" }));
+    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Echo" }));
     let call = given(&mut node, "Echo");
-    node.ok("tool.result", json!({ "callId": call["callId"], "error": "disk on fire" }));
-    assert_eq!(fails(&mut client, &asked), error(500, "disk on fire"));
+    node.expect_ok("tool.result", json!({ "callId": call["callId"], "error": "disk on fire" }));
+    assert_eq!(fails(&mut client, &asked), error_body(500, "disk on fire"));
     drop(node);
     eventually("its tools are gone", || names(&mut client).is_empty().then_some(()));
 }
@@ -73,55 +73,57 @@ fn a_client_has_a_node_do_something_under_either_name() {
 fn what_cannot_be_called_is_refused() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let node = GsvPeer::node(&gateway, "box", &["Echo"]);
+    let node = GsvPeer::connect_node(&gateway, "box", &["Echo"]);
     for (method, params, want) in [
-        ("tool.invoke", json!({}), error(400, "tool required")),
-        ("tool.invoke", json!({ "tool": "box__Nope" }), error(404, "No node provides tool: box__Nope")),
-        ("tool.invoke", json!({ "tool": "gsv__ReadFile" }), error(404, "No node provides tool: gsv__ReadFile")),
-        ("tool.invoke", json!({ "tool": "Echo" }), error(404, "No node provides tool: Echo")),
-        ("tool.request", json!({ "tool": "box__Echo" }), error(400, "callId, tool, and sessionKey required")),
+        ("tool.invoke", json!({}), error_body(400, "tool required")),
+        ("tool.invoke", json!({ "tool": "box__Nope" }), error_body(404, "No node provides tool: box__Nope")),
+        ("tool.invoke", json!({ "tool": "gsv__ReadFile" }), error_body(404, "No node provides tool: gsv__ReadFile")),
+        ("tool.invoke", json!({ "tool": "Echo" }), error_body(404, "No node provides tool: Echo")),
+        ("tool.request", json!({ "tool": "box__Echo" }), error_body(400, "callId, tool, and sessionKey required")),
         (
             "tool.request",
             json!({ "callId": "r", "tool": "box__Nope", "args": {}, "sessionKey": "main" }),
-            error(404, "No node provides tool: box__Nope"),
+            error_body(404, "No node provides tool: box__Nope"),
         ),
         (
             "tool.request",
             json!({ "callId": "call_1", "tool": "box__Echo", "args": {}, "sessionKey": "main" }),
-            error(400, "callId is taken: call_1"),
+            error_body(400, "callId is taken: call_1"),
         ),
     ] {
-        assert_eq!(client.fails(method, params.clone()), want, "{method} {params}");
+        assert_eq!(client.expect_error(method, params.clone()), want, "{method} {params}");
     }
     drop(node);
     // What a node offered is known when it is away, also after a restart.
-    let away = error(503, "Node not connected");
-    eventually("it is away", || (client.fails("tool.invoke", json!({ "tool": "box__Echo" })) == away).then_some(()));
+    let away = error_body(503, "Node not connected");
+    eventually("it is away", || {
+        (client.expect_error("tool.invoke", json!({ "tool": "box__Echo" })) == away).then_some(())
+    });
     gateway.kill();
     let gateway = scene.start();
-    let mut client = GsvPeer::client(&gateway, "again");
-    assert_eq!(client.fails("tool.invoke", json!({ "tool": "box:Echo" })), away);
+    let mut client = GsvPeer::connect_client(&gateway, "again");
+    assert_eq!(client.expect_error("tool.invoke", json!({ "tool": "box:Echo" })), away);
 }
 
 #[test]
 fn a_rule_that_denies_stops_what_a_client_has_a_node_do() {
-    let scene = GatewayOptions::for_peers().rules(
+    let scene = GatewayOptions::for_peers().with_rules(
         "rules:\n  - { pattern: 'box__Forbidden(*', action: deny }\n  - { pattern: 'box__Bash(rm *)', action: deny }\ndefaults:\n  - { pattern: '*', action: ask }\n",
     ).create();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Forbidden", "Asked", "Bash"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Forbidden", "Asked", "Bash"]);
     for command in [json!("rm x"), json!(["rm", "x"]), json!(["sh", "-c", "rm x"]), json!(["ls", "rm x"])] {
-        let denied = client.fails("tool.invoke", json!({ "tool": "box__Bash", "args": { "command": command } }));
+        let denied = client.expect_error("tool.invoke", json!({ "tool": "box__Bash", "args": { "command": command } }));
         assert_eq!(denied["code"], 403, "{command}: {denied}");
     }
-    let denied = client.fails("tool.invoke", json!({ "tool": "box__Forbidden", "args": { "a": 1 } }));
+    let denied = client.expect_error("tool.invoke", json!({ "tool": "box__Forbidden", "args": { "a": 1 } }));
     assert_eq!(denied["code"], 403, "{denied}");
     assert!(denied["message"].as_str().unwrap().starts_with("Denied by policy: "), "{denied}");
     // Nobody is asked about what a person does.
-    let asked = client.post("tool.invoke", json!({ "tool": "box__Asked" }));
+    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Asked" }));
     let call = given(&mut node, "Asked");
     gives(&mut node, &call, json!("done"));
-    assert_eq!(client.answer(&asked)["payload"], json!({ "result": "done" }));
+    assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": "done" }));
     let audit = audit(&scene);
     let by_whom = audit.lines().any(|line| line.contains("client:tester") && line.contains("allowed"));
     assert!(by_whom, "{audit}");
@@ -131,17 +133,17 @@ fn a_rule_that_denies_stops_what_a_client_has_a_node_do() {
 fn a_result_that_cannot_be_read_ends_its_call() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let wrong_error = "error must be a string";
     let too_deep = "params cannot be read: recursion limit exceeded at line 1 column 128";
     for (name, value, why) in [("error", json!({ "text": "no" }), wrong_error), ("result", deep, too_deep)] {
-        let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+        let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
         let call = given(&mut node, "Mute");
-        let refused = node.fails("tool.result", json!({ "callId": call["callId"], name: value }));
-        assert_eq!(refused, error(400, why));
-        let told = client.answer(&asked)["error"].clone();
-        assert_eq!(told, error(500, &format!("the node's result was refused: {why}")));
+        let refused = node.expect_error("tool.result", json!({ "callId": call["callId"], name: value }));
+        assert_eq!(refused, error_body(400, why));
+        let told = client.wait_response(&asked)["error"].clone();
+        assert_eq!(told, error_body(500, &format!("the node's result was refused: {why}")));
         assert_eq!(gives(&mut node, &call, json!("again")), json!({ "ok": true, "dropped": true }));
     }
 }
@@ -150,24 +152,27 @@ fn a_result_that_cannot_be_read_ends_its_call() {
 fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
-    let mut other = GsvPeer::node(&gateway, "other", &["Mute"]);
-    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
+    let mut other = GsvPeer::connect_node(&gateway, "other", &["Mute"]);
+    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = given(&mut node, "Mute");
     let forged = json!({ "callId": call["callId"], "result": "forged" });
-    assert_eq!(other.fails("tool.result", forged), error(403, "Node not authorized for this call"));
+    assert_eq!(other.expect_error("tool.result", forged), error_body(403, "Node not authorized for this call"));
     assert_eq!(gives(&mut node, &call, json!("real")), json!({ "ok": true }));
-    assert_eq!(client.answer(&asked)["payload"], json!({ "result": "real" }));
+    assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": "real" }));
     assert_eq!(gives(&mut node, &call, json!("again")), json!({ "ok": true, "dropped": true }));
-    assert_eq!(node.fails("tool.result", json!({ "callId": "zzz", "result": 1 })), error(404, "Unknown callId"));
-    assert_eq!(node.fails("tool.result", json!({})), error(400, "callId required"));
+    assert_eq!(
+        node.expect_error("tool.result", json!({ "callId": "zzz", "result": 1 })),
+        error_body(404, "Unknown callId")
+    );
+    assert_eq!(node.expect_error("tool.result", json!({})), error_body(400, "callId required"));
 
-    let mut gone = GsvPeer::client(&gateway, "gone");
-    gone.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let mut gone = GsvPeer::connect_client(&gateway, "gone");
+    gone.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = given(&mut node, "Mute");
     drop(gone);
     // The gateway has noticed: a second client of that id would be told otherwise.
-    drop(GsvPeer::client(&gateway, "gone"));
+    drop(GsvPeer::connect_client(&gateway, "gone"));
     assert_eq!(gives(&mut node, &call, json!("for nobody")), json!({ "ok": true, "dropped": true }));
 }
 
@@ -175,92 +180,92 @@ fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
 fn what_a_lost_node_had_is_answered_at_once_and_never_sent_again() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
-    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
+    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
     let lost = given(&mut node, "Mute");
     drop(node);
-    assert_eq!(fails(&mut client, &asked), error(503, "Node disconnected: box"));
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
-    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    assert_eq!(fails(&mut client, &asked), error_body(503, "Node disconnected: box"));
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
+    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
     let replaced = given(&mut node, "Mute");
     assert_ne!(replaced["callId"], lost["callId"]);
-    let mut newer = GsvPeer::node(&gateway, "box", &["Mute"]);
-    assert_eq!(fails(&mut client, &asked), error(503, "Node disconnected: box"));
-    assert_eq!(node.read(), Received::Closed(1000, "Replaced by newer node connection".to_owned()));
+    let mut newer = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
+    assert_eq!(fails(&mut client, &asked), error_body(503, "Node disconnected: box"));
+    assert_eq!(node.read_frame(), GsvSocketEvent::Closed(1000, "Replaced by newer node connection".to_owned()));
     for call in [&lost, &replaced] {
         assert_eq!(gives(&mut newer, call, json!("late")), json!({ "ok": true, "dropped": true }));
     }
     // It works, and was sent nothing of before.
-    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = given(&mut newer, "Mute");
     gives(&mut newer, &call, json!(1));
-    assert_eq!(client.answer(&asked)["payload"], json!({ "result": 1 }));
-    assert_eq!(newer.heard(), Vec::<Value>::new());
+    assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": 1 }));
+    assert_eq!(newer.take_early_frames(), Vec::<Value>::new());
     let audit = audit(&scene);
     assert_eq!(audit.matches("result_dropped").count(), 2, "{audit}");
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
 fn what_comes_after_a_restart_of_the_gateway_is_kept_beside_its_call_once() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
-    client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
+    client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = given(&mut node, "Mute");
     gateway.kill();
     let gateway = scene.start();
-    let mut other = GsvPeer::node(&gateway, "other", &["Mute"]);
+    let mut other = GsvPeer::connect_node(&gateway, "other", &["Mute"]);
     let late = json!({ "callId": call["callId"], "result": "late" });
-    assert_eq!(other.fails("tool.result", late), error(403, "Node not authorized for this call"));
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
+    assert_eq!(other.expect_error("tool.result", late), error_body(403, "Node not authorized for this call"));
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     assert_eq!(gives(&mut node, &call, json!("late")), json!({ "ok": true, "dropped": true }));
     let again = json!({ "callId": call["callId"], "result": "late" });
-    assert_eq!(node.fails("tool.result", again), error(404, "Unknown callId"));
-    assert_eq!(node.heard(), Vec::<Value>::new());
+    assert_eq!(node.expect_error("tool.result", again), error_body(404, "Unknown callId"));
+    assert_eq!(node.take_early_frames(), Vec::<Value>::new());
     let audit = audit(&scene);
     assert_eq!(audit.matches("result_dropped").count(), 1, "{audit}");
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
 fn a_request_is_sent_under_the_clients_id_and_nobody_waits() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     let wanted = json!({ "callId": "r1", "tool": "box__Mute", "args": { "z": 1 }, "sessionKey": "main" });
-    assert_eq!(client.ok("tool.request", wanted.clone()), json!({ "status": "sent" }));
+    assert_eq!(client.expect_ok("tool.request", wanted.clone()), json!({ "status": "sent" }));
     assert_eq!(given(&mut node, "Mute"), json!({ "callId": "r1", "tool": "Mute", "args": { "z": 1 } }));
-    assert_eq!(client.fails("tool.request", wanted), error(400, "callId is taken: r1"));
+    assert_eq!(client.expect_error("tool.request", wanted), error_body(400, "callId is taken: r1"));
     let told = json!({ "callId": "r1", "result": 1 });
-    assert_eq!(node.fails("tool.result", told), error(404, "Unknown session tool call: r1"));
+    assert_eq!(node.expect_error("tool.result", told), error_body(404, "Unknown session tool call: r1"));
 }
 
 #[test]
 fn an_id_goes_to_one_of_those_who_ask_for_it_at_once() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut other = GsvPeer::client(&gateway, "other");
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
+    let mut other = GsvPeer::connect_client(&gateway, "other");
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     for round in 0..8 {
         let wanted = json!({ "callId": format!("same{round}"), "tool": "box__Mute", "args": {}, "sessionKey": "main" });
-        let asked = [client.post("tool.request", wanted.clone()), other.post("tool.request", wanted)];
-        let told = [client.answer(&asked[0]), other.answer(&asked[1])];
+        let asked = [client.send_request("tool.request", wanted.clone()), other.send_request("tool.request", wanted)];
+        let told = [client.wait_response(&asked[0]), other.wait_response(&asked[1])];
         let sent = told.iter().filter(|told| told["ok"] == true).count();
         assert_eq!(sent, 1, "{told:?}");
         assert_eq!(given(&mut node, "Mute")["callId"], format!("same{round}"));
     }
-    assert_eq!(node.heard(), Vec::<Value>::new());
+    assert_eq!(node.take_early_frames(), Vec::<Value>::new());
 }
 
 #[test]
 fn what_was_asked_for_is_done_whether_or_not_its_asker_stays() {
     let scene = GatewayFixture::for_peers();
     let (gateway, _client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     for round in 0..20 {
-        let mut asker = GsvPeer::client(&gateway, "asker");
-        asker.post("tool.invoke", json!({ "tool": "box__Mute", "args": { "round": round } }));
+        let mut asker = GsvPeer::connect_client(&gateway, "asker");
+        asker.send_request("tool.invoke", json!({ "tool": "box__Mute", "args": { "round": round } }));
         drop(asker);
         assert_eq!(given(&mut node, "Mute")["args"], json!({ "round": round }));
     }
@@ -271,19 +276,19 @@ fn a_node_that_keeps_a_journal_is_asked_what_became_of_a_clients_call() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut node = noting(&gateway, "box", &["Once"]);
-    let asked = client.post("tool.invoke", json!({ "tool": "box__Once" }));
+    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Once" }));
     let call = given(&mut node, "Once");
     drop(node);
-    assert_eq!(fails(&mut client, &asked), error(503, "Node disconnected: box"));
+    assert_eq!(fails(&mut client, &asked), error_body(503, "Node disconnected: box"));
     gateway.kill();
     let gateway = scene.start();
     let mut node = noting(&gateway, "box", &["Once"]);
-    assert_eq!(node.event("tool.resume", &json!({})), json!({ "callId": call["callId"] }));
+    assert_eq!(node.wait_event("tool.resume", &json!({})), json!({ "callId": call["callId"] }));
     assert_eq!(gives(&mut node, &call, json!("done once")), json!({ "ok": true, "dropped": true }));
     let audit = audit(&scene);
     assert!(audit.contains("done once") && audit.contains("asked_again"), "{audit}");
-    assert_eq!(node.heard(), Vec::<Value>::new());
-    scene.verify();
+    assert_eq!(node.take_early_frames(), Vec::<Value>::new());
+    scene.verify_log();
 }
 
 #[test]
@@ -294,24 +299,24 @@ fn nodes_are_asked_which_programs_they_have_that_skills_need() {
     std::fs::create_dir_all(&folder).unwrap();
     let skill = "---\nname: make\ndescription: Makes things\nmetadata: {\"gsv\":{\"requires\":{\"bins\":[\"git\"]}}}\n---\nMake it.\n";
     std::fs::write(folder.join("SKILL.md"), skill).unwrap();
-    let mut node = GsvPeer::node(&gateway, "box", &["Echo"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Echo"]);
     // A node that comes is asked by itself.
-    let first = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
-    node.ok("node.probe.result", json!({ "probeId": first["probeId"], "ok": true, "bins": {} }));
-    let asked = client.post("skills.update", json!({ "force": true }));
-    let probe = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
+    let first = node.wait_event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
+    node.expect_ok("node.probe.result", json!({ "probeId": first["probeId"], "ok": true, "bins": {} }));
+    let asked = client.send_request("skills.update", json!({ "force": true }));
+    let probe = node.wait_event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
     let told = json!({ "probeId": probe["probeId"], "ok": true, "bins": { "git": true } });
-    let mut other = GsvPeer::node(&gateway, "other", &["Echo"]);
-    assert_eq!(other.fails("node.probe.result", told.clone())["code"], 500);
-    assert_eq!(node.ok("node.probe.result", told.clone()), json!({ "ok": true }));
-    assert_eq!(node.ok("node.probe.result", told), json!({ "ok": true, "dropped": true }));
-    let updated = client.answer(&asked)["payload"].take();
+    let mut other = GsvPeer::connect_node(&gateway, "other", &["Echo"]);
+    assert_eq!(other.expect_error("node.probe.result", told.clone())["code"], 500);
+    assert_eq!(node.expect_ok("node.probe.result", told.clone()), json!({ "ok": true }));
+    assert_eq!(node.expect_ok("node.probe.result", told), json!({ "ok": true, "dropped": true }));
+    let updated = client.wait_response(&asked)["payload"].take();
     assert_eq!((&updated["updatedNodeCount"], &updated["errors"]), (&json!(1), &json!([])), "{updated}");
     assert_eq!(updated["skills"][0]["eligibleHosts"], json!(["box"]), "{updated}");
     // What it does not name it does not have.
-    let probe = other.event("node.probe", &json!({ "bins": ["git"] }));
-    other.ok("node.probe.result", json!({ "probeId": probe["probeId"], "ok": true, "bins": {} }));
-    let updated = client.ok("skills.update", json!({}));
+    let probe = other.wait_event("node.probe", &json!({ "bins": ["git"] }));
+    other.expect_ok("node.probe.result", json!({ "probeId": probe["probeId"], "ok": true, "bins": {} }));
+    let updated = client.expect_ok("skills.update", json!({}));
     assert_eq!(updated["skippedNodeIds"], json!(["box", "other"]), "{updated}");
     assert_eq!(updated["skills"][0]["eligibleHosts"], json!(["box"]), "{updated}");
 }
@@ -330,19 +335,19 @@ fn a_node_that_connects_is_asked_by_itself_for_the_programs_of_every_agents_skil
     }
     // Twice: what a node said goes with it, and it is asked again when it comes back.
     for _ in 0..2 {
-        let mut node = GsvPeer::node(&gateway, "box", &["Echo"]);
-        let probe = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git", "kettle"] }));
+        let mut node = GsvPeer::connect_node(&gateway, "box", &["Echo"]);
+        let probe = node.wait_event("node.probe", &json!({ "kind": "bins", "bins": ["git", "kettle"] }));
         let has = json!({ "probeId": probe["probeId"], "ok": true, "bins": { "git": true, "kettle": true } });
-        assert_eq!(node.ok("node.probe.result", has), json!({ "ok": true }));
+        assert_eq!(node.expect_ok("node.probe.result", has), json!({ "ok": true }));
         for agent in ["main", "other"] {
             eventually("the skill can be used", || {
-                let status = client.ok("skills.status", json!({ "agentId": agent }));
+                let status = client.expect_ok("skills.status", json!({ "agentId": agent }));
                 (status["skills"][0]["eligibleHosts"] == json!(["box"])).then_some(())
             });
         }
         drop(node);
         eventually("it is away", || {
-            let status = client.ok("skills.status", json!({}));
+            let status = client.expect_ok("skills.status", json!({}));
             (status["nodes"] == json!([])).then_some(())
         });
     }
@@ -352,13 +357,13 @@ fn a_node_that_connects_is_asked_by_itself_for_the_programs_of_every_agents_skil
 fn what_command_lines_have_nodes_do_stands_in_one_session_whatever_they_are_called() {
     let scene = GatewayFixture::for_peers();
     let (gateway, _client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Echo"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Echo"]);
     for number in 0..3 {
-        let mut client = GsvPeer::client(&gateway, &format!("client-{number}"));
-        let asked = client.post("tool.invoke", json!({ "tool": "box__Echo" }));
+        let mut client = GsvPeer::connect_client(&gateway, &format!("client-{number}"));
+        let asked = client.send_request("tool.invoke", json!({ "tool": "box__Echo" }));
         let call = given(&mut node, "Echo");
         gives(&mut node, &call, json!(number));
-        assert_eq!(client.answer(&asked)["payload"], json!({ "result": number }));
+        assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": number }));
     }
     let audit = audit(&scene);
     assert_eq!(audit.matches("Tools that clients called").count(), 1, "{audit}");
@@ -369,11 +374,11 @@ fn what_command_lines_have_nodes_do_stands_in_one_session_whatever_they_are_call
 fn a_call_has_its_time_and_what_comes_later_is_dropped() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    client.ok("config.set", json!({ "path": "timeouts.toolMs", "value": 1000 }));
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
-    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    client.expect_ok("config.set", json!({ "path": "timeouts.toolMs", "value": 1000 }));
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
+    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = given(&mut node, "Mute");
-    assert_eq!(fails(&mut client, &asked), error(503, "Tool execution timed out"));
+    assert_eq!(fails(&mut client, &asked), error_body(503, "Tool execution timed out"));
     assert_eq!(gives(&mut node, &call, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
@@ -381,18 +386,18 @@ fn a_call_has_its_time_and_what_comes_later_is_dropped() {
 fn a_call_that_never_began_or_is_in_doubt_is_no_success() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     for (told, want) in [
         (json!({ "fate": "not_begun" }), "the node never began this call"),
         (json!({ "fate": "not_begun", "error": "it never came" }), "it never came"),
         (json!({ "fate": "unknown" }), "the node does not know what became of this call"),
     ] {
-        let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+        let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
         let call = given(&mut node, "Mute");
         let mut result = told.clone();
         result["callId"] = call["callId"].clone();
-        node.ok("tool.result", result);
-        assert_eq!(fails(&mut client, &asked), error(500, want), "{told}");
+        node.expect_ok("tool.result", result);
+        assert_eq!(fails(&mut client, &asked), error_body(500, want), "{told}");
     }
 }
 
@@ -400,47 +405,47 @@ fn a_call_that_never_began_or_is_in_doubt_is_no_success() {
 fn logs_are_given_by_the_node_that_is_meant() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    assert_eq!(client.fails("logs.get", json!({})), error(503, "No nodes connected"));
-    let mut node = GsvPeer::node(&gateway, "box", &["A"]);
+    assert_eq!(client.expect_error("logs.get", json!({})), error_body(503, "No nodes connected"));
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["A"]);
     for (params, lines) in [(json!({}), 100), (json!({ "lines": 7.9 }), 7), (json!({ "lines": 999_999 }), 5000)] {
-        let asked = client.post("logs.get", params);
-        let wanted = node.event("logs.get", &json!({}));
+        let asked = client.send_request("logs.get", params);
+        let wanted = node.wait_event("logs.get", &json!({}));
         assert_eq!(wanted["lines"], lines);
         let told = json!({ "callId": wanted["callId"], "lines": ["a", "b"], "truncated": lines == 7 });
-        assert_eq!(node.ok("logs.result", told), json!({ "ok": true }));
+        assert_eq!(node.expect_ok("logs.result", told), json!({ "ok": true }));
         let want = json!({ "nodeId": "box", "lines": ["a", "b"], "count": 2, "truncated": lines == 7 });
-        assert_eq!(client.answer(&asked)["payload"], want);
+        assert_eq!(client.wait_response(&asked)["payload"], want);
     }
-    let asked = client.post("logs.get", json!({ "nodeId": "box" }));
-    let wanted = node.event("logs.get", &json!({}));
-    let mut other = GsvPeer::node(&gateway, "other", &["A"]);
+    let asked = client.send_request("logs.get", json!({ "nodeId": "box" }));
+    let wanted = node.wait_event("logs.get", &json!({}));
+    let mut other = GsvPeer::connect_node(&gateway, "other", &["A"]);
     let told = json!({ "callId": wanted["callId"], "error": "no log" });
-    assert_eq!(other.fails("logs.result", told.clone()), error(403, "Node not authorized for this call"));
-    assert_eq!(node.ok("logs.result", told.clone()), json!({ "ok": true }));
-    assert_eq!(fails(&mut client, &asked), error(500, "no log"));
-    assert_eq!(node.fails("logs.result", json!({ "callId": "zzz" })), error(404, "Unknown callId"));
-    assert_eq!(node.fails("logs.result", told), error(404, "Unknown callId"), "it was answered");
-    let asked = client.post("logs.get", json!({ "nodeId": "box" }));
-    let wanted = node.event("logs.get", &json!({}));
+    assert_eq!(other.expect_error("logs.result", told.clone()), error_body(403, "Node not authorized for this call"));
+    assert_eq!(node.expect_ok("logs.result", told.clone()), json!({ "ok": true }));
+    assert_eq!(fails(&mut client, &asked), error_body(500, "no log"));
+    assert_eq!(node.expect_error("logs.result", json!({ "callId": "zzz" })), error_body(404, "Unknown callId"));
+    assert_eq!(node.expect_error("logs.result", told), error_body(404, "Unknown callId"), "it was answered");
+    let asked = client.send_request("logs.get", json!({ "nodeId": "box" }));
+    let wanted = node.wait_event("logs.get", &json!({}));
     let unreadable = json!({ "callId": wanted["callId"], "lines": "a" });
-    let refused = node.fails("logs.result", unreadable);
+    let refused = node.expect_error("logs.result", unreadable);
     let why = format!("the node's result was refused: {}", refused["message"].as_str().unwrap());
-    assert_eq!(fails(&mut client, &asked), error(500, &why));
+    assert_eq!(fails(&mut client, &asked), error_body(500, &why));
     let late = json!({ "callId": wanted["callId"], "lines": ["a"] });
-    assert_eq!(node.ok("logs.result", late), json!({ "ok": true, "dropped": true }));
+    assert_eq!(node.expect_ok("logs.result", late), json!({ "ok": true, "dropped": true }));
     for (params, want) in [
-        (json!({}), error(400, "nodeId required when multiple nodes are connected")),
-        (json!({ "nodeId": "nope" }), error(503, "Node not connected")),
-        (json!({ "nodeId": "box", "lines": 0 }), error(400, "lines must be a positive number")),
+        (json!({}), error_body(400, "nodeId required when multiple nodes are connected")),
+        (json!({ "nodeId": "nope" }), error_body(503, "Node not connected")),
+        (json!({ "nodeId": "box", "lines": 0 }), error_body(400, "lines must be a positive number")),
     ] {
-        assert_eq!(client.fails("logs.get", params), want);
+        assert_eq!(client.expect_error("logs.get", params), want);
     }
-    let lost = client.post("logs.get", json!({ "nodeId": "other" }));
-    other.event("logs.get", &json!({}));
+    let lost = client.send_request("logs.get", json!({ "nodeId": "other" }));
+    other.wait_event("logs.get", &json!({}));
     drop(other);
-    assert_eq!(fails(&mut client, &lost), error(503, "Node disconnected: other"));
-    let replaced = client.post("logs.get", json!({ "nodeId": "box" }));
-    node.event("logs.get", &json!({}));
-    let _newer = GsvPeer::node(&gateway, "box", &["A"]);
-    assert_eq!(fails(&mut client, &replaced), error(503, "Node replaced during log request: box"));
+    assert_eq!(fails(&mut client, &lost), error_body(503, "Node disconnected: other"));
+    let replaced = client.send_request("logs.get", json!({ "nodeId": "box" }));
+    node.wait_event("logs.get", &json!({}));
+    let _newer = GsvPeer::connect_node(&gateway, "box", &["A"]);
+    assert_eq!(fails(&mut client, &replaced), error_body(503, "Node replaced during log request: box"));
 }

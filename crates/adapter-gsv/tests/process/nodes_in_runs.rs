@@ -1,9 +1,9 @@
 //! Tools of nodes in runs: calls side by side, approvals, nodes that go, and what goes on behind a result.
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, GatewayOptions, Latch, eventually,
+    GatewayFixture, GatewayOptions, GatewayServer, Latch, eventually,
     gsv::GsvPeer,
-    provider::{Part, Reply, call, say, text},
+    provider::{ProviderReply, ReplyPart, call_part, text_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -21,34 +21,34 @@ defaults:
 ";
 
 fn open() -> GatewayFixture {
-    GatewayOptions::for_peers().rules(RULES).create()
+    GatewayOptions::for_peers().with_rules(RULES).create()
 }
 
 /// The result of a call, as the model reads it in its request of this number.
 fn result(scene: &GatewayFixture, number: usize, call: &str) -> String {
-    scene.provider.request(number, |asked| asked.result(call).is_some()).result(call).unwrap()
+    scene.provider.wait_request_when(number, |asked| asked.call_result(call).is_some()).call_result(call).unwrap()
 }
 
 fn gives(node: &mut GsvPeer, call: &Value, result: Value) -> Value {
-    node.ok("tool.result", json!({ "callId": call["callId"], "result": result }))
+    node.expect_ok("tool.result", json!({ "callId": call["callId"], "result": result }))
 }
 
 fn ends(peer: &mut GsvPeer, run: &str) -> Value {
-    peer.event("chat", &json!({ "runId": run, "state": "final" }))
+    peer.wait_event("chat", &json!({ "runId": run, "state": "final" }))
 }
 
 #[test]
 fn calls_of_a_message_are_with_their_nodes_side_by_side_and_read_in_order() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Meet", "Fail"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Meet", "Fail"]);
     let calls = vec![
-        call("c0", "box__Meet", &json!({ "n": 1 })),
-        call("c1", "box__Fail", &json!({})),
-        call("c2", "box__Meet", &json!({ "n": 2 })),
-        call("c3", "gone__X", &json!({})),
+        call_part("c0", "box__Meet", &json!({ "n": 1 })),
+        call_part("c1", "box__Fail", &json!({})),
+        call_part("c2", "box__Meet", &json!({ "n": 2 })),
+        call_part("c3", "gone__X", &json!({})),
     ];
-    scene.provider.script([Reply::new(calls), say("all checked")]);
+    scene.provider.script_replies([ProviderReply::new(calls), text_reply("all checked")]);
     send(&mut client, "s", "go", "r-1");
     // They are begun beside each other, in whichever order.
     let mut both = [given(&mut node, "Meet"), given(&mut node, "Meet")];
@@ -58,11 +58,11 @@ fn calls_of_a_message_are_with_their_nodes_side_by_side_and_read_in_order() {
     let third = given(&mut node, "Fail");
     gives(&mut node, &second, json!({ "got": 2 }));
     gives(&mut node, &first, json!("plain"));
-    node.ok("tool.result", json!({ "callId": third["callId"], "error": "boom" }));
+    node.expect_ok("tool.result", json!({ "callId": third["callId"], "error": "boom" }));
     assert_eq!(said(&ends(&mut client, "r-1")), "all checked");
     let results = ["c0", "c1", "c2", "c3"].map(|call| result(&scene, 1, call));
     assert_eq!(results, ["plain", "Error: boom", r#"{"got":2}"#, "Error: No node provides tool: gone__X"]);
-    let preview = client.ok("session.preview", json!({ "sessionKey": "s" }));
+    let preview = client.expect_ok("session.preview", json!({ "sessionKey": "s" }));
     let failed = &preview["messages"][3];
     assert_eq!((&failed["toolName"], &failed["isError"]), (&json!("box__Fail"), &json!(true)));
 }
@@ -71,18 +71,18 @@ fn calls_of_a_message_are_with_their_nodes_side_by_side_and_read_in_order() {
 fn a_run_has_the_tools_of_the_nodes_that_are_there() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Echo"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Echo"]);
     talk(&mut client, "s", "one", "r-1");
-    let offers = |number: usize| scene.provider.asked(number).body["tools"].to_string().contains("box__Echo");
+    let offers = |number: usize| scene.provider.wait_request(number).body["tools"].to_string().contains("box__Echo");
     assert!(offers(0));
     drop(node);
     eventually("its tools are gone", || {
-        let listed = client.ok("tools.list", json!({})).to_string();
+        let listed = client.expect_ok("tools.list", json!({})).to_string();
         (!listed.contains("box__Echo")).then_some(())
     });
     talk(&mut client, "s", "two", "r-2");
     assert!(!offers(1));
-    node = GsvPeer::node(&gateway, "box", &["Echo"]);
+    node = GsvPeer::connect_node(&gateway, "box", &["Echo"]);
     talk(&mut client, "s", "three", "r-3");
     assert!(offers(2));
     drop(node);
@@ -92,23 +92,27 @@ fn a_run_has_the_tools_of_the_nodes_that_are_there() {
 fn a_node_that_is_lost_in_a_run_leaves_an_error_and_the_run_goes_on() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Once"]);
-    scene.provider.script([Reply::new(vec![call("c0", "box__Once", &json!({}))]), say("went on")]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Once"]);
+    scene
+        .provider
+        .script_replies([ProviderReply::new(vec![call_part("c0", "box__Once", &json!({}))]), text_reply("went on")]);
     send(&mut client, "s", "go", "r-1");
     let lost = given(&mut node, "Once");
     drop(node);
     assert_eq!(said(&ends(&mut client, "r-1")), "went on");
     let told = result(&scene, 1, "c0");
     assert!(told.starts_with("Error: Node disconnected: box."), "{told}");
-    let mut node = GsvPeer::node(&gateway, "box", &["Once"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Once"]);
     assert_eq!(gives(&mut node, &lost, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
 /// A run whose call is with a node that keeps a journal.
-fn with_its_node(scene: &GatewayFixture) -> (Gateway, GsvPeer, GsvPeer, Value) {
+fn with_its_node(scene: &GatewayFixture) -> (GatewayServer, GsvPeer, GsvPeer, Value) {
     let (gateway, mut client) = scene.start_peer();
     let mut node = noting(&gateway, "box", &["Once"]);
-    scene.provider.script([Reply::new(vec![call("c0", "box__Once", &json!({}))]), say("went on")]);
+    scene
+        .provider
+        .script_replies([ProviderReply::new(vec![call_part("c0", "box__Once", &json!({}))]), text_reply("went on")]);
     send(&mut client, "s", "go", "r-1");
     let wanted = given(&mut node, "Once");
     (gateway, client, node, wanted)
@@ -126,14 +130,14 @@ fn a_run_waits_for_the_journal_of_its_node() {
         let (gateway, mut client, node, wanted) = with_its_node(&scene);
         drop(node);
         let mut node = noting(&gateway, "box", &["Once"]);
-        assert_eq!(node.event("tool.resume", &json!({})), json!({ "callId": wanted["callId"] }));
+        assert_eq!(node.wait_event("tool.resume", &json!({})), json!({ "callId": wanted["callId"] }));
         let mut params = told.clone();
         params["callId"] = wanted["callId"].clone();
-        assert_eq!(node.ok("tool.result", params), json!({ "ok": true }), "{told}");
+        assert_eq!(node.expect_ok("tool.result", params), json!({ "ok": true }), "{told}");
         assert_eq!(said(&ends(&mut client, "r-1")), "went on", "{told}");
         assert_eq!(result(&scene, 1, "c0"), want);
-        assert_eq!(node.heard(), Vec::<Value>::new(), "nothing is sent twice");
-        scene.verify();
+        assert_eq!(node.take_early_frames(), Vec::<Value>::new(), "nothing is sent twice");
+        scene.verify_log();
     }
 }
 
@@ -144,24 +148,24 @@ fn gateway_and_node_die_with_a_call_in_hand_and_it_is_done_once() {
     gateway.kill();
     drop(node);
     let gateway = scene.start();
-    let mut client = GsvPeer::client(&gateway, "again");
-    client.ok("session.get", json!({ "sessionKey": "s" }));
+    let mut client = GsvPeer::connect_client(&gateway, "again");
+    client.expect_ok("session.get", json!({ "sessionKey": "s" }));
     let mut node = noting(&gateway, "box", &["Once"]);
-    assert_eq!(node.event("tool.resume", &json!({})), json!({ "callId": wanted["callId"] }));
+    assert_eq!(node.wait_event("tool.resume", &json!({})), json!({ "callId": wanted["callId"] }));
     assert_eq!(gives(&mut node, &wanted, json!("was done")), json!({ "ok": true }));
     assert_eq!(said(&ends(&mut client, "r-1")), "went on");
     assert_eq!(result(&scene, 1, "c0"), "was done");
-    assert_eq!(node.heard(), Vec::<Value>::new());
-    scene.verify();
+    assert_eq!(node.take_early_frames(), Vec::<Value>::new());
+    scene.verify_log();
 }
 
 #[test]
 fn a_call_that_a_person_allowed_goes_to_its_node_and_no_other_does() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Danger"]);
-    let calls = vec![call("c0", "box__Danger", &json!({ "path": "/etc/passwd" }))];
-    scene.provider.script([Reply::new(calls), say("did it")]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Danger"]);
+    let calls = vec![call_part("c0", "box__Danger", &json!({ "path": "/etc/passwd" }))];
+    scene.provider.script_replies([ProviderReply::new(calls), text_reply("did it")]);
     let asked = talk(&mut client, "s", "please", "r-1");
     let shown = said(&asked);
     assert!(shown.contains("box__Danger") && shown.contains("/etc/passwd"), "{shown}");
@@ -178,18 +182,18 @@ fn a_call_that_a_person_allowed_goes_to_its_node_and_no_other_does() {
 #[test]
 fn a_line_for_a_nodes_shell_is_allowed_command_by_command() {
     let scene =
-        GatewayOptions::for_peers().rules("rules:\n  - { pattern: 'box__Bash(ls*)', action: allow }\n").create();
+        GatewayOptions::for_peers().with_rules("rules:\n  - { pattern: 'box__Bash(ls*)', action: allow }\n").create();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Bash"]);
-    let calls = |command: &str| vec![call("c0", "box__Bash", &json!({ "command": command }))];
-    scene.provider.script([Reply::new(calls("ls -l; ls")), say("looked")]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Bash"]);
+    let calls = |command: &str| vec![call_part("c0", "box__Bash", &json!({ "command": command }))];
+    scene.provider.script_replies([ProviderReply::new(calls("ls -l; ls")), text_reply("looked")]);
     send(&mut client, "s", "look", "r-1");
     let wanted = given(&mut node, "Bash");
     assert_eq!(wanted["args"], json!({ "command": "ls -l; ls" }));
     gives(&mut node, &wanted, json!("ok"));
     assert_eq!(said(&ends(&mut client, "r-1")), "looked");
     for (number, command) in ["ls; touch x", "ls $(touch x)"].into_iter().enumerate() {
-        scene.provider.script([Reply::new(calls(command)), say("did not")]);
+        scene.provider.script_replies([ProviderReply::new(calls(command)), text_reply("did not")]);
         let asked = talk(&mut client, "s", "more", &format!("r-2{number}"));
         let shown = said(&asked);
         assert!(shown.contains("touch x"), "{shown}");
@@ -202,9 +206,11 @@ fn a_line_for_a_nodes_shell_is_allowed_command_by_command() {
 fn a_node_that_says_nothing_is_not_waited_for() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
-    client.ok("config.set", json!({ "path": "timeouts.toolMs", "value": 1000 }));
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
-    scene.provider.script([Reply::new(vec![call("c0", "box__Mute", &json!({}))]), say("went on")]);
+    client.expect_ok("config.set", json!({ "path": "timeouts.toolMs", "value": 1000 }));
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
+    scene
+        .provider
+        .script_replies([ProviderReply::new(vec![call_part("c0", "box__Mute", &json!({}))]), text_reply("went on")]);
     send(&mut client, "s", "go", "r-1");
     let wanted = given(&mut node, "Mute");
     assert_eq!(said(&ends(&mut client, "r-1")), "went on");
@@ -216,20 +222,23 @@ fn a_node_that_says_nothing_is_not_waited_for() {
 fn a_run_that_is_stopped_does_not_wait_for_its_node() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
-    scene.provider.script([Reply::new(vec![call("c0", "box__Mute", &json!({}))])]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
+    scene.provider.script_replies([ProviderReply::new(vec![call_part("c0", "box__Mute", &json!({}))])]);
     send(&mut client, "s", "go", "r-1");
     let wanted = given(&mut node, "Mute");
-    let stopped = client.ok("chat.send", json!({ "sessionKey": "s", "message": "/stop" }));
+    let stopped = client.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/stop" }));
     assert_eq!(stopped["response"], "Stopped run r-1, cancelled 1 pending tool(s).");
-    let ended = client.event("chat", &json!({ "runId": "r-1", "state": "error" }));
+    let ended = client.wait_event("chat", &json!({ "runId": "r-1", "state": "error" }));
     assert_eq!(ended["error"], "Run cancelled by user");
     assert_eq!(gives(&mut node, &wanted, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
 /// A run that left something working at its node; the id of the call that began it.
 fn leaves_behind(scene: &GatewayFixture, client: &mut GsvPeer, node: &mut GsvPeer) -> Value {
-    scene.provider.script([Reply::new(vec![call("c0", "box__Bash", &json!({ "command": "make" }))]), say("it builds")]);
+    scene.provider.script_replies([
+        ProviderReply::new(vec![call_part("c0", "box__Bash", &json!({ "command": "make" }))]),
+        text_reply("it builds"),
+    ]);
     send(client, "s", "build", "r-1");
     let wanted = given(node, "Bash");
     let running = json!({ "status": "running", "sessionId": "x-1", "pid": 7, "tail": "" });
@@ -246,19 +255,19 @@ fn finished(id: &str) -> Value {
 fn the_end_of_what_a_run_left_working_begins_a_run_once() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Bash"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Bash"]);
     let began = leaves_behind(&scene, &mut client, &mut node);
     // A node repeats what is not answered ok, and holds back what is behind it.
     for odd in [json!({ "event": "melted" }), json!({ "event": 7 }), json!({}), json!({ "sessionId": "x-1" })] {
-        assert_eq!(node.ok("node.exec.event", odd.clone()), json!({ "ok": true, "dropped": true }), "{odd}");
+        assert_eq!(node.expect_ok("node.exec.event", odd.clone()), json!({ "ok": true, "dropped": true }), "{odd}");
     }
     let started = json!({ "eventId": "e-0", "sessionId": "x-1", "event": "started" });
-    assert_eq!(node.ok("node.exec.event", started), json!({ "ok": true }));
-    scene.provider.script([say("it is built")]);
-    assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
-    let told = client.event("chat", &json!({ "state": "final" }));
+    assert_eq!(node.expect_ok("node.exec.event", started), json!({ "ok": true }));
+    scene.provider.script_replies([text_reply("it is built")]);
+    assert_eq!(node.expect_ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
+    let told = client.wait_event("chat", &json!({ "state": "final" }));
     assert_eq!(said(&told), "it is built");
-    let preview = client.ok("session.preview", json!({ "sessionKey": "s", "limit": 2 }));
+    let preview = client.expect_ok("session.preview", json!({ "sessionKey": "s", "limit": 2 }));
     let message = preview["messages"][0]["content"].as_str().unwrap();
     let (marker, event) = message.split_once('\n').unwrap();
     assert_eq!(marker, "System event: async_exec_completion");
@@ -268,38 +277,38 @@ fn the_end_of_what_a_run_left_working_begins_a_run_once() {
         (&json!("box"), &json!("built"), &json!(0), &began)
     );
     // Another node may call something so too, and the same event is told once, also over a restart.
-    let count = scene.provider.count();
-    let mut other = GsvPeer::node(&gateway, "other", &["Bash"]);
-    let unknown = other.post("node.exec.event", finished("e-1"));
-    assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
+    let count = scene.provider.request_count();
+    let mut other = GsvPeer::connect_node(&gateway, "other", &["Bash"]);
+    let unknown = other.send_request("node.exec.event", finished("e-1"));
+    assert_eq!(node.expect_ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
     gateway.kill();
     drop(unknown);
     let gateway = scene.start();
-    let mut node = GsvPeer::node(&gateway, "box", &["Bash"]);
-    assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
-    let mut client = GsvPeer::client(&gateway, "again");
-    let stats = client.ok("session.stats", json!({ "sessionKey": "s" }));
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Bash"]);
+    assert_eq!(node.expect_ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
+    let mut client = GsvPeer::connect_client(&gateway, "again");
+    let stats = client.expect_ok("session.stats", json!({ "sessionKey": "s" }));
     assert_eq!((&stats["isProcessing"], &stats["queueSize"]), (&json!(false), &json!(0)));
-    assert_eq!(scene.provider.count(), count);
+    assert_eq!(scene.provider.request_count(), count);
     let nobodys = json!({ "eventId": "e-9", "sessionId": "x-9", "event": "failed" });
-    assert_eq!(node.ok("node.exec.event", nobodys), json!({ "ok": true, "dropped": true }));
+    assert_eq!(node.expect_ok("node.exec.event", nobodys), json!({ "ok": true, "dropped": true }));
 }
 
 #[test]
 fn what_happened_is_told_before_what_people_said_meanwhile() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = GsvPeer::node(&gateway, "box", &["Bash"]);
+    let mut node = GsvPeer::connect_node(&gateway, "box", &["Bash"]);
     leaves_behind(&scene, &mut client, &mut node);
     let latch = Latch::default();
-    let held = Reply::new(vec![Part::Until(latch.clone()), text("first")]);
-    scene.provider.script([held, say("second"), say("third")]);
+    let held = ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("first")]);
+    scene.provider.script_replies([held, text_reply("second"), text_reply("third")]);
     send(&mut client, "s", "one", "r-2");
     send(&mut client, "s", "two", "r-3");
-    assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
+    assert_eq!(node.expect_ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
     latch.open();
     assert_eq!(said(&ends(&mut client, "r-2")), "first");
-    let happened = client.event("chat", &json!({ "state": "final" }));
+    let happened = client.wait_event("chat", &json!({ "state": "final" }));
     assert_eq!(said(&happened), "second");
     assert_ne!(happened["runId"], "r-3");
     assert_eq!(said(&ends(&mut client, "r-3")), "third");

@@ -7,9 +7,9 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, GatewayOptions, binary, eventually,
+    GatewayFixture, GatewayOptions, GatewayServer, binary_path, eventually,
     gsv::{GsvPeer, TOKEN},
-    provider::{Reply, call, say},
+    provider::{ProviderReply, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -32,16 +32,16 @@ impl Drop for Machine {
 }
 
 impl Machine {
-    fn start(scene: &GatewayFixture, gateway: &Gateway) -> Self {
+    fn start(scene: &GatewayFixture, gateway: &GatewayServer) -> Self {
         let folder = &scene.folder;
         fs::create_dir_all(folder.join("desk")).unwrap();
-        let mut command = Command::new(binary());
+        let mut command = Command::new(binary_path());
         command
             .current_dir(folder)
             .env("HOME", folder)
             .env("SHELL", "/bin/sh")
             .env("COUNTERSIGN_NODE_TOKEN", TOKEN)
-            .args(["node", "--url", &format!("{}/ws", gateway.url()), "--id", "desk", "--workspace", "desk"])
+            .args(["node", "--url", &format!("{}/ws", gateway.websocket_url()), "--id", "desk", "--workspace", "desk"])
             .args(["--data", "desk-data"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -57,7 +57,7 @@ impl Machine {
 }
 
 fn has_tools(client: &mut GsvPeer) -> bool {
-    client.ok("tools.list", json!({})).to_string().contains("desk__Bash")
+    client.expect_ok("tools.list", json!({})).to_string().contains("desk__Bash")
 }
 
 fn comes(client: &mut GsvPeer) {
@@ -66,12 +66,12 @@ fn comes(client: &mut GsvPeer) {
 
 #[test]
 fn a_call_that_was_allowed_is_done_once_although_its_node_was_killed_meanwhile() {
-    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let mut machine = Machine::start(&scene, &gateway);
     comes(&mut client);
-    let append = call("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
-    scene.provider.script([Reply::new(vec![append]), say("did it")]);
+    let append = call_part("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
+    scene.provider.script_replies([ProviderReply::new(vec![append]), text_reply("did it")]);
     let asked = talk(&mut client, "s", "please", "r-1");
     assert!(said(&asked).contains("echo once >> marks"), "{asked}");
     machine.kill();
@@ -79,24 +79,24 @@ fn a_call_that_was_allowed_is_done_once_although_its_node_was_killed_meanwhile()
     let _machine = Machine::start(&scene, &gateway);
     comes(&mut client);
     send(&mut client, "s", "yes", "r-2");
-    assert_eq!(said(&client.event("chat", &json!({ "runId": "r-2", "state": "final" }))), "did it");
+    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "did it");
     assert_eq!(fs::read_to_string(scene.folder.join("desk/marks")).unwrap(), "once\n");
-    scene.verify();
+    scene.verify_log();
 }
 
 /// The gate of something that is asked about once the node is there.
 fn asked(scene: &GatewayFixture, client: &mut GsvPeer) -> String {
     comes(client);
-    let waits = call("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
-    scene.provider.script([Reply::new(vec![waits])]);
+    let waits = call_part("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
+    scene.provider.script_replies([ProviderReply::new(vec![waits])]);
     talk(client, "s", "please", "r-1");
-    scene.people(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned()
+    scene.run_as_person(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned()
 }
 
 /// What a node on the gateway's own machine runs is a command of an agent too: it answers nobody's gate, over the port or the socket.
 #[test]
 fn a_command_of_a_node_on_this_machine_decides_nothing() {
-    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let _machine = Machine::start(&scene, &gateway);
     let gate = asked(&scene, &mut client);
@@ -105,21 +105,22 @@ fn a_command_of_a_node_on_this_machine_decides_nothing() {
         "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'POST /api/v1/gates/{gate}/allow HTTP/1.1\\r\\nhost: {address}\\r\\n\
          content-type: application/json\\r\\ncontent-length: 2\\r\\nconnection: close\\r\\n\\r\\n{{}}' >&3; cat <&3"
     );
-    let over_socket = format!("{} gates allow {gate} --data {} 2>&1", binary().display(), scene.data().display());
+    let over_socket =
+        format!("{} gates allow {gate} --data {} 2>&1", binary_path().display(), scene.data_dir().display());
     for (number, command) in [format!("bash -c \"{over_port}\""), over_socket].into_iter().enumerate() {
-        let tries = call("c1", "desk__Bash", &json!({ "command": command }));
-        scene.provider.script([Reply::new(vec![tries]), say("tried")]);
+        let tries = call_part("c1", "desk__Bash", &json!({ "command": command }));
+        scene.provider.script_replies([ProviderReply::new(vec![tries]), text_reply("tried")]);
         let run = format!("r-t{number}");
         talk(&mut client, &format!("t{number}"), "try", &run);
-        let told = scene.provider.last().result("c1").unwrap();
+        let told = scene.provider.last_request().call_result("c1").unwrap();
         assert!(told.contains("which may not decide"), "{told}");
     }
-    assert_eq!(scene.people(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
+    assert_eq!(scene.run_as_person(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
 }
 
 #[test]
 fn a_command_that_has_killed_its_node_decides_nothing_either() {
-    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let _machine = Machine::start(&scene, &gateway);
     let gate = asked(&scene, &mut client);
@@ -135,17 +136,17 @@ cat <&3 > told.new; mv told.new told
 "
     );
     fs::write(scene.folder.join("desk/away.sh"), script).unwrap();
-    let tries = call("c1", "desk__Bash", &json!({ "command": "setsid bash away.sh $PPID & wait" }));
-    scene.provider.script([Reply::new(vec![tries])]);
+    let tries = call_part("c1", "desk__Bash", &json!({ "command": "setsid bash away.sh $PPID & wait" }));
+    scene.provider.script_replies([ProviderReply::new(vec![tries])]);
     send(&mut client, "t", "try", "r-2");
     let told = eventually("it was told", || fs::read_to_string(scene.folder.join("desk/told")).ok());
     assert!(told.starts_with("HTTP/1.1 403 ") && told.contains("which may not decide"), "{told}");
-    assert_eq!(scene.people(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
+    assert_eq!(scene.run_as_person(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
 }
 
 #[test]
 fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
-    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let folder = scene.folder.clone();
     let mut machine = Machine::start(&scene, &gateway);
@@ -153,7 +154,9 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     // The command waits until somebody writes into its pipe.
     assert!(Command::new("mkfifo").arg(folder.join("desk/pipe")).status().unwrap().success());
     let waits = json!({ "command": "echo x >> marks; read line < pipe; echo got $line" });
-    scene.provider.script([Reply::new(vec![call("c0", "desk__Bash", &waits)]), say("did it")]);
+    scene
+        .provider
+        .script_replies([ProviderReply::new(vec![call_part("c0", "desk__Bash", &waits)]), text_reply("did it")]);
     send(&mut client, "s", "please", "r-1");
     eventually("it works", || folder.join("desk/marks").exists().then_some(()));
     gateway.kill();
@@ -162,84 +165,91 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     // The port is another one: the machine is told so by being started anew, over the same journal.
     machine.kill();
     let _machine = Machine::start(&scene, &gateway);
-    let mut client = GsvPeer::client(&gateway, "again");
-    assert_eq!(said(&client.event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
-    let told = scene.provider.request(1, |asked| asked.result("c0").is_some()).result("c0").unwrap();
+    let mut client = GsvPeer::connect_client(&gateway, "again");
+    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
+    let told =
+        scene.provider.wait_request_when(1, |asked| asked.call_result("c0").is_some()).call_result("c0").unwrap();
     assert!(told.contains("got word") || told.starts_with("Error: "), "{told}");
     assert_eq!(fs::read_to_string(folder.join("desk/marks")).unwrap(), "x\n");
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
 fn a_call_in_whose_middle_the_node_is_killed_is_begun_once_and_said_to_be_unknown() {
-    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let mut machine = Machine::start(&scene, &gateway);
     comes(&mut client);
     let marks = || fs::read_to_string(scene.folder.join("desk/marks")).ok();
     let waits = json!({ "command": "echo once >> marks; while [ ! -e go ]; do sleep 0.02; done" });
-    scene.provider.script([Reply::new(vec![call("c0", "desk__Bash", &waits)]), say("it is unknown")]);
+    scene
+        .provider
+        .script_replies([ProviderReply::new(vec![call_part("c0", "desk__Bash", &waits)]), text_reply("it is unknown")]);
     talk(&mut client, "s", "please", "r-1");
     send(&mut client, "s", "yes", "r-2");
     eventually("it works", marks);
     machine.kill();
     let _machine = Machine::start(&scene, &gateway);
-    assert_eq!(said(&client.event("chat", &json!({ "runId": "r-2", "state": "final" }))), "it is unknown");
-    let told = scene.provider.request(1, |asked| asked.result("c0").is_some()).result("c0").unwrap();
+    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "it is unknown");
+    let told =
+        scene.provider.wait_request_when(1, |asked| asked.call_result("c0").is_some()).call_result("c0").unwrap();
     assert!(told.contains("does not know what came of it"), "{told}");
     assert_eq!(marks().as_deref(), Some("once\n"));
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
 fn a_node_goes_on_while_the_gateway_is_killed_and_gives_the_next_one_what_came_of_it() {
-    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     // A port that the next gateway has too, so that the node finds it by itself.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let gateway = Gateway::start_with(&scene, &["--port", &port]);
-    let mut client = GsvPeer::client(&gateway, "tester");
+    let gateway = GatewayServer::start_with(&scene, &["--port", &port]);
+    let mut client = GsvPeer::connect_client(&gateway, "tester");
     let _machine = Machine::start(&scene, &gateway);
     comes(&mut client);
     let folder = scene.folder.join("desk");
     let waits = json!({ "command": "echo x >> marks; while [ ! -e go ]; do sleep 0.02; done; echo ended" });
-    scene.provider.script([Reply::new(vec![call("c0", "desk__Bash", &waits)]), say("did it")]);
+    scene
+        .provider
+        .script_replies([ProviderReply::new(vec![call_part("c0", "desk__Bash", &waits)]), text_reply("did it")]);
     send(&mut client, "s", "please", "r-1");
     eventually("it works", || folder.join("marks").exists().then_some(()));
     gateway.kill();
-    let gateway = Gateway::start_with(&scene, &["--port", &port]);
-    let mut client = GsvPeer::client(&gateway, "again");
+    let gateway = GatewayServer::start_with(&scene, &["--port", &port]);
+    let mut client = GsvPeer::connect_client(&gateway, "again");
     comes(&mut client);
     fs::write(folder.join("go"), "").unwrap();
-    assert_eq!(said(&client.event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
-    let told = scene.provider.request(1, |asked| asked.result("c0").is_some()).result("c0").unwrap();
+    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
+    let told =
+        scene.provider.wait_request_when(1, |asked| asked.call_result("c0").is_some()).call_result("c0").unwrap();
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((&told["status"], &told["output"]), (&json!("completed"), &json!("ended\n")));
     assert_eq!(fs::read_to_string(folder.join("marks")).unwrap(), "x\n");
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
 fn a_command_in_the_background_of_a_node_tells_its_session_when_it_is_over() {
-    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let _machine = Machine::start(&scene, &gateway);
     comes(&mut client);
     let waits = json!({ "command": "while [ ! -e go ]; do sleep 0.02; done; echo it is over", "background": true });
-    let begun = Reply::new(vec![call("c0", "desk__Bash", &waits)]);
-    scene.provider.script([begun, say("it runs"), say("I see")]);
+    let begun = ProviderReply::new(vec![call_part("c0", "desk__Bash", &waits)]);
+    scene.provider.script_replies([begun, text_reply("it runs"), text_reply("I see")]);
     assert_eq!(said(&talk(&mut client, "s", "please", "r-1")), "it runs");
     fs::write(scene.folder.join("desk/go"), "").unwrap();
-    let asked = scene.provider.asked(2).text();
+    let asked = scene.provider.wait_request(2).messages_text();
     assert!(asked.contains("async_exec_completion") && asked.contains("it is over"), "{asked}");
 }
 
 #[test]
 fn a_client_uses_the_tools_of_a_node_and_reads_its_log() {
-    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let _machine = Machine::start(&scene, &gateway);
     comes(&mut client);
-    let mut invoke = |tool: &str, args: Value| client.ask("tool.invoke", json!({ "tool": tool, "args": args }));
+    let mut invoke = |tool: &str, args: Value| client.call_method("tool.invoke", json!({ "tool": tool, "args": args }));
     let written = invoke("desk__Write", json!({ "path": "a", "content": "one\n" }));
     assert_eq!(written["payload"]["result"]["bytes"], 4, "{written}");
     let read = invoke("desk__Read", json!({ "path": "a" }));
@@ -247,6 +257,6 @@ fn a_client_uses_the_tools_of_a_node_and_reads_its_log() {
     let outside = invoke("desk__Read", json!({ "path": "/etc/passwd" }));
     assert_eq!(outside["error"]["code"], 500, "{outside}");
     assert!(outside["error"]["message"].as_str().unwrap().contains("outside of the allowed folder"), "{outside}");
-    let logs = client.ok("logs.get", json!({ "lines": 1 }));
+    let logs = client.expect_ok("logs.get", json!({ "lines": 1 }));
     assert_eq!((&logs["nodeId"], &logs["count"]), (&json!("desk"), &json!(1)));
 }

@@ -4,8 +4,8 @@ use std::{fs::File, io::BufRead as _};
 
 use countersign_testkit::process::{
     GatewayFixture, Latch,
-    gsv::{GsvPeer, error},
-    provider::{Part, Reply, say, text},
+    gsv::{GsvPeer, error_body},
+    provider::{ProviderReply, ReplyPart, text_part, text_reply},
 };
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ fn of(key: &str) -> Value {
 }
 
 fn session(peer: &mut GsvPeer, key: &str) -> Value {
-    peer.ok("session.get", of(key))
+    peer.expect_ok("session.get", of(key))
 }
 
 /// The messages in an archive.
 fn archive(place: &GatewayFixture, name: &str) -> Vec<Value> {
-    let file = File::open(place.data().join("objects").join(name)).unwrap();
+    let file = File::open(place.data_dir().join("objects").join(name)).unwrap();
     let lines = std::io::BufReader::new(GzDecoder::new(file)).lines();
     lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
 }
@@ -34,10 +34,10 @@ fn every_method_about_a_session_wants_its_key() {
     for method in ["get", "stats", "reset", "patch", "compact", "history", "preview"] {
         let method = format!("session.{method}");
         for params in [json!({}), of("")] {
-            assert_eq!(peer.fails(&method, params), error(400, "sessionKey required"), "{method}");
+            assert_eq!(peer.expect_error(&method, params), error_body(400, "sessionKey required"), "{method}");
         }
         let long = of(&"k".repeat(600));
-        assert_eq!(peer.fails(&method, long)["code"], 400, "{method}");
+        assert_eq!(peer.expect_error(&method, long)["code"], 400, "{method}");
     }
 }
 
@@ -55,8 +55,8 @@ fn a_session_that_nobody_spoke_in_is_told_as_it_would_be_and_is_not_listed() {
             &json!({ "mode": "daily", "atHour": 4 })
         )
     );
-    assert_eq!(peer.ok("session.preview", of("never"))["messages"], json!([]));
-    assert_eq!(peer.ok("sessions.list", json!({})), json!({ "sessions": [], "count": 0 }));
+    assert_eq!(peer.expect_ok("session.preview", of("never"))["messages"], json!([]));
+    assert_eq!(peer.expect_ok("sessions.list", json!({})), json!({ "sessions": [], "count": 0 }));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_patch_is_merged_by_member_and_reaches_the_model() {
     let mut patch = |patch: Value| {
         let mut params = of("book");
         params.as_object_mut().unwrap().extend(patch.as_object().unwrap().clone());
-        assert_eq!(peer.ok("session.patch", params), json!({ "ok": true }));
+        assert_eq!(peer.expect_ok("session.patch", params), json!({ "ok": true }));
         session(&mut peer, "book")
     };
     patch(json!({ "settings": { "model": { "id": "small-2" }, "maxTokens": 500 }, "label": "My book" }));
@@ -80,16 +80,16 @@ fn a_patch_is_merged_by_member_and_reaches_the_model() {
     let told = patch(json!({ "resetPolicy": { "mode": "idle" } }));
     assert_eq!(told["resetPolicy"], json!({ "mode": "idle", "idleMinutes": 9 }));
     talk(&mut peer, "book", "ahoy", "r-1");
-    let asked = scene.provider.asked(0);
+    let asked = scene.provider.wait_request(0);
     assert_eq!(asked.body["model"], "small-2");
-    assert!(asked.text().contains("Be a pirate."));
+    assert!(asked.messages_text().contains("Be a pirate."));
     assert!(asked.body["max_tokens"] == 500 || asked.body["max_completion_tokens"] == 500, "{}", asked.body);
     let unset = json!({ "sessionKey": "book", "label": null, "settings": { "model": null, "maxTokens": null } });
-    peer.ok("session.patch", unset);
+    peer.expect_ok("session.patch", unset);
     let told = session(&mut peer, "book");
     assert_eq!((&told["label"], &told["settings"]), (&Value::Null, &json!({ "systemPrompt": "Be a pirate." })));
     let wrong = json!({ "sessionKey": "book", "resetPolicy": { "atHour": 24 } });
-    assert_eq!(peer.fails("session.patch", wrong), error(400, "resetPolicy.atHour must be from 0 to 23"));
+    assert_eq!(peer.expect_error("session.patch", wrong), error_body(400, "resetPolicy.atHour must be from 0 to 23"));
 }
 
 #[test]
@@ -99,13 +99,13 @@ fn the_last_active_session_is_listed_first_under_its_label() {
     for (run, key) in [("1", "one"), ("2", "two"), ("3", "agent:Main:Discord:Group:Room 9!"), ("4", "one")] {
         talk(&mut peer, key, "hi", run);
     }
-    peer.ok("session.patch", json!({ "sessionKey": "two", "label": "Second" }));
-    let listed = peer.ok("sessions.list", json!({}));
+    peer.expect_ok("session.patch", json!({ "sessionKey": "two", "label": "Second" }));
+    let listed = peer.expect_ok("sessions.list", json!({}));
     let keys: Vec<&str> =
         listed["sessions"].as_array().unwrap().iter().map(|row| row["sessionKey"].as_str().unwrap()).collect();
     assert_eq!(keys, ["one", "agent:main:discord:group:room_9_", "two"]);
     assert_eq!((&listed["count"], &listed["sessions"][2]["label"]), (&json!(3), &json!("Second")));
-    let page = peer.ok("sessions.list", json!({ "offset": 1, "limit": 1 }));
+    let page = peer.expect_ok("sessions.list", json!({ "offset": 1, "limit": 1 }));
     assert_eq!((page["sessions"].as_array().unwrap().len(), &page["count"]), (1, &json!(3)));
     assert_eq!(page["sessions"][0]["sessionKey"], "agent:main:discord:group:room_9_");
 }
@@ -114,23 +114,23 @@ fn the_last_active_session_is_listed_first_under_its_label() {
 fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
+    peer.expect_ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     for number in 0..3 {
         talk(&mut peer, "book", &format!("page {number} ü"), &format!("r{number}"));
     }
     let old = session(&mut peer, "book")["sessionId"].as_str().unwrap().to_owned();
-    let compacted = peer.ok("session.compact", json!({ "sessionKey": "book", "keepMessages": 2 }));
+    let compacted = peer.expect_ok("session.compact", json!({ "sessionKey": "book", "keepMessages": 2 }));
     assert_eq!((&compacted["trimmedMessages"], &compacted["keptMessages"]), (&json!(4), &json!(2)));
     let part = compacted["archivedTo"].as_str().unwrap();
     assert!(part.starts_with(&format!("agents/main/sessions/{old}-part")) && part.ends_with(".jsonl.gz"), "{part}");
     let head = archive(&scene, part);
     assert_eq!((head.len(), &head[0]["content"]), (4, &json!("page 0 ü")));
-    let nothing = peer.ok("session.compact", of("book"));
+    let nothing = peer.expect_ok("session.compact", of("book"));
     assert_eq!(nothing, json!({ "ok": true, "trimmedMessages": 0, "keptMessages": 2 }));
     let wrong = json!({ "sessionKey": "book", "keepMessages": 0 });
-    assert_eq!(peer.fails("session.compact", wrong), error(400, "keepMessages must be a positive number"));
+    assert_eq!(peer.expect_error("session.compact", wrong), error_body(400, "keepMessages must be a positive number"));
 
-    let reset = peer.ok("session.reset", of("book"));
+    let reset = peer.expect_ok("session.reset", of("book"));
     let new = reset["newSessionId"].as_str().unwrap().to_owned();
     assert_eq!(
         reset,
@@ -145,29 +145,36 @@ fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() 
     let told = session(&mut peer, "book");
     assert_eq!((&told["sessionId"], &told["messageCount"]), (&json!(new), &json!(0)));
     assert_eq!(told["tokens"], json!({ "input": 0, "output": 0, "total": 0 }));
-    let history = peer.ok("session.history", of("book"));
+    let history = peer.expect_ok("session.history", of("book"));
     assert_eq!(history, json!({ "sessionKey": "book", "currentSessionId": new, "previousSessionIds": [old] }));
-    let empty = peer.ok("session.reset", of("book"));
+    let empty = peer.expect_ok("session.reset", of("book"));
     assert_eq!((&empty["archivedMessages"], &empty["archivedTo"]), (&json!(0), &Value::Null));
     talk(&mut peer, "book", "fresh", "r9");
-    assert!(!scene.provider.last().text().contains("page 2"), "{}", scene.provider.last().text());
+    assert!(
+        !scene.provider.last_request().messages_text().contains("page 2"),
+        "{}",
+        scene.provider.last_request().messages_text()
+    );
 }
 
 #[test]
 fn a_reset_ends_what_works_and_what_waits() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
+    peer.expect_ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     let latch = Latch::default();
-    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("from the grave")]), say("fresh")]);
+    scene.provider.script_replies([
+        ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("from the grave")]),
+        text_reply("fresh"),
+    ]);
     send(&mut peer, "z", "one", "z1");
     send(&mut peer, "z", "two", "z2");
-    scene.provider.asked(0);
-    let reset = peer.ok("session.reset", of("z"));
+    scene.provider.wait_request(0);
+    let reset = peer.expect_ok("session.reset", of("z"));
     assert!(reset["archivedMessages"].as_u64().is_some_and(|count| count > 0), "{reset}");
     latch.open();
     for run in ["z1", "z2"] {
-        assert_eq!(peer.event("chat", &json!({ "runId": run }))["error"], "Run cancelled by user", "{run}");
+        assert_eq!(peer.wait_event("chat", &json!({ "runId": run }))["error"], "Run cancelled by user", "{run}");
     }
     assert_eq!(said(&talk(&mut peer, "z", "hello", "z3")), "fresh");
     assert_eq!(session(&mut peer, "z")["messageCount"], 2);
@@ -177,18 +184,21 @@ fn a_reset_ends_what_works_and_what_waits() {
 fn a_session_that_is_due_begins_anew_with_the_message_that_comes() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    peer.ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "mode": "idle", "idleMinutes": 90 } }));
+    peer.expect_ok(
+        "session.patch",
+        json!({ "sessionKey": "nap", "resetPolicy": { "mode": "idle", "idleMinutes": 90 } }),
+    );
     talk(&mut peer, "nap", "before", "n1");
     talk(&mut peer, "nap", "still here", "n2");
     let before = session(&mut peer, "nap");
     assert_eq!(before["messageCount"], 4);
-    peer.ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "idleMinutes": 0 } }));
+    peer.expect_ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "idleMinutes": 0 } }));
     talk(&mut peer, "nap", "after the nap", "n3");
     let told = session(&mut peer, "nap");
     assert_eq!((&told["messageCount"], &told["previousSessionIds"]), (&json!(2), &json!([before["sessionId"]])));
     let old = before["sessionId"].as_str().unwrap();
     assert_eq!(archive(&scene, &format!("agents/main/sessions/{old}.jsonl.gz")).len(), 4);
-    peer.ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "mode": "manual" } }));
+    peer.expect_ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "mode": "manual" } }));
     talk(&mut peer, "nap", "calm", "n4");
     assert_eq!(session(&mut peer, "nap")["messageCount"], 4);
 }

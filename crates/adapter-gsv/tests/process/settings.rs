@@ -3,31 +3,34 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, GatewayOptions,
-    gsv::{GsvPeer, Received, TOKEN, connect_params, error},
+    GatewayFixture, GatewayOptions, GatewayServer,
+    gsv::{GsvPeer, GsvSocketEvent, TOKEN, connect_params, error_body},
 };
 use serde_json::{Value, json};
 
 fn set(peer: &mut GsvPeer, path: &str, value: Value) {
-    assert_eq!(peer.ok("config.set", json!({ "path": path, "value": value })), json!({ "ok": true, "path": path }));
+    assert_eq!(
+        peer.expect_ok("config.set", json!({ "path": path, "value": value })),
+        json!({ "ok": true, "path": path })
+    );
 }
 
 fn get(peer: &mut GsvPeer, path: &str) -> Value {
-    peer.ok("config.get", json!({ "path": path }))["value"].take()
+    peer.expect_ok("config.get", json!({ "path": path }))["value"].take()
 }
 
 /// A client that shows this token: whether it is let in.
-fn is_let_in(gateway: &Gateway, token: &str) -> bool {
-    let mut peer = GsvPeer::line(gateway);
+fn is_let_in(gateway: &GatewayServer, token: &str) -> bool {
+    let mut peer = GsvPeer::open_connection(gateway);
     let mut params = connect_params("client", "who");
     params["auth"]["token"] = token.into();
-    peer.ask("connect", params)["ok"] == true
+    peer.call_method("connect", params)["ok"] == true
 }
 
 /// Every file of the data directory in which a text stands.
 fn files_with(scene: &GatewayFixture, text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut folders = vec![scene.data()];
+    let mut folders = vec![scene.data_dir()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
@@ -49,28 +52,28 @@ fn what_is_set_counts_at_once_and_after_a_kill_and_what_is_taken_out_has_its_def
     let (gateway, mut peer) = scene.start_peer();
     assert_eq!(get(&mut peer, "timeouts.toolMs"), json!(60_000));
     assert_eq!(get(&mut peer, "model"), json!({ "provider": "local", "id": "small-1" }));
-    assert_eq!(peer.ok("config.get", json!({ "path": "wings" })), json!({ "path": "wings" }));
+    assert_eq!(peer.expect_ok("config.get", json!({ "path": "wings" })), json!({ "path": "wings" }));
     set(&mut peer, "timeouts.toolMs", json!(5_000));
     set(&mut peer, "channels.telegram", json!({ "dmPolicy": "pairing", "allowFrom": ["1"] }));
     set(&mut peer, "model.id", json!("small-2"));
-    let stats = peer.ok("chat.send", json!({ "sessionKey": "main", "message": "/status" }));
+    let stats = peer.expect_ok("chat.send", json!({ "sessionKey": "main", "message": "/status" }));
     assert!(stats["response"].as_str().unwrap().contains("local/small-2"), "{stats}");
-    let all = peer.ok("config.get", json!({}));
+    let all = peer.expect_ok("config.get", json!({}));
     assert_eq!(all["config"]["channels"]["telegram"]["allowFrom"], json!(["1"]));
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = GsvPeer::client(&gateway, "again");
-    assert_eq!(peer.ok("config.get", json!({})), all);
+    let mut peer = GsvPeer::connect_client(&gateway, "again");
+    assert_eq!(peer.expect_ok("config.get", json!({})), all);
     set(&mut peer, "timeouts.toolMs", Value::Null);
     assert_eq!(get(&mut peer, "timeouts.toolMs"), json!(60_000));
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
 fn what_a_setting_cannot_be_is_refused_with_its_path() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    let before = peer.ok("config.get", json!({}));
+    let before = peer.expect_ok("config.get", json!({}));
     for (path, value, want) in [
         (
             "timeouts.toolMs",
@@ -102,12 +105,12 @@ fn what_a_setting_cannot_be_is_refused_with_its_path() {
             "Invalid value for agents.list.1.id: another one has it",
         ),
     ] {
-        let refused = peer.fails("config.set", json!({ "path": path, "value": value }));
-        assert_eq!(refused, error(400, want), "{path}");
+        let refused = peer.expect_error("config.set", json!({ "path": path, "value": value }));
+        assert_eq!(refused, error_body(400, want), "{path}");
     }
-    assert_eq!(peer.fails("config.set", json!({ "value": 1 })), error(400, "path required"));
-    assert_eq!(peer.fails("config.set", json!({ "path": "cron.enabled" })), error(400, "value required"));
-    assert_eq!(peer.ok("config.get", json!({})), before);
+    assert_eq!(peer.expect_error("config.set", json!({ "value": 1 })), error_body(400, "path required"));
+    assert_eq!(peer.expect_error("config.set", json!({ "path": "cron.enabled" })), error_body(400, "value required"));
+    assert_eq!(peer.expect_ok("config.get", json!({})), before);
 }
 
 #[test]
@@ -124,13 +127,13 @@ fn a_secret_lies_in_its_own_file_and_nowhere_else() {
     ] {
         assert_eq!(get(&mut peer, path), want);
     }
-    let all = peer.ok("config.get", json!({}));
+    let all = peer.expect_ok("config.get", json!({}));
     assert_eq!(
         (&all["config"]["apiKeys"], &all["config"]["auth"]),
         (&json!({ "anthropic": "***" }), &json!({ "token": "***" }))
     );
     assert_eq!(files_with(&scene, SECRET), ["secrets.yaml"]);
-    let file = scene.data().join("secrets.yaml");
+    let file = scene.data_dir().join("secrets.yaml");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     gateway.kill();
     let gateway = scene.start();
@@ -150,14 +153,14 @@ fn a_changed_token_counts_at_once_and_one_that_is_lost_lets_nobody_in() {
     assert!(is_let_in(&gateway, TOKEN) && !is_let_in(&gateway, "second"));
     set(&mut peer, "auth.token", json!("third"));
     gateway.kill();
-    fs::remove_file(scene.data().join("secrets.yaml")).unwrap();
+    fs::remove_file(scene.data_dir().join("secrets.yaml")).unwrap();
     let gateway = scene.start();
-    let mut peer = GsvPeer::line(&gateway);
+    let mut peer = GsvPeer::open_connection(&gateway);
     for token in ["third", TOKEN, "", "***"] {
         assert!(!is_let_in(&gateway, token), "{token}");
     }
-    peer.post("connect", connect_params("client", "who"));
-    assert!(matches!(peer.read(), Received::Frame(_)));
+    peer.send_request("connect", connect_params("client", "who"));
+    assert!(matches!(peer.read_frame(), GsvSocketEvent::Frame(_)));
 }
 
 /// Whoever showed the token of before has to show the new one; whoever set it has not.
@@ -165,12 +168,12 @@ fn a_changed_token_counts_at_once_and_one_that_is_lost_lets_nobody_in() {
 fn a_changed_token_ends_the_connections_that_showed_another() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
-    let mut other = GsvPeer::client(&gateway, "other");
-    let mut node = GsvPeer::node(&gateway, "kitchen", &["Read"]);
+    let mut other = GsvPeer::connect_client(&gateway, "other");
+    let mut node = GsvPeer::connect_node(&gateway, "kitchen", &["Read"]);
     set(&mut peer, "auth.token", json!("second"));
     for gone in [&mut other, &mut node] {
-        let end = std::iter::repeat_with(|| gone.read()).find(|heard| !matches!(heard, Received::Frame(_)));
-        assert!(matches!(&end, Some(Received::Closed(4001, _))), "{end:?}");
+        let end = std::iter::repeat_with(|| gone.read_frame()).find(|heard| !matches!(heard, GsvSocketEvent::Frame(_)));
+        assert!(matches!(&end, Some(GsvSocketEvent::Closed(4001, _))), "{end:?}");
     }
     assert_eq!(get(&mut peer, "timeouts.toolMs"), json!(60_000));
 }
@@ -182,7 +185,7 @@ fn a_secret_that_is_not_in_the_record_does_not_count() {
     let (gateway, mut peer) = scene.start_peer();
     set(&mut peer, "auth.token", json!("recorded"));
     gateway.kill();
-    let file = scene.data().join("secrets.yaml");
+    let file = scene.data_dir().join("secrets.yaml");
     let mut text = fs::read_to_string(&file).unwrap();
     text.push_str("- path: [\"auth\",\"token\"]\n  salt: \"00\"\n  value: \"unrecorded\"\n");
     fs::write(&file, text).unwrap();
@@ -195,15 +198,19 @@ fn a_secret_that_is_not_in_the_record_does_not_count() {
 fn changes_from_several_at_once_all_count() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
-    let mut other = GsvPeer::client(&gateway, "other");
+    let mut other = GsvPeer::connect_client(&gateway, "other");
     let ids: Vec<String> = (0..20)
         .map(|number| {
             let change = json!({ "path": format!("session.identityLinks.p{number}"), "value": ["1"] });
-            if number % 2 == 0 { peer.post("config.set", change) } else { other.post("config.set", change) }
+            if number % 2 == 0 {
+                peer.send_request("config.set", change)
+            } else {
+                other.send_request("config.set", change)
+            }
         })
         .collect();
     for (number, id) in ids.iter().enumerate() {
-        let answer = if number % 2 == 0 { peer.answer(id) } else { other.answer(id) };
+        let answer = if number % 2 == 0 { peer.wait_response(id) } else { other.wait_response(id) };
         assert_eq!(answer["ok"], true, "{answer}");
     }
     assert_eq!(get(&mut peer, "session.identityLinks").as_object().unwrap().len(), 20);
@@ -211,18 +218,18 @@ fn changes_from_several_at_once_all_count() {
 
 #[test]
 fn a_gateway_for_other_machines_keeps_its_token() {
-    let scene = GatewayOptions::for_models().config("").create();
+    let scene = GatewayOptions::for_models().with_config("").create();
     let (mut gateway, mut peer) = scene.start_peer();
     set(&mut peer, "auth.token", json!(TOKEN));
     set(&mut peer, "auth.token", Value::Null);
     set(&mut peer, "auth.token", json!(TOKEN));
     gateway.stop();
-    let gateway = Gateway::start_with(&scene, &["--host", "0.0.0.0", "--insecure"]);
-    let mut peer = GsvPeer::client(&gateway, "again");
+    let gateway = GatewayServer::start_with(&scene, &["--host", "0.0.0.0", "--insecure"]);
+    let mut peer = GsvPeer::connect_client(&gateway, "again");
     let want = "without a token nobody may connect from another machine, and this gateway serves them";
     for path in ["auth.token", "auth"] {
-        let refused = peer.fails("config.set", json!({ "path": path, "value": null }));
-        assert_eq!(refused, error(400, &format!("Invalid value for {path}: {want}")));
+        let refused = peer.expect_error("config.set", json!({ "path": path, "value": null }));
+        assert_eq!(refused, error_body(400, &format!("Invalid value for {path}: {want}")));
     }
     set(&mut peer, "auth.token", json!("another"));
     assert!(is_let_in(&gateway, "another"));

@@ -9,8 +9,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_testkit::process::{
     GatewayFixture,
     gsv::GsvPeer,
-    http::{Http, Reply},
-    provider::say,
+    http::{HttpClient, HttpClientReply},
+    provider::text_reply,
     server::FakeServer,
 };
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -38,11 +38,11 @@ pub(crate) fn post(
     age: u64,
     body: &Value,
     sign: impl Fn(String) -> String,
-) -> Reply {
+) -> HttpClientReply {
     let timestamp = (now() - age).to_string();
     let signed = sign(signature(id, &timestamp, &body.to_string()));
-    let http = Http::new(address).with("webhook-id", id).with("webhook-timestamp", &timestamp);
-    http.with("webhook-signature", &signed).post(path, body)
+    let http = HttpClient::new(address).with_header("webhook-id", id).with_header("webhook-timestamp", &timestamp);
+    http.with_header("webhook-signature", &signed).post(path, body)
 }
 
 pub(crate) fn hello(words: &str) -> Value {
@@ -51,7 +51,7 @@ pub(crate) fn hello(words: &str) -> Value {
 
 pub(crate) fn set_up(client: &mut GsvPeer, url: Option<&str>) {
     let set = |client: &mut GsvPeer, path: &str, value: &str| {
-        client.ok("config.set", json!({ "path": path, "value": value }));
+        client.expect_ok("config.set", json!({ "path": path, "value": value }));
     };
     set(client, "channels.webhook.secret", SECRET);
     if let Some(url) = url {
@@ -70,10 +70,10 @@ fn what_is_signed_is_taken_once_and_what_is_said_is_posted_signed_until_it_is_ta
         (status, String::new())
     });
     set_up(&mut client, Some(&format!("{}/hook", other.url)));
-    scene.provider.script([say("it is locked")]);
+    scene.provider.script_replies([text_reply("it is locked")]);
     let taken = post(&gateway.address, "/channels/webhook", "m1", 0, &hello("is the door locked?"), |it| it);
     assert_eq!((taken.status, &taken.json()["status"]), (200, &json!("started")), "{taken:?}");
-    let (first, second) = (other.asked(0, |_| true), other.asked(1, |_| true));
+    let (first, second) = (other.wait_request(0, |_| true), other.wait_request(1, |_| true));
     let want = json!({
         "channel": "webhook", "accountId": "default", "peer": { "kind": "dm", "id": "ana" },
         "sessionKey": "agent:main:main", "message": { "text": "it is locked", "replyToId": "m1" },
@@ -90,11 +90,11 @@ fn what_is_signed_is_taken_once_and_what_is_said_is_posted_signed_until_it_is_ta
     gateway.kill();
     let gateway = scene.start();
     let again = post(&gateway.address, "/channels/webhook", "m1", 0, &hello("is the door locked?"), |it| it);
-    assert_eq!((again.json(), scene.provider.count()), (taken.json(), 1));
-    let mut client = GsvPeer::client(&gateway, "again");
-    let status = client.ok("channel.status", json!({ "channel": "webhook" }));
+    assert_eq!((again.json(), scene.provider.request_count()), (taken.json(), 1));
+    let mut client = GsvPeer::connect_client(&gateway, "again");
+    let status = client.expect_ok("channel.status", json!({ "channel": "webhook" }));
     assert_eq!(status["accounts"][0]["connected"], true, "{status}");
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn what_is_not_signed_lately_by_whoever_has_the_secret_is_refused() {
         post(&gateway.address, "/channels/webhook", "m2", 0, &json!({ "message": { "text": "hi" } }), |it| it);
     let want = json!({ "code": 400, "message": "channel, accountId, peer, and message required" });
     assert_eq!((malformed.status, malformed.json()), (400, want));
-    assert_eq!(scene.provider.count(), 0);
-    let shown = client.ok("config.get", json!({ "path": "channels.webhook" }));
+    assert_eq!(scene.provider.request_count(), 0);
+    let shown = client.expect_ok("config.get", json!({ "path": "channels.webhook" }));
     assert_eq!(shown["value"]["secret"], "***");
-    assert_eq!(client.fails("channel.login", json!({ "channel": "webhook" }))["code"], 400);
+    assert_eq!(client.expect_error("channel.login", json!({ "channel": "webhook" }))["code"], 400);
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn a_redirect_is_not_followed_and_the_letter_is_not_tried_again() {
         _ => (204, String::new()),
     });
     set_up(&mut client, Some(&format!("{}/moved", other.url)));
-    scene.provider.script([say("one"), say("two")]);
+    scene.provider.script_replies([text_reply("one"), text_reply("two")]);
     post(&gateway.address, "/channels/webhook", "m1", 0, &hello("one?"), |it| it);
-    other.asked(0, |asked| asked.path == "/moved");
-    client.ok("config.set", json!({ "path": "channels.webhook.url", "value": format!("{}/here", other.url) }));
+    other.wait_request(0, |asked| asked.path == "/moved");
+    client.expect_ok("config.set", json!({ "path": "channels.webhook.url", "value": format!("{}/here", other.url) }));
     post(&gateway.address, "/channels/webhook", "m2", 0, &hello("two?"), |it| it);
-    let second = other.asked(0, |asked| asked.path == "/here");
+    let second = other.wait_request(0, |asked| asked.path == "/here");
     assert_eq!(second.body["message"]["text"], "two");
-    assert_eq!(other.count(|asked| asked.path == "/moved"), 1);
+    assert_eq!(other.request_count(|asked| asked.path == "/moved"), 1);
 }
 
 #[test]

@@ -1,44 +1,48 @@
 //! Sessions and turns as hermes' clients use them. Source: docs/protocol/hermes.md.
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, GatewayOptions, Latch, eventually,
-    hermes::{names, numbers, roles, text},
-    http::Http,
-    provider::{self, Part, Reply, bash, refuse, say, text as saying},
+    AGENT_TOKEN, GatewayFixture, GatewayOptions, GatewayServer, Latch, eventually,
+    hermes::{event_names, event_numbers, message_roles, token_text},
+    http::HttpClient,
+    provider::{self, ProviderReply, ReplyPart, bash_part, error_reply, text_part as saying, text_reply},
 };
 use serde_json::{Value, json};
 
 /// An answer that thinks, and says two words.
-fn spoken() -> Reply {
-    Reply::new(vec![Part::Think(vec!["hm".into()]), Part::Text(vec!["hello ".into(), "there".into()])])
+fn spoken() -> ProviderReply {
+    ProviderReply::new(vec![
+        ReplyPart::Think(vec!["hm".into()]),
+        ReplyPart::Text(vec!["hello ".into(), "there".into()]),
+    ])
 }
 
 #[test]
 fn a_turn_is_a_stream_that_can_be_read_again_from_anywhere() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    talk.provider.script([spoken()]);
-    let session = http.session();
-    let stream = http.say(&session, "how are you");
-    let events = http.turn(&stream).ended();
-    assert_eq!(text(&events), "hello there");
-    assert_eq!(numbers(&events, &stream), (1..=events.len() as u64).collect::<Vec<_>>());
-    assert_eq!(names(&events).last(), Some(&"stream_end"));
+    talk.provider.script_replies([spoken()]);
+    let session = http.create_session();
+    let stream = http.start_chat(&session, "how are you");
+    let events = http.stream_chat(&stream).wait_end();
+    assert_eq!(token_text(&events), "hello there");
+    assert_eq!(event_numbers(&events, &stream), (1..=events.len() as u64).collect::<Vec<_>>());
+    assert_eq!(event_names(&events).last(), Some(&"stream_end"));
     let done = &events[events.len() - 2];
-    assert_eq!((done.name.as_str(), roles(&done.data["session"])), ("done", vec!["user", "assistant"]));
+    assert_eq!((done.name.as_str(), message_roles(&done.data["session"])), ("done", vec!["user", "assistant"]));
     assert_eq!(done.data["session"]["messages"][1]["reasoning"], "hm");
     assert_eq!(done.data["session"]["active_stream_id"], Value::Null);
 
-    let at = |query: &str| http.stream(&format!("/api/chat/stream?stream_id={stream}&{query}")).ended();
+    let at = |query: &str| http.open_stream(&format!("/api/chat/stream?stream_id={stream}&{query}")).wait_end();
     for (query, from) in
         [("after_seq=2", 3), ("after_seq=0&replay=1&after_event_id=", 1), ("after_seq=999", 1), ("after_seq=x", 1)]
     {
-        assert_eq!(numbers(&at(query), &stream)[0], from, "{query}");
+        assert_eq!(event_numbers(&at(query), &stream)[0], from, "{query}");
     }
-    let headed = http.clone().with("last-event-id", &format!("{stream}:2")).turn(&stream).ended();
-    assert_eq!(numbers(&headed, &stream)[0], 3);
-    let foreign = http.clone().with("last-event-id", &format!("{}:2", "e".repeat(32))).turn(&stream).ended();
-    assert_eq!(numbers(&foreign, &stream)[0], 1);
+    let headed = http.clone().with_header("last-event-id", &format!("{stream}:2")).stream_chat(&stream).wait_end();
+    assert_eq!(event_numbers(&headed, &stream)[0], 3);
+    let foreign =
+        http.clone().with_header("last-event-id", &format!("{}:2", "e".repeat(32))).stream_chat(&stream).wait_end();
+    assert_eq!(event_numbers(&foreign, &stream)[0], 1);
 
     let listed = http.get("/api/sessions").json();
     assert_eq!(listed["sessions"][0]["title"], "how are you");
@@ -51,7 +55,7 @@ fn a_turn_is_a_stream_that_can_be_read_again_from_anywhere() {
 fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = http.session();
+    let session = http.create_session();
     let nobody = "0".repeat(12);
     let long = "x".repeat((1 << 20) + 1);
     for (path, body, status, error) in [
@@ -126,7 +130,7 @@ fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
         let reply = http.get(path);
         assert_eq!((reply.status, reply.json()["error"].as_str()), (status, Some(error)), "{path}");
     }
-    assert_eq!(talk.provider.count(), 0, "no model was asked");
+    assert_eq!(talk.provider.request_count(), 0, "no model was asked");
 }
 
 #[test]
@@ -137,13 +141,13 @@ fn fields_that_clients_leave_unset_are_null_or_empty() {
     let reply = http.post("/api/session/new", &body);
     assert_eq!(reply.status, 200, "{reply:?}");
     let session = reply.json()["session"]["session_id"].clone();
-    talk.provider.script([say("heard")]);
+    talk.provider.script_replies([text_reply("heard")]);
     let body = json!({
         "session_id": session, "message": "x", "model": "", "model_provider": null, "regenerate": null, "attachments": null,
     });
     let reply = http.post("/api/chat/start", &body);
     assert_eq!(reply.status, 200, "{reply:?}");
-    assert_eq!(text(&http.turn(reply.json()["stream_id"].as_str().unwrap()).ended()), "heard");
+    assert_eq!(token_text(&http.stream_chat(reply.json()["stream_id"].as_str().unwrap()).wait_end()), "heard");
     // A provider that does not have the model is one from before.
     let body = json!({ "session_id": session, "model": "small", "model_provider": "demo" });
     assert_eq!(http.post("/api/session/update", &body).json()["session"]["model_provider"], "local");
@@ -160,7 +164,8 @@ fn bodies_that_are_none_are_refused() {
         ("\"text\"", 400, "Request body must be a JSON object"),
         (&too_large, 413, "Request body is larger than 4194304 bytes"),
     ] {
-        let reply = http.clone().with("content-type", "application/json").send("POST", "/api/chat/start", body);
+        let reply =
+            http.clone().with_header("content-type", "application/json").send_request("POST", "/api/chat/start", body);
         assert_eq!(reply.status, status, "{body:.20}");
         assert!(reply.json()["error"].as_str().unwrap().starts_with(error), "{reply:?}");
     }
@@ -170,11 +175,11 @@ fn bodies_that_are_none_are_refused() {
 fn a_session_has_one_turn_at_a_time_and_a_turn_can_be_stopped() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    talk.provider.script([Reply::new(vec![saying("some words"), Part::Hang]), say("here")]);
-    let session = http.session();
-    let stream = http.say(&session, "begin");
-    let turn = http.turn(&stream);
-    turn.named("token");
+    talk.provider.script_replies([ProviderReply::new(vec![saying("some words"), ReplyPart::Hang]), text_reply("here")]);
+    let session = http.create_session();
+    let stream = http.start_chat(&session, "begin");
+    let turn = http.stream_chat(&stream);
+    turn.wait_named("token");
     let again = http.post("/api/chat/start", &json!({ "session_id": session, "message": "more" }));
     assert_eq!((again.status, &again.json()["active_stream_id"]), (409, &json!(stream)));
     let wanted = json!({ "session_id": session, "message": "more", "model": "other" });
@@ -188,47 +193,47 @@ fn a_session_has_one_turn_at_a_time_and_a_turn_can_be_stopped() {
     for (name, value) in
         [("origin", "http://evil.example"), ("referer", "http://evil.example/x"), ("sec-fetch-site", "cross-site")]
     {
-        assert_eq!(http.clone().with(name, value).get(&cancel).status, 403, "{name}");
+        assert_eq!(http.clone().with_header(name, value).get(&cancel).status, 403, "{name}");
     }
     assert_eq!(http.get(&cancel).json(), json!({ "ok": true, "cancelled": true, "stream_id": stream }));
-    let events = turn.ended();
-    assert_eq!(names(&events).last(), Some(&"cancel"));
-    assert_eq!(numbers(&events, &stream), (1..=events.len() as u64).collect::<Vec<_>>());
-    talk.provider.request(0, |request| request.is_gone);
+    let events = turn.wait_end();
+    assert_eq!(event_names(&events).last(), Some(&"cancel"));
+    assert_eq!(event_numbers(&events, &stream), (1..=events.len() as u64).collect::<Vec<_>>());
+    talk.provider.wait_request_when(0, |request| request.is_gone);
     assert_eq!(http.get(&cancel).json()["cancelled"], false, "it is over");
     let told = http.get(&format!("/api/session?session_id={session}")).json();
     let messages = told["session"]["messages"].as_array().unwrap();
-    assert_eq!(roles(&told["session"]), ["user", "assistant", "assistant"]);
+    assert_eq!(message_roles(&told["session"]), ["user", "assistant", "assistant"]);
     assert_eq!((&messages[1]["content"], &messages[1]["_partial"]), (&json!("some words"), &json!(true)));
     assert_eq!(messages[2]["_error"], true);
 
-    let next = http.say(&session, "still there?");
-    assert_eq!(text(&http.turn(&next).ended()), "here");
+    let next = http.start_chat(&session, "still there?");
+    assert_eq!(token_text(&http.stream_chat(&next).wait_end()), "here");
 }
 
 #[test]
 fn a_turn_that_is_stopped_at_a_call_says_so_and_no_other_does() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let waits = Reply::new(vec![saying("now: "), bash("c1", "echo ran")]);
-    talk.provider.script([waits, say("here")]);
-    let session = http.session();
-    let stream = http.say(&session, "begin");
-    let turn = http.turn(&stream);
-    turn.named("approval");
+    let waits = ProviderReply::new(vec![saying("now: "), bash_part("c1", "echo ran")]);
+    talk.provider.script_replies([waits, text_reply("here")]);
+    let session = http.create_session();
+    let stream = http.start_chat(&session, "begin");
+    let turn = http.stream_chat(&stream);
+    turn.wait_named("approval");
     assert_eq!(http.get(&format!("/api/chat/cancel?stream_id={stream}")).json()["cancelled"], true);
-    turn.ended();
+    turn.wait_end();
     let read = |query: &str| http.get(&format!("/api/session?session_id={session}{query}")).json()["session"].clone();
     let told = read("");
-    assert_eq!(roles(&told), ["user", "assistant", "tool", "assistant"]);
+    assert_eq!(message_roles(&told), ["user", "assistant", "tool", "assistant"]);
     let note = &told["messages"][3];
     assert_eq!((&note["content"], &note["_error"]), (&json!("Task cancelled."), &json!(true)));
-    http.turn(&http.say(&session, "still there?")).ended();
+    http.stream_chat(&http.start_chat(&session, "still there?")).wait_end();
     let all = ["user", "assistant", "tool", "assistant", "user", "assistant"];
-    assert_eq!(roles(&read("")), all);
-    assert_eq!(roles(&read("&msg_limit=2")), all[4..]);
+    assert_eq!(message_roles(&read("")), all);
+    assert_eq!(message_roles(&read("&msg_limit=2")), all[4..]);
     // Clients count the note as well.
-    assert_eq!(roles(&read("&msg_limit=3&msg_before=3")), all[..3]);
+    assert_eq!(message_roles(&read("&msg_limit=3&msg_before=3")), all[..3]);
 }
 
 #[test]
@@ -236,27 +241,30 @@ fn a_turn_is_steered_on_its_way() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     let latch = Latch::default();
-    talk.provider.script([Reply::new(vec![saying("wait"), Part::Until(latch.clone())]), say("as you say")]);
-    let session = http.session();
+    talk.provider.script_replies([
+        ProviderReply::new(vec![saying("wait"), ReplyPart::Until(latch.clone())]),
+        text_reply("as you say"),
+    ]);
+    let session = http.create_session();
     let idle = http.post("/api/chat/steer", &json!({ "session_id": session, "text": "left" })).json();
     assert_eq!(idle["accepted"], false);
-    let stream = http.say(&session, "begin");
-    let turn = http.turn(&stream);
-    turn.named("token");
+    let stream = http.start_chat(&session, "begin");
+    let turn = http.stream_chat(&stream);
+    turn.wait_named("token");
     let steered = http.post("/api/chat/steer", &json!({ "session_id": session, "text": "to the left" })).json();
     assert_eq!((&steered["accepted"], &steered["stream_id"]), (&json!(true), &json!(stream)));
     latch.open();
-    assert!(talk.provider.asked(1).text().contains("to the left"));
-    assert_eq!(text(&turn.ended()), "waitas you say");
+    assert!(talk.provider.wait_request(1).messages_text().contains("to the left"));
+    assert_eq!(token_text(&turn.wait_end()), "waitas you say");
 }
 
 #[test]
 fn a_failure_of_the_model_is_told_and_closes_the_stream() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    talk.provider.script([refuse(400, "no such thing")]);
-    let stream = http.say(&http.session(), "begin");
-    let events = http.turn(&stream).ended();
+    talk.provider.script_replies([error_reply(400, "no such thing")]);
+    let stream = http.start_chat(&http.create_session(), "begin");
+    let events = http.stream_chat(&stream).wait_end();
     let last = events.last().unwrap();
     assert_eq!(last.name, "apperror", "{events:?}");
     assert!(last.data["message"].as_str().unwrap().contains("no such thing"), "{last:?}");
@@ -267,30 +275,30 @@ fn a_failure_of_the_model_is_told_and_closes_the_stream() {
 fn a_turn_goes_on_after_a_power_cut() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    let command = bash("c1", "echo ran >> count");
-    talk.provider.script([Reply::new(vec![saying("now: "), command]), say("done")]);
-    let session = http.session();
-    let stream = http.say(&session, "begin");
-    let before = http.turn(&stream);
-    before.named("tool");
-    eventually("the gate", || talk.people(&["gates", "list", "--json"]).json().as_array()?.first().cloned());
-    let given = numbers(&before.so_far(), &stream);
+    let command = bash_part("c1", "echo ran >> count");
+    talk.provider.script_replies([ProviderReply::new(vec![saying("now: "), command]), text_reply("done")]);
+    let session = http.create_session();
+    let stream = http.start_chat(&session, "begin");
+    let before = http.stream_chat(&stream);
+    before.wait_named("tool");
+    eventually("the gate", || talk.run_as_person(&["gates", "list", "--json"]).json().as_array()?.first().cloned());
+    let given = event_numbers(&before.events_so_far(), &stream);
     gateway.kill();
 
     let (_gateway, http) = talk.start_web();
     let known = http.get(&format!("/api/session?session_id={session}")).json();
     assert_eq!(known["session"]["active_stream_id"], json!(stream), "a page that comes back finds it");
     let last = given.last().unwrap();
-    let turn = http.stream(&format!("/api/chat/stream?stream_id={stream}&after_seq={last}"));
-    turn.named("approval");
-    let gates = talk.people(&["gates", "list", "--json"]).json();
-    talk.people(&["gates", "allow", gates[0]["id"].as_str().unwrap()]);
-    let events = turn.ended();
-    assert_eq!(text(&events), "now: done");
-    assert_eq!(names(&events).last(), Some(&"stream_end"));
-    let numbers = numbers(&events, &stream);
+    let turn = http.open_stream(&format!("/api/chat/stream?stream_id={stream}&after_seq={last}"));
+    turn.wait_named("approval");
+    let gates = talk.run_as_person(&["gates", "list", "--json"]).json();
+    talk.run_as_person(&["gates", "allow", gates[0]["id"].as_str().unwrap()]);
+    let events = turn.wait_end();
+    assert_eq!(token_text(&events), "now: done");
+    assert_eq!(event_names(&events).last(), Some(&"stream_end"));
+    let numbers = event_numbers(&events, &stream);
     assert!(numbers.is_sorted_by(|one, other| one < other) && numbers[0] > *last, "{given:?} {numbers:?}");
-    let count = talk.data().join("agents/main/count");
+    let count = talk.data_dir().join("agents/main/count");
     assert_eq!(std::fs::read_to_string(count).unwrap(), "ran\n");
 }
 
@@ -298,18 +306,18 @@ fn a_turn_goes_on_after_a_power_cut() {
 fn what_was_said_is_there_after_a_restart() {
     let talk = GatewayFixture::for_web();
     let (mut gateway, http) = talk.start_web();
-    talk.provider.script([spoken()]);
-    let session = http.session();
-    let stream = http.say(&session, "remember");
-    let first = numbers(&http.turn(&stream).ended(), &stream);
+    talk.provider.script_replies([spoken()]);
+    let session = http.create_session();
+    let stream = http.start_chat(&session, "remember");
+    let first = event_numbers(&http.stream_chat(&stream).wait_end(), &stream);
     assert_eq!(gateway.stop().code, Some(0));
 
     let (_gateway, http) = talk.start_web();
     let told = http.get(&format!("/api/session?session_id={session}")).json();
-    assert_eq!(roles(&told["session"]), ["user", "assistant"]);
-    let events = http.turn(&stream).ended();
-    assert_eq!(text(&events), "hello there");
-    assert!(numbers(&events, &stream).iter().all(|number| !first.contains(number)), "no number twice");
+    assert_eq!(message_roles(&told["session"]), ["user", "assistant"]);
+    let events = http.stream_chat(&stream).wait_end();
+    assert_eq!(token_text(&events), "hello there");
+    assert!(event_numbers(&events, &stream).iter().all(|number| !first.contains(number)), "no number twice");
     let listed = http.get("/api/sessions").json();
     assert_eq!(listed["sessions"][0]["session_id"], json!(session));
 }
@@ -317,22 +325,25 @@ fn what_was_said_is_there_after_a_restart() {
 #[test]
 fn a_run_is_confined_to_its_workspace_and_to_the_rules() {
     let talk = GatewayFixture::for_web();
-    talk.write("secret.txt", "do not read");
+    talk.write_file("secret.txt", "do not read");
     let (_gateway, http) = talk.start_web();
     let outside = talk.folder.join("secret.txt").display().to_string();
-    let read = |id: &str, path: &str| provider::call(id, "read", &json!({ "path": path }));
-    talk.provider.script([Reply::new(vec![read("c1", &outside), read("c2", "../../../secret.txt")]), say("ok")]);
-    let stream = http.say(&http.session(), "read it");
-    let events = http.turn(&stream).ended();
+    let read = |id: &str, path: &str| provider::call_part(id, "read", &json!({ "path": path }));
+    talk.provider.script_replies([
+        ProviderReply::new(vec![read("c1", &outside), read("c2", "../../../secret.txt")]),
+        text_reply("ok"),
+    ]);
+    let stream = http.start_chat(&http.create_session(), "read it");
+    let events = http.stream_chat(&stream).wait_end();
     let ends: Vec<&Value> =
         events.iter().filter(|event| event.name == "tool_complete").map(|event| &event.data["is_error"]).collect();
     assert_eq!(ends, [&json!(true), &json!(true)]);
-    assert!(!talk.provider.last().text().contains("do not read"));
+    assert!(!talk.provider.last_request().messages_text().contains("do not read"));
 }
 
 #[test]
 fn whoever_has_no_password_sees_nothing() {
-    let talk = GatewayOptions::for_web().config("web: { password: open-sesame }\n").create();
+    let talk = GatewayOptions::for_web().with_config("web: { password: open-sesame }\n").create();
     let (gateway, http) = talk.start_web();
     for path in ["/api/sessions", "/api/session?session_id=x", "/api/models", "/api/chat/stream?stream_id=x"] {
         let reply = http.get(path);
@@ -353,11 +364,11 @@ fn whoever_has_no_password_sees_nothing() {
         "{line}"
     );
     let cookie = line.split(';').next().unwrap();
-    let known = http.clone().with("cookie", cookie);
+    let known = http.clone().with_header("cookie", cookie);
     assert_eq!(known.get("/api/sessions").status, 200);
 
     // A page has to send its token; a program that names no page need not.
-    let own = known.clone().with("origin", &format!("http://{}", gateway.address));
+    let own = known.clone().with_header("origin", &format!("http://{}", gateway.address));
     let refused = own.post("/api/session/new", &json!({}));
     assert_eq!((refused.status, refused.json()["error"].as_str()), (403, Some("Session expired - reload the page")));
     assert_eq!(known.post("/api/session/new", &json!({})).status, 200);
@@ -367,30 +378,30 @@ fn whoever_has_no_password_sees_nothing() {
         http.post("/api/auth/login", &json!({ "password": "guess" }));
     }
     assert_eq!(http.post("/api/auth/login", &json!({ "password": "open-sesame" })).status, 429);
-    assert!(!gateway.said().contains("open-sesame"));
+    assert!(!gateway.log_text().contains("open-sesame"));
 }
 
 #[test]
 fn names_of_others_and_agents_tokens_open_nothing() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    assert_eq!(http.clone().with("host", "evil.example").get("/api/sessions").status, 403);
-    assert_eq!(http.clone().with("origin", "http://evil.example").get("/api/sessions").status, 403);
-    let agent = http.clone().with("authorization", &format!("Bearer {AGENT_TOKEN}"));
+    assert_eq!(http.clone().with_header("host", "evil.example").get("/api/sessions").status, 403);
+    assert_eq!(http.clone().with_header("origin", "http://evil.example").get("/api/sessions").status, 403);
+    let agent = http.clone().with_header("authorization", &format!("Bearer {AGENT_TOKEN}"));
     assert_eq!(agent.get("/api/sessions").status, 401, "an agent is no person");
 }
 
 #[test]
 fn a_front_end_is_served_with_our_facts_in_it() {
-    let talk = GatewayOptions::for_web().config("web: { password: open-sesame }\n").create();
+    let talk = GatewayOptions::for_web().with_config("web: { password: open-sesame }\n").create();
     let front = talk.folder.join("front/static");
     std::fs::create_dir_all(&front).unwrap();
     std::fs::write(front.join("index.html"), "v=__WEBUI_VERSION__ max=__MAX_UPLOAD_BYTES__ csrf=__CSRF_TOKEN_JSON__\n")
         .unwrap();
     std::fs::write(front.join("ui.js"), "let a = 1;").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", front.join("leak.txt")).unwrap();
-    let gateway = Gateway::start_with(&talk, &["--webui", "front"]);
-    let http = Http::new(&gateway.address);
+    let gateway = GatewayServer::start_with(&talk, &["--webui", "front"]);
+    let http = HttpClient::new(&gateway.address);
     assert_eq!(http.get("/session/abc").status, 302, "a page asks who comes");
     assert!(http.get("/").header("location").unwrap().starts_with("/login?next="));
     let script = http.get("/static/ui.js");
@@ -403,7 +414,7 @@ fn a_front_end_is_served_with_our_facts_in_it() {
     }
     let login = http.post("/api/auth/login", &json!({ "password": "open-sesame" }));
     let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let page = http.with("cookie", &cookie).get("/session/abc");
+    let page = http.with_header("cookie", &cookie).get("/session/abc");
     assert_eq!(page.status, 200);
     // Behind the page stands what hides the controls of what is not here.
     let (page, hiding) = page.body.split_once("\n<style>").unwrap();
@@ -414,13 +425,13 @@ fn a_front_end_is_served_with_our_facts_in_it() {
 
 #[test]
 fn a_browser_that_asks_first_is_told_nothing_that_lets_another_origin_in() {
-    let talk = GatewayOptions::for_web().config("web: { password: open-sesame }\n").create();
+    let talk = GatewayOptions::for_web().with_config("web: { password: open-sesame }\n").create();
     let (gateway, ours) = talk.start_web();
-    let theirs = Http::new(&gateway.address).with("origin", "http://evil.example");
+    let theirs = HttpClient::new(&gateway.address).with_header("origin", "http://evil.example");
     for (http, status) in [(ours, 200), (theirs, 403)] {
-        let http = http.with("access-control-request-method", "POST");
+        let http = http.with_header("access-control-request-method", "POST");
         for path in ["/api/chat/start", "/api/approval/respond", "/api/v1/gates", "/console/rules"] {
-            let told = http.send("OPTIONS", path, "");
+            let told = http.send_request("OPTIONS", path, "");
             assert_eq!(told.status, status, "{path}: {}", told.body);
             for name in ["origin", "methods", "credentials"] {
                 assert_eq!(told.header(&format!("access-control-allow-{name}")), None, "{path}");
@@ -437,8 +448,8 @@ fn a_front_end_that_lies_as_it_is_served_finds_its_files() {
     for (name, text) in [("index.html", "page"), ("logo.svg", "logo"), ("static/js/ui.js", "let a = 1;")] {
         std::fs::write(front.join(name), text).unwrap();
     }
-    let gateway = Gateway::start_with(&talk, &["--webui", "front"]);
-    let http = Http::new(&gateway.address);
+    let gateway = GatewayServer::start_with(&talk, &["--webui", "front"]);
+    let http = HttpClient::new(&gateway.address);
     for (path, want) in [("/", "page"), ("/static/js/ui.js", "let a = 1;"), ("/static/logo.svg", "logo")] {
         let got = http.get(path);
         let text = got.body.split("<style>").next().unwrap_or_default();

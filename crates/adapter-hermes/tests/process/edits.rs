@@ -7,24 +7,24 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    GatewayFixture, GatewayOptions, Latch, Provider, eventually,
-    hermes::{RULES, names, roles},
-    http::{Event, Http},
-    provider::{Part, Reply, bash, call, say},
+    FakeProvider, GatewayFixture, GatewayOptions, Latch, eventually,
+    hermes::{RULES, event_names, message_roles},
+    http::{HttpClient, SseEvent},
+    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
 /// A conversation of one exchange for each message, each answered with its number.
-fn told(talk: &GatewayFixture, http: &Http, messages: &[&str]) -> String {
-    let session = http.session();
+fn told(talk: &GatewayFixture, http: &HttpClient, messages: &[&str]) -> String {
+    let session = http.create_session();
     for (number, message) in messages.iter().enumerate() {
-        talk.provider.script([say(&format!("answer {number}"))]);
-        http.turn(&http.say(&session, message)).ended();
+        talk.provider.script_replies([text_reply(&format!("answer {number}"))]);
+        http.stream_chat(&http.start_chat(&session, message)).wait_end();
     }
     session
 }
 
-fn load(http: &Http, session: &str) -> Value {
+fn load(http: &HttpClient, session: &str) -> Value {
     let reply = http.get(&format!("/api/session?session_id={session}"));
     assert_eq!(reply.status, 200, "{reply:?}");
     reply.json()["session"].clone()
@@ -35,19 +35,19 @@ fn texts(session: &Value) -> Vec<String> {
     messages.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
-fn done(http: &Http, path: &str, body: Value) -> Value {
+fn done(http: &HttpClient, path: &str, body: Value) -> Value {
     let reply = http.post(path, &body);
     assert_eq!(reply.status, 200, "{path} {body}: {reply:?}");
     reply.json()
 }
 
-fn row(http: &Http, session: &str) -> Option<Value> {
+fn row(http: &HttpClient, session: &str) -> Option<Value> {
     let listed = http.get("/api/sessions").json();
     listed["sessions"].as_array().unwrap().iter().find(|row| row["session_id"] == session).cloned()
 }
 
 fn asked(talk: &GatewayFixture, number: usize) -> String {
-    talk.provider.asked(number).messages().iter().map(Value::to_string).collect()
+    talk.provider.wait_request(number).messages().iter().map(Value::to_string).collect()
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
     let (_gateway, http) = talk.start_web();
     assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"]);
     assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
-    talk.provider.script([say("again")]);
-    http.turn(&http.say(&session, "third")).ended();
+    talk.provider.script_replies([text_reply("again")]);
+    http.stream_chat(&http.start_chat(&session, "third")).wait_end();
     let heard = asked(&talk, 2);
     assert!(heard.contains("first") && heard.contains("third") && !heard.contains("second"), "{heard}");
 
@@ -90,8 +90,8 @@ fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
     assert_eq!(row(&http, &session).unwrap()["message_count"], 3);
     // Each is a conversation of its own.
     let fork = fork["session_id"].as_str().unwrap();
-    talk.provider.script([say("forked")]);
-    http.turn(&http.say(fork, "elsewhere")).ended();
+    talk.provider.script_replies([text_reply("forked")]);
+    http.stream_chat(&http.start_chat(fork, "elsewhere")).wait_end();
     assert_eq!(texts(&load(&http, fork)), ["first", "answer 0", "elsewhere", "forked"]);
     let heard = asked(&talk, 2);
     assert!(heard.contains("answer 0") && !heard.contains("second"), "{heard}");
@@ -99,9 +99,9 @@ fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
     assert_eq!(texts(&load(&http, copy)), ["first", "answer 0", "second", "answer 1"]);
 
     let cleared = done(&http, "/api/session/clear", json!({ "session_id": session }));
-    assert_eq!((roles(&cleared["session"]).len(), &cleared["session"]["title"]), (0, &json!("Untitled")));
-    talk.provider.script([say("fresh")]);
-    http.turn(&http.say(&session, "begin anew")).ended();
+    assert_eq!((message_roles(&cleared["session"]).len(), &cleared["session"]["title"]), (0, &json!("Untitled")));
+    talk.provider.script_replies([text_reply("fresh")]);
+    http.stream_chat(&http.start_chat(&session, "begin anew")).wait_end();
     assert_eq!(load(&http, &session)["title"], "begin anew");
 }
 
@@ -109,19 +109,19 @@ fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
 fn what_is_cut_keeps_the_results_of_calls_that_ran() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let write = |id: &str| call(id, "write", &json!({ "path": format!("{id}.txt"), "content": "written" }));
+    let write = |id: &str| call_part(id, "write", &json!({ "path": format!("{id}.txt"), "content": "written" }));
     for keep in [2, 3, 4] {
-        let session = http.session();
-        talk.provider.script([Reply::new(vec![write("c1"), write("c2")]), say("both written")]);
-        http.turn(&http.say(&session, "write both")).ended();
+        let session = http.create_session();
+        talk.provider.script_replies([ProviderReply::new(vec![write("c1"), write("c2")]), text_reply("both written")]);
+        http.stream_chat(&http.start_chat(&session, "write both")).wait_end();
         let cut = done(&http, "/api/session/truncate", json!({ "session_id": session, "keep_count": keep }));
-        assert_eq!(roles(&cut["session"]), ["user", "assistant", "tool", "tool"], "{keep}");
-        talk.provider.script([say("next")]);
-        http.turn(&http.say(&session, "go on")).ended();
-        let heard = talk.provider.last();
-        let results = ["c1", "c2"].map(|id| heard.result(id).unwrap());
+        assert_eq!(message_roles(&cut["session"]), ["user", "assistant", "tool", "tool"], "{keep}");
+        talk.provider.script_replies([text_reply("next")]);
+        http.stream_chat(&http.start_chat(&session, "go on")).wait_end();
+        let heard = talk.provider.last_request();
+        let results = ["c1", "c2"].map(|id| heard.call_result(id).unwrap());
         assert!(results.iter().all(|result| result.ends_with("wrote 7 bytes")), "{keep}: {results:?}");
-        assert!(!heard.text().contains("both written"), "{keep}");
+        assert!(!heard.messages_text().contains("both written"), "{keep}");
     }
 }
 
@@ -129,9 +129,9 @@ fn what_is_cut_keeps_the_results_of_calls_that_ran() {
 fn an_answer_is_asked_for_again_in_its_place() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = http.session();
-    talk.provider.script([say("answer 0")]);
-    let events = http.turn(&http.say(&session, "first")).ended();
+    let session = http.create_session();
+    talk.provider.script_replies([text_reply("answer 0")]);
+    let events = http.stream_chat(&http.start_chat(&session, "first")).wait_end();
     let done = events.iter().find(|event| event.name == "done").unwrap();
     let revision = load(&http, &session)["regeneration_revision"].clone();
     assert!(revision.is_string() && done.data["session"]["regeneration_revision"] == revision, "{done:?}");
@@ -140,10 +140,10 @@ fn an_answer_is_asked_for_again_in_its_place() {
         http.post("/api/chat/start", &body)
     };
     assert_eq!(start(&json!("gone")).status, 409);
-    talk.provider.script([say("better")]);
+    talk.provider.script_replies([text_reply("better")]);
     let reply = start(&revision);
     assert_eq!(reply.status, 200, "{reply:?}");
-    http.turn(reply.json()["stream_id"].as_str().unwrap()).ended();
+    http.stream_chat(reply.json()["stream_id"].as_str().unwrap()).wait_end();
     assert_eq!(texts(&load(&http, &session)), ["first", "better"]);
     assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
     assert!(!asked(&talk, 1).contains("answer 0"));
@@ -154,15 +154,15 @@ fn an_answer_is_asked_for_again_in_its_place() {
 fn a_turn_that_ended_is_listed_as_running_until_its_stream_is_read() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = http.session();
-    talk.provider.script([say("at once")]);
-    let stream = http.say(&session, "first");
+    let session = http.create_session();
+    talk.provider.script_replies([text_reply("at once")]);
+    let stream = http.start_chat(&session, "first");
     let status = || http.get(&format!("/api/chat/stream/status?stream_id={stream}")).json()["active"].clone();
     eventually("the end", || (status() == false).then_some(()));
     let running = |row: &Value| (row["is_streaming"].clone(), row["active_stream_id"].clone());
     assert_eq!(running(&row(&http, &session).unwrap()), (json!(true), json!(stream)));
     assert_eq!(running(&load(&http, &session)), (json!(false), Value::Null), "it takes a next message");
-    http.turn(&stream).ended();
+    http.stream_chat(&stream).wait_end();
     assert_eq!(running(&row(&http, &session).unwrap()), (json!(false), Value::Null));
 }
 
@@ -189,7 +189,7 @@ fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
     done(&http, "/api/session/pin", json!({ "session_id": kept, "pinned": false }));
     assert_eq!(row(&http, &kept).unwrap()["pinned"], false);
     // The record has what happened.
-    let tail = talk.people(&["audit", "tail"]);
+    let tail = talk.run_as_person(&["audit", "tail"]);
     assert!(tail.out.contains("deleted"), "{tail:?}");
 }
 
@@ -197,9 +197,9 @@ fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
 fn a_session_that_is_deleted_at_work_stops_and_waits_for_nobody() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    talk.provider.script([Reply::new(vec![bash("c1", "echo hi")]), say("unheard")]);
-    let session = http.session();
-    http.say(&session, "run it");
+    talk.provider.script_replies([ProviderReply::new(vec![bash_part("c1", "echo hi")]), text_reply("unheard")]);
+    let session = http.create_session();
+    http.start_chat(&session, "run it");
     let waits = || http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending_count"].clone();
     eventually("a card", || (waits() == 1).then_some(()));
     done(&http, "/api/session/delete", json!({ "session_id": session }));
@@ -211,14 +211,14 @@ fn a_session_that_is_deleted_at_work_stops_and_waits_for_nobody() {
 fn a_session_and_its_draft_outlive_a_crash_before_the_first_message() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    let session = http.session();
+    let session = http.create_session();
     done(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought" }));
     gateway.kill();
     let (_gateway, http) = talk.start_web();
     assert_eq!(load(&http, &session)["composer_draft"]["text"], "half a thought");
     assert_eq!(row(&http, &session), None, "nothing was said in it");
-    talk.provider.script([say("heard")]);
-    http.turn(&http.say(&session, "a whole thought")).ended();
+    talk.provider.script_replies([text_reply("heard")]);
+    http.stream_chat(&http.start_chat(&session, "a whole thought")).wait_end();
     assert_eq!(texts(&load(&http, &session)), ["a whole thought", "heard"]);
 }
 
@@ -242,8 +242,8 @@ fn settings_drafts_and_the_reasoning_effort_are_kept() {
     // The model cannot think, so that is not offered for it.
     let reasoning = http.get("/api/reasoning?model=small&provider=local").json();
     assert_eq!((&reasoning["supported_efforts"], &reasoning["reasoning_effort"]), (&json!([]), &json!("")));
-    talk.provider.script([say("heard")]);
-    http.turn(&http.say(&session, "a whole thought")).ended();
+    talk.provider.script_replies([text_reply("heard")]);
+    http.stream_chat(&http.start_chat(&session, "a whole thought")).wait_end();
     let draft = http.get(&format!("/api/session/draft?session_id={session}")).json();
     assert_eq!(draft["draft"], json!({}), "it was sent");
 }
@@ -378,7 +378,7 @@ fn conversations_are_searched_exported_and_their_files_read() {
     assert_eq!(json.header("content-disposition"), Some(&*format!("attachment; filename=\"hermes-{session}.json\"")));
     assert!(export("html").body.contains("answer 0"));
 
-    let folder = talk.data().join("agents/main");
+    let folder = talk.data_dir().join("agents/main");
     fs::create_dir_all(folder.join("sub")).unwrap();
     fs::write(folder.join("note.txt"), "one\ntwo\n").unwrap();
     fs::write(folder.join("page.html"), "<script>alert(1)</script>").unwrap();
@@ -397,7 +397,7 @@ fn conversations_are_searched_exported_and_their_files_read() {
 fn a_model_and_a_folder_are_chosen_in_the_ways_that_clients_write_them() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = http.session();
+    let session = http.create_session();
     for (model, provider) in
         [("scripted-1", json!("demo")), ("@local:small", json!(null)), ("demo/scripted-1", json!(null))]
     {
@@ -417,39 +417,39 @@ fn a_model_and_a_folder_are_chosen_in_the_ways_that_clients_write_them() {
 fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    let [here, there] = [(); 2].map(|()| http.session());
+    let [here, there] = [(); 2].map(|()| http.create_session());
     let turn = |session: &str, word: &str| {
-        talk.provider.script([Reply::new(vec![bash("c1", "echo hi")]), say(word)]);
-        http.turn(&http.say(session, "run it"))
+        talk.provider.script_replies([ProviderReply::new(vec![bash_part("c1", "echo hi")]), text_reply(word)]);
+        http.stream_chat(&http.start_chat(session, "run it"))
     };
     let decide = |session: &str, choice: &str| {
         let body = json!({ "session_id": session, "choice": choice });
         assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
     };
-    let notices = |events: &[Event]| -> Vec<String> {
+    let notices = |events: &[SseEvent]| -> Vec<String> {
         let warnings = events.iter().filter(|event| event.name == "warning" && event.data["type"] == "denied");
         warnings.map(|event| event.data["message"].as_str().unwrap().to_owned()).collect()
     };
     let first = turn(&here, "no");
-    first.named("approval");
+    first.wait_named("approval");
     decide(&here, "deny");
-    let told = notices(&first.ended());
+    let told = notices(&first.wait_end());
     assert_eq!(
         told,
         ["Denied. The same call of bash stays denied for 15 minutes, in this conversation and in no other."]
     );
-    let heard = talk.provider.asked(1).result("c1").unwrap();
+    let heard = talk.provider.wait_request(1).call_result("c1").unwrap();
     assert!(heard.ends_with("stays denied. That holds in this conversation for 15 minutes."), "{heard}");
 
     // In the same conversation nobody is asked, and both sides learn why; also after a restart.
     gateway.kill();
     let (_gateway, http) = talk.start_web();
     let turn = |session: &str, word: &str| {
-        talk.provider.script([Reply::new(vec![bash("c2", "echo hi")]), say(word)]);
-        http.turn(&http.say(session, "once more"))
+        talk.provider.script_replies([ProviderReply::new(vec![bash_part("c2", "echo hi")]), text_reply(word)]);
+        http.stream_chat(&http.start_chat(session, "once more"))
     };
-    let again = turn(&here, "still no").ended();
-    assert!(!names(&again).contains(&"approval"), "{again:?}");
+    let again = turn(&here, "still no").wait_end();
+    assert!(!event_names(&again).contains(&"approval"), "{again:?}");
     let told = notices(&again);
     assert!(
         told[0].starts_with(
@@ -459,26 +459,26 @@ fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
     );
     // In another one it waits for a person as if nothing had been.
     let other = turn(&there, "yes");
-    other.named("approval");
+    other.wait_named("approval");
     let body = json!({ "session_id": there, "choice": "once" });
     assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
-    assert_eq!(notices(&other.ended()), [""; 0]);
+    assert_eq!(notices(&other.wait_end()), [""; 0]);
     // What binds names its conversation, and is lifted alone.
-    let listed = talk.people(&["grants", "denials", "--json"]).json();
+    let listed = talk.run_as_person(&["grants", "denials", "--json"]).json();
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session"]), (1, &json!(here)));
     let id = listed[0]["id"].as_str().unwrap();
-    assert_eq!(talk.people(&["grants", "revoke", id]).code, Some(0));
-    turn(&here, "yes again").named("approval");
+    assert_eq!(talk.run_as_person(&["grants", "revoke", id]).code, Some(0));
+    turn(&here, "yes again").wait_named("approval");
 }
 
 #[test]
 fn three_denials_in_a_row_still_stop_a_turn_from_asking() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = http.session();
-    let call = |number: u32| Reply::new(vec![bash(&format!("c{number}"), &format!("echo {number}"))]);
-    talk.provider.script((0..4).map(call).chain([say("I stop")]));
-    let turn = http.turn(&http.say(&session, "run them"));
+    let session = http.create_session();
+    let call = |number: u32| ProviderReply::new(vec![bash_part(&format!("c{number}"), &format!("echo {number}"))]);
+    talk.provider.script_replies((0..4).map(call).chain([text_reply("I stop")]));
+    let turn = http.stream_chat(&http.start_chat(&session, "run them"));
     for number in 0..3 {
         let pending = format!("/api/approval/pending?session_id={session}");
         let card = eventually(&format!("card {number}"), || {
@@ -488,19 +488,19 @@ fn three_denials_in_a_row_still_stop_a_turn_from_asking() {
         let body = json!({ "session_id": session, "choice": "deny", "approval_id": card["approval_id"] });
         assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
     }
-    let events = turn.ended();
-    assert_eq!(names(&events).iter().filter(|name| **name == "approval").count(), 3);
-    assert!(talk.provider.asked(4).result("c3").unwrap().starts_with("Denied: three denials in a row."));
+    let events = turn.wait_end();
+    assert_eq!(event_names(&events).iter().filter(|name| **name == "approval").count(), 3);
+    assert!(talk.provider.wait_request(4).call_result("c3").unwrap().starts_with("Denied: three denials in a row."));
 }
 
 #[test]
 fn arguments_are_texts_in_events_and_in_the_history() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = http.session();
+    let session = http.create_session();
     let arguments = json!({ "path": "a.txt", "edits": [{ "old_text": "a" }], "all": true });
-    talk.provider.script([Reply::new(vec![call("c1", "edit", &arguments)]), say("done")]);
-    let events = http.turn(&http.say(&session, "edit it")).ended();
+    talk.provider.script_replies([ProviderReply::new(vec![call_part("c1", "edit", &arguments)]), text_reply("done")]);
+    let events = http.stream_chat(&http.start_chat(&session, "edit it")).wait_end();
     let want = json!({ "path": "a.txt", "edits": "[{\"old_text\":\"a\"}]", "all": "true" });
     let ended = events.iter().filter(|event| event.name.starts_with("tool"));
     let told: Vec<&Value> = ended.map(|event| &event.data["args"]).collect();
@@ -517,16 +517,16 @@ fn arguments_are_texts_in_events_and_in_the_history() {
 fn an_answer_has_its_own_time_and_its_tokens_are_told_wherever_they_are_counted() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = http.session();
+    let session = http.create_session();
     let latch = Latch::default();
-    let parts = vec![Part::Until(latch.clone()), Part::Text(vec!["at last".to_owned()])];
-    talk.provider.script([Reply::new(parts).counting(2400)]);
-    let stream = http.say(&session, "think about it");
-    talk.provider.asked(0);
+    let parts = vec![ReplyPart::Until(latch.clone()), ReplyPart::Text(vec!["at last".to_owned()])];
+    talk.provider.script_replies([ProviderReply::new(parts).with_input_tokens(2400)]);
+    let stream = http.start_chat(&session, "think about it");
+    talk.provider.wait_request(0);
     let began = Instant::now();
     eventually("a moment", || (began.elapsed() >= Duration::from_millis(50)).then_some(()));
     latch.open();
-    let events = http.turn(&stream).ended();
+    let events = http.stream_chat(&stream).wait_end();
     let usage = &events.iter().find(|event| event.name == "done").unwrap().data["usage"];
     assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(2400), &json!(50)));
     let loaded = load(&http, &session);
@@ -545,10 +545,14 @@ fn an_answer_has_its_own_time_and_its_tokens_are_told_wherever_they_are_counted(
 fn a_card_says_a_command_once() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = http.session();
-    let more = call("c2", "bash", &json!({ "command": "date -u", "timeout": 5 }));
-    talk.provider.script([Reply::new(vec![bash("c1", "echo hi > made")]), Reply::new(vec![more]), say("done")]);
-    let turn = http.turn(&http.say(&session, "run it"));
+    let session = http.create_session();
+    let more = call_part("c2", "bash", &json!({ "command": "date -u", "timeout": 5 }));
+    talk.provider.script_replies([
+        ProviderReply::new(vec![bash_part("c1", "echo hi > made")]),
+        ProviderReply::new(vec![more]),
+        text_reply("done"),
+    ]);
+    let turn = http.stream_chat(&http.start_chat(&session, "run it"));
     for command in ["echo hi > made", "date -u"] {
         let card = eventually("the card", || {
             let told = http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending"].clone();
@@ -560,32 +564,32 @@ fn a_card_says_a_command_once() {
         let body = json!({ "session_id": session, "choice": "once", "approval_id": card["approval_id"] });
         assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
     }
-    turn.ended();
+    turn.wait_end();
 }
 
 #[test]
 fn the_reasoning_effort_that_is_set_is_asked_for() {
-    let provider = Provider::start();
+    let provider = FakeProvider::start();
     let models = format!(
         "model: {{ provider: local, id: deep }}\nproviders:\n  local:\n    api: openai-completions\n    base_url: {}/v1\n    api_key: key\n    models: [ {{ id: deep, reasoning: true, context_window: 100000, max_tokens: 4096 }} ]\n",
         provider.url
     );
-    let talk = GatewayOptions::new().config(&models).rules(RULES).provider(provider).create();
+    let talk = GatewayOptions::new().with_config(&models).with_rules(RULES).with_provider(provider).create();
     let (_gateway, http) = talk.start_web();
-    let session = http.session();
+    let session = http.create_session();
     let set = done(&http, "/api/reasoning", json!({ "effort": "high", "model": "deep", "provider": "local" }));
     assert_eq!((&set["reasoning_effort"], &set["supports_reasoning_effort"]), (&json!("high"), &json!(true)));
     for (number, effort) in ["high", "low"].into_iter().enumerate() {
         done(&http, "/api/reasoning", json!({ "effort": effort }));
-        talk.provider.script([say("yes")]);
-        http.turn(&http.say(&session, "think")).ended();
-        assert_eq!(talk.provider.asked(number).body["reasoning_effort"], effort);
+        talk.provider.script_replies([text_reply("yes")]);
+        http.stream_chat(&http.start_chat(&session, "think")).wait_end();
+        assert_eq!(talk.provider.wait_request(number).body["reasoning_effort"], effort);
     }
 }
 
 #[test]
 fn what_is_not_public_is_401_before_it_is_404_or_405() {
-    let talk = GatewayOptions::for_web().config("web: { password: correct-horse-battery }\n").create();
+    let talk = GatewayOptions::for_web().with_config("web: { password: correct-horse-battery }\n").create();
     let (_gateway, http) = talk.start_web();
     for (method, path) in [
         ("GET", "/api/status"),
@@ -596,7 +600,7 @@ fn what_is_not_public_is_401_before_it_is_404_or_405() {
         ("GET", "/api/session/export?session_id=x"),
         ("POST", "/api/session/delete"),
     ] {
-        let reply = http.send(method, path, if method == "GET" { "" } else { "{}" });
+        let reply = http.send_request(method, path, if method == "GET" { "" } else { "{}" });
         assert_eq!(reply.status, 401, "{method} {path}: {reply:?}");
         assert!(reply.body.contains("Authentication required"), "{reply:?}");
     }
@@ -605,10 +609,10 @@ fn what_is_not_public_is_401_before_it_is_404_or_405() {
     assert_eq!(http.get("/nothing").status, 404);
     let login = http.post("/api/auth/login", &json!({ "password": "correct-horse-battery" }));
     let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let http = http.with("cookie", &cookie);
+    let http = http.with_header("cookie", &cookie);
     assert_eq!((http.get("/api/status").status, http.get("/api/session/new").status), (404, 405));
     // A page of this origin has to show its token for each new route that changes something.
-    let page = http.clone().with("origin", &format!("http://{}", http.address));
+    let page = http.clone().with_header("origin", &format!("http://{}", http.address));
     let body = json!({ "session_id": "x" });
     for path in [
         "undo",
@@ -633,6 +637,6 @@ fn what_is_not_public_is_401_before_it_is_404_or_405() {
             "{path}"
         );
     }
-    let foreign = http.clone().with("origin", "http://evil.example");
+    let foreign = http.clone().with_header("origin", "http://evil.example");
     assert_eq!(foreign.post("/api/settings", &json!({})).status, 403);
 }

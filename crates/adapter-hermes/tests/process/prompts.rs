@@ -7,11 +7,11 @@ mod streams;
 use std::{sync::Barrier, thread};
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, RULES,
     agent_gate::AgentClient,
     eventually,
-    http::Http,
-    provider::{Reply, bash, say},
+    http::HttpClient,
+    provider::{ProviderReply, bash_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -21,9 +21,9 @@ use self::client::{Stream, ask, chat, get, pending, post, respond};
 const AGENT: &str = "agent:default";
 
 /// Has the agent ask for something, and gives the name of what waits once it does.
-fn raise(gateway: &Gateway, agent: &mut AgentClient, id: u32, thing: &str) -> String {
+fn raise(gateway: &GatewayServer, agent: &mut AgentClient, id: u32, thing: &str) -> String {
     let before = pending(gateway, "approval", AGENT)["pending_count"].as_u64().unwrap();
-    agent.request(id, "turn", json!({ "thing": thing, "way": "open" }));
+    agent.request_tool(id, "turn", json!({ "thing": thing, "way": "open" }));
     let mut stream = Stream::of(gateway, "approval", AGENT);
     stream.until(|frame| frame.state().1 == before + 1);
     let rows = ask(gateway, "GET", "/api/sessions", None).1;
@@ -32,7 +32,7 @@ fn raise(gateway: &Gateway, agent: &mut AgentClient, id: u32, thing: &str) -> St
 }
 
 /// The names of what waits in the agent's session, oldest first, by answering nothing.
-fn names(gateway: &Gateway) -> Vec<String> {
+fn names(gateway: &GatewayServer) -> Vec<String> {
     let mut stream = Stream::of(gateway, "session", AGENT);
     let count = pending(gateway, "approval", AGENT)["pending_count"].as_u64().unwrap();
     (0..count).map(|_| stream.named("approval_required")["approval_id"].as_str().unwrap().to_owned()).collect()
@@ -41,8 +41,8 @@ fn names(gateway: &Gateway) -> Vec<String> {
 #[test]
 fn every_stream_shows_the_oldest_and_how_many_wait() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let mut streams = [(); 2].map(|()| Stream::of(&gateway, "approval", AGENT));
     let nothing = json!({ "pending": null, "pending_count": 0 });
     for stream in &mut streams {
@@ -70,17 +70,17 @@ fn every_stream_shows_the_oldest_and_how_many_wait() {
         shows(head, count);
     }
     for id in 1..=3 {
-        assert_eq!(agent.reply(&json!(id))["result"]["status"], "executed");
+        assert_eq!(agent.wait_reply(&json!(id))["result"]["status"], "executed");
     }
 }
 
 #[test]
 fn a_card_says_exactly_what_would_run_and_what_can_be_chosen() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "door\u{202e}", "way": "open" }));
-    let gate = place.gate();
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door\u{202e}", "way": "open" }));
+    let gate = place.wait_gate();
     let card = &pending(&gateway, "approval", AGENT)["pending"];
     let is = |name: &str| card[name].clone();
     assert_eq!(is("approval_id"), json!(gate));
@@ -99,8 +99,8 @@ fn a_card_says_exactly_what_would_run_and_what_can_be_chosen() {
 #[test]
 fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let ok = |choice: &str| (200, json!({ "ok": true, "choice": choice }));
     let cleared = |choice: &str| (200, json!({ "ok": true, "choice": choice, "stale_cleared": true }));
     let kept = |choice: &str| (200, json!({ "ok": false, "choice": choice }));
@@ -144,19 +144,19 @@ fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
     assert_eq!(respond(&gateway, AGENT, "once", Some(&b)), ok("once"));
     assert_eq!(names(&gateway), [d]);
     for (id, ran) in [(1, true), (2, true), (3, false)] {
-        assert_eq!(agent.reply(&json!(id))["result"]["status"] == "executed", ran, "{id}");
+        assert_eq!(agent.wait_reply(&json!(id))["result"]["status"] == "executed", ran, "{id}");
     }
     let (status, _) = ask(&gateway, "POST", "/api/approval/respond", None);
     assert_eq!(status, 400);
     drop(gateway);
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn of_two_answers_at_once_one_has_an_effect() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     for round in 0..5 {
         let id = raise(&gateway, &mut agent, round, &format!("door-{round}"));
         let together = Barrier::new(4);
@@ -177,9 +177,9 @@ fn of_two_answers_at_once_one_has_an_effect() {
         assert!(told.iter().all(|(status, told)| *status == 200 && told["ok"] == true), "{told:?}");
         let (once, deny) = (counted("once"), counted("deny"));
         assert!((once, deny) == (2, 0) || (once, deny) == (0, 2), "{told:?}");
-        let is_done = agent.reply(&json!(round))["result"]["status"] == "executed";
+        let is_done = agent.wait_reply(&json!(round))["result"]["status"] == "executed";
         assert_eq!(is_done, once == 2, "{told:?}");
-        assert_eq!(place.service.count(&format!("/turn/door-{round}")), usize::from(is_done));
+        assert_eq!(place.service.request_count(&format!("/turn/door-{round}")), usize::from(is_done));
         if !is_done {
             // An agent that is denied again and again would be asked about once only.
             let (_, held) = respond(&gateway, AGENT, "once", None);
@@ -192,13 +192,13 @@ fn of_two_answers_at_once_one_has_an_effect() {
 fn a_choice_for_longer_covers_what_was_shown_and_nothing_else() {
     for choice in ["session", "always"] {
         let place = GatewayFixture::new();
-        let gateway = Gateway::start(&place);
-        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+        let gateway = GatewayServer::start(&place);
+        let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
         let id = raise(&gateway, &mut agent, 1, "door");
         assert_eq!(respond(&gateway, AGENT, choice, Some(&id)).1, json!({ "ok": true, "choice": choice }));
-        assert_eq!(agent.call(2, "turn", json!({ "thing": "door", "way": "open" }))["status"], "executed");
+        assert_eq!(agent.call_tool(2, "turn", json!({ "thing": "door", "way": "open" }))["status"], "executed");
         raise(&gateway, &mut agent, 3, "door2");
-        let grants = place.people(&["grants", "list", "--json"]).json();
+        let grants = place.run_as_person(&["grants", "list", "--json"]).json();
         assert_eq!((&grants[0]["scope"], &grants[0]["by"]), (&json!(choice), &json!("web:open")), "{grants}");
         // Nobody showed who they are, and the list says so.
         assert_eq!(
@@ -212,9 +212,10 @@ fn a_choice_for_longer_covers_what_was_shown_and_nothing_else() {
 #[test]
 fn where_a_rule_names_people_an_answer_is_one_of_several() {
     let rules = "rules:\n  - { pattern: 'turn(door*)', action: ask, approvals: 2 }\n";
-    let place = GatewayFixture::with("people: [ { id: ana, local: [1] }, { id: ben, local: [2] } ]", rules);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let place =
+        GatewayFixture::with_config_and_rules("people: [ { id: ana, local: [1] }, { id: ben, local: [2] } ]", rules);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let id = raise(&gateway, &mut agent, 1, "door");
     let card = pending(&gateway, "approval", AGENT)["pending"].take();
     assert_eq!((&card["choices"], &card["allow_permanent"]), (&json!(["once", "deny"]), &json!(false)));
@@ -228,29 +229,30 @@ fn where_a_rule_names_people_an_answer_is_one_of_several() {
     let now = pending(&gateway, "approval", AGENT);
     assert_eq!((&now["pending"]["approval_id"], &now["pending"]["have"]), (&json!(id), &json!(1)), "{now}");
     assert_eq!(respond(&gateway, AGENT, "deny", Some(&id)).1["ok"], true);
-    assert_eq!(agent.reply(&json!(1))["error"]["code"], -32001);
+    assert_eq!(agent.wait_reply(&json!(1))["error"]["code"], -32001);
 }
 
 #[test]
 fn nobody_in_time_takes_the_card_down() {
-    let place = GatewayFixture::with("approval_timeout: 1", RULES);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let place = GatewayFixture::with_config_and_rules("approval_timeout: 1", RULES);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let mut stream = Stream::of(&gateway, "approval", AGENT);
-    agent.request(1, "turn", json!({ "thing": "door" }));
+    agent.request_tool(1, "turn", json!({ "thing": "door" }));
     let gate = stream.until(|frame| frame.state().1 == 1);
     let id = gate.state().0.unwrap();
     assert_eq!(stream.next().state(), (None, 0));
     assert_eq!(respond(&gateway, AGENT, "once", Some(id)).1["stale_cleared"], true);
-    assert_eq!(agent.reply(&json!(1))["error"]["code"], -32002);
-    assert_eq!(place.service.count("/turn/door"), 0);
+    assert_eq!(agent.wait_reply(&json!(1))["error"]["code"], -32002);
+    assert_eq!(place.service.request_count("/turn/door"), 0);
 }
 
 #[test]
 fn what_waits_keeps_its_names_through_a_power_cut() {
     let talk = GatewayFixture::for_web();
     let (gateway, _) = talk.start_web();
-    let (session, _) = chat(&talk, &gateway, [Reply::new(vec![bash("c1", "echo ran >> out")]), say("done")]);
+    let (session, _) =
+        chat(&talk, &gateway, [ProviderReply::new(vec![bash_part("c1", "echo ran >> out")]), text_reply("done")]);
     let asked = eventually("the approval", || {
         let told = pending(&gateway, "approval", &session);
         (told["pending_count"] == 1).then_some(told)
@@ -263,13 +265,13 @@ fn what_waits_keeps_its_names_through_a_power_cut() {
     let id = asked["pending"]["approval_id"].as_str().unwrap();
     assert_eq!(respond(&gateway, &session, "once", Some(id)).1["ok"], true);
     assert_eq!(stream.next().state(), (None, 0));
-    talk.provider.asked(1);
+    talk.provider.wait_request(1);
     // What became of an answer is known to the next process as well.
     gateway.kill();
     let (gateway, _) = talk.start_web();
     assert_eq!(respond(&gateway, &session, "once", Some(id)).1, json!({ "ok": true, "choice": "once" }));
     assert_eq!(respond(&gateway, &session, "deny", Some(id)).1["stale_cleared"], true);
-    let out = std::fs::read_to_string(talk.data().join("agents/main/out")).unwrap();
+    let out = std::fs::read_to_string(talk.data_dir().join("agents/main/out")).unwrap();
     assert_eq!(out, "ran\n");
 }
 
@@ -278,7 +280,8 @@ fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
     let talk = GatewayFixture::for_web();
     let (gateway, _) = talk.start_web();
     let destroys = "rm -rf / --one-file-system --nope";
-    let (session, turn) = chat(&talk, &gateway, [Reply::new(vec![bash("c1", destroys)]), say("done")]);
+    let (session, turn) =
+        chat(&talk, &gateway, [ProviderReply::new(vec![bash_part("c1", destroys)]), text_reply("done")]);
     let mut stream = Stream::of(&gateway, "approval", &session);
     let mut first = stream.next();
     if first.state().1 == 0 {
@@ -288,7 +291,7 @@ fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
     assert_eq!((&card["choices"], &card["allow_permanent"]), (&json!(["once", "deny"]), &json!(false)), "{card}");
     assert_eq!((&card["command"], &card["risk_level"]), (&json!(destroys), &json!("high")));
     // On the stream of its turn it stands by itself.
-    let mut bare = turn.named("approval").data;
+    let mut bare = turn.wait_named("approval").data;
     assert_eq!(bare["pending_count"].take(), 1);
     bare.as_object_mut().unwrap().remove("pending_count");
     assert_eq!(bare, card);
@@ -296,20 +299,20 @@ fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
     assert_eq!(told["yolo_enabled"], true);
     assert_eq!(pending(&gateway, "approval", &session)["pending"], card, "nobody is let through at the floor");
     assert_eq!(respond(&gateway, &session, "deny", None).1["ok"], true);
-    let told = talk.provider.asked(1).result("c1").unwrap();
+    let told = talk.provider.wait_request(1).call_result("c1").unwrap();
     assert_eq!(
         told,
         "Denied by web:open. A person refused this. Do not retry it: the same action in other words stays denied. That holds in this \
         conversation for 15 minutes."
     );
-    turn.ended();
+    turn.wait_end();
 }
 
 #[test]
 fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let is_on = || get(&gateway, &format!("/api/session/yolo?session_id={AGENT}"))["yolo_enabled"].clone();
     let turn = |body: Value| post(&gateway, "/api/session/yolo", body);
     for (method, body) in [("GET", None), ("POST", Some(json!({})))] {
@@ -338,19 +341,19 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     assert_eq!(is_on(), true);
     stream.until(|frame| frame.state() == (None, 0));
     for id in [1, 2] {
-        assert_eq!(agent.reply(&json!(id))["result"]["status"], "executed");
+        assert_eq!(agent.wait_reply(&json!(id))["result"]["status"], "executed");
     }
-    assert_eq!(agent.call(3, "turn", json!({ "thing": "door-c" }))["status"], "executed");
-    assert_eq!(agent.call(4, "turn", json!({ "thing": "lock" }))["code"], -32003);
+    assert_eq!(agent.call_tool(3, "turn", json!({ "thing": "door-c" }))["status"], "executed");
+    assert_eq!(agent.call_tool(4, "turn", json!({ "thing": "lock" }))["code"], -32003);
     // Once each: nothing was granted, and nobody else is let through.
-    assert_eq!(place.people(&["grants", "list", "--json"]).json(), json!([]));
+    assert_eq!(place.run_as_person(&["grants", "list", "--json"]).json(), json!([]));
     assert_eq!(turn(json!({ "session_id": AGENT, "enabled": false })).1["yolo_enabled"], false);
     raise(&gateway, &mut agent, 5, "door-d");
     let own = json!({ "session_id": AGENT, "choice": "once", "approval_id": a, "yolo": true });
     // What was answered long ago lets the session through all the same: it is what the person wants.
     let (_, told) = post(&gateway, "/api/approval/respond", own);
     assert_eq!(told, json!({ "ok": true, "choice": "once", "stale_cleared": true, "yolo_enabled": true }));
-    assert_eq!(agent.reply(&json!(5))["result"]["status"], "executed");
+    assert_eq!(agent.wait_reply(&json!(5))["result"]["status"], "executed");
     assert_eq!(turn(json!({ "session_id": AGENT, "enabled": false })).1["yolo_enabled"], false);
     // Who comes behind somebody's denial, or names what never was, lets nothing through.
     let denied = raise(&gateway, &mut agent, 6, "door-e");
@@ -371,7 +374,7 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     assert_eq!(is_on(), false);
     // It is lost with the process.
     gateway.kill();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let told = get(&gateway, &format!("/api/session/yolo?session_id={AGENT}"));
     assert_eq!(told, json!({ "yolo_enabled": false }));
 }
@@ -379,8 +382,8 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
 #[test]
 fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     // Where nothing waits there is nothing to repeat.
     assert_eq!(respond(&gateway, AGENT, "once", None).0, 200);
     let first = raise(&gateway, &mut agent, 1, "door-a");
@@ -404,14 +407,14 @@ fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
     assert_eq!(respond(&gateway, AGENT, "once", None).0, 200);
     assert!(names(&gateway).is_empty());
     drop(gateway);
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn a_foreign_origin_is_told_so_in_the_words_of_the_door() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let http = Http::new(&gateway.address).with("origin", "http://evil.example");
+    let gateway = GatewayServer::start(&place);
+    let http = HttpClient::new(&gateway.address).with_header("origin", "http://evil.example");
     let refused = http.post("/api/approval/respond", &json!({ "session_id": AGENT, "choice": "once" }));
     assert_eq!(refused.status, 403);
     assert_eq!(refused.json(), json!({ "error": "Cross-origin mismatch - check reverse proxy headers" }));

@@ -2,35 +2,35 @@
 
 use countersign_testkit::process::{
     GatewayFixture, Latch,
-    browser::Browser,
+    browser::BrowserClient,
     eventually,
-    hermes::{names, roles, text},
-    http::Http,
-    provider::{Part, Reply, refuse, say, text as saying},
+    hermes::{event_names, message_roles, token_text},
+    http::HttpClient,
+    provider::{ProviderReply, ReplyPart, error_reply, text_part as saying, text_reply},
 };
 use serde_json::{Value, json};
 
 /// A session whose next message has to wait for a compaction.
-fn long_session(http: &Http) -> String {
-    let session = http.session();
+fn long_session(http: &HttpClient) -> String {
+    let session = http.create_session();
     // Nearly all of the window; what follows them is too much.
     for (size, last) in [(240_000, "stream_end"), (120_000, "apperror")] {
-        let stream = http.say(&session, &"word ".repeat(size / 5));
-        assert_eq!(http.turn(&stream).ended().last().unwrap().name, last);
+        let stream = http.start_chat(&session, &"word ".repeat(size / 5));
+        assert_eq!(http.stream_chat(&stream).wait_end().last().unwrap().name, last);
     }
     session
 }
 
 fn asked_for_a_summary(talk: &GatewayFixture) {
-    eventually("a summary is asked for", || (talk.provider.count() == 3).then_some(()));
+    eventually("a summary is asked for", || (talk.provider.request_count() == 3).then_some(()));
 }
 
 /// A session whose last message the model said was too long, while it is summed up: its id, and the stream of the turn that asks again.
-fn overflowed(talk: &GatewayFixture, http: &Http) -> (String, String) {
-    let session = http.session();
-    http.turn(&http.say(&session, &"word ".repeat(48_000))).ended();
-    let stream = http.say(&session, &"word ".repeat(24_000));
-    assert_eq!(http.turn(&stream).ended().last().unwrap().name, "apperror");
+fn overflowed(talk: &GatewayFixture, http: &HttpClient) -> (String, String) {
+    let session = http.create_session();
+    http.stream_chat(&http.start_chat(&session, &"word ".repeat(48_000))).wait_end();
+    let stream = http.start_chat(&session, &"word ".repeat(24_000));
+    assert_eq!(http.stream_chat(&stream).wait_end().last().unwrap().name, "apperror");
     asked_for_a_summary(talk);
     let shown = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
     let again = shown["active_stream_id"].as_str().unwrap().to_owned();
@@ -38,8 +38,8 @@ fn overflowed(talk: &GatewayFixture, http: &Http) -> (String, String) {
     (session, again)
 }
 
-fn counted() -> Reply {
-    Reply { usage: (60_000, 10, 0), ..say("one") }
+fn counted() -> ProviderReply {
+    ProviderReply { usage: (60_000, 10, 0), ..text_reply("one") }
 }
 
 #[test]
@@ -47,11 +47,17 @@ fn a_message_behind_a_compaction_has_a_stream_that_outlives_the_gateway() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
     let latch = Latch::default();
-    let held = Reply::new(vec![saying("a sum"), Part::Until(latch.clone())]);
-    talk.provider.script([counted(), refuse(400, "no"), held, say("a summary"), say("as you say")]);
+    let held = ProviderReply::new(vec![saying("a sum"), ReplyPart::Until(latch.clone())]);
+    talk.provider.script_replies([
+        counted(),
+        error_reply(400, "no"),
+        held,
+        text_reply("a summary"),
+        text_reply("as you say"),
+    ]);
     let session = long_session(&http);
-    let stream = http.say(&session, "third");
-    assert_eq!(http.turn(&stream).named("compressing").name, "compressing");
+    let stream = http.start_chat(&session, "third");
+    assert_eq!(http.stream_chat(&stream).wait_named("compressing").name, "compressing");
     asked_for_a_summary(&talk);
     let told = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
     let waiting = (&told["active_stream_id"], &told["pending_user_message"], &told["is_streaming"]);
@@ -64,11 +70,11 @@ fn a_message_behind_a_compaction_has_a_stream_that_outlives_the_gateway() {
     gateway.kill();
     latch.open();
     let (_gateway, http) = talk.start_web();
-    let events = http.turn(&stream).ended();
-    assert_eq!((text(&events).as_str(), names(&events).last()), ("as you say", Some(&"stream_end")));
-    assert!(names(&events).contains(&"compressed"), "{:?}", names(&events));
+    let events = http.stream_chat(&stream).wait_end();
+    assert_eq!((token_text(&events).as_str(), event_names(&events).last()), ("as you say", Some(&"stream_end")));
+    assert!(event_names(&events).contains(&"compressed"), "{:?}", event_names(&events));
     let session = http.get(&format!("/api/session?session_id={session}")).json()["session"].clone();
-    assert_eq!(roles(&session).iter().rev().take(3).collect::<Vec<_>>(), [&"assistant", &"user", &"user"]);
+    assert_eq!(message_roles(&session).iter().rev().take(3).collect::<Vec<_>>(), [&"assistant", &"user", &"user"]);
     assert_eq!(session["pending_user_message"], Value::Null);
 }
 
@@ -76,63 +82,72 @@ fn a_message_behind_a_compaction_has_a_stream_that_outlives_the_gateway() {
 fn a_message_behind_a_compaction_is_taken_back() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let held = Reply::new(vec![saying("a sum"), Part::Hang]);
-    talk.provider.script([counted(), refuse(400, "no"), held]);
+    let held = ProviderReply::new(vec![saying("a sum"), ReplyPart::Hang]);
+    talk.provider.script_replies([counted(), error_reply(400, "no"), held]);
     let session = long_session(&http);
-    let stream = http.say(&session, "third");
-    let turn = http.turn(&stream);
-    turn.named("compressing");
+    let stream = http.start_chat(&session, "third");
+    let turn = http.stream_chat(&stream);
+    turn.wait_named("compressing");
     asked_for_a_summary(&talk);
     let cancelled = http.get(&format!("/api/chat/cancel?stream_id={stream}")).json();
     assert_eq!(cancelled["cancelled"], true);
-    assert_eq!(turn.ended().last().unwrap().name, "cancel");
+    assert_eq!(turn.wait_end().last().unwrap().name, "cancel");
     let status = http.get(&format!("/api/chat/stream/status?stream_id={stream}")).json();
     assert_eq!(
         (&status["active"], &status["journal"]["terminal_state"]),
         (&json!(false), &json!("interrupted-by-user"))
     );
-    assert_eq!(talk.provider.count(), 3, "nobody is asked what was taken back");
+    assert_eq!(talk.provider.request_count(), 3, "nobody is asked what was taken back");
 }
 
 #[test]
 fn a_turn_that_fills_the_window_is_summed_up_before_the_next_and_holds_nobody_up() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let full = Reply { usage: (95_000, 10, 0), ..say("two") };
-    talk.provider.script([counted(), full, say("a summary"), say("as you say")]);
-    let session = http.session();
+    let full = ProviderReply { usage: (95_000, 10, 0), ..text_reply("two") };
+    talk.provider.script_replies([counted(), full, text_reply("a summary"), text_reply("as you say")]);
+    let session = http.create_session();
     for size in [48_000, 24_000] {
-        assert_eq!(http.turn(&http.say(&session, &"word ".repeat(size))).ended().last().unwrap().name, "stream_end");
+        assert_eq!(
+            http.stream_chat(&http.start_chat(&session, &"word ".repeat(size))).wait_end().last().unwrap().name,
+            "stream_end"
+        );
     }
     let told = http.get(&format!("/api/v1/sessions/{session}")).json();
-    assert_eq!((&told["state"], talk.provider.count()), (&json!("resting"), 2));
-    let events = http.turn(&http.say(&session, "third")).ended();
-    assert_eq!((text(&events).as_str(), names(&events).last()), ("as you say", Some(&"stream_end")));
-    assert!(names(&events).contains(&"compressed"), "{:?}", names(&events));
+    assert_eq!((&told["state"], talk.provider.request_count()), (&json!("resting"), 2));
+    let events = http.stream_chat(&http.start_chat(&session, "third")).wait_end();
+    assert_eq!((token_text(&events).as_str(), event_names(&events).last()), ("as you say", Some(&"stream_end")));
+    assert!(event_names(&events).contains(&"compressed"), "{:?}", event_names(&events));
 }
 
 #[test]
 fn whoever_stops_a_turn_that_waits_takes_back_nobody_elses_message() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let held = Reply::new(vec![saying("a sum"), Part::Hang]);
-    talk.provider.script([counted(), refuse(400, "no"), held, say("a summary"), say("as you say")]);
+    let held = ProviderReply::new(vec![saying("a sum"), ReplyPart::Hang]);
+    talk.provider.script_replies([
+        counted(),
+        error_reply(400, "no"),
+        held,
+        text_reply("a summary"),
+        text_reply("as you say"),
+    ]);
     let session = long_session(&http);
-    let watched = http.stream(&format!("/api/session/stream?session_id={session}"));
-    watched.named("initial");
-    let stream = http.say(&session, "third");
+    let watched = http.open_stream(&format!("/api/session/stream?session_id={session}"));
+    watched.wait_named("initial");
+    let stream = http.start_chat(&session, "third");
     asked_for_a_summary(&talk);
     let path = format!("/api/v1/sessions/{session}");
     let queued = http.post(&format!("{path}/messages"), &json!({ "text": "another's", "when_busy": "queue" }));
     assert_eq!(queued.status, 202, "{queued:?}");
     assert_eq!(http.get(&format!("/api/chat/cancel?stream_id={stream}")).json()["cancelled"], true);
-    assert_eq!(http.turn(&stream).ended().last().unwrap().name, "cancel");
-    assert_eq!(watched.named("turn_started").data["stream_id"], json!(stream));
-    assert_eq!(watched.named("turn_completed").data["status"], "cancelled");
+    assert_eq!(http.stream_chat(&stream).wait_end().last().unwrap().name, "cancel");
+    assert_eq!(watched.wait_named("turn_started").data["stream_id"], json!(stream));
+    assert_eq!(watched.wait_named("turn_completed").data["status"], "cancelled");
     eventually("the summary ends", || (http.get(&path).json()["state"] == "resting").then_some(()));
     assert_eq!(http.get(&path).json()["queued"], 1, "it waits for the next turn, as everything that is queued");
-    http.turn(&http.say(&session, "fourth")).ended();
-    let asked = talk.provider.last().text();
+    http.stream_chat(&http.start_chat(&session, "fourth")).wait_end();
+    let asked = talk.provider.last_request().messages_text();
     assert!(asked.contains("another's") && asked.contains("fourth") && !asked.contains("third"), "{asked}");
 }
 
@@ -140,13 +155,13 @@ fn whoever_stops_a_turn_that_waits_takes_back_nobody_elses_message() {
 fn a_turn_that_was_too_long_is_stopped_by_name_while_it_is_summed_up() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let held = Reply::new(vec![saying("a sum"), Part::Hang]);
-    talk.provider.script([counted(), refuse(400, "prompt is too long"), held]);
+    let held = ProviderReply::new(vec![saying("a sum"), ReplyPart::Hang]);
+    talk.provider.script_replies([counted(), error_reply(400, "prompt is too long"), held]);
     let (session, again) = overflowed(&talk, &http);
-    let turn = http.turn(&again);
-    turn.named("compressing");
+    let turn = http.stream_chat(&again);
+    turn.wait_named("compressing");
     assert_eq!(http.get(&format!("/api/chat/cancel?stream_id={again}")).json()["cancelled"], true);
-    assert_eq!(turn.ended().last().unwrap().name, "cancel");
+    assert_eq!(turn.wait_end().last().unwrap().name, "cancel");
     assert_eq!(http.get(&format!("/api/v1/sessions/{session}")).json()["state"], "resting");
 }
 
@@ -155,9 +170,9 @@ fn a_turn_that_was_too_long_asks_again_across_a_restart() {
     for is_killed in [false, true] {
         let talk = GatewayFixture::for_web();
         let (mut gateway, http) = talk.start_web();
-        let held = Reply::new(vec![saying("a sum"), Part::Hang]);
-        let refused = refuse(400, "prompt is too long");
-        talk.provider.script([counted(), refused, held, say("a summary"), say("as you say")]);
+        let held = ProviderReply::new(vec![saying("a sum"), ReplyPart::Hang]);
+        let refused = error_reply(400, "prompt is too long");
+        talk.provider.script_replies([counted(), refused, held, text_reply("a summary"), text_reply("as you say")]);
         let (_, again) = overflowed(&talk, &http);
         if is_killed {
             gateway.kill();
@@ -165,8 +180,12 @@ fn a_turn_that_was_too_long_asks_again_across_a_restart() {
             gateway.stop();
         }
         let (_gateway, http) = talk.start_web();
-        let events = http.turn(&again).ended();
-        assert_eq!((text(&events).as_str(), names(&events).last()), ("as you say", Some(&"stream_end")), "{is_killed}");
+        let events = http.stream_chat(&again).wait_end();
+        assert_eq!(
+            (token_text(&events).as_str(), event_names(&events).last()),
+            ("as you say", Some(&"stream_end")),
+            "{is_killed}"
+        );
     }
 }
 
@@ -174,14 +193,14 @@ fn a_turn_that_was_too_long_asks_again_across_a_restart() {
 fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let held = Reply::new(vec![saying("a sum"), Part::Hang]);
-    talk.provider.script([counted(), refuse(400, "prompt is too long"), held]);
+    let held = ProviderReply::new(vec![saying("a sum"), ReplyPart::Hang]);
+    talk.provider.script_replies([counted(), error_reply(400, "prompt is too long"), held]);
     let (session, again) = overflowed(&talk, &http);
     let path = format!("/api/v1/sessions/{session}");
     let told = http.get(&path).json();
     assert!(told["state"] == "working" && told["run"].is_string(), "{told}");
-    let turn = http.turn(&again);
-    turn.named("compressing");
+    let turn = http.stream_chat(&again);
+    turn.wait_named("compressing");
     let refused = http.post("/api/chat/start", &json!({ "session_id": session, "message": "now" }));
     assert_eq!((refused.status, &refused.json()["active_stream_id"]), (409, &json!(again)));
     let refused = http.post(&format!("{path}/messages"), &json!({ "text": "now" }));
@@ -189,24 +208,24 @@ fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
     assert!(refused.body.contains("this session is at work"), "{refused:?}");
     let stop = || http.post(&format!("{path}/stop"), &json!({})).json();
     assert_eq!(stop(), json!({ "run": null, "stopped": true }));
-    assert_eq!(turn.ended().last().unwrap().name, "cancel");
+    assert_eq!(turn.wait_end().last().unwrap().name, "cancel");
     assert_eq!(stop(), json!({ "run": null, "stopped": false }));
     assert_eq!(http.get(&path).json()["state"], "resting");
-    assert_eq!(talk.provider.count(), 3, "nobody is asked what was stopped");
+    assert_eq!(talk.provider.request_count(), 3, "nobody is asked what was stopped");
 }
 
 #[test]
 fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    talk.provider.script([say("one"), say("two")]);
-    let key = |http: &Http, key: &str| http.clone().with("idempotency-key", key);
+    talk.provider.script_replies([text_reply("one"), text_reply("two")]);
+    let key = |http: &HttpClient, key: &str| http.clone().with_header("idempotency-key", key);
     let open = json!({ "message": "first" });
     let first = key(&http, "open").post("/api/v1/sessions", &open);
     assert_eq!(first.status, 201, "{first:?}");
     let id = first.json()["id"].as_str().unwrap().to_owned();
     let path = format!("/api/v1/sessions/{id}");
-    let rests = |http: &Http| eventually("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    let rests = |http: &HttpClient| eventually("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
     rests(&http);
     let messages = format!("{path}/messages");
     let said = key(&http, "say").post(&messages, &json!({ "text": "second" }));
@@ -228,22 +247,22 @@ fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
     }
     assert_eq!(http.get(&path).json()["length"], 4, "two messages and their answers");
     assert_eq!(http.get("/api/v1/sessions?door=api").json()["sessions"].as_array().unwrap().len(), 1);
-    assert_eq!(talk.provider.count(), 2);
+    assert_eq!(talk.provider.request_count(), 2);
 }
 
 #[test]
 fn a_form_that_is_posted_twice_opens_one_session_and_says_one_thing() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    talk.provider.script([say("one"), say("two")]);
-    let visitor = Browser::default();
+    talk.provider.script_replies([text_reply("one"), text_reply("two")]);
+    let visitor = BrowserClient::default();
     let key_of = |page: &str| {
         let (_, behind) = page.split_once("name=\"key\" value=\"").expect("a form has a key");
         behind.split('"').next().unwrap().to_owned()
     };
-    let key = key_of(&visitor.get(&gateway, "/console/sessions").text);
+    let key = key_of(&visitor.get_page(&gateway, "/console/sessions").text);
     let post = |path: &str, key: &str, message: &str| {
-        let reply = visitor.post(&gateway, path, &[("message", message), ("key", key)]);
+        let reply = visitor.post_form(&gateway, path, &[("message", message), ("key", key)]);
         assert_eq!(reply.status, 303, "{}", reply.text);
         reply.header("location").unwrap().to_owned()
     };
@@ -254,7 +273,7 @@ fn a_form_that_is_posted_twice_opens_one_session_and_says_one_thing() {
         eventually("rest", || (http.get(&format!("/api/v1/sessions/{id}")).json()["state"] == "resting").then_some(()))
     };
     rests();
-    let key = key_of(&visitor.get(&gateway, &path).text);
+    let key = key_of(&visitor.get_page(&gateway, &path).text);
     post(&format!("{path}/say"), &key, "second");
     post(&format!("{path}/say"), &key, "second");
     rests();
@@ -270,10 +289,10 @@ fn a_form_that_is_posted_twice_opens_one_session_and_says_one_thing() {
 fn older_messages_are_asked_for_by_where_the_page_began() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    talk.provider.script([say("one"), say("two")]);
-    let session = http.session();
+    talk.provider.script_replies([text_reply("one"), text_reply("two")]);
+    let session = http.create_session();
     for message in ["first", "second"] {
-        http.turn(&http.say(&session, message)).ended();
+        http.stream_chat(&http.start_chat(&session, message)).wait_end();
     }
     for (query, want, offset) in [
         ("msg_limit=1", json!(["two"]), 3),
@@ -304,9 +323,9 @@ fn a_look_at_the_health_tells_what_was_looked_at() {
         assert_eq!(told["checks"][check]["status"], "ok", "{told}");
     }
     assert_eq!(told["last_run_finished_at"], Value::Null, "no run has ended yet");
-    talk.provider.script([say("one")]);
-    let session = http.session();
-    http.turn(&http.say(&session, "first")).ended();
+    talk.provider.script_replies([text_reply("one")]);
+    let session = http.create_session();
+    http.stream_chat(&http.start_chat(&session, "first")).wait_end();
     let told = http.get("/health").json();
     assert!(told["last_run_finished_at"].as_f64() >= told["server_started_at"].as_f64(), "{told}");
     assert!(!told.to_string().contains(&session), "anybody may ask: sessions are not named");

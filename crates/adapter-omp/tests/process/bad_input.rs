@@ -4,14 +4,14 @@ use std::io::Write as _;
 
 use countersign_testkit::process::{
     HostFixture, RpcHost, eventually, of_type,
-    provider::{Part, Reply},
+    provider::{ProviderReply, ReplyPart},
 };
 use serde_json::{Value, json};
 
 fn first_answer(host: &mut RpcHost, line: impl AsRef<[u8]>) -> Value {
-    let from = host.mark();
-    host.write(line);
-    host.event(from, "response")
+    let from = host.frame_position();
+    host.write_input(line);
+    host.wait_event(from, "response")
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_line_that_is_no_command_is_answered_and_the_next_one_works() {
             "{label}"
         );
         assert!(answer["error"].as_str().unwrap().starts_with("Failed to parse command: "), "{answer}");
-        host.state();
+        host.session_state();
     }
     assert!(first_answer(&mut host, b"{\"type\":\"get_state\"}\n").get("id").is_none());
     assert_eq!(first_answer(&mut host, b"\r\n\n  \n{\"type\":\"get_state\",\"id\":\"x\"}\r\n")["id"], "x");
@@ -50,22 +50,22 @@ fn a_wrong_field_is_named_under_the_id_of_its_command() {
         (json!({ "type": "bash" }), "command"),
         (json!({ "type": "branch", "entryId": [] }), "entryId"),
     ] {
-        let error = host.refused(command.clone());
+        let error = host.command_error(command.clone());
         assert!(error.contains(field), "{command}: {error}");
     }
-    assert_eq!(place.provider.count(), 0);
+    assert_eq!(place.provider.request_count(), 0);
 }
 
 #[test]
 fn an_unknown_field_and_null_where_absent_is_meant_change_nothing() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    let from = host.mark();
-    host.done(
+    let from = host.frame_position();
+    host.command_data(
         json!({ "type": "prompt", "message": "m", "images": null, "streamingBehavior": null, "more": { "x": 1 } }),
     );
-    host.settled(from);
-    host.done(json!({ "type": "new_session", "parentSession": null }));
+    host.wait_settled(from);
+    host.command_data(json!({ "type": "new_session", "parentSession": null }));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn an_unknown_command_is_named_without_an_id() {
 fn each_of_a_thousand_commands_in_one_write_is_answered_once_and_in_order() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    place.provider.script([Reply::new(vec![Part::Hang])]);
+    place.provider.script_replies([ProviderReply::new(vec![ReplyPart::Hang])]);
     for command in [
         json!({ "type": "prompt", "message": "m" }),
         json!({ "type": "get_state" }),
@@ -103,14 +103,14 @@ fn each_of_a_thousand_commands_in_one_write_is_answered_once_and_in_order() {
                 format!("{command}\n")
             })
             .collect();
-        let from = host.mark();
-        host.write(lines);
-        host.wait(from, "the last answer", |frame| frame["id"] == ids[999].as_str());
-        let answers: Vec<Value> = of_type(&host.since(from), "response");
+        let from = host.frame_position();
+        host.write_input(lines);
+        host.wait_frame(from, "the last answer", |frame| frame["id"] == ids[999].as_str());
+        let answers: Vec<Value> = of_type(&host.frames_since(from), "response");
         let answered: Vec<&str> = answers.iter().map(|answer| answer["id"].as_str().unwrap()).collect();
         assert_eq!(answered, ids, "{kind}");
     }
-    assert_eq!(host.state()["queuedMessageCount"], 1000);
+    assert_eq!(host.session_state()["queuedMessageCount"], 1000);
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn a_line_of_sixty_four_mebibytes_is_answered_and_the_session_goes_on() {
     let line = format!("{{\"type\":\"steer\",\"id\":\"big\",\"message\":\"{}\"}}\n", "x".repeat(64 << 20));
     let answer = first_answer(&mut host, line);
     assert_eq!(answer["type"], "response");
-    host.done(json!({ "type": "new_session" }));
-    host.turn("small");
-    assert_eq!(host.said(), ["small", "ok"]);
+    host.command_data(json!({ "type": "new_session" }));
+    host.run_turn("small");
+    assert_eq!(host.message_texts(), ["small", "ok"]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn an_end_in_the_middle_of_a_line_ends_the_process_with_0() {
     assert_eq!((end.code, end.stderr.as_str(), end.junk.len()), (Some(0), "", 0));
     assert!(["whole", "last"].iter().all(|id| end.frames.iter().any(|frame| frame["id"] == *id)), "{end:?}");
     let mut host = place.start(&[]);
-    host.write("{\"type\":\"get_sta");
+    host.write_input("{\"type\":\"get_sta");
     assert_eq!(host.close().code, Some(0));
 }
 
@@ -144,8 +144,8 @@ fn an_end_in_the_middle_of_a_line_ends_the_process_with_0() {
 fn an_answer_to_a_dialog_that_is_not_there_is_ignored() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    let from = host.mark();
-    host.write("{\"type\":\"extension_ui_response\",\"id\":\"nobody\",\"value\":\"x\"}\n");
-    host.state();
-    eventually("one answer", || (host.mark() == from + 1).then_some(()));
+    let from = host.frame_position();
+    host.write_input("{\"type\":\"extension_ui_response\",\"id\":\"nobody\",\"value\":\"x\"}\n");
+    host.session_state();
+    eventually("one answer", || (host.frame_position() == from + 1).then_some(()));
 }

@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{
     HostFixture, RpcHost, of_type,
-    provider::{Part, Reply, say, text},
+    provider::{ProviderReply, ReplyPart, text_part, text_reply},
 };
 use serde_json::json;
 
@@ -10,7 +10,7 @@ const ONCE: &str = "retry: { baseDelayMs: 20, maxRetries: 1, provider: { maxRetr
 
 /// Prompts, and gives the error that the run ended with.
 fn error_of(host: &mut RpcHost) -> String {
-    let frames = host.turn("go");
+    let frames = host.run_turn("go");
     let message = of_type(&frames, "turn_end").pop().unwrap()["message"].clone();
     assert_eq!(message["stopReason"], "error", "{message}");
     message["errorMessage"].as_str().unwrap().to_owned()
@@ -18,27 +18,28 @@ fn error_of(host: &mut RpcHost) -> String {
 
 #[test]
 fn each_names_the_problem_and_leaves_the_session_usable() {
-    let page = |status| Reply { status, body: Some("<html><body>Bad Gateway</body></html>".into()), ..say("") };
-    let raw = |raw: &str| Reply::new(vec![Part::Raw(raw.into()), Part::Cut]);
+    let page =
+        |status| ProviderReply { status, body: Some("<html><body>Bad Gateway</body></html>".into()), ..text_reply("") };
+    let raw = |raw: &str| ProviderReply::new(vec![ReplyPart::Raw(raw.into()), ReplyPart::Cut]);
     let nameless = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
     let place = HostFixture::with_config(ONCE);
     let mut host = place.start(&[]);
-    type MakeReply<'a> = Box<dyn Fn() -> Reply + 'a>;
+    type MakeReply<'a> = Box<dyn Fn() -> ProviderReply + 'a>;
     let cases: [(&str, MakeReply<'_>, &str); 6] = [
         ("an error page", Box::new(|| page(502)), "Bad Gateway"),
         ("a page in place of a stream", Box::new(|| page(200)), "text/html"),
         ("half an event", Box::new(|| raw("data: {\"id\":\"c\",\"obj")), "malformed"),
-        ("no end", Box::new(|| Reply::new(vec![text("half"), Part::Cut])), "ended before its end"),
+        ("no end", Box::new(|| ProviderReply::new(vec![text_part("half"), ReplyPart::Cut])), "ended before its end"),
         ("no JSON", Box::new(|| raw("data: {nope}\n\n")), "malformed"),
         ("a call without a name", Box::new(|| raw(nameless)), "without a name"),
     ];
     for (case, reply, want) in &cases {
-        place.provider.script([reply(), reply()]);
+        place.provider.script_replies([reply(), reply()]);
         let error = error_of(&mut host);
         assert!(error.contains(want), "{case}: {error}");
     }
-    host.turn("better?");
-    assert_eq!(host.said().last().unwrap(), "ok");
+    host.run_turn("better?");
+    assert_eq!(host.message_texts().last().unwrap(), "ok");
     host.close_cleanly();
 }
 
@@ -52,16 +53,16 @@ fn one_that_is_not_there_is_an_error() {
 
 #[test]
 fn one_that_hangs_can_be_left() {
-    for parts in [vec![Part::Hang], vec![Part::Raw("data: {\"cho".into()), Part::Hang]] {
+    for parts in [vec![ReplyPart::Hang], vec![ReplyPart::Raw("data: {\"cho".into()), ReplyPart::Hang]] {
         let place = HostFixture::new();
         let mut host = place.start(&[]);
-        place.provider.script([Reply::new(parts)]);
-        host.prompt("go");
-        place.provider.asked(0);
-        host.done(json!({ "type": "abort" }));
-        place.provider.request(0, |request| request.is_gone);
-        host.turn("better?");
-        assert_eq!(host.said().last().unwrap(), "ok");
+        place.provider.script_replies([ProviderReply::new(parts)]);
+        host.send_prompt("go");
+        place.provider.wait_request(0);
+        host.command_data(json!({ "type": "abort" }));
+        place.provider.wait_request_when(0, |request| request.is_gone);
+        host.run_turn("better?");
+        assert_eq!(host.message_texts().last().unwrap(), "ok");
     }
 }
 
@@ -70,8 +71,8 @@ fn a_redirect_is_not_followed() {
     let place = HostFixture::with_config(ONCE);
     let mut host = place.start(&[]);
     let url = format!("{}/v1/chat/completions", place.provider.url);
-    let redirect = Reply { status: 307, body: Some("{}".into()), ..say("") };
-    place.provider.script([redirect.with("location", &url)]);
+    let redirect = ProviderReply { status: 307, body: Some("{}".into()), ..text_reply("") };
+    place.provider.script_replies([redirect.with_header("location", &url)]);
     error_of(&mut host);
-    assert_eq!(place.provider.count(), 1);
+    assert_eq!(place.provider.request_count(), 1);
 }

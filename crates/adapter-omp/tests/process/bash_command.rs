@@ -1,14 +1,14 @@
 //! Commands of the person.
 
 use countersign_testkit::process::{
-    HostFixture, Latch, RpcHost,
-    provider::{Part, Reply, text},
-    roles, wait_dead,
+    HostFixture, Latch, RpcHost, message_roles,
+    provider::{ProviderReply, ReplyPart, text_part},
+    wait_dead,
 };
 use serde_json::{Value, json};
 
 fn run(host: &mut RpcHost, command: &str) -> Value {
-    host.done(json!({ "type": "bash", "command": command }))
+    host.command_data(json!({ "type": "bash", "command": command }))
 }
 
 #[test]
@@ -64,15 +64,16 @@ fn whatever_a_command_does_it_is_answered() {
 fn state_is_answered_and_abort_bash_works_while_a_command_runs() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    let due = host.ask(json!({ "type": "bash", "command": "echo early; sh -c 'echo $$ > pid; exec sleep 300'" }));
+    let due =
+        host.send_command(json!({ "type": "bash", "command": "echo early; sh -c 'echo $$ > pid; exec sleep 300'" }));
     let pid = place.wait_for("pid");
-    let behind = host.ask(json!({ "type": "bash", "command": "echo behind" }));
-    assert_eq!(host.state()["isStreaming"], false);
-    host.done(json!({ "type": "abort_bash" }));
-    let data = host.answer(&due)["data"].clone();
+    let behind = host.send_command(json!({ "type": "bash", "command": "echo behind" }));
+    assert_eq!(host.session_state()["isStreaming"], false);
+    host.command_data(json!({ "type": "abort_bash" }));
+    let data = host.wait_answer(&due)["data"].clone();
     assert_eq!((&data["cancelled"], data.get("exitCode"), &data["output"]), (&json!(true), None, &json!("early\n")));
     wait_dead(&pid);
-    let data = host.answer(&behind)["data"].clone();
+    let data = host.wait_answer(&behind)["data"].clone();
     assert_eq!((&data["cancelled"], &data["output"]), (&json!(true), &json!("")), "what waits is ended too");
     assert_eq!(run(&mut host, "echo later")["output"], "later\n");
 }
@@ -82,22 +83,22 @@ fn a_command_during_a_run_joins_the_conversation_with_the_next_prompt() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let latch = Latch::default();
-    place.provider.script([Reply::new(vec![text("one"), Part::Until(latch.clone())])]);
-    let from = host.prompt("go");
-    host.event(from, "message_update");
+    place.provider.script_replies([ProviderReply::new(vec![text_part("one"), ReplyPart::Until(latch.clone())])]);
+    let from = host.send_prompt("go");
+    host.wait_event(from, "message_update");
     assert_eq!(run(&mut host, "echo meanwhile")["output"], "meanwhile\n");
     latch.open();
-    host.settled(from);
-    assert_eq!(roles(&host.messages()), ["user", "assistant"]);
-    host.turn("next");
-    assert_eq!(roles(&host.messages()), ["user", "assistant", "bashExecution", "user", "assistant"]);
-    assert!(place.provider.last().text().contains("meanwhile"));
+    host.wait_settled(from);
+    assert_eq!(message_roles(&host.session_messages()), ["user", "assistant"]);
+    host.run_turn("next");
+    assert_eq!(message_roles(&host.session_messages()), ["user", "assistant", "bashExecution", "user", "assistant"]);
+    assert!(place.provider.last_request().messages_text().contains("meanwhile"));
 }
 
 #[test]
 fn no_pager_no_editor_and_no_key_reaches_a_command() {
     let place = HostFixture::new();
-    let mut command = RpcHost::command_of(&place, &["--model", "fake/fake-1"]);
+    let mut command = RpcHost::omp_command(&place, &["--model", "fake/fake-1"]);
     command.env("ANTHROPIC_API_KEY", "sk-hidden").env("PAGER", "less").env("OWN", "kept");
     let mut host = RpcHost::spawn(command);
     let output = run(&mut host, "echo $PAGER $EDITOR $CI $OWN; env")["output"].as_str().unwrap().to_owned();
@@ -112,8 +113,8 @@ fn a_cut_output_names_the_file_that_has_it_whole_to_the_host_and_to_the_model() 
     let whole: String = (1..=20_000).map(|line| format!("{line}\n")).collect();
     let path = long["artifactId"].as_str().unwrap();
     assert_eq!(std::fs::read_to_string(path).unwrap(), whole);
-    host.turn("next");
-    let request_text = place.provider.last().text();
+    host.run_turn("next");
+    let request_text = place.provider.last_request().messages_text();
     assert!(
         request_text.contains("The output was cut") && request_text.contains(path),
         "{}",

@@ -6,9 +6,9 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    AttachFixture, HostFixture, RpcHost, eventually, lines_with, message_text as text, of_type as only,
-    provider::{Part, Reply, refuse, say},
-    roles, shape,
+    AttachFixture, HostFixture, RpcHost, eventually, frame_shape, lines_with, message_roles, message_text as text,
+    of_type as only,
+    provider::{ProviderReply, ReplyPart, error_reply, text_reply},
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -23,18 +23,18 @@ const ASKING_CONFIG: &str =
 const TAKEN_UP: &str = "ready agent_start agent_end auto_retry_start extension_ui_request";
 
 /// A provider that asks for so many seconds.
-fn limited(seconds: &str) -> Reply {
-    refuse(429, "slow down").with("retry-after", seconds)
+fn limited(seconds: &str) -> ProviderReply {
+    error_reply(429, "slow down").with_header("retry-after", seconds)
 }
 
 /// A session of one turn, in whose second one the provider gives these replies.
-fn begun(place: &HostFixture, replies: Vec<Reply>) -> (RpcHost, usize) {
+fn begun(place: &HostFixture, replies: Vec<ProviderReply>) -> (RpcHost, usize) {
     let mut host = place.start(&[]);
-    host.turn("one");
-    lines_with(&host.file(), "\"ok\"");
-    place.provider.script(replies);
-    let from = host.prompt("two");
-    host.event(from, "auto_retry_start");
+    host.run_turn("one");
+    lines_with(&host.session_file(), "\"ok\"");
+    place.provider.script_replies(replies);
+    let from = host.send_prompt("two");
+    host.wait_event(from, "auto_retry_start");
     (host, from)
 }
 
@@ -45,35 +45,35 @@ fn second() {
 }
 
 fn notice(host: &RpcHost, from: usize) -> String {
-    let notification = host.wait(from, "when the wait ends", |frame| frame["method"] == "notify");
+    let notification = host.wait_frame(from, "when the wait ends", |frame| frame["method"] == "notify");
     notification["message"].as_str().unwrap().to_owned()
 }
 
 /// Checks what a host is told of a wait of 100 seconds that it takes up; the failure before was the first.
 fn check_taken_up(host: &mut RpcHost) {
-    host.dialog(0);
-    let frames = host.since(0);
-    assert_eq!(shape(&frames), TAKEN_UP);
+    host.wait_dialog(0);
+    let frames = host.frames_since(0);
+    assert_eq!(frame_shape(&frames), TAKEN_UP);
     let added = only(&frames, "agent_end").remove(0)["messages"].take();
-    assert_eq!(roles(added.as_array().unwrap()), ["user", "assistant"]);
+    assert_eq!(message_roles(added.as_array().unwrap()), ["user", "assistant"]);
     assert_eq!(text(&added[0]), "two");
     let start = only(&frames, "auto_retry_start").remove(0);
     assert_eq!((&start["attempt"], &start["maxAttempts"]), (&json!(1), &json!(3)));
     assert_eq!(start["errorMessage"], added[1]["errorMessage"]);
     assert!((1..=100_000).contains(&start["delayMs"].as_u64().unwrap()), "{start}");
-    assert_eq!(host.state()["isStreaming"], true);
+    assert_eq!(host.session_state()["isStreaming"], true);
 }
 
 /// Has another model asked at once, and checks what follows.
 fn go_on_with_another_model(host: &mut RpcHost, place: &HostFixture) {
-    place.provider.script([say("fine")]);
-    let from = host.mark();
-    host.done(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
-    let frames = host.settled(from);
+    place.provider.script_replies([text_reply("fine")]);
+    let from = host.frame_position();
+    host.command_data(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
+    let frames = host.wait_settled(from);
     assert_eq!(only(&frames, "auto_retry_end"), [json!({ "type": "auto_retry_end", "success": true, "attempt": 1 })]);
-    assert_eq!(host.said(), ["one", "ok", "two", "fine"]);
-    assert_eq!(place.provider.count(), 3);
-    assert_eq!(host.state()["isStreaming"], false);
+    assert_eq!(host.message_texts(), ["one", "ok", "two", "fine"]);
+    assert_eq!(place.provider.request_count(), 3);
+    assert_eq!(host.session_state()["isStreaming"], false);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_wait_that_was_told_outlives_every_way_to_end() {
         ("kill", (|host| host.kill()) as EndHost),
         ("eof", |host| host.close_cleanly()),
         ("term", |mut host| {
-            host.signal(Signal::SIGTERM);
+            host.send_signal(Signal::SIGTERM);
             assert_eq!(host.wait_end().code, Some(0));
         }),
     ] {
@@ -92,13 +92,13 @@ fn a_wait_that_was_told_outlives_every_way_to_end() {
         let notice_text = notice(&host, from);
         end(host);
         // And once more: the process that took it up ends as well.
-        let mut again = place.resume();
+        let mut again = place.resume_host();
         check_taken_up(&mut again);
         assert_eq!(notice(&again, 0), notice_text, "{case}");
         end(again);
-        let mut again = place.resume();
+        let mut again = place.resume_host();
         check_taken_up(&mut again);
-        again.refused(json!({ "type": "prompt", "message": "no" }));
+        again.command_error(json!({ "type": "prompt", "message": "no" }));
         go_on_with_another_model(&mut again, &place);
     }
 }
@@ -106,47 +106,53 @@ fn a_wait_that_was_told_outlives_every_way_to_end() {
 #[test]
 fn a_death_behind_each_step_of_a_wait_sends_nothing_twice() {
     let place = HostFixture::with_config(NOTICE_CONFIG);
-    let (host, _) = begun(&place, vec![limited("4"), limited("1"), Reply::new(vec![Part::Hang]), say("not asked for")]);
+    let (host, _) = begun(
+        &place,
+        vec![limited("4"), limited("1"), ProviderReply::new(vec![ReplyPart::Hang]), text_reply("not asked for")],
+    );
     host.kill();
     // The wait is taken up, or has ended meanwhile: the second attempt is made once, and begins another wait.
-    let again = place.resume();
-    again.wait(0, "the second wait", |frame| frame["type"] == "auto_retry_start" && frame["attempt"] == 2);
+    let again = place.resume_host();
+    again.wait_frame(0, "the second wait", |frame| frame["type"] == "auto_retry_start" && frame["attempt"] == 2);
     again.kill();
-    let again = place.resume();
-    place.provider.asked(3);
+    let again = place.resume_host();
+    place.provider.wait_request(3);
     again.kill();
     // That one may have been answered: it stands until the host says more.
-    let mut again = place.resume();
-    assert_eq!((again.state()["isStreaming"].clone(), place.provider.count()), (json!(false), 4));
-    place.provider.script([say("fine")]);
-    again.turn("three");
-    assert_eq!(again.said(), ["one", "ok", "two", "three", "fine"]);
-    assert_eq!(place.provider.count(), 5);
+    let mut again = place.resume_host();
+    assert_eq!((again.session_state()["isStreaming"].clone(), place.provider.request_count()), (json!(false), 4));
+    place.provider.script_replies([text_reply("fine")]);
+    again.run_turn("three");
+    assert_eq!(again.message_texts(), ["one", "ok", "two", "three", "fine"]);
+    assert_eq!(place.provider.request_count(), 5);
 }
 
 #[test]
 fn a_wait_that_is_over_when_its_session_is_opened_is_not_waited_for_again() {
     let place = HostFixture::with_config(NOTICE_CONFIG);
-    let (host, _) = begun(&place, vec![limited("1"), say("fine")]);
+    let (host, _) = begun(&place, vec![limited("1"), text_reply("fine")]);
     host.kill();
     second();
-    let mut again = place.resume();
-    let frames = again.settled(0);
+    let mut again = place.resume_host();
+    let frames = again.wait_settled(0);
     let fine = "+assistant text_start text_delta text_end -assistant turn_end agent_end";
-    assert_eq!(shape(&frames), format!("ready agent_start turn_start {fine}"));
-    assert_eq!((again.said(), place.provider.count()), (["one", "ok", "two", "fine"].map(str::to_owned).to_vec(), 3));
+    assert_eq!(frame_shape(&frames), format!("ready agent_start turn_start {fine}"));
+    assert_eq!(
+        (again.message_texts(), place.provider.request_count()),
+        (["one", "ok", "two", "fine"].map(str::to_owned).to_vec(), 3)
+    );
 }
 
 #[test]
 fn what_was_answered_about_a_wait_is_told_with_its_end() {
     let place = HostFixture::with_config(ASKING_CONFIG);
     let (mut host, from) = begun(&place, vec![limited("100")]);
-    let dialog = host.dialog(from);
+    let dialog = host.wait_dialog(from);
     assert!(dialog["options"][0].as_str().unwrap().starts_with("Wait until "), "{dialog}");
-    host.reply(&dialog, json!({ "value": dialog["options"][0] }));
-    assert_eq!(host.state()["isStreaming"], true);
+    host.answer_dialog(&dialog, json!({ "value": dialog["options"][0] }));
+    assert_eq!(host.session_state()["isStreaming"], true);
     host.kill();
-    let mut again = place.resume();
+    let mut again = place.resume_host();
     check_taken_up(&mut again);
     let notice_text = notice(&again, 0);
     assert!(notice_text.starts_with("The model did not answer; the next attempt is at 20"), "{notice_text}");
@@ -163,37 +169,41 @@ fn a_wait_that_is_taken_up_can_be_stopped() {
     ] {
         let place = HostFixture::with_config(config);
         let (host, from) = begun(&place, vec![limited("100")]);
-        host.dialog(from);
+        host.wait_dialog(from);
         host.kill();
-        let mut again = place.resume();
+        let mut again = place.resume_host();
         check_taken_up(&mut again);
-        let from = again.mark();
+        let from = again.frame_position();
         match command {
-            Some(command) => drop(again.done(json!({ "type": command }))),
+            Some(command) => drop(again.command_data(json!({ "type": command }))),
             None => {
-                let dialog = again.dialog(0);
-                again.reply(&dialog, json!({ "value": "Stop" }));
+                let dialog = again.wait_dialog(0);
+                again.answer_dialog(&dialog, json!({ "value": "Stop" }));
             }
         }
-        let frames = again.settled(from);
+        let frames = again.wait_settled(from);
         let end = only(&frames, "auto_retry_end").remove(0);
         assert_eq!((&end["success"], &end["attempt"]), (&json!(false), &json!(1)), "{command:?}");
         assert!(end["finalError"].as_str().unwrap().starts_with(error), "{end}");
         assert_eq!(only(&frames, "agent_end"), Vec::<Value>::new(), "{command:?}");
-        again.turn("three");
-        assert_eq!((again.said().last().unwrap().as_str(), place.provider.count()), ("ok", 3), "{command:?}");
+        again.run_turn("three");
+        assert_eq!(
+            (again.message_texts().last().unwrap().as_str(), place.provider.request_count()),
+            ("ok", 3),
+            "{command:?}"
+        );
     }
 }
 
 #[test]
 fn a_wait_in_a_gateway_outlives_it_and_waits_for_its_host() {
-    let fixture = AttachFixture::with("");
+    let fixture = AttachFixture::with_config("");
     fs::write(fixture.host.agent.join("config.yml"), NOTICE_CONFIG).unwrap();
     let gateway = fixture.start_gateway();
     let mut host = fixture.start_host(&[]);
-    fixture.host.provider.script([limited("1"), say("fine")]);
-    let from = host.prompt("two");
-    host.event(from, "auto_retry_start");
+    fixture.host.provider.script_replies([limited("1"), text_reply("fine")]);
+    let from = host.send_prompt("two");
+    host.wait_event(from, "auto_retry_start");
     gateway.kill();
     host.wait_end();
     second();
@@ -201,9 +211,12 @@ fn a_wait_in_a_gateway_outlives_it_and_waits_for_its_host() {
     for _ in 0..2 {
         fixture.start_gateway().kill();
     }
-    assert_eq!(fixture.host.provider.count(), 1);
+    assert_eq!(fixture.host.provider.request_count(), 1);
     let _gateway = fixture.start_gateway();
     let mut host = fixture.start_host(&["--continue"]);
-    eventually("the end of the run", || (host.said().last().unwrap() == "fine").then_some(()));
-    assert_eq!((host.said(), fixture.host.provider.count()), (["two", "fine"].map(str::to_owned).to_vec(), 2));
+    eventually("the end of the run", || (host.message_texts().last().unwrap() == "fine").then_some(()));
+    assert_eq!(
+        (host.message_texts(), fixture.host.provider.request_count()),
+        (["two", "fine"].map(str::to_owned).to_vec(), 2)
+    );
 }

@@ -3,9 +3,9 @@
 use std::{fs, path::Path};
 
 use countersign_testkit::process::{
-    HostFixture, Mark, RpcHost, check_chain, eventually, lines_when, lines_with, message_text, of_type,
-    provider::{Reply, bash, say},
-    texts,
+    FramePosition, HostFixture, RpcHost, check_chain, eventually, line_texts, lines_when, lines_with, message_text,
+    of_type,
+    provider::{ProviderReply, bash_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -37,11 +37,13 @@ fn message(id: &str, parent: &Value, text: &str) -> Value {
 /// A session whose last call waits to be allowed, after one turn.
 fn waiting(place: &HostFixture) -> (RpcHost, std::path::PathBuf, Value) {
     let mut host = place.start(&[]);
-    host.turn("one");
-    place.provider.script([Reply::new(vec![bash("k1", "echo ran >> count")]), say("after it")]);
-    let from = host.prompt("two");
-    let dialog = host.dialog(from);
-    let path = host.file();
+    host.run_turn("one");
+    place
+        .provider
+        .script_replies([ProviderReply::new(vec![bash_part("k1", "echo ran >> count")]), text_reply("after it")]);
+    let from = host.send_prompt("two");
+    let dialog = host.wait_dialog(from);
+    let path = host.session_file();
     lines_with(&path, "\"k1\"");
     (host, path, dialog)
 }
@@ -54,34 +56,34 @@ fn log(place: &HostFixture) -> std::path::PathBuf {
     logs.remove(0)
 }
 
-fn dialogs(host: &RpcHost, from: Mark) -> usize {
-    of_type(&host.since(from), "extension_ui_request").len()
+fn dialogs(host: &RpcHost, from: FramePosition) -> usize {
+    of_type(&host.frames_since(from), "extension_ui_request").len()
 }
 
 #[test]
 fn a_message_that_was_edited_is_what_it_says_now_and_its_id_stays() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    host.turn("two");
-    let path = host.file();
-    lines_when(&path, "both turns", |lines| texts(lines) == ["one", "ok", "two", "ok"]);
+    host.run_turn("one");
+    host.run_turn("two");
+    let path = host.session_file();
+    lines_when(&path, "both turns", |lines| line_texts(lines) == ["one", "ok", "two", "ok"]);
     host.close_cleanly();
     for (from, to) in [("one", "something else and longer"), ("something else and longer", "1"), ("ok", "fine")] {
         let ids: Vec<Value> = lines(&path).iter().map(|line| line["id"].clone()).collect();
         edit(&path, from, to);
         let edited = lines(&path);
-        let mut again = place.resume();
-        let messages = again.said();
-        assert_eq!(messages, texts(&edited), "{to}");
-        let users = again.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+        let mut again = place.resume_host();
+        let messages = again.message_texts();
+        assert_eq!(messages, line_texts(&edited), "{to}");
+        let users = again.command_data(json!({ "type": "get_branch_messages" }))["messages"].clone();
         assert_eq!([&users[0]["text"], &users[1]["text"]], [&messages[0], "two"]);
         again.close_cleanly();
         assert_eq!((lines(&path), lines(&path).iter().map(|line| line["id"].clone()).collect()), (edited, ids));
     }
-    let mut last = place.resume();
-    last.turn("three");
-    let request_text = place.provider.last().text();
+    let mut last = place.resume_host();
+    last.run_turn("three");
+    let request_text = place.provider.last_request().messages_text();
     assert!(request_text.contains("fine") && !request_text.contains("longer"), "{request_text}");
     check_chain(&lines_with(&path, "three"));
     log(&place);
@@ -92,10 +94,10 @@ fn lines_that_were_put_in_and_taken_out_are_so_in_the_conversation() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     for turn in ["one", "two", "three"] {
-        host.turn(turn);
+        host.run_turn(turn);
     }
-    let path = host.file();
-    lines_when(&path, "all turns", |lines| texts(lines).len() == 6);
+    let path = host.session_file();
+    lines_when(&path, "all turns", |lines| line_texts(lines).len() == 6);
     host.close_cleanly();
     // The turn in the middle goes, and a line comes in its place.
     let mut edited = lines(&path);
@@ -106,16 +108,16 @@ fn lines_that_were_put_in_and_taken_out_are_so_in_the_conversation() {
     put(&path, &edited);
     let want = ["one", "ok", "between", "three", "ok"];
     for _ in 0..2 {
-        let mut again = place.resume();
-        assert_eq!(again.said(), want);
+        let mut again = place.resume_host();
+        assert_eq!(again.message_texts(), want);
         again.close_cleanly();
         assert_eq!(lines(&path), edited);
     }
-    let mut last = place.resume();
-    let users = last.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    let mut last = place.resume_host();
+    let users = last.command_data(json!({ "type": "get_branch_messages" }))["messages"].clone();
     let users: Vec<&str> = users.as_array().unwrap().iter().map(|user| user["text"].as_str().unwrap()).collect();
     assert_eq!(users, ["one", "between", "three"]);
-    last.turn("four");
+    last.run_turn("four");
     check_chain(&lines_with(&path, "four"));
 }
 
@@ -123,16 +125,16 @@ fn lines_that_were_put_in_and_taken_out_are_so_in_the_conversation() {
 fn a_line_that_was_taken_out_stays_out_and_what_followed_it_follows_what_stood_before() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    host.turn("two");
-    let path = host.file();
-    let mut edited = lines_when(&path, "both turns", |lines| texts(lines).len() == 4);
+    host.run_turn("one");
+    host.run_turn("two");
+    let path = host.session_file();
+    let mut edited = lines_when(&path, "both turns", |lines| line_texts(lines).len() == 4);
     host.close_cleanly();
     edited.retain(|line| message_text(&line["message"]) != "two");
     put(&path, &edited);
     for _ in 0..2 {
-        let mut again = place.resume();
-        assert_eq!(again.said(), ["one", "ok", "ok"]);
+        let mut again = place.resume_host();
+        assert_eq!(again.message_texts(), ["one", "ok", "ok"]);
         let end = again.close();
         assert!(end.code == Some(0) && end.stderr.contains("1 entry whose parent is not in the file"), "{end:?}");
         assert_eq!(lines(&path), edited);
@@ -143,46 +145,46 @@ fn a_line_that_was_taken_out_stays_out_and_what_followed_it_follows_what_stood_b
 fn a_line_that_could_not_be_written_is_not_one_that_was_taken_out() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
+    host.run_turn("one");
     let blobs = place.agent.join("blobs");
     fs::write(&blobs, "in the way").unwrap();
     let image = json!({ "type": "image", "data": "AAAA".repeat(1000), "mimeType": "image/png" });
-    let from = host.mark();
-    host.done(json!({ "type": "prompt", "message": "look", "images": [image] }));
-    host.settled(from);
-    host.turn("three");
-    let path = host.file();
-    lines_when(&path, "all but one line", |lines| texts(lines) == ["one", "ok", "ok", "three", "ok"]);
+    let from = host.frame_position();
+    host.command_data(json!({ "type": "prompt", "message": "look", "images": [image] }));
+    host.wait_settled(from);
+    host.run_turn("three");
+    let path = host.session_file();
+    lines_when(&path, "all but one line", |lines| line_texts(lines) == ["one", "ok", "ok", "three", "ok"]);
     host.close();
     fs::remove_file(&blobs).unwrap();
-    let mut again = place.resume();
-    assert_eq!(again.said(), ["one", "ok", "look", "ok", "three", "ok"]);
+    let mut again = place.resume_host();
+    assert_eq!(again.message_texts(), ["one", "ok", "look", "ok", "three", "ok"]);
     lines_with(&path, "look");
 }
 
 #[test]
 fn a_gate_whose_message_is_still_there_is_shown_again_after_an_edit() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let (host, path, dialog) = waiting(&place);
     host.kill();
     edit(&path, "one", "uno");
     edit(&path, "two", "dos");
-    let mut again = place.resume();
-    let shown = again.dialog(0);
-    assert_eq!((&shown["title"], again.state()["isStreaming"].clone()), (&dialog["title"], json!(true)));
-    assert_eq!(again.said()[..3], ["uno", "ok", "dos"]);
-    again.reply(&shown, json!({ "value": "Allow once" }));
-    again.settled(0);
-    assert_eq!(place.get("count").unwrap(), "ran\n");
-    let request = place.provider.last();
-    assert!(request.is_paired() && request.text().contains("dos") && !request.text().contains("two"));
+    let mut again = place.resume_host();
+    let shown = again.wait_dialog(0);
+    assert_eq!((&shown["title"], again.session_state()["isStreaming"].clone()), (&dialog["title"], json!(true)));
+    assert_eq!(again.message_texts()[..3], ["uno", "ok", "dos"]);
+    again.answer_dialog(&shown, json!({ "value": "Allow once" }));
+    again.wait_settled(0);
+    assert_eq!(place.read_file("count").unwrap(), "ran\n");
+    let request = place.provider.last_request();
+    assert!(request.is_paired() && request.messages_text().contains("dos") && !request.messages_text().contains("two"));
     check_chain(&lines_with(&path, "after it"));
 }
 
 #[test]
 fn a_gate_whose_message_is_gone_is_withdrawn_and_its_run_is_over() {
     for put_behind in [true, false] {
-        let place = HostFixture::asking();
+        let place = HostFixture::with_ask_rule();
         let (host, path, _) = waiting(&place);
         host.kill();
         let mut edited = lines(&path);
@@ -197,85 +199,85 @@ fn a_gate_whose_message_is_gone_is_withdrawn_and_its_run_is_over() {
         }
         put(&path, &edited);
         for _ in 0..2 {
-            let mut again = place.resume();
-            assert_eq!(again.state()["isStreaming"], false);
-            assert_eq!(again.said(), texts(&edited));
+            let mut again = place.resume_host();
+            assert_eq!(again.session_state()["isStreaming"], false);
+            assert_eq!(again.message_texts(), line_texts(&edited));
             assert_eq!(dialogs(&again, 0), 0);
             again.close_cleanly();
             assert_eq!(lines(&path), edited);
         }
-        let mut last = place.resume();
-        place.provider.script([say("gone on")]);
-        last.turn("three");
-        assert!(place.provider.last().is_paired());
-        assert_eq!((place.get("count"), last.said().last().unwrap().as_str()), (None, "gone on"));
+        let mut last = place.resume_host();
+        place.provider.script_replies([text_reply("gone on")]);
+        last.run_turn("three");
+        assert!(place.provider.last_request().is_paired());
+        assert_eq!((place.read_file("count"), last.message_texts().last().unwrap().as_str()), (None, "gone on"));
         check_chain(&lines_with(&path, "gone on"));
     }
 }
 
 #[test]
 fn a_line_behind_a_message_that_waits_leaves_its_gate_in_force() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let (host, path, dialog) = waiting(&place);
     host.kill();
     let mut edited = lines(&path);
     let leaf = edited.last().unwrap()["id"].clone();
     edited.push(message("behind", &leaf, "put behind"));
     put(&path, &edited);
-    let mut again = place.resume();
-    let shown = again.dialog(0);
-    assert_eq!((&shown["title"], again.said().last().unwrap().as_str()), (&dialog["title"], "put behind"));
-    again.reply(&shown, json!({ "value": "Allow once" }));
-    again.settled(0);
-    let request = place.provider.last();
-    assert!(request.is_paired() && request.text().contains("put behind"), "{request:?}");
-    assert_eq!(place.get("count").unwrap(), "ran\n");
+    let mut again = place.resume_host();
+    let shown = again.wait_dialog(0);
+    assert_eq!((&shown["title"], again.message_texts().last().unwrap().as_str()), (&dialog["title"], "put behind"));
+    again.answer_dialog(&shown, json!({ "value": "Allow once" }));
+    again.wait_settled(0);
+    let request = place.provider.last_request();
+    assert!(request.is_paired() && request.messages_text().contains("put behind"), "{request:?}");
+    assert_eq!(place.read_file("count").unwrap(), "ran\n");
     check_chain(&lines_with(&path, "after it"));
 }
 
 #[test]
 fn an_end_that_is_missing_is_written_again_and_its_gate_still_waits() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let (host, path, dialog) = waiting(&place);
     host.kill();
     let whole = lines(&path);
     put(&path, &whole[..whole.len() - 2]);
-    let again = place.resume();
-    assert_eq!(again.dialog(0)["title"], dialog["title"]);
+    let again = place.resume_host();
+    assert_eq!(again.wait_dialog(0)["title"], dialog["title"]);
     assert_eq!(lines_with(&path, "k1"), whole);
 }
 
 #[test]
 fn what_a_person_denied_and_granted_stays_in_force_after_an_edit() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let mut host = place.start(&[]);
     for (command, answer) in [("touch denied", "Deny"), ("echo ran >> granted", "Allow for this session")] {
-        place.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
-        let from = host.prompt(command);
-        let dialog = host.dialog(from);
-        host.reply(&dialog, json!({ "value": answer }));
-        host.settled(from);
+        place.provider.script_replies([ProviderReply::new(vec![bash_part("k", command)]), text_reply("done")]);
+        let from = host.send_prompt(command);
+        let dialog = host.wait_dialog(from);
+        host.answer_dialog(&dialog, json!({ "value": answer }));
+        host.wait_settled(from);
     }
-    let path = host.file();
-    lines_when(&path, "both turns", |lines| texts(lines).iter().filter(|text| *text == "done").count() == 2);
+    let path = host.session_file();
+    lines_when(&path, "both turns", |lines| line_texts(lines).iter().filter(|text| *text == "done").count() == 2);
     host.close_cleanly();
     edit(&path, "touch denied", "please");
-    let mut again = place.resume();
+    let mut again = place.resume_host();
     for command in ["touch denied", "echo ran >> granted"] {
-        place.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
-        again.turn("again");
+        place.provider.script_replies([ProviderReply::new(vec![bash_part("k", command)]), text_reply("done")]);
+        again.run_turn("again");
     }
     assert_eq!(dialogs(&again, 0), 0);
-    assert_eq!((place.get("denied"), place.get("granted").unwrap().as_str()), (None, "ran\nran\n"));
-    assert!(place.provider.last().text().contains("please"));
+    assert_eq!((place.read_file("denied"), place.read_file("granted").unwrap().as_str()), (None, "ran\nran\n"));
+    assert!(place.provider.last_request().messages_text().contains("please"));
 }
 
 #[test]
 fn a_file_of_ones_own_making_takes_the_ids_that_the_log_has() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    let path = host.file();
+    host.run_turn("one");
+    let path = host.session_file();
     let before = lines_with(&path, "\"ok\"");
     host.close_cleanly();
     // The ids of the old entries, in another order, for other things.
@@ -288,17 +290,17 @@ fn a_file_of_ones_own_making_takes_the_ids_that_the_log_has() {
         parent = id.clone();
     }
     put(&path, &made);
-    let mut again = place.resume();
-    assert_eq!(again.said(), ["a", "b", "c", "d"]);
-    let branched = again.done(json!({ "type": "branch", "entryId": ids[2] }));
-    assert_eq!((&branched["text"], again.said()), (&json!("c"), vec!["a".to_owned(), "b".to_owned()]));
+    let mut again = place.resume_host();
+    assert_eq!(again.message_texts(), ["a", "b", "c", "d"]);
+    let branched = again.command_data(json!({ "type": "branch", "entryId": ids[2] }));
+    assert_eq!((&branched["text"], again.message_texts()), (&json!("c"), vec!["a".to_owned(), "b".to_owned()]));
     again.close_cleanly();
     assert_eq!(lines(&path), made);
 }
 
 #[test]
 fn a_process_that_dies_while_a_large_edit_is_imported_leaves_the_old_tree_or_the_new_one() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let (host, path, dialog) = waiting(&place);
     host.kill();
     let mut edited = lines(&path);
@@ -316,20 +318,20 @@ fn a_process_that_dies_while_a_large_edit_is_imported_leaves_the_old_tree_or_the
     let size = || [&log, &journal].map(|path| fs::metadata(path).map_or(0, |found| found.len())).iter().sum::<u64>();
     for round in 1..3 {
         let from = size();
-        let host = RpcHost::spawn(RpcHost::command_of(&place, &["--continue"]));
+        let host = RpcHost::spawn(RpcHost::omp_command(&place, &["--continue"]));
         // Each time it gets further before it dies.
         eventually("some of the import", || (size() > from + (round << 19)).then_some(()));
         host.kill();
         assert!(size() < from + (3 << 20) - (1 << 18), "it did not die in the middle");
     }
-    let mut again = place.resume();
-    assert_eq!(again.dialog(0)["title"], dialog["title"]);
-    assert_eq!(again.said()[..3], ["uno", "ok", "two"]);
+    let mut again = place.resume_host();
+    assert_eq!(again.wait_dialog(0)["title"], dialog["title"]);
+    assert_eq!(again.message_texts()[..3], ["uno", "ok", "two"]);
     again.close_cleanly();
     assert_eq!(lines(&path).len(), edited.len());
     let whole = size();
-    let last = place.resume();
-    assert_eq!(last.dialog(0)["title"], dialog["title"]);
+    let last = place.resume_host();
+    assert_eq!(last.wait_dialog(0)["title"], dialog["title"]);
     last.close_cleanly();
     assert!(size() < whole + (1 << 20), "what was imported was imported again");
 }

@@ -10,24 +10,24 @@ fn a_session_file_that_somebody_else_changed_or_removed_is_told_of_once() {
     for is_removed in [false, true] {
         let place = HostFixture::new();
         let mut host = place.start(&[]);
-        host.turn("one");
-        let file = host.file();
+        host.run_turn("one");
+        let file = host.session_file();
         lines_with(&file, "\"ok\"");
         if is_removed {
             fs::remove_file(&file).unwrap();
         } else {
             fs::write(&file, "somebody else's\n").unwrap();
         }
-        let from = host.mark();
-        host.turn("two");
-        let notice = host.wait(from, "a notice", |frame| frame["method"] == "notify");
+        let from = host.frame_position();
+        host.run_turn("two");
+        let notice = host.wait_frame(from, "a notice", |frame| frame["method"] == "notify");
         assert_eq!(notice["notifyType"], "warning");
         let message = notice["message"].as_str().unwrap();
         assert!(message.contains(file.to_str().unwrap()) && message.contains("not written any more"), "{message}");
-        let from = host.mark();
-        host.turn("three");
-        host.done(json!({ "type": "set_session_name", "name": "x" }));
-        let again = host.since(from).into_iter().find(|frame| frame["method"] == "notify");
+        let from = host.frame_position();
+        host.run_turn("three");
+        host.command_data(json!({ "type": "set_session_name", "name": "x" }));
+        let again = host.frames_since(from).into_iter().find(|frame| frame["method"] == "notify");
         assert_eq!(again, None, "it is told once");
         assert_eq!(fs::read_to_string(&file).ok().as_deref(), (!is_removed).then_some("somebody else's\n"));
     }
@@ -39,9 +39,9 @@ fn a_session_file_with_a_damaged_line_keeps_what_came_before_it() {
         let place = HostFixture::new();
         let mut host = place.start(&[]);
         for text in ["one", "two", "three"] {
-            host.turn(text);
+            host.run_turn(text);
         }
-        let file = host.file();
+        let file = host.session_file();
         lines_with(&file, "three");
         host.close_cleanly();
         // Without its record the file alone says what was said.
@@ -51,11 +51,11 @@ fn a_session_file_with_a_damaged_line_keeps_what_came_before_it() {
             text.lines().map(|line| if line.contains("\"two\"") { &line[..40] } else { line }).collect();
         let mark = if has_mark { "\u{feff}" } else { "" };
         fs::write(&file, format!("{mark}{}\n", damaged.join("\n"))).unwrap();
-        let mut again = place.resume();
-        let notice = again.wait(0, "a notice", |frame| frame["method"] == "notify");
+        let mut again = place.resume_host();
+        let notice = again.wait_frame(0, "a notice", |frame| frame["method"] == "notify");
         let message = notice["message"].as_str().unwrap();
         assert!(message.contains(file.to_str().unwrap()) && message.contains("1 line could not be read"), "{message}");
-        assert_eq!(again.said(), ["one", "ok", "ok", "three", "ok"]);
+        assert_eq!(again.message_texts(), ["one", "ok", "ok", "three", "ok"]);
     }
 }
 
@@ -63,8 +63,8 @@ fn a_session_file_with_a_damaged_line_keeps_what_came_before_it() {
 fn a_damaged_log_is_named_with_the_session_file_that_is_whole() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    let file = host.file();
+    host.run_turn("one");
+    let file = host.session_file();
     lines_with(&file, "\"ok\"");
     host.close_cleanly();
     let logs = || fs::read_dir(place.agent.join("countersign")).unwrap().map(|entry| entry.unwrap().path());
@@ -74,12 +74,12 @@ fn a_damaged_log_is_named_with_the_session_file_that_is_whole() {
     }
     fs::write(&log, "this is no database, and long enough to be looked at as one, whatever is in it".repeat(99))
         .unwrap();
-    let end = RpcHost::spawn(RpcHost::command_of(&place, &["--continue"])).wait_end();
+    let end = RpcHost::spawn(RpcHost::omp_command(&place, &["--continue"])).wait_end();
     assert_eq!(end.code, Some(1));
     for part in [log.to_str().unwrap(), file.to_str().unwrap(), "is whole", "opens again"] {
         assert!(end.stderr.contains(part), "{part}: {}", end.stderr);
     }
     fs::remove_file(&log).unwrap();
-    let mut again = place.resume();
-    assert_eq!(again.said(), ["one", "ok"]);
+    let mut again = place.resume_host();
+    assert_eq!(again.message_texts(), ["one", "ok"]);
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use countersign_testkit::process::{HostFixture, RpcHost, check_chain, lines_when, lines_with, texts};
+use countersign_testkit::process::{HostFixture, RpcHost, check_chain, line_texts, lines_when, lines_with};
 use serde_json::{Value, json};
 
 const AT: &str = "2026-01-01T00:00:00.000Z";
@@ -32,7 +32,7 @@ fn message(id: &str, parent: Option<&str>, message: Value) -> Value {
 
 fn write(place: &HostFixture, lines: &[Value], tail: &str) -> String {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    place.put("other.jsonl", text + tail).display().to_string()
+    place.write_file("other.jsonl", text + tail).display().to_string()
 }
 
 fn open(place: &HostFixture, lines: &[Value], tail: &str) -> (RpcHost, String) {
@@ -61,11 +61,11 @@ fn the_first_form_gets_ids_and_keeps_its_compaction() {
         ],
         "",
     );
-    assert_eq!(host.messages()[0]["summary"], "in short");
-    assert_eq!(host.said()[1..], ["two", "r2", "three", "r3"]);
+    assert_eq!(host.session_messages()[0]["summary"], "in short");
+    assert_eq!(host.message_texts()[1..], ["two", "r2", "three", "r3"]);
     check_chain(&lines_with(path.as_ref(), "r3"));
-    host.turn("four");
-    let request_text = place.provider.last().text();
+    host.run_turn("four");
+    let request_text = place.provider.last_request().messages_text();
     assert!(request_text.contains("in short") && !request_text.contains("long gone"));
 }
 
@@ -90,8 +90,8 @@ fn the_second_form_is_brought_up_to_date_and_unknown_lines_stay() {
         ],
         "",
     );
-    host.turn("two");
-    let request_text = place.provider.last().text();
+    host.run_turn("two");
+    let request_text = place.provider.last_request().messages_text();
     for text in ["from a hook", "of a branch", "custom text"] {
         assert!(request_text.contains(text), "{text}");
     }
@@ -128,9 +128,9 @@ fn every_kind_of_message_is_taken_and_a_torn_line_is_cut() {
         lines.push(message(&format!("b{at}"), parent.as_deref(), one));
     }
     let (mut host, path) = open(&place, &lines, "{\"type\":\"message\",\"id\":\"torn");
-    host.turn("two");
-    let request = place.provider.last();
-    let text = request.text();
+    host.run_turn("two");
+    let request = place.provider.last_request();
+    let text = request.messages_text();
     assert!(
         request.is_paired()
             && text.contains("listed")
@@ -140,7 +140,7 @@ fn every_kind_of_message_is_taken_and_a_torn_line_is_cut() {
     );
     let after = lines_with(path.as_ref(), "two");
     check_chain(&after);
-    assert_eq!((&after[..lines.len()], place.get("never")), (&lines[..], None));
+    assert_eq!((&after[..lines.len()], place.read_file("never")), (&lines[..], None));
 }
 
 #[test]
@@ -154,10 +154,10 @@ fn calls_without_a_result_are_never_run_and_are_paired_in_the_request() {
         message("c2", Some("c1"), assistant(json!([call("k1"), call("k2")]), "toolUse")),
     ];
     let (mut host, _) = open(&place, &lines, "");
-    assert_eq!(host.state()["isStreaming"], false);
-    host.turn("next");
-    assert!(place.provider.last().is_paired());
-    assert_eq!(place.get("never"), None);
+    assert_eq!(host.session_state()["isStreaming"], false);
+    host.run_turn("next");
+    assert!(place.provider.last_request().is_paired());
+    assert_eq!(place.read_file("never"), None);
 }
 
 #[test]
@@ -173,19 +173,19 @@ fn the_last_line_is_the_branch_that_goes_on_and_all_branches_are_listed() {
         message("d6", Some("d5"), says("r3")),
     ];
     let (mut host, _) = open(&place, &lines, "");
-    assert_eq!(host.said(), ["root", "r1", "right", "r3"]);
-    let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    assert_eq!(host.message_texts(), ["root", "r1", "right", "r3"]);
+    let users = host.command_data(json!({ "type": "get_branch_messages" }))["messages"].clone();
     assert_eq!([&users[0]["text"], &users[1]["text"], &users[2]["text"]], ["root", "left", "right"]);
-    assert_eq!(host.done(json!({ "type": "branch", "entryId": "d3" }))["text"], "left");
-    assert_eq!(host.said(), ["root", "r1"]);
+    assert_eq!(host.command_data(json!({ "type": "branch", "entryId": "d3" }))["text"], "left");
+    assert_eq!(host.message_texts(), ["root", "r1"]);
 }
 
 #[test]
 fn lines_that_somebody_added_since_are_part_of_the_conversation() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    let path = host.file();
+    host.run_turn("one");
+    let path = host.session_file();
     let lines = lines_with(&path, "\"ok\"");
     host.close_cleanly();
     let leaf = lines.last().unwrap()["id"].as_str().unwrap();
@@ -193,9 +193,9 @@ fn lines_that_somebody_added_since_are_part_of_the_conversation() {
     writeln!(file, "{}", message("f1", Some(leaf), user("theirs"))).unwrap();
     writeln!(file, "{}", message("f2", Some("f1"), says("answered there"))).unwrap();
     drop(file);
-    let mut again = place.resume();
-    assert_eq!(again.said(), ["one", "ok", "theirs", "answered there"]);
-    again.turn("two");
+    let mut again = place.resume_host();
+    assert_eq!(again.message_texts(), ["one", "ok", "theirs", "answered there"]);
+    again.run_turn("two");
     let after = lines_with(&path, "two");
     check_chain(&after);
     assert!(after.iter().any(|line| line["parentId"] == "f2"));
@@ -205,18 +205,18 @@ fn lines_that_somebody_added_since_are_part_of_the_conversation() {
 fn an_end_that_was_lost_is_written_again() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    host.turn("two");
-    let path = host.file();
-    let before = lines_when(&path, "both turns", |lines| texts(lines) == ["one", "ok", "two", "ok"]);
+    host.run_turn("one");
+    host.run_turn("two");
+    let path = host.session_file();
+    let before = lines_when(&path, "both turns", |lines| line_texts(lines) == ["one", "ok", "two", "ok"]);
     host.close_cleanly();
     for kept in [before.len() - 1, before.len() - 3] {
         let text = std::fs::read_to_string(&path).unwrap();
         let kept: String = text.split_inclusive('\n').take(kept).collect();
         std::fs::write(&path, kept + "{\"type\":\"mess").unwrap();
-        let mut again = place.resume();
-        assert_eq!(again.said(), ["one", "ok", "two", "ok"]);
-        assert_eq!(lines_when(&path, "both turns", |lines| texts(lines) == ["one", "ok", "two", "ok"]), before);
+        let mut again = place.resume_host();
+        assert_eq!(again.message_texts(), ["one", "ok", "two", "ok"]);
+        assert_eq!(lines_when(&path, "both turns", |lines| line_texts(lines) == ["one", "ok", "two", "ok"]), before);
         again.close_cleanly();
     }
 }
@@ -237,15 +237,15 @@ fn a_name_and_a_model_that_related_programs_write_in_their_own_way_are_read() {
     ];
     let path = write(&place, &lines, "");
     let mut host = RpcHost::start(&place, &["--session", &path]);
-    let state = host.state();
+    let state = host.session_state();
     assert_eq!((&state["sessionName"], &state["model"]["id"]), (&json!("their name"), &json!("fake-2")));
-    host.turn("two");
-    host.done(json!({ "type": "set_session_name", "name": "ours" }));
+    host.run_turn("two");
+    host.command_data(json!({ "type": "set_session_name", "name": "ours" }));
     assert_eq!(host.close().code, Some(0));
     let mut again = RpcHost::start(&place, &["--session", &path]);
-    let state = again.state();
+    let state = again.session_state();
     assert_eq!((&state["sessionName"], &state["model"]["id"]), (&json!("ours"), &json!("fake-2")));
-    assert_eq!(again.said(), ["one", "r1", "two", "ok"]);
+    assert_eq!(again.message_texts(), ["one", "r1", "two", "ok"]);
 }
 
 /// The line that omp 18 writes before the header, of its fixed length.
@@ -265,18 +265,18 @@ fn a_session_of_omp_18_keeps_the_title_line_before_its_header() {
         message("00000003", Some("00000002"), says("r1")),
     ];
     let rest: String = conversation.iter().map(|line| format!("{line}\n")).collect();
-    let path = place.put("other.jsonl", format!("{}\n{rest}", title_line("their name"))).display().to_string();
+    let path = place.write_file("other.jsonl", format!("{}\n{rest}", title_line("their name"))).display().to_string();
     let mut host = place.start(&[]);
-    let switched = host.done(json!({ "type": "switch_session", "sessionPath": path }));
+    let switched = host.command_data(json!({ "type": "switch_session", "sessionPath": path }));
     assert_eq!(switched["cancelled"], false);
-    assert_eq!(host.state()["sessionName"], "their name");
-    assert_eq!(host.said(), ["one", "r1"]);
-    host.turn("two");
+    assert_eq!(host.session_state()["sessionName"], "their name");
+    assert_eq!(host.message_texts(), ["one", "r1"]);
+    host.run_turn("two");
     let after = lines_with(path.as_ref(), "two");
     assert_eq!(after[0]["title"], "their name");
     assert_eq!(after[1..5], conversation);
     check_chain(&after[1..]);
-    host.done(json!({ "type": "set_session_name", "name": "our name" }));
+    host.command_data(json!({ "type": "set_session_name", "name": "our name" }));
     let after = lines_when(path.as_ref(), "our name", |lines| lines[1]["title"] == "our name");
     assert_eq!(
         (&after[0]["title"], &after[0]["source"], &after[2..5]),
@@ -290,15 +290,15 @@ fn a_session_of_omp_18_keeps_the_title_line_before_its_header() {
     text.replace_range(..255, &title_line("named there"));
     std::fs::write(&path, &text).unwrap();
     let mut again = place.start(&["--session", &path]);
-    assert_eq!(again.state()["sessionName"], "named there");
-    assert_eq!(again.said(), ["one", "r1", "two", "ok"]);
-    again.turn("three");
+    assert_eq!(again.session_state()["sessionName"], "named there");
+    assert_eq!(again.message_texts(), ["one", "r1", "two", "ok"]);
+    again.run_turn("three");
     let lines = lines_with(path.as_ref(), "three");
     check_chain(&lines[1..]);
     again.close_cleanly();
 
     let mut fork = place.start(&["--fork", &path]);
-    assert_eq!(fork.said(), ["one", "r1", "two", "ok", "three", "ok"]);
+    assert_eq!(fork.message_texts(), ["one", "r1", "two", "ok", "three", "ok"]);
     fork.close_cleanly();
 }
 
@@ -319,7 +319,7 @@ fn a_session_does_not_go_on_with_the_model_that_stood_in_for_another() {
         ];
         let path = write(&place, &lines, "");
         let mut host = place.start(&["--no-session"]);
-        host.done(json!({ "type": "switch_session", "sessionPath": path }));
-        assert_eq!(host.state()["model"]["id"], want, "{role}");
+        host.command_data(json!({ "type": "switch_session", "sessionPath": path }));
+        assert_eq!(host.session_state()["model"]["id"], want, "{role}");
     }
 }

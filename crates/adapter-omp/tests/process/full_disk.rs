@@ -7,7 +7,7 @@ use std::{
 
 use countersign_testkit::process::{
     HostFixture, RpcHost,
-    provider::{Reply, bash},
+    provider::{ProviderReply, bash_part},
     wait_dead,
 };
 use serde_json::json;
@@ -18,7 +18,7 @@ fn start(place: &HostFixture) -> Option<RpcHost> {
     if !may.is_ok_and(|status| status.success()) {
         return None;
     }
-    let plain = RpcHost::command_of(place, &["--model", "fake/fake-1"]);
+    let plain = RpcHost::omp_command(place, &["--model", "fake/fake-1"]);
     let disk = disk(place);
     std::fs::create_dir(&disk).unwrap();
     let mut command = Command::new("unshare");
@@ -28,7 +28,7 @@ fn start(place: &HostFixture) -> Option<RpcHost> {
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("PI_CODING_AGENT_DIR", disk);
     let host = RpcHost::spawn(command);
-    host.event(0, "ready");
+    host.wait_event(0, "ready");
     Some(host)
 }
 
@@ -39,7 +39,7 @@ fn disk(place: &HostFixture) -> PathBuf {
 /// Runs something where the disk of the host is.
 fn there(host: &RpcHost, script: &str, place: &HostFixture) {
     let mut command = Command::new("nsenter");
-    command.args(["-U", "-m", "--preserve-credentials", "-t", &host.id().to_string(), "sh", "-c", script]);
+    command.args(["-U", "-m", "--preserve-credentials", "-t", &host.process_id().to_string(), "sh", "-c", script]);
     command.arg(disk(place)).stderr(Stdio::null());
     command.status().unwrap();
 }
@@ -49,22 +49,24 @@ fn a_run_that_cannot_be_recorded_is_told_of_and_stopped_all_the_same() {
     for command in ["abort", "abort_and_prompt"] {
         let place = HostFixture::new();
         let Some(mut host) = start(&place) else { return };
-        host.turn("one");
-        place.provider.script([Reply::new(vec![bash("k", "sh -c 'echo $$ > pid; exec sleep 300'")])]);
-        let from = host.prompt("go");
+        host.run_turn("one");
+        place
+            .provider
+            .script_replies([ProviderReply::new(vec![bash_part("k", "sh -c 'echo $$ > pid; exec sleep 300'")])]);
+        let from = host.send_prompt("go");
         let pid = place.wait_for("pid");
         there(&host, "dd if=/dev/zero of=\"$0/full\" bs=1k", &place);
-        let error = host.refused(json!({ "type": command, "message": "on" }));
+        let error = host.command_error(json!({ "type": command, "message": "on" }));
         assert!(error.contains("not recorded"), "{error}");
-        let notice = host.wait(from, "a notice", |frame| frame["method"] == "notify");
+        let notice = host.wait_frame(from, "a notice", |frame| frame["method"] == "notify");
         assert_eq!((&notice["type"], &notice["notifyType"]), (&json!("extension_ui_request"), &json!("error")));
         assert!(notice["message"].as_str().unwrap().contains("not recorded"), "{notice}");
         wait_dead(&pid);
         there(&host, "rm \"$0/full\"", &place);
-        host.settled(from);
-        assert_eq!((place.provider.count(), &host.state()["isStreaming"]), (2, &json!(false)));
-        host.turn("next");
-        assert_eq!(place.provider.count(), 3);
-        assert!(place.provider.last().is_paired());
+        host.wait_settled(from);
+        assert_eq!((place.provider.request_count(), &host.session_state()["isStreaming"]), (2, &json!(false)));
+        host.run_turn("next");
+        assert_eq!(place.provider.request_count(), 3);
+        assert!(place.provider.last_request().is_paired());
     }
 }

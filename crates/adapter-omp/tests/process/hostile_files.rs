@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use countersign_testkit::process::{HostFixture, RpcHost, check_chain, eventually, lines_when, lines_with, texts};
+use countersign_testkit::process::{HostFixture, RpcHost, check_chain, eventually, line_texts, lines_when, lines_with};
 use serde_json::{Value, json};
 
 const AT: &str = "2026-01-01T00:00:00.000Z";
@@ -22,7 +22,7 @@ fn user(id: &str, parent: Option<&str>, text: &str) -> Value {
 }
 
 fn write(place: &HostFixture, lines: &[Value]) -> PathBuf {
-    place.put("other.jsonl", lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+    place.write_file("other.jsonl", lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
 /// All files below the root of a place.
@@ -48,15 +48,15 @@ fn an_id_that_is_a_path_makes_nothing_outside_the_agent_directory() {
         let path = write(&place, &[header(id), user("a", None, "one")]);
         let before = files(&place);
         let mut host = place.start(&["--session", path.to_str().unwrap()]);
-        assert_eq!(host.said(), ["one"], "{id:?}");
-        host.turn("two");
+        assert_eq!(host.message_texts(), ["one"], "{id:?}");
+        host.run_turn("two");
         lines_with(&path, "\"ok\"");
         host.close_cleanly();
         let made: Vec<PathBuf> = files(&place).difference(&before).cloned().collect();
         let log = |path: &PathBuf| path.parent() == Some(&place.agent.join("countersign"));
         assert!(!made.is_empty() && made.iter().all(log), "{id:?}: {made:?}");
         let mut again = place.start(&["--session", path.to_str().unwrap()]);
-        assert_eq!(again.said(), ["one", "two", "ok"], "{id:?}");
+        assert_eq!(again.message_texts(), ["one", "two", "ok"], "{id:?}");
     }
     assert!(!outside.exists() && !outside.with_extension("db").exists());
 }
@@ -66,13 +66,13 @@ fn an_id_of_ten_megabytes_is_refused_with_a_message_and_nothing_is_made() {
     let place = HostFixture::new();
     let path = write(&place, &[header(&"x".repeat(10 << 20)), user("a", None, "one")]);
     let before = files(&place);
-    let command = RpcHost::command_of(&place, &["--model", "fake/fake-1", "--session", path.to_str().unwrap()]);
+    let command = RpcHost::omp_command(&place, &["--model", "fake/fake-1", "--session", path.to_str().unwrap()]);
     let end = RpcHost::spawn(command).wait_end();
     assert_eq!(end.code, Some(1));
     assert!(end.stderr.contains("other.jsonl: an id in it is longer than 1024 bytes"), "{}", end.stderr);
     assert_eq!(files(&place), before);
     let mut host = place.start(&[]);
-    let refused = host.refused(json!({ "type": "switch_session", "sessionPath": path }));
+    let refused = host.command_error(json!({ "type": "switch_session", "sessionPath": path }));
     assert!(refused.contains("longer than 1024 bytes"), "{refused}");
 }
 
@@ -82,14 +82,14 @@ fn an_entry_with_an_id_that_is_too_long_is_refused_with_a_message_and_the_file_s
     let place = HostFixture::new();
     let path = write(&place, &[header("s"), user(&long, None, "one")]);
     let before = (fs::read(&path).unwrap(), files(&place));
-    let command = RpcHost::command_of(&place, &["--model", "fake/fake-1", "--session", path.to_str().unwrap()]);
+    let command = RpcHost::omp_command(&place, &["--model", "fake/fake-1", "--session", path.to_str().unwrap()]);
     let end = RpcHost::spawn(command).wait_end();
     assert_eq!((end.code, end.stderr.lines().count()), (Some(1), 1), "{}", end.stderr);
     assert!(end.stderr.contains("an id in it is longer than 1024 bytes"), "{}", end.stderr);
     assert_eq!((fs::read(&path).unwrap(), files(&place)), before);
     // No entry has that id, so the one that names it as its parent follows whatever stands before it.
     let orphan = write(&place, &[header("t"), user("a", Some(&long), "one")]);
-    assert_eq!(place.start(&["--session", orphan.to_str().unwrap()]).said(), ["one"]);
+    assert_eq!(place.start(&["--session", orphan.to_str().unwrap()]).message_texts(), ["one"]);
 }
 
 #[test]
@@ -97,13 +97,13 @@ fn two_files_with_the_same_id_are_two_sessions() {
     let place = HostFixture::new();
     let path = write(&place, &[header(""), user("a", None, "one")]);
     let mut first = place.start(&["--session", path.to_str().unwrap()]);
-    first.turn("two");
+    first.run_turn("two");
     first.close_cleanly();
-    let other = place.put("copy.jsonl", format!("{}\n{}\n", header(""), user("a", None, "other")));
+    let other = place.write_file("copy.jsonl", format!("{}\n{}\n", header(""), user("a", None, "other")));
     let mut second = place.start(&["--session", other.to_str().unwrap()]);
-    assert_eq!(second.said(), ["other"]);
+    assert_eq!(second.message_texts(), ["other"]);
     second.close_cleanly();
-    assert_eq!(place.start(&["--session", path.to_str().unwrap()]).said(), ["one", "two", "ok"]);
+    assert_eq!(place.start(&["--session", path.to_str().unwrap()]).message_texts(), ["one", "two", "ok"]);
 }
 
 #[test]
@@ -122,35 +122,35 @@ fn of_entries_with_the_same_id_none_is_lost_and_each_keeps_its_children() {
         ],
     );
     let mut host = place.start(&["--session", path.to_str().unwrap()]);
-    assert_eq!(host.said(), ["first", "of the first", "second", "last"]);
-    let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    assert_eq!(host.message_texts(), ["first", "of the first", "second", "last"]);
+    let users = host.command_data(json!({ "type": "get_branch_messages" }))["messages"].clone();
     assert_eq!((users.as_array().unwrap().len(), &users[0]["entryId"]), (4, &json!("a")));
-    host.turn("two");
-    let lines = lines_when(&path, "the turn", |lines| texts(lines).len() == 6);
+    host.run_turn("two");
+    let lines = lines_when(&path, "the turn", |lines| line_texts(lines).len() == 6);
     check_chain(&lines);
     assert_eq!((&lines[4]["type"], &lines[4]["x"]), (&json!("alien"), &json!(1)));
     host.close_cleanly();
     let mut again = place.start(&["--session", path.to_str().unwrap()]);
-    assert_eq!(again.said(), ["first", "of the first", "second", "last", "two", "ok"]);
+    assert_eq!(again.message_texts(), ["first", "of the first", "second", "last", "two", "ok"]);
     again.close_cleanly();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), lines.len());
 }
 
 #[test]
 fn a_pipe_in_the_place_of_the_grants_holds_nothing_up() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     assert!(Command::new("mkfifo").arg(place.agent.join("grants.jsonl")).status().unwrap().success());
     let mut host = place.start(&[]);
-    host.turn("one");
-    assert_eq!(host.said(), ["one", "ok"]);
+    host.run_turn("one");
+    assert_eq!(host.message_texts(), ["one", "ok"]);
 }
 
 #[test]
 fn a_branch_or_fork_that_died_half_made_is_never_continued() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    let path = host.file();
+    host.run_turn("one");
+    let path = host.session_file();
     let mut lines = lines_with(&path, "\"ok\"");
     host.close_cleanly();
     // Large enough to be imported in several batches.
@@ -161,24 +161,24 @@ fn a_branch_or_fork_that_died_half_made_is_never_continued() {
     fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     let logs = place.agent.join("countersign");
     let known: BTreeSet<PathBuf> = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let fork = RpcHost::spawn(RpcHost::command_of(&place, &["--fork", path.to_str().unwrap()]));
+    let fork = RpcHost::spawn(RpcHost::omp_command(&place, &["--fork", path.to_str().unwrap()]));
     eventually("some of the fork", || {
         let made = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().path());
         let size = made.filter(|path| !known.contains(path)).map(|path| fs::metadata(path).map_or(0, |it| it.len()));
         (size.sum::<u64>() > 600_000).then_some(())
     });
     fork.kill();
-    let mut again = place.resume();
-    assert_eq!((again.file(), again.said().len()), (path.clone(), 3));
+    let mut again = place.resume_host();
+    assert_eq!((again.session_file(), again.message_texts().len()), (path.clone(), 3));
     again.close_cleanly();
     let folder = path.parent().unwrap();
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
     // What is made whole is continued as any other.
     let mut fork = place.start(&["--fork", path.to_str().unwrap()]);
-    let made = fork.file();
-    assert_eq!(fork.said(), ["one", "ok", "the end"]);
-    fork.turn("in the fork");
+    let made = fork.session_file();
+    assert_eq!(fork.message_texts(), ["one", "ok", "the end"]);
+    fork.run_turn("in the fork");
     lines_with(&made, "in the fork");
     fork.kill();
-    assert_eq!(place.resume().file(), made);
+    assert_eq!(place.resume_host().session_file(), made);
 }

@@ -1,34 +1,36 @@
 //! Questions that take several choices or words of one's own, in a host that has nothing but the dialogs of the protocol.
 
 use countersign_testkit::process::{
-    HostFixture, RpcHost, of_type,
-    provider::{Reply, call, say},
-    roles,
+    HostFixture, RpcHost, message_roles, of_type,
+    provider::{ProviderReply, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
 /// Begins a session, then has the model ask which of a, b and c are wanted. Gives the first dialog.
 fn first_dialog(host: &mut RpcHost, place: &HostFixture) -> Value {
-    host.turn("one");
+    host.run_turn("one");
     let labels = json!([{ "label": "a" }, { "label": "b" }, { "label": "c" }]);
     let question = json!({ "id": "q", "question": "Which?", "options": labels, "multi": true, "recommended": 1 });
-    place.provider.script([Reply::new(vec![call("k", "ask", &json!({ "questions": [question] }))]), say("thanks")]);
-    let from = host.prompt("two");
-    host.dialog(from)
+    place.provider.script_replies([
+        ProviderReply::new(vec![call_part("k", "ask", &json!({ "questions": [question] }))]),
+        text_reply("thanks"),
+    ]);
+    let from = host.send_prompt("two");
+    host.wait_dialog(from)
 }
 
 /// Answers a dialog and gives the next one.
 fn next_dialog(host: &mut RpcHost, dialog: &Value, value: &str) -> Value {
-    let from = host.mark();
-    host.reply(dialog, json!({ "value": value }));
-    host.dialog(from)
+    let from = host.frame_position();
+    host.answer_dialog(dialog, json!({ "value": value }));
+    host.wait_dialog(from)
 }
 
 /// Answers the last dialog and gives what was said, once the run has ended.
 fn final_answer(host: &mut RpcHost, dialog: &Value, answer: Value) -> Value {
-    let from = host.mark();
-    host.reply(dialog, answer);
-    let frames = host.settled(from);
+    let from = host.frame_position();
+    host.answer_dialog(dialog, answer);
+    let frames = host.wait_settled(from);
     of_type(&frames, "tool_execution_end").remove(0)["result"]["details"]["results"][0].clone()
 }
 
@@ -47,7 +49,7 @@ fn several_are_chosen_one_dialog_after_the_other() {
     let ids = [&first, &second, &third].map(|dialog| dialog["id"].clone());
     assert!(ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
     assert!(third["timeout"].as_u64() > Some(0));
-    assert_eq!(roles(&host.messages()), ["user", "assistant", "user", "assistant"]);
+    assert_eq!(message_roles(&host.session_messages()), ["user", "assistant", "user", "assistant"]);
     assert_eq!(
         final_answer(&mut host, &third, json!({ "value": "Done selecting" }))["selectedOptions"],
         json!(["b", "c"])
@@ -75,7 +77,7 @@ fn cancelling_a_later_dialog_declines_the_question() {
     let first = first_dialog(&mut host, &place);
     let second = next_dialog(&mut host, &first, "☐ a");
     assert_eq!(final_answer(&mut host, &second, json!({ "cancelled": true }))["selectedOptions"], json!([]));
-    assert!(place.provider.last().result("k").unwrap().contains("did not want to answer"));
+    assert!(place.provider.last_request().call_result("k").unwrap().contains("did not want to answer"));
 }
 
 #[test]
@@ -84,9 +86,9 @@ fn an_editor_that_nobody_needs_any_more_is_taken_away() {
     let mut host = place.start(&[]);
     let first = first_dialog(&mut host, &place);
     let editor = next_dialog(&mut host, &first, "Other (type your own)");
-    let from = host.mark();
-    host.done(json!({ "type": "abort" }));
-    let cancel = host.dialog(from);
+    let from = host.frame_position();
+    host.command_data(json!({ "type": "abort" }));
+    let cancel = host.wait_dialog(from);
     assert_eq!((&cancel["method"], &cancel["targetId"]), (&json!("cancel"), &editor["id"]));
     host.close_cleanly();
 }
@@ -98,8 +100,8 @@ fn a_question_begins_anew_in_the_next_process() {
     let first = first_dialog(&mut host, &place);
     next_dialog(&mut host, &first, "☐ a");
     host.kill();
-    let mut again = place.resume();
-    let shown = again.dialog(0);
+    let mut again = place.resume_host();
+    let shown = again.wait_dialog(0);
     assert_eq!(shown["options"], first["options"]);
     let second = next_dialog(&mut again, &shown, "☐ c");
     assert_eq!(

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use countersign_testkit::process::{
     HostFixture, Latch, RpcHost, of_type,
-    provider::{Part, Reply, say},
+    provider::{ProviderReply, ReplyPart, text_reply},
 };
 use serde_json::json;
 
@@ -13,11 +13,11 @@ fn words() -> Vec<String> {
 }
 
 /// Bytes on stdout for each byte of the text of one reply.
-fn bytes_for_each(host: &mut RpcHost, place: &HostFixture, parts: Vec<Part>, size: usize) -> usize {
-    place.provider.script([Reply::new(parts), say("done")]);
-    let before = host.bytes();
-    host.turn("go");
-    (host.bytes() - before) / size
+fn bytes_for_each(host: &mut RpcHost, place: &HostFixture, parts: Vec<ReplyPart>, size: usize) -> usize {
+    place.provider.script_replies([ProviderReply::new(parts), text_reply("done")]);
+    let before = host.output_bytes();
+    host.run_turn("go");
+    (host.output_bytes() - before) / size
 }
 
 #[test]
@@ -26,25 +26,25 @@ fn a_burst_costs_at_most_fifteen_times_its_text() {
     let mut host = place.start(&[]);
     let size = words().concat().len();
     let writes = json!({ "path": "big.txt", "content": words().concat(), "_i": "a test" }).to_string();
-    let call = Part::Call { id: "k".into(), name: "write".into(), arguments: writes };
+    let call = ReplyPart::Call { id: "k".into(), name: "write".into(), arguments: writes };
     for (case, parts, size) in [
-        ("text", vec![Part::Text(words())], size),
+        ("text", vec![ReplyPart::Text(words())], size),
         // An answer needs a text, and updates behind the thinking would carry it again.
-        ("thinking", vec![Part::Text(vec!["so".into()]), Part::Think(words())], size),
+        ("thinking", vec![ReplyPart::Text(vec!["so".into()]), ReplyPart::Think(words())], size),
         ("a call", vec![call], size),
     ] {
         let each = bytes_for_each(&mut host, &place, parts, size);
         assert!(each < 15, "{case}: {each} times the text");
     }
-    assert_eq!(place.get("big.txt").unwrap(), words().concat());
+    assert_eq!(place.read_file("big.txt").unwrap(), words().concat());
 }
 
 #[test]
 fn deltas_of_a_burst_add_up_to_the_text() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    place.provider.script([Reply::new(vec![Part::Text(words())])]);
-    let frames = host.turn("go");
+    place.provider.script_replies([ProviderReply::new(vec![ReplyPart::Text(words())])]);
+    let frames = host.run_turn("go");
     let deltas = of_type(&frames, "message_update");
     let deltas: String = deltas.iter().filter_map(|update| update["assistantMessageEvent"]["delta"].as_str()).collect();
     assert_eq!(deltas, words().concat());
@@ -55,18 +55,20 @@ fn a_stream_at_its_own_pace_gets_at_most_twenty_updates_a_second() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let latches: Vec<Latch> = (0..60).map(|_| Latch::default()).collect();
-    let parts =
-        latches.iter().flat_map(|latch| [Part::Text(vec!["word ".into()]), Part::Until(latch.clone())]).collect();
-    place.provider.script([Reply::new(parts)]);
+    let parts = latches
+        .iter()
+        .flat_map(|latch| [ReplyPart::Text(vec!["word ".into()]), ReplyPart::Until(latch.clone())])
+        .collect();
+    place.provider.script_replies([ProviderReply::new(parts)]);
     let began = Instant::now();
-    let from = host.prompt("go");
+    let from = host.send_prompt("go");
     let opener = std::thread::spawn(move || {
         for latch in latches {
             std::thread::park_timeout(std::time::Duration::from_millis(20));
             latch.open();
         }
     });
-    let frames = host.settled(from);
+    let frames = host.wait_settled(from);
     let seconds = began.elapsed().as_secs_f64();
     opener.join().unwrap();
     let updates = of_type(&frames, "message_update");
@@ -78,6 +80,6 @@ fn a_stream_at_its_own_pace_gets_at_most_twenty_updates_a_second() {
 fn without_merging_each_delta_is_told() {
     let place = HostFixture::new();
     let mut host = place.start(&["--no-merge-deltas"]);
-    place.provider.script([Reply::new(vec![Part::Text(words()[..200].to_vec())])]);
-    assert_eq!(of_type(&host.turn("go"), "message_update").len(), 202);
+    place.provider.script_replies([ProviderReply::new(vec![ReplyPart::Text(words()[..200].to_vec())])]);
+    assert_eq!(of_type(&host.run_turn("go"), "message_update").len(), 202);
 }

@@ -2,14 +2,14 @@
 
 use countersign_testkit::process::{
     HostFixture, lines_with,
-    provider::{Part, Reply, Request, say},
+    provider::{ProviderReply, ProviderRequest, ReplyPart, text_reply},
 };
 use serde_json::{Value, json};
 
 const SEAL: &str = "U0lH";
 
 /// A thought, a sealed one, and a call that is signed.
-fn sealed(id: &str) -> Reply {
+fn sealed(id: &str) -> ProviderReply {
     let chunk = |delta: Value, finish: Value| {
         let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
         format!("data: {}\n\n", json!({ "id": "r", "choices": [choice] }))
@@ -28,16 +28,16 @@ fn sealed(id: &str) -> Reply {
         chunk(json!({ "tool_calls": [call] }), "tool_calls".into()),
         "data: [DONE]\n\n".to_owned(),
     ];
-    Reply::new(vec![Part::Raw(chunks.concat()), Part::Cut])
+    ProviderReply::new(vec![ReplyPart::Raw(chunks.concat()), ReplyPart::Cut])
 }
 
 /// The message of the model with the call, as the provider is sent it.
-fn called(request: &Request) -> Value {
+fn called(request: &ProviderRequest) -> Value {
     let has_calls = |message: &&Value| message.get("tool_calls").is_some();
     request.messages().iter().find(has_calls).cloned().unwrap_or_default()
 }
 
-fn assert_given_back(request: &Request, when: &str) {
+fn assert_given_back(request: &ProviderRequest, when: &str) {
     let message = called(request);
     assert_eq!(message["reasoning_content"], "I look.", "{when}: {message}");
     assert_eq!(message["reasoning_details"][0]["data"], SEAL, "{when}: {message}");
@@ -45,7 +45,7 @@ fn assert_given_back(request: &Request, when: &str) {
     assert_eq!(call["extra_content"]["google"]["thought_signature"], SEAL, "{when}: {message}");
 }
 
-fn assert_kept_from(request: &Request, who: &str) {
+fn assert_kept_from(request: &ProviderRequest, who: &str) {
     let body = request.body.to_string();
     assert!(!body.contains(SEAL) && !body.contains("I look."), "{who}: {body}");
     assert!(body.contains("\"bash\"") && request.is_paired(), "{who}: {body}");
@@ -55,10 +55,10 @@ fn assert_kept_from(request: &Request, who: &str) {
 fn what_came_with_a_call_goes_back_through_resume_and_branch_and_to_no_other_model() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    place.provider.script([sealed("k1"), say("done")]);
-    host.turn("go");
-    assert_given_back(&place.provider.last(), "within the run");
-    let file = host.file();
+    place.provider.script_replies([sealed("k1"), text_reply("done")]);
+    host.run_turn("go");
+    assert_given_back(&place.provider.last_request(), "within the run");
+    let file = host.session_file();
     let lines = lines_with(&file, SEAL);
     let message = lines.iter().map(|line| &line["message"]).find(|message| message["stopReason"] == "toolUse").unwrap();
     assert_eq!(message["content"][0]["thinkingSignature"], "reasoning_content");
@@ -69,22 +69,22 @@ fn what_came_with_a_call_goes_back_through_resume_and_branch_and_to_no_other_mod
     assert_eq!(message["providerPayload"]["members"]["reasoning_details"][0]["data"], SEAL);
     host.close_cleanly();
 
-    let mut host = place.resume();
-    host.turn("again");
-    assert_given_back(&place.provider.last(), "after a resume");
+    let mut host = place.resume_host();
+    host.run_turn("again");
+    assert_given_back(&place.provider.last_request(), "after a resume");
     for (provider, model) in [("fake", "fake-2"), ("claude", "claude-1")] {
-        host.done(json!({ "type": "set_model", "provider": provider, "modelId": model }));
-        host.turn("and you?");
-        assert_kept_from(&place.provider.last(), model);
+        host.command_data(json!({ "type": "set_model", "provider": provider, "modelId": model }));
+        host.run_turn("and you?");
+        assert_kept_from(&place.provider.last_request(), model);
     }
-    host.done(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-1" }));
-    host.turn("back again");
-    assert_given_back(&place.provider.last(), "back at its model");
+    host.command_data(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-1" }));
+    host.run_turn("back again");
+    assert_given_back(&place.provider.last_request(), "back at its model");
 
-    let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
-    host.done(json!({ "type": "branch", "entryId": users[1]["entryId"] }));
-    host.turn("another way");
-    assert_given_back(&place.provider.last(), "after a branch");
+    let users = host.command_data(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    host.command_data(json!({ "type": "branch", "entryId": users[1]["entryId"] }));
+    host.run_turn("another way");
+    assert_given_back(&place.provider.last_request(), "after a branch");
     host.close_cleanly();
 }
 
@@ -93,15 +93,15 @@ fn what_came_with_a_call_goes_back_through_resume_and_branch_and_to_no_other_mod
 fn what_a_session_file_holds_goes_back_where_the_log_is_gone() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    place.provider.script([sealed("k1"), say("done")]);
-    host.turn("go");
-    let file = host.file();
+    place.provider.script_replies([sealed("k1"), text_reply("done")]);
+    host.run_turn("go");
+    let file = host.session_file();
     host.close_cleanly();
     let text = std::fs::read_to_string(file).unwrap();
     let copy = place.agent.join("copy.jsonl");
     std::fs::write(&copy, text).unwrap();
     let mut host = place.start(&["--session", copy.to_str().unwrap()]);
-    host.turn("again");
-    assert_given_back(&place.provider.last(), "from the file alone");
+    host.run_turn("again");
+    assert_given_back(&place.provider.last_request(), "from the file alone");
     host.close_cleanly();
 }

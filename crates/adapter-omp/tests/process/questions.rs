@@ -2,13 +2,16 @@
 
 use countersign_testkit::process::{
     HostFixture, RpcHost, of_type,
-    provider::{Reply, call, say},
+    provider::{ProviderReply, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
 fn asks(host: &mut RpcHost, place: &HostFixture, questions: Value) -> usize {
-    place.provider.script([Reply::new(vec![call("k", "ask", &json!({ "questions": questions }))]), say("thanks")]);
-    host.prompt("go")
+    place.provider.script_replies([
+        ProviderReply::new(vec![call_part("k", "ask", &json!({ "questions": questions }))]),
+        text_reply("thanks"),
+    ]);
+    host.send_prompt("go")
 }
 
 #[test]
@@ -27,15 +30,15 @@ fn each_question_is_a_dialog_and_the_answers_are_one_result() {
         ("Which?", "select", json!(["A", "B", "Other (type your own)"]), "B"),
         ("Why?", "input", Value::Null, "because"),
     ] {
-        let dialog = host.wait(from, title, |frame| frame["title"] == title);
+        let dialog = host.wait_frame(from, title, |frame| frame["title"] == title);
         assert_eq!((&dialog["method"], &dialog["options"]), (&json!(method), &options));
-        host.reply(&dialog, json!({ "value": answer }));
+        host.answer_dialog(&dialog, json!({ "value": answer }));
     }
-    let frames = host.settled(from);
+    let frames = host.wait_settled(from);
     let end = of_type(&frames, "tool_execution_end").remove(0);
     let results = end["result"]["details"]["results"].clone();
     assert_eq!([&results[0]["selectedOptions"], &results[1]["customInput"]], [&json!(["B"]), &json!("because")]);
-    let result = place.provider.last().result("k").unwrap();
+    let result = place.provider.last_request().call_result("k").unwrap();
     assert!(result.contains('B') && result.contains("because"), "{result}");
     host.close_cleanly();
 }
@@ -45,11 +48,11 @@ fn a_question_that_is_cancelled_says_so_and_the_run_goes_on() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let from = asks(&mut host, &place, json!([{ "id": "q1", "question": "Which?", "options": [{ "label": "A" }] }]));
-    let dialog = host.dialog(from);
-    host.reply(&dialog, json!({ "cancelled": true }));
-    host.settled(from);
-    assert!(!place.provider.last().result("k").unwrap().contains("\n  A"));
-    assert_eq!(host.said().last().unwrap(), "thanks");
+    let dialog = host.wait_dialog(from);
+    host.answer_dialog(&dialog, json!({ "cancelled": true }));
+    host.wait_settled(from);
+    assert!(!place.provider.last_request().call_result("k").unwrap().contains("\n  A"));
+    assert_eq!(host.message_texts().last().unwrap(), "thanks");
 }
 
 #[test]
@@ -65,10 +68,10 @@ fn an_abort_ends_all_questions_of_a_call() {
             { "id": "q2", "question": "And?", "options": option },
         ]),
     );
-    host.dialog(from);
-    host.done(json!({ "type": "abort" }));
-    let frames = host.settled(from);
+    host.wait_dialog(from);
+    host.command_data(json!({ "type": "abort" }));
+    let frames = host.wait_settled(from);
     assert_eq!(of_type(&frames, "tool_execution_end").len(), 1);
-    host.turn("next");
-    assert!(place.provider.last().is_paired());
+    host.run_turn("next");
+    assert!(place.provider.last_request().is_paired());
 }

@@ -1,8 +1,8 @@
 //! Every command that a released client of omp or of pi sends is answered once, under its id.
 
 use countersign_testkit::process::{
-    HostFixture, Mark, RpcHost, of_type,
-    provider::{Reply, bash, call, say},
+    FramePosition, HostFixture, RpcHost, of_type,
+    provider::{ProviderReply, bash_part, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -67,12 +67,12 @@ fn commands() -> Vec<(Value, bool)> {
 fn every_command_of_every_client_is_answered_once_under_its_id() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("hello");
-    let from = host.mark();
+    host.run_turn("hello");
+    let from = host.frame_position();
     let mut ids = Vec::new();
     for (command, succeeds) in commands() {
-        let due = host.ask(command.clone());
-        let answer = host.answer(&due);
+        let due = host.send_command(command.clone());
+        let answer = host.wait_answer(&due);
         assert_eq!(answer["success"], succeeds, "{command}: {answer}");
         let name = answer["command"].as_str().unwrap();
         assert!(name == command["type"] || (!succeeds && name == "parse"), "{command}: {answer}");
@@ -91,15 +91,15 @@ fn every_command_of_every_client_is_answered_once_under_its_id() {
         json!({ "type": "follow_up", "message": "m" }),
         json!({ "type": "abort_and_prompt", "message": "m" }),
     ] {
-        let due = host.ask(command);
-        host.answer(&due);
+        let due = host.send_command(command);
+        host.wait_answer(&due);
         ids.push(due.id);
     }
     // What no client knows has no id, and its hosts wait for none.
-    host.write("{\"id\":\"u\",\"type\":\"dance\"}\n");
-    host.wait(from, "the answer without an id", |frame| frame["command"] == "dance" && frame.get("id").is_none());
-    host.state();
-    let answers = of_type(&host.since(from), "response");
+    host.write_input("{\"id\":\"u\",\"type\":\"dance\"}\n");
+    host.wait_frame(from, "the answer without an id", |frame| frame["command"] == "dance" && frame.get("id").is_none());
+    host.session_state();
+    let answers = of_type(&host.frames_since(from), "response");
     for id in &ids {
         assert_eq!(answers.iter().filter(|answer| answer["id"] == id.as_str()).count(), 1, "{id}");
     }
@@ -111,13 +111,13 @@ fn the_state_has_what_later_clients_read() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let phases = json!([{ "id": "p", "name": "All", "tasks": [{ "id": "t", "content": "one", "status": "pending" }] }]);
-    assert_eq!(host.done(json!({ "type": "set_todos", "phases": phases }))["todoPhases"], phases);
-    let state = host.state();
+    assert_eq!(host.command_data(json!({ "type": "set_todos", "phases": phases }))["todoPhases"], phases);
+    let state = host.session_state();
     assert_eq!(state["todoPhases"], phases);
     let members = ["fastModeEnabled", "fastModeActive", "pendingMessageCount"].map(|name| &state[name]);
     assert_eq!(members, [&json!(false), &json!(false), &json!(0)]);
     assert_eq!(state["contextUsage"]["contextWindow"], 128_000);
-    let levels = host.done(json!({ "type": "get_available_thinking_levels" }));
+    let levels = host.command_data(json!({ "type": "get_available_thinking_levels" }));
     assert_eq!(levels["levels"][0], "off");
     host.close_cleanly();
 }
@@ -127,11 +127,11 @@ fn pages_of_messages_are_the_messages_and_end_where_those_change() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     for text in ["one", "two", "three"] {
-        host.turn(text);
+        host.run_turn(text);
     }
     let (mut paged, mut cursor, mut pages) = (Vec::new(), json!(null), Vec::new());
     loop {
-        let page = host.done(json!({ "type": "get_messages_page", "limit": 4, "cursor": cursor }));
+        let page = host.command_data(json!({ "type": "get_messages_page", "limit": 4, "cursor": cursor }));
         assert_eq!(page["totalMessages"], 6);
         paged.extend(page["messages"].as_array().unwrap().clone());
         cursor = page.get("nextCursor").cloned().unwrap_or_default();
@@ -140,17 +140,17 @@ fn pages_of_messages_are_the_messages_and_end_where_those_change() {
         }
         pages.push(cursor.clone());
     }
-    assert_eq!((paged, pages.len()), (host.messages(), 1));
-    host.turn("four");
-    let answer = host.command(json!({ "type": "get_messages_page", "cursor": pages[0] }));
+    assert_eq!((paged, pages.len()), (host.session_messages(), 1));
+    host.run_turn("four");
+    let answer = host.run_command(json!({ "type": "get_messages_page", "cursor": pages[0] }));
     assert_eq!((&answer["code"], &answer["success"]), (&json!("stale_cursor"), &json!(false)), "{answer}");
-    place.provider.script([Reply::new(vec![bash("k", "sleep 300")])]);
-    let from = host.prompt("work");
-    host.event(from, "tool_execution_start");
-    assert_eq!(host.command(json!({ "type": "get_messages_page" }))["code"], "session_busy");
-    let handed = host.refused(json!({ "type": "handoff" }));
+    place.provider.script_replies([ProviderReply::new(vec![bash_part("k", "sleep 300")])]);
+    let from = host.send_prompt("work");
+    host.wait_event(from, "tool_execution_start");
+    assert_eq!(host.run_command(json!({ "type": "get_messages_page" }))["code"], "session_busy");
+    let handed = host.command_error(json!({ "type": "handoff" }));
     assert_eq!(handed, "Cannot hand off while a response is in progress");
-    host.done(json!({ "type": "abort" }));
+    host.command_data(json!({ "type": "abort" }));
     host.close_cleanly();
 }
 
@@ -158,18 +158,18 @@ fn pages_of_messages_are_the_messages_and_end_where_those_change() {
 fn a_fork_is_a_branch_and_a_clone_has_the_whole_conversation() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    host.turn("two");
-    let (file, whole) = (host.file(), host.messages());
-    assert_eq!(host.done(json!({ "type": "clone" })), json!({ "cancelled": false }));
-    assert!(host.file() != file);
-    assert_eq!(host.messages(), whole);
-    let messages = host.done(json!({ "type": "get_fork_messages" }))["messages"].clone();
+    host.run_turn("one");
+    host.run_turn("two");
+    let (file, whole) = (host.session_file(), host.session_messages());
+    assert_eq!(host.command_data(json!({ "type": "clone" })), json!({ "cancelled": false }));
+    assert!(host.session_file() != file);
+    assert_eq!(host.session_messages(), whole);
+    let messages = host.command_data(json!({ "type": "get_fork_messages" }))["messages"].clone();
     assert_eq!((&messages[1]["text"], messages.as_array().unwrap().len()), (&json!("two"), 2));
-    let forked = host.done(json!({ "type": "fork", "entryId": messages[1]["entryId"] }));
+    let forked = host.command_data(json!({ "type": "fork", "entryId": messages[1]["entryId"] }));
     assert_eq!(forked, json!({ "text": "two", "cancelled": false }));
-    assert_eq!(host.said(), ["one", "ok"]);
-    assert_eq!(host.turn("three").len() > 3, host.said().len() == 4);
+    assert_eq!(host.message_texts(), ["one", "ok"]);
+    assert_eq!(host.run_turn("three").len() > 3, host.message_texts().len() == 4);
     host.close_cleanly();
 }
 
@@ -180,10 +180,10 @@ fn slash_commands_are_listed_as_each_client_reads_them() {
     let path = place.agent.join("commands/look.md");
     std::fs::write(&path, "---\ndescription: Looks\n---\nLook at $1").unwrap();
     let mut host = place.start(&[]);
-    let listed = host.done(json!({ "type": "get_available_commands" }));
+    let listed = host.command_data(json!({ "type": "get_available_commands" }));
     assert_eq!(listed, json!({ "commands": [{ "name": "look", "description": "Looks", "source": "file" }] }));
     let info = json!({ "path": path, "source": "auto", "scope": "user", "origin": "top-level" });
-    let listed = host.done(json!({ "type": "get_commands" }));
+    let listed = host.command_data(json!({ "type": "get_commands" }));
     let want = json!({ "name": "look", "description": "Looks", "source": "prompt", "sourceInfo": info });
     assert_eq!(listed["commands"], json!([want]));
     host.close_cleanly();
@@ -192,11 +192,11 @@ fn slash_commands_are_listed_as_each_client_reads_them() {
 fn offer_tool(host: &mut RpcHost, name: &str, is_hidden: bool) -> Value {
     let tool =
         json!({ "name": name, "description": "Looks up", "parameters": { "type": "object" }, "hidden": is_hidden });
-    host.command(json!({ "type": "set_host_tools", "tools": [tool] }))
+    host.run_command(json!({ "type": "set_host_tools", "tools": [tool] }))
 }
 
-fn host_tool_call(host: &RpcHost, from: Mark) -> Value {
-    host.wait(from, "host_tool_call", |frame| frame["type"] == "host_tool_call")
+fn host_tool_call(host: &RpcHost, from: FramePosition) -> Value {
+    host.wait_frame(from, "host_tool_call", |frame| frame["type"] == "host_tool_call")
 }
 
 #[test]
@@ -206,31 +206,33 @@ fn a_host_does_the_calls_of_its_tools() {
     assert_eq!(offer_tool(&mut host, "look_up", false)["data"], json!({ "toolNames": ["look_up"] }));
     let conflict = offer_tool(&mut host, "read", false);
     assert!(conflict["error"].as_str().unwrap().contains("conflicts with an existing tool"), "{conflict}");
-    place.provider.script([Reply::new(vec![call("k", "look_up", &json!({ "id": 1 }))]), say("done")]);
-    let from = host.prompt("go");
+    place
+        .provider
+        .script_replies([ProviderReply::new(vec![call_part("k", "look_up", &json!({ "id": 1 }))]), text_reply("done")]);
+    let from = host.send_prompt("go");
     let tool_call = host_tool_call(&host, from);
     assert_eq!(
         (&tool_call["toolName"], &tool_call["toolCallId"], &tool_call["arguments"]["id"]),
         (&json!("look_up"), &json!("k"), &json!(1))
     );
     let content = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
-    host.write(format!(
+    host.write_input(format!(
         "{}\n",
         json!({ "type": "host_tool_update", "id": tool_call["id"], "partialResult": content("half") })
     ));
-    host.event(from, "tool_execution_update");
-    host.write(format!(
+    host.wait_event(from, "tool_execution_update");
+    host.write_input(format!(
         "{}\n",
         json!({ "type": "host_tool_result", "id": tool_call["id"], "result": content("row 1") })
     ));
-    host.settled(from);
-    assert_eq!(place.provider.last().result("k").as_deref(), Some("row 1"));
+    host.wait_settled(from);
+    assert_eq!(place.provider.last_request().call_result("k").as_deref(), Some("row 1"));
     // A call that is stopped is taken back.
-    place.provider.script([Reply::new(vec![call("l", "look_up", &json!({ "id": 2 }))])]);
-    let from = host.prompt("again");
+    place.provider.script_replies([ProviderReply::new(vec![call_part("l", "look_up", &json!({ "id": 2 }))])]);
+    let from = host.send_prompt("again");
     let tool_call = host_tool_call(&host, from);
-    host.done(json!({ "type": "abort" }));
-    assert_eq!(host.event(from, "host_tool_cancel")["targetId"], tool_call["id"]);
+    host.command_data(json!({ "type": "abort" }));
+    assert_eq!(host.wait_event(from, "host_tool_cancel")["targetId"], tool_call["id"]);
     host.close_cleanly();
 }
 
@@ -239,12 +241,14 @@ fn an_approval_mode_asks_about_tools_of_the_host() {
     let place = HostFixture::new();
     let mut host = place.start(&["--no-tools", "--approval-mode", "write"]);
     offer_tool(&mut host, "look_up", false);
-    place.provider.script([Reply::new(vec![call("k", "look_up", &json!({}))]), say("done")]);
-    let from = host.prompt("go");
-    let dialog = host.dialog(from);
-    host.reply(&dialog, json!({ "confirmed": false }));
-    host.settled(from);
-    assert!(of_type(&host.since(from), "host_tool_call").is_empty());
+    place
+        .provider
+        .script_replies([ProviderReply::new(vec![call_part("k", "look_up", &json!({}))]), text_reply("done")]);
+    let from = host.send_prompt("go");
+    let dialog = host.wait_dialog(from);
+    host.answer_dialog(&dialog, json!({ "confirmed": false }));
+    host.wait_settled(from);
+    assert!(of_type(&host.frames_since(from), "host_tool_call").is_empty());
     host.close_cleanly();
 }
 
@@ -253,18 +257,22 @@ fn a_host_answers_for_what_lies_behind_its_uris() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let schemes = json!([{ "scheme": "db", "writable": true }, { "scheme": "ro" }]);
-    let set = host.done(json!({ "type": "set_host_uri_schemes", "schemes": schemes }));
+    let set = host.command_data(json!({ "type": "set_host_uri_schemes", "schemes": schemes }));
     assert_eq!(set, json!({ "schemes": ["db", "ro"] }));
-    let read = call("r", "read", &json!({ "path": "db://users/1" }));
-    let write = call("w", "write", &json!({ "path": "ro://users/1", "content": "x" }));
-    place.provider.script([Reply::new(vec![read]), Reply::new(vec![write]), say("done")]);
-    let from = host.prompt("go");
-    let uri_request = host.event(from, "host_uri_request");
+    let read = call_part("r", "read", &json!({ "path": "db://users/1" }));
+    let write = call_part("w", "write", &json!({ "path": "ro://users/1", "content": "x" }));
+    place.provider.script_replies([
+        ProviderReply::new(vec![read]),
+        ProviderReply::new(vec![write]),
+        text_reply("done"),
+    ]);
+    let from = host.send_prompt("go");
+    let uri_request = host.wait_event(from, "host_uri_request");
     assert_eq!((&uri_request["operation"], &uri_request["url"]), (&json!("read"), &json!("db://users/1")));
-    host.write(format!("{}\n", json!({ "type": "host_uri_result", "id": uri_request["id"], "content": "Ana" })));
-    host.settled(from);
-    let last = place.provider.last();
-    assert!(last.result("r").unwrap().contains("Ana"));
-    assert!(last.result("w").unwrap().contains("Host URI scheme is not writable: ro"));
+    host.write_input(format!("{}\n", json!({ "type": "host_uri_result", "id": uri_request["id"], "content": "Ana" })));
+    host.wait_settled(from);
+    let last = place.provider.last_request();
+    assert!(last.call_result("r").unwrap().contains("Ana"));
+    assert!(last.call_result("w").unwrap().contains("Host URI scheme is not writable: ro"));
     host.close_cleanly();
 }

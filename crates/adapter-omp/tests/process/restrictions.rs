@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use countersign_testkit::process::{
     HostFixture, RpcHost,
-    provider::{Part, Reply, bash, call, say},
+    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -14,9 +14,9 @@ const BOOK: &str = include_str!("../../../../docs/protocol/omp.md");
 /// What follows from a restriction.
 enum ExpectedEffect {
     /// The call is asked about, as a `confirm`, and does not run by itself.
-    Asks(Part),
+    Asks(ReplyPart),
     /// The call is denied without a question.
-    Denied(Part),
+    Denied(ReplyPart),
     /// Of these tools the model is offered those that stand second.
     Offered(&'static [&'static str], &'static [&'static str]),
     /// The start is refused with these words.
@@ -46,12 +46,12 @@ impl ExpectedEffect {
 
 const OURS: [&str; 9] = ["read", "write", "edit", "bash", "grep", "find", "ls", "todo_write", "ask"];
 
-fn write() -> Part {
-    call("k", "write", &json!({ "path": "made.txt", "content": "x" }))
+fn write() -> ReplyPart {
+    call_part("k", "write", &json!({ "path": "made.txt", "content": "x" }))
 }
 
-fn touch() -> Part {
-    bash("k", "echo hi > made.txt")
+fn touch() -> ReplyPart {
+    bash_part("k", "echo hi > made.txt")
 }
 
 /// Each field, the settings and the flags of a start with it, and what is wanted.
@@ -60,7 +60,7 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedE
         ("--approval-mode", "", &["--approval-mode", "write"], Asks(touch())),
         ("--approval-mode", "", &["--approval-mode=always-ask"], Asks(touch())),
         ("--approval-mode", "", &["--approval-mode=always-ask", "--mode", "rpc-ui"], Asks(write())),
-        ("--approval-mode", "", &["--approval-mode=write"], Asks(bash("k", "ls"))),
+        ("--approval-mode", "", &["--approval-mode=write"], Asks(bash_part("k", "ls"))),
         ("--permissions", "", &["--permissions", "../none.yaml"], Refused("none.yaml: there is no such file")),
         ("--tools", "", &["--tools", "read,glob"], Offered(&OURS, &["read", "find"])),
         ("--tools", "", &["--tools=read,lsp"], Reported("--tools: there is no tool \"lsp\" here; the tools are read,")),
@@ -130,7 +130,7 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedE
             "bashInterceptor.patterns",
             "bashInterceptor: { enabled: true, patterns: [ { pattern: '^touch ', tool: write } ] }",
             &[],
-            Denied(bash("k", "touch made.txt")),
+            Denied(bash_part("k", "touch made.txt")),
         ),
         ("secrets.enabled", "secrets: { enabled: true }", &[], Refused("secrets.enabled: is not enforced here")),
         (
@@ -179,17 +179,17 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedE
 
 fn host(place: &HostFixture, flags: &[&str]) -> RpcHost {
     let usual = ["--model", "fake/fake-1"];
-    RpcHost::spawn(RpcHost::command_of(place, &[&usual[..], flags].concat()))
+    RpcHost::spawn(RpcHost::omp_command(place, &[&usual[..], flags].concat()))
 }
 
 fn check(field: &str, config: &str, flags: &[&str], want: ExpectedEffect) {
     let place = HostFixture::with_config(config);
-    place.put("../more.yml", "tools: { approvalMode: always-ask }\n");
-    place.put("AGENTS.md", "Answer in Latin");
+    place.write_file("../more.yml", "tools: { approvalMode: always-ask }\n");
+    place.write_file("AGENTS.md", "Answer in Latin");
     std::fs::create_dir(place.agent.join("prompts")).unwrap();
     std::fs::write(place.agent.join("prompts/pt.md"), "Template of a text").unwrap();
     // What allows everything loosens no restriction.
-    place.rules(
+    place.write_rules(
         "defaults: [ { pattern: \"*\", action: allow } ]\nrules: [ { pattern: \"write(*)\", action: allow } ]\n",
     );
     let mut host = host(&place, flags);
@@ -200,37 +200,37 @@ fn check(field: &str, config: &str, flags: &[&str], want: ExpectedEffect) {
         assert!(end.frames.is_empty(), "{at}: {end:?}");
         return;
     }
-    host.event(0, "ready");
+    host.wait_event(0, "ready");
     let reported_text = if let Reported(words) = want { Some(words) } else { None };
     match want {
         Asks(part) => {
-            place.provider.script([Reply::new(vec![part]), say("done")]);
-            let from = host.prompt("go");
-            let dialog = host.dialog(from);
+            place.provider.script_replies([ProviderReply::new(vec![part]), text_reply("done")]);
+            let from = host.send_prompt("go");
+            let dialog = host.wait_dialog(from);
             assert_eq!(dialog["method"], "confirm", "{at}: {dialog}");
-            host.reply(&dialog, json!({ "confirmed": false }));
-            host.settled(from);
-            assert_eq!(place.get("made.txt"), None, "{at}");
+            host.answer_dialog(&dialog, json!({ "confirmed": false }));
+            host.wait_settled(from);
+            assert_eq!(place.read_file("made.txt"), None, "{at}");
         }
         Denied(part) => {
-            place.provider.script([Reply::new(vec![part]), say("done")]);
-            let frames = host.turn("go");
+            place.provider.script_replies([ProviderReply::new(vec![part]), text_reply("done")]);
+            let frames = host.run_turn("go");
             assert!(frames.iter().all(|frame| frame["type"] != "extension_ui_request"), "{at}");
-            assert_eq!(place.get("made.txt"), None, "{at}");
+            assert_eq!(place.read_file("made.txt"), None, "{at}");
         }
         Offered(among, left) => {
-            host.turn("go");
-            let tools = place.provider.last().body["tools"].as_array().cloned().unwrap_or_default();
+            host.run_turn("go");
+            let tools = place.provider.last_request().body["tools"].as_array().cloned().unwrap_or_default();
             let names = tools.iter().filter_map(|tool| tool["function"]["name"].as_str());
             let names: BTreeSet<&str> = names.filter(|name| among.contains(name)).collect();
             assert_eq!(names, left.iter().copied().collect(), "{at}");
         }
         Unread(words) => {
-            host.turn("/pt");
-            assert!(!place.provider.last().text().contains(words), "{at}");
+            host.run_turn("/pt");
+            assert!(!place.provider.last_request().messages_text().contains(words), "{at}");
         }
         RefusedCommand(command, words) => {
-            assert!(host.refused(command).contains(words), "{at}");
+            assert!(host.command_error(command).contains(words), "{at}");
         }
         Reported(_) | Elsewhere(_) | Refused(_) => {}
     }
@@ -275,18 +275,18 @@ fn an_approval_mode_asks_again_after_an_answer_and_leaves_the_commands_of_the_ho
     let place = HostFixture::new();
     let mut host = place.start(&["--approval-mode", "write"]);
     for _ in 0..2 {
-        place.provider.script([Reply::new(vec![touch()]), say("done")]);
-        let from = host.prompt("go");
-        let dialog = host.dialog(from);
+        place.provider.script_replies([ProviderReply::new(vec![touch()]), text_reply("done")]);
+        let from = host.send_prompt("go");
+        let dialog = host.wait_dialog(from);
         assert!(dialog.to_string().contains("the approval mode is write"), "{dialog}");
-        host.reply(&dialog, json!({ "confirmed": true }));
-        host.settled(from);
-        assert_eq!(place.get("made.txt").as_deref(), Some("hi\n"));
+        host.answer_dialog(&dialog, json!({ "confirmed": true }));
+        host.wait_settled(from);
+        assert_eq!(place.read_file("made.txt").as_deref(), Some("hi\n"));
         std::fs::remove_file(place.work.join("made.txt")).unwrap();
     }
-    assert_eq!(host.done(json!({ "type": "bash", "command": "echo mine" }))["output"], "mine\n");
-    place.provider.script([Reply::new(vec![call("k", "ls", &json!({}))]), say("done")]);
-    let frames = host.turn("look");
+    assert_eq!(host.command_data(json!({ "type": "bash", "command": "echo mine" }))["output"], "mine\n");
+    place.provider.script_replies([ProviderReply::new(vec![call_part("k", "ls", &json!({}))]), text_reply("done")]);
+    let frames = host.run_turn("look");
     assert!(frames.iter().all(|frame| frame["type"] != "extension_ui_request"));
     host.close_cleanly();
 }
@@ -295,7 +295,7 @@ fn an_approval_mode_asks_again_after_an_answer_and_leaves_the_commands_of_the_ho
 fn help_names_what_hosts_probe_for() {
     let place = HostFixture::new();
     for flag in ["--help", "-h"] {
-        let output = place.command().args(["omp", flag]).output().unwrap();
+        let output = place.binary_command().args(["omp", flag]).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         for expected in
             ["rpc-ui", "--approval-mode", "--config", "--tools", "--no-tools", "--no-builtin-tools", "--exclude-tools"]

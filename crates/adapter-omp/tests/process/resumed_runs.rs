@@ -3,53 +3,52 @@
 use std::{fs, path::PathBuf};
 
 use countersign_testkit::process::{
-    HostFixture, Mark, RpcHost, lines_with, message_text, of_type,
-    provider::{Part, Reply, bash, call, say},
-    roles, shape,
+    FramePosition, HostFixture, RpcHost, frame_shape, lines_with, message_roles, message_text, of_type,
+    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
 /// A session of one turn, and what the model says next.
-fn begun(place: &HostFixture, replies: Vec<Reply>) -> RpcHost {
+fn begun(place: &HostFixture, replies: Vec<ProviderReply>) -> RpcHost {
     let mut host = place.start(&[]);
-    host.turn("one");
-    lines_with(&host.file(), "\"ok\"");
-    place.provider.script(replies);
+    host.run_turn("one");
+    lines_with(&host.session_file(), "\"ok\"");
+    place.provider.script_replies(replies);
     host
 }
 
 /// A session in which a run waits for a dialog and its process was killed.
-fn left(place: &HostFixture, replies: Vec<Reply>) {
+fn left(place: &HostFixture, replies: Vec<ProviderReply>) {
     let mut host = begun(place, replies);
-    let from = host.prompt("two");
-    host.dialog(from);
+    let from = host.send_prompt("two");
+    host.wait_dialog(from);
     host.kill();
 }
 
 /// The same of one call, with the file of the session once the call stands in it: the file follows the record, and one without the call has
 /// no place for its gate.
 fn left_in_its_file(place: &HostFixture) -> PathBuf {
-    let mut host = begun(place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
-    let from = host.prompt("two");
-    host.dialog(from);
-    let path = host.file();
+    let mut host = begun(place, vec![ProviderReply::new(vec![bash_part("k1", "touch ran")]), text_reply("after it")]);
+    let from = host.send_prompt("two");
+    host.wait_dialog(from);
+    let path = host.session_file();
     lines_with(&path, "k1");
     host.kill();
     path
 }
 
 /// What a client gathers that waits for the end of a run: all up to it, answering every dialog.
-fn until_the_end(host: &mut RpcHost, from: Mark, answer: &Value) -> Vec<Value> {
+fn until_the_end(host: &mut RpcHost, from: FramePosition, answer: &Value) -> Vec<Value> {
     let mut answered = from;
     loop {
-        let next = host.wait(answered, "a dialog or the end of the run", |frame| {
+        let next = host.wait_frame(answered, "a dialog or the end of the run", |frame| {
             ["extension_ui_request", "agent_end"].iter().any(|kind| frame["type"] == *kind)
         });
-        let at = answered + host.since(answered).iter().position(|frame| *frame == next).unwrap();
+        let at = answered + host.frames_since(answered).iter().position(|frame| *frame == next).unwrap();
         if next["type"] == "agent_end" {
-            return host.since(from).into_iter().take(at + 1 - from).collect();
+            return host.frames_since(from).into_iter().take(at + 1 - from).collect();
         }
-        host.reply(&next, answer.clone());
+        host.answer_dialog(&next, answer.clone());
         answered = at + 1;
     }
 }
@@ -93,141 +92,150 @@ fn check_order(frames: &[Value]) -> Vec<Value> {
             _ => {}
         }
     }
-    panic!("there was no end of the run in {}", shape(frames));
+    panic!("there was no end of the run in {}", frame_shape(frames));
 }
 
 #[test]
 fn a_run_that_waited_is_told_from_its_beginning_to_its_end() {
-    let place = HostFixture::asking();
-    left(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
-    let mut again = place.resume();
-    assert_eq!(again.state()["isStreaming"], true);
+    let place = HostFixture::with_ask_rule();
+    left(&place, vec![ProviderReply::new(vec![bash_part("k1", "touch ran")]), text_reply("after it")]);
+    let mut again = place.resume_host();
+    assert_eq!(again.session_state()["isStreaming"], true);
     let frames = until_the_end(&mut again, 0, &json!({ "value": "Allow once" }));
     assert_eq!(
-        shape(&frames),
+        frame_shape(&frames),
         "ready agent_start turn_start extension_ui_request get_state +k1 -k1 +toolResult -toolResult turn_end turn_start \
          +assistant text_start text_delta text_end -assistant turn_end agent_end"
     );
     let added = check_order(&frames);
-    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"]);
+    assert_eq!(message_roles(&added), ["user", "assistant", "toolResult", "assistant"]);
     assert_eq!((message_text(&added[0]), message_text(&added[3])), ("two".to_owned(), "after it".to_owned()));
-    assert_eq!(added, again.messages()[2..]);
-    again.settled(0);
-    assert_eq!((again.state()["isStreaming"].clone(), place.get("ran")), (json!(false), Some(String::new())));
+    assert_eq!(added, again.session_messages()[2..]);
+    again.wait_settled(0);
+    assert_eq!(
+        (again.session_state()["isStreaming"].clone(), place.read_file("ran")),
+        (json!(false), Some(String::new()))
+    );
 }
 
 #[test]
 fn a_turn_of_which_one_call_was_done_ends_with_all_its_results() {
-    let place = HostFixture::asking();
-    let calls = vec![bash("k1", "echo ran >> count"), bash("k2", "touch a"), bash("k3", "touch b")];
-    let mut host = begun(&place, vec![Reply::new(calls), say("after it")]);
-    let from = host.prompt("two");
-    let first = host.dialog(from);
-    host.reply(&first, json!({ "value": "Allow once" }));
-    host.event(from, "tool_execution_end");
+    let place = HostFixture::with_ask_rule();
+    let calls = vec![bash_part("k1", "echo ran >> count"), bash_part("k2", "touch a"), bash_part("k3", "touch b")];
+    let mut host = begun(&place, vec![ProviderReply::new(calls), text_reply("after it")]);
+    let from = host.send_prompt("two");
+    let first = host.wait_dialog(from);
+    host.answer_dialog(&first, json!({ "value": "Allow once" }));
+    host.wait_event(from, "tool_execution_end");
     host.kill();
-    let mut again = place.resume();
+    let mut again = place.resume_host();
     let frames = until_the_end(&mut again, 0, &json!({ "value": "Allow once" }));
     let added = check_order(&frames);
-    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "toolResult", "toolResult", "assistant"]);
+    assert_eq!(message_roles(&added), ["user", "assistant", "toolResult", "toolResult", "toolResult", "assistant"]);
     let starts = of_type(&frames, "tool_execution_start");
     assert_eq!([&starts[0]["toolCallId"], &starts[1]["toolCallId"]], ["k2", "k3"]);
-    assert_eq!((starts.len(), place.get("count").unwrap().as_str()), (2, "ran\n"));
-    assert!(place.provider.last().is_paired());
+    assert_eq!((starts.len(), place.read_file("count").unwrap().as_str()), (2, "ran\n"));
+    assert!(place.provider.last_request().is_paired());
 }
 
 #[test]
 fn what_earlier_turns_of_the_run_said_is_part_of_its_end() {
-    let place = HostFixture::asking();
-    place.rules("rules:\n  - { pattern: \"bash(true)\", action: allow }\n  - { pattern: \"bash(*)\", action: ask }\n");
-    let first = Reply::new(vec![bash("k1", "true")]);
-    left(&place, vec![first, Reply::new(vec![bash("k2", "touch ran")]), say("after it")]);
+    let place = HostFixture::with_ask_rule();
+    place.write_rules(
+        "rules:\n  - { pattern: \"bash(true)\", action: allow }\n  - { pattern: \"bash(*)\", action: ask }\n",
+    );
+    let first = ProviderReply::new(vec![bash_part("k1", "true")]);
+    left(&place, vec![first, ProviderReply::new(vec![bash_part("k2", "touch ran")]), text_reply("after it")]);
     // And once more: the process that took it up dies as well.
-    let again = place.resume();
-    again.dialog(0);
+    let again = place.resume_host();
+    again.wait_dialog(0);
     again.kill();
-    let mut again = place.resume();
+    let mut again = place.resume_host();
     let added = check_order(&until_the_end(&mut again, 0, &json!({ "value": "Allow once" })));
-    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant", "toolResult", "assistant"]);
-    assert_eq!(added, again.messages()[2..]);
+    assert_eq!(message_roles(&added), ["user", "assistant", "toolResult", "assistant", "toolResult", "assistant"]);
+    assert_eq!(added, again.session_messages()[2..]);
 }
 
 #[test]
 fn a_question_that_was_asked_is_a_call_that_runs() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let questions = json!({ "questions": [{ "id": "a", "question": "Which?", "options": [{ "label": "A" }] }] });
-    left(&place, vec![Reply::new(vec![call("k1", "ask", &questions)]), say("after it")]);
-    let mut again = place.resume();
+    left(&place, vec![ProviderReply::new(vec![call_part("k1", "ask", &questions)]), text_reply("after it")]);
+    let mut again = place.resume_host();
     let frames = until_the_end(&mut again, 0, &json!({ "value": "A" }));
     check_order(&frames);
-    assert!(shape(&frames).starts_with("ready agent_start turn_start +k1 extension_ui_request -k1 +toolResult"));
+    assert!(frame_shape(&frames).starts_with("ready agent_start turn_start +k1 extension_ui_request -k1 +toolResult"));
 }
 
 #[test]
 fn a_run_that_goes_on_by_itself_is_told_whole() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let questions = json!({ "questions": [{ "id": "a", "question": "Which?", "options": [{ "label": "A" }] }] });
-    let replies = vec![Reply::new(vec![call("k1", "ask", &questions)]), Reply::new(vec![Part::Hang]), say("after it")];
+    let replies = vec![
+        ProviderReply::new(vec![call_part("k1", "ask", &questions)]),
+        ProviderReply::new(vec![ReplyPart::Hang]),
+        text_reply("after it"),
+    ];
     let mut host = begun(&place, replies);
-    let from = host.prompt("two");
-    let dialog = host.dialog(from);
-    host.reply(&dialog, json!({ "value": "A" }));
+    let from = host.send_prompt("two");
+    let dialog = host.wait_dialog(from);
+    host.answer_dialog(&dialog, json!({ "value": "A" }));
     // The model was asked for what follows from the answer, and its process dies.
-    place.provider.asked(2);
+    place.provider.wait_request(2);
     host.kill();
-    let again = place.resume();
-    again.event(0, "agent_end");
-    let frames = again.since(0);
+    let again = place.resume_host();
+    again.wait_event(0, "agent_end");
+    let frames = again.frames_since(0);
     assert_eq!(
-        shape(&frames).split(" agent_end").next().unwrap(),
+        frame_shape(&frames).split(" agent_end").next().unwrap(),
         "ready agent_start turn_start +assistant text_start text_delta text_end -assistant turn_end"
     );
     let added = check_order(&frames);
-    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"]);
+    assert_eq!(message_roles(&added), ["user", "assistant", "toolResult", "assistant"]);
     assert_eq!(message_text(&added[3]), "after it");
 }
 
 #[test]
 fn a_run_that_is_denied_or_stopped_after_a_restart_ends_with_all_that_it_added() {
     for is_stopped in [false, true] {
-        let place = HostFixture::asking();
-        left(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
-        let mut again = place.resume();
-        again.dialog(0);
+        let place = HostFixture::with_ask_rule();
+        left(&place, vec![ProviderReply::new(vec![bash_part("k1", "touch ran")]), text_reply("after it")]);
+        let mut again = place.resume_host();
+        again.wait_dialog(0);
         let frames = if is_stopped {
-            again.done(json!({ "type": "abort" }));
-            again.since(0)
+            again.command_data(json!({ "type": "abort" }));
+            again.frames_since(0)
         } else {
             until_the_end(&mut again, 0, &json!({ "value": "Deny" }))
         };
         let added = check_order(&frames);
-        assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"], "stopped: {is_stopped}");
+        assert_eq!(message_roles(&added), ["user", "assistant", "toolResult", "assistant"], "stopped: {is_stopped}");
         // What was stopped in a call says so in a message of its own.
         assert_eq!(added[3]["stopReason"], if is_stopped { "aborted" } else { "stop" });
-        assert_eq!(place.get("ran"), None);
+        assert_eq!(place.read_file("ran"), None);
     }
 }
 
 #[test]
 fn a_run_is_told_as_it_is_after_its_prompt_was_edited() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let path = left_in_its_file(&place);
     let edited = fs::read_to_string(&path).unwrap().replace("\"two\"", "\"twain\"").replace("\"one\"", "\"once\"");
     fs::write(&path, edited).unwrap();
-    let mut again = place.resume();
+    let mut again = place.resume_host();
     let added = check_order(&until_the_end(&mut again, 0, &json!({ "value": "Allow once" })));
-    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"]);
+    assert_eq!(message_roles(&added), ["user", "assistant", "toolResult", "assistant"]);
     assert_eq!(message_text(&added[0]), "twain");
 }
 
 #[test]
 fn a_session_that_is_switched_to_tells_of_its_run_behind_the_answer() {
-    let place = HostFixture::asking();
+    let place = HostFixture::with_ask_rule();
     let path = left_in_its_file(&place);
     let mut other = place.start(&[]);
-    let from = other.mark();
-    other.done(json!({ "type": "switch_session", "sessionPath": path }));
+    let from = other.frame_position();
+    other.command_data(json!({ "type": "switch_session", "sessionPath": path }));
     let frames = until_the_end(&mut other, from, &json!({ "value": "Allow once" }));
-    assert!(shape(&frames).starts_with("switch_session agent_start turn_start extension_ui_request +k1 -k1"));
-    assert_eq!(roles(&check_order(&frames)), ["user", "assistant", "toolResult", "assistant"]);
+    assert!(frame_shape(&frames).starts_with("switch_session agent_start turn_start extension_ui_request +k1 -k1"));
+    assert_eq!(message_roles(&check_order(&frames)), ["user", "assistant", "toolResult", "assistant"]);
 }

@@ -1,9 +1,8 @@
 //! Other sessions in the same process: new ones, files, branches.
 
 use countersign_testkit::process::{
-    HostFixture, check_chain, lines_with, of_type,
-    provider::{Part, Reply, text},
-    shape,
+    HostFixture, check_chain, frame_shape, lines_with, of_type,
+    provider::{ProviderReply, ReplyPart, text_part},
 };
 use serde_json::json;
 
@@ -11,18 +10,18 @@ use serde_json::json;
 fn a_new_session_is_empty_and_names_its_parent() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    host.done(json!({ "type": "set_thinking_level", "level": "low" }));
-    host.done(json!({ "type": "follow_up", "message": "never" }));
-    let old = host.state();
-    let data = host.done(json!({ "type": "new_session", "parentSession": "some where" }));
+    host.run_turn("one");
+    host.command_data(json!({ "type": "set_thinking_level", "level": "low" }));
+    host.command_data(json!({ "type": "follow_up", "message": "never" }));
+    let old = host.session_state();
+    let data = host.command_data(json!({ "type": "new_session", "parentSession": "some where" }));
     assert_eq!(data, json!({ "cancelled": false }));
-    let new = host.state();
+    let new = host.session_state();
     assert_ne!((&new["sessionId"], &new["sessionFile"]), (&old["sessionId"], &old["sessionFile"]));
     assert_eq!([&new["messageCount"], &new["queuedMessageCount"]], [0, 0]);
     assert_eq!((&new["model"], &new["thinkingLevel"]), (&old["model"], &json!("low")));
-    host.turn("two");
-    let lines = lines_with(&host.file(), "\"ok\"");
+    host.run_turn("two");
+    let lines = lines_with(&host.session_file(), "\"ok\"");
     check_chain(&lines);
     assert_eq!(lines[0]["parentSession"], "some where");
 }
@@ -31,15 +30,15 @@ fn a_new_session_is_empty_and_names_its_parent() {
 fn what_is_asked_behind_a_command_for_another_session_is_about_that() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    let old = host.state()["sessionId"].take();
+    host.run_turn("one");
+    let old = host.session_state()["sessionId"].take();
     let commands =
         ["new_session", "get_state", "get_messages", "get_session_stats"].map(|kind| json!({ "type": kind }));
-    let [_, state, messages, stats] = commands.map(|command| host.ask(command));
-    let state = host.answer(&state)["data"].take();
+    let [_, state, messages, stats] = commands.map(|command| host.send_command(command));
+    let state = host.wait_answer(&state)["data"].take();
     assert_ne!(state["sessionId"], old);
-    assert_eq!(host.answer(&messages)["data"]["messages"], json!([]));
-    assert_eq!(host.answer(&stats)["data"]["sessionId"], state["sessionId"]);
+    assert_eq!(host.wait_answer(&messages)["data"]["messages"], json!([]));
+    assert_eq!(host.wait_answer(&stats)["data"]["sessionId"], state["sessionId"]);
     host.close_cleanly();
 }
 
@@ -48,28 +47,28 @@ fn what_is_asked_behind_a_command_for_another_session_is_about_that() {
 fn a_name_holds_up_nothing_that_is_asked_behind_it() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
+    host.run_turn("one");
     let name =
         |round: usize| json!({ "id": format!("n{round}"), "type": "set_session_name", "name": round.to_string() });
     for round in 0..12 {
         let bash = json!({ "id": format!("b{round}"), "type": "bash", "command": "true" });
-        let from = host.mark();
-        host.write(format!("{}\n{bash}\n", name(round)));
+        let from = host.frame_position();
+        host.write_input(format!("{}\n{bash}\n", name(round)));
         for id in [format!("n{round}"), format!("b{round}")] {
-            let answer = host.wait(from, "its answer", |frame| frame["type"] == "response" && frame["id"] == id);
+            let answer = host.wait_frame(from, "its answer", |frame| frame["type"] == "response" && frame["id"] == id);
             assert_eq!(answer["success"], true, "{answer}");
         }
     }
     for round in 12..24 {
         let prompt = json!({ "id": format!("p{round}"), "type": "prompt", "message": "more" });
-        let from = host.mark();
-        host.write(format!("{}\n{prompt}\n", name(round)));
-        host.settled(from);
-        let frames = host.since(from);
+        let from = host.frame_position();
+        host.write_input(format!("{}\n{prompt}\n", name(round)));
+        host.wait_settled(from);
+        let frames = host.frames_since(from);
         let at = |what: &str| frames.iter().position(|frame| frame["id"] == what || frame["type"] == what).unwrap();
         assert!(at(&format!("p{round}")) < at("agent_start"), "{round}");
     }
-    assert_eq!(host.state()["sessionName"], "23");
+    assert_eq!(host.session_state()["sessionName"], "23");
     host.close_cleanly();
 }
 
@@ -77,16 +76,19 @@ fn a_name_holds_up_nothing_that_is_asked_behind_it() {
 fn switching_takes_up_the_other_conversation() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("of the first");
-    let first = host.file();
+    host.run_turn("of the first");
+    let first = host.session_file();
     lines_with(&first, "\"ok\"");
-    host.done(json!({ "type": "new_session" }));
-    host.turn("of the second");
-    let data = host.done(json!({ "type": "switch_session", "sessionPath": first }));
+    host.command_data(json!({ "type": "new_session" }));
+    host.run_turn("of the second");
+    let data = host.command_data(json!({ "type": "switch_session", "sessionPath": first }));
     assert_eq!(data, json!({ "cancelled": false }));
-    assert_eq!((host.file(), host.said()), (first.clone(), vec!["of the first".to_owned(), "ok".to_owned()]));
-    host.turn("again");
-    assert!(!place.provider.last().text().contains("of the second"));
+    assert_eq!(
+        (host.session_file(), host.message_texts()),
+        (first.clone(), vec!["of the first".to_owned(), "ok".to_owned()])
+    );
+    host.run_turn("again");
+    assert!(!place.provider.last_request().messages_text().contains("of the second"));
     check_chain(&lines_with(&first, "again"));
 }
 
@@ -94,11 +96,11 @@ fn switching_takes_up_the_other_conversation() {
 fn a_session_begins_where_none_was_if_the_folder_is_one_for_sessions() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    let new = host.file().with_file_name("fresh.jsonl");
-    host.done(json!({ "type": "switch_session", "sessionPath": new }));
-    assert_eq!((host.file(), &host.state()["messageCount"]), (new.clone(), &json!(0)));
-    host.turn("two");
+    host.run_turn("one");
+    let new = host.session_file().with_file_name("fresh.jsonl");
+    host.command_data(json!({ "type": "switch_session", "sessionPath": new }));
+    assert_eq!((host.session_file(), &host.session_state()["messageCount"]), (new.clone(), &json!(0)));
+    host.run_turn("two");
     check_chain(&lines_with(&new, "\"ok\""));
 }
 
@@ -106,37 +108,37 @@ fn a_session_begins_where_none_was_if_the_folder_is_one_for_sessions() {
 fn what_is_no_session_is_refused_untouched_and_the_old_one_stays() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    let file = host.file();
-    let notes = place.put("notes.txt", "my notes\n");
-    let headless = place.put("headless.jsonl", "{\"type\":\"message\"}\n");
+    host.run_turn("one");
+    let file = host.session_file();
+    let notes = place.write_file("notes.txt", "my notes\n");
+    let headless = place.write_file("headless.jsonl", "{\"type\":\"message\"}\n");
     for path in [notes.clone(), headless.clone(), place.work.clone(), "/nowhere/at/all.jsonl".into()] {
-        host.refused(json!({ "type": "switch_session", "sessionPath": path }));
+        host.command_error(json!({ "type": "switch_session", "sessionPath": path }));
     }
     assert_eq!(
-        (place.get("notes.txt").unwrap(), place.get("headless.jsonl").unwrap()),
+        (place.read_file("notes.txt").unwrap(), place.read_file("headless.jsonl").unwrap()),
         ("my notes\n".into(), "{\"type\":\"message\"}\n".into())
     );
-    assert_eq!(host.file(), file);
-    host.turn("two");
-    assert_eq!(host.said(), ["one", "ok", "two", "ok"]);
+    assert_eq!(host.session_file(), file);
+    host.run_turn("two");
+    assert_eq!(host.message_texts(), ["one", "ok", "two", "ok"]);
 }
 
 #[test]
 fn a_run_that_a_switch_stops_is_told_of_no_more() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("one");
-    let file = host.file();
-    host.done(json!({ "type": "new_session" }));
-    place.provider.script([Reply::new(vec![text("cut short"), Part::Hang])]);
-    let from = host.prompt("long");
-    host.event(from, "message_update");
-    host.done(json!({ "type": "switch_session", "sessionPath": file }));
-    place.provider.request(1, |request| request.is_gone);
-    host.settled(from);
-    assert_eq!(of_type(&host.since(from), "agent_end").len(), 0);
-    assert_eq!((host.said().len(), &host.state()["isStreaming"]), (2, &json!(false)));
+    host.run_turn("one");
+    let file = host.session_file();
+    host.command_data(json!({ "type": "new_session" }));
+    place.provider.script_replies([ProviderReply::new(vec![text_part("cut short"), ReplyPart::Hang])]);
+    let from = host.send_prompt("long");
+    host.wait_event(from, "message_update");
+    host.command_data(json!({ "type": "switch_session", "sessionPath": file }));
+    place.provider.wait_request_when(1, |request| request.is_gone);
+    host.wait_settled(from);
+    assert_eq!(of_type(&host.frames_since(from), "agent_end").len(), 0);
+    assert_eq!((host.message_texts().len(), &host.session_state()["isStreaming"]), (2, &json!(false)));
 }
 
 #[test]
@@ -144,24 +146,24 @@ fn what_comes_behind_a_switch_to_the_same_session_is_said_to_it_as_it_is_then() 
     for behavior in [None, Some("steer"), Some("followUp")] {
         let place = HostFixture::new();
         let mut host = place.start(&[]);
-        host.turn("one");
-        let file = host.file();
-        place.provider.script([Reply::new(vec![text("cut short"), Part::Hang])]);
-        let from = host.prompt("long");
-        host.event(from, "message_update");
-        let from = host.mark();
+        host.run_turn("one");
+        let file = host.session_file();
+        place.provider.script_replies([ProviderReply::new(vec![text_part("cut short"), ReplyPart::Hang])]);
+        let from = host.send_prompt("long");
+        host.wait_event(from, "message_update");
+        let from = host.frame_position();
         let mut prompt = json!({ "type": "prompt", "id": "then", "message": "two" });
         if let Some(behavior) = behavior {
             prompt["streamingBehavior"] = behavior.into();
         }
         let switch = json!({ "type": "switch_session", "id": "first", "sessionPath": file });
-        host.write(format!("{switch}\n{prompt}\n"));
+        host.write_input(format!("{switch}\n{prompt}\n"));
         for id in ["first", "then"] {
-            let answer = host.wait(from, id, |frame| frame["type"] == "response" && frame["id"] == id);
+            let answer = host.wait_frame(from, id, |frame| frame["type"] == "response" && frame["id"] == id);
             assert_eq!(answer["success"], true, "{behavior:?}: {answer}");
         }
-        host.settled(from);
-        assert_eq!(host.said()[host.said().len() - 2..], ["two", "ok"], "{behavior:?}");
+        host.wait_settled(from);
+        assert_eq!(host.message_texts()[host.message_texts().len() - 2..], ["two", "ok"], "{behavior:?}");
     }
 }
 
@@ -169,17 +171,17 @@ fn what_comes_behind_a_switch_to_the_same_session_is_said_to_it_as_it_is_then() 
 fn a_branch_holds_what_came_before_the_message_and_gives_its_text() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("first");
-    host.turn("second");
-    let old = host.file();
+    host.run_turn("first");
+    host.run_turn("second");
+    let old = host.session_file();
     let before = lines_with(&old, "second");
-    let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    let users = host.command_data(json!({ "type": "get_branch_messages" }))["messages"].clone();
     assert_eq!([&users[0]["text"], &users[1]["text"]], ["first", "second"]);
-    let data = host.done(json!({ "type": "branch", "entryId": users[1]["entryId"] }));
+    let data = host.command_data(json!({ "type": "branch", "entryId": users[1]["entryId"] }));
     assert_eq!(data, json!({ "text": "second", "cancelled": false }));
-    assert_eq!(host.said(), ["first", "ok"]);
-    host.turn("other second");
-    let lines = lines_with(&host.file(), "other second");
+    assert_eq!(host.message_texts(), ["first", "ok"]);
+    host.run_turn("other second");
+    let lines = lines_with(&host.session_file(), "other second");
     check_chain(&lines);
     assert_eq!(lines[0]["parentSession"], json!(old));
     assert_eq!(lines[1..5], before[1..5]);
@@ -190,13 +192,13 @@ fn a_branch_holds_what_came_before_the_message_and_gives_its_text() {
 fn a_branch_before_the_first_message_is_a_new_session() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("first");
-    let old = host.file();
-    let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
-    let data = host.done(json!({ "type": "branch", "entryId": users[0]["entryId"] }));
-    assert_eq!((&data["text"], &host.state()["messageCount"]), (&json!("first"), &json!(0)));
-    host.turn("again");
-    let lines = lines_with(&host.file(), "again");
+    host.run_turn("first");
+    let old = host.session_file();
+    let users = host.command_data(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    let data = host.command_data(json!({ "type": "branch", "entryId": users[0]["entryId"] }));
+    assert_eq!((&data["text"], &host.session_state()["messageCount"]), (&json!("first"), &json!(0)));
+    host.run_turn("again");
+    let lines = lines_with(&host.session_file(), "again");
     check_chain(&lines);
     assert_eq!(lines[0]["parentSession"], json!(old));
 }
@@ -205,14 +207,14 @@ fn a_branch_before_the_first_message_is_a_new_session() {
 fn only_a_message_of_the_person_can_be_branched_from() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.turn("first");
-    let file = host.file();
+    host.run_turn("first");
+    let file = host.session_file();
     let lines = lines_with(&file, "\"ok\"");
     let answer = lines.iter().find(|line| line["message"]["role"] == "assistant").unwrap();
     for id in [answer["id"].clone(), "nope".into()] {
-        let answer = host.command(json!({ "type": "branch", "entryId": id }));
+        let answer = host.run_command(json!({ "type": "branch", "entryId": id }));
         assert_eq!(answer["command"], "parse", "{answer}");
         assert_eq!(answer["error"], "Failed to parse command: Invalid entry ID for branching");
     }
-    assert!(shape(&host.turn("second")).ends_with("turn_end agent_end"));
+    assert!(frame_shape(&host.run_turn("second")).ends_with("turn_end agent_end"));
 }

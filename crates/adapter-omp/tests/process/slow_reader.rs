@@ -9,7 +9,7 @@ use std::{
 
 use countersign_testkit::process::{
     HostFixture, RpcHost, eventually, lines_with, of_type,
-    provider::{Reply, call, say},
+    provider::{ProviderReply, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -48,9 +48,9 @@ fn rest(pid: u32) {
 #[test]
 fn a_host_that_does_not_read_stops_nothing_loses_nothing_and_costs_little() {
     let place = HostFixture::new();
-    let calls = (0..CALLS).map(|at| call(&format!("k{at}"), "nobody_has_this", &json!({})));
-    place.provider.script([say("one"), Reply::new(calls.collect()), say("all done")]);
-    let mut command = RpcHost::command_of(&place, &["--model", "fake/fake-1"]);
+    let calls = (0..CALLS).map(|at| call_part(&format!("k{at}"), "nobody_has_this", &json!({})));
+    place.provider.script_replies([text_reply("one"), ProviderReply::new(calls.collect()), text_reply("all done")]);
+    let mut command = RpcHost::omp_command(&place, &["--model", "fake/fake-1"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);

@@ -1,9 +1,8 @@
 //! Steering and follow-ups.
 
 use countersign_testkit::process::{
-    HostFixture, Latch, message_text, of_type,
-    provider::{Part, Reply, bash, say, text},
-    roles, shape,
+    HostFixture, Latch, frame_shape, message_roles, message_text, of_type,
+    provider::{ProviderReply, ReplyPart, bash_part, text_part, text_reply},
 };
 use serde_json::json;
 
@@ -14,53 +13,56 @@ const WAITS: &str = "touch on; until test -e off; do sleep 0.01; done; echo firs
 fn a_steer_skips_the_calls_that_have_not_begun() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    place.provider.script([
-        Reply::new(vec![bash("k1", WAITS), bash("k2", "touch never")]),
-        say("turned"),
-        say("followed"),
+    place.provider.script_replies([
+        ProviderReply::new(vec![bash_part("k1", WAITS), bash_part("k2", "touch never")]),
+        text_reply("turned"),
+        text_reply("followed"),
     ]);
-    let from = host.prompt("go");
-    host.event(from, "tool_execution_start");
-    host.done(json!({ "type": "steer", "message": "turn" }));
-    host.done(json!({ "type": "follow_up", "message": "then" }));
-    assert_eq!(host.refused(json!({ "type": "prompt", "message": "no" })), BUSY);
-    assert_eq!(host.state()["queuedMessageCount"], 2);
-    place.put("off", "");
-    let frames = host.settled(from);
+    let from = host.send_prompt("go");
+    host.wait_event(from, "tool_execution_start");
+    host.command_data(json!({ "type": "steer", "message": "turn" }));
+    host.command_data(json!({ "type": "follow_up", "message": "then" }));
+    assert_eq!(host.command_error(json!({ "type": "prompt", "message": "no" })), BUSY);
+    assert_eq!(host.session_state()["queuedMessageCount"], 2);
+    place.write_file("off", "");
+    let frames = host.wait_settled(from);
     let skipped = &of_type(&frames, "tool_execution_end")[1];
     assert_eq!(
         (&skipped["isError"], message_text(&skipped["result"]).as_str()),
         (&json!(true), "Skipped due to queued user message.")
     );
-    assert_eq!(host.said()[4..], ["turn", "turned", "then", "followed"]);
-    assert_eq!((of_type(&frames, "agent_end").len(), place.get("never")), (1, None));
-    assert_eq!(host.state()["queuedMessageCount"], 0);
-    assert!(place.provider.last().is_paired());
+    assert_eq!(host.message_texts()[4..], ["turn", "turned", "then", "followed"]);
+    assert_eq!((of_type(&frames, "agent_end").len(), place.read_file("never")), (1, None));
+    assert_eq!(host.session_state()["queuedMessageCount"], 0);
+    assert!(place.provider.last_request().is_paired());
 }
 
 #[test]
 fn in_mode_wait_every_call_runs_before_the_steer() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.done(json!({ "type": "set_interrupt_mode", "mode": "wait" }));
-    place.provider.script([Reply::new(vec![bash("k1", WAITS), bash("k2", "echo second")]), say("turned")]);
-    let from = host.prompt("go");
-    host.event(from, "tool_execution_start");
-    host.done(json!({ "type": "steer", "message": "turn" }));
-    place.put("off", "");
-    host.settled(from);
-    assert_eq!(host.said()[2..], ["first\n", "second\n", "turn", "turned"]);
+    host.command_data(json!({ "type": "set_interrupt_mode", "mode": "wait" }));
+    place.provider.script_replies([
+        ProviderReply::new(vec![bash_part("k1", WAITS), bash_part("k2", "echo second")]),
+        text_reply("turned"),
+    ]);
+    let from = host.send_prompt("go");
+    host.wait_event(from, "tool_execution_start");
+    host.command_data(json!({ "type": "steer", "message": "turn" }));
+    place.write_file("off", "");
+    host.wait_settled(from);
+    assert_eq!(host.message_texts()[2..], ["first\n", "second\n", "turn", "turned"]);
 }
 
 #[test]
 fn a_steer_while_idle_waits_for_the_next_prompt() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    host.done(json!({ "type": "steer", "message": "early" }));
-    assert_eq!((&host.state()["queuedMessageCount"], place.provider.count()), (&json!(1), 0));
-    let sequence = shape(&host.turn("go"));
+    host.command_data(json!({ "type": "steer", "message": "early" }));
+    assert_eq!((&host.session_state()["queuedMessageCount"], place.provider.request_count()), (&json!(1), 0));
+    let sequence = frame_shape(&host.run_turn("go"));
     assert!(sequence.starts_with("prompt agent_start turn_start +user -user +user -user +assistant"), "{sequence}");
-    assert_eq!(host.said(), ["go", "early", "ok"]);
+    assert_eq!(host.message_texts(), ["go", "early", "ok"]);
 }
 
 #[test]
@@ -71,16 +73,16 @@ fn follow_ups_come_one_a_turn_or_all_at_once() {
     ] {
         let place = HostFixture::new();
         let mut host = place.start(&[]);
-        host.done(json!({ "type": "set_follow_up_mode", "mode": mode }));
+        host.command_data(json!({ "type": "set_follow_up_mode", "mode": mode }));
         let latch = Latch::default();
-        place.provider.script([Reply::new(vec![text("one"), Part::Until(latch.clone())])]);
-        let from = host.prompt("go");
-        host.event(from, "message_update");
-        host.done(json!({ "type": "prompt", "message": "f1", "streamingBehavior": "followUp" }));
-        host.done(json!({ "type": "follow_up", "message": "f2" }));
+        place.provider.script_replies([ProviderReply::new(vec![text_part("one"), ReplyPart::Until(latch.clone())])]);
+        let from = host.send_prompt("go");
+        host.wait_event(from, "message_update");
+        host.command_data(json!({ "type": "prompt", "message": "f1", "streamingBehavior": "followUp" }));
+        host.command_data(json!({ "type": "follow_up", "message": "f2" }));
         latch.open();
-        let frames = host.settled(from);
+        let frames = host.wait_settled(from);
         let end = of_type(&frames, "agent_end").remove(0);
-        assert_eq!(roles(end["messages"].as_array().unwrap()), want, "{mode}");
+        assert_eq!(message_roles(end["messages"].as_array().unwrap()), want, "{mode}");
     }
 }

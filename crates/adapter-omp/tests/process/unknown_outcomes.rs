@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{
     HostFixture, of_type,
-    provider::{Reply, bash, say},
+    provider::{ProviderReply, bash_part, text_reply},
 };
 use serde_json::json;
 
@@ -13,24 +13,24 @@ const BREAKS_OFF: &str = "echo ran >> count; kill -9 $PPID";
 fn a_command_that_breaks_off_is_not_called_a_failure_and_not_run_again() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    place.provider.script([Reply::new(vec![bash("k", BREAKS_OFF)]), say("done")]);
-    let frames = host.turn("go");
-    let result = place.provider.last().result("k").unwrap();
+    place.provider.script_replies([ProviderReply::new(vec![bash_part("k", BREAKS_OFF)]), text_reply("done")]);
+    let frames = host.run_turn("go");
+    let result = place.provider.last_request().call_result("k").unwrap();
     assert!(result.contains("Outcome unknown"), "{result}");
     assert_eq!(of_type(&frames, "tool_execution_end")[0]["isError"], true);
-    assert_eq!(place.get("count").unwrap(), "ran\n");
+    assert_eq!(place.read_file("count").unwrap(), "ran\n");
     host.close();
-    let mut again = place.resume();
-    again.turn("next");
-    assert_eq!(place.get("count").unwrap(), "ran\n");
+    let mut again = place.resume_host();
+    again.run_turn("next");
+    assert_eq!(place.read_file("count").unwrap(), "ran\n");
 }
 
 #[test]
 fn a_persons_command_that_breaks_off_says_so() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    let result = host.done(json!({ "type": "bash", "command": BREAKS_OFF }));
+    let result = host.command_data(json!({ "type": "bash", "command": BREAKS_OFF }));
     assert!(result["output"].as_str().unwrap().contains("Outcome unknown"), "{result}");
     assert_eq!(result.get("exitCode"), None);
-    assert_eq!(host.done(json!({ "type": "bash", "command": "cat count" }))["output"], "ran\n");
+    assert_eq!(host.command_data(json!({ "type": "bash", "command": "cat count" }))["output"], "ran\n");
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, RULES,
-    api::{ApiEvent, ApiEvents, ask},
+    GatewayFixture, GatewayServer, RULES,
+    api::{ApiEvent, ApiEvents, send_request},
 };
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ impl Reader {
     }
 
     fn take(&mut self, events: &mut ApiEvents) {
-        for event in events.whole() {
+        for event in events.take_events() {
             assert_ne!(event.name, "reset", "{event:?} after {}", self.last);
             self.last = event.id.clone().unwrap();
             if event.name != "ready" {
@@ -68,7 +68,7 @@ impl Reader {
         let Ok(mut events) = self.open(address) else { return };
         let mut left = self.dice.below(9000);
         while left > 0 {
-            match events.read(usize::try_from(left).unwrap()) {
+            match events.read_bytes(usize::try_from(left).unwrap()) {
                 Ok(count) => left -= count as u64,
                 // It was killed.
                 Err(_) => break,
@@ -81,7 +81,7 @@ impl Reader {
     fn follow_to(&mut self, address: &str, end: u64) {
         let mut events = self.open(address).unwrap();
         while self.heard.last().is_none_or(|event| event.data["lsn"].as_u64() < Some(end)) {
-            events.read(64 << 10).unwrap();
+            events.read_bytes(64 << 10).unwrap();
             self.take(&mut events);
         }
     }
@@ -89,11 +89,11 @@ impl Reader {
 
 #[test]
 fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misses_nothing() {
-    let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
+    let place = GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES);
     let mut readers: Vec<Reader> = (1..=READERS).map(Reader::new).collect();
     let (cuts, opened) = (AtomicUsize::new(0), AtomicUsize::new(0));
     for kill in 1..=KILLS {
-        let gateway = Gateway::start(&place);
+        let gateway = GatewayServer::start(&place);
         let (address, is_over, due) = (gateway.address.clone(), AtomicBool::new(false), CUTS * kill / KILLS);
         thread::scope(|scope| {
             for reader in &mut readers {
@@ -109,7 +109,7 @@ fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misse
                     while !is_over.load(Ordering::Relaxed) {
                         // What is asked of a gateway that is killed comes to nothing.
                         let say = json!({ "message": "hello" });
-                        let told = ask(&address, ("POST", "/api/v1/sessions"), &[], Some(&say));
+                        let told = send_request(&address, ("POST", "/api/v1/sessions"), &[], Some(&say));
                         opened.fetch_add(usize::from(told.is_ok_and(|told| told.status == 201)), Ordering::Relaxed);
                     }
                 });
@@ -123,14 +123,14 @@ fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misse
         });
     }
     assert!(cuts.load(Ordering::Relaxed) >= CUTS);
-    let gateway = Gateway::start(&place);
-    let head = gateway.get("/api/v1/audit/head").1["lsn"].as_u64().unwrap();
+    let gateway = GatewayServer::start(&place);
+    let head = gateway.get_json("/api/v1/audit/head").1["lsn"].as_u64().unwrap();
     assert!(head > 1000, "{head} records are no test");
     for reader in &mut readers {
         reader.follow_to(&gateway.address, head);
     }
     drop(gateway);
-    let log = place.log();
+    let log = place.log_path();
     let exported = place.run(&["audit", "export", "--log", log.to_str().unwrap()]).out;
     let record: BTreeMap<u64, Value> = exported
         .lines()
@@ -152,18 +152,20 @@ fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misse
             assert_eq!(event.data["content"]["digest"], record["content_digest"], "{lsn}");
         }
     }
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_over() {
-    let (place, other) =
-        (GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES), GatewayFixture::new());
-    let gateway = Gateway::start(&place);
+    let (place, other) = (
+        GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES),
+        GatewayFixture::new(),
+    );
+    let gateway = GatewayServer::start(&place);
     let say = json!({ "message": "hello" });
-    assert_eq!(ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
+    assert_eq!(send_request(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
     let mut events = ApiEvents::open(&gateway.address, "?after=start&content=1", &[]).unwrap();
-    let heard = events.until(|event| event.data["event"] == "ended");
+    let heard = events.read_until(|event| event.data["event"] == "ended");
     assert_eq!((heard[0].name.as_str(), &heard[0].data), ("ready", &json!({ "after": "0" })));
     let said =
         heard.iter().any(|event| event.data["content"]["text"].as_str().is_some_and(|text| text.contains("hello")));
@@ -176,34 +178,34 @@ fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_
         ("another history", format!("{lsn}-0123456789abcdef"), "elsewhere"),
     ] {
         let mut events = ApiEvents::open(&gateway.address, &format!("?after={cursor}"), &[]).unwrap();
-        let heard = events.until(|event| event.data["lsn"] == 2);
+        let heard = events.read_until(|event| event.data["lsn"] == 2);
         let want = json!({ "asked": cursor, "reason": reason, "after": "0" });
         assert_eq!((heard[0].name.as_str(), &heard[0].data), ("reset", &want), "{case}");
         assert_eq!((&heard[1].data["lsn"], heard.len()), (&json!(1), 3), "{case}");
     }
     // The same cursor in a record that has not come that far.
-    let gateway = Gateway::start(&other);
+    let gateway = GatewayServer::start(&other);
     let mut events = ApiEvents::open(&gateway.address, &format!("?after={last}"), &[]).unwrap();
-    assert_eq!(events.until(|_| true)[0].name, "reset");
-    let told = ask(&gateway.address, ("GET", "/api/v1/events?after=yesterday"), &[], None).unwrap();
+    assert_eq!(events.read_until(|_| true)[0].name, "reset");
+    let told = send_request(&gateway.address, ("GET", "/api/v1/events?after=yesterday"), &[], None).unwrap();
     assert_eq!(told.status, 400, "{told:?}");
     assert!(told.body["detail"].as_str().unwrap().contains("yesterday"), "{told:?}");
 }
 
 #[test]
 fn what_is_said_is_heard_while_it_is_said_by_those_who_ask_for_it() {
-    let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES);
+    let gateway = GatewayServer::start(&place);
     let [mut lively, mut plain] =
         ["?after=start&live=1", "?after=start"].map(|query| ApiEvents::open(&gateway.address, query, &[]).unwrap());
     let say = json!({ "message": "hello" });
     // Both follow before anything is said.
     for events in [&mut lively, &mut plain] {
-        events.until(|event| event.name == "ready");
+        events.read_until(|event| event.name == "ready");
     }
-    assert_eq!(ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
+    assert_eq!(send_request(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
     let is_end = |event: &ApiEvent| event.data["kind"] == "run" && event.data["event"] == "ended";
-    let (heard, facts) = (lively.until(is_end), plain.until(is_end));
+    let (heard, facts) = (lively.read_until(is_end), plain.read_until(is_end));
     let texts: String = heard.iter().filter_map(|event| event.data["text"].as_str()).collect();
     assert!(texts.contains("scripted model"), "{heard:?}");
     assert!(heard.iter().all(|event| (event.name == "live") == event.id.is_none()));

@@ -1,9 +1,9 @@
 //! The gateway's own interface for programs: tokens and what each may do, gates, sessions, the record, policy.
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, RULES,
     agent_gate::AgentClient,
-    api::{ApiClient, ApiReply, ask},
+    api::{ApiClient, ApiReply, send_request},
     eventually, http,
 };
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 const MORE: &str = "web: { password: correct-horse }\nmodel: { provider: demo, id: scripted-1 }";
 
 /// A program that may do what `scopes` say.
-fn program<'a>(place: &GatewayFixture, gateway: &'a Gateway, name: &str, scopes: &str) -> ApiClient<'a> {
-    let made = place.people(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
+fn program<'a>(place: &GatewayFixture, gateway: &'a GatewayServer, name: &str, scopes: &str) -> ApiClient<'a> {
+    let made = place.run_as_person(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
     ApiClient { gateway, token: made["token"].as_str().unwrap().to_owned() }
 }
 
@@ -24,31 +24,31 @@ fn is_problem(answer: &ApiReply, status: u16, told: &str) {
 
 #[test]
 fn a_token_does_what_its_scopes_say_until_it_is_removed() {
-    let place = GatewayFixture::with(MORE, RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules(MORE, RULES);
+    let gateway = GatewayServer::start(&place);
     let reader = program(&place, &gateway, "reader", "read");
-    assert_eq!(reader.read("/api/v1/gates")["gates"], json!([]));
+    assert_eq!(reader.get_body("/api/v1/gates")["gates"], json!([]));
     is_problem(&reader.post("/api/v1/gates/gate_00000000/allow", json!({})), 403, "does not have the scope answer");
     is_problem(&reader.post("/api/v1/sessions", json!({})), 403, "does not have the scope chat");
     is_problem(&reader.get("/api/v1/gates/%FF"), 400, "Invalid UTF-8");
-    let nobody = ask(&gateway.address, ("GET", "/api/v1/gates"), &[], None).unwrap();
+    let nobody = send_request(&gateway.address, ("GET", "/api/v1/gates"), &[], None).unwrap();
     is_problem(&nobody, 401, "Authentication required");
     let wrong = ApiClient { gateway: &gateway, token: "cst_wrong".to_owned() };
     is_problem(&wrong.get("/api/v1/gates"), 401, "not known here");
-    let listed = place.people(&["tokens", "list", "--json"]).json();
+    let listed = place.run_as_person(&["tokens", "list", "--json"]).json();
     assert_eq!(
         (&listed[0]["name"], &listed[0]["scopes"], &listed[0]["good"]),
         (&json!("reader"), &json!(["read"]), &json!(true))
     );
     assert!(!listed.to_string().contains(&reader.token));
-    assert_eq!(place.people(&["tokens", "remove", "reader"]).code, Some(0));
+    assert_eq!(place.run_as_person(&["tokens", "remove", "reader"]).code, Some(0));
     eventually("the end of the token", || (reader.get("/api/v1/gates").status == 401).then_some(()));
     for (arguments, told) in [
         (&["tokens", "remove", "reader"][..], "there is no token reader"),
         (&["tokens", "add", "a b", "--scope", "read"], "no name for a token"),
         (&["tokens", "add", "x", "--scope", "rule"], "invalid value"),
     ] {
-        let said = place.people(arguments);
+        let said = place.run_as_person(arguments);
         assert!(said.code != Some(0) && said.err.contains(told), "{said:?}");
     }
 }
@@ -56,8 +56,8 @@ fn a_token_does_what_its_scopes_say_until_it_is_removed() {
 /// What a token switched on would go on after it was taken away.
 #[test]
 fn no_token_lets_a_session_through_unasked() {
-    let place = GatewayFixture::with(MORE, RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules(MORE, RULES);
+    let gateway = GatewayServer::start(&place);
     let all = program(&place, &gateway, "all", "read,answer,chat,admin");
     for (path, body) in [
         ("/api/session/yolo", json!({ "session_id": "agent:default" })),
@@ -67,18 +67,18 @@ fn no_token_lets_a_session_through_unasked() {
         assert_eq!(refused.status, 403, "{path}: {refused:?}");
         assert!(refused.body["error"].as_str().unwrap().contains("a token is not enough"), "{refused:?}");
     }
-    assert_eq!(all.read("/api/session/yolo?session_id=agent:default")["yolo_enabled"], false);
+    assert_eq!(all.get_body("/api/session/yolo?session_id=agent:default")["yolo_enabled"], false);
 }
 
 #[test]
 fn what_outlives_a_token_takes_the_scope_admin() {
-    let place = GatewayFixture::with(MORE, RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules(MORE, RULES);
+    let gateway = GatewayServer::start(&place);
     let once = program(&place, &gateway, "once", "read,answer");
     let longer = program(&place, &gateway, "longer", "read,answer,admin");
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "door", "way": "open" }));
-    let id = place.gate();
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door", "way": "open" }));
+    let id = place.wait_gate();
     let path = format!("/api/v1/gates/{id}/allow");
     for scope in ["session", "always"] {
         is_problem(&once.post(&path, json!({ "scope": scope })), 403, "takes the scope admin");
@@ -87,18 +87,18 @@ fn what_outlives_a_token_takes_the_scope_admin() {
         assert_eq!((refused.status, &refused.body["ok"]), (403, &json!(false)), "{refused:?}");
         assert!(refused.body["error"].as_str().unwrap().contains("takes the scope admin"), "{refused:?}");
     }
-    assert_eq!(place.gate(), id, "it waits on");
+    assert_eq!(place.wait_gate(), id, "it waits on");
     assert_eq!(longer.post(&path, json!({ "scope": "session" })).body["scope"], "session");
-    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
-    agent.request(2, "turn", json!({ "thing": "window" }));
-    assert_eq!(once.post(&format!("/api/v1/gates/{}/allow", place.gate()), json!({})).body["scope"], "once");
-    assert_eq!(agent.reply(&json!(2))["result"]["status"], "executed");
+    assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
+    agent.request_tool(2, "turn", json!({ "thing": "window" }));
+    assert_eq!(once.post(&format!("/api/v1/gates/{}/allow", place.wait_gate()), json!({})).body["scope"], "once");
+    assert_eq!(agent.wait_reply(&json!(2))["result"]["status"], "executed");
 }
 
 #[test]
 fn wrong_tokens_are_counted_and_keep_neither_a_right_one_nor_a_password_out() {
-    let place = GatewayFixture::with(MORE, RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules(MORE, RULES);
+    let gateway = GatewayServer::start(&place);
     let good = program(&place, &gateway, "good", "read");
     let wrong = ApiClient { gateway: &gateway, token: "cst_wrong".to_owned() };
     for _ in 0..5 {
@@ -107,7 +107,7 @@ fn wrong_tokens_are_counted_and_keep_neither_a_right_one_nor_a_password_out() {
     is_problem(&wrong.get("/api/v1/gates"), 429, "Too many");
     let log_in = |password: &str| {
         let body = json!({ "password": password });
-        ask(&gateway.address, ("POST", "/api/auth/login"), &[], Some(&body)).unwrap().status
+        send_request(&gateway.address, ("POST", "/api/auth/login"), &[], Some(&body)).unwrap().status
     };
     assert_eq!(log_in("correct-horse"), 200);
     assert_eq!(good.get("/api/v1/gates").status, 200);
@@ -115,22 +115,22 @@ fn wrong_tokens_are_counted_and_keep_neither_a_right_one_nor_a_password_out() {
 
 #[test]
 fn a_gate_is_listed_read_and_answered_once() {
-    let place = GatewayFixture::with(MORE, RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules(MORE, RULES);
+    let gateway = GatewayServer::start(&place);
     let (ana, bo) =
         (program(&place, &gateway, "ana", "read,answer,admin"), program(&place, &gateway, "bo", "read,answer"));
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "door", "way": "open" }));
-    let id = place.gate();
-    let listed = ana.read("/api/v1/gates?door=agent-gate&tool=turn");
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door", "way": "open" }));
+    let id = place.wait_gate();
+    let listed = ana.get_body("/api/v1/gates?door=agent-gate&tool=turn");
     let gate = &listed["gates"][0];
     assert_eq!((gate["id"].as_str(), &gate["state"]), (Some(id.as_str()), &json!("pending")));
     assert_eq!(gate["arguments"], json!({ "thing": "door", "way": "open" }));
     assert_eq!((&gate["subject"], &gate["session"]), (&json!("turn(door, open)"), &json!("agent:default")));
     assert_eq!(gate["scopes"], json!(["once", "session", "always"]));
-    assert_eq!(ana.read("/api/v1/gates?door=hermes")["gates"], json!([]));
+    assert_eq!(ana.get_body("/api/v1/gates?door=hermes")["gates"], json!([]));
     let end = &id[id.len() - 10..];
-    assert_eq!(&ana.read(&format!("/api/v1/gates/{end}")), gate);
+    assert_eq!(&ana.get_body(&format!("/api/v1/gates/{end}")), gate);
     let path = |what: &str| format!("/api/v1/gates/{end}/{what}");
     is_problem(&ana.post(&path("allow"), json!({ "scope": "forever" })), 400, "once, session or always");
     is_problem(&ana.post(&path("allow"), json!({ "scop": "once" })), 400, "\"scop\"");
@@ -147,19 +147,19 @@ fn a_gate_is_listed_read_and_answered_once() {
     is_problem(&ana.post(&path("answer"), json!({ "answers": ["yes"] })), 422, "allowed or denied");
     is_problem(&ana.post(&path("answer"), json!({ "answers": "yes" })), 400, "a list of texts");
     is_problem(&ana.post("/api/v1/gates/abc/allow", json!({})), 400, "at least its last 8");
-    is_problem(&ana.ask("PUT", &path("allow"), &[], None), 405, "does not take this method");
+    is_problem(&ana.request_with_headers("PUT", &path("allow"), &[], None), 405, "does not take this method");
     is_problem(&ana.get("/api/v1/gate"), 404, "not found");
     let key = [("idempotency-key", "k1")];
     let allow = |program: &ApiClient<'_>, body: Value| {
         let path = format!("/api/v1/gates/{id}/allow");
-        program.ask("POST", &path, &key, Some(&body))
+        program.request_with_headers("POST", &path, &key, Some(&body))
     };
     let first = allow(&ana, json!({}));
     assert_eq!(
         (first.status, &first.body["resolution"], &first.body["scope"]),
         (200, &json!("allowed"), &json!("once"))
     );
-    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
     // The same of the same caller again gets the first result; anything else hears who was first.
     assert_eq!(allow(&ana, json!({})).body, first.body);
     for late in [
@@ -173,30 +173,30 @@ fn a_gate_is_listed_read_and_answered_once() {
             (&json!("token:ana"), &json!("allowed"), &json!("once"))
         );
     }
-    let after = ana.read(&format!("/api/v1/gates/{id}"));
+    let after = ana.get_body(&format!("/api/v1/gates/{id}"));
     assert_eq!(
         (&after["state"], &after["by"], &after["subject"]),
         (&json!("resolved"), &json!("token:ana"), &gate["subject"])
     );
-    agent.request(2, "turn", json!({ "thing": "window" }));
-    let denied = bo.post(&format!("/api/v1/gates/{}/deny", place.gate()), json!({ "reason": "not at night" }));
+    agent.request_tool(2, "turn", json!({ "thing": "window" }));
+    let denied = bo.post(&format!("/api/v1/gates/{}/deny", place.wait_gate()), json!({ "reason": "not at night" }));
     assert_eq!((denied.status, &denied.body["resolution"]), (200, &json!("denied")));
-    assert!(agent.reply(&json!(2)).to_string().contains("not at night"));
-    let said = bo.read(&format!("/api/v1/gates/{}", denied.body["id"].as_str().unwrap()));
+    assert!(agent.wait_reply(&json!(2)).to_string().contains("not at night"));
+    let said = bo.get_body(&format!("/api/v1/gates/{}", denied.body["id"].as_str().unwrap()));
     assert_eq!(said["said"], "not at night");
     is_problem(&bo.get("/api/v1/gates/gate_0193f1b0000070008000000000000001"), 404, "there is no gate");
-    assert_eq!(place.service.count("/turn/door"), 1);
+    assert_eq!(place.service.request_count("/turn/door"), 1);
 }
 
 #[test]
 fn a_session_is_opened_spoken_in_and_read_page_by_page() {
-    let place = GatewayFixture::with(MORE, RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules(MORE, RULES);
+    let gateway = GatewayServer::start(&place);
     let program = program(&place, &gateway, "chat", "read,chat");
     let opened = program.post("/api/v1/sessions", json!({ "workspace": "garden", "message": "hello there" }));
     assert_eq!((opened.status, &opened.body["state"]), (201, &json!("working")), "{opened:?}");
     let path = format!("/api/v1/sessions/{}", opened.body["id"].as_str().unwrap());
-    let rest = || eventually("rest", || Some(program.read(&path)).filter(|told| told["state"] == "resting"));
+    let rest = || eventually("rest", || Some(program.get_body(&path)).filter(|told| told["state"] == "resting"));
     let told = rest();
     assert_eq!((&told["name"], &told["door"], &told["length"]), (&json!("hello there"), &json!("api"), &json!(2)));
     assert_eq!(
@@ -206,9 +206,9 @@ fn a_session_is_opened_spoken_in_and_read_page_by_page() {
     let said = program.post(&format!("{path}/messages"), json!({ "text": "once more" }));
     assert_eq!((said.status, &said.body["state"]), (202, &json!("working")));
     assert_eq!(rest()["length"], 4);
-    let newest = program.read(&format!("{path}?limit=3"));
+    let newest = program.get_body(&format!("{path}?limit=3"));
     let before = newest["earlier"].as_str().unwrap();
-    let older = program.read(&format!("{path}?limit=3&before={before}"));
+    let older = program.get_body(&format!("{path}?limit=3&before={before}"));
     assert_eq!((older["entries"].as_array().unwrap().len(), &older["earlier"]), (1, &Value::Null));
     assert_eq!(older["entries"][0], told["entries"][0]);
     is_problem(&program.post(&format!("{path}/steer"), json!({ "text": "left" })), 409, "no run works");
@@ -224,11 +224,11 @@ fn a_session_is_opened_spoken_in_and_read_page_by_page() {
     is_problem(&program.post("/api/v1/sessions/nobody/messages", json!({ "text": "x" })), 404, "not found");
     is_problem(&program.post("/api/v1/sessions", json!({ "workspace": "../.." })), 422, "Workspace");
     is_problem(&program.post("/api/v1/sessions", json!({ "model": "gpt-nothing" })), 422, "Unknown model");
-    let listed = program.read("/api/v1/sessions?door=api");
+    let listed = program.get_body("/api/v1/sessions?door=api");
     assert_eq!((&listed["sessions"][0]["name"], &listed["next"]), (&json!("hello there"), &Value::Null));
-    let first = program.read("/api/v1/sessions?limit=1");
+    let first = program.get_body("/api/v1/sessions?limit=1");
     let next = first["next"].as_str().unwrap();
-    let second = program.read(&format!("/api/v1/sessions?limit=100&after={next}"));
+    let second = program.get_body(&format!("/api/v1/sessions?limit=100&after={next}"));
     let ids: Vec<&Value> =
         [&first, &second].iter().flat_map(|page| page["sessions"].as_array().unwrap()).map(|row| &row["id"]).collect();
     assert_eq!(ids.len(), 3, "two agents and a conversation: {ids:?}");
@@ -237,21 +237,21 @@ fn a_session_is_opened_spoken_in_and_read_page_by_page() {
 
 #[test]
 fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
-    let place = GatewayFixture::with(MORE, RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules(MORE, RULES);
+    let gateway = GatewayServer::start(&place);
     let program = program(&place, &gateway, "auditor", "read");
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     for number in 0..5 {
-        agent.call(number, "look", json!({ "thing": format!("a{number}") }));
+        agent.call_tool(number, "look", json!({ "thing": format!("a{number}") }));
     }
-    agent.call(9, "turn", json!({ "thing": "lock" }));
-    agent.settle();
+    agent.call_tool(9, "turn", json!({ "thing": "lock" }));
+    agent.confirm_received();
     // The last that is recorded of them is that their replies were received.
     eventually("the receipts", || {
-        let entries = program.read("/api/v1/audit?kind=call&limit=1000")["entries"].as_array().unwrap().clone();
+        let entries = program.get_body("/api/v1/audit?kind=call&limit=1000")["entries"].as_array().unwrap().clone();
         (entries.iter().filter(|entry| entry["event"] == "received").count() == 6).then_some(())
     });
-    let all = program.read("/api/v1/audit?limit=1000");
+    let all = program.get_body("/api/v1/audit?limit=1000");
     let entries = all["entries"].as_array().unwrap();
     assert_eq!(all["next"], Value::Null);
     let lsns: Vec<u64> = entries.iter().map(|entry| entry["lsn"].as_u64().unwrap()).collect();
@@ -259,28 +259,31 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
     // Page by page it is the same.
     let (mut paged, mut after) = (Vec::new(), String::new());
     loop {
-        let page = program.read(&format!("/api/v1/audit?limit=7{after}"));
+        let page = program.get_body(&format!("/api/v1/audit?limit=7{after}"));
         paged.extend(page["entries"].as_array().unwrap().clone());
         let Some(next) = page["next"].as_str() else { break };
         after = format!("&after={next}");
     }
     assert_eq!(&paged, entries);
     // What the command line says is the same too.
-    let tail = place.people(&["audit", "tail", "--json", "--tool", "turn", "--outcome", "denied"]);
+    let tail = place.run_as_person(&["audit", "tail", "--json", "--tool", "turn", "--outcome", "denied"]);
     let mut told: Vec<Value> = tail.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let mut denied = program.read("/api/v1/audit?tool=turn&outcome=denied")["entries"].as_array().unwrap().clone();
+    let mut denied = program.get_body("/api/v1/audit?tool=turn&outcome=denied")["entries"].as_array().unwrap().clone();
     denied.iter_mut().chain(&mut told).for_each(|entry| drop(entry.as_object_mut().unwrap().remove("cursor")));
     assert!(!denied.is_empty() && denied == told, "{denied:?} {told:?}");
-    assert_eq!(program.read("/api/v1/audit?last=2")["entries"].as_array().unwrap()[..], entries[entries.len() - 2..]);
+    assert_eq!(
+        program.get_body("/api/v1/audit?last=2")["entries"].as_array().unwrap()[..],
+        entries[entries.len() - 2..]
+    );
     let wanted = entries.iter().find(|entry| entry["event"] == "wanted").unwrap();
-    let one = program.read(&format!("/api/v1/audit/{}", wanted["lsn"]));
+    let one = program.get_body(&format!("/api/v1/audit/{}", wanted["lsn"]));
     assert!(one["content"]["text"].as_str().unwrap().contains("look(a0)"), "{one}");
-    let head = program.read("/api/v1/audit/head");
+    let head = program.get_body("/api/v1/audit/head");
     assert_eq!(head["cursor"], entries.last().unwrap()["cursor"]);
-    let checked = program.read(&format!("/api/v1/audit/verify?head={}", head["head"].as_str().unwrap()));
+    let checked = program.get_body(&format!("/api/v1/audit/verify?head={}", head["head"].as_str().unwrap()));
     assert_eq!((&checked["ok"], &checked["records"]), (&json!(true), &head["lsn"]));
     let zeros = "0".repeat(64);
-    let checked = program.read(&format!("/api/v1/audit/verify?head=1:{zeros}"));
+    let checked = program.get_body(&format!("/api/v1/audit/verify?head=1:{zeros}"));
     assert!(checked["flaw"].as_str().unwrap().contains("rewritten"), "{checked}");
     for (query, told) in [
         ("?outcome=great", "\"great\" is no outcome"),
@@ -298,8 +301,8 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
 
 #[test]
 fn a_request_is_explained_as_the_command_line_does_and_the_interface_describes_itself() {
-    let place = GatewayFixture::with(MORE, RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules(MORE, RULES);
+    let gateway = GatewayServer::start(&place);
     let program = program(&place, &gateway, "looker", "read");
     let explained = program
         .post("/api/v1/policy/explain", json!({ "tool": "turn", "arguments": { "thing": "lock", "way": "open" } }));
@@ -315,21 +318,21 @@ fn a_request_is_explained_as_the_command_line_does_and_the_interface_describes_i
     assert_eq!((refused.status, &refused.body["verdict"]), (200, &json!("refused")), "{refused:?}");
     is_problem(&program.post("/api/v1/policy/explain", json!({})), 400, "tool is missing");
     is_problem(&program.post("/api/v1/policy/explain", json!({ "tool": "x", "arguments": [] })), 400, "an object");
-    let described = program.read("/api/v1/openapi.json");
+    let described = program.get_body("/api/v1/openapi.json");
     assert_eq!(described["openapi"], "3.1.0");
     assert_eq!(described["paths"]["/api/v1/gates/{id}/allow"]["post"]["x-scope"], "answer");
 }
 
 #[test]
 fn json_that_is_called_a_form_is_told_what_to_send() {
-    let place = GatewayFixture::with(MORE, RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules(MORE, RULES);
+    let gateway = GatewayServer::start(&place);
     let program = program(&place, &gateway, "ci", "read,answer");
     let bearer = format!("Bearer {}", program.token);
-    let http = http::Http::new(&gateway.address)
-        .with("authorization", &bearer)
-        .with("content-type", "application/x-www-form-urlencoded");
-    let told = http.send("POST", "/api/v1/gates/gate_00000000/deny", "{\"reason\": \"no\"}");
+    let http = http::HttpClient::new(&gateway.address)
+        .with_header("authorization", &bearer)
+        .with_header("content-type", "application/x-www-form-urlencoded");
+    let told = http.send_request("POST", "/api/v1/gates/gate_00000000/deny", "{\"reason\": \"no\"}");
     assert_eq!(told.status, 400, "{told:?}");
     assert!(told.json()["detail"].as_str().unwrap().contains("send Content-Type: application/json"), "{told:?}");
 }

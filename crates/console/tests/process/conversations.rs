@@ -1,21 +1,21 @@
 //! The console and what is said: what waits to be said, stopping, runs that programs began, lists that follow.
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, RULES,
-    browser::Browser,
+    GatewayFixture, GatewayServer, RULES,
+    browser::BrowserClient,
     eventually,
-    http::Http,
-    provider::{Part, Reply, text as saying},
+    http::HttpClient,
+    provider::{ProviderReply, ReplyPart, text_part as saying},
 };
 use serde_json::json;
 
 /// A chat that works and goes on doing so, and the path of its page.
-fn working(talk: &GatewayFixture, http: &Http) -> (String, String) {
-    talk.provider.script([Reply::new(vec![saying("some words"), Part::Hang])]);
+fn working(talk: &GatewayFixture, http: &HttpClient) -> (String, String) {
+    talk.provider.script_replies([ProviderReply::new(vec![saying("some words"), ReplyPart::Hang])]);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "begin" }));
     assert_eq!(opened.status, 201, "{opened:?}");
     let session = opened.json()["id"].as_str().unwrap().to_owned();
-    talk.provider.asked(0);
+    talk.provider.wait_request(0);
     (format!("/console/sessions/{session}"), session)
 }
 
@@ -23,27 +23,27 @@ fn working(talk: &GatewayFixture, http: &Http) -> (String, String) {
 fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    let visitor = Browser::default();
+    let visitor = BrowserClient::default();
     let (page, _) = working(&talk, &http);
     for (way, message) in [("unsay", "to the <left>"), ("stop", "to the right")] {
-        let said = visitor.post(&gateway, &format!("{page}/say"), &[("message", message), ("key", way)]);
+        let said = visitor.post_form(&gateway, &format!("{page}/say"), &[("message", message), ("key", way)]);
         assert_eq!(said.status, 303, "{}", said.text);
-        let shown = visitor.get(&gateway, &page).text;
+        let shown = visitor.get_page(&gateway, &page).text;
         assert!(shown.contains("Waits to be said") && shown.contains("Take it back"), "{shown}");
-        let back = visitor.post(&gateway, &format!("{page}/{way}"), &[]);
+        let back = visitor.post_form(&gateway, &format!("{page}/{way}"), &[]);
         assert_eq!(back.status, 303, "{}", back.text);
         let at = back.header("location").unwrap();
         assert!(at.contains("?back="), "{at}");
-        let shown = visitor.get(&gateway, at.split('#').next().unwrap()).text;
+        let shown = visitor.get_page(&gateway, at.split('#').next().unwrap()).text;
         let message = message.replace('<', "&lt;").replace('>', "&gt;");
         assert!(shown.contains(&format!("required>\n{message}</textarea>")), "{shown}");
         assert!(!shown.contains("Waits to be said"), "{shown}");
     }
-    eventually("the end of the run", || (!visitor.get(&gateway, &page).text.contains(">working<")).then_some(()));
-    talk.provider.script([Reply::new(vec![saying("here")])]);
-    let said = visitor.post(&gateway, &format!("{page}/say"), &[("message", "still there?"), ("key", "k")]);
+    eventually("the end of the run", || (!visitor.get_page(&gateway, &page).text.contains(">working<")).then_some(()));
+    talk.provider.script_replies([ProviderReply::new(vec![saying("here")])]);
+    let said = visitor.post_form(&gateway, &format!("{page}/say"), &[("message", "still there?"), ("key", "k")]);
     assert_eq!(said.status, 303);
-    let asked = talk.provider.asked(1).text();
+    let asked = talk.provider.wait_request(1).messages_text();
     assert!(asked.contains("still there?") && !asked.contains("to the right"), "{asked}");
 }
 
@@ -51,44 +51,44 @@ fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
 fn a_run_that_a_program_began_is_stopped_by_a_person() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    let visitor = Browser::default();
+    let visitor = BrowserClient::default();
     let (page, session) = working(&talk, &http);
-    let shown = visitor.get(&gateway, &page).text;
+    let shown = visitor.get_page(&gateway, &page).text;
     assert!(shown.contains("through api") && shown.contains(">Steer<") && shown.contains(">Stop<"), "{shown}");
     assert!(!shown.contains("Its host speaks"), "{shown}");
-    assert_eq!(visitor.post(&gateway, &format!("{page}/stop"), &[]).status, 303);
+    assert_eq!(visitor.post_form(&gateway, &format!("{page}/stop"), &[]).status, 303);
     let at = format!("/api/v1/sessions/{session}");
     eventually("the end of the run", || (http.get(&at).json()["state"] == "resting").then_some(()));
 }
 
 #[test]
 fn a_message_that_cannot_be_said_opens_no_session() {
-    let place = GatewayFixture::with("", RULES);
-    let gateway = Gateway::start(&place);
-    let http = Http::new(&gateway.address);
+    let place = GatewayFixture::with_config_and_rules("", RULES);
+    let gateway = GatewayServer::start(&place);
+    let http = HttpClient::new(&gateway.address);
     let before = http.get("/api/v1/sessions").json()["sessions"].clone();
     let refused = http.post("/api/v1/sessions", &json!({ "message": "hello" }));
     assert_eq!(refused.status, 422, "{refused:?}");
     assert!(refused.json()["detail"].as_str().unwrap().contains("No model is configured"), "{refused:?}");
-    let page = Browser::default().post(&gateway, "/console/sessions", &[("message", "hello")]);
+    let page = BrowserClient::default().post_form(&gateway, "/console/sessions", &[("message", "hello")]);
     assert_eq!(page.status, 400, "{}", page.text);
     assert_eq!(http.get("/api/v1/sessions").json()["sessions"], before);
 }
 
 #[test]
 fn lists_follow_what_happens() {
-    let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
-    let gateway = Gateway::start(&place);
-    let (visitor, http) = (Browser::default(), Http::new(&gateway.address));
+    let place = GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES);
+    let gateway = GatewayServer::start(&place);
+    let (visitor, http) = (BrowserClient::default(), HttpClient::new(&gateway.address));
     for path in ["/console/sessions", "/console/record"] {
-        let page = visitor.get(&gateway, path).text;
+        let page = visitor.get_page(&gateway, path).text;
         assert!(page.contains("data-follows"), "{page}");
         let (_, rest) = page.split_once("data-after=\"").unwrap();
         let live = format!("/console/live?after={}", rest.split('"').next().unwrap());
-        let (heard, window) = visitor.hear(&gateway, &format!("{live}&all=1"), "event: hello");
+        let (heard, window) = visitor.read_until(&gateway, &format!("{live}&all=1"), "event: hello");
         assert!(!heard.contains("stirred"), "{heard}");
-        assert_eq!(visitor.post(&gateway, "/console/sessions", &[("message", path)]).status, 303);
-        let (heard, _) = visitor.hear(&gateway, &format!("{live}&all=1"), "event: stirred");
+        assert_eq!(visitor.post_form(&gateway, "/console/sessions", &[("message", path)]).status, 303);
+        let (heard, _) = visitor.read_until(&gateway, &format!("{live}&all=1"), "event: stirred");
         assert!(!heard.contains("reload"), "{heard}");
         drop(window);
         // What still happens in the first round would be news in the second.

@@ -1,37 +1,37 @@
 //! The console without script: what waits is read and decided by forms.
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, RULES,
     agent_gate::AgentClient,
-    browser::{Browser, Page},
+    browser::{BrowserClient, BrowserPage},
     eventually,
 };
 use serde_json::json;
 
-fn answer(visitor: &Browser, gateway: &Gateway, gate: &str, fields: &[(&str, &str)]) -> Page {
+fn answer(visitor: &BrowserClient, gateway: &GatewayServer, gate: &str, fields: &[(&str, &str)]) -> BrowserPage {
     let path = format!("/console/gates/{gate}");
-    let shown = visitor.get(gateway, &path);
-    let (csrf, digest) = (shown.field("csrf"), shown.field("digest"));
+    let shown = visitor.get_page(gateway, &path);
+    let (csrf, digest) = (shown.field_value("csrf"), shown.field_value("digest"));
     let fields = [&[("csrf", csrf.as_str()), ("digest", &digest)][..], fields].concat();
-    visitor.post(gateway, &path, &fields)
+    visitor.post_form(gateway, &path, &fields)
 }
 
 /// An agent whose call waits, and the gate.
-fn waiting(place: &GatewayFixture, gateway: &Gateway, thing: &str) -> (AgentClient, String) {
-    let mut agent = AgentClient::join(gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": thing, "way": "open" }));
-    (agent, place.gate())
+fn waiting(place: &GatewayFixture, gateway: &GatewayServer, thing: &str) -> (AgentClient, String) {
+    let mut agent = AgentClient::connect_authenticated(gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": thing, "way": "open" }));
+    (agent, place.wait_gate())
 }
 
 #[test]
 fn what_waits_is_listed_whole_and_allowed_by_a_form() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let (mut agent, gate) = waiting(&place, &gateway, "door\u{202e}<b>&\"");
-    let visitor = Browser::default();
-    let root = visitor.get(&gateway, "/");
+    let visitor = BrowserClient::default();
+    let root = visitor.get_page(&gateway, "/");
     assert_eq!((root.status, root.header("location")), (303, Some("/console/")));
-    let inbox = visitor.get(&gateway, "/console/");
+    let inbox = visitor.get_page(&gateway, "/console/");
     assert_eq!(inbox.status, 200);
     for want in [
         &gate[..],
@@ -45,50 +45,50 @@ fn what_waits_is_listed_whole_and_allowed_by_a_form() {
     assert!(!inbox.text.contains("<b>") && !inbox.text.contains('\u{202e}'));
     let done = answer(&visitor, &gateway, &gate, &[("answer", "once"), ("key", "k1")]);
     assert_eq!((done.status, done.header("location")), (303, Some(&*format!("/console/?done={gate}"))));
-    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
-    let after = visitor.get(&gateway, &format!("/console/?done={gate}"));
+    assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
+    let after = visitor.get_page(&gateway, &format!("/console/?done={gate}"));
     assert!(
         after.text.contains("Allowed once") && after.text.contains("by somebody at this machine"),
         "{}",
         after.text
     );
     assert!(after.text.contains("Nothing waits for a decision"));
-    let record = visitor.get(&gateway, &format!("/console/record/{gate}"));
+    let record = visitor.get_page(&gateway, &format!("/console/record/{gate}"));
     for want in ["wanted: ", "waits for a person", "allowed once by web:open", "done: "] {
         assert!(record.text.contains(want), "{want}: {}", record.text);
     }
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn a_denial_carries_its_reason_and_whoever_is_late_hears_who_was_first() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let (mut agent, gate) = waiting(&place, &gateway, "door");
-    let visitor = Browser::default();
+    let visitor = BrowserClient::default();
     let path = format!("/console/gates/{gate}");
-    let digest = visitor.get(&gateway, &path).field("digest");
+    let digest = visitor.get_page(&gateway, &path).field_value("digest");
     let done = answer(&visitor, &gateway, &gate, &[("answer", "deny"), ("reason", "it <rains>"), ("key", "first")]);
     assert_eq!(done.status, 303);
-    let reply = agent.reply(&json!(1)).to_string();
+    let reply = agent.wait_reply(&json!(1)).to_string();
     assert!(reply.contains("it <rains>") || reply.contains("denied"), "{reply}");
     let late = [("digest", digest.as_str()), ("answer", "once"), ("key", "second")];
-    let told = visitor.post(&gateway, &path, &late);
+    let told = visitor.post_form(&gateway, &path, &late);
     assert_eq!(told.status, 409);
     assert!(told.text.contains("Somebody at this machine was first: denied."), "{}", told.text);
     assert!(told.text.contains("<q>it &lt;rains&gt;</q>"), "{}", told.text);
     // The same form, sent twice, is no second answer.
     let again = [("answer", "deny"), ("reason", "it <rains>"), ("key", "first")];
-    assert_eq!(visitor.post(&gateway, &path, &again).status, 303);
-    assert_eq!(place.service.count("/turn/door"), 0);
+    assert_eq!(visitor.post_form(&gateway, &path, &again).status, 303);
+    assert_eq!(place.service.request_count("/turn/door"), 0);
 }
 
 #[test]
 fn only_what_was_shown_is_allowed_and_only_what_is_offered() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let (_agent, gate) = waiting(&place, &gateway, "door");
-    let visitor = Browser::default();
+    let visitor = BrowserClient::default();
     let path = format!("/console/gates/{gate}");
     for (fields, told) in [
         (&[("answer", "once")][..], "not what was shown"),
@@ -96,66 +96,68 @@ fn only_what_was_shown_is_allowed_and_only_what_is_offered() {
         (&[("answer", "maybe")], "Choose one of the answers"),
         (&[("answer", "say"), ("text", "x")], "no question"),
     ] {
-        let page = visitor.post(&gateway, &path, fields);
+        let page = visitor.post_form(&gateway, &path, fields);
         assert_eq!((page.status, page.text.contains(told)), (400, true), "{fields:?}: {}", page.text);
     }
     let fields = [("answer", "grant"), ("reach", "always"), ("lasts", "0"), ("covers", "pattern:*")];
     let page = answer(&visitor, &gateway, &gate, &fields);
     assert_eq!((page.status, page.text.contains("not offered")), (400, true), "{}", page.text);
-    let nobody = visitor.get(&gateway, "/console/gates/gate_00000000000000000000000000000000");
+    let nobody = visitor.get_page(&gateway, "/console/gates/gate_00000000000000000000000000000000");
     assert_eq!(nobody.status, 404);
-    assert_eq!(place.gates().len(), 1);
+    assert_eq!(place.pending_gates().len(), 1);
     let fields = [("answer", "grant"), ("reach", "always"), ("lasts", "3600"), ("covers", "pattern:turn(door, *)")];
     assert_eq!(answer(&visitor, &gateway, &gate, &fields).status, 303);
-    let policy = visitor.get(&gateway, "/console/policy");
+    let policy = visitor.get_page(&gateway, "/console/policy");
     assert!(policy.text.contains("anything like turn(door, *)"), "{}", policy.text);
     let (_, rest) = policy.text.split_once("action=\"/console/revoke/").unwrap();
     let grant = rest.split('"').next().unwrap();
-    assert_eq!(visitor.post(&gateway, &format!("/console/revoke/{grant}"), &[]).status, 303);
-    assert!(visitor.get(&gateway, "/console/policy").text.contains("Nobody has allowed anything beyond single calls"));
+    assert_eq!(visitor.post_form(&gateway, &format!("/console/revoke/{grant}"), &[]).status, 303);
+    assert!(
+        visitor.get_page(&gateway, "/console/policy").text.contains("Nobody has allowed anything beyond single calls")
+    );
 }
 
 #[test]
 fn several_are_denied_at_once() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     for (id, thing) in [(1, "door"), (2, "gate")] {
-        agent.request(id, "turn", json!({ "thing": thing }));
+        agent.request_tool(id, "turn", json!({ "thing": thing }));
     }
-    let gates: Vec<String> = place.waits(2).iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
-    let visitor = Browser::default();
-    let inbox = visitor.get(&gateway, "/console/");
+    let gates: Vec<String> = place.wait_gates(2).iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+    let visitor = BrowserClient::default();
+    let inbox = visitor.get_page(&gateway, "/console/");
     let names: Vec<String> = gates.iter().map(|gate| format!("gate.{gate}")).collect();
-    let digests: Vec<String> = names.iter().map(|name| inbox.field(name)).collect();
+    let digests: Vec<String> = names.iter().map(|name| inbox.field_value(name)).collect();
     let mut fields = vec![("answer", "deny")];
     fields.extend(names.iter().map(String::as_str).zip(digests.iter().map(String::as_str)));
-    assert_eq!(visitor.post(&gateway, "/console/answers", &fields).status, 303);
+    assert_eq!(visitor.post_form(&gateway, "/console/answers", &fields).status, 303);
     for id in [1, 2] {
-        assert_ne!(agent.reply(&json!(id))["result"]["status"], "executed");
+        assert_ne!(agent.wait_reply(&json!(id))["result"]["status"], "executed");
     }
-    assert_eq!(visitor.post(&gateway, "/console/answers", &[("answer", "deny")]).status, 400);
+    assert_eq!(visitor.post_form(&gateway, "/console/answers", &[("answer", "deny")]).status, 400);
 }
 
 #[test]
 fn a_window_that_comes_back_hears_what_it_missed_or_that_it_missed_too_much() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
-    let inbox = visitor.get(&gateway, "/console/");
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
+    let inbox = visitor.get_page(&gateway, "/console/");
     let (_, rest) = inbox.text.split_once("data-after=\"").unwrap();
     let after = rest.split('"').next().unwrap();
     let live = format!("/console/live?after={after}");
     // Frames are made while somebody looks.
-    let (_, window) = visitor.hear(&gateway, &live, "event: hello");
+    let (_, window) = visitor.read_until(&gateway, &live, "event: hello");
     let (_agent, gate) = waiting(&place, &gateway, "door");
-    let (heard, _) = visitor.hear(&gateway, &live, &gate);
+    let (heard, _) = visitor.read_until(&gateway, &live, &gate);
     assert!(heard.contains("event: gate\ndata: {") && heard.contains("\"isNew\":true,\"waiting\":1"), "{heard}");
     assert_eq!(answer(&visitor, &gateway, &gate, &[("answer", "deny")]).status, 303);
-    let (heard, _) = visitor.hear(&gateway, &live, "\"state\":\"over\"");
+    let (heard, _) = visitor.read_until(&gateway, &live, "\"state\":\"over\"");
     assert_eq!(heard.matches("event: gate\n").count(), 2, "{heard}");
     for (after, why) in [("0", "of before it began"), ("99999999", "of another record")] {
-        let (heard, _) = visitor.hear(&gateway, &format!("/console/live?after={after}"), "event: reload");
+        let (heard, _) = visitor.read_until(&gateway, &format!("/console/live?after={after}"), "event: reload");
         assert!(!heard.contains("event: gate\n"), "{why}: {heard}");
     }
     drop(window);
@@ -163,39 +165,40 @@ fn a_window_that_comes_back_hears_what_it_missed_or_that_it_missed_too_much() {
 
 #[test]
 fn other_sites_and_windows_without_the_token_change_nothing() {
-    let place = GatewayFixture::with("web: { password: open-sesame }", RULES);
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules("web: { password: open-sesame }", RULES);
+    let gateway = GatewayServer::start(&place);
     let (_agent, gate) = waiting(&place, &gateway, "door");
     let path = format!("/console/gates/{gate}");
-    let stranger = Browser::default();
-    let asked = stranger.get(&gateway, &path);
+    let stranger = BrowserClient::default();
+    let asked = stranger.get_page(&gateway, &path);
     assert_eq!(asked.status, 302);
     assert!(asked.header("location").unwrap().starts_with("/login?next=%2Fconsole%2Fgates%2F"));
-    assert_eq!(stranger.get(&gateway, "/console/style.css").status, 200);
-    let entered = stranger.post(&gateway, "/login", &[("password", "open-sesame"), ("next", &path)]);
+    assert_eq!(stranger.get_page(&gateway, "/console/style.css").status, 200);
+    let entered = stranger.post_form(&gateway, "/login", &[("password", "open-sesame"), ("next", &path)]);
     assert_eq!((entered.status, entered.header("location")), (303, Some(&*path)));
     let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let visitor = Browser { cookie: Some(cookie), ..Browser::default() };
-    let page = visitor.get(&gateway, &path);
-    let (csrf, digest) = (page.field("csrf"), page.field("digest"));
+    let visitor = BrowserClient { cookie: Some(cookie), ..BrowserClient::default() };
+    let page = visitor.get_page(&gateway, &path);
+    let (csrf, digest) = (page.field_value("csrf"), page.field_value("digest"));
     assert_eq!(csrf.len(), 64);
     let without = [("answer", "once"), ("digest", digest.as_str())];
-    assert_eq!(visitor.post(&gateway, &path, &without).status, 403);
+    assert_eq!(visitor.post_form(&gateway, &path, &without).status, 403);
     let whole = [("answer", "once"), ("digest", digest.as_str()), ("csrf", csrf.as_str())];
-    let foreign = Browser { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
-    assert_eq!(foreign.post(&gateway, &path, &whole).status, 403);
-    assert_eq!(stranger.post(&gateway, &path, &whole).status, 302);
-    assert_eq!(place.gates().len(), 1);
-    assert_eq!(visitor.post(&gateway, &path, &whole).status, 303);
-    let done = visitor.get(&gateway, &path);
+    let foreign = BrowserClient { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
+    assert_eq!(foreign.post_form(&gateway, &path, &whole).status, 403);
+    assert_eq!(stranger.post_form(&gateway, &path, &whole).status, 302);
+    assert_eq!(place.pending_gates().len(), 1);
+    assert_eq!(visitor.post_form(&gateway, &path, &whole).status, 303);
+    let done = visitor.get_page(&gateway, &path);
     assert!(done.text.contains("by whoever has the console"), "{}", done.text);
 }
 
 #[test]
 fn every_page_is_there_and_small_and_what_is_not_is_not_found() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let visitor = Browser { headers: vec![("accept-encoding", "identity".to_owned())], ..Browser::default() };
+    let gateway = GatewayServer::start(&place);
+    let visitor =
+        BrowserClient { headers: vec![("accept-encoding", "identity".to_owned())], ..BrowserClient::default() };
     for path in [
         "/console/",
         "/console/sessions",
@@ -207,7 +210,7 @@ fn every_page_is_there_and_small_and_what_is_not_is_not_found() {
         "/console/try?pattern=look*&action=deny",
         "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock",
     ] {
-        let page = visitor.get(&gateway, path);
+        let page = visitor.get_page(&gateway, path);
         assert_eq!(page.status, 200, "{path}");
         assert!(page.text.contains("<h1>") && page.text.contains("</html>"), "{path}");
         assert!(!page.text.contains("<script>") && !page.text.contains(" style="), "{path}");
@@ -215,20 +218,20 @@ fn every_page_is_there_and_small_and_what_is_not_is_not_found() {
         assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'self'"), "{path}");
     }
     for path in ["/console/sessions/nobody", "/console/record/gate_1", "/console/gates/x", "/console/nothing"] {
-        assert_eq!(visitor.get(&gateway, path).status, 404, "{path}");
+        assert_eq!(visitor.get_page(&gateway, path).status, 404, "{path}");
     }
-    let inbox = visitor.get(&gateway, "/console/");
+    let inbox = visitor.get_page(&gateway, "/console/");
     let style = inbox.text.split("href=\"").find(|part| part.starts_with("/console/style.css?")).unwrap();
-    let style = visitor.get(&gateway, style.split('"').next().unwrap());
+    let style = visitor.get_page(&gateway, style.split('"').next().unwrap());
     assert!(style.header("cache-control").unwrap().contains("immutable"));
-    assert_eq!(visitor.get(&gateway, "/console/app.js").header("cache-control"), Some("no-cache"));
+    assert_eq!(visitor.get_page(&gateway, "/console/app.js").header("cache-control"), Some("no-cache"));
 }
 
 #[test]
 fn an_action_that_is_none_is_tried_as_no_other() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let page = Browser::default().get(&gateway, "/console/try?pattern=look*&action=alow");
+    let gateway = GatewayServer::start(&place);
+    let page = BrowserClient::default().get_page(&gateway, "/console/try?pattern=look*&action=alow");
     assert_eq!(page.status, 200);
     assert!(page.text.contains("Unknown action: alow.") && !page.text.contains("To make it so"), "{}", page.text);
 }
@@ -236,47 +239,47 @@ fn an_action_that_is_none_is_tried_as_no_other() {
 #[test]
 fn a_rule_is_explained_and_read_again() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
-    let explained = visitor.get(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock");
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
+    let explained = visitor.get_page(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock");
     assert!(explained.text.contains("Denied") && explained.text.contains("turn(lock*"), "{}", explained.text);
-    let refused = visitor.get(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=");
+    let refused = visitor.get_page(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=");
     assert!(refused.text.contains("Missing required argument: thing"), "{}", refused.text);
-    place.write("permissions.yaml", "rules: [ { pattern: 5 } ]\n");
-    let told = visitor.post(&gateway, "/console/reload", &[]);
+    place.write_file("permissions.yaml", "rules: [ { pattern: 5 } ]\n");
+    let told = visitor.post_form(&gateway, "/console/reload", &[]);
     assert!(told.text.contains("were not taken") && told.text.contains("permissions.yaml"), "{}", told.text);
-    place.write("permissions.yaml", "rules:\n  - { pattern: 'turn(lock*', action: allow }\n");
-    assert!(visitor.post(&gateway, "/console/reload", &[]).text.contains("are in force"));
-    let explained = visitor.get(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock");
+    place.write_file("permissions.yaml", "rules:\n  - { pattern: 'turn(lock*', action: allow }\n");
+    assert!(visitor.post_form(&gateway, "/console/reload", &[]).text.contains("are in force"));
+    let explained = visitor.get_page(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock");
     assert!(explained.text.contains("Allowed"), "{}", explained.text);
 }
 
 #[test]
 fn a_chat_is_started_and_read_without_script() {
-    let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
-    assert_eq!(visitor.post(&gateway, "/console/sessions", &[]).status, 400);
-    let opened = visitor.post(&gateway, "/console/sessions", &[("message", "hello <you>")]);
+    let place = GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES);
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
+    assert_eq!(visitor.post_form(&gateway, "/console/sessions", &[]).status, 400);
+    let opened = visitor.post_form(&gateway, "/console/sessions", &[("message", "hello <you>")]);
     assert_eq!(opened.status, 303, "{}", opened.text);
     let path = opened.header("location").unwrap().to_owned();
-    eventually("the answer", || visitor.get(&gateway, &path).text.contains("I am a scripted model").then_some(()));
-    let page = visitor.get(&gateway, &path);
+    eventually("the answer", || visitor.get_page(&gateway, &path).text.contains("I am a scripted model").then_some(()));
+    let page = visitor.get_page(&gateway, &path);
     assert!(page.text.contains("hello &lt;you&gt;") && page.text.contains("through console"), "{}", page.text);
-    assert!(visitor.get(&gateway, "/console/sessions").text.contains("hello &lt;you&gt;"));
-    let wrong = visitor.post(&gateway, &format!("{path}/model"), &[("model", "demo/none")]);
+    assert!(visitor.get_page(&gateway, "/console/sessions").text.contains("hello &lt;you&gt;"));
+    let wrong = visitor.post_form(&gateway, &format!("{path}/model"), &[("model", "demo/none")]);
     assert_eq!((wrong.status, wrong.text.contains("Unknown model")), (400, true));
-    let foreign = visitor.post(&gateway, "/console/sessions/agent%3Adefault/say", &[("message", "x")]);
+    let foreign = visitor.post_form(&gateway, "/console/sessions/agent%3Adefault/say", &[("message", "x")]);
     assert_eq!(foreign.status, 403, "{}", foreign.text);
 }
 
 #[test]
 fn a_time_that_is_not_understood_is_said_to_be() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
     for (query, is_told) in [("since=gestern", true), ("until=31.1.2026", true), ("since=2026-01-31", false)] {
-        let page = visitor.get(&gateway, &format!("/console/record?{query}"));
+        let page = visitor.get_page(&gateway, &format!("/console/record?{query}"));
         assert_eq!((page.status, page.text.contains("no time that is understood")), (200, is_told), "{query}");
     }
 }
@@ -284,25 +287,25 @@ fn a_time_that_is_not_understood_is_said_to_be() {
 #[test]
 fn a_denial_that_binds_says_what_it_covers() {
     let place = GatewayFixture::new();
-    let mut gateway = Gateway::start(&place);
+    let mut gateway = GatewayServer::start(&place);
     let (_agent, gate) = waiting(&place, &gateway, "door");
-    assert_eq!(place.people(&["gates", "deny", &gate]).code, Some(0));
-    let page = Browser::default().get(&gateway, "/console/policy").text;
+    assert_eq!(place.run_as_person(&["gates", "deny", &gate]).code, Some(0));
+    let page = BrowserClient::default().get_page(&gateway, "/console/policy").text;
     assert!(page.contains("<td>turn(door, open)</td>") && page.contains("Lift: turn(door, open)"), "{page}");
-    assert_eq!(place.people(&["grants", "denials", "--json"]).json()[0]["covers"], "turn(door, open)");
-    let printed = place.people(&["grants", "denials"]);
+    assert_eq!(place.run_as_person(&["grants", "denials", "--json"]).json()[0]["covers"], "turn(door, open)");
+    let printed = place.run_as_person(&["grants", "denials"]);
     assert!(printed.out.contains("turn(door, open)"), "{printed:?}");
     gateway.stop();
-    assert_eq!(place.people(&["grants", "denials", "--json"]).json()[0]["covers"], "turn(door, open)");
+    assert_eq!(place.run_as_person(&["grants", "denials", "--json"]).json()[0]["covers"], "turn(door, open)");
 }
 
 #[test]
 fn what_is_nowhere_is_a_page_and_the_address_of_a_form_leads_back() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
-    let page = visitor.get(&gateway, "/console/nope");
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
+    let page = visitor.get_page(&gateway, "/console/nope");
     assert_eq!((page.status, page.text.contains("Back to the inbox")), (404, true), "{}", page.text);
-    let page = visitor.get(&gateway, "/console/rules");
+    let page = visitor.get_page(&gateway, "/console/rules");
     assert_eq!((page.status, page.header("location")), (303, Some("/console/policy")));
 }

@@ -8,9 +8,9 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, KITCHEN_TOKEN,
     agent_gate::AgentClient,
-    browser::{Browser, Page},
+    browser::{BrowserClient, BrowserPage},
     eventually,
 };
 use nix::sys::signal::Signal;
@@ -28,21 +28,21 @@ fn text(place: &GatewayFixture) -> String {
 }
 
 /// The page of a rule that is edited.
-fn preview(visitor: &Browser, gateway: &Gateway, query: &str) -> Page {
-    let page = visitor.get(gateway, &format!("/console/try?{query}"));
+fn preview(visitor: &BrowserClient, gateway: &GatewayServer, query: &str) -> BrowserPage {
+    let page = visitor.get_page(gateway, &format!("/console/try?{query}"));
     assert_eq!(page.status, 200, "{}", page.text);
     page
 }
 
 /// Sends the form that a preview has, with other values for some of its fields.
-fn save(visitor: &Browser, gateway: &Gateway, page: &Page, other: &[(&str, &str)]) -> Page {
+fn save(visitor: &BrowserClient, gateway: &GatewayServer, page: &BrowserPage, other: &[(&str, &str)]) -> BrowserPage {
     let fields = fields(page, other);
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    visitor.post(gateway, "/console/rules", &fields)
+    visitor.post_form(gateway, "/console/rules", &fields)
 }
 
 /// What the form of a preview sends.
-fn fields(page: &Page, other: &[(&str, &str)]) -> Vec<(String, String)> {
+fn fields(page: &BrowserPage, other: &[(&str, &str)]) -> Vec<(String, String)> {
     let (_, form) = page.text.split_once("<form class=\"saving\"").unwrap_or_else(|| panic!("no form: {}", page.text));
     let mut fields: Vec<(String, String)> = form
         .split("<input type=\"hidden\" name=\"")
@@ -59,22 +59,22 @@ fn fields(page: &Page, other: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 fn record(place: &GatewayFixture) -> String {
-    place.run(&["audit", "tail", "--log", place.log().to_str().unwrap(), "-n", "12"]).out
+    place.run(&["audit", "tail", "--log", place.log_path().to_str().unwrap(), "-n", "12"]).out
 }
 
 /// What a person asked for before, so that there is a past.
 fn asked(place: &GatewayFixture, agent: &mut AgentClient, id: u32, thing: &str) {
-    agent.request(id, "turn", json!({ "thing": thing, "way": "up" }));
-    place.allow(&place.gate());
-    assert_eq!(agent.reply(&json!(id))["result"]["status"], "executed");
+    agent.request_tool(id, "turn", json!({ "thing": thing, "way": "up" }));
+    place.allow_gate(&place.wait_gate());
+    assert_eq!(agent.wait_reply(&json!(id))["result"]["status"], "executed");
 }
 
 #[test]
 fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
-    let place = GatewayFixture::with("", RULES);
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let place = GatewayFixture::with_config_and_rules("", RULES);
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     asked(&place, &mut agent, 1, "east");
     asked(&place, &mut agent, 2, "west");
     let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow&description=blinds%20%3Cup%3E");
@@ -104,14 +104,14 @@ fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
     let (_, behind) = told.split_once(change).unwrap();
     assert!(behind.contains("rules in force: "), "{told}");
     // Nobody is asked about it any more.
-    agent.request(3, "turn", json!({ "thing": "east", "way": "down" }));
-    assert_eq!(agent.reply(&json!(3))["result"]["status"], "executed");
+    agent.request_tool(3, "turn", json!({ "thing": "east", "way": "down" }));
+    assert_eq!(agent.wait_reply(&json!(3))["result"]["status"], "executed");
     // Its effect is there, and the same form again changes nothing.
     let again = save(&visitor, &gateway, &page, &[]);
     assert_eq!(again.status, 409, "{}", again.text);
     assert!(again.text.contains("Nothing was saved:"), "{}", again.text);
     assert_eq!(text(&place), want);
-    place.verify();
+    place.verify_log();
 }
 
 /// Whether a change has come so far.
@@ -126,14 +126,14 @@ fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_recor
     };
     let replaced: Reached = |place, _| text(place) != RULES;
     for (step, reached) in [("record", grown), ("draft", drafted), ("file", replaced)] {
-        let place = GatewayFixture::with("", RULES);
-        let gateway = Gateway::start(&place);
-        let visitor = Browser::default();
+        let place = GatewayFixture::with_config_and_rules("", RULES);
+        let gateway = GatewayServer::start(&place);
+        let visitor = BrowserClient::default();
         let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow");
         let before = wal(&place);
         let sent = fields(&page, &[]);
         let sent: Vec<(&str, &str)> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let _unanswered = Browser::begin(&gateway, "/console/rules", &sent);
+        let _unanswered = BrowserClient::start_post(&gateway, "/console/rules", &sent);
         let deadline = Instant::now() + Duration::from_secs(120);
         while !reached(&place, before) && !replaced(&place, before) {
             assert!(Instant::now() < deadline, "{step} was not reached");
@@ -148,33 +148,33 @@ fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_recor
             assert!(record(&place).contains("web:open changes the file of rules: + "), "{step}: {}", record(&place));
         }
         // What is in the file is in force.
-        let gateway = Gateway::start(&place);
-        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-        agent.request(1, "turn", json!({ "thing": "east", "way": "up" }));
+        let gateway = GatewayServer::start(&place);
+        let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+        agent.request_tool(1, "turn", json!({ "thing": "east", "way": "up" }));
         if now == RULES {
-            place.allow(&place.gate());
+            place.allow_gate(&place.wait_gate());
         }
-        assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed", "{step}");
-        place.verify();
+        assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed", "{step}");
+        place.verify_log();
     }
 }
 
 /// How long the record's newest part is.
 fn wal(place: &GatewayFixture) -> u64 {
-    fs::metadata(place.data().join("countersign.db-wal")).map_or(0, |found| found.len())
+    fs::metadata(place.data_dir().join("countersign.db-wal")).map_or(0, |found| found.len())
 }
 
 #[test]
 fn a_file_that_changed_since_the_page_was_made_is_left_alone_and_the_newer_effect_is_shown() {
-    let place = GatewayFixture::with("", RULES);
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let place = GatewayFixture::with_config_and_rules("", RULES);
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     asked(&place, &mut agent, 1, "east");
     let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow");
     let other = format!("{RULES}defaults: [ {{ pattern: 'turn(east*', action: deny }} ]\n")
         .replace("turn(lock*", "turn(east, *");
-    place.write("permissions.yaml", &other);
+    place.write_file("permissions.yaml", &other);
     let refused = save(&visitor, &gateway, &page, &[]);
     assert_eq!(refused.status, 409, "{}", refused.text);
     for want in [
@@ -194,9 +194,9 @@ fn a_file_that_changed_since_the_page_was_made_is_left_alone_and_the_newer_effec
 #[test]
 fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
     let rules = "rules:\n  - { pattern: 'turn(lock*', action: deny }\ntests:\n  - { request: 'turn thing=east', expect: ask }\n";
-    let place = GatewayFixture::with("", rules);
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
+    let place = GatewayFixture::with_config_and_rules("", rules);
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
     for (fields, told) in [
         (&[("pattern", "")][..], "there is no rule"),
@@ -220,8 +220,8 @@ fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
     }
     let same = save(&visitor, &gateway, &page, &[("pattern", "turn(lock*"), ("action", "deny")]);
     assert_eq!((same.status, same.text.contains("permissions.yaml:2: this rule stands there already")), (409, true));
-    place.write("permissions.yaml", "{ rules: [] }\n");
-    let odd = visitor.get(&gateway, "/console/try?pattern=look*&action=allow");
+    place.write_file("permissions.yaml", "{ rules: [] }\n");
+    let odd = visitor.get_page(&gateway, "/console/try?pattern=look*&action=allow");
     assert!(odd.text.contains("its form is not one that can be edited"), "{}", odd.text);
     assert!(!odd.text.contains("class=\"saving\""));
     assert!(!record(&place).contains("changes the file of rules"));
@@ -229,9 +229,9 @@ fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
 
 #[test]
 fn a_rule_that_others_make_void_is_said_to_be() {
-    let place = GatewayFixture::with("", RULES);
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
+    let place = GatewayFixture::with_config_and_rules("", RULES);
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
     let page = preview(&visitor, &gateway, "pattern=turn%28lock-2%2C%20*%29&action=allow");
     assert!(page.text.contains("It would decide nothing"), "{}", page.text);
     assert!(page.text.contains("turn(lock* ("), "{}", page.text);
@@ -241,16 +241,16 @@ fn a_rule_that_others_make_void_is_said_to_be() {
 
 #[test]
 fn always_on_a_card_edits_a_rule_that_is_saved_and_lets_through_what_waits() {
-    let place = GatewayFixture::with("", RULES);
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
-    let mut agent = AgentClient::join(&gateway, KITCHEN_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "oven", "way": "off" }));
-    let gate = place.gate();
-    let inbox = visitor.get(&gateway, "/console/");
+    let place = GatewayFixture::with_config_and_rules("", RULES);
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
+    let mut agent = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "oven", "way": "off" }));
+    let gate = place.wait_gate();
+    let inbox = visitor.get_page(&gateway, "/console/");
     let link = format!("/console/try?of={gate}");
     assert!(inbox.text.contains(&link), "{}", inbox.text);
-    let page = visitor.get(&gateway, &link);
+    let page = visitor.get_page(&gateway, &link);
     for want in ["value=\"turn(oven, *)\"", "value=\"kitchen\"", "What waits is let through by it.", &gate] {
         assert!(page.text.contains(want), "{want}: {}", page.text);
     }
@@ -263,22 +263,22 @@ fn always_on_a_card_edits_a_rule_that_is_saved_and_lets_through_what_waits() {
     assert!(!edited.text.contains("value=\"allow\">Save"), "{}", edited.text);
     let saved = save(&visitor, &gateway, &edited, &[("then", "allow")]);
     assert!(saved.text.contains("What waits is not let through by it: "), "{}", saved.text);
-    assert_eq!(place.gates().len(), 1);
-    let page = visitor.get(&gateway, &link);
+    assert_eq!(place.pending_gates().len(), 1);
+    let page = visitor.get_page(&gateway, &link);
     let saved = save(&visitor, &gateway, &page, &[("then", "allow")]);
     assert!(
         saved.text.contains("The rules are in force.") && saved.text.contains("What waited is allowed."),
         "{}",
         saved.text
     );
-    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
     assert!(text(&place).contains("  - { pattern: \"turn(oven, *)\", principal: \"kitchen\", action: allow }\n"));
     // Whoever is late saves the rule all the same, and hears that it was decided.
-    agent.request(2, "turn", json!({ "thing": "fan", "way": "off" }));
-    let gate = place.gate();
-    let page = visitor.get(&gateway, &format!("/console/try?of={gate}"));
-    place.allow(&gate);
-    assert_eq!(agent.reply(&json!(2))["result"]["status"], "executed");
+    agent.request_tool(2, "turn", json!({ "thing": "fan", "way": "off" }));
+    let gate = place.wait_gate();
+    let page = visitor.get_page(&gateway, &format!("/console/try?of={gate}"));
+    place.allow_gate(&gate);
+    assert_eq!(agent.wait_reply(&json!(2))["result"]["status"], "executed");
     let late = save(&visitor, &gateway, &page, &[("then", "allow")]);
     assert!(
         late.text.contains("The rules are in force.") && late.text.contains("was first: allowed once"),
@@ -289,13 +289,13 @@ fn always_on_a_card_edits_a_rule_that_is_saved_and_lets_through_what_waits() {
 
 #[test]
 fn a_rule_is_changed_and_taken_out_where_it_stands() {
-    let place = GatewayFixture::with(
+    let place = GatewayFixture::with_config_and_rules(
         "",
         "rules:\n  # locks\n  - pattern: 'turn(lock*'\n    action: deny\n  - { pattern: 'look*', action: allow }\n  - { tool: turn, args: { way: up }, action: allow }\n",
     );
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
-    let policy = visitor.get(&gateway, "/console/policy");
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
+    let policy = visitor.get_page(&gateway, "/console/policy");
     let links: Vec<String> = policy
         .text
         .split("href=\"/console/try?")
@@ -345,17 +345,17 @@ fn a_rule_is_changed_and_taken_out_where_it_stands() {
 
 #[test]
 fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
-    let place = GatewayFixture::with(
+    let place = GatewayFixture::with_config_and_rules(
         "",
         "rules:\n  # blinds\n  - tool: turn\n    args: { way: up }   # never down\n    action: allow\ndefaults:\n  - { pattern: 'look*', action: allow }\n",
     );
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "east", "way": "down" }));
-    place.allow(&place.gate());
-    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
-    let policy = visitor.get(&gateway, "/console/policy").text;
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "east", "way": "down" }));
+    place.allow_gate(&place.wait_gate());
+    assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
+    let policy = visitor.get_page(&gateway, "/console/policy").text;
     assert!(policy.contains("turn {&quot;way&quot;:&quot;up&quot;}"), "all of it is shown: {policy}");
     let stands = preview(&visitor, &gateway, "line=3&form=yaml").text;
     assert!(stands.contains("\ntool: turn\nargs: { way: up }   # never down\naction: allow</textarea>"), "{stands}");
@@ -372,13 +372,13 @@ fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
     let rule =
         "rules:\n  # blinds\n  - tool: turn\n    args:\n      way: { in: [up, down] } # both\n    action: allow\n";
     assert_eq!(text(&place), format!("{rule}defaults:\n  - {{ pattern: 'look*', action: allow }}\n"));
-    agent.request(2, "turn", json!({ "thing": "west", "way": "down" }));
-    assert_eq!(agent.reply(&json!(2))["result"]["status"], "executed");
+    agent.request_tool(2, "turn", json!({ "thing": "west", "way": "down" }));
+    assert_eq!(agent.wait_reply(&json!(2))["result"]["status"], "executed");
     let page = preview(&visitor, &gateway, "form=yaml&line=8&text=%7B+pattern%3A+%27look*%27%2C+action%3A+deny+%7D");
     assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
     assert_eq!(text(&place), format!("{rule}defaults:\n  - {{ pattern: 'look*', action: deny }}\n"));
-    agent.request(3, "look", json!({ "thing": "lamp" }));
-    assert!(agent.reply(&json!(3))["error"].is_object());
+    agent.request_tool(3, "look", json!({ "thing": "lamp" }));
+    assert!(agent.wait_reply(&json!(3))["error"].is_object());
     for (text, told) in [
         ("tool: turn\nargs: { way: { mx: 1 } }\naction: deny", "permissions.yaml:8: rules[1].args.way"),
         ("tool: turn\naction: perhaps", "Invalid permission action"),
@@ -389,18 +389,18 @@ fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
         let page = preview(&visitor, &gateway, &format!("form=yaml&text={query}"));
         assert!(page.text.contains("This cannot be saved") && page.text.contains(told), "{told}: {}", page.text);
     }
-    let nowhere = visitor.get(&gateway, "/console/try?form=yaml&line=99");
+    let nowhere = visitor.get_page(&gateway, "/console/try?form=yaml&line=99");
     assert_eq!(nowhere.status, 404);
     assert!(nowhere.text.contains("no rule begins in line 99"), "{}", nowhere.text);
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
-    let place = GatewayFixture::with("", RULES);
+    let place = GatewayFixture::with_config_and_rules("", RULES);
     fs::remove_file(file(&place)).unwrap();
-    let gateway = Gateway::start(&place);
-    let visitor = Browser::default();
+    let gateway = GatewayServer::start(&place);
+    let visitor = BrowserClient::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
     // It takes away what may happen without any.
     let first = "this is the first rule. Without any, what only reads inside the workspace may happen";
@@ -414,21 +414,22 @@ fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
 
 #[test]
 fn whoever_saves_is_logged_in_and_on_a_page_of_ours_and_is_named() {
-    let place = GatewayFixture::with("web: { password: open-sesame }", RULES);
-    let gateway = Gateway::start(&place);
-    let stranger = Browser::default();
+    let place = GatewayFixture::with_config_and_rules("web: { password: open-sesame }", RULES);
+    let gateway = GatewayServer::start(&place);
+    let stranger = BrowserClient::default();
     let whole = [("pattern", "look*"), ("action", "allow"), ("seen", "00")];
-    assert_eq!(stranger.post(&gateway, "/console/rules", &whole).status, 302);
-    let entered = stranger.post(&gateway, "/login", &[("password", "open-sesame")]);
+    assert_eq!(stranger.post_form(&gateway, "/console/rules", &whole).status, 302);
+    let entered = stranger.post_form(&gateway, "/login", &[("password", "open-sesame")]);
     let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let visitor = Browser { cookie: Some(cookie), ..Browser::default() };
+    let visitor = BrowserClient { cookie: Some(cookie), ..BrowserClient::default() };
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
     assert_eq!(save(&visitor, &gateway, &page, &[("csrf", "")]).status, 403);
-    let foreign = Browser { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
+    let foreign = BrowserClient { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
     assert_eq!(save(&foreign, &gateway, &page, &[]).status, 403);
-    let made = place.people(&["tokens", "add", "robot", "--scope", "admin", "--json"]).json();
+    let made = place.run_as_person(&["tokens", "add", "robot", "--scope", "admin", "--json"]).json();
     let token = made["token"].as_str().unwrap();
-    let robot = Browser { headers: vec![("authorization", format!("Bearer {token}"))], ..Browser::default() };
+    let robot =
+        BrowserClient { headers: vec![("authorization", format!("Bearer {token}"))], ..BrowserClient::default() };
     let refused = save(&robot, &gateway, &page, &[]);
     assert_eq!((refused.status, refused.text.contains("a token is not enough")), (403, true), "{}", refused.text);
     assert_eq!(text(&place), RULES);
@@ -438,11 +439,11 @@ fn whoever_saves_is_logged_in_and_on_a_page_of_ours_and_is_named() {
 
 #[test]
 fn a_kill_anywhere_while_a_rule_is_saved_leaves_one_of_the_two_files_and_it_is_in_force() {
-    let place = GatewayFixture::with("", RULES);
-    let visitor = Browser::default();
+    let place = GatewayFixture::with_config_and_rules("", RULES);
+    let visitor = BrowserClient::default();
     let mut saved = 0;
     for round in 0..6_u32 {
-        let gateway = Gateway::start(&place);
+        let gateway = GatewayServer::start(&place);
         let before = text(&place);
         let page = preview(&visitor, &gateway, &format!("pattern=turn%28round{round}*&action=allow"));
         let item = format!("  - {{ pattern: \"turn(round{round}*\", action: allow }}\n");
@@ -458,7 +459,7 @@ fn a_kill_anywhere_while_a_rule_is_saved_leaves_one_of_the_two_files_and_it_is_i
             if round % 2 == 0 {
                 eventually("the file", || (text(&place) != before).then_some(()));
             }
-            gateway.signal(Signal::SIGKILL);
+            gateway.send_signal(Signal::SIGKILL);
         });
         gateway.kill();
         let left = text(&place);
@@ -473,8 +474,8 @@ fn a_kill_anywhere_while_a_rule_is_saved_leaves_one_of_the_two_files_and_it_is_i
         );
         let is_new = left == after;
         saved += u32::from(is_new);
-        let gateway = Gateway::start(&place);
-        let policy = visitor.get(&gateway, "/console/policy");
+        let gateway = GatewayServer::start(&place);
+        let policy = visitor.get_page(&gateway, "/console/policy");
         assert_eq!(
             policy.text.contains(&format!("<code>turn(round{round}*</code>")),
             is_new,
@@ -484,5 +485,5 @@ fn a_kill_anywhere_while_a_rule_is_saved_leaves_one_of_the_two_files_and_it_is_i
         drop(gateway);
     }
     assert!(saved >= 3, "the file is waited for in three rounds, and stays: {saved}");
-    place.verify();
+    place.verify_log();
 }

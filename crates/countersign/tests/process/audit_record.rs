@@ -1,7 +1,7 @@
 //! What the record says of who decided what, to people, to programs and to spreadsheets, and what can be taken out of it.
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, KITCHEN_TOKEN, agent_gate::AgentClient,
+    AGENT_TOKEN, CommandOutput, GatewayFixture, GatewayServer, KITCHEN_TOKEN, agent_gate::AgentClient,
 };
 use serde_json::{Value, json};
 
@@ -10,40 +10,40 @@ fn audit(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
 }
 
 /// The entries that `audit tail` finds.
-fn found(place: &GatewayFixture, arguments: &[&str]) -> Vec<Value> {
-    let said = audit(place, &[&["tail", "-n", "1000", "--json"], arguments].concat());
-    assert_eq!(said.code, Some(0), "{said:?}");
-    said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+fn tail_rows(place: &GatewayFixture, arguments: &[&str]) -> Vec<Value> {
+    let output = audit(place, &[&["tail", "-n", "1000", "--json"], arguments].concat());
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// A gateway at which one action was free, one denied by a rule, one allowed and one denied by a person.
-fn decided(place: &GatewayFixture) -> Gateway {
-    let gateway = Gateway::start(place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.call(1, "turn", json!({ "thing": "lamp", "way": "on" }));
-    agent.call(2, "turn", json!({ "thing": "lock" }));
-    agent.request(3, "turn", json!({ "thing": "door", "way": "open" }));
-    place.allow(&place.gate());
-    agent.reply(&json!(3));
-    place.waits(0);
-    let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
-    kitchen.request(1, "turn", json!({ "thing": "gate", "way": "hidden-4711" }));
-    let said = place.people(&["gates", "deny", &place.gate(), "--reason", "not now"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    kitchen.reply(&json!(1));
+fn start_with_decisions(place: &GatewayFixture) -> GatewayServer {
+    let gateway = GatewayServer::start(place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.call_tool(1, "turn", json!({ "thing": "lamp", "way": "on" }));
+    agent.call_tool(2, "turn", json!({ "thing": "lock" }));
+    agent.request_tool(3, "turn", json!({ "thing": "door", "way": "open" }));
+    place.allow_gate(&place.wait_gate());
+    agent.wait_reply(&json!(3));
+    place.wait_gates(0);
+    let mut kitchen = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
+    kitchen.request_tool(1, "turn", json!({ "thing": "gate", "way": "hidden-4711" }));
+    let output = place.run_as_person(&["gates", "deny", &place.wait_gate(), "--reason", "not now"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    kitchen.wait_reply(&json!(1));
     // An answer behind it: what came before was received.
-    agent.settle();
-    kitchen.settle();
+    agent.confirm_received();
+    kitchen.confirm_received();
     gateway
 }
 
 #[test]
 fn every_end_says_by_what_or_whom_it_was_decided() {
     let place = GatewayFixture::new();
-    let mut gateway = decided(&place);
-    let by = found(&place, &["--kind", "gate", "--outcome", "allowed"])[0]["by"].as_str().unwrap().to_owned();
+    let mut gateway = start_with_decisions(&place);
+    let by = tail_rows(&place, &["--kind", "gate", "--outcome", "allowed"])[0]["by"].as_str().unwrap().to_owned();
     gateway.stop();
-    let told = audit(&place, &["tail", "-n", "1000"]).out;
+    let tail = audit(&place, &["tail", "-n", "1000"]).out;
     for want in [
         "done: turn(lamp, on) (allowed by rule \"turn(lamp*\" (permissions.yaml:6))".to_owned(),
         "denied by rule \"turn(lock*\" (permissions.yaml:7), not run: turn(lock, )".to_owned(),
@@ -53,18 +53,18 @@ fn every_end_says_by_what_or_whom_it_was_decided() {
         format!("denied by {by} (not now): turn(gate, hidden-4711)"),
         format!("denied by {by}: not now, not run: turn(gate, hidden-4711)"),
     ] {
-        assert!(told.lines().any(|line| line.ends_with(&want)), "{want}\n{told}");
+        assert!(tail.lines().any(|line| line.ends_with(&want)), "{want}\n{tail}");
     }
 }
 
 #[test]
 fn filters_give_what_fits_all_of_them() {
     let place = GatewayFixture::new();
-    decided(&place).stop();
+    start_with_decisions(&place).stop();
     let subjects = |arguments: &[&str]| -> Vec<String> {
         let text =
             |entry: &Value| format!("{} {}", entry["event"].as_str().unwrap(), entry["subject"].as_str().unwrap());
-        found(&place, arguments).iter().map(text).collect()
+        tail_rows(&place, arguments).iter().map(text).collect()
     };
     assert_eq!(
         subjects(&["--outcome", "denied"]),
@@ -81,8 +81,8 @@ fn filters_give_what_fits_all_of_them() {
     assert_eq!(subjects(&["--tool", "turn", "--since", "2020-01-01", "--outcome", "done"]).len(), 2);
     assert_eq!(subjects(&["--tool", "turn", "--since", "1h", "--outcome", "done"]).len(), 2);
     assert_eq!(subjects(&["--until", "2020-01-01T00:00"]), [""; 0]);
-    let call = found(&place, &["--outcome", "done"])[0]["call"].as_str().unwrap().to_owned();
-    assert!(found(&place, &["--about", &call[24..]]).iter().all(|entry| entry["call"] == json!(call)));
+    let call = tail_rows(&place, &["--outcome", "done"])[0]["call"].as_str().unwrap().to_owned();
+    assert!(tail_rows(&place, &["--about", &call[24..]]).iter().all(|entry| entry["call"] == json!(call)));
     let newest = audit(&place, &["tail", "-n", "1", "--outcome", "denied", "--json"]);
     assert_eq!(newest.json()["subject"], json!("turn(gate, hidden-4711)"));
     let lines = audit(&place, &["export", "--outcome", "denied"]).out;
@@ -98,10 +98,10 @@ fn filters_give_what_fits_all_of_them() {
 #[test]
 fn a_table_has_a_row_an_entry_and_no_formula() {
     let place = GatewayFixture::new();
-    let mut gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.call("=HYPERLINK(\"x\")", "look", json!({ "thing": "a,b" }));
-    agent.call(1, "look", json!({ "thing": "cat" }));
+    let mut gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.call_tool("=HYPERLINK(\"x\")", "look", json!({ "thing": "a,b" }));
+    agent.call_tool(1, "look", json!({ "thing": "cat" }));
     drop(agent);
     gateway.stop();
     let table = audit(&place, &["export", "--format", "csv"]).out;
@@ -119,8 +119,8 @@ fn a_table_has_a_row_an_entry_and_no_formula() {
 #[test]
 fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
     let place = GatewayFixture::new();
-    let mut gateway = decided(&place);
-    let denied = found(&place, &["--agent", "kitchen", "--kind", "gate", "--outcome", "denied"]).remove(0);
+    let mut gateway = start_with_decisions(&place);
+    let denied = tail_rows(&place, &["--agent", "kitchen", "--kind", "gate", "--outcome", "denied"]).remove(0);
     let gate = denied["gate"].as_str().unwrap();
     let running = audit(&place, &["redact", gate]);
     assert_eq!((running.code, running.err.contains("end it first")), (Some(1), true), "{running:?}");
@@ -129,11 +129,11 @@ fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
     assert!(lies_somewhere(&place, "hidden-4711"));
     let little = audit(&place, &["redact", &gate[gate.len() - 7..]]);
     assert_eq!((little.code, lies_somewhere(&place, "hidden-4711")), (Some(1), true), "{little:?}");
-    let said = audit(&place, &["redact", &gate[20..], "--json"]);
+    let output = audit(&place, &["redact", &gate[20..], "--json"]);
     assert_eq!(
-        (said.code, &said.json()["removed"], &said.json()["flaw"]),
+        (output.code, &output.json()["removed"], &output.json()["flaw"]),
         (Some(0), &json!(4), &Value::Null),
-        "{said:?}"
+        "{output:?}"
     );
     assert!(!lies_somewhere(&place, "hidden-4711"));
     let verified = audit(&place, &["verify", "--json", "--head", &head]);
@@ -141,34 +141,34 @@ fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
     let again = audit(&place, &["redact", gate]);
     assert_eq!((again.code, again.err.contains("were removed before")), (Some(1), true), "{again:?}");
     // Who decided what stays, and the gateway goes on.
-    assert_eq!(found(&place, &["--agent", "kitchen", "--outcome", "denied"]).len(), 2);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, KITCHEN_TOKEN);
-    assert_eq!(agent.call(7, "look", json!({ "thing": "cat" }))["status"], json!("executed"));
+    assert_eq!(tail_rows(&place, &["--agent", "kitchen", "--outcome", "denied"]).len(), 2);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
+    assert_eq!(agent.call_tool(7, "look", json!({ "thing": "cat" }))["status"], json!("executed"));
 }
 
 #[test]
 fn what_is_not_over_or_not_received_is_not_removed_by_the_way() {
     let place = GatewayFixture::new();
-    let mut gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "door" }));
-    agent.request(2, "turn", json!({ "thing": "gate" }));
-    let waiting = place.waits(2);
+    let mut gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door" }));
+    agent.request_tool(2, "turn", json!({ "thing": "gate" }));
+    let waiting = place.wait_gates(2);
     drop(agent);
     let id = |at: usize| waiting[at]["id"].as_str().unwrap();
-    assert_eq!(place.people(&["gates", "deny", id(0)]).code, Some(0));
+    assert_eq!(place.run_as_person(&["gates", "deny", id(0)]).code, Some(0));
     gateway.stop();
     for (gate, why) in [(id(0), "has not received the result"), (id(1), "is not over")] {
-        let said = audit(&place, &["redact", gate]);
-        assert_eq!((said.code, said.err.contains(why)), (Some(1), true), "{said:?}");
+        let output = audit(&place, &["redact", gate]);
+        assert_eq!((output.code, output.err.contains(why)), (Some(1), true), "{output:?}");
     }
     assert_eq!(audit(&place, &["redact", "--unreceived", id(1)]).code, Some(1));
     assert_eq!(audit(&place, &["redact", "--unreceived", id(0)]).code, Some(0));
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.pending(9), json!({ "results": [], "queued": [] }));
-    assert_eq!(place.waits(1)[0]["id"], json!(id(1)));
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.pending_results(9), json!({ "results": [], "queued": [] }));
+    assert_eq!(place.wait_gates(1)[0]["id"], json!(id(1)));
     for wrong in ["0", "99999", "call_nothing"] {
         assert_eq!(audit(&place, &["redact", wrong]).code, Some(1), "{wrong}");
     }
@@ -177,28 +177,28 @@ fn what_is_not_over_or_not_received_is_not_removed_by_the_way() {
 #[test]
 fn a_request_whose_result_was_removed_is_not_done_again_under_its_key() {
     let place = GatewayFixture::new();
-    let mut gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let mut gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let keyed = |id: u64| {
         let params = json!({ "tool": "turn", "args": { "thing": "lamp" }, "idempotency_key": "k-1" });
         json!({ "method": "tool_request", "id": id, "params": params })
     };
-    agent.ask(keyed(1));
-    agent.settle();
+    agent.exchange_frame(keyed(1));
+    agent.confirm_received();
     drop(agent);
     gateway.stop();
-    let call = found(&place, &["--outcome", "done"])[0]["call"].as_str().unwrap().to_owned();
+    let call = tail_rows(&place, &["--outcome", "done"])[0]["call"].as_str().unwrap().to_owned();
     let redacted = audit(&place, &["redact", &call]);
     assert_eq!(redacted.code, Some(0), "{redacted:?}");
-    let gateway = Gateway::start(&place);
-    let again = AgentClient::join(&gateway, AGENT_TOKEN).ask(keyed(2));
+    let gateway = GatewayServer::start(&place);
+    let again = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN).exchange_frame(keyed(2));
     assert_eq!(again["result"], json!({ "status": "executed", "data": null }), "{again}");
-    assert_eq!(place.service.count("/turn/lamp"), 1);
+    assert_eq!(place.service.request_count("/turn/lamp"), 1);
 }
 
 /// Whether any file of the data directory holds `text`.
 fn lies_somewhere(place: &GatewayFixture, text: &str) -> bool {
-    let files = std::fs::read_dir(place.data()).unwrap().map(|entry| entry.unwrap().path());
+    let files = std::fs::read_dir(place.data_dir()).unwrap().map(|entry| entry.unwrap().path());
     let mut bytes = files.filter(|path| path.is_file()).map(|path| std::fs::read(path).unwrap());
     bytes.any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
 }

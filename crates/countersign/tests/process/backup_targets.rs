@@ -33,8 +33,8 @@ fn nothing_is_deleted_in_a_folder_of_somebody_else_under_the_name_of_a_part() {
     fs::write(precious.join("gold"), "gold").unwrap();
     let parts = [place.folder.join(".more.part"), place.folder.join(".again.part")];
     let in_the_way = |what: &str| {
-        for said in [backup(&place, "more", &[]), restore(&place, "kept", "again", &[])] {
-            assert!(said.code == Some(1) && said.err.contains("is in the way"), "{what}: {said:?}");
+        for output in [backup(&place, "more", &[]), restore(&place, "kept", "again", &[])] {
+            assert!(output.code == Some(1) && output.err.contains("is in the way"), "{what}: {output:?}");
         }
         assert!(!place.folder.join("more").exists() && !place.folder.join("again").exists(), "{what}");
         assert_eq!(fs::read(precious.join("gold")).unwrap(), b"gold", "{what}");
@@ -89,10 +89,10 @@ fn no_gateway_begins_with_a_directory_without_locks_while_it_is_replaced() {
     assert_eq!(backup(&place, "kept", &[]).code, Some(0));
     let part = place.folder.join(".data.part");
     loop {
-        let _ = fs::remove_dir_all(place.data());
+        let _ = fs::remove_dir_all(place.data_dir());
         assert_eq!(restore(&place, "kept", "data", &[]).code, Some(0));
-        assert!(!place.data().join("countersign.sock.lock").exists());
-        let mut command = place.command();
+        assert!(!place.data_dir().join("countersign.sock.lock").exists());
+        let mut command = place.binary_command();
         command.args(["restore", "kept", "--data", "data", "--replace"]);
         let mut child = command.stdout(Stdio::null()).spawn().unwrap();
         while !part.exists() && child.try_wait().unwrap().is_none() {
@@ -103,7 +103,7 @@ fn no_gateway_begins_with_a_directory_without_locks_while_it_is_replaced() {
             stop(&child);
         }
         let is_held = |name: &str| {
-            let file = File::open(place.data().join(name)).expect("the lock is there");
+            let file = File::open(place.data_dir().join(name)).expect("the lock is there");
             matches!(file.try_lock(), Err(TryLockError::WouldBlock))
         };
         // Else it was too fast to be stopped.
@@ -126,13 +126,13 @@ fn what_a_link_leads_to_is_replaced_and_not_the_link() {
     assert_eq!(backup(&place, "kept", &[]).code, Some(0));
     let disk = place.folder.join("disk");
     fs::create_dir(&disk).unwrap();
-    fs::rename(place.data(), disk.join("real")).unwrap();
-    symlink("disk/real", place.data()).unwrap();
+    fs::rename(place.data_dir(), disk.join("real")).unwrap();
+    symlink("disk/real", place.data_dir()).unwrap();
     let replaced = restore(&place, "kept", "data", &["--replace", "--json"]);
     assert_eq!(replaced.code, Some(0), "{replaced:?}");
     let before = replaced.json()["before"].as_str().unwrap().to_owned();
     assert!(before.starts_with(disk.join("real.before-").to_str().unwrap()), "{before}");
-    assert!(place.data().is_symlink() && disk.join("real/countersign.db").is_file());
+    assert!(place.data_dir().is_symlink() && disk.join("real/countersign.db").is_file());
     is_whole(&place, "data");
     // The same for one that leads to a folder with nothing in it; what it leads to need not be made by us.
     fs::create_dir(disk.join("empty")).unwrap();
@@ -146,15 +146,15 @@ fn what_a_link_leads_to_is_replaced_and_not_the_link() {
     assert!(place.folder.join("monday").is_symlink() && disk.join("backups/backup.json").is_file());
     symlink("disk/nothing", place.folder.join("dangling")).unwrap();
     for name in ["dangling", "dangling/"] {
-        for said in [restore(&place, "kept", name, &[]), backup(&place, name, &["--data", "other"])] {
-            assert!(said.code == Some(1) && said.err.contains("is a link that leads nowhere"), "{said:?}");
+        for output in [restore(&place, "kept", name, &[]), backup(&place, name, &["--data", "other"])] {
+            assert!(output.code == Some(1) && output.err.contains("is a link that leads nowhere"), "{output:?}");
         }
     }
     assert_eq!(listed(&disk).len(), 4);
 }
 
 fn run_in(place: &GatewayFixture, folder: &Path, arguments: &[&str]) -> CommandOutput {
-    let mut command = place.command();
+    let mut command = place.binary_command();
     command.args(arguments).current_dir(folder);
     run_command(command)
 }
@@ -165,16 +165,16 @@ fn what_would_fail_at_its_end_or_put_its_source_aside_is_refused_before_it_begin
     used(&place);
     let here = place.folder.join("here");
     fs::create_dir(&here).unwrap();
-    let data = place.data();
-    let said = run_in(&place, &here, &["backup", ".", "--data", data.to_str().unwrap()]);
-    assert!(said.code == Some(1) && said.err.contains("is the folder that you are in"), "{said:?}");
+    let data = place.data_dir();
+    let output = run_in(&place, &here, &["backup", ".", "--data", data.to_str().unwrap()]);
+    assert!(output.code == Some(1) && output.err.contains("is the folder that you are in"), "{output:?}");
     assert!(listed(&here).is_empty() && !place.folder.join(".here.part").exists());
     assert_eq!(backup(&place, "kept", &[]).code, Some(0));
     let inside = restore(&place, "kept", "kept/again", &[]);
     assert!(inside.code == Some(1) && inside.err.contains("lies in the backup"), "{inside:?}");
     fs::rename(place.folder.join("kept"), data.join("kept")).unwrap();
-    let said = restore(&place, "data/kept", "data", &["--replace"]);
-    assert!(said.code == Some(1) && said.err.contains("would be put aside with it: move it"), "{said:?}");
+    let output = restore(&place, "data/kept", "data", &["--replace"]);
+    assert!(output.code == Some(1) && output.err.contains("would be put aside with it: move it"), "{output:?}");
     assert!(data.join("kept/backup.json").is_file() && beginning(&place, "data.before-").is_empty());
 }
 
@@ -187,7 +187,7 @@ fn a_gateway_is_set_up_again_from_the_settings_of_its_backup() {
     fs::rename(place.folder.join("tools.yaml"), place.folder.join("kinds/desk.yaml")).unwrap();
     fs::rename(place.folder.join("permissions.yaml"), place.folder.join("r/config.yaml")).unwrap();
     let text = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
-    place.write("linked.yaml", &text.replace("tools: tools.yaml", "tools: kinds/desk.yaml"));
+    place.write_file("linked.yaml", &text.replace("tools: tools.yaml", "tools: kinds/desk.yaml"));
     fs::remove_file(place.folder.join("config.yaml")).unwrap();
     symlink("linked.yaml", place.folder.join("config.yaml")).unwrap();
     let rules = ["--permissions", "r/config.yaml"];

@@ -7,8 +7,8 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, KITCHEN_TOKEN, SERVICE_TOKEN,
-    agent_gate::{AgentClient, executed},
+    AGENT_TOKEN, CommandOutput, GatewayFixture, GatewayServer, KITCHEN_TOKEN, SERVICE_TOKEN,
+    agent_gate::{AgentClient, executed_result},
 };
 use serde_json::json;
 
@@ -22,8 +22,8 @@ pub(crate) fn restore(place: &GatewayFixture, from: &str, into: &str, flags: &[&
 
 pub(crate) fn is_whole(place: &GatewayFixture, data: &str) {
     let log = place.folder.join(data).join("countersign.db");
-    let said = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap()]);
-    assert_eq!((said.code, &said.json()["flaw"]), (Some(0), &json!(null)), "{said:?}");
+    let output = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap()]);
+    assert_eq!((output.code, &output.json()["flaw"]), (Some(0), &json!(null)), "{output:?}");
 }
 
 pub(crate) fn all_files(folder: &Path) -> Vec<PathBuf> {
@@ -34,11 +34,11 @@ pub(crate) fn all_files(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_gateway_that_runs_is_backed_up_and_goes_on_from_there_elsewhere() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
-    agent.request(2, "turn", json!({ "thing": "stove", "way": "on" }));
-    let gate = place.gate();
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
+    agent.request_tool(2, "turn", json!({ "thing": "stove", "way": "on" }));
+    let gate = place.wait_gate();
     let made = backup(&place, "kept", &["--json"]);
     assert_eq!(made.code, Some(0), "{made:?}");
     let (made, folder) = (made.json(), place.folder.join("kept"));
@@ -51,22 +51,22 @@ fn a_gateway_that_runs_is_backed_up_and_goes_on_from_there_elsewhere() {
     }
     assert!(folder.join("settings/permissions.yaml").is_file());
     // What happens from here on is not in it.
-    assert_eq!(agent.call(3, "look", json!({ "thing": "b" })), executed(json!({ "did": "/look/b" })));
+    assert_eq!(agent.call_tool(3, "look", json!({ "thing": "b" })), executed_result(json!({ "did": "/look/b" })));
 
     let restored = restore(&place, "kept", "again", &["--json"]);
     assert_eq!(restored.code, Some(0), "{restored:?}");
     assert_eq!(restored.json()["head"], made["head"]);
     is_whole(&place, "again");
     drop(gateway);
-    let gateway = Gateway::start_with(&place, &["--data", "again"]);
+    let gateway = GatewayServer::start_with(&place, &["--data", "again"]);
     let waiting = place.run(&["gates", "list", "--json", "--data", "again"]).json();
     assert_eq!(waiting[0]["id"], json!(gate));
     assert_eq!(place.run(&["gates", "allow", &gate, "--data", "again"]).code, Some(0));
     // Once, and by the gateway that took the other's place.
-    place.service.wait("/turn/stove", 1);
+    place.service.wait_requests("/turn/stove", 1);
     drop(gateway);
     is_whole(&place, "again");
-    assert_eq!(place.service.count("/turn/stove"), 1);
+    assert_eq!(place.service.request_count("/turn/stove"), 1);
 }
 
 #[test]
@@ -74,21 +74,21 @@ fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
     let place = GatewayFixture::new();
     let early = backup(&place, "kept", &[]);
     assert!(early.code == Some(1) && early.err.contains("does not exist"), "{early:?}");
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
     assert_eq!(backup(&place, "kept", &["--secrets"]).code, Some(0));
     assert!(place.folder.join("kept/settings/config.yaml").is_file());
     let again = backup(&place, "kept", &[]);
     assert!(again.code == Some(1) && again.err.contains("is there already"), "{again:?}");
-    for (flags, told) in [(&[][..], "--replace"), (&["--replace"], "is in use: end the gateway first")] {
-        let said = restore(&place, "kept", "data", flags);
-        assert!(said.code == Some(1) && said.err.contains(told), "{said:?}");
+    for (flags, expected) in [(&[][..], "--replace"), (&["--replace"], "is in use: end the gateway first")] {
+        let output = restore(&place, "kept", "data", flags);
+        assert!(output.code == Some(1) && output.err.contains(expected), "{output:?}");
     }
     drop(gateway);
-    let said = restore(&place, "kept", "data", &["--replace", "--json"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let before = PathBuf::from(said.json()["before"].as_str().unwrap());
+    let output = restore(&place, "kept", "data", &["--replace", "--json"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let before = PathBuf::from(output.json()["before"].as_str().unwrap());
     assert!(before.join("countersign.db").is_file() && !place.folder.join(".data.part").exists());
     is_whole(&place, "data");
 
@@ -97,8 +97,8 @@ fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&log, bytes).unwrap();
-    let said = restore(&place, "kept", "other", &[]);
-    assert!(said.code == Some(1) && said.err.contains("not what it was"), "{said:?}");
+    let output = restore(&place, "kept", "other", &[]);
+    assert!(output.code == Some(1) && output.err.contains("not what it was"), "{output:?}");
     assert!(!place.folder.join("other").exists());
     fs::write(place.folder.join("kept/data/more"), "x").unwrap();
     let nothing = restore(&place, "nowhere", "other", &[]);
@@ -107,7 +107,7 @@ fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
 
 /// Ends a command once `is_under_way`, after a little more each time.
 fn killed(place: &GatewayFixture, arguments: &[&str], under_way: &Path, spins: u32) {
-    let mut command = place.command();
+    let mut command = place.binary_command();
     let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while !under_way.exists() && child.try_wait().unwrap().is_none() {
         std::hint::spin_loop();
@@ -122,13 +122,13 @@ fn killed(place: &GatewayFixture, arguments: &[&str], under_way: &Path, spins: u
 #[test]
 fn whatever_ends_a_backup_or_a_restore_leaves_all_of_it_or_nothing() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     for id in 0..20 {
-        assert_eq!(agent.call(id, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+        assert_eq!(agent.call_tool(id, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
     }
     for number in 0..40 {
-        fs::write(place.data().join(format!("agents/file-{number}")), vec![b'x'; 1 << 18]).unwrap();
+        fs::write(place.data_dir().join(format!("agents/file-{number}")), vec![b'x'; 1 << 18]).unwrap();
     }
     for spins in [0, 50, 500, 2_000, 8_000, 20_000] {
         killed(&place, &["backup", "kept", "--config", "config.yaml"], &place.folder.join(".kept.part"), spins);
@@ -157,9 +157,9 @@ fn whatever_ends_a_backup_or_a_restore_leaves_all_of_it_or_nothing() {
 
 /// Has a gateway record something, and ends it.
 pub(crate) fn used(place: &GatewayFixture) {
-    let gateway = Gateway::start(place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    let gateway = GatewayServer::start(place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
 }
 
 /// The folders whose names begin so.
@@ -175,18 +175,18 @@ fn whatever_ends_a_replacement_what_was_there_is_never_lost() {
     assert_eq!(backup(&place, "kept", &[]).code, Some(0));
     // The name of what is put aside is too long for this one, and with it the last step fails.
     let long = "x".repeat(240);
-    fs::rename(place.data(), place.folder.join(&long)).unwrap();
+    fs::rename(place.data_dir(), place.folder.join(&long)).unwrap();
     fs::write(place.folder.join(&long).join("live"), "data").unwrap();
     for _ in 0..2 {
-        let said = restore(&place, "kept", &long, &["--replace"]);
-        assert_eq!(said.code, Some(1), "{said:?}");
+        let output = restore(&place, "kept", &long, &["--replace"]);
+        assert_eq!(output.code, Some(1), "{output:?}");
         assert_eq!(fs::read(place.folder.join(&long).join("live")).unwrap(), b"data");
         assert!(beginning(&place, ".x").is_empty());
     }
-    fs::rename(place.folder.join(&long), place.data()).unwrap();
+    fs::rename(place.folder.join(&long), place.data_dir()).unwrap();
     for spins in [0, 50, 500, 2_000, 8_000, 20_000] {
         killed(&place, &["restore", "kept", "--data", "data", "--replace"], &place.folder.join(".data.part"), spins);
-        let live: Vec<_> = [vec![place.data()], beginning(&place, "data.before-")].concat();
+        let live: Vec<_> = [vec![place.data_dir()], beginning(&place, "data.before-")].concat();
         let live: Vec<_> = live.into_iter().filter(|folder| folder.join("live").exists()).collect();
         assert_eq!(live.len(), 1, "{spins}: {live:?}");
         is_whole(&place, "data");
@@ -200,11 +200,11 @@ fn a_configuration_in_the_data_directory_stays_out_of_a_backup_and_is_not_put_as
     let place = GatewayFixture::new();
     used(&place);
     for name in ["config.yaml", "permissions.yaml", "tools.yaml"] {
-        fs::rename(place.folder.join(name), place.data().join(name)).unwrap();
+        fs::rename(place.folder.join(name), place.data_dir().join(name)).unwrap();
     }
-    let text = fs::read_to_string(place.data().join("config.yaml")).unwrap();
-    fs::write(place.data().join("config.yaml"), text.replace("data/countersign.db", "countersign.db")).unwrap();
-    fs::hard_link(place.data().join("config.yaml"), place.data().join("again.yaml")).unwrap();
+    let text = fs::read_to_string(place.data_dir().join("config.yaml")).unwrap();
+    fs::write(place.data_dir().join("config.yaml"), text.replace("data/countersign.db", "countersign.db")).unwrap();
+    fs::hard_link(place.data_dir().join("config.yaml"), place.data_dir().join("again.yaml")).unwrap();
     let run = |arguments: &[&str]| place.run(&[arguments, &["--config", "data/config.yaml"]].concat());
     let made = run(&["backup", "kept", "--json"]);
     assert_eq!(made.code, Some(0), "{made:?}");
@@ -216,26 +216,26 @@ fn a_configuration_in_the_data_directory_stays_out_of_a_backup_and_is_not_put_as
     assert!(place.folder.join("kept/settings/permissions.yaml").is_file());
     assert_eq!(run(&["backup", "more", "--secrets"]).code, Some(0));
     assert!(place.folder.join("more/settings/config.yaml").is_file());
-    let said = run(&["restore", "kept", "--replace"]);
-    assert!(said.code == Some(1) && said.err.contains("would be put aside with it: move it"), "{said:?}");
-    assert!(place.data().join("config.yaml").is_file());
+    let output = run(&["restore", "kept", "--replace"]);
+    assert!(output.code == Some(1) && output.err.contains("would be put aside with it: move it"), "{output:?}");
+    assert!(place.data_dir().join("config.yaml").is_file());
 }
 
 #[test]
 fn a_backup_that_fails_keeps_no_room_and_none_lies_in_what_it_copies() {
     let place = GatewayFixture::new();
     used(&place);
-    std::os::unix::fs::symlink(place.data(), place.folder.join("link")).unwrap();
+    std::os::unix::fs::symlink(place.data_dir(), place.folder.join("link")).unwrap();
     for name in ["data/kept", "link/backups/kept"] {
-        let said = backup(&place, name, &[]);
-        assert!(said.code == Some(1) && said.err.contains("a folder outside of it"), "{said:?}");
+        let output = backup(&place, name, &[]);
+        assert!(output.code == Some(1) && output.err.contains("a folder outside of it"), "{output:?}");
     }
-    assert!(!place.data().join("backups").exists());
-    let record = rusqlite::Connection::open(place.log()).unwrap();
+    assert!(!place.data_dir().join("backups").exists());
+    let record = rusqlite::Connection::open(place.log_path()).unwrap();
     record.execute_batch("UPDATE contents SET bytes = x'00'").unwrap();
     drop(record);
-    let said = backup(&place, "kept", &[]);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let output = backup(&place, "kept", &[]);
+    assert_eq!(output.code, Some(1), "{output:?}");
     assert!(beginning(&place, ".kept").is_empty());
 }
 
@@ -244,12 +244,12 @@ fn a_file_of_an_agent_that_has_no_name_in_text_does_not_keep_the_rest_from_being
     use std::os::unix::ffi::OsStrExt as _;
     let place = GatewayFixture::new();
     used(&place);
-    let workspace = place.data().join("agents/kitchen");
+    let workspace = place.data_dir().join("agents/kitchen");
     fs::create_dir_all(&workspace).unwrap();
     fs::write(workspace.join("fine"), "x").unwrap();
     let odd = workspace.join(std::ffi::OsStr::from_bytes(b"odd\xff"));
     fs::write(&odd, "x").unwrap();
-    std::os::unix::fs::symlink("/nowhere", place.data().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("/nowhere", place.data_dir().join("elsewhere")).unwrap();
     let made = backup(&place, "kept", &["--json"]);
     assert_eq!(made.code, Some(0), "{made:?}");
     assert!(made.err.contains("not copied") && made.err.contains("its name is no text"), "{made:?}");
@@ -257,7 +257,7 @@ fn a_file_of_an_agent_that_has_no_name_in_text_does_not_keep_the_rest_from_being
     assert!(made.json()["left_out"].as_array().unwrap().contains(&json!("elsewhere")), "{made:?}");
     assert!(place.folder.join("kept/data/agents/kitchen/fine").is_file());
     // Anywhere else it is nothing that may be missing.
-    fs::rename(odd, place.data().join(std::ffi::OsStr::from_bytes(b"odd\xff"))).unwrap();
-    let said = backup(&place, "more", &[]);
-    assert!(said.code == Some(1) && said.err.contains("has a name that is no text"), "{said:?}");
+    fs::rename(odd, place.data_dir().join(std::ffi::OsStr::from_bytes(b"odd\xff"))).unwrap();
+    let output = backup(&place, "more", &[]);
+    assert!(output.code == Some(1) && output.err.contains("has a name that is no text"), "{output:?}");
 }

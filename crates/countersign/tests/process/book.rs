@@ -42,7 +42,7 @@ fn every_page_is_in_the_book_and_every_link_leads_somewhere() {
 
 /// A fenced block of a page.
 #[derive(Debug)]
-struct Block {
+struct FencedBlock {
     /// What stands behind the fence.
     head: String,
     body: String,
@@ -50,16 +50,16 @@ struct Block {
     why_not: Option<String>,
 }
 
-fn blocks(page: &str) -> Vec<Block> {
+fn blocks(page: &str) -> Vec<FencedBlock> {
     let mut blocks = Vec::new();
-    let mut open: Option<Block> = None;
+    let mut open: Option<FencedBlock> = None;
     let mut above = "";
     for line in page.lines() {
         match (&mut open, line.strip_prefix("```")) {
             (None, Some(head)) => {
                 let why_not = above.strip_prefix("<!-- not run: ").and_then(|why| why.strip_suffix(" -->"));
                 let (head, why_not) = (head.to_owned(), why_not.map(str::to_owned));
-                open = Some(Block { head, body: String::new(), why_not });
+                open = Some(FencedBlock { head, body: String::new(), why_not });
             }
             (Some(_), Some(_)) => blocks.extend(open.take()),
             (Some(block), None) => block.body += &format!("{line}\n"),

@@ -5,10 +5,10 @@ use std::time::Duration;
 use countersign_core::{id::Lsn, time::Millis};
 use countersign_store::{Batch, Log as _, LogOptions, LogRecord, Partition, SqliteLog};
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
-    agent_gate::{AgentClient, executed},
+    AGENT_TOKEN, GatewayFixture, GatewayServer, RULES,
+    agent_gate::{AgentClient, executed_result},
     eventually,
-    service::Behavior,
+    service::ServiceBehavior,
 };
 use serde_json::{Value, json};
 
@@ -19,14 +19,14 @@ fn door() -> Value {
 }
 
 fn done() -> Value {
-    executed(json!({ "result": { "did": "/turn/door" } }))
+    executed_result(json!({ "result": { "did": "/turn/door" } }))
 }
 
 /// What a process leaves behind that started when its clock was ahead of ours by so much, and ended at once.
 fn started_ahead(place: &GatewayFixture, ahead: Duration) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let log = SqliteLog::open(place.log(), LogOptions::default()).unwrap();
+        let log = SqliteLog::open(place.log_path(), LogOptions::default()).unwrap();
         let records = log.read_records(Partition::ZERO, Lsn(0), 1000).await.unwrap();
         let booted = records.iter().rfind(|record| record.kind == "booted").unwrap();
         let last = records.last().unwrap();
@@ -47,41 +47,44 @@ fn started_ahead(place: &GatewayFixture, ahead: Duration) {
 
 #[test]
 fn a_clock_that_went_back_an_hour_stops_no_deadline() {
-    let place = GatewayFixture::with("approval_timeout: 1", RULES);
-    let gateway = Gateway::start(&place);
-    assert_eq!(AgentClient::join(&gateway, AGENT_TOKEN).call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    let place = GatewayFixture::with_config_and_rules("approval_timeout: 1", RULES);
+    let gateway = GatewayServer::start(&place);
+    assert_eq!(
+        AgentClient::connect_authenticated(&gateway, AGENT_TOKEN).call_tool(1, "look", json!({ "thing": "a" }))["status"],
+        "executed"
+    );
     gateway.kill();
     started_ahead(&place, HOUR);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    let reply = agent.call(2, "turn", door());
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    let reply = agent.call_tool(2, "turn", door());
     assert_eq!((&reply["code"], &reply["message"]), (&json!(-32002), &json!("Approval timed out")));
     drop(gateway);
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn a_clock_that_went_on_an_hour_leaves_time_to_answer() {
-    let place = GatewayFixture::with("approval_timeout: 60", RULES);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", door());
-    let gate = place.gate();
+    let place = GatewayFixture::with_config_and_rules("approval_timeout: 60", RULES);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", door());
+    let gate = place.wait_gate();
     gateway.kill();
     started_ahead(&place, HOUR);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.send(json!({ "method": "get_pending_results", "id": 2 }));
-    place.allow(&gate);
-    assert_eq!(agent.reply(&json!(1))["result"], done());
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.send_frame(json!({ "method": "get_pending_results", "id": 2 }));
+    place.allow_gate(&gate);
+    assert_eq!(agent.wait_reply(&json!(1))["result"], done());
     drop(gateway);
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn a_service_that_hangs_holds_up_nobody_else_and_is_given_up() {
     let place = GatewayFixture::new();
-    place.write(
+    place.write_file(
         "tools.yaml",
         "
 tools:
@@ -93,19 +96,19 @@ tools:
     timeout: 1
 ",
     );
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     for path in ["/turn/lamp", "/look/lamp"] {
-        place.service.does(path, Behavior::Hang);
+        place.service.set_behavior(path, ServiceBehavior::Hang);
     }
-    agent.request("turn", "turn", json!({ "thing": "lamp" }));
-    agent.request("look", "look", json!({ "thing": "lamp" }));
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    agent.request_tool("turn", "turn", json!({ "thing": "lamp" }));
+    agent.request_tool("look", "look", json!({ "thing": "lamp" }));
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
     for id in ["turn", "look"] {
-        let reply = agent.reply(&json!(id));
+        let reply = agent.wait_reply(&json!(id));
         assert_eq!(reply["error"]["code"], -32004, "{reply}");
         assert!(reply["error"]["message"].as_str().unwrap().starts_with("Outcome unknown: "), "{reply}");
     }
-    eventually("the end of both", || (agent.pending("p")["queued"] == json!([])).then_some(()));
-    assert_eq!((place.service.count("/turn/lamp"), place.service.count("/look/lamp")), (1, 1));
+    eventually("the end of both", || (agent.pending_results("p")["queued"] == json!([])).then_some(()));
+    assert_eq!((place.service.request_count("/turn/lamp"), place.service.request_count("/look/lamp")), (1, 1));
 }

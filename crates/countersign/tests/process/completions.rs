@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use countersign_testkit::process::binary;
+use countersign_testkit::process::binary_path;
 
 #[test]
 fn bash_completes_with_the_script() {
-    let binary = binary().display();
+    let binary = binary_path().display();
     let line = format!(
         "source <({binary} completions bash); COMP_WORDS=(countersign omp --perm); COMP_CWORD=2; \
          _countersign countersign --perm omp; echo \"${{COMPREPLY[@]}}\""

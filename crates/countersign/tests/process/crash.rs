@@ -1,10 +1,10 @@
 //! What a power cut leaves behind: the service saw each action at most once, and the agent is told what became of it.
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, Latch,
-    agent_gate::{AgentClient, Received, executed},
+    AGENT_TOKEN, GatewayFixture, GatewayServer, Latch,
+    agent_gate::{AgentClient, AgentSocketEvent, executed_result},
     eventually,
-    service::Behavior,
+    service::ServiceBehavior,
 };
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn door() -> Value {
 }
 
 fn done() -> Value {
-    executed(json!({ "result": { "did": "/turn/door" } }))
+    executed_result(json!({ "result": { "did": "/turn/door" } }))
 }
 
 /// What is missed, as request id, status and data. Both forms tell the same, except that `results` has the id of the gate or call where
@@ -51,140 +51,140 @@ fn missed(listed: &Value) -> Vec<(String, String, Value)> {
 #[test]
 fn what_waits_for_people_waits_again_and_runs_once() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", door());
-    let before = place.waits(1);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", door());
+    let before = place.wait_gates(1);
     gateway.kill();
     // Without a gateway the record says what waits.
-    assert_eq!(place.gates(), before);
-    let gateway = Gateway::start(&place);
-    assert_eq!(place.gates()[0]["id"], before[0]["id"]);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(missed(&agent.pending(2)), []);
-    place.allow(before[0]["id"].as_str().unwrap());
+    assert_eq!(place.pending_gates(), before);
+    let gateway = GatewayServer::start(&place);
+    assert_eq!(place.pending_gates()[0]["id"], before[0]["id"]);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(missed(&agent.pending_results(2)), []);
+    place.allow_gate(before[0]["id"].as_str().unwrap());
     // The original id is answered on the new connection.
-    assert_eq!(agent.reply(&json!(1))["result"], done());
-    agent.settle();
-    assert_eq!(missed(&agent.pending(3)), []);
-    assert_eq!(place.service.count("/turn/door"), 1);
+    assert_eq!(agent.wait_reply(&json!(1))["result"], done());
+    agent.confirm_received();
+    assert_eq!(missed(&agent.pending_results(3)), []);
+    assert_eq!(place.service.request_count("/turn/door"), 1);
     drop(gateway);
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn what_the_service_worked_at_is_unknown_and_not_begun_again() {
     let place = GatewayFixture::new();
-    place.service.does("/turn/door", Behavior::Hang);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", door());
-    let gate = place.gate();
-    place.allow(&gate);
-    place.service.wait("/turn/door", 1);
+    place.service.set_behavior("/turn/door", ServiceBehavior::Hang);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", door());
+    let gate = place.wait_gate();
+    place.allow_gate(&gate);
+    place.service.wait_requests("/turn/door", 1);
     gateway.kill();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(missed(&agent.pending(2)), [("1".to_owned(), "error".to_owned(), json!("Outcome unknown"))]);
-    let reply = agent.reply(&json!(1));
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(missed(&agent.pending_results(2)), [("1".to_owned(), "error".to_owned(), json!("Outcome unknown"))]);
+    let reply = agent.wait_reply(&json!(1));
     assert_eq!(
         (&reply["error"]["code"], &reply["error"]["data"]["gate_id"]),
         (&json!(-32004), &json!(gate)),
         "{reply}"
     );
     assert!(reply["error"]["message"].as_str().unwrap().to_lowercase().contains("unknown"), "{reply}");
-    agent.settle();
-    assert_eq!(missed(&agent.pending(3)), []);
-    assert_eq!(place.gates(), Vec::<Value>::new());
-    assert_eq!(place.service.count("/turn/door"), 1);
+    agent.confirm_received();
+    assert_eq!(missed(&agent.pending_results(3)), []);
+    assert_eq!(place.pending_gates(), Vec::<Value>::new());
+    assert_eq!(place.service.request_count("/turn/door"), 1);
     drop(gateway);
-    place.verify();
+    place.verify_log();
 }
 
 #[test]
 fn what_nobody_had_to_approve_is_unknown_too() {
     let place = GatewayFixture::new();
-    place.service.does("/turn/lamp", Behavior::Hang);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request("a", "turn", json!({ "thing": "lamp" }));
-    place.service.wait("/turn/lamp", 1);
+    place.service.set_behavior("/turn/lamp", ServiceBehavior::Hang);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool("a", "turn", json!({ "thing": "lamp" }));
+    place.service.wait_requests("/turn/lamp", 1);
     gateway.kill();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.send(json!({ "method": "get_pending_results", "id": "b" }));
-    let listed = agent.reply(&json!("b"))["result"].take();
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.send_frame(json!({ "method": "get_pending_results", "id": "b" }));
+    let listed = agent.wait_reply(&json!("b"))["result"].take();
     assert_eq!(listed["queued"], json!([{ "request_id": "a", "status": "error", "data": "Outcome unknown" }]));
-    assert_eq!(agent.reply(&json!("a"))["error"]["code"], -32004);
-    assert_eq!(place.service.count("/turn/lamp"), 1);
+    assert_eq!(agent.wait_reply(&json!("a"))["error"]["code"], -32004);
+    assert_eq!(place.service.request_count("/turn/lamp"), 1);
 }
 
 #[test]
 fn what_the_service_answered_before_the_crash_is_told_after_it() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let agent = {
-        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-        agent.request(1, "turn", door());
+        let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+        agent.request_tool(1, "turn", door());
         agent
     };
-    place.allow(&place.gate());
+    place.allow_gate(&place.wait_gate());
     // The reply went out, so the result is recorded; no pong comes from an agent that reads nothing.
-    place.service.wait("/turn/door", 1);
-    let log = place.log();
+    place.service.wait_requests("/turn/door", 1);
+    let log = place.log_path();
     eventually("the end of the call in the record", || {
         let tail = place.run(&["audit", "tail", "--log", log.to_str().unwrap(), "-n", "3"]);
         tail.out.contains("done: turn").then_some(())
     });
     gateway.kill();
     drop(agent);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let data = json!({ "result": { "did": "/turn/door" } });
-    assert_eq!(missed(&agent.pending(2)), [("1".to_owned(), "executed".to_owned(), data)]);
-    assert_eq!(agent.reply(&json!(1))["result"], done());
-    agent.settle();
-    assert_eq!(missed(&agent.pending(3)), []);
-    assert_eq!(place.service.count("/turn/door"), 1);
+    assert_eq!(missed(&agent.pending_results(2)), [("1".to_owned(), "executed".to_owned(), data)]);
+    assert_eq!(agent.wait_reply(&json!(1))["result"], done());
+    agent.confirm_received();
+    assert_eq!(missed(&agent.pending_results(3)), []);
+    assert_eq!(place.service.request_count("/turn/door"), 1);
 }
 
 #[test]
 fn a_program_that_counts_from_one_again_is_not_answered_under_ids_of_the_last_one() {
     let place = GatewayFixture::new();
-    place.service.does("/turn/door", Behavior::Hang);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", door());
-    let gate = place.gate();
-    place.allow(&gate);
-    place.service.wait("/turn/door", 1);
+    place.service.set_behavior("/turn/door", ServiceBehavior::Hang);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", door());
+    let gate = place.wait_gate();
+    place.allow_gate(&gate);
+    place.service.wait_requests("/turn/door", 1);
     gateway.kill();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     // A new program asks for something else under the id 1 first: that is what 1 means now.
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
-    assert_eq!(missed(&agent.pending(2)), [(gate, "error".to_owned(), json!("Outcome unknown"))]);
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
+    assert_eq!(missed(&agent.pending_results(2)), [(gate, "error".to_owned(), json!("Outcome unknown"))]);
     // Nothing but the reply to what is asked next.
-    agent.send(json!({ "method": "list_tools", "id": 3 }));
-    let Received::Frame(next) = agent.next() else { panic!("no reply") };
+    agent.send_frame(json!({ "method": "list_tools", "id": 3 }));
+    let AgentSocketEvent::Frame(next) = agent.next() else { panic!("no reply") };
     assert_eq!(next["id"], 3, "{next}");
 }
 
 #[test]
 fn a_new_program_that_first_asks_for_results_under_its_id_one_gets_the_list_alone() {
     let place = GatewayFixture::new();
-    place.service.does("/turn/door", Behavior::Hang);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", door());
-    place.allow(&place.gate());
-    place.service.wait("/turn/door", 1);
+    place.service.set_behavior("/turn/door", ServiceBehavior::Hang);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", door());
+    place.allow_gate(&place.wait_gate());
+    place.service.wait_requests("/turn/door", 1);
     gateway.kill();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(missed(&agent.pending(1)).len(), 1);
-    agent.send(json!({ "method": "list_tools", "id": 2 }));
-    let Received::Frame(next) = agent.next() else { panic!("no reply") };
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(missed(&agent.pending_results(1)).len(), 1);
+    agent.send_frame(json!({ "method": "list_tools", "id": 2 }));
+    let AgentSocketEvent::Frame(next) = agent.next() else { panic!("no reply") };
     assert_eq!(next["id"], 2, "{next}");
 }
 
@@ -192,44 +192,47 @@ fn a_new_program_that_first_asks_for_results_under_its_id_one_gets_the_list_alon
 #[test]
 fn a_new_program_that_asks_for_results_first_is_not_told_what_another_asked_for() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let nothing = json!({ "results": [], "queued": [] });
-    assert_eq!(agent.pending(1), nothing);
-    agent.request(2, "turn", door());
-    let old = place.gate();
+    assert_eq!(agent.pending_results(1), nothing);
+    agent.request_tool(2, "turn", door());
+    let old = place.wait_gate();
     drop(agent);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.pending(1), nothing);
-    agent.request(2, "turn", json!({ "thing": "tap" }));
-    place.waits(2);
-    place.allow(&old);
-    place.service.wait("/turn/door", 1);
-    place.waits(1);
-    place.deny(&place.gate());
-    assert_eq!(agent.reply(&json!(2))["error"]["code"], -32001, "that is what it asked for");
-    assert_eq!(missed(&agent.pending(3)), [(old, "executed".to_owned(), json!({ "result": { "did": "/turn/door" } }))]);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.pending_results(1), nothing);
+    agent.request_tool(2, "turn", json!({ "thing": "tap" }));
+    place.wait_gates(2);
+    place.allow_gate(&old);
+    place.service.wait_requests("/turn/door", 1);
+    place.wait_gates(1);
+    place.deny_gate(&place.wait_gate());
+    assert_eq!(agent.wait_reply(&json!(2))["error"]["code"], -32001, "that is what it asked for");
+    assert_eq!(
+        missed(&agent.pending_results(3)),
+        [(old, "executed".to_owned(), json!({ "result": { "did": "/turn/door" } }))]
+    );
 }
 
 /// Ids that are no numbers do not tell who counts on. The first that comes again does.
 #[test]
 fn an_id_that_comes_again_ends_what_was_to_be_answered_under_ids_of_before() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request("b", "turn", door());
-    let old = place.gate();
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool("b", "turn", door());
+    let old = place.wait_gate();
     drop(agent);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.send(json!({ "method": "get_pending_results", "id": "a" }));
-    agent.reply(&json!("a"));
-    agent.send(json!({ "method": "list_tools", "id": "b" }));
-    assert!(agent.reply(&json!("b"))["result"].is_object());
-    place.allow(&old);
-    place.service.wait("/turn/door", 1);
-    place.waits(0);
-    agent.send(json!({ "method": "get_pending_results", "id": "c" }));
-    let Received::Frame(next) = agent.next() else { panic!("no reply") };
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.send_frame(json!({ "method": "get_pending_results", "id": "a" }));
+    agent.wait_reply(&json!("a"));
+    agent.send_frame(json!({ "method": "list_tools", "id": "b" }));
+    assert!(agent.wait_reply(&json!("b"))["result"].is_object());
+    place.allow_gate(&old);
+    place.service.wait_requests("/turn/door", 1);
+    place.wait_gates(0);
+    agent.send_frame(json!({ "method": "get_pending_results", "id": "c" }));
+    let AgentSocketEvent::Frame(next) = agent.next() else { panic!("no reply") };
     assert_eq!(next["id"], "c", "{next}");
 }
 
@@ -238,31 +241,31 @@ fn a_kill_anywhere_after_the_approval_leaves_at_most_one_action() {
     let place = GatewayFixture::new();
     let latch = Latch::default();
     latch.open();
-    place.service.does("/turn/door", Behavior::Late(latch));
+    place.service.set_behavior("/turn/door", ServiceBehavior::Late(latch));
     for round in 0..8_usize {
-        let before = place.service.count("/turn/door");
-        let gateway = Gateway::start(&place);
-        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+        let before = place.service.request_count("/turn/door");
+        let gateway = GatewayServer::start(&place);
+        let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
         let id = json!(format!("r{round}"));
         // Each round is another action, so that no round is covered by another.
-        agent.request(id.clone(), "turn", json!({ "thing": "door", "way": format!("w{round}") }));
-        let gate = place.gate();
-        place.allow(&gate);
+        agent.request_tool(id.clone(), "turn", json!({ "thing": "door", "way": format!("w{round}") }));
+        let gate = place.wait_gate();
+        place.allow_gate(&gate);
         gateway.kill();
-        let gateway = Gateway::start(&place);
-        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-        agent.send(json!({ "method": "get_pending_results", "id": format!("p{round}") }));
-        let reply = agent.reply(&id);
-        let did = place.service.count("/turn/door") - before;
+        let gateway = GatewayServer::start(&place);
+        let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+        agent.send_frame(json!({ "method": "get_pending_results", "id": format!("p{round}") }));
+        let reply = agent.wait_reply(&id);
+        let did = place.service.request_count("/turn/door") - before;
         match reply["error"]["code"].as_i64() {
             None => assert_eq!((did, &reply["result"]), (1, &done()), "{round}"),
             Some(code) => assert!(code == -32004 && did <= 1, "{round}: {did} {reply}"),
         }
-        agent.settle();
-        assert_eq!(place.gates(), Vec::<Value>::new());
+        agent.confirm_received();
+        assert_eq!(place.pending_gates(), Vec::<Value>::new());
         drop(gateway);
     }
-    place.verify();
+    place.verify_log();
 }
 
 fn keyed(id: u32, thing: &str) -> Value {
@@ -273,46 +276,46 @@ fn keyed(id: u32, thing: &str) -> Value {
 #[test]
 fn a_key_means_the_same_request_across_a_crash() {
     let place = GatewayFixture::new();
-    place.service.does("/turn/lamp", Behavior::Hang);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.send(keyed(1, "lamp"));
-    place.service.wait("/turn/lamp", 1);
+    place.service.set_behavior("/turn/lamp", ServiceBehavior::Hang);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.send_frame(keyed(1, "lamp"));
+    place.service.wait_requests("/turn/lamp", 1);
     gateway.kill();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    let reply = agent.ask(keyed(1, "lamp"));
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    let reply = agent.exchange_frame(keyed(1, "lamp"));
     assert_eq!(reply["error"]["code"], -32004, "{reply}");
     assert_eq!(reply["error"].get("data"), None, "no gate decided it: {reply}");
-    assert_eq!(place.service.count("/turn/lamp"), 1);
+    assert_eq!(place.service.request_count("/turn/lamp"), 1);
 }
 
 #[test]
 fn an_unknown_outcome_names_its_gate_whichever_process_opened_it() {
     let place = GatewayFixture::new();
-    place.service.does("/turn/door", Behavior::BreakOff);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.send(keyed(1, "door"));
-    let gate = place.gate();
+    place.service.set_behavior("/turn/door", ServiceBehavior::BreakOff);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.send_frame(keyed(1, "door"));
+    let gate = place.wait_gate();
     gateway.kill();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let named = |reply: &Value| {
         assert_eq!(reply["error"]["code"], -32004, "{reply}");
         assert_eq!(reply["error"]["data"], json!({ "gate_id": gate }), "{reply}");
     };
-    agent.send(json!({ "method": "get_pending_results", "id": 2 }));
-    place.allow(&gate);
-    named(&agent.reply(&json!(1)));
+    agent.send_frame(json!({ "method": "get_pending_results", "id": 2 }));
+    place.allow_gate(&gate);
+    named(&agent.wait_reply(&json!(1)));
     // Also once it was received, and under the key after another restart.
-    agent.settle();
-    assert_eq!(missed(&agent.pending(3)), []);
-    named(&agent.ask(keyed(4, "door")));
+    agent.confirm_received();
+    assert_eq!(missed(&agent.pending_results(3)), []);
+    named(&agent.exchange_frame(keyed(4, "door")));
     gateway.kill();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    named(&agent.ask(keyed(5, "door")));
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    named(&agent.exchange_frame(keyed(5, "door")));
     drop(gateway);
-    assert_eq!(place.service.count("/turn/door"), 1);
+    assert_eq!(place.service.request_count("/turn/door"), 1);
 }

@@ -6,21 +6,21 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, Latch, agent_gate::AgentClient, service::Behavior,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, Latch, agent_gate::AgentClient, service::ServiceBehavior,
 };
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 /// What a record says.
 #[derive(Clone, Debug)]
-struct Record {
+struct FactsRow {
     facts: String,
 }
 
-fn records(log: &Path) -> Vec<Record> {
+fn records(log: &Path) -> Vec<FactsRow> {
     let connection = Connection::open(log).unwrap();
     let mut query = connection.prepare("SELECT facts FROM events ORDER BY lsn").unwrap();
-    let rows = query.query_map([], |row| Ok(Record { facts: row.get(0)? })).unwrap();
+    let rows = query.query_map([], |row| Ok(FactsRow { facts: row.get(0)? })).unwrap();
     rows.map(Result::unwrap).collect()
 }
 
@@ -42,18 +42,18 @@ fn commits(journal: &[u8]) -> Vec<usize> {
 fn cut(whole: &GatewayFixture, journal: &[u8], end: usize) -> GatewayFixture {
     const TORN: usize = 1000;
     let place = GatewayFixture::new();
-    fs::create_dir(place.data()).unwrap();
-    fs::copy(whole.log(), place.log()).unwrap();
-    fs::write(self::journal(&place.log()), &journal[..journal.len().min(end + TORN)]).unwrap();
+    fs::create_dir(place.data_dir()).unwrap();
+    fs::copy(whole.log_path(), place.log_path()).unwrap();
+    fs::write(self::journal(&place.log_path()), &journal[..journal.len().min(end + TORN)]).unwrap();
     place
 }
 
 /// What the record says of the one call.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-enum Step {
+enum CallProgressStep {
     /// Nothing: the agent has heard nothing either.
     Unknown,
-    Asked,
+    Pending,
     /// A person allowed it.
     Allowed,
     Started,
@@ -61,19 +61,19 @@ enum Step {
     Received,
 }
 
-fn is(record: &Record, word: &str) -> bool {
+fn is(record: &FactsRow, word: &str) -> bool {
     record.facts.starts_with(&format!("{{\"{word}\""))
 }
 
-fn step(records: &[Record]) -> Step {
+fn step(records: &[FactsRow]) -> CallProgressStep {
     let holds = |word: &str| records.iter().any(|record| is(record, word));
     match () {
-        () if holds("received") => Step::Received,
-        () if holds("ended") => Step::Over,
-        () if holds("started") => Step::Started,
-        () if holds("allowed") => Step::Allowed,
-        () if holds("requested") => Step::Asked,
-        () => Step::Unknown,
+        () if holds("received") => CallProgressStep::Received,
+        () if holds("ended") => CallProgressStep::Over,
+        () if holds("started") => CallProgressStep::Started,
+        () if holds("allowed") => CallProgressStep::Allowed,
+        () if holds("requested") => CallProgressStep::Pending,
+        () => CallProgressStep::Unknown,
     }
 }
 
@@ -81,26 +81,26 @@ fn step(records: &[Record]) -> Step {
 fn whatever_was_the_last_commit_the_action_happens_at_most_once() {
     let whole = GatewayFixture::new();
     let latch = Latch::default();
-    whole.service.does("/turn/door", Behavior::Late(latch.clone()));
-    let gateway = Gateway::start(&whole);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "door" }));
-    whole.allow(&whole.gate());
+    whole.service.set_behavior("/turn/door", ServiceBehavior::Late(latch.clone()));
+    let gateway = GatewayServer::start(&whole);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door" }));
+    whole.allow_gate(&whole.wait_gate());
     // What the service sees is recorded before, and what the agent hears as well.
-    whole.service.wait("/turn/door", 1);
-    assert_eq!(step(&records(&whole.log())), Step::Started);
+    whole.service.wait_requests("/turn/door", 1);
+    assert_eq!(step(&records(&whole.log_path())), CallProgressStep::Started);
     latch.open();
-    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
-    assert!(step(&records(&whole.log())) >= Step::Over);
-    agent.settle();
-    assert_eq!(agent.pending(2)["queued"], json!([]));
+    assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
+    assert!(step(&records(&whole.log_path())) >= CallProgressStep::Over);
+    agent.confirm_received();
+    assert_eq!(agent.pending_results(2)["queued"], json!([]));
     gateway.kill();
-    let journal = fs::read(journal(&whole.log())).unwrap();
+    let journal = fs::read(journal(&whole.log_path())).unwrap();
     let commits = commits(&journal);
-    let all = records(&cut(&whole, &journal, journal.len()).log());
+    let all = records(&cut(&whole, &journal, journal.len()).log_path());
     let (mut steps, mut seen) = (Vec::new(), 0);
     for end in commits {
-        let known = records(&cut(&whole, &journal, end).log());
+        let known = records(&cut(&whole, &journal, end).log_path());
         assert!(known.len() >= seen, "{} records behind {seen}", known.len());
         seen = known.len();
         goes_on(&cut(&whole, &journal, end), step(&known), seen);
@@ -108,45 +108,45 @@ fn whatever_was_the_last_commit_the_action_happens_at_most_once() {
     }
     assert_eq!(seen, all.len(), "the journal holds every commit");
     steps.dedup();
-    use Step::{Allowed, Asked, Over, Received, Started, Unknown};
-    assert_eq!(steps, [Unknown, Asked, Allowed, Started, Over, Received]);
+    use CallProgressStep::{Allowed, Over, Pending, Received, Started, Unknown};
+    assert_eq!(steps, [Unknown, Pending, Allowed, Started, Over, Received]);
 }
 
 /// Starts a gateway on a record with so many entries and sees what becomes of the request.
-fn goes_on(place: &GatewayFixture, known: Step, last: usize) {
-    let gateway = Gateway::start(place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    let missed = agent.pending(2)["queued"].take();
-    let did = || place.service.count("/turn/door");
+fn goes_on(place: &GatewayFixture, known: CallProgressStep, last: usize) {
+    let gateway = GatewayServer::start(place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    let missed = agent.pending_results(2)["queued"].take();
+    let did = || place.service.request_count("/turn/door");
     let done = json!({ "status": "executed", "data": { "result": { "did": "/turn/door" } } });
     match known {
-        Step::Unknown | Step::Received => {
-            assert_eq!((missed, place.gates(), did()), (json!([]), Vec::new(), 0), "{last}");
+        CallProgressStep::Unknown | CallProgressStep::Received => {
+            assert_eq!((missed, place.pending_gates(), did()), (json!([]), Vec::new(), 0), "{last}");
         }
-        Step::Asked => {
+        CallProgressStep::Pending => {
             assert_eq!(did(), 0, "{last}");
-            place.allow(&place.gate());
-            assert_eq!(agent.reply(&json!(1))["result"], done, "{last}");
+            place.allow_gate(&place.wait_gate());
+            assert_eq!(agent.wait_reply(&json!(1))["result"], done, "{last}");
             assert_eq!(did(), 1, "{last}");
         }
-        Step::Allowed => {
+        CallProgressStep::Allowed => {
             // Whoever had allowed it need not do so again.
-            assert_eq!(place.gates(), Vec::<Value>::new(), "{last}");
-            assert_eq!(agent.reply(&json!(1))["result"], done, "{last}");
+            assert_eq!(place.pending_gates(), Vec::<Value>::new(), "{last}");
+            assert_eq!(agent.wait_reply(&json!(1))["result"], done, "{last}");
             assert_eq!(did(), 1, "{last}");
         }
         // The service may have done it before the cut.
-        Step::Started => {
+        CallProgressStep::Started => {
             assert_eq!(missed, json!([{ "request_id": "1", "status": "error", "data": "Outcome unknown" }]), "{last}");
-            assert_eq!(agent.reply(&json!(1))["error"]["code"], -32004, "{last}");
+            assert_eq!(agent.wait_reply(&json!(1))["error"]["code"], -32004, "{last}");
             assert_eq!(did(), 0, "{last}");
         }
-        Step::Over => {
+        CallProgressStep::Over => {
             assert_eq!((&missed[0]["request_id"], &missed[0]["status"]), (&json!("1"), &json!("executed")), "{last}");
-            assert_eq!(agent.reply(&json!(1))["result"], done, "{last}");
+            assert_eq!(agent.wait_reply(&json!(1))["result"], done, "{last}");
             assert_eq!(did(), 0, "{last}");
         }
     }
     drop(gateway);
-    place.verify();
+    place.verify_log();
 }

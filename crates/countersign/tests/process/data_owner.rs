@@ -8,9 +8,9 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture,
-    agent_gate::{AgentClient, executed},
-    binary, run_command,
+    AGENT_TOKEN, GatewayFixture, GatewayServer,
+    agent_gate::{AgentClient, executed_result},
+    binary_path, run_command,
 };
 use serde_json::json;
 
@@ -39,22 +39,22 @@ fn owners(folder: &Path) -> Vec<(u32, u32)> {
 #[test]
 fn what_root_makes_in_it_is_its_owners() {
     let place = GatewayFixture::new();
-    if !given(&place.data()) {
+    if !given(&place.data_dir()) {
         return;
     }
     fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o755)).unwrap();
-    let made = place.people(&["tokens", "add", "ci", "--scope", "admin"]);
+    let made = place.run_as_person(&["tokens", "add", "ci", "--scope", "admin"]);
     assert_eq!(made.code, Some(0), "{made:?}");
-    place.write("value", "a-secret-of-enough-bytes\n");
-    let set = place.people(&["secret", "set", "KEY", "--from", "value"]);
+    place.write_file("value", "a-secret-of-enough-bytes\n");
+    let set = place.run_as_person(&["secret", "set", "KEY", "--from", "value"]);
     assert_eq!(set.code, Some(0), "{set:?}");
-    let found = owners(&place.data());
+    let found = owners(&place.data_dir());
     assert!(found.len() >= 3 && found.iter().all(|of| *of == OWNER), "{found:?}");
     // A link that its owner put there leads root nowhere.
-    let outside = place.write("outside", "root's\n");
-    fs::remove_file(place.data().join("tokens.json")).unwrap();
-    symlink(&outside, place.data().join("tokens.json")).unwrap();
-    assert_eq!(place.people(&["tokens", "add", "other", "--scope", "read"]).code, Some(1));
+    let outside = place.write_file("outside", "root's\n");
+    fs::remove_file(place.data_dir().join("tokens.json")).unwrap();
+    symlink(&outside, place.data_dir().join("tokens.json")).unwrap();
+    assert_eq!(place.run_as_person(&["tokens", "add", "other", "--scope", "read"]).code, Some(1));
     assert_eq!(fs::read_to_string(outside).unwrap(), "root's\n");
 }
 
@@ -64,10 +64,10 @@ fn what_root_restores_into_it_is_its_owners() {
     if !given(&place.folder.join("again")) {
         return;
     }
-    let mut gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
-    assert_eq!(place.people(&["backup", "kept"]).code, Some(0));
+    let mut gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
+    assert_eq!(place.run_as_person(&["backup", "kept"]).code, Some(0));
     assert_eq!(gateway.stop().code, Some(0));
     for more in [&[][..], &["--replace"]] {
         let restored = place.run(&[&["restore", "kept", "--data", "again"], more].concat());
@@ -88,7 +88,7 @@ fn what_root_restores_into_it_is_its_owners() {
 fn the_packaged_configuration_is_read_and_names_the_record_of_the_packaged_unit() {
     let packaging = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
     let config = format!("{packaging}/debian/config.yaml");
-    let mut command = Command::new(binary());
+    let mut command = Command::new(binary_path());
     command.args(["config", "show", "--json", "--config", &config]);
     let shown = run_command(command);
     assert_eq!(shown.code, Some(0), "{shown:?}");

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink};
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, RULES, agent_gate::AgentClient, binary, run_command,
+    AGENT_TOKEN, CommandOutput, GatewayFixture, GatewayServer, RULES, agent_gate::AgentClient, binary_path, run_command,
 };
 use serde_json::json;
 
@@ -11,20 +11,20 @@ use serde_json::json;
 fn the_configuration_of_the_folder_is_read_where_none_is_named() {
     let place = GatewayFixture::new();
     let name = place.folder.join("agentpass");
-    symlink(binary(), &name).unwrap();
+    symlink(binary_path(), &name).unwrap();
     for (binary, arguments) in [(None, &["serve"][..]), (Some(&name), &[]), (Some(&name), &["--insecure"])] {
-        let mut command = binary.map_or_else(|| place.command(), |name| place.command_at(name));
+        let mut command = binary.map_or_else(|| place.binary_command(), |name| place.command_at(name));
         command.args(arguments);
-        let mut gateway = Gateway::spawn(command);
-        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-        agent.request(1, "turn", json!({ "thing": "door" }));
-        place.gate();
+        let mut gateway = GatewayServer::spawn(command);
+        let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+        agent.request_tool(1, "turn", json!({ "thing": "door" }));
+        place.wait_gate();
         // The commands about it find the same one.
         let listed = place.run(&["gates", "list", "--json"]).json();
         assert_eq!(listed[0]["subject"], "turn(door, )", "{listed}");
-        place.deny(listed[0]["id"].as_str().unwrap());
+        place.deny_gate(listed[0]["id"].as_str().unwrap());
         assert_eq!(gateway.stop().code, Some(0), "{arguments:?}");
-        fs::remove_dir_all(place.data()).unwrap();
+        fs::remove_dir_all(place.data_dir()).unwrap();
     }
     let shown = place.run(&["config", "show", "--json"]).json();
     assert_eq!(shown["agents"][1]["id"], "kitchen", "{shown}");
@@ -32,7 +32,7 @@ fn the_configuration_of_the_folder_is_read_where_none_is_named() {
     // Whoever names a data directory means that one.
     let elsewhere = place.run(&["gates", "list", "--data", "elsewhere"]);
     assert!(elsewhere.code == Some(1) && elsewhere.err.contains("no gateway runs"), "{elsewhere:?}");
-    place.write("config.yaml", "gatway: 1\n");
+    place.write_file("config.yaml", "gatway: 1\n");
     let refused = place.run(&["serve"]);
     assert!(refused.code == Some(1) && refused.err.contains("config.yaml:1: gatway: unknown key"), "{refused:?}");
     let mut doctor = place.command_at(&name);
@@ -58,37 +58,38 @@ fn a_gateway_for_nobody_and_nothing_says_so() {
         (Some(without("services:")), "there is no service, so that there is no tool"),
         (Some(without("agent")), "there is no agent, so that nobody can use the services"),
     ] {
-        let place = GatewayFixture::with("", RULES);
+        let place = GatewayFixture::with_config_and_rules("", RULES);
         match config {
-            Some(config) => drop(place.write("config.yaml", &config)),
+            Some(config) => drop(place.write_file("config.yaml", &config)),
             None => fs::remove_file(place.folder.join("config.yaml")).unwrap(),
         }
-        let mut command = place.command();
+        let mut command = place.binary_command();
         command.args(["serve", "--port", "0"]);
-        let gateway = Gateway::spawn(command);
-        gateway.says(want);
+        let gateway = GatewayServer::spawn(command);
+        gateway.wait_for_log(want);
     }
-    let gateway = Gateway::start(&place);
-    assert!(!gateway.said().contains("there is no"), "{}", gateway.said());
+    let gateway = GatewayServer::start(&place);
+    assert!(!gateway.log_text().contains("there is no"), "{}", gateway.log_text());
 }
 
 #[test]
 fn an_empty_token_or_address_is_told_as_what_it_is() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let asks = |url: &str, token: &str| {
-        let mut command = place.command();
+        let mut command = place.binary_command();
         command.arg("tools").env("AGENTPASS_URL", url).env("AGENT_TOKEN", token);
         run_command(command)
     };
-    let told =
-        |said: CommandOutput, what: &str| assert!(said.code == Some(3) && said.err.contains(what), "{what}: {said:?}");
-    told(asks(&gateway.url(), ""), "the token is empty: AGENT_TOKEN");
-    told(asks(&gateway.url(), " "), "the token is empty: AGENT_TOKEN");
-    told(asks("", AGENT_TOKEN), "the address is empty: AGENTPASS_URL");
-    told(place.run(&["tools", "--url", &gateway.url(), "--token", ""]), "the token is empty");
-    place.write("config.yaml", "agent: { token: \"${AGENT_TOKEN}\" }\n");
-    let mut serve = place.command();
+    let assert_error = |output: CommandOutput, what: &str| {
+        assert!(output.code == Some(3) && output.err.contains(what), "{what}: {output:?}")
+    };
+    assert_error(asks(&gateway.websocket_url(), ""), "the token is empty: AGENT_TOKEN");
+    assert_error(asks(&gateway.websocket_url(), " "), "the token is empty: AGENT_TOKEN");
+    assert_error(asks("", AGENT_TOKEN), "the address is empty: AGENTPASS_URL");
+    assert_error(place.run(&["tools", "--url", &gateway.websocket_url(), "--token", ""]), "the token is empty");
+    place.write_file("config.yaml", "agent: { token: \"${AGENT_TOKEN}\" }\n");
+    let mut serve = place.binary_command();
     serve.args(["serve"]).env("AGENT_TOKEN", "");
     let refused = run_command(serve);
     assert!(

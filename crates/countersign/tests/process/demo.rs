@@ -6,11 +6,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use countersign_testkit::process::binary;
+use countersign_testkit::process::binary_path;
 use serde_json::Value;
 
 fn countersign(arguments: &[&str]) -> Command {
-    let mut command = Command::new(binary());
+    let mut command = Command::new(binary_path());
     command.args(arguments).stdin(Stdio::null());
     command
 }
@@ -21,18 +21,18 @@ fn stdout(output: &Output) -> String {
 }
 
 /// A demo that has ended, in a folder that goes with it.
-struct Demo {
+struct DemoProcess {
     folder: tempfile::TempDir,
-    said: String,
+    output: String,
 }
 
-impl Demo {
+impl DemoProcess {
     fn run(flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("demo");
         let output = countersign(&["demo", "--dir", dir.to_str().unwrap()]).args(flags).output().unwrap();
         assert_eq!(output.status.code(), Some(0));
-        Self { said: stdout(&output), folder }
+        Self { output: stdout(&output), folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -66,11 +66,11 @@ fn the_command_runs_only_if_it_was_allowed_and_the_rest_happens_either_way() {
         (&["--no"], "Hello, $nmae!", "Denied by flag:--no."),
         (&[], "Hello, $nmae!", "Denied: nobody answered."),
     ] {
-        let demo = Demo::run(flags);
-        assert!(demo.said.contains("scripted") && demo.said.contains(by), "{flags:?}: {}", demo.said);
-        assert!(demo.said.contains("rm -rf ../published && cp -R . ../published"), "{flags:?}");
-        assert!(demo.said.contains("all tests passed"), "{flags:?}");
-        assert!(demo.said.contains("every one fits the chain"), "{flags:?}");
+        let demo = DemoProcess::run(flags);
+        assert!(demo.output.contains("scripted") && demo.output.contains(by), "{flags:?}: {}", demo.output);
+        assert!(demo.output.contains("rm -rf ../published && cp -R . ../published"), "{flags:?}");
+        assert!(demo.output.contains("all tests passed"), "{flags:?}");
+        assert!(demo.output.contains("every one fits the chain"), "{flags:?}");
         assert!(demo.file("project/greet.sh").contains("Hello, $name!"), "{flags:?}");
         assert!(demo.file("published/greet.sh").contains(want), "{flags:?}");
     }
@@ -93,11 +93,11 @@ fn a_yes_that_is_no_terminals_counts_for_nothing() {
 
 #[test]
 fn lines_stay_within_80_columns_and_have_no_colours_without_a_terminal() {
-    let demo = Demo::run(&["--yes"]);
-    for line in demo.said.lines().filter(|line| !line.contains(&demo.record()) && !line.contains("in folder:")) {
+    let demo = DemoProcess::run(&["--yes"]);
+    for line in demo.output.lines().filter(|line| !line.contains(&demo.record()) && !line.contains("in folder:")) {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    assert!(!demo.said.contains('\u{1b}'));
+    assert!(!demo.output.contains('\u{1b}'));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_folder_with_something_in_it_is_refused() {
 
 #[test]
 fn a_record_that_nobody_touched_verifies_also_against_its_own_head() {
-    let demo = Demo::run(&["--no"]);
+    let demo = DemoProcess::run(&["--no"]);
     let (code, text) = demo.audit(&["verify"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("every record fits"), "{text}");
@@ -130,7 +130,7 @@ fn a_record_that_nobody_touched_verifies_also_against_its_own_head() {
     let report: Value = serde_json::from_str(&report).unwrap();
     let head = report["head"].as_str().unwrap();
     assert_eq!(report["flaw"], Value::Null);
-    assert!(demo.said.contains(head));
+    assert!(demo.output.contains(head));
     assert_eq!(demo.audit(&["verify", "--head", head]).0, Some(0));
 }
 
@@ -150,7 +150,7 @@ fn every_change_of_a_record_is_found() {
         ("DELETE FROM events WHERE lsn = 9", "record 9 is missing"),
         (&format!("DELETE FROM events WHERE lsn = {last}"), "the log once ended at"),
     ] {
-        let demo = Demo::run(&["--no"]);
+        let demo = DemoProcess::run(&["--no"]);
         let (_, report) = demo.audit(&["verify", "--json"]);
         let report: Value = serde_json::from_str(&report).unwrap();
         demo.tamper(statement);
@@ -162,7 +162,7 @@ fn every_change_of_a_record_is_found() {
 
 #[test]
 fn an_export_has_every_record_with_its_content() {
-    let demo = Demo::run(&["--no"]);
+    let demo = DemoProcess::run(&["--no"]);
     let (code, text) = demo.audit(&["export"]);
     assert_eq!(code, Some(0));
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -170,12 +170,12 @@ fn an_export_has_every_record_with_its_content() {
     assert_eq!(positions, (1..=lines.len() as u64).collect::<Vec<_>>());
     let denied = lines.iter().find(|line| line["facts"]["resolved"]["resolution"] == "denied").unwrap();
     assert_eq!(denied["content"], "the demo was started with --no");
-    assert!(demo.said.contains(&format!("{} entries", lines.len())));
+    assert!(demo.output.contains(&format!("{} entries", lines.len())));
 }
 
 #[test]
 fn a_tail_shows_as_many_of_the_newest_entries_as_were_asked_for() {
-    let demo = Demo::run(&["--yes"]);
+    let demo = DemoProcess::run(&["--yes"]);
     let (code, text) = demo.audit(&["tail", "-n", "3"]);
     assert_eq!((code, text.lines().count()), (Some(0), 3));
     assert!(text.trim_end().ends_with("ended (completed)"), "{text}");
@@ -212,8 +212,8 @@ fn what_is_no_record_is_said_in_one_sentence() {
         ("folder", "is a folder, not a record"),
     ] {
         let output = countersign(&["audit", "verify", "--log", &path(name)]).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), told), (Some(1), format!("countersign: {} {want}\n", path(name))));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr), (Some(1), format!("countersign: {} {want}\n", path(name))));
     }
 }
 
@@ -229,25 +229,25 @@ fn a_demo_that_nobody_reads_to_its_end_has_failed() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(told, "countersign: the output was closed before the demo had ended\n");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr, "countersign: the output was closed before the demo had ended\n");
     assert_eq!(temporary.path().read_dir().unwrap().count(), 0);
 }
 
 #[test]
 fn the_flags_of_a_door_are_told_and_a_slip_in_them_too() {
-    let told = |arguments: &[&str]| {
+    let run_command = |arguments: &[&str]| {
         let output = countersign(arguments).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     for help in [&["omp", "--help"][..], &["omp", "-h"], &["help", "omp"]] {
-        let (code, said, _) = told(help);
-        assert!(code == Some(0) && said.contains("--permissions FILE"), "{help:?}: {said}");
+        let (code, stdout, _) = run_command(help);
+        assert!(code == Some(0) && stdout.contains("--permissions FILE"), "{help:?}: {stdout}");
     }
     let version = format!("countersign {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(told(&["omp", "--version"]), (Some(0), version, String::new()));
-    let (code, said, problem) = told(&["omp", "--mode", "rpc", "--permision", "rules.yaml"]);
-    assert_eq!((code, said.as_str()), (Some(1), ""));
+    assert_eq!(run_command(&["omp", "--version"]), (Some(0), version, String::new()));
+    let (code, stdout, problem) = run_command(&["omp", "--mode", "rpc", "--permision", "rules.yaml"]);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert_eq!(problem, "countersign: --permision is not a flag of this door; did you mean --permissions?\n");
 }
 

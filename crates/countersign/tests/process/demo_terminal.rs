@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use countersign_testkit::process::{PATIENCE, binary, eventually};
+use countersign_testkit::process::{WAIT_TIMEOUT, binary_path, eventually};
 use nix::{
     pty::{Winsize, openpty},
     sys::{
@@ -21,7 +21,7 @@ use nix::{
 };
 
 /// The demo on a terminal of its own.
-struct Terminal {
+struct DemoTerminal {
     child: Child,
     keys: File,
     /// What stands on the screen, as it comes.
@@ -33,7 +33,7 @@ struct Terminal {
     folder: tempfile::TempDir,
 }
 
-impl Terminal {
+impl DemoTerminal {
     /// The demo in a folder that stays.
     fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ impl Terminal {
         // It makes the terminal that of the demo, so that its keys become signals.
         let child = Command::new("setsid")
             .arg("--ctty")
-            .arg(binary())
+            .arg(binary_path())
             .arg("demo")
             .args(flags)
             .env("NO_COLOR", "1")
@@ -61,7 +61,7 @@ impl Terminal {
             .spawn()
             .unwrap();
         let keys = File::from(pair.master);
-        let (mut output, (said, screen)) = (keys.try_clone().unwrap(), channel());
+        let (mut output, (sender, screen)) = (keys.try_clone().unwrap(), channel());
         thread::spawn(move || {
             let (mut buffer, mut rest) = ([0; 4096], Vec::new());
             while let Ok(count) = output.read(&mut buffer)
@@ -71,7 +71,7 @@ impl Terminal {
                 // The rest of a character that was cut comes with the next bytes.
                 let whole = std::str::from_utf8(&rest).map_or_else(|error| error.valid_up_to(), str::len);
                 let text: Vec<u8> = rest.drain(..whole).collect();
-                if said.send(String::from_utf8_lossy(&text).replace('\r', "")).is_err() {
+                if sender.send(String::from_utf8_lossy(&text).replace('\r', "")).is_err() {
                     break;
                 }
             }
@@ -85,7 +85,7 @@ impl Terminal {
             if let Some(at) = self.seen.find(text) {
                 return self.seen.drain(..at + text.len()).collect();
             }
-            match self.screen.recv_timeout(PATIENCE) {
+            match self.screen.recv_timeout(WAIT_TIMEOUT) {
                 Ok(more) => self.seen.push_str(&more),
                 Err(_) => panic!("{text:?} did not come; this did: {}", self.seen),
             }
@@ -110,26 +110,26 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for DemoTerminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-const ASKED: &str = "Allow it, this once? (y / n, or n and a reason)";
+const APPROVAL_PROMPT: &str = "Allow it, this once? (y / n, or n and a reason)";
 
 #[test]
 fn the_card_is_shown_whole_and_only_a_clear_yes_allows() {
-    let mut terminal = Terminal::open();
-    let shown = terminal.see(ASKED);
+    let mut terminal = DemoTerminal::open();
+    let shown = terminal.see(APPROVAL_PROMPT);
     let card = &shown[shown.find("┌ Approval needed").unwrap()..];
     let lines: Vec<&str> =
         card.lines().filter_map(|line| Some(line.trim_start().strip_prefix("│ ")?.trim_end())).collect();
     for want in ["command: rm -rf ../published && cp -R . ../published", "asked: ", "the agent says: "] {
         assert!(lines.iter().any(|line| line.starts_with(want)), "{want}: {card}");
     }
-    assert!(card.contains("in folder: ") && card.trim_end().ends_with(&format!("└\n  {ASKED}")), "{card}");
+    assert!(card.contains("in folder: ") && card.trim_end().ends_with(&format!("└\n  {APPROVAL_PROMPT}")), "{card}");
     for wrong in ["\n", "x\n", "yes please\n", "\u{1b}[Ay\n"] {
         terminal.press(wrong);
         terminal.see("Please answer y to allow it once, or n to deny it:");
@@ -143,8 +143,8 @@ fn the_card_is_shown_whole_and_only_a_clear_yes_allows() {
 
 #[test]
 fn a_no_denies_with_the_reason_that_is_asked_for() {
-    let mut terminal = Terminal::open();
-    terminal.see(ASKED);
+    let mut terminal = DemoTerminal::open();
+    terminal.see(APPROVAL_PROMPT);
     terminal.press("n\n");
     terminal.see("Why not? The agent is told (Enter for no reason):");
     terminal.press("not on a Friday\n");
@@ -156,8 +156,8 @@ fn a_no_denies_with_the_reason_that_is_asked_for() {
 
 #[test]
 fn an_interrupt_at_the_prompt_ends_it_and_allows_nothing() {
-    let mut terminal = Terminal::open();
-    terminal.see(ASKED);
+    let mut terminal = DemoTerminal::open();
+    terminal.see(APPROVAL_PROMPT);
     terminal.press("\u{3}");
     terminal.see("Interrupted. What ran was stopped, and what waited was not allowed.");
     assert_eq!(terminal.end(), Some(130));
@@ -166,8 +166,8 @@ fn an_interrupt_at_the_prompt_ends_it_and_allows_nothing() {
 
 #[test]
 fn a_no_whose_reason_never_comes_is_still_the_persons() {
-    let mut terminal = Terminal::open();
-    terminal.see(ASKED);
+    let mut terminal = DemoTerminal::open();
+    terminal.see(APPROVAL_PROMPT);
     terminal.press("n\n");
     terminal.see("Why not? The agent is told (Enter for no reason):");
     terminal.press("\u{4}");
@@ -178,8 +178,8 @@ fn a_no_whose_reason_never_comes_is_still_the_persons() {
 
 #[test]
 fn a_terminal_that_closes_leaves_no_scratch_folder() {
-    let mut terminal = Terminal::start(tempfile::tempdir().unwrap(), &[]);
-    terminal.see(ASKED);
+    let mut terminal = DemoTerminal::start(tempfile::tempdir().unwrap(), &[]);
+    terminal.see(APPROVAL_PROMPT);
     assert_eq!(terminal.folder.path().read_dir().unwrap().count(), 1);
     kill(Pid::from_raw(i32::try_from(terminal.child.id()).unwrap()), Signal::SIGHUP).unwrap();
     assert_eq!(terminal.end(), Some(130));

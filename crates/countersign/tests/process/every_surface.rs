@@ -7,23 +7,23 @@ use std::{
     thread,
 };
 
-use countersign_testkit::process::{AttachFixture, PATIENCE, http::Http, session_id};
+use countersign_testkit::process::{AttachFixture, WAIT_TIMEOUT, http::HttpClient, session_id};
 use serde_json::{Value, json};
 
 /// Methods that were called, with what they were told.
-type Told = (Mutex<Vec<(String, Value)>>, Condvar);
+type MethodCalls = (Mutex<Vec<(String, Value)>>, Condvar);
 
 /// A Bot API on a loopback port that keeps what it is told.
 #[derive(Clone)]
-struct Messenger {
+struct MessengerStub {
     address: String,
-    told: Arc<Told>,
+    calls: Arc<MethodCalls>,
 }
 
-impl Messenger {
+impl MessengerStub {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let messenger = Self { address: listener.local_addr().unwrap().to_string(), told: Arc::default() };
+        let messenger = Self { address: listener.local_addr().unwrap().to_string(), calls: Arc::default() };
         let server = messenger.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -63,8 +63,8 @@ impl Messenger {
                 "getMe" => json!({ "id": 1, "is_bot": true, "first_name": "Bot", "username": "bot" }),
                 // Nobody taps. The line is held as the real one is.
                 "getUpdates" => {
-                    let told = self.told.0.lock().unwrap();
-                    drop(self.told.1.wait_timeout_while(told, PATIENCE, |_| true).unwrap());
+                    let calls = self.calls.0.lock().unwrap();
+                    drop(self.calls.1.wait_timeout_while(calls, WAIT_TIMEOUT, |_| true).unwrap());
                     json!([])
                 }
                 "sendMessage" | "editMessageText" => {
@@ -72,8 +72,8 @@ impl Messenger {
                 }
                 _ => json!(true),
             };
-            self.told.0.lock().unwrap().push((method, body));
-            self.told.1.notify_all();
+            self.calls.0.lock().unwrap().push((method, body));
+            self.calls.1.notify_all();
             let reply = json!({ "ok": true, "result": result }).to_string();
             let length = reply.len();
             write!(
@@ -89,30 +89,30 @@ impl Messenger {
             let text = body["text"].as_str()?;
             (kind == method && text.contains(words)).then(|| text.to_owned())
         };
-        let told = self.told.0.lock().unwrap();
-        let missing = |told: &mut Vec<(String, Value)>| told.iter().find_map(text).is_none();
-        let (told, late) = self.told.1.wait_timeout_while(told, PATIENCE, missing).unwrap();
-        assert!(!late.timed_out(), "no {method} with {words:?} in {told:#?}");
-        told.iter().find_map(text).unwrap()
+        let calls = self.calls.0.lock().unwrap();
+        let missing = |calls: &mut Vec<(String, Value)>| calls.iter().find_map(text).is_none();
+        let (calls, late) = self.calls.1.wait_timeout_while(calls, WAIT_TIMEOUT, missing).unwrap();
+        assert!(!late.timed_out(), "no {method} with {words:?} in {calls:#?}");
+        calls.iter().find_map(text).unwrap()
     }
 }
 
 #[test]
 fn one_approval_is_on_every_surface_and_answered_once() {
-    let messenger = Messenger::start();
-    let attached = AttachFixture::with(&messenger.config());
+    let messenger = MessengerStub::start();
+    let attached = AttachFixture::with_config(&messenger.config());
     let gateway = attached.start_gateway();
     let mut host = attached.start_host(&[]);
     let id = session_id(&mut host);
-    let phone = Http::new(&gateway.address);
-    let stream = phone.stream(&format!("/api/approval/stream?session_id={id}"));
-    stream.named("initial");
+    let phone = HttpClient::new(&gateway.address);
+    let stream = phone.open_stream(&format!("/api/approval/stream?session_id={id}"));
+    stream.wait_named("initial");
     let (from, dialog) = attached.ask_about(&mut host, "touch ran");
 
-    let gates = attached.gateway.gates();
+    let gates = attached.gateway.pending_gates();
     let gate = gates[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(gates.len(), 1, "{gates:?}");
-    let card = stream.named("approval").data;
+    let card = stream.wait_named("approval").data;
     assert_eq!((&card["pending"]["approval_id"], &card["pending_count"]), (&json!(gate), &json!(1)), "{card}");
     assert!(card["pending"]["command"].as_str().unwrap().contains("touch ran"), "{card}");
     let page = phone.get("/console/").body;
@@ -122,13 +122,13 @@ fn one_approval_is_on_every_surface_and_answered_once() {
     let answer = json!({ "session_id": id, "approval_id": gate, "choice": "once" });
     let answered = phone.post("/api/approval/respond", &answer).json();
     assert_eq!((&answered["ok"], answered.get("stale_cleared")), (&json!(true), None), "{answered}");
-    let frames = host.settled(from);
+    let frames = host.wait_settled(from);
     let taken_away = frames.iter().find(|frame| frame["method"] == "cancel").expect("the dialog is taken away");
     assert_eq!(taken_away["targetId"], dialog["id"]);
-    assert!(attached.host.get("ran").is_some());
-    stream.event("the end of the card", |event| event.name == "approval" && event.data["pending_count"] == 0);
+    assert!(attached.host.read_file("ran").is_some());
+    stream.wait_event("the end of the card", |event| event.name == "approval" && event.data["pending_count"] == 0);
     messenger.message("editMessageText", "Approved by web:open");
-    assert_eq!(attached.gateway.gates(), Vec::<Value>::new());
+    assert_eq!(attached.gateway.pending_gates(), Vec::<Value>::new());
     assert!(!phone.get("/console/").body.contains(&gate), "nothing waits any more");
     let late = json!({ "session_id": id, "approval_id": gate, "choice": "deny" });
     assert_eq!(phone.post("/api/approval/respond", &late).json()["stale_cleared"], true);

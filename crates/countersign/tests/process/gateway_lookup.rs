@@ -3,13 +3,13 @@
 use std::fs;
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, RULES, agent_gate::AgentClient, eventually, run_command,
+    AGENT_TOKEN, CommandOutput, GatewayFixture, GatewayServer, RULES, agent_gate::AgentClient, eventually, run_command,
 };
 use serde_json::json;
 
 /// Runs with nothing in the environment that the configuration could need.
 fn run(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
-    let mut command = place.command();
+    let mut command = place.binary_command();
     command.args(arguments).env_remove("SERVICE_TOKEN");
     run_command(command)
 }
@@ -17,13 +17,13 @@ fn run(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
 #[test]
 fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_subcommand() {
     let place = GatewayFixture::new();
-    let config = place.config("").replace("data/countersign.db", "state/decisions.db");
-    place.write("config.yaml", &config.replace("token: sec-service-77f0", "token: \"${SERVICE_TOKEN}\""));
-    let mut command = place.command();
+    let config = place.config_text("").replace("data/countersign.db", "state/decisions.db");
+    place.write_file("config.yaml", &config.replace("token: sec-service-77f0", "token: \"${SERVICE_TOKEN}\""));
+    let mut command = place.binary_command();
     command.args(["serve", "--config", "config.yaml"]).env("SERVICE_TOKEN", "s");
-    let mut gateway = Gateway::spawn(command);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "door" }));
+    let mut gateway = GatewayServer::spawn(command);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door" }));
     let by_data = ["--data", "state"];
     let ways: [&[&str]; 4] = [
         &["--config", "config.yaml", "gates", "list", "--json"],
@@ -33,15 +33,15 @@ fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_sub
     ];
     fs::create_dir(place.folder.join("nowhere")).unwrap();
     eventually("the gate", || {
-        let said = run(&place, &[&["gates", "list", "--json"][..], &by_data].concat());
-        (said.code == Some(0) && said.json().as_array().unwrap().len() == 1).then_some(())
+        let output = run(&place, &[&["gates", "list", "--json"][..], &by_data].concat());
+        (output.code == Some(0) && output.json().as_array().unwrap().len() == 1).then_some(())
     });
     for way in ways {
-        let said = run(&place, way);
+        let output = run(&place, way);
         assert_eq!(
-            (said.code, said.json()[0]["subject"].clone()),
+            (output.code, output.json()[0]["subject"].clone()),
             (Some(0), json!("turn(door, )")),
-            "{way:?}: {said:?}"
+            "{way:?}: {output:?}"
         );
     }
     assert_eq!(run(&place, &["--config", "config.yaml", "grants", "list"]).out, "Nothing is granted.\n");
@@ -59,21 +59,21 @@ fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_sub
 fn a_record_that_is_not_there_is_named_once() {
     let place = GatewayFixture::new();
     for arguments in [&["gates", "list"][..], &["grants", "list"], &["audit", "tail"], &["sessions", "list"]] {
-        let said = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
-        assert_eq!((said.code, said.err.matches("countersign.db").count()), (Some(1), 1), "{said:?}");
-        assert!(said.err.contains("data/countersign.db does not exist"), "{said:?}");
+        let output = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
+        assert_eq!((output.code, output.err.matches("countersign.db").count()), (Some(1), 1), "{output:?}");
+        assert!(output.err.contains("data/countersign.db does not exist"), "{output:?}");
     }
-    assert!(!place.data().exists());
+    assert!(!place.data_dir().exists());
     let wrong = run(&place, &["gates", "list", "--config", "other.yaml"]);
     assert_eq!((wrong.code, wrong.err.contains("other.yaml: cannot be read: it is not there")), (Some(1), true));
-    place.write("config.yaml", "storage: { type: tape }\n");
+    place.write_file("config.yaml", "storage: { type: tape }\n");
     let wrong = run(&place, &["gates", "list", "--config", "config.yaml"]);
     assert_eq!((wrong.code, wrong.err.contains("config.yaml:1: storage.type")), (Some(1), true), "{wrong:?}");
 }
 
 #[test]
 fn a_command_that_is_about_no_gateway_takes_no_place() {
-    let place = GatewayFixture::with("", RULES);
-    let said = run(&place, &["--data", "x", "demo", "--no"]);
-    assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
+    let place = GatewayFixture::with_config_and_rules("", RULES);
+    let output = run(&place, &["--data", "x", "demo", "--no"]);
+    assert_eq!((output.code, output.out.as_str()), (Some(2), ""), "{output:?}");
 }

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, RULES, agent_gate::AgentClient, api::ApiClient,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, RULES, agent_gate::AgentClient, api::ApiClient,
 };
 use serde_json::{Value, json};
 
@@ -54,27 +54,27 @@ fn files(folder: &Path, at: &str, found: &mut BTreeSet<String>) {
 #[test]
 fn names_that_others_hold_stay_as_they_are() {
     let more = "web: { password: correct-horse }\nmodel: { provider: demo, id: scripted-1 }";
-    let place = GatewayFixture::with(more, RULES);
-    let mut gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.call(1, "turn", json!({ "thing": "lamp", "way": "on" }));
-    agent.call(2, "turn", json!({ "thing": "lock" }));
-    agent.request(3, "turn", json!({ "thing": "door", "way": "open" }));
-    let first = place.gate();
-    let made = place.people(&["gates", "allow", &first, "--scope", "always", "--json"]);
-    agent.reply(&json!(3));
-    place.waits(0);
-    agent.request(4, "turn", json!({ "thing": "gate", "way": "open" }));
-    let denied = place.people(&["gates", "deny", &place.gate(), "--reason", "not now", "--json"]);
-    agent.reply(&json!(4));
-    agent.request(5, "turn", json!({ "thing": "window", "way": "open" }));
-    let waiting = place.gate();
+    let place = GatewayFixture::with_config_and_rules(more, RULES);
+    let mut gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.call_tool(1, "turn", json!({ "thing": "lamp", "way": "on" }));
+    agent.call_tool(2, "turn", json!({ "thing": "lock" }));
+    agent.request_tool(3, "turn", json!({ "thing": "door", "way": "open" }));
+    let first = place.wait_gate();
+    let made = place.run_as_person(&["gates", "allow", &first, "--scope", "always", "--json"]);
+    agent.wait_reply(&json!(3));
+    place.wait_gates(0);
+    agent.request_tool(4, "turn", json!({ "thing": "gate", "way": "open" }));
+    let denied = place.run_as_person(&["gates", "deny", &place.wait_gate(), "--reason", "not now", "--json"]);
+    agent.wait_reply(&json!(4));
+    agent.request_tool(5, "turn", json!({ "thing": "window", "way": "open" }));
+    let waiting = place.wait_gate();
 
     let mut found = BTreeSet::new();
     assert_eq!((made.code, denied.code), (Some(0), Some(0)), "{made:?} {denied:?}");
     keys(&made.json(), "gates allow", &mut found);
     keys(&denied.json(), "gates deny", &mut found);
-    let token = place.people(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
+    let token = place.run_as_person(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
     let program = ApiClient { gateway: &gateway, token: token["token"].as_str().unwrap().to_owned() };
     keys(&token, "tokens add", &mut found);
     for arguments in [
@@ -86,23 +86,23 @@ fn names_that_others_hold_stay_as_they_are() {
         &["sessions", "list"],
         &["audit", "verify"],
     ] {
-        let said = place.people(&[arguments, &["--json"]].concat());
-        keys(&said.json(), &arguments[..2.min(arguments.len())].join(" ").replace(&waiting, ""), &mut found);
+        let output = place.run_as_person(&[arguments, &["--json"]].concat());
+        keys(&output.json(), &arguments[..2.min(arguments.len())].join(" ").replace(&waiting, ""), &mut found);
     }
     // Whether there is advice depends on the machine.
     let mut checked = BTreeSet::new();
-    keys(&place.people(&["doctor", "--json"]).json(), "doctor", &mut checked);
+    keys(&place.run_as_person(&["doctor", "--json"]).json(), "doctor", &mut checked);
     found.extend(checked.iter().map(|line| line.split(' ').next().unwrap_or_default().to_owned()));
     for path in ["gates", &format!("gates/{waiting}"), "sessions", "audit", "audit/head", "audit/verify", "audit/1"] {
         let at = format!("/api/v1/{}", path.replace(&waiting, "{id}").replace("/1", "/{lsn}"));
-        keys(&program.read(&format!("/api/v1/{path}")), &at, &mut found);
+        keys(&program.get_body(&format!("/api/v1/{path}")), &at, &mut found);
     }
     let opened = program.post("/api/v1/sessions", json!({}));
     keys(&opened.body, "POST /api/v1/sessions", &mut found);
     let session = opened.body["id"].as_str().unwrap_or_default().to_owned();
-    keys(&program.read(&format!("/api/v1/sessions/{session}")), "/api/v1/sessions/{id}", &mut found);
-    let asked = json!({ "tool": "turn", "arguments": { "thing": "lamp" } });
-    keys(&program.post("/api/v1/policy/explain", asked).body, "POST /api/v1/policy/explain", &mut found);
+    keys(&program.get_body(&format!("/api/v1/sessions/{session}")), "/api/v1/sessions/{id}", &mut found);
+    let request = json!({ "tool": "turn", "arguments": { "thing": "lamp" } });
+    keys(&program.post("/api/v1/policy/explain", request).body, "POST /api/v1/policy/explain", &mut found);
     let explained = place.run(&["policy", "explain", "turn", "thing=lamp", "--json", "--config", "config.yaml"]);
     keys(&explained.json(), "policy explain", &mut found);
     drop(agent);
@@ -110,12 +110,12 @@ fn names_that_others_hold_stay_as_they_are() {
 
     let tail = place.run(&["audit", "tail", "-n", "1000", "--json", "--config", "config.yaml"]);
     let exported = place.run(&["audit", "export", "--config", "config.yaml"]);
-    for (at, said) in [("audit tail", tail), ("audit export", exported)] {
-        for line in said.out.lines() {
+    for (at, output) in [("audit tail", tail), ("audit export", exported)] {
+        for line in output.out.lines() {
             keys(&serde_json::from_str(line).unwrap(), at, &mut found);
         }
     }
-    files(&place.data(), "data", &mut found);
+    files(&place.data_dir(), "data", &mut found);
 
     let text = found.into_iter().collect::<Vec<_>>().join("\n") + "\n";
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

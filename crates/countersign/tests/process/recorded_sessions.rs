@@ -1,16 +1,16 @@
 //! Sessions, read from the record of a gateway and of a demo.
 
-use countersign_testkit::process::{AGENT_TOKEN, Gateway, GatewayFixture, agent_gate::AgentClient};
+use countersign_testkit::process::{AGENT_TOKEN, GatewayFixture, GatewayServer, agent_gate::AgentClient};
 use serde_json::{Value, json};
 
 #[test]
 fn the_sessions_of_agents_are_listed_shown_and_exported_while_the_gateway_runs_and_after() {
     let place = GatewayFixture::new();
-    let mut gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.call(1, "look", json!({ "thing": "cat" }));
-    agent.request(2, "turn", json!({ "thing": "door" }));
-    place.gate();
+    let mut gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.call_tool(1, "look", json!({ "thing": "cat" }));
+    agent.request_tool(2, "turn", json!({ "thing": "door" }));
+    place.wait_gate();
     let run = |arguments: &[&str]| place.run(&[&["sessions"], arguments, &["--config", "config.yaml"]].concat());
     let look = || {
         let listed = run(&["list", "--json"]).json();
@@ -37,13 +37,13 @@ fn the_sessions_of_agents_are_listed_shown_and_exported_while_the_gateway_runs_a
     drop(agent);
     gateway.stop();
     look();
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&["show", "nobody"][..], "there is no session nobody"),
         (&["export", "default", "--format", "html"], "has no conversation: export it as jsonl"),
         (&["show", "e"], "there is no session e"),
     ] {
-        let said = run(arguments);
-        assert_eq!((said.code, said.err.contains(told)), (Some(1), true), "{said:?}");
+        let output = run(arguments);
+        assert_eq!((output.code, output.err.contains(expected)), (Some(1), true), "{output:?}");
     }
 }
 

@@ -10,12 +10,12 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, GatewayOptions, SERVICE_TOKEN,
-    agent_gate::{AgentClient, executed},
+    AGENT_TOKEN, GatewayFixture, GatewayOptions, GatewayServer, SERVICE_TOKEN,
+    agent_gate::{AgentClient, executed_result},
     eventually,
     gsv::{self, GsvPeer},
-    http::Http,
-    provider::{Reply, bash, say},
+    http::HttpClient,
+    provider::{ProviderReply, bash_part, text_reply},
     run_command,
 };
 use serde_json::{Value, json};
@@ -26,14 +26,14 @@ const PASSWORD: &str = "pass-scarce-91c7";
 const FEW: usize = 96;
 
 /// A small disk of its own below the data directory of a place, seen only by what is started on it.
-struct Disk<'a> {
+struct TestDisk<'a> {
     holder: Child,
     /// How others get to where it is.
     into: &'static [&'static str],
     place: &'a GatewayFixture,
 }
 
-impl<'a> Disk<'a> {
+impl<'a> TestDisk<'a> {
     /// `None` where the system lets nobody make one.
     fn under(place: &'a GatewayFixture, size: &str) -> Option<Self> {
         let mount = format!("mount -t tmpfs -o size={size},mode=700 none data");
@@ -47,21 +47,22 @@ impl<'a> Disk<'a> {
     }
 
     fn by(place: &'a GatewayFixture, apart: &str, into: &'static [&'static str], mount: &str) -> Option<Self> {
-        fs::create_dir(place.data()).unwrap();
+        fs::create_dir(place.data_dir()).unwrap();
         let mut holder = Command::new("unshare");
         let script = format!("cd \"$0\" && {mount} && touch data/.here && echo here && exec cat");
         holder.args([apart, "sh", "-c", &script]).arg(&place.folder);
         holder.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut holder = holder.spawn().ok()?;
-        let mut told = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.take().unwrap()), &mut told).unwrap();
+        let mut first_line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.take().unwrap()), &mut first_line)
+            .unwrap();
         let disk = Self { holder, into, place };
-        (told == "here\n").then_some(disk)
+        (first_line == "here\n").then_some(disk)
     }
 
     /// A command that is run where the disk is.
     fn command(&self, script: &str) -> Command {
-        let plain = self.place.command();
+        let plain = self.place.binary_command();
         let mut command = Command::new("nsenter");
         command.args(self.into).args(["-t", &self.holder.id().to_string()]);
         command.args(["sh", "-c", &format!("cd \"$0\" && {script}")]).arg(&self.place.folder).arg(plain.get_program());
@@ -69,8 +70,8 @@ impl<'a> Disk<'a> {
         command
     }
 
-    fn start(&self) -> Gateway {
-        Gateway::spawn(self.command("exec \"$1\" serve --config config.yaml"))
+    fn start(&self) -> GatewayServer {
+        GatewayServer::spawn(self.command("exec \"$1\" serve --config config.yaml"))
     }
 
     fn there(&self, script: &str) {
@@ -84,7 +85,7 @@ impl<'a> Disk<'a> {
     }
 }
 
-impl Drop for Disk<'_> {
+impl Drop for TestDisk<'_> {
     fn drop(&mut self) {
         let _ = self.holder.kill();
         let _ = self.holder.wait();
@@ -98,25 +99,26 @@ fn lamp(thing: &str) -> Value {
 #[test]
 fn a_full_disk_refuses_what_cannot_be_recorded_and_work_goes_on_once_there_is_room() {
     let place = GatewayFixture::new();
-    let Some(disk) = Disk::under(&place, "80m") else { return };
+    let Some(disk) = TestDisk::under(&place, "80m") else { return };
     let mut gateway = disk.start();
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "turn", lamp("lamp_a"))["status"], "executed");
-    agent.settle();
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "turn", lamp("lamp_a"))["status"], "executed");
+    agent.confirm_received();
     disk.fill();
-    let refused = agent.call(2, "turn", lamp("lamp_b"));
+    let refused = agent.call_tool(2, "turn", lamp("lamp_b"));
     let why = refused["message"].as_str().unwrap_or_default();
     assert!(refused["code"].is_i64() && why.contains("not recorded"), "{refused}");
-    assert_eq!(place.service.count("/turn/lamp_b"), 0, "nothing runs that is not recorded");
-    let (_, told) = eventually("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
-    let problems: Vec<&str> = told["problems"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    assert!(problems.contains(&"there is too little room on the disk"), "{told}");
-    gateway.says("not ready: ");
+    assert_eq!(place.service.request_count("/turn/lamp_b"), 0, "nothing runs that is not recorded");
+    let (_, readiness) =
+        eventually("not ready", || Some(gateway.get_json("/readyz")).filter(|(status, _)| *status == 503));
+    let problems: Vec<&str> = readiness["problems"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(problems.contains(&"there is too little room on the disk"), "{readiness}");
+    gateway.wait_for_log("not ready: ");
     disk.there("rm data/full data/rest");
-    eventually("ready again", || (gateway.get("/readyz").0 == 200).then_some(()));
-    assert_eq!(agent.call(3, "turn", lamp("lamp_c"))["status"], "executed");
-    assert_eq!(place.service.count("/turn/lamp_b"), 0, "what was refused is not done later");
-    assert!(!gateway.said().contains(SERVICE_TOKEN));
+    eventually("ready again", || (gateway.get_json("/readyz").0 == 200).then_some(()));
+    assert_eq!(agent.call_tool(3, "turn", lamp("lamp_c"))["status"], "executed");
+    assert_eq!(place.service.request_count("/turn/lamp_b"), 0, "what was refused is not done later");
+    assert!(!gateway.log_text().contains(SERVICE_TOKEN));
     gateway.stop();
     let verified = run_command(disk.command("exec \"$1\" audit verify --json --log data/countersign.db"));
     assert_eq!((verified.code, &verified.json()["flaw"]), (Some(0), &Value::Null), "{verified:?}");
@@ -125,7 +127,7 @@ fn a_full_disk_refuses_what_cannot_be_recorded_and_work_goes_on_once_there_is_ro
 #[test]
 fn a_data_directory_that_is_read_only_is_named_at_the_start() {
     let place = GatewayFixture::new();
-    let Some(disk) = Disk::under(&place, "80m") else { return };
+    let Some(disk) = TestDisk::under(&place, "80m") else { return };
     disk.there("mount -o remount,ro \"$0/data\"");
     let refused = run_command(disk.command("exec \"$1\" serve --config config.yaml"));
     assert_eq!((refused.code, refused.out.as_str()), (Some(1), ""), "{refused:?}");
@@ -136,26 +138,27 @@ fn a_data_directory_that_is_read_only_is_named_at_the_start() {
 #[test]
 fn a_disk_that_turns_read_only_refuses_everything_and_ends_nothing() {
     let place = GatewayFixture::new();
-    let Some(disk) = Disk::that_breaks(&place) else { return };
+    let Some(disk) = TestDisk::that_breaks(&place) else { return };
     let mut gateway = disk.start();
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "turn", lamp("lamp_a"))["status"], "executed");
-    agent.settle();
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "turn", lamp("lamp_a"))["status"], "executed");
+    agent.confirm_received();
     let broken = run_command(
         disk.command("echo 1 > /sys/fs/ext4/$(basename \"$(findmnt -no SOURCE --target data)\")/trigger_fs_error"),
     );
     if broken.code != Some(0) {
         return;
     }
-    let refused = agent.call(2, "turn", lamp("lamp_b"));
+    let refused = agent.call_tool(2, "turn", lamp("lamp_b"));
     let why = refused["message"].as_str().unwrap_or_default();
     // The system does not say how much of what was written last is there.
     assert!(refused["code"].is_i64() && why.contains("recorded"), "{refused}");
-    assert_eq!(place.service.count("/turn/lamp_b"), 0, "nothing runs that is not recorded");
-    let (_, told) = eventually("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
-    assert!(told["problems"].as_array().unwrap().contains(&json!("the record cannot be written")), "{told}");
-    assert_eq!(Http::new(&gateway.address).get("/livez").status, 200);
-    assert!(agent.ask(json!({ "method": "list_tools", "id": 3 }))["result"].is_object());
+    assert_eq!(place.service.request_count("/turn/lamp_b"), 0, "nothing runs that is not recorded");
+    let (_, readiness) =
+        eventually("not ready", || Some(gateway.get_json("/readyz")).filter(|(status, _)| *status == 503));
+    assert!(readiness["problems"].as_array().unwrap().contains(&json!("the record cannot be written")), "{readiness}");
+    assert_eq!(HttpClient::new(&gateway.address).get("/livez").status, 200);
+    assert!(agent.exchange_frame(json!({ "method": "list_tools", "id": 3 }))["result"].is_object());
     assert_eq!(gateway.stop().code, Some(0));
     let kept = run_command(disk.command(
         "mkdir kept && cp data/countersign.db* kept && exec \"$1\" audit verify --json --log kept/countersign.db",
@@ -164,24 +167,24 @@ fn a_disk_that_turns_read_only_refuses_everything_and_ends_nothing() {
 }
 
 /// A gateway that may have few descriptors, at which people log in.
-fn with_few() -> (GatewayFixture, Gateway) {
+fn with_few() -> (GatewayFixture, GatewayServer) {
     let scene = GatewayOptions::for_models()
-        .config(&format!("clients: {{ token: {} }}\nweb: {{ password: {PASSWORD} }}\n", gsv::TOKEN))
+        .with_config(&format!("clients: {{ token: {} }}\nweb: {{ password: {PASSWORD} }}\n", gsv::TOKEN))
         .create();
     let rules = "defaults:\n  - { pattern: 'turn(door*', action: ask }\n  - { pattern: '*', action: allow }\n";
-    scene.write("permissions.yaml", rules);
+    scene.write_file("permissions.yaml", rules);
     let mut command = Command::new("sh");
-    let plain = scene.command();
+    let plain = scene.binary_command();
     command.args(["-c", &format!("ulimit -n {FEW} && exec \"$0\" serve --config config.yaml")]);
     command.arg(plain.get_program()).current_dir(&scene.folder).env_clear();
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let gateway = Gateway::spawn(command);
-    gateway.says("this process may have 96 descriptors");
+    let gateway = GatewayServer::spawn(command);
+    gateway.wait_for_log("this process may have 96 descriptors");
     (scene, gateway)
 }
 
 /// Somebody who connects from another address of this machine and says nothing.
-fn stranger(gateway: &Gateway) -> TcpStream {
+fn stranger(gateway: &GatewayServer) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -190,17 +193,18 @@ fn stranger(gateway: &Gateway) -> TcpStream {
     })
 }
 
-fn logged_in(gateway: &Gateway) -> Http {
-    let http = Http::new(&gateway.address);
+fn logged_in(gateway: &GatewayServer) -> HttpClient {
+    let http = HttpClient::new(&gateway.address);
     let reply = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
     assert_eq!(reply.status, 200, "{reply:?}");
     let cookie = reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    http.with("cookie", &cookie)
+    http.with_header("cookie", &cookie)
 }
 
-fn open_files(http: &Http) -> usize {
-    let told = http.get("/metrics").body;
-    let line = told.lines().find_map(|line| line.strip_prefix("process_open_fds ")).unwrap_or_else(|| panic!("{told}"));
+fn open_files(http: &HttpClient) -> usize {
+    let metrics = http.get("/metrics").body;
+    let line =
+        metrics.lines().find_map(|line| line.strip_prefix("process_open_fds ")).unwrap_or_else(|| panic!("{metrics}"));
     line.trim().parse().unwrap()
 }
 
@@ -208,10 +212,10 @@ fn open_files(http: &Http) -> usize {
 fn a_flood_of_connections_takes_no_descriptor_of_those_who_are_known() {
     let (scene, mut gateway) = with_few();
     let person = logged_in(&gateway);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "door" }));
-    let gate = scene.gate();
-    let events = person.stream("/api/v1/events");
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door" }));
+    let gate = scene.wait_gate();
+    let events = person.open_stream("/api/v1/events");
     // From elsewhere, and from where the others are.
     let from = |number: usize| match number % 3 {
         0 => TcpStream::connect(&gateway.address).unwrap(),
@@ -221,20 +225,20 @@ fn a_flood_of_connections_takes_no_descriptor_of_those_who_are_known() {
     assert!(open_files(&person) < FEW);
     let answered = person.post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
     assert_eq!(answered.status, 200, "{answered:?}");
-    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
     assert_eq!(logged_in(&gateway).get("/api/v1/gates").status, 200, "whoever is not known yet gets in as well");
     let room = run(&scene, &person, "echo ran > ran");
     assert_eq!(fs::read_to_string(room.join("ran")).unwrap(), "ran\n", "there are descriptors for commands");
-    let said = gateway.said();
-    assert!(said.lines().count() < 5, "{said}");
+    let log = gateway.log_text();
+    assert!(log.lines().count() < 5, "{log}");
     drop((events, flood));
     assert_eq!(gateway.stop().code, Some(0));
-    scene.verify();
+    scene.verify_log();
 }
 
 /// Has a run work to its end on one command, and gives the folder in which it ran.
-fn run(scene: &GatewayFixture, http: &Http, command: &str) -> PathBuf {
-    scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
+fn run(scene: &GatewayFixture, http: &HttpClient, command: &str) -> PathBuf {
+    scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", command)]), text_reply("done")]);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
     eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
@@ -246,10 +250,10 @@ fn where_all_who_are_known_take_all_places_the_next_is_told_why() {
     let (scene, gateway) = with_few();
     let mut known = Vec::new();
     let refused = eventually("a refusal", || {
-        let line = GsvPeer::line_with(&gateway, &[]);
+        let line = GsvPeer::open_connection_with(&gateway, &[]);
         match line {
             Ok(mut peer) => {
-                peer.ok("connect", gsv::connect_params("client", &format!("c-{}", known.len())));
+                peer.expect_ok("connect", gsv::connect_params("client", &format!("c-{}", known.len())));
                 known.push(peer);
                 None
             }
@@ -258,62 +262,62 @@ fn where_all_who_are_known_take_all_places_the_next_is_told_why() {
     });
     assert_eq!(refused, 503);
     assert!(known.len() > FEW / 4 && known.len() < FEW, "{}", known.len());
-    gateway.says("as many as its descriptors allow");
+    gateway.wait_for_log("as many as its descriptors allow");
     // There is one for each thing that the gateway does itself.
-    assert!(known[0].ok("sessions.list", json!({}))["sessions"].is_array());
-    assert_eq!(scene.people(&["gates", "list"]).out, "Nothing waits.\n");
+    assert!(known[0].expect_ok("sessions.list", json!({}))["sessions"].is_array());
+    assert_eq!(scene.run_as_person(&["gates", "list"]).out, "Nothing waits.\n");
     drop(known);
-    eventually("a place", || GsvPeer::line_with(&gateway, &[]).ok());
+    eventually("a place", || GsvPeer::open_connection_with(&gateway, &[]).ok());
 }
 
 /// Lets a gateway have no descriptor from this number on.
-fn below(gateway: &Gateway, most: usize) {
-    let told = format!("--nofile={most}:{FEW}");
-    let done = Command::new("prlimit").args(["--pid", &gateway.pid().to_string(), &told]).status();
+fn below(gateway: &GatewayServer, most: usize) {
+    let limit = format!("--nofile={most}:{FEW}");
+    let done = Command::new("prlimit").args(["--pid", &gateway.pid().to_string(), &limit]).status();
     assert!(done.unwrap().success());
 }
 
 #[test]
 fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
     let (scene, mut gateway) = with_few();
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     // None is above those that every program has.
     below(&gateway, 3);
-    let _waiting = UnixStream::connect(scene.data().join("countersign.sock")).unwrap();
-    gateway.says("a connection to the control socket could not be taken");
+    let _waiting = UnixStream::connect(scene.data_dir().join("countersign.sock")).unwrap();
+    gateway.wait_for_log("a connection to the control socket could not be taken");
     let waiting: Vec<TcpStream> = (0..9).map(|_| stranger(&gateway)).collect();
-    gateway.says("a connection could not be taken");
+    gateway.wait_for_log("a connection could not be taken");
     // Whoever is connected is served: reading needs no descriptor.
-    assert!(agent.ask(json!({ "method": "list_tools", "id": 1 }))["result"].is_object());
+    assert!(agent.exchange_frame(json!({ "method": "list_tools", "id": 1 }))["result"].is_object());
     below(&gateway, FEW);
     drop(waiting);
-    eventually("a connection", || (Http::new(&gateway.address).get("/livez").status == 200).then_some(()));
-    assert_eq!(agent.call(2, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
-    let said = gateway.said();
-    assert!(said.matches("could not be taken").count() == 2 && said.lines().count() < 20, "{said}");
+    eventually("a connection", || (HttpClient::new(&gateway.address).get("/livez").status == 200).then_some(()));
+    assert_eq!(agent.call_tool(2, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
+    let log = gateway.log_text();
+    assert!(log.matches("could not be taken").count() == 2 && log.lines().count() < 20, "{log}");
     assert_eq!(gateway.stop().code, Some(0));
-    scene.verify();
+    scene.verify_log();
 }
 
 /// What is answered, on a connection that is there already, to whoever shows a token.
 fn status(line: &mut TcpStream, token: &str) -> String {
-    let asked = format!("GET /api/v1/gates HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n");
-    line.write_all(asked.as_bytes()).unwrap();
+    let request = format!("GET /api/v1/gates HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n");
+    line.write_all(request.as_bytes()).unwrap();
     let mut reader = BufReader::new(line);
-    let (mut told, mut length) = (String::new(), 0);
+    let (mut response_head, mut length) = (String::new(), 0);
     loop {
         let mut next = String::new();
         reader.read_line(&mut next).unwrap();
-        if let Some(said) = next.to_lowercase().strip_prefix("content-length:") {
-            length = said.trim().parse().unwrap();
+        if let Some(value) = next.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
         }
         if next.trim().is_empty() {
             break;
         }
-        told.push_str(&next);
+        response_head.push_str(&next);
     }
     reader.read_exact(&mut vec![0; length]).unwrap();
-    told.split(' ').nth(1).unwrap_or_else(|| panic!("{told:?}")).to_owned()
+    response_head.split(' ').nth(1).unwrap_or_else(|| panic!("{response_head:?}")).to_owned()
 }
 
 #[test]
@@ -322,29 +326,29 @@ fn tokens_that_could_not_be_read_for_want_of_descriptors_are_read_again() {
     let mut line = TcpStream::connect(&gateway.address).unwrap();
     assert_eq!(status(&mut line, "cst_nobody"), "401");
     below(&gateway, 3);
-    let made = scene.people(&["tokens", "add", "ci", "--scope", "read"]);
+    let made = scene.run_as_person(&["tokens", "add", "ci", "--scope", "read"]);
     assert_eq!(made.code, Some(0), "{made:?}");
     let token = made.out.trim();
     assert_eq!(status(&mut line, token), "401");
-    gateway.says("no token is good while this file cannot be read");
+    gateway.wait_for_log("no token is good while this file cannot be read");
     below(&gateway, FEW);
     eventually("a token", || (status(&mut line, token) == "200").then_some(()));
-    let said = gateway.said();
-    assert_eq!(said.matches("no token is good").count(), 1, "{said}");
+    let log = gateway.log_text();
+    assert_eq!(log.matches("no token is good").count(), 1, "{log}");
     assert_eq!(gateway.stop().code, Some(0));
 }
 
 #[test]
 fn whoever_holds_lines_to_the_control_socket_takes_no_descriptor_of_the_port() {
     let (scene, mut gateway) = with_few();
-    let socket = scene.data().join("countersign.sock");
+    let socket = scene.data_dir().join("countersign.sock");
     let held: Vec<UnixStream> = (0..2 * FEW).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
     assert!(held.len() > FEW, "{}", held.len());
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(2, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(2, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
     drop(held);
-    assert_eq!(scene.people(&["gates", "list"]).out, "Nothing waits.\n");
-    assert!(!gateway.said().contains("could not be taken"));
+    assert_eq!(scene.run_as_person(&["gates", "list"]).out, "Nothing waits.\n");
+    assert!(!gateway.log_text().contains("could not be taken"));
     assert_eq!(gateway.stop().code, Some(0));
 }
 
@@ -356,12 +360,12 @@ fn score(pid: &str) -> Option<i32> {
 fn where_memory_runs_out_commands_go_before_the_gateway() {
     // Whoever runs the tests may have said as much of all of them.
     let Some(own) = score("self").filter(|own| *own < 500) else { return };
-    let scene = GatewayOptions::for_models().config("").create();
+    let scene = GatewayOptions::for_models().with_config("").create();
     let gateway = scene.start();
-    scene.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
+    scene.write_file("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
     let room = run(
         &scene,
-        &Http::new(&gateway.address),
+        &HttpClient::new(&gateway.address),
         "cat /proc/self/oom_score_adj > own; cat /proc/$$/oom_score_adj > shell",
     );
     for name in ["own", "shell"] {
@@ -371,9 +375,9 @@ fn where_memory_runs_out_commands_go_before_the_gateway() {
 }
 
 /// A group of processes that may have so much memory together.
-struct Group(PathBuf);
+struct MemoryCgroup(PathBuf);
 
-impl Group {
+impl MemoryCgroup {
     /// `None` where nobody lets us make one.
     fn new(most: &str) -> Option<Self> {
         let name = format!("countersign-{}", std::process::id());
@@ -394,7 +398,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for MemoryCgroup {
     fn drop(&mut self) {
         // Whatever was in it ends a moment before it may go.
         eventually("an end of the group", || {
@@ -406,21 +410,22 @@ impl Drop for Group {
 
 #[test]
 fn a_command_that_takes_all_memory_is_killed_and_the_gateway_goes_on() {
-    let Some(group) = Group::new("512M") else { return };
-    let scene = GatewayOptions::for_models().config("").create();
-    scene.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
-    let plain = scene.command();
+    let Some(group) = MemoryCgroup::new("512M") else { return };
+    let scene = GatewayOptions::for_models().with_config("").create();
+    scene.write_file("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
+    let plain = scene.binary_command();
     let mut command = Command::new("sh");
     command.args(["-c", "echo $$ > \"$1/cgroup.procs\" && exec \"$0\" serve --config config.yaml"]);
     command.arg(plain.get_program()).arg(&group.0).current_dir(&scene.folder).env_clear();
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut gateway = Gateway::spawn(command);
+    let mut gateway = GatewayServer::spawn(command);
     // A line that has no end.
-    let room = run(&scene, &Http::new(&gateway.address), "tail /dev/zero; code=$?; echo $code > code; exit $code");
+    let room =
+        run(&scene, &HttpClient::new(&gateway.address), "tail /dev/zero; code=$?; echo $code > code; exit $code");
     assert_eq!(fs::read_to_string(room.join("code")).unwrap(), "137\n");
-    let told = scene.provider.last().result("c1").unwrap();
-    assert!(told.contains("it was killed") && told.contains("memory ran out"), "{told}");
-    assert_eq!(Http::new(&gateway.address).get("/livez").status, 200);
+    let result = scene.provider.last_request().call_result("c1").unwrap();
+    assert!(result.contains("it was killed") && result.contains("memory ran out"), "{result}");
+    assert_eq!(HttpClient::new(&gateway.address).get("/livez").status, 200);
     assert_eq!(gateway.stop().code, Some(0));
-    scene.verify();
+    scene.verify_log();
 }

@@ -2,21 +2,21 @@
 
 use std::fs;
 
-use countersign_testkit::process::{AGENT_TOKEN, Gateway, GatewayFixture, agent_gate::AgentClient};
+use countersign_testkit::process::{AGENT_TOKEN, GatewayFixture, GatewayServer, agent_gate::AgentClient};
 use rusqlite::Connection;
 use serde_json::json;
 
 /// What `serve` says that does not start.
-fn refused(place: &GatewayFixture, flags: &[&str]) -> String {
-    let said = place.run(&[&["serve", "--config", "config.yaml"], flags].concat());
-    assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
-    said.err
+fn serve_error(place: &GatewayFixture, flags: &[&str]) -> String {
+    let output = place.run(&[&["serve", "--config", "config.yaml"], flags].concat());
+    assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "{output:?}");
+    output.err
 }
 
 #[test]
 fn a_configuration_that_is_wrong_is_named_with_file_line_and_key() {
     let place = GatewayFixture::new();
-    let good = place.config("");
+    let good = place.config_text("");
     let lines = good.lines().count();
     let next = lines + 1;
     for (more, file, line, key, what) in [
@@ -27,8 +27,8 @@ fn a_configuration_that_is_wrong_is_named_with_file_line_and_key() {
         ("clients: 5", "config.yaml", next, "clients", "expected a mapping"),
         ("web: [", "config.yaml", next, "", ""),
     ] {
-        place.write("config.yaml", &format!("{}\n{more}\n", good.trim_end()));
-        let err = refused(&place, &[]);
+        place.write_file("config.yaml", &format!("{}\n{more}\n", good.trim_end()));
+        let err = serve_error(&place, &[]);
         let at = format!("{file}:");
         assert!(err.contains("Configuration error") && err.contains(&at), "{more}: {err}");
         if !key.is_empty() {
@@ -37,37 +37,37 @@ fn a_configuration_that_is_wrong_is_named_with_file_line_and_key() {
         assert!(err.contains(what), "{more}: {err}");
         assert!(!err.contains(AGENT_TOKEN), "{err}");
     }
-    place.write("config.yaml", &good);
+    place.write_file("config.yaml", &good);
     for (tools, line, key, what) in [
         ("tools:\n  t:\n    args: { a: { validate: \"(\" } }\n", 3, "tools.t.args.a.validate", "Invalid regex pattern"),
         ("tools:\n  t:\n    requst: {}\n", 3, "tools.t.requst", "unknown key"),
     ] {
-        place.write("tools.yaml", tools);
-        let err = refused(&place, &[]);
+        place.write_file("tools.yaml", tools);
+        let err = serve_error(&place, &[]);
         assert!(err.contains(&format!("tools.yaml:{line}: {key}: ")) && err.contains(what), "{err}");
     }
     fs::remove_file(place.folder.join("tools.yaml")).unwrap();
-    assert!(refused(&place, &[]).contains("Tools file not found: "));
-    let said = place.run(&["serve", "--config", "nowhere.yaml"]);
-    assert_eq!((said.code, said.err.contains("nowhere.yaml")), (Some(1), true), "{said:?}");
+    assert!(serve_error(&place, &[]).contains("Tools file not found: "));
+    let output = place.run(&["serve", "--config", "nowhere.yaml"]);
+    assert_eq!((output.code, output.err.contains("nowhere.yaml")), (Some(1), true), "{output:?}");
 }
 
 #[test]
 fn the_same_tool_in_two_services_is_refused() {
     let place = GatewayFixture::new();
-    let good = place.config("");
+    let good = place.config_text("");
     let second =
         format!("  other: {{ url: {}, auth: {{ type: none }}, tools: tools.yaml }}\nstorage:", place.service.url);
-    place.write("config.yaml", &good.replace("storage:", &second));
-    assert!(refused(&place, &[]).contains("Duplicate tool name 'look' in services 'desk' and 'other'"));
+    place.write_file("config.yaml", &good.replace("storage:", &second));
+    assert!(serve_error(&place, &[]).contains("Duplicate tool name 'look' in services 'desk' and 'other'"));
 }
 
 #[test]
 fn rules_that_are_wrong_are_named() {
     for rules in ["defaults: [ { pattern: \"*\", action: DENY } ]\n", "rules: 5\n", "nonsense: []\n", "defaults: [ {\n"]
     {
-        let place = GatewayFixture::with("", rules);
-        let err = refused(&place, &[]);
+        let place = GatewayFixture::with_config_and_rules("", rules);
+        let err = serve_error(&place, &[]);
         assert!(err.contains("permissions.yaml"), "{rules}: {err}");
     }
 }
@@ -75,70 +75,70 @@ fn rules_that_are_wrong_are_named() {
 #[test]
 fn an_address_that_others_reach_needs_a_credential_and_tls_or_the_flag() {
     let place = GatewayFixture::new();
-    assert!(refused(&place, &["--host", "0.0.0.0"]).contains("Use --insecure to allow plaintext WS"));
-    let gateway = Gateway::start_with(&place, &["--host", "0.0.0.0", "--insecure"]);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    assert!(serve_error(&place, &["--host", "0.0.0.0"]).contains("Use --insecure to allow plaintext WS"));
+    let gateway = GatewayServer::start_with(&place, &["--host", "0.0.0.0", "--insecure"]);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
     drop(gateway);
-    place.write("config.yaml", "gateway: { port: 0 }\n");
-    let err = refused(&place, &["--host", "0.0.0.0", "--insecure"]);
+    place.write_file("config.yaml", "gateway: { port: 0 }\n");
+    let err = serve_error(&place, &["--host", "0.0.0.0", "--insecure"]);
     assert!(err.contains("needs a credential"), "{err}");
 }
 
 #[test]
 fn what_is_no_record_and_what_is_no_folder_is_said_once_with_what_helps() {
     let place = GatewayFixture::new();
-    std::fs::create_dir(place.data()).unwrap();
-    std::fs::write(place.log(), "no record ".repeat(1000)).unwrap();
-    let err = refused(&place, &[]);
+    std::fs::create_dir(place.data_dir()).unwrap();
+    std::fs::write(place.log_path(), "no record ".repeat(1000)).unwrap();
+    let err = serve_error(&place, &[]);
     assert_eq!(err.matches("countersign.db").count(), 1, "{err}");
     assert!(err.contains("`countersign doctor` says what helps"), "{err}");
-    std::fs::remove_dir_all(place.data()).unwrap();
-    std::fs::write(place.data(), "").unwrap();
-    assert!(refused(&place, &[]).contains("it is no folder; name another with --data or storage.path"));
-    assert!(refused(&place, &["--data", "data/"]).contains("it is no folder"));
-    let err = refused(&place, &["--data", "data/deep"]);
+    std::fs::remove_dir_all(place.data_dir()).unwrap();
+    std::fs::write(place.data_dir(), "").unwrap();
+    assert!(serve_error(&place, &[]).contains("it is no folder; name another with --data or storage.path"));
+    assert!(serve_error(&place, &["--data", "data/"]).contains("it is no folder"));
+    let err = serve_error(&place, &["--data", "data/deep"]);
     assert!(err.contains("something on the way to it is no folder"), "{err}");
     std::os::unix::fs::symlink("nowhere", place.folder.join("astray")).unwrap();
-    let err = refused(&place, &["--data", "astray"]);
+    let err = serve_error(&place, &["--data", "astray"]);
     assert!(err.contains("it is a link to what is not there"), "{err}");
-    let err = refused(&place, &["--data", "astray/deep"]);
+    let err = serve_error(&place, &["--data", "astray/deep"]);
     assert!(err.contains("astray is a link to what is not there"), "{err}");
     std::os::unix::fs::symlink("circle", place.folder.join("circle")).unwrap();
-    let err = refused(&place, &["--data", "circle"]);
+    let err = serve_error(&place, &["--data", "circle"]);
     assert!(!err.contains("a link to what is not there"), "{err}");
 }
 
 #[test]
 fn a_second_gateway_on_the_same_record_is_refused() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let err = refused(&place, &[]);
+    let gateway = GatewayServer::start(&place);
+    let err = serve_error(&place, &[]);
     assert!(err.contains("another gateway runs with this data directory"), "{err}");
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
     // People still reach the one that runs.
-    agent.request(2, "turn", json!({ "thing": "door" }));
-    place.gate();
+    agent.request_tool(2, "turn", json!({ "thing": "door" }));
+    place.wait_gate();
 }
 
 #[test]
 fn tables_of_the_old_program_are_left_as_they_are() {
     let place = GatewayFixture::new();
-    fs::create_dir(place.data()).unwrap();
-    let old = place.data().join("agentpass.db");
+    fs::create_dir(place.data_dir()).unwrap();
+    let old = place.data_dir().join("agentpass.db");
     let connection = Connection::open(&old).unwrap();
     connection.execute("CREATE TABLE audit_log (id integer primary key, tool_name text)", []).unwrap();
     connection.execute("CREATE TABLE pending_requests (request_id text primary key)", []).unwrap();
     connection.execute("INSERT INTO audit_log (tool_name) VALUES ('x')", []).unwrap();
     drop(connection);
     let before = fs::read(&old).unwrap();
-    place.write("config.yaml", &place.config("").replace("data/countersign.db", "data/agentpass.db"));
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
-    gateway.says("agentpass.db");
+    place.write_file("config.yaml", &place.config_text("").replace("data/countersign.db", "data/agentpass.db"));
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    gateway.wait_for_log("agentpass.db");
     drop(gateway);
     assert_eq!(fs::read(&old).unwrap(), before);
-    place.verify();
+    place.verify_log();
 }

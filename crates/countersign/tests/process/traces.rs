@@ -9,9 +9,9 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, eventually,
-    gsv::{GsvPeer, write},
-    provider::{Reply, say},
+    GatewayFixture, GatewayServer, eventually,
+    gsv::{GsvPeer, write_part},
+    provider::{ProviderReply, text_reply},
     run_command,
     server::{self, FakeServer},
 };
@@ -20,28 +20,28 @@ use serde_json::{Value, json};
 const KEY: &str = "collector-key-77ab02";
 
 /// A gateway that tells `collector`, as soon as there is something.
-fn start(scene: &GatewayFixture, collector: &str, more: &[(&str, &str)]) -> Gateway {
-    let mut command = scene.command();
+fn start(scene: &GatewayFixture, collector: &str, more: &[(&str, &str)]) -> GatewayServer {
+    let mut command = scene.binary_command();
     command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "info");
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector).env("OTEL_BSP_SCHEDULE_DELAY", "20");
     command.env("OTEL_EXPORTER_OTLP_HEADERS", format!("x-key={KEY}")).envs(more.iter().copied());
-    Gateway::spawn(command)
+    GatewayServer::spawn(command)
 }
 
 /// Sends a message and waits for the end of its run.
 fn talk(peer: &mut GsvPeer, key: &str, message: &str, run: &str) -> Value {
-    peer.ok("chat.send", json!({ "sessionKey": key, "message": message, "runId": run }));
-    peer.event("chat", &json!({ "runId": run }))
+    peer.expect_ok("chat.send", json!({ "sessionKey": key, "message": message, "runId": run }));
+    peer.wait_event("chat", &json!({ "runId": run }))
 }
 
 /// Everything that it was told.
-fn told(collector: &FakeServer) -> Vec<Value> {
-    let count = collector.count(|_| true);
-    let requests = (0..count).map(|number| collector.asked(number, |_| true));
-    let spans = |asked: server::ServerRequest| {
-        assert_eq!((asked.path.as_str(), asked.header("content-type")), ("/v1/traces", "application/json"));
-        assert_eq!(asked.header("x-key"), KEY);
-        asked.body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
+fn exported_spans(collector: &FakeServer) -> Vec<Value> {
+    let count = collector.request_count(|_| true);
+    let requests = (0..count).map(|number| collector.wait_request(number, |_| true));
+    let spans = |request: server::ServerRequest| {
+        assert_eq!((request.path.as_str(), request.header("content-type")), ("/v1/traces", "application/json"));
+        assert_eq!(request.header("x-key"), KEY);
+        request.body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
     };
     requests.flat_map(spans).collect()
 }
@@ -68,12 +68,14 @@ fn a_run_with_a_call_that_waits_for_a_person_is_one_trace_without_a_word_of_it()
     let scene = GatewayFixture::for_peers();
     let collector = FakeServer::start(|_| (200, "{}".to_owned()));
     let gateway = start(&scene, &collector.url, &[("OTEL_SERVICE_NAME", "front")]);
-    let mut peer = GsvPeer::client(&gateway, "tester");
-    scene.provider.script([Reply::new(vec![write("c0", "canary-name.txt")]), say("canary-answer")]);
+    let mut peer = GsvPeer::connect_client(&gateway, "tester");
+    scene
+        .provider
+        .script_replies([ProviderReply::new(vec![write_part("c0", "canary-name.txt")]), text_reply("canary-answer")]);
     talk(&mut peer, "s", "canary-question", "r-1");
-    scene.allow(&scene.gate());
+    scene.allow_gate(&scene.wait_gate());
     let spans = eventually("the run is told", || {
-        let spans = told(&collector);
+        let spans = exported_spans(&collector);
         (!named(&spans, "invoke_agent").is_empty()).then_some(spans)
     });
     let run = named(&spans, "invoke_agent")[0];
@@ -108,37 +110,37 @@ fn a_run_with_a_call_that_waits_for_a_person_is_one_trace_without_a_word_of_it()
     let nanos = |span: &Value, end: &str| span[end].as_str().unwrap().parse::<u64>().unwrap();
     assert!(nanos(run, "startTimeUnixNano") <= nanos(call, "startTimeUnixNano"));
     assert!(nanos(call, "endTimeUnixNano") <= nanos(run, "endTimeUnixNano"));
-    let first = collector.asked(0, |_| true);
+    let first = collector.wait_request(0, |_| true);
     let resource = &first.body["resourceSpans"][0]["resource"]["attributes"];
     assert!(
         resource.as_array().unwrap().contains(&json!({ "key": "service.name", "value": { "stringValue": "front" } }))
     );
-    for number in 0..collector.count(|_| true) {
-        let text = collector.asked(number, |_| true).text;
+    for number in 0..collector.request_count(|_| true) {
+        let text = collector.wait_request(number, |_| true).text;
         assert!(!text.contains("canary") && !text.contains("tester") && !text.contains("by the agent"), "{text}");
     }
-    assert!(!gateway.said().contains(KEY));
+    assert!(!gateway.log_text().contains(KEY));
     drop(gateway);
-    scene.verify();
+    scene.verify_log();
 }
 
 #[test]
 fn a_collector_that_is_slow_to_come_changes_nothing_for_anybody_and_gets_what_waited() {
     let scene = GatewayFixture::for_peers();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let collector = FakeServer::start(move |_| match asked.fetch_add(1, SeqCst) {
+    let request_count = Arc::new(AtomicUsize::new(0));
+    let collector = FakeServer::start(move |_| match request_count.fetch_add(1, SeqCst) {
         0 => (503, String::new()),
         _ => (200, r#"{"partialSuccess":{"rejectedSpans":"1","errorMessage":"too\u001bold"}}"#.to_owned()),
     });
     let gateway = start(&scene, &collector.url, &[]);
-    let mut peer = GsvPeer::client(&gateway, "tester");
-    scene.provider.script([say("on")]);
+    let mut peer = GsvPeer::connect_client(&gateway, "tester");
+    scene.provider.script_replies([text_reply("on")]);
     assert_eq!(talk(&mut peer, "s", "go", "r-1")["state"], "final");
-    gateway.says("the collector of traces does not take them: it answers 503");
-    gateway.says("the collector takes traces");
-    gateway.says("too\\u{1b}old");
-    let again = collector.asked(1, |_| true);
-    assert_eq!(again.text, collector.asked(0, |_| true).text, "the same batch comes again");
+    gateway.wait_for_log("the collector of traces does not take them: it answers 503");
+    gateway.wait_for_log("the collector takes traces");
+    gateway.wait_for_log("too\\u{1b}old");
+    let again = collector.wait_request(1, |_| true);
+    assert_eq!(again.text, collector.wait_request(0, |_| true).text, "the same batch comes again");
 }
 
 #[test]
@@ -146,12 +148,12 @@ fn what_is_left_is_told_at_the_end() {
     let scene = GatewayFixture::for_peers();
     let collector = FakeServer::start(|_| (200, String::new()));
     let mut gateway = start(&scene, &collector.url, &[("OTEL_BSP_SCHEDULE_DELAY", "600000")]);
-    let mut peer = GsvPeer::client(&gateway, "tester");
-    scene.provider.script([say("on")]);
+    let mut peer = GsvPeer::connect_client(&gateway, "tester");
+    scene.provider.script_replies([text_reply("on")]);
     talk(&mut peer, "s", "go", "r-1");
-    assert_eq!(collector.count(|_| true), 0);
+    assert_eq!(collector.request_count(|_| true), 0);
     assert_eq!(gateway.stop().code, Some(0));
-    let spans = told(&collector);
+    let spans = exported_spans(&collector);
     assert_eq!(named(&spans, "chat small-1").len(), 1, "{spans:#?}");
 }
 
@@ -162,11 +164,11 @@ fn a_variable_without_meaning_is_named_before_anything_begins() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:hunter2@localhost", "credentials belong in"),
     ] {
         let scene = GatewayFixture::for_peers();
-        let mut command = scene.command();
+        let mut command = scene.binary_command();
         command.args(["serve", "--config", "config.yaml"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
         command.env(name, value);
         let ended = run_command(command);
         assert!(ended.code != Some(0) && ended.err.contains(want) && !ended.err.contains("hunter2"), "{ended:?}");
-        assert!(!scene.log().exists(), "nothing was begun");
+        assert!(!scene.log_path().exists(), "nothing was begun");
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, RULES, agent_gate::AgentClient,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, KITCHEN_TOKEN, RULES, agent_gate::AgentClient,
 };
 use serde_json::{Value, json};
 
@@ -28,32 +28,32 @@ fn a_record_of_an_earlier_version_is_whole_and_goes_on() {
     for (name, head) in RECORDS {
         for (form, back) in BACK {
             let case = format!("{name}, {form}");
-            let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
-            fs::create_dir(place.data()).unwrap();
+            let place = GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES);
+            fs::create_dir(place.data_dir()).unwrap();
             let kept = format!("{}/tests/logs/{name}", env!("CARGO_MANIFEST_DIR"));
-            fs::copy(&kept, place.log()).unwrap();
-            let connection = rusqlite::Connection::open(place.log()).unwrap();
+            fs::copy(&kept, place.log_path()).unwrap();
+            let connection = rusqlite::Connection::open(place.log_path()).unwrap();
             connection.execute_batch(back).unwrap();
             drop(connection);
-            let log = place.log();
+            let log = place.log_path();
             let verify = |head: &str| {
-                let said = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap(), "--head", head]);
-                assert_eq!((said.code, &said.json()["flaw"]), (Some(0), &Value::Null), "{case}: {said:?}");
+                let output = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap(), "--head", head]);
+                assert_eq!((output.code, &output.json()["flaw"]), (Some(0), &Value::Null), "{case}: {output:?}");
             };
             verify(head);
 
-            let mut gateway = Gateway::start(&place);
-            let gate = place.gate();
-            let shown = place.people(&["gates", "show", &gate]);
+            let mut gateway = GatewayServer::start(&place);
+            let gate = place.wait_gate();
+            let shown = place.run_as_person(&["gates", "show", &gate]);
             assert!(shown.out.contains("turn(door, open)"), "{case}: {shown:?}");
-            let sessions = place.people(&["sessions", "list", "--json"]);
+            let sessions = place.run_as_person(&["sessions", "list", "--json"]);
             assert!(sessions.out.contains("hello there"), "{case}: {sessions:?}");
-            let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+            let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
             // A person allowed it for good at that time.
-            let turned = agent.call(7, "turn", json!({ "thing": "stove", "way": "on" }));
+            let turned = agent.call_tool(7, "turn", json!({ "thing": "stove", "way": "on" }));
             assert!(turned.to_string().contains("/turn/stove"), "{case}: {turned}");
-            place.allow(&gate);
-            place.service.wait("/turn/door", 1);
+            place.allow_gate(&gate);
+            place.service.wait_requests("/turn/door", 1);
             assert_eq!(gateway.stop().code, Some(0), "{case}");
             verify(head);
         }
@@ -66,19 +66,19 @@ fn a_record_with_everything_that_may_wait_goes_on() {
     const NAME: &str = "2026-11-25.db";
     const HEAD: &str = "104:e891f9718320330ea9612b963e3828fec0aab56ad98641a37fb9f349cb2ea886";
     for (form, back) in BACK {
-        let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
-        fs::create_dir(place.data()).unwrap();
-        fs::copy(format!("{}/tests/logs/{NAME}", env!("CARGO_MANIFEST_DIR")), place.log()).unwrap();
-        rusqlite::Connection::open(place.log()).unwrap().execute_batch(back).unwrap();
-        let log = place.log();
+        let place = GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES);
+        fs::create_dir(place.data_dir()).unwrap();
+        fs::copy(format!("{}/tests/logs/{NAME}", env!("CARGO_MANIFEST_DIR")), place.log_path()).unwrap();
+        rusqlite::Connection::open(place.log_path()).unwrap().execute_batch(back).unwrap();
+        let log = place.log_path();
         let verify = || {
-            let said = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap(), "--head", HEAD]);
-            assert_eq!((said.code, &said.json()["flaw"]), (Some(0), &Value::Null), "{form}: {said:?}");
+            let output = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap(), "--head", HEAD]);
+            assert_eq!((output.code, &output.json()["flaw"]), (Some(0), &Value::Null), "{form}: {output:?}");
         };
         verify();
 
-        let mut gateway = Gateway::start(&place);
-        let waits = place.gates();
+        let mut gateway = GatewayServer::start(&place);
+        let waits = place.pending_gates();
         let of = |text: &str| {
             let found = waits.iter().find(|gate| gate["title"].as_str().unwrap().contains(text));
             let found = found.unwrap_or_else(|| panic!("{form}: nothing that says {text:?} waits in {waits:?}"));
@@ -88,19 +88,19 @@ fn a_record_with_everything_that_may_wait_goes_on() {
             ["turn", "desk__Bash", "Which stove?", "Bob (bob)", "agent:kitchen"].map(|text| of(text).0).into();
         assert_eq!(kinds, ["approval", "approval", "question", "pairing", "budget"], "{form}");
         let (_, door) = of("turn");
-        place.allow(&door);
-        place.service.wait("/turn/door", 1);
+        place.allow_gate(&door);
+        place.service.wait_requests("/turn/door", 1);
         let (_, stove) = of("Which stove?");
-        let answered = place.people(&["gates", "answer", &stove, "left"]);
+        let answered = place.run_as_person(&["gates", "answer", &stove, "left"]);
         assert_eq!(answered.code, Some(0), "{form}: {answered:?}");
         for text in ["Bob (bob)", "agent:kitchen"] {
-            let allowed = place.people(&["gates", "allow", &of(text).1]);
+            let allowed = place.run_as_person(&["gates", "allow", &of(text).1]);
             assert_eq!(allowed.code, Some(0), "{form}: {allowed:?}");
         }
         // Who was let go on is asked about again.
-        let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
-        kitchen.request(30, "turn", json!({ "thing": "attic", "way": "open" }));
-        let title = place.waits(2).iter().map(|gate| gate["subject"].to_string()).collect::<String>();
+        let mut kitchen = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
+        kitchen.request_tool(30, "turn", json!({ "thing": "attic", "way": "open" }));
+        let title = place.wait_gates(2).iter().map(|gate| gate["subject"].to_string()).collect::<String>();
         assert!(title.contains("turn(attic, open)") && title.contains("sh build.sh"), "{form}: {title}");
         assert_eq!(gateway.stop().code, Some(0), "{form}");
         verify();

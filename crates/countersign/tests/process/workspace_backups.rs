@@ -22,20 +22,20 @@ use crate::backups::{all_files, backup, restore, used};
 const OUTSIDE: &str = "what no agent may read";
 
 fn workspace(place: &GatewayFixture) -> PathBuf {
-    let folder = place.data().join("agents/kitchen");
+    let folder = place.data_dir().join("agents/kitchen");
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-fn not_copied(said: &CommandOutput) -> Vec<String> {
-    let said = said.json();
-    said["not_copied"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+fn not_copied(output: &CommandOutput) -> Vec<String> {
+    let report = output.json();
+    report["not_copied"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
 }
 
 /// Says that something is over, also where it fails.
-struct Over<'a>(&'a AtomicBool);
+struct FlagOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for FlagOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -53,7 +53,7 @@ fn while_changing(folder: &Path, pairs: &[[String; 2]], during: impl FnOnce()) {
                 }
             }
         });
-        let _over = Over(&is_over);
+        let _over = FlagOnDrop(&is_over);
         during();
     });
 }
@@ -170,8 +170,8 @@ fn a_path_that_is_too_long_for_the_system_comes_back_and_folders_without_end_are
     let missed = not_copied(&made);
     assert!(made.code == Some(0) && missed.len() == 1, "{made:?}");
     assert!(missed[0].contains("d/d/d") && missed[0].contains("more than 128 folders"), "{missed:?}");
-    let said = restore(&place, "kept", "again-in-a-folder-with-a-longer-name", &["--json"]);
-    assert_eq!((said.code, &said.json()["not_restored"]), (Some(0), &json!([])), "{said:?}");
+    let output = restore(&place, "kept", "again-in-a-folder-with-a-longer-name", &["--json"]);
+    assert_eq!((output.code, &output.json()["not_restored"]), (Some(0), &json!([])), "{output:?}");
     let again = place.folder.join("again-in-a-folder-with-a-longer-name/agents/kitchen");
     let bottom = nested(&again, &long, 30, false);
     let mut text = String::new();
@@ -185,12 +185,12 @@ fn names_that_agents_chose_are_shown_in_one_line_and_hide_nothing() {
     used(&place);
     let workspace = workspace(&place);
     fs::write(workspace.join(OsStr::from_bytes(b"\xffesc\x1b[31m\nbackup    all is well")), "x").unwrap();
-    symlink("/nowhere", place.data().join("l\u{1b}[31mred")).unwrap();
+    symlink("/nowhere", place.data_dir().join("l\u{1b}[31mred")).unwrap();
     let made = backup(&place, "kept", &[]);
     assert_eq!(made.code, Some(0), "{made:?}");
     for (text, shown) in [(&made.err, r"esc\u{1b}[31m\u{a}backup"), (&made.out, r"l\u{1b}[31mred")] {
         assert!(text.contains(shown) && !text.contains('\u{1b}'), "{made:?}");
     }
-    let said = place.run(&["backup", "no\u{1b}[31m/../data/inside", "--config", "config.yaml"]);
-    assert!(said.code == Some(1) && !said.err.contains('\u{1b}'), "{said:?}");
+    let output = place.run(&["backup", "no\u{1b}[31m/../data/inside", "--config", "config.yaml"]);
+    assert!(output.code == Some(1) && !output.err.contains('\u{1b}'), "{output:?}");
 }

@@ -6,13 +6,13 @@ use countersign_http::web::access::{RouteAccess, RouteEffect, RouteEntry, TABLE,
 use countersign_protocol::gsv::method::{self, Method};
 use countersign_testkit::process::{
     AGENT_TOKEN as AGENT, GatewayOptions, KITCHEN_TOKEN,
-    agent_gate::{AgentClient, Received},
+    agent_gate::{AgentClient, AgentSocketEvent},
     eventually,
     gsv::{self, GsvPeer, TOKEN},
 };
 use serde_json::{Value, json};
 
-use crate::stage::{Answered, Stage};
+use crate::fixture::{ResponseHead, SecurityFixture};
 
 /// A row's path with something in its places.
 fn concrete(path: &str) -> String {
@@ -29,9 +29,9 @@ fn may(who: RouteAccess, has: &[TokenScope]) -> bool {
 }
 
 /// Asks for a row, and says whether whoever asked was let through.
-fn is_let_through(stage: &Stage, row: &RouteEntry, headers: &[(&str, &str)]) -> (bool, Answered) {
+fn is_let_through(stage: &SecurityFixture, row: &RouteEntry, headers: &[(&str, &str)]) -> (bool, ResponseHead) {
     let (method, path, ..) = *row;
-    let answered = stage.knock(method, &concrete(path), headers);
+    let answered = stage.request_head(method, &concrete(path), headers);
     // What is asked of the login is refused by the login itself, for there is no password in it.
     let is_login = path.ends_with("/login");
     (is_login && answered.status != 403 || !answered.is_refused(), answered)
@@ -39,20 +39,25 @@ fn is_let_through(stage: &Stage, row: &RouteEntry, headers: &[(&str, &str)]) -> 
 
 #[test]
 fn privileged_mutation_without_auth() {
-    let stage = Stage::with_front();
+    let stage = SecurityFixture::with_front();
     let all = [TokenScope::Read, TokenScope::Answer, TokenScope::Chat, TokenScope::Admin];
     let mut programs: Vec<(String, String, Vec<TokenScope>)> = Vec::new();
     for scope in all {
-        programs.push((format!("only {}", scope.as_str()), stage.program(scope.as_str(), scope.as_str()), vec![scope]));
+        programs.push((
+            format!("only {}", scope.as_str()),
+            stage.create_program_token(scope.as_str(), scope.as_str()),
+            vec![scope],
+        ));
     }
-    programs.push(("all scopes".to_owned(), stage.program("all", "read,answer,chat,admin"), all.to_vec()));
-    let old = stage.program("old", "read,answer,chat,admin");
-    let gone = stage.program("gone", "read,answer,chat,admin");
-    let gates = |token: &str| stage.knock("GET", "/api/v1/gates", &[("authorization", &format!("Bearer {token}"))]);
+    programs.push(("all scopes".to_owned(), stage.create_program_token("all", "read,answer,chat,admin"), all.to_vec()));
+    let old = stage.create_program_token("old", "read,answer,chat,admin");
+    let gone = stage.create_program_token("gone", "read,answer,chat,admin");
+    let gates =
+        |token: &str| stage.request_head("GET", "/api/v1/gates", &[("authorization", &format!("Bearer {token}"))]);
     eventually("both tokens", || (gates(&old).status == 200 && gates(&gone).status == 200).then_some(()));
-    assert_eq!(stage.scene.people(&["tokens", "remove", "gone"]).code, Some(0));
+    assert_eq!(stage.scene.run_as_person(&["tokens", "remove", "gone"]).code, Some(0));
     // It was good for a while, which is over.
-    let file = stage.scene.data().join("tokens.json");
+    let file = stage.scene.data_dir().join("tokens.json");
     let mut kept: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     let of_old = kept["tokens"].as_array_mut().unwrap().iter_mut().find(|token| token["name"] == "old").unwrap();
     of_old["expires"] = 1.into();
@@ -83,10 +88,10 @@ fn privileged_mutation_without_auth() {
         let named = [("authorization", program.as_str()), ("host", "evil.example")];
         let crossing = [("authorization", program.as_str()), ("sec-fetch-site", "cross-site")];
         for headers in [&foreign[..], &named] {
-            let answered = stage.knock(method, &concrete(path), headers);
+            let answered = stage.request_head(method, &concrete(path), headers);
             assert_eq!(answered.status, 403, "{method} {path} {headers:?}: {answered:?}");
         }
-        let answered = stage.knock(method, &concrete(path), &crossing);
+        let answered = stage.request_head(method, &concrete(path), &crossing);
         assert_eq!(
             answered.status == 403,
             effect == RouteEffect::Acts || !may(who, &all),
@@ -100,14 +105,14 @@ fn privileged_mutation_without_auth() {
 /// A person's own browser, with pages that do not have the token of its forms.
 #[test]
 fn a_page_without_its_token_acts_nowhere() {
-    let stage = Stage::new();
-    let (cookie, own) = (stage.cookie(), format!("http://{}", stage.gateway.address));
+    let stage = SecurityFixture::new();
+    let (cookie, own) = (stage.login_cookie(), format!("http://{}", stage.gateway.address));
     let acting =
         TABLE.iter().filter(|row| row.3 == RouteEffect::Acts && row.0 != "GET" && row.2 != RouteAccess::Anybody);
     for (method, path, ..) in acting {
         for csrf in ["", "0000"] {
             let headers = [("cookie", cookie.as_str()), ("origin", &own), ("x-csrf-token", csrf)];
-            let answered = stage.knock(method, &concrete(path), &headers);
+            let answered = stage.request_head(method, &concrete(path), &headers);
             assert_eq!(answered.status, 403, "{method} {path}: {answered:?}");
         }
     }
@@ -163,70 +168,70 @@ fn every_route_over_http_has_a_row() {
 
 #[test]
 fn every_method_of_the_gsv_wire_is_refused_to_whom_its_row_does_not_name() {
-    let stage = Stage::new();
-    let hello = GsvPeer::line(&stage.gateway).ok("connect", gsv::connect_params("client", "c"));
-    let told: BTreeSet<&str> =
+    let stage = SecurityFixture::new();
+    let hello = GsvPeer::open_connection(&stage.gateway).expect_ok("connect", gsv::connect_params("client", "c"));
+    let listed: BTreeSet<&str> =
         hello["features"]["methods"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     let rows: BTreeSet<&str> = method::TABLE.iter().map(|row| row.name).collect();
-    assert_eq!(told, rows);
-    let mut nobody = GsvPeer::line(&stage.gateway);
+    assert_eq!(listed, rows);
+    let mut nobody = GsvPeer::open_connection(&stage.gateway);
     let mut peers = [
-        ("client", GsvPeer::client(&stage.gateway, "one")),
-        ("node", GsvPeer::node(&stage.gateway, "two", &["A"])),
-        ("channel", GsvPeer::channel(&stage.gateway, "wx", "three")),
+        ("client", GsvPeer::connect_client(&stage.gateway, "one")),
+        ("node", GsvPeer::connect_node(&stage.gateway, "two", &["A"])),
+        ("channel", GsvPeer::connect_channel(&stage.gateway, "wx", "three")),
     ];
     for row in method::TABLE.iter().filter(|row| row.method != Method::Connect) {
-        assert_eq!(nobody.fails(row.name, json!({}))["code"], 101, "{}", row.name);
+        assert_eq!(nobody.expect_error(row.name, json!({}))["code"], 101, "{}", row.name);
         for (mode, peer) in &mut peers {
             let is_named = row.modes.iter().any(|named| named.name() == *mode);
-            let answer = peer.ask(row.name, json!({ "lines": 0 }));
+            let answer = peer.call_method(row.name, json!({ "lines": 0 }));
             let is_refused = answer["error"]["code"] == 403
                 && answer["error"]["message"].as_str().unwrap().contains("not allowed for mode");
             assert_eq!(is_refused, !is_named, "{} of a {mode}: {answer}", row.name);
         }
     }
     for name in ["", "Connect", "config.set ", "exec", "cron", "system.run"] {
-        assert_eq!(peers[0].1.fails(name, json!({}))["code"].as_i64().map(|code| code / 100), Some(4), "{name}");
+        assert_eq!(peers[0].1.expect_error(name, json!({}))["code"].as_i64().map(|code| code / 100), Some(4), "{name}");
     }
 }
 
 /// Ids of one agent mean nothing to another, and nothing of it is told to it.
 #[test]
 fn wrong_connection_answers() {
-    let scene = GatewayOptions::for_peers().rules("defaults:\n  - { pattern: '*', action: ask }\n").create();
-    let stage = Stage { gateway: scene.start(), scene };
+    let scene = GatewayOptions::for_peers().with_rules("defaults:\n  - { pattern: '*', action: ask }\n").create();
+    let stage = SecurityFixture { gateway: scene.start(), scene };
     let place = &stage.scene;
-    let mut one = AgentClient::join(&stage.gateway, AGENT);
-    let mut other = AgentClient::join(&stage.gateway, KITCHEN_TOKEN);
-    one.request("same", "turn", json!({ "thing": "door", "way": "mine" }));
-    let gate = place.gate();
-    other.request("same", "turn", json!({ "thing": "window", "way": "theirs" }));
-    place.waits(2);
+    let mut one = AgentClient::connect_authenticated(&stage.gateway, AGENT);
+    let mut other = AgentClient::connect_authenticated(&stage.gateway, KITCHEN_TOKEN);
+    one.request_tool("same", "turn", json!({ "thing": "door", "way": "mine" }));
+    let gate = place.wait_gate();
+    other.request_tool("same", "turn", json!({ "thing": "window", "way": "theirs" }));
+    place.wait_gates(2);
     let nothing = json!({ "results": [], "queued": [] });
-    assert_eq!(other.pending("p1")["results"], json!([]));
+    assert_eq!(other.pending_results("p1")["results"], json!([]));
     for id in [gate.as_str(), &gate[gate.len() - 10..], "agent:default"] {
-        let told =
-            other.ask(json!({ "method": "get_pending_results", "params": { "id": id, "agent": id }, "id": "q" }));
-        assert!(!told.to_string().contains("door"), "{told}");
+        let reply = other
+            .exchange_frame(json!({ "method": "get_pending_results", "params": { "id": id, "agent": id }, "id": "q" }));
+        assert!(!reply.to_string().contains("door"), "{reply}");
     }
     // What an agent can ask for answers no gate, its own or another's.
     for method in ["gate.answer", "approval.respond", "tool.result", "chat.send", "auth", "connect"] {
         let params = json!({ "id": gate, "gate": gate, "approval_id": gate, "choice": "once", "token": AGENT });
-        let told = other.ask(json!({ "method": method, "params": params, "id": method }));
-        assert_eq!(told["error"]["code"], -32601, "{told}");
+        let reply = other.exchange_frame(json!({ "method": method, "params": params, "id": method }));
+        assert_eq!(reply["error"]["code"], -32601, "{reply}");
     }
     // Their answer is theirs alone, though both call it the same.
-    place.allow(&gate);
-    let reply = one.reply(&json!("same"));
+    place.allow_gate(&gate);
+    let reply = one.wait_reply(&json!("same"));
     assert!(reply.to_string().contains("/turn/door"), "{reply}");
-    let rows = place.waits(1);
+    let rows = place.wait_gates(1);
     assert_eq!(rows[0]["session"], "agent:kitchen");
     drop(one);
     // Neither is what was missed.
-    other.request("x", "look", json!({ "thing": "a" }));
-    assert_eq!(other.pending("p2"), nothing);
+    other.request_tool("x", "look", json!({ "thing": "a" }));
+    assert_eq!(other.pending_results("p2"), nothing);
     let mut nobody = AgentClient::connect(&stage.gateway);
-    nobody.send(json!({ "method": "get_pending_results", "id": 1 }));
-    let Received::Frame(told) = nobody.next() else { panic!("no answer") };
-    assert_eq!(told["error"]["code"], -32005, "{told}");
+    nobody.send_frame(json!({ "method": "get_pending_results", "id": 1 }));
+    let AgentSocketEvent::Frame(frame) = nobody.next() else { panic!("no answer") };
+    assert_eq!(frame["error"]["code"], -32005, "{frame}");
 }

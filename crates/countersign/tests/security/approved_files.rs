@@ -8,22 +8,22 @@ use std::{
 
 use countersign_testkit::process::{
     GatewayFixture,
-    provider::{Reply, bash, call, say},
+    provider::{ProviderReply, bash_part, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
-use crate::stage::talks;
+use crate::fixture::stdio_host;
 
 /// A host whose agent asks about every command, in a folder of its own.
-struct Desk {
+struct ApprovedFilesFixture {
     scene: GatewayFixture,
     agent: PathBuf,
 }
 
-impl Desk {
+impl ApprovedFilesFixture {
     fn new() -> Self {
         let scene = GatewayFixture::for_peers();
-        let agent = talks::agent_dir(
+        let agent = stdio_host::agent_dir(
             &scene,
             "rules:\n  - { pattern: 'bash(*)', action: ask }\n  - { pattern: 'write(*)', action: allow }\n",
         );
@@ -43,8 +43,8 @@ impl Desk {
         fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn start(&self, more: &[&str]) -> talks::Host {
-        talks::Host::start_in(&self.scene, &self.agent, &self.at(""), more)
+    fn start(&self, more: &[&str]) -> stdio_host::StdioHost {
+        stdio_host::StdioHost::start_in(&self.scene, &self.agent, &self.at(""), more)
     }
 
     /// What ran so far.
@@ -53,36 +53,36 @@ impl Desk {
     }
 
     /// A host that waits for an answer about `command`.
-    fn asked(&self, command: &str) -> (talks::Host, Value) {
+    fn start_call(&self, command: &str) -> (stdio_host::StdioHost, Value) {
         let mut host = self.start(&[]);
-        self.scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
-        host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+        self.scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", command)]), text_reply("done")]);
+        host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
         let dialog = dialog(&mut host);
         (host, dialog)
     }
 
     /// The same, once the model was asked with it.
-    fn told(&self, id: &str) -> String {
-        let asked = self.scene.provider.request(1, |asked| asked.result(id).is_some());
-        asked.result(id).unwrap_or_default()
+    fn wait_result(&self, id: &str) -> String {
+        let request = self.scene.provider.wait_request_when(1, |request| request.call_result(id).is_some());
+        request.call_result(id).unwrap_or_default()
     }
 
     /// The result of `id` as the model read it.
     fn result(&self, id: &str) -> String {
-        self.scene.provider.last().result(id).unwrap_or_default()
+        self.scene.provider.last_request().call_result(id).unwrap_or_default()
     }
 }
 
-fn dialog(host: &mut talks::Host) -> Value {
-    host.until("a dialog", |frame| frame["type"] == "extension_ui_request" && frame["method"] != "notify")
+fn dialog(host: &mut stdio_host::StdioHost) -> Value {
+    host.wait_frame("a dialog", |frame| frame["type"] == "extension_ui_request" && frame["method"] != "notify")
 }
 
-fn allow(host: &mut talks::Host, dialog: &Value) {
-    host.say(&json!({ "type": "extension_ui_response", "id": dialog["id"], "value": "Allow once" }));
+fn allow(host: &mut stdio_host::StdioHost, dialog: &Value) {
+    host.send_frame(&json!({ "type": "extension_ui_response", "id": dialog["id"], "value": "Allow once" }));
 }
 
-fn end(host: &mut talks::Host) {
-    host.until("the end", |frame| frame["type"] == "agent_end");
+fn end(host: &mut stdio_host::StdioHost) {
+    host.wait_frame("the end", |frame| frame["type"] == "agent_end");
 }
 
 fn shown(dialog: &Value) -> String {
@@ -95,8 +95,8 @@ fn rename(from: &Path, to: &Path) {
 
 #[test]
 fn what_changed_since_it_was_approved_does_not_run() {
-    type Change = fn(&Desk);
-    let changes: [(&str, &str, Change, &str); 8] = [
+    type ChangeFn = fn(&ApprovedFilesFixture);
+    let changes: [(&str, &str, ChangeFn, &str); 8] = [
         ("rewritten", "sh x.sh", |desk| desk.script("x.sh", "echo two >> ran"), "x.sh is not what was approved"),
         (
             "replaced by another",
@@ -155,19 +155,19 @@ fn what_changed_since_it_was_approved_does_not_run() {
         ),
     ];
     for (case, command, change, want) in changes {
-        let desk = Desk::new();
+        let desk = ApprovedFilesFixture::new();
         symlink("x.sh", desk.at("link.sh")).unwrap();
         fs::create_dir(desk.at("bin")).unwrap();
         fs::create_dir(desk.at("sub")).unwrap();
         desk.script("sub/s.sh", "echo one >> ../ran");
-        let (mut host, dialog) = desk.asked(command);
+        let (mut host, dialog) = desk.start_call(command);
         change(&desk);
         allow(&mut host, &dialog);
         end(&mut host);
         let result = desk.result("c1");
         assert!(result.contains(want) && result.contains("call again"), "{case}: {result}");
         assert_eq!(desk.ran(), "", "{case}");
-        host.end();
+        host.close_and_read();
     }
 }
 
@@ -176,53 +176,57 @@ fn what_stayed_as_it_was_runs() {
     let digest = |text: &str| countersign_core::digest::Digest::hash_bytes(text.as_bytes()).to_string();
     let text = "#!/bin/sh\necho one >> ran\n";
     for command in ["sh x.sh", "./x.sh", "cat x.sh | sh", "sh < x.sh", "env A=1 timeout 60 ./x.sh", ". ./x.sh"] {
-        let desk = Desk::new();
-        let (mut host, dialog) = desk.asked(command);
-        let told = shown(&dialog);
+        let desk = ApprovedFilesFixture::new();
+        let (mut host, dialog) = desk.start_call(command);
+        let card = shown(&dialog);
         let want = format!("x.sh, sha256 {}…, {} bytes", &digest(text)[..12], text.len());
-        assert!(told.contains(&want), "{command}: {told}");
+        assert!(card.contains(&want), "{command}: {card}");
         allow(&mut host, &dialog);
         end(&mut host);
         assert_eq!(desk.ran(), "one\n", "{command}: {}", desk.result("c1"));
-        host.end();
+        host.close_and_read();
     }
 }
 
 #[test]
 fn a_working_folder_is_the_one_that_was_approved() {
-    let desk = Desk::new();
+    let desk = ApprovedFilesFixture::new();
     fs::create_dir(desk.at("sub")).unwrap();
-    let asked = |desk: &Desk| {
+    let start_call = |desk: &ApprovedFilesFixture| {
         let mut host = desk.start(&[]);
-        let in_sub = call("c1", "bash", &json!({ "command": "echo ran >> mark", "cwd": "sub" }));
-        desk.scene.provider.script([Reply::new(vec![in_sub]), say("done")]);
-        host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+        let in_sub = call_part("c1", "bash", &json!({ "command": "echo ran >> mark", "cwd": "sub" }));
+        desk.scene.provider.script_replies([ProviderReply::new(vec![in_sub]), text_reply("done")]);
+        host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
         let dialog = dialog(&mut host);
         (host, dialog)
     };
-    let (mut host, dialog) = asked(&desk);
+    let (mut host, dialog) = start_call(&desk);
     rename(&desk.at("sub"), &desk.at("old"));
     fs::create_dir(desk.at("sub")).unwrap();
     allow(&mut host, &dialog);
     end(&mut host);
     assert!(desk.result("c1").contains("another folder has its name"), "{}", desk.result("c1"));
     assert!(!desk.at("sub/mark").exists() && !desk.at("old/mark").exists());
-    host.end();
-    let (mut host, dialog) = asked(&desk);
+    host.close_and_read();
+    let (mut host, dialog) = start_call(&desk);
     allow(&mut host, &dialog);
     end(&mut host);
     assert_eq!(fs::read_to_string(desk.at("sub/mark")).unwrap(), "ran\n");
-    host.end();
+    host.close_and_read();
 }
 
 #[test]
 fn what_the_same_message_writes_is_asked_about_anew() {
-    let desk = Desk::new();
+    let desk = ApprovedFilesFixture::new();
     let mut host = desk.start(&[]);
-    let write = call("w1", "write", &json!({ "path": "x.sh", "content": "echo new >> ran\n" }));
-    let again = Reply::new(vec![bash("c2", "sh x.sh")]);
-    desk.scene.provider.script([Reply::new(vec![write, bash("c1", "sh x.sh")]), again, say("done")]);
-    host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+    let write = call_part("w1", "write", &json!({ "path": "x.sh", "content": "echo new >> ran\n" }));
+    let again = ProviderReply::new(vec![bash_part("c2", "sh x.sh")]);
+    desk.scene.provider.script_replies([
+        ProviderReply::new(vec![write, bash_part("c1", "sh x.sh")]),
+        again,
+        text_reply("done"),
+    ]);
+    host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
     let first = dialog(&mut host);
     allow(&mut host, &first);
     let second = dialog(&mut host);
@@ -231,14 +235,14 @@ fn what_the_same_message_writes_is_asked_about_anew() {
     end(&mut host);
     assert!(desk.result("c1").contains("x.sh is not what was approved"), "{}", desk.result("c1"));
     assert_eq!(desk.ran(), "new\n");
-    host.end();
+    host.close_and_read();
 }
 
 #[test]
 fn what_was_approved_binds_another_process() {
     for (case, change, want) in [("unchanged", false, "one\n"), ("changed", true, "")] {
-        let desk = Desk::new();
-        let (host, _) = desk.asked("sh x.sh");
+        let desk = ApprovedFilesFixture::new();
+        let (host, _) = desk.start_call("sh x.sh");
         // Dropping it kills it.
         drop(host);
         if change {
@@ -249,27 +253,27 @@ fn what_was_approved_binds_another_process() {
         allow(&mut host, &again);
         end(&mut host);
         assert_eq!(desk.ran(), want, "{case}: {}", desk.result("c1"));
-        host.end();
+        host.close_and_read();
     }
 }
 
 #[test]
 fn what_was_decided_and_not_begun_binds_another_process() {
     for (case, change, want) in [("unchanged", false, "one\n"), ("changed", true, "")] {
-        let desk = Desk::new();
+        let desk = ApprovedFilesFixture::new();
         nix::unistd::mkfifo(&desk.at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let mut host = desk.start(&[]);
         // The second waits for its turn behind the first, which waits for somebody to write.
-        let both = vec![bash("c1", "cat pipe"), bash("c2", "sh x.sh")];
-        desk.scene.provider.script([Reply::new(both), say("done")]);
-        host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+        let both = vec![bash_part("c1", "cat pipe"), bash_part("c2", "sh x.sh")];
+        desk.scene.provider.script_replies([ProviderReply::new(both), text_reply("done")]);
+        host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
         for _ in 0..2 {
-            let asked = dialog(&mut host);
-            allow(&mut host, &asked);
+            let dialog_frame = dialog(&mut host);
+            allow(&mut host, &dialog_frame);
         }
         // What is read behind an answer is read when that is recorded.
-        host.say(&json!({ "id": "s", "type": "get_state" }));
-        host.until("the state", |frame| frame["type"] == "response" && frame["id"] == "s");
+        host.send_frame(&json!({ "id": "s", "type": "get_state" }));
+        host.wait_frame("the state", |frame| frame["type"] == "response" && frame["id"] == "s");
         drop(host);
         assert_eq!(desk.ran(), "", "{case}");
         if change {
@@ -277,10 +281,10 @@ fn what_was_decided_and_not_begun_binds_another_process() {
         }
         let host = desk.start(&["--continue"]);
         // It may be over before there is anybody to tell; the model is asked behind it whatever the host saw.
-        let result = desk.told("c2");
+        let result = desk.wait_result("c2");
         assert_eq!(desk.ran(), want, "{case}: {result}");
         assert_eq!(result.contains("x.sh is not what was approved"), change, "{case}: {result}");
-        host.end();
+        host.close_and_read();
     }
 }
 
@@ -352,7 +356,7 @@ const EVERY_DAY: [&str; 62] = [
 
 #[test]
 fn what_people_do_every_day_runs_while_others_work_beside_it() {
-    let desk = Desk::new();
+    let desk = ApprovedFilesFixture::new();
     fs::create_dir_all(desk.at("sub/bin")).unwrap();
     for (name, line) in [
         ("sub/s.sh", "echo in sub"),
@@ -367,11 +371,12 @@ fn what_people_do_every_day_runs_while_others_work_beside_it() {
     fs::write(desk.at("script.py"), "print('out')\n").unwrap();
     fs::write(desk.at("Makefile"), "all:\n\ttrue\n").unwrap();
     let mut host = desk.start(&[]);
-    let calls = EVERY_DAY.iter().enumerate().map(|(at, line)| Reply::new(vec![bash(&format!("c{at}"), line)]));
-    desk.scene.provider.script(calls.chain([say("done")]));
-    host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+    let calls =
+        EVERY_DAY.iter().enumerate().map(|(at, line)| ProviderReply::new(vec![bash_part(&format!("c{at}"), line)]));
+    desk.scene.provider.script_replies(calls.chain([text_reply("done")]));
+    host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
     for at in 0..EVERY_DAY.len() {
-        let asked = dialog(&mut host);
+        let dialog_frame = dialog(&mut host);
         // Beside it others make files, write to their logs, and read what is there.
         fs::write(desk.at(&format!("beside{at}")), "unrelated").unwrap();
         fs::write(desk.at("sub/beside"), at.to_string()).unwrap();
@@ -379,7 +384,7 @@ fn what_people_do_every_day_runs_while_others_work_beside_it() {
         for name in ["x.sh", "sub/s.sh", "script.py"] {
             fs::read(desk.at(name)).unwrap();
         }
-        allow(&mut host, &asked);
+        allow(&mut host, &dialog_frame);
     }
     end(&mut host);
     for (at, line) in EVERY_DAY.iter().enumerate() {
@@ -387,12 +392,12 @@ fn what_people_do_every_day_runs_while_others_work_beside_it() {
         assert!(!result.contains("approved") && !result.contains("ot run"), "{line}: {result}");
     }
     assert!(desk.result("c60").contains("mine") && desk.result("c61").contains("in sub"), "{}", desk.result("c61"));
-    host.end();
+    host.close_and_read();
 }
 
 #[test]
 fn a_folder_may_be_named_in_every_way() {
-    let desk = Desk::new();
+    let desk = ApprovedFilesFixture::new();
     fs::create_dir_all(desk.at("sub/deep")).unwrap();
     symlink("sub", desk.at("link")).unwrap();
     let folders = ["sub", "./sub", "sub/", "sub/../sub", "sub//deep/..", "link", "link/deep", ".", ""];
@@ -400,18 +405,22 @@ fn a_folder_may_be_named_in_every_way() {
     let mut host = desk.start(&[]);
     let named: Vec<&str> = folders.into_iter().chain([absolute.as_str()]).filter(|folder| !folder.is_empty()).collect();
     let calls = named.iter().enumerate().map(|(at, folder)| {
-        Reply::new(vec![call(&format!("c{at}"), "bash", &json!({ "command": "pwd -P; ls", "cwd": folder }))])
+        ProviderReply::new(vec![call_part(
+            &format!("c{at}"),
+            "bash",
+            &json!({ "command": "pwd -P; ls", "cwd": folder }),
+        )])
     });
-    desk.scene.provider.script(calls.chain([say("done")]));
-    host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+    desk.scene.provider.script_replies(calls.chain([text_reply("done")]));
+    host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
     for _ in &named {
-        let asked = dialog(&mut host);
-        allow(&mut host, &asked);
+        let dialog_frame = dialog(&mut host);
+        allow(&mut host, &dialog_frame);
     }
     end(&mut host);
     for (at, folder) in named.iter().enumerate() {
         let result = desk.result(&format!("c{at}"));
         assert!(result.starts_with('/'), "{folder}: {result}");
     }
-    host.end();
+    host.close_and_read();
 }

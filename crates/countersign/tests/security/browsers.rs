@@ -1,13 +1,13 @@
 //! Pages of other sites: what their browsers send on their behalf opens no door.
 
 use countersign_testkit::process::{
-    agent_gate::{AgentClient, Received},
+    agent_gate::{AgentClient, AgentSocketEvent},
     gsv::{self, GsvPeer},
     http,
 };
 use serde_json::{Value, json};
 
-use crate::stage::{DOORS, Stage};
+use crate::fixture::{PROTECTED_ROUTES, SecurityFixture};
 
 /// Where a page may be from that is none of the gateway's.
 const FOREIGN: [&str; 12] = [
@@ -27,19 +27,19 @@ const FOREIGN: [&str; 12] = [
 
 #[test]
 fn cross_site_websocket_hijacking() {
-    let stage = Stage::new();
-    let cookie = stage.cookie();
-    for door in DOORS {
+    let stage = SecurityFixture::new();
+    let cookie = stage.login_cookie();
+    for door in PROTECTED_ROUTES {
         for origin in FOREIGN {
             for headers in [&[("origin", origin)][..], &[("origin", origin), ("cookie", &cookie)]] {
-                let answered = door.knock(&stage.gateway.address, headers);
+                let answered = door.request_head(&stage.gateway.address, headers);
                 assert_eq!(answered.status, 403, "{} from {origin}: {answered:?}", door.name);
                 assert!(!answered.head.contains("access-control-allow"), "{answered:?}");
             }
         }
         // Else the table would be of doors that nobody can open.
         let own = format!("http://{}", stage.gateway.address);
-        let answered = door.knock(&stage.gateway.address, &[("origin", &own), ("cookie", &cookie)]);
+        let answered = door.request_head(&stage.gateway.address, &[("origin", &own), ("cookie", &cookie)]);
         let is_closed = answered.head.contains("location: /login");
         let acts = door.method == "POST";
         assert!(!is_closed && (answered.status < 300 || answered.status == 101 || acts), "{}: {answered:?}", door.name);
@@ -49,24 +49,24 @@ fn cross_site_websocket_hijacking() {
 /// A browser that says nothing of where its page is from sends its cookies all the same: they open no socket.
 #[test]
 fn a_cookie_alone_opens_no_websocket() {
-    let stage = Stage::new();
-    let cookie = stage.cookie();
+    let stage = SecurityFixture::new();
+    let cookie = stage.login_cookie();
     let headers = [("cookie", cookie.as_str())];
     let mut agent = AgentClient::connect_with(&stage.gateway, &headers).unwrap();
-    agent.send(json!({ "method": "list_tools", "id": 1 }));
-    let Received::Frame(told) = agent.next() else { panic!("no answer") };
-    assert_eq!(told["error"]["code"], -32005, "{told}");
-    let mut client = GsvPeer::line_with(&stage.gateway, &headers).unwrap();
+    agent.send_frame(json!({ "method": "list_tools", "id": 1 }));
+    let AgentSocketEvent::Frame(frame) = agent.next() else { panic!("no answer") };
+    assert_eq!(frame["error"]["code"], -32005, "{frame}");
+    let mut client = GsvPeer::open_connection_with(&stage.gateway, &headers).unwrap();
     let mut params = gsv::connect_params("client", "c");
     params["auth"]["token"] = Value::Null;
-    assert_eq!(client.fails("connect", params)["code"], 401);
+    assert_eq!(client.expect_error("connect", params)["code"], 401);
 }
 
 #[test]
 fn no_page_takes_the_address_of_a_server_from_its_own() {
-    let stage = Stage::new();
-    let cookie = stage.cookie();
-    let http = http::Http::new(&stage.gateway.address).with("cookie", &cookie);
+    let stage = SecurityFixture::new();
+    let cookie = stage.login_cookie();
+    let http = http::HttpClient::new(&stage.gateway.address).with_header("cookie", &cookie);
     let evil = "wss://evil.example/x";
     for page in ["/console/", "/console/sessions", "/console/record", "/console/policy", "/console/agents"] {
         let path = format!("{page}?gatewayUrl={evil}&url={evil}&server={evil}&ws={evil}&token=t0k3n");

@@ -12,18 +12,18 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_testkit::process::{
-    AGENT_TOKEN as AGENT, Gateway, GatewayFixture, GatewayOptions, KITCHEN_TOKEN, SERVICE_TOKEN,
+    AGENT_TOKEN as AGENT, GatewayFixture, GatewayOptions, GatewayServer, KITCHEN_TOKEN, SERVICE_TOKEN,
     agent_gate::AgentClient,
     eventually,
     gsv::{self, GsvPeer, TOKEN},
-    http::Http,
-    provider::{Reply, bash, say},
+    http::HttpClient,
+    provider::{ProviderReply, bash_part, text_reply},
     server::FakeServer,
-    service::Behavior,
+    service::ServiceBehavior,
 };
 use serde_json::{Value, json};
 
-use crate::stage::{PASSWORD, SHELL, knock, talks};
+use crate::fixture::{PASSWORD, SHELL, request_head, stdio_host};
 
 const TELEGRAM: &str = "4242:telegram-canary-8f3b6d";
 const WEBHOOK: &str = "webhook-canary-51c9e2aa";
@@ -33,42 +33,42 @@ const BRIDGE: &str = "bridge-canary-77aa20c4";
 const WRONG: &str = "wrong-canary-c3d8f19e";
 
 /// A line to a gateway that keeps what the gateway says on it.
-pub(crate) struct Tap {
+pub(crate) struct TrafficTap {
     pub(crate) address: String,
-    heard: Arc<Mutex<Vec<u8>>>,
+    recorded: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Tap {
+impl TrafficTap {
     pub(crate) fn before(address: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let tap = Self { address: listener.local_addr().unwrap().to_string(), heard: Arc::default() };
-        let (behind, heard) = (address.to_owned(), Arc::clone(&tap.heard));
+        let tap = Self { address: listener.local_addr().unwrap().to_string(), recorded: Arc::default() };
+        let (behind, recorded) = (address.to_owned(), Arc::clone(&tap.recorded));
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let Ok(far) = TcpStream::connect(&behind) else { continue };
-                let (mut asks, mut asked) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                let (mut asks, mut upstream) = (near.try_clone().unwrap(), far.try_clone().unwrap());
                 thread::spawn(move || {
-                    let _ = std::io::copy(&mut asks, &mut asked);
-                    let _ = asked.shutdown(Shutdown::Write);
+                    let _ = std::io::copy(&mut asks, &mut upstream);
+                    let _ = upstream.shutdown(Shutdown::Write);
                 });
-                let heard = Arc::clone(&heard);
-                thread::spawn(move || tell(far, near, &heard));
+                let recorded = Arc::clone(&recorded);
+                thread::spawn(move || relay_and_record(far, near, &recorded));
             }
         });
         tap
     }
 
-    pub(crate) fn heard(&self) -> Vec<u8> {
-        self.heard.lock().unwrap().clone()
+    pub(crate) fn recorded_bytes(&self) -> Vec<u8> {
+        self.recorded.lock().unwrap().clone()
     }
 }
 
-fn tell(mut far: TcpStream, mut near: TcpStream, heard: &Mutex<Vec<u8>>) {
+fn relay_and_record(mut far: TcpStream, mut near: TcpStream, recorded: &Mutex<Vec<u8>>) {
     let mut piece = vec![0; 1 << 16];
     while let Ok(count) = far.read(&mut piece)
         && count > 0
     {
-        heard.lock().unwrap().extend_from_slice(&piece[..count]);
+        recorded.lock().unwrap().extend_from_slice(&piece[..count]);
         if near.write_all(&piece[..count]).is_err() {
             break;
         }
@@ -140,7 +140,7 @@ pub(crate) fn files_are_clean(folder: &Path, meant: &[&str], secrets: &[&str]) {
 }
 
 fn telegram() -> FakeServer {
-    FakeServer::start(|asked| match asked.path.rsplit('/').next().unwrap_or_default() {
+    FakeServer::start(|request| match request.path.rsplit('/').next().unwrap_or_default() {
         "getMe" => (200, json!({ "ok": true, "result": { "id": 1, "is_bot": true, "username": "b" } }).to_string()),
         "getUpdates" => {
             thread::park_timeout(std::time::Duration::from_secs(5));
@@ -148,74 +148,82 @@ fn telegram() -> FakeServer {
         }
         // A network that says back what it was shown.
         _ => {
-            let text = format!("Unauthorized: {} is no token ({})", asked.path, TELEGRAM);
+            let text = format!("Unauthorized: {} is no token ({})", request.path, TELEGRAM);
             (400, json!({ "ok": false, "error_code": 400, "description": text }).to_string())
         }
     })
 }
 
 /// Every door of a gateway is used and misused once. Gives what has to be kept besides: tokens that were made meanwhile.
-fn everything(scene: &GatewayFixture, gateway: &Gateway) -> Vec<String> {
+fn everything(scene: &GatewayFixture, gateway: &GatewayServer) -> Vec<String> {
     let place = &scene;
     // A service that says back what it was shown, done and failed.
     let body = json!({ "authorization": format!("Bearer {SERVICE_TOKEN}"), "echo": STANDARD.encode(SERVICE_TOKEN) })
         .to_string();
-    place.service.does("/look/mirror", Behavior::Answer(200, "application/json", body.clone()));
-    place.service.does("/look/wall", Behavior::Answer(500, "text/html", format!("<p>{body}")));
-    let mut agent = AgentClient::join(gateway, AGENT);
+    place.service.set_behavior("/look/mirror", ServiceBehavior::Answer(200, "application/json", body.clone()));
+    place.service.set_behavior("/look/wall", ServiceBehavior::Answer(500, "text/html", format!("<p>{body}")));
+    let mut agent = AgentClient::connect_authenticated(gateway, AGENT);
     for (number, thing) in ["mirror", "wall", "a"].into_iter().enumerate() {
-        agent.call(number, "look", json!({ "thing": thing }));
+        agent.call_tool(number, "look", json!({ "thing": thing }));
     }
-    AgentClient::join(gateway, KITCHEN_TOKEN).settle();
-    AgentClient::connect(gateway).auth(WRONG);
-    let mut refused = GsvPeer::line(gateway);
+    AgentClient::connect_authenticated(gateway, KITCHEN_TOKEN).confirm_received();
+    AgentClient::connect(gateway).authenticate(WRONG);
+    let mut refused = GsvPeer::open_connection(gateway);
     let mut params = gsv::connect_params("client", "x");
     params["auth"]["token"] = WRONG.into();
-    refused.fails("connect", params);
-    let mut client = GsvPeer::client(gateway, "c");
+    refused.expect_error("connect", params);
+    let mut client = GsvPeer::connect_client(gateway, "c");
     for (path, value) in [("channels.webhook.secret", WEBHOOK), ("apiKeys.anthropic", API_KEY)] {
-        client.ok("config.set", json!({ "path": path, "value": value }));
+        client.expect_ok("config.set", json!({ "path": path, "value": value }));
     }
     // A setting that cannot be is told of, and not with what it was.
-    client.fails("config.set", json!({ "path": "apiKeys.anthropic", "value": { "deep": API_KEY } }));
-    client.ok("config.get", json!({}));
-    client.ok("config.get", json!({ "path": "apiKeys.anthropic" }));
-    scene.provider.script([
-        Reply::new(vec![bash("c1", "env; cat /proc/self/environ /proc/$PPID/environ; set; : words-of-a-command")]),
-        say("done"),
+    client.expect_error("config.set", json!({ "path": "apiKeys.anthropic", "value": { "deep": API_KEY } }));
+    client.expect_ok("config.get", json!({}));
+    client.expect_ok("config.get", json!({ "path": "apiKeys.anthropic" }));
+    scene.provider.script_replies([
+        ProviderReply::new(vec![bash_part(
+            "c1",
+            "env; cat /proc/self/environ /proc/$PPID/environ; set; : words-of-a-command",
+        )]),
+        text_reply("done"),
     ]);
-    let http = Http::new(&gateway.address);
+    let http = HttpClient::new(&gateway.address);
     let login = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
     assert_eq!(login.status, 200);
     let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     assert_eq!(http.post("/api/auth/login", &json!({ "password": WRONG })).status, 401);
-    let made = place.people(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
+    let made = place.run_as_person(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
     let token = made["token"].as_str().unwrap().to_owned();
-    let program = http.clone().with("authorization", &format!("Bearer {token}"));
+    let program = http.clone().with_header("authorization", &format!("Bearer {token}"));
     eventually("the token", || (program.get("/api/v1/gates").status == 200).then_some(()));
     let opened = program.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
     eventually("a gate", || {
-        let told = program.get("/api/v1/gates").json();
-        let gate = told["gates"][0]["id"].as_str()?.to_owned();
+        let listing = program.get("/api/v1/gates").json();
+        let gate = listing["gates"][0]["id"].as_str()?.to_owned();
         program.post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
         Some(())
     });
     eventually("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
-    let person = http.clone().with("cookie", &cookie);
+    let person = http.clone().with_header("cookie", &cookie);
     let pages =
         ["/console/", "/console/sessions", "/console/record", "/console/figures", "/console/policy", "/console/agents"];
-    let told = ["/api/sessions", "/api/settings", "/api/models", "/api/v1/audit?limit=1000", "/api/v1/sessions"];
-    for path in pages.iter().chain(&told) {
+    let api_paths = ["/api/sessions", "/api/settings", "/api/models", "/api/v1/audit?limit=1000", "/api/v1/sessions"];
+    for path in pages.iter().chain(&api_paths) {
         assert_eq!(person.get(path).status, 200, "{path}");
     }
     // In an address, where it is of no use, and in headers that nobody reads.
     for secret in [AGENT, TOKEN, PASSWORD, token.as_str(), WRONG] {
         for path in ["/api/v1/gates", "/console/", "/", "/ws", "/nothing/here"] {
-            knock(&gateway.address, "GET", &format!("{path}?token={secret}"), &[("x-token", secret)]);
+            request_head(&gateway.address, "GET", &format!("{path}?token={secret}"), &[("x-token", secret)]);
         }
-        knock(&gateway.address, "GET", "/api/v1/gates", &[("authorization", &format!("Bearer {secret}x"))]);
-        knock(&gateway.address, "POST", "/channels/webhook", &[("webhook-id", secret), ("webhook-signature", secret)]);
+        request_head(&gateway.address, "GET", "/api/v1/gates", &[("authorization", &format!("Bearer {secret}x"))]);
+        request_head(
+            &gateway.address,
+            "POST",
+            "/channels/webhook",
+            &[("webhook-id", secret), ("webhook-signature", secret)],
+        );
     }
     vec![token, cookie.split_once('=').unwrap().1.to_owned()]
 }
@@ -223,71 +231,71 @@ fn everything(scene: &GatewayFixture, gateway: &Gateway) -> Vec<String> {
 #[test]
 fn no_credential_is_told_by_anything_that_a_gateway_writes_or_says() {
     let api = telegram();
-    let scene = GatewayOptions::for_models().config(&format!(
+    let scene = GatewayOptions::for_models().with_config(&format!(
         "clients: {{ token: {TOKEN} }}\nweb: {{ password: {PASSWORD} }}\nmessenger: {{ type: telegram, telegram: {{ token: '{TELEGRAM}', chat_id: -5, allowed_users: [7], api_url: '{}' }} }}\n",
         api.url
     )).create();
-    scene.write("permissions.yaml", SHELL);
-    let mut command = scene.command();
+    scene.write_file("permissions.yaml", SHELL);
+    let mut command = scene.binary_command();
     command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "trace");
-    let mut gateway = Gateway::spawn(command);
-    let tap = Tap::before(&gateway.address);
+    let mut gateway = GatewayServer::spawn(command);
+    let tap = TrafficTap::before(&gateway.address);
     gateway.address.clone_from(&tap.address);
     let made = everything(&scene, &gateway);
     gateway.stop();
     let known = [AGENT, KITCHEN_TOKEN, TOKEN, PASSWORD, SERVICE_TOKEN, TELEGRAM, WEBHOOK, API_KEY, WRONG];
     let secrets: Vec<&str> = known.iter().copied().chain(made.iter().map(String::as_str)).collect();
-    let said = gateway.said();
-    assert!(said.contains("DEBUG"), "the log is not at its most detailed");
-    is_clean("the log", said.as_bytes(), &secrets);
+    let log = gateway.log_text();
+    assert!(log.contains("DEBUG"), "the log is not at its most detailed");
+    is_clean("the log", log.as_bytes(), &secrets);
     // Nor is a command in it, which a library reads word by word.
-    is_clean("the log", said.as_bytes(), &["words-of-a-command"]);
+    is_clean("the log", log.as_bytes(), &["words-of-a-command"]);
     // A cookie is told once, to whoever logged in.
     let cookie = made[1].as_str();
-    let heard = String::from_utf8_lossy(&tap.heard()).into_owned();
-    assert!(heard.len() > 100_000, "{} bytes were heard", heard.len());
-    is_clean("what clients heard", heard.replacen(cookie, "", 1).as_bytes(), &secrets);
+    let received = String::from_utf8_lossy(&tap.recorded_bytes()).into_owned();
+    assert!(received.len() > 100_000, "{} bytes were heard", received.len());
+    is_clean("what clients heard", received.replacen(cookie, "", 1).as_bytes(), &secrets);
     files_are_clean(&scene.folder, &["config.yaml", "secrets.yaml"], &secrets);
-    let kept = fs::read_to_string(scene.data().join("secrets.yaml")).unwrap();
+    let kept = fs::read_to_string(scene.data_dir().join("secrets.yaml")).unwrap();
     assert!(kept.contains(WEBHOOK) && kept.contains(API_KEY));
     // Nor does a model, or another network, hear of any of them but its own.
-    for number in 0..scene.provider.count() {
-        let asked = scene.provider.asked(number);
-        is_clean("what the model is told", format!("{}{}", asked.head, asked.body).as_bytes(), &secrets);
+    for number in 0..scene.provider.request_count() {
+        let request = scene.provider.wait_request(number);
+        is_clean("what the model is told", format!("{}{}", request.head, request.body).as_bytes(), &secrets);
     }
-    for asked in scene.service.asked() {
-        is_clean("what a service is told", format!("{asked:?}").replace(SERVICE_TOKEN, "").as_bytes(), &secrets);
+    for request in scene.service.received_requests() {
+        is_clean("what a service is told", format!("{request:?}").replace(SERVICE_TOKEN, "").as_bytes(), &secrets);
     }
     for command in [&["config", "show", "--config", "config.yaml"][..], &["doctor", "--config", "config.yaml"]] {
-        let said = scene.run(command);
-        is_clean(command[0], format!("{}{}", said.out, said.err).as_bytes(), &secrets);
+        let output = scene.run(command);
+        is_clean(command[0], format!("{}{}", output.out, output.err).as_bytes(), &secrets);
     }
-    let said = scene.people(&["tokens", "list"]);
-    is_clean("tokens list", said.out.as_bytes(), &secrets);
+    let output = scene.run_as_person(&["tokens", "list"]);
+    is_clean("tokens list", output.out.as_bytes(), &secrets);
 }
 
 #[test]
 fn no_credential_is_told_by_a_host_at_its_most_talkative() {
     for (product, variable) in [("omp", "PI_CODING_AGENT_DIR"), ("gjc", "GJC_CODING_AGENT_DIR")] {
         let scene = GatewayFixture::for_peers();
-        let agent = talks::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");
+        let agent = stdio_host::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");
         let more = [("COUNTERSIGN_LOG", "trace"), ("ANTHROPIC_API_KEY", API_KEY), ("GJC_BRIDGE_TOKEN", BRIDGE)];
-        let mut host = talks::Host::start(&scene, product, variable, &agent, &more);
+        let mut host = stdio_host::StdioHost::start(&scene, product, variable, &agent, &more);
         let look = "env; set; cat /proc/self/environ";
-        scene.provider.script([Reply::new(vec![bash("c1", look)]), say("done")]);
-        host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
-        host.until("the end", |frame| frame.to_string().contains("\"agent_end\""));
+        scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", look)]), text_reply("done")]);
+        host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+        host.wait_frame("the end", |frame| frame.to_string().contains("\"agent_end\""));
         for (id, command) in [("s", "get_state"), ("m", "get_available_models"), ("l", "get_messages")] {
-            host.say(&json!({ "id": id, "type": command }));
-            host.until(command, |frame: &Value| frame["id"] == id);
+            host.send_frame(&json!({ "id": id, "type": command }));
+            host.wait_frame(command, |frame: &Value| frame["id"] == id);
         }
-        host.say(&json!({ "id": "b", "type": "bash", "command": look }));
-        host.until("its output", |frame| frame["id"] == "b");
-        let said = host.end();
-        let secrets = [talks::KEY, API_KEY, BRIDGE];
-        is_clean(product, said.as_bytes(), &secrets);
+        host.send_frame(&json!({ "id": "b", "type": "bash", "command": look }));
+        host.wait_frame("its output", |frame| frame["id"] == "b");
+        let output = host.close_and_read();
+        let secrets = [stdio_host::KEY, API_KEY, BRIDGE];
+        is_clean(product, output.as_bytes(), &secrets);
         files_are_clean(&agent, &["models.yml"], &secrets);
-        let text = scene.provider.last().text();
+        let text = scene.provider.last_request().messages_text();
         is_clean("what the model is told", text.as_bytes(), &secrets);
     }
 }

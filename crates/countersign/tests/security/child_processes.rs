@@ -5,22 +5,22 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_http::web::access::{RouteEffect, TABLE};
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, GatewayOptions, eventually,
+    GatewayFixture, GatewayOptions, GatewayServer, eventually,
     gsv::{self, GsvPeer},
-    http::Http,
-    provider::{Reply, bash, say},
+    http::HttpClient,
+    provider::{ProviderReply, bash_part, text_reply},
 };
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
 const SIGNED: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-const TOLD: &str = "which may not decide";
+const REFUSAL_TEXT: &str = "which may not decide";
 
 /// Has a run of an agent work to its end on one command, and gives the folder in which it ran.
-pub(crate) fn run(scene: &GatewayFixture, gateway: &Gateway, command: &str) -> PathBuf {
-    scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
-    let http = Http::new(&gateway.address);
+pub(crate) fn run(scene: &GatewayFixture, gateway: &GatewayServer, command: &str) -> PathBuf {
+    scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", command)]), text_reply("done")]);
+    let http = HttpClient::new(&gateway.address);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
     eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
@@ -29,17 +29,17 @@ pub(crate) fn run(scene: &GatewayFixture, gateway: &Gateway, command: &str) -> P
 
 /// A gateway on loopback that asks nobody for anything, which is the weakest that there is.
 fn open() -> GatewayFixture {
-    GatewayOptions::for_models().config("").create()
+    GatewayOptions::for_models().with_config("").create()
 }
 
 fn loose(scene: &GatewayFixture) {
-    scene.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
+    scene.write_file("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
 }
 
 /// What is written to a socket that opens a WebSocket and says these frames.
 fn conversation(path: &str, frames: &[Value]) -> Vec<u8> {
     let mut bytes = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n").into_bytes();
-    for (name, value) in crate::stage::UPGRADE {
+    for (name, value) in crate::fixture::UPGRADE {
         bytes.extend(format!("{name}: {value}\r\n").bytes());
     }
     bytes.extend(b"\r\n");
@@ -54,7 +54,7 @@ fn conversation(path: &str, frames: &[Value]) -> Vec<u8> {
 }
 
 /// What each of these conversations comes to when a command of an agent has it.
-fn told(scene: &GatewayFixture, gateway: &Gateway, conversations: &[Vec<u8>]) -> Vec<String> {
+fn replies_to_child(scene: &GatewayFixture, gateway: &GatewayServer, conversations: &[Vec<u8>]) -> Vec<String> {
     let room = scene.folder.join("agents/main");
     fs::create_dir_all(&room).unwrap();
     for (number, bytes) in conversations.iter().enumerate() {
@@ -69,8 +69,8 @@ fn told(scene: &GatewayFixture, gateway: &Gateway, conversations: &[Vec<u8>]) ->
     );
     fs::write(room.join("say.sh"), script).unwrap();
     run(scene, gateway, "bash say.sh");
-    let told = |number: usize| fs::read(room.join(format!("told.{number}"))).unwrap();
-    (0..conversations.len()).map(|number| String::from_utf8_lossy(&told(number)).into_owned()).collect()
+    let read_reply = |number: usize| fs::read(room.join(format!("told.{number}"))).unwrap();
+    (0..conversations.len()).map(|number| String::from_utf8_lossy(&read_reply(number)).into_owned()).collect()
 }
 
 #[test]
@@ -78,21 +78,21 @@ fn a_child_of_an_agent_acts_at_no_route_whatever_it_shows() {
     let scene = open();
     loose(&scene);
     let gateway = scene.start();
-    let made = scene.people(&["tokens", "add", "all", "--scope", "read,answer,chat,admin", "--json"]).json();
+    let made = scene.run_as_person(&["tokens", "add", "all", "--scope", "read,answer,chat,admin", "--json"]).json();
     let token = made["token"].as_str().unwrap();
     let acting: Vec<_> = TABLE.iter().filter(|row| row.3 == RouteEffect::Acts).collect();
     assert!(acting.len() > 30);
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for (method, path, ..) in &acting {
         let path = path.replace("{id}", "1");
         for shown in [String::new(), format!("authorization: Bearer {token}\r\n")] {
             let head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{shown}connection: close\r\n");
-            asked.push(format!("{head}content-length: 0\r\n\r\n").into_bytes());
+            requests.push(format!("{head}content-length: 0\r\n\r\n").into_bytes());
         }
     }
-    for (number, told) in told(&scene, &gateway, &asked).iter().enumerate() {
+    for (number, reply) in replies_to_child(&scene, &gateway, &requests).iter().enumerate() {
         let (method, path, ..) = acting[number / 2];
-        assert!(told.starts_with("HTTP/1.1 403 ") && told.contains(TOLD), "{method} {path}: {told}");
+        assert!(reply.starts_with("HTTP/1.1 403 ") && reply.contains(REFUSAL_TEXT), "{method} {path}: {reply}");
     }
 }
 
@@ -121,11 +121,11 @@ fn a_child_of_an_agent_that_asks_and_ends_is_told_nothing_over_the_control_socke
     let room = scene.folder.join("agents/main");
     fs::create_dir_all(&room).unwrap();
     fs::write(room.join("gone.py"), GONE).unwrap();
-    let socket = scene.data().join("countersign.sock");
+    let socket = scene.data_dir().join("countersign.sock");
     run(&scene, &gateway, &format!("command -v python3 || exit 0; python3 gone.py {} >told", socket.display()));
-    let Ok(told) = fs::read_to_string(room.join("told")) else { return };
-    assert_eq!(told.lines().count(), 20, "{told}");
-    assert!(told.lines().all(|line| line.contains("which may not decide")), "{told}");
+    let Ok(output) = fs::read_to_string(room.join("told")) else { return };
+    assert_eq!(output.lines().count(), 20, "{output}");
+    assert!(output.lines().all(|line| line.contains("which may not decide")), "{output}");
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn a_child_of_an_agent_is_no_node_and_no_chat_network() {
     loose(&scene);
     let gateway = scene.start();
     // Both are there already: nobody takes their places.
-    let mut node = GsvPeer::node(&gateway, "desk", &["Bash"]);
-    let mut channel = GsvPeer::channel(&gateway, "wx", "main");
+    let mut node = GsvPeer::connect_node(&gateway, "desk", &["Bash"]);
+    let mut channel = GsvPeer::connect_channel(&gateway, "wx", "main");
     let mut network = gsv::connect_params("channel", "main");
     network["client"]["channel"] = "wx".into();
     let connect = |params: Value| json!({ "type": "req", "id": "1", "method": "connect", "params": params });
@@ -154,21 +154,21 @@ fn a_child_of_an_agent_is_no_node_and_no_chat_network() {
     let acts = |scope: MethodScope| matches!(scope, MethodScope::Chat | MethodScope::Admin);
     let acting: Vec<_> = method::TABLE.iter().filter(|row| acts(row.scope)).collect();
     says.extend(acting.iter().map(|row| conversation("/ws", &[client.clone(), ask(row.name)])));
-    let told = told(&scene, &gateway, &says);
-    for told in &told[..3] {
-        assert!(told.contains(TOLD) && !told.contains("hello-ok"), "{told}");
+    let replies = replies_to_child(&scene, &gateway, &says);
+    for reply in &replies[..3] {
+        assert!(reply.contains(REFUSAL_TEXT) && !reply.contains("hello-ok"), "{reply}");
     }
     let mut refused = 0;
-    for (row, told) in acting.iter().zip(&told[3..]) {
-        let (_, answer) = told.split_once("hello-ok").unwrap();
-        assert!(answer.contains("\"ok\":false"), "{}: {told}", row.name);
-        refused += usize::from(answer.contains(TOLD));
+    for (row, reply) in acting.iter().zip(&replies[3..]) {
+        let (_, answer) = reply.split_once("hello-ok").unwrap();
+        assert!(answer.contains("\"ok\":false"), "{}: {reply}", row.name);
+        refused += usize::from(answer.contains(REFUSAL_TEXT));
     }
     // The others asked for what makes no sense.
     assert!(refused > 12, "{refused} of {}", acting.len());
     // Whoever was there still is.
     node.caught_up_node();
-    let refused = channel.fails("tools.list", json!({}));
+    let refused = channel.expect_error("tools.list", json!({}));
     assert_eq!(refused["code"], 403, "{refused}");
 }
 
@@ -177,8 +177,8 @@ fn a_child_of_an_agent_cannot_send_what_others_sign() {
     let scene = open();
     loose(&scene);
     let gateway = scene.start();
-    let mut client = GsvPeer::client(&gateway, "c");
-    client.ok("config.set", json!({ "path": "channels.webhook.secret", "value": SIGNED }));
+    let mut client = GsvPeer::connect_client(&gateway, "c");
+    client.expect_ok("config.set", json!({ "path": "channels.webhook.secret", "value": SIGNED }));
     let body = json!({ "peer": { "kind": "dm", "id": "ana" }, "message": { "text": "/approve" } }).to_string();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let key = STANDARD.decode(SIGNED.strip_prefix("whsec_").unwrap()).unwrap();
@@ -189,9 +189,11 @@ fn a_child_of_an_agent_cannot_send_what_others_sign() {
     let length = body.len();
     write!(head, "webhook-id: m1\r\nwebhook-timestamp: {now}\r\nwebhook-signature: {signature}\r\n").unwrap();
     write!(head, "content-length: {length}\r\n\r\n{body}").unwrap();
-    let told = told(&scene, &gateway, &[head.into_bytes()]);
-    assert!(told[0].starts_with("HTTP/1.1 403 ") && told[0].contains(TOLD), "{told:?}");
-    let http = Http::new(&gateway.address).with("webhook-id", "m1").with("webhook-timestamp", &now.to_string());
-    let taken = http.with("webhook-signature", &signature).send("POST", "/channels/webhook", &body);
+    let replies = replies_to_child(&scene, &gateway, &[head.into_bytes()]);
+    assert!(replies[0].starts_with("HTTP/1.1 403 ") && replies[0].contains(REFUSAL_TEXT), "{replies:?}");
+    let http = HttpClient::new(&gateway.address)
+        .with_header("webhook-id", "m1")
+        .with_header("webhook-timestamp", &now.to_string());
+    let taken = http.with_header("webhook-signature", &signature).send_request("POST", "/channels/webhook", &body);
     assert_eq!(taken.status, 200, "{taken:?}");
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// One class of fault.
-struct Class {
+struct FaultClass {
     name: &'static str,
     /// Where it happened: an advisory or a public thread.
     record: &'static str,
@@ -17,11 +17,11 @@ const fn class(
     name: &'static str,
     record: &'static str,
     shown_by: &'static [(&'static str, &'static [&'static str])],
-) -> Class {
-    Class { name, record, shown_by, open: "" }
+) -> FaultClass {
+    FaultClass { name, record, shown_by, open: "" }
 }
 
-impl Class {
+impl FaultClass {
     const fn open(self, open: &'static str) -> Self {
         Self { open, ..self }
     }
@@ -40,7 +40,7 @@ const SECRETS: &str = "countersign/tests/security/secrets.rs";
 const STARTS: &str = "core/tests/it/settle/call_starts.rs";
 const TAPS: &str = "telegram/src/tests/taps.rs";
 
-const CLASSES: [Class; 29] = [
+const CLASSES: [FaultClass; 29] = [
     class(
         "cross-site WebSocket hijacking, no look at Origin on loopback",
         "CVE-2026-25253, CVE-2025-52882",

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use countersign_core::policy::{Rule, RuleAction, Verdict};
 
-use crate::shell_forms::{Bench, compiled, judge};
+use crate::shell_forms::{ShellBench, compiled, judge};
 
 const ALLOWED: [&str; 9] = [
     "bash(cd *)",
@@ -19,7 +19,7 @@ const ALLOWED: [&str; 9] = [
 ];
 
 /// A repository beside the working folder whose settings have `evil` run at each look at it.
-fn plant(bench: &Bench) {
+fn plant(bench: &ShellBench) {
     let foreign = bench.path("foreign");
     let git = |arguments: &[&str]| {
         let mut command = Command::new(bench.path("bin/git"));
@@ -36,7 +36,7 @@ fn plant(bench: &Bench) {
 
 #[test]
 fn a_foreign_repository() {
-    let bench = Bench::new();
+    let bench = ShellBench::new();
     plant(&bench);
     let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, RuleAction::Allow)).collect());
     let absolute = bench.path("foreign").display().to_string();
@@ -87,7 +87,7 @@ fn a_foreign_repository() {
 
 #[test]
 fn text_that_looks_like_commands() {
-    let bench = Bench::new();
+    let bench = ShellBench::new();
     let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, RuleAction::Allow)).collect());
     for form in [
         "good \"$(cat <<'E'\nIt's $(evil) `evil` (x); evil\nE\n)\"",

@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, GatewayOptions, eventually,
+    GatewayFixture, GatewayOptions, GatewayServer, eventually,
     gsv::GsvPeer,
-    http::Http,
-    provider::{self, Reply, bash, say},
+    http::HttpClient,
+    provider::{self, ProviderReply, bash_part, text_reply},
     server::FakeServer,
 };
 use countersign_view::{LineMode, escape};
 use serde_json::{Value, json};
 
-use crate::stage::{SHELL, talks};
+use crate::fixture::{SHELL, stdio_host};
 
 /// The first and last of every row of characters that nobody sees, with what a terminal, HTML or Markdown reads.
 fn hidden() -> Vec<char> {
@@ -88,8 +88,8 @@ fn reads_back(case: &str, shown: &str, command: &str) {
 fn shown_is_not_run_zero_width_bidi_ansi_and_fences() {
     let api = {
         let next = AtomicI64::new(1);
-        FakeServer::start(move |asked| {
-            let result = match asked.path.rsplit('/').next().unwrap_or_default() {
+        FakeServer::start(move |request| {
+            let result = match request.path.rsplit('/').next().unwrap_or_default() {
                 "getMe" => json!({ "id": 1, "is_bot": true, "username": "guard_bot" }),
                 "getUpdates" => {
                     std::thread::park_timeout(std::time::Duration::from_secs(5));
@@ -97,22 +97,22 @@ fn shown_is_not_run_zero_width_bidi_ansi_and_fences() {
                 }
                 "sendMessage" => {
                     let id = next.fetch_add(1, Ordering::SeqCst);
-                    json!({ "message_id": id, "date": 1, "chat": { "id": asked.body["chat_id"], "type": "private" } })
+                    json!({ "message_id": id, "date": 1, "chat": { "id": request.body["chat_id"], "type": "private" } })
                 }
                 _ => json!(true),
             };
             (200, json!({ "ok": true, "result": result }).to_string())
         })
     };
-    let scene = GatewayOptions::for_models().config(&format!(
+    let scene = GatewayOptions::for_models().with_config(&format!(
         "messenger: {{ type: telegram, telegram: {{ token: '42:tok', chat_id: -5, allowed_users: [7], api_url: '{}' }} }}\n",
         api.url
     )).create();
-    scene.write("permissions.yaml", SHELL);
+    scene.write_file("permissions.yaml", SHELL);
     let gateway = scene.start();
-    let http = Http::new(&gateway.address);
+    let http = HttpClient::new(&gateway.address);
     for (number, command) in commands().iter().enumerate() {
-        let gate = asked(&scene, &gateway, command);
+        let gate = wait_listed_gate(&scene, &gateway, command);
         let id = gate["id"].as_str().unwrap();
         // Programs get it exactly, and what they may show.
         assert_eq!(gate["arguments"]["command"], json!(command));
@@ -124,11 +124,11 @@ fn shown_is_not_run_zero_width_bidi_ansi_and_fences() {
         let session = gate["session"].as_str().unwrap();
         let card = http.get(&format!("/api/approval/pending?session_id={session}")).json();
         reads_back("hermes", card["pending"]["command"].as_str().unwrap(), command);
-        let listed = scene.people(&["gates", "list"]);
+        let listed = scene.run_as_person(&["gates", "list"]);
         reads_back("the command line", &listed.out, command);
-        let card = api.asked(0, |asked| {
-            let text = asked.body["text"].as_str().unwrap_or_default();
-            asked.path.ends_with("/sendMessage") && text.contains(&format!("end-{number}-of-it"))
+        let card = api.wait_request(0, |request| {
+            let text = request.body["text"].as_str().unwrap_or_default();
+            request.path.ends_with("/sendMessage") && text.contains(&format!("end-{number}-of-it"))
         });
         let text = card.body["text"].as_str().unwrap();
         let text = if card.body["parse_mode"] == "HTML" { text_of(text) } else { text.to_owned() };
@@ -141,39 +141,39 @@ fn shown_is_not_run_zero_width_bidi_ansi_and_fences() {
 }
 
 /// The gate about this command, once it waits.
-fn asked(scene: &GatewayFixture, gateway: &Gateway, command: &str) -> Value {
-    scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
-    let http = Http::new(&gateway.address);
+fn wait_listed_gate(scene: &GatewayFixture, gateway: &GatewayServer, command: &str) -> Value {
+    scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", command)]), text_reply("done")]);
+    let http = HttpClient::new(&gateway.address);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" }));
     assert_eq!(opened.status, 201, "{opened:?}");
     eventually("the gate", || {
-        let told = http.get("/api/v1/gates").json();
-        told["gates"].as_array()?.first().cloned()
+        let listing = http.get("/api/v1/gates").json();
+        listing["gates"].as_array()?.first().cloned()
     })
 }
 
 /// In a chat the card is a message like any other: Markdown around it must not end within it.
 #[test]
 fn what_a_chat_is_asked_reads_back() {
-    let scene = GatewayOptions::for_models().config("").create();
-    scene.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: ask }\n");
+    let scene = GatewayOptions::for_models().with_config("").create();
+    scene.write_file("permissions.yaml", "defaults:\n  - { pattern: '*', action: ask }\n");
     let gateway = scene.start();
-    let mut peer = GsvPeer::client(&gateway, "c");
+    let mut peer = GsvPeer::connect_client(&gateway, "c");
     for (number, command) in commands().iter().enumerate() {
         let path = format!("n{number}.txt");
-        let call = provider::call("c1", "gsv__WriteFile", &json!({ "path": path, "content": command }));
-        scene.provider.script([Reply::new(vec![call]), say("done")]);
+        let call = provider::call_part("c1", "gsv__WriteFile", &json!({ "path": path, "content": command }));
+        scene.provider.script_replies([ProviderReply::new(vec![call]), text_reply("done")]);
         let session = format!("s{number}");
         let run = format!("r{number}");
-        peer.ok("chat.send", json!({ "sessionKey": session, "message": "write", "runId": run }));
-        let event = peer.event("chat", &json!({ "runId": run, "state": "final" }));
+        peer.expect_ok("chat.send", json!({ "sessionKey": session, "message": "write", "runId": run }));
+        let event = peer.wait_event("chat", &json!({ "runId": run, "state": "final" }));
         let text: String =
             event["message"]["content"].as_array().unwrap().iter().filter_map(|part| part["text"].as_str()).collect();
         reads_back("gsv", &text, command);
-        let answer =
-            peer.ok("chat.send", json!({ "sessionKey": session, "message": "no", "runId": format!("a{number}") }));
+        let answer = peer
+            .expect_ok("chat.send", json!({ "sessionKey": session, "message": "no", "runId": format!("a{number}") }));
         assert_eq!(answer["status"], "started", "{answer}");
-        peer.event("chat", &json!({ "runId": format!("a{number}"), "state": "final" }));
+        peer.wait_event("chat", &json!({ "runId": format!("a{number}"), "state": "final" }));
     }
 }
 
@@ -182,18 +182,18 @@ fn what_a_chat_is_asked_reads_back() {
 fn a_hosts_dialog_reads_back() {
     for (product, variable) in [("omp", "PI_CODING_AGENT_DIR"), ("gjc", "GJC_CODING_AGENT_DIR")] {
         let scene = GatewayFixture::for_peers();
-        let agent = talks::agent_dir(&scene, "rules:\n  - { pattern: 'bash(*)', action: ask }\n");
-        let mut host = talks::Host::start(&scene, product, variable, &agent, &[]);
+        let agent = stdio_host::agent_dir(&scene, "rules:\n  - { pattern: 'bash(*)', action: ask }\n");
+        let mut host = stdio_host::StdioHost::start(&scene, product, variable, &agent, &[]);
         for command in commands() {
-            scene.provider.script([Reply::new(vec![bash("c1", &command)]), say("done")]);
-            host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
-            let dialog =
-                host.until("a dialog", |frame| frame["type"] == "extension_ui_request" && frame["method"] != "notify");
+            scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", &command)]), text_reply("done")]);
+            host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+            let dialog = host
+                .wait_frame("a dialog", |frame| frame["type"] == "extension_ui_request" && frame["method"] != "notify");
             let shown: String = ["title", "message"].iter().filter_map(|name| dialog[*name].as_str()).collect();
             reads_back(product, &shown, &command);
-            host.say(&json!({ "type": "extension_ui_response", "id": dialog["id"], "cancelled": true }));
-            host.until("the end", |frame| frame.to_string().contains("\"agent_end\""));
+            host.send_frame(&json!({ "type": "extension_ui_response", "id": dialog["id"], "cancelled": true }));
+            host.wait_frame("the end", |frame| frame.to_string().contains("\"agent_end\""));
         }
-        host.end();
+        host.close_and_read();
     }
 }

@@ -3,13 +3,13 @@
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
 use countersign_testkit::process::{
-    AGENT_TOKEN as AGENT, Gateway, GatewayFixture, GatewayOptions, RULES,
+    AGENT_TOKEN as AGENT, GatewayFixture, GatewayOptions, GatewayServer, RULES,
     agent_gate::AgentClient,
     gsv::{self, GsvPeer, TOKEN},
 };
 use serde_json::json;
 
-use crate::stage::{DOORS, Stage, knock};
+use crate::fixture::{PROTECTED_ROUTES, SecurityFixture, request_head};
 
 /// What a browser sends for a host that somebody had lead here, and near misses of our own names.
 const NAMES: [&str; 20] = [
@@ -37,14 +37,14 @@ const NAMES: [&str; 20] = [
 
 #[test]
 fn dns_rebinding() {
-    let stage = Stage::new();
-    let cookie = stage.cookie();
-    for door in DOORS {
+    let stage = SecurityFixture::new();
+    let cookie = stage.login_cookie();
+    for door in PROTECTED_ROUTES {
         for name in NAMES {
             // A page that was led here by another name is of its own origin, and says so.
             let origin = format!("http://{name}");
             for headers in [&[("host", name)][..], &[("host", name), ("origin", &origin), ("cookie", &cookie)]] {
-                let answered = door.knock(&stage.gateway.address, headers);
+                let answered = door.request_head(&stage.gateway.address, headers);
                 assert!(matches!(answered.status, 400 | 403), "{} as {name}: {answered:?}", door.name);
             }
         }
@@ -53,7 +53,7 @@ fn dns_rebinding() {
 
 #[test]
 fn names_of_a_host_that_were_made_by_chance_are_refused() {
-    let stage = Stage::new();
+    let stage = SecurityFixture::new();
     let mut dice: u64 = 0x9e37_79b9_7f4a_7c15;
     let parts =
         ["localhost", "127.0.0.1", "[::1]", ".", ":", "80", "@", "evil", "%", "/", "\\", "_", "xn--", "::", "0"];
@@ -71,7 +71,7 @@ fn names_of_a_host_that_were_made_by_chance_are_refused() {
         });
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let is_ours = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|at| at.is_loopback());
-        let answered = knock(&stage.gateway.address, "GET", "/healthz", &[("host", &name)]);
+        let answered = request_head(&stage.gateway.address, "GET", "/healthz", &[("host", &name)]);
         assert!(is_ours || matches!(answered.status, 400 | 403), "{name}: {answered:?}");
     }
 }
@@ -85,92 +85,92 @@ fn reachable() -> Option<SocketAddr> {
 
 #[test]
 fn unauthenticated_localhost_http() {
-    let place = GatewayFixture::with("", RULES);
-    place.write("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
-    let gateway = Gateway::start(&place);
+    let place = GatewayFixture::with_config_and_rules("", RULES);
+    place.write_file("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
+    let gateway = GatewayServer::start(&place);
     let address: SocketAddr = gateway.address.parse().unwrap();
     assert!(address.ip().is_loopback(), "{address}");
     if let Some(mut outside) = reachable() {
         outside.set_port(address.port());
         assert!(TcpStream::connect(outside).is_err(), "others reach {outside}");
     }
-    for door in DOORS {
+    for door in PROTECTED_ROUTES {
         for headers in [[("origin", "https://evil.example")], [("host", "evil.example")]] {
-            let answered = door.knock(&gateway.address, &headers);
+            let answered = door.request_head(&gateway.address, &headers);
             assert_eq!(answered.status, 403, "{} {headers:?}: {answered:?}", door.name);
         }
         let preflight = [("origin", "https://evil.example"), ("access-control-request-method", "POST")];
-        let answered = knock(&gateway.address, "OPTIONS", door.path, &preflight);
+        let answered = request_head(&gateway.address, "OPTIONS", door.path, &preflight);
         assert!(answered.status == 403 && !answered.head.contains("access-control-allow"), "{answered:?}");
     }
     for host in ["0.0.0.0", "::"] {
-        let said = place.run(&["serve", "--config", "config.yaml", "--host", host]);
-        assert!(said.code != Some(0) && !said.out.contains("ready"), "{host}: {said:?}");
+        let output = place.run(&["serve", "--config", "config.yaml", "--host", host]);
+        assert!(output.code != Some(0) && !output.out.contains("ready"), "{host}: {output:?}");
     }
 }
 
 /// Tokens are taken from headers and first frames only: what stands in an address is in somebody's log.
 #[test]
 fn token_in_url() {
-    let stage = Stage::new();
-    let (reader, cookie) = (stage.program("reader", "read"), stage.cookie());
+    let stage = SecurityFixture::new();
+    let (reader, cookie) = (stage.create_program_token("reader", "read"), stage.login_cookie());
     let value = cookie.split_once('=').unwrap().1;
-    for secret in [reader.as_str(), TOKEN, AGENT, crate::stage::PASSWORD, value] {
+    for secret in [reader.as_str(), TOKEN, AGENT, crate::fixture::PASSWORD, value] {
         for name in ["token", "access_token", "auth", "key", "api_key", "password", "hermes_session", "bearer"] {
             for path in ["/api/v1/gates", "/api/v1/events", "/api/sessions", "/console/"] {
-                let answered = stage.knock("GET", &format!("{path}?{name}={secret}"), &[]);
+                let answered = stage.request_head("GET", &format!("{path}?{name}={secret}"), &[]);
                 assert!(answered.is_refused(), "{path}?{name}: {answered:?}");
             }
         }
     }
-    let (mut agent, mut client) = (AgentClient::connect(&stage.gateway), GsvPeer::line(&stage.gateway));
+    let (mut agent, mut client) = (AgentClient::connect(&stage.gateway), GsvPeer::open_connection(&stage.gateway));
     // Both sockets take any query, and none of it says who somebody is.
     for (path, secret) in [("/", AGENT), ("/ws", TOKEN)] {
         let path = format!("{path}?token={secret}");
-        assert_eq!(stage.knock("GET", &path, &crate::stage::UPGRADE).status, 101);
+        assert_eq!(stage.request_head("GET", &path, &crate::fixture::UPGRADE).status, 101);
     }
-    assert_eq!(agent.ask(json!({ "method": "list_tools", "id": 1 }))["error"]["code"], -32005);
-    assert_eq!(client.fails("tools.list", json!({}))["code"], 101);
+    assert_eq!(agent.exchange_frame(json!({ "method": "list_tools", "id": 1 }))["error"]["code"], -32005);
+    assert_eq!(client.expect_error("tools.list", json!({}))["code"], 101);
 }
 
 /// Clients say what they would like to be allowed. It can only make less of what they are.
 #[test]
 fn self_declared_scopes() {
-    let stage = Stage::new();
-    let wanted = json!(["operator.admin", "admin", "read", "answer", "chat"]);
+    let stage = SecurityFixture::new();
+    let claimed_scopes = json!(["operator.admin", "admin", "read", "answer", "chat"]);
     for token in [json!("wrong"), serde_json::Value::Null] {
         let mut params = gsv::connect_params("client", "c");
-        params["auth"] = json!({ "token": token, "scopes": wanted, "role": "admin" });
-        params["scopes"] = wanted.clone();
+        params["auth"] = json!({ "token": token, "scopes": claimed_scopes, "role": "admin" });
+        params["scopes"] = claimed_scopes.clone();
         params["role"] = "operator".into();
-        let mut peer = GsvPeer::line(&stage.gateway);
-        assert_eq!(peer.fails("connect", params)["code"], 401);
+        let mut peer = GsvPeer::open_connection(&stage.gateway);
+        assert_eq!(peer.expect_error("connect", params)["code"], 401);
     }
     // A node that calls itself a person's client as well is a node.
     let mut params = gsv::node_params("n", &["A"]);
-    params["scopes"] = wanted.clone();
-    params["client"]["scopes"] = wanted.clone();
+    params["scopes"] = claimed_scopes.clone();
+    params["client"]["scopes"] = claimed_scopes.clone();
     params["role"] = "client".into();
-    let mut node = GsvPeer::line(&stage.gateway);
-    node.ok("connect", params);
+    let mut node = GsvPeer::open_connection(&stage.gateway);
+    node.expect_ok("connect", params);
     for method in ["config.set", "pair.approve", "chat.send", "sessions.list"] {
-        assert_eq!(node.fails(method, json!({}))["code"], 403, "{method}");
+        assert_eq!(node.expect_error(method, json!({}))["code"], 403, "{method}");
     }
-    let reader = format!("Bearer {}", stage.program("reader", "read"));
+    let reader = format!("Bearer {}", stage.create_program_token("reader", "read"));
     for header in ["x-scopes", "x-openclaw-scopes", "scope", "x-forwarded-user", "x-remote-user", "x-auth-scopes"] {
         let headers = [("authorization", reader.as_str()), (header, "admin,answer,chat")];
         let path = "/api/v1/gates/gate_00000000/allow?scope=answer&scopes=admin";
-        assert_eq!(stage.knock("POST", path, &headers).status, 403, "{header}");
-        assert!(stage.knock("GET", "/api/v1/gates", &[(header, "admin")]).is_refused(), "{header}");
+        assert_eq!(stage.request_head("POST", path, &headers).status, 403, "{header}");
+        assert!(stage.request_head("GET", "/api/v1/gates", &[(header, "admin")]).is_refused(), "{header}");
     }
 }
 
 #[test]
 fn a_door_that_needs_a_credential_is_closed_without_one() {
     // No agent and no clients' token: agents come in nowhere, whatever they show.
-    let scene = GatewayOptions::for_models().config("").create();
-    scene.write("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
+    let scene = GatewayOptions::for_models().with_config("").create();
+    scene.write_file("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
     let gateway = scene.start();
-    assert_eq!(knock(&gateway.address, "GET", "/", &crate::stage::UPGRADE).status, 403);
-    assert_eq!(knock(&gateway.address, "POST", "/channels/webhook", &[]).status, 401);
+    assert_eq!(request_head(&gateway.address, "GET", "/", &crate::fixture::UPGRADE).status, 403);
+    assert_eq!(request_head(&gateway.address, "POST", "/channels/webhook", &[]).status, 401);
 }

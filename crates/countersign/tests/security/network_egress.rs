@@ -9,20 +9,20 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, GatewayOptions, eventually,
-    http::Http,
-    provider::{Part, Reply, bash, call, say},
+    GatewayFixture, GatewayOptions, GatewayServer, eventually,
+    http::HttpClient,
+    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_reply},
 };
 use countersign_tools::sandbox::KernelSupport;
 use serde_json::{Value, json};
 
 /// A server on this machine that notes the heads of what it is asked.
-struct Server {
+struct PageServer {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl PageServer {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -47,20 +47,20 @@ fn answer(mut client: TcpStream, noted: &Mutex<Vec<String>>) {
 }
 
 /// What has `asked` said to the proxy, and its answer printed.
-fn through_proxy(asked: &str) -> String {
-    format!("p=${{http_proxy#http://}}; exec 3<>/dev/tcp/${{p/://}} && printf '{asked}' >&3 && cat <&3")
+fn through_proxy(request: &str) -> String {
+    format!("p=${{http_proxy#http://}}; exec 3<>/dev/tcp/${{p/://}} && printf '{request}' >&3 && cat <&3")
 }
 
 fn page(address: &str) -> String {
     through_proxy(&format!("GET http://{address}/page HTTP/1.1\\r\\nHost: elsewhere.org\\r\\n\\r\\n"))
 }
 
-struct Stage {
+struct EgressFixture {
     scene: GatewayFixture,
-    gateway: Gateway,
+    gateway: GatewayServer,
 }
 
-impl Stage {
+impl EgressFixture {
     /// Nothing where this machine cannot hold commands so.
     #[allow(clippy::print_stderr, reason = "what this machine cannot show is said")]
     fn with(network: &str) -> Option<Self> {
@@ -68,26 +68,26 @@ impl Stage {
             eprintln!("not shown here: {lacks}");
             return None;
         }
-        let scene = GatewayOptions::for_models().config(&format!("sandbox: {{ network: {network} }}\n")).create();
-        let mut command = scene.command();
+        let scene = GatewayOptions::for_models().with_config(&format!("sandbox: {{ network: {network} }}\n")).create();
+        let mut command = scene.binary_command();
         command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "info");
-        let gateway = Gateway::spawn(command);
+        let gateway = GatewayServer::spawn(command);
         let stage = Self { scene, gateway };
-        let said = stage.says(needing("true", &["127.0.0.1:9"]), Some("allow"));
-        if said.contains("without a network") {
-            eprintln!("not shown here: {said}");
+        let result = stage.says(needing("true", &["127.0.0.1:9"]), Some("allow"));
+        if result.contains("without a network") {
+            eprintln!("not shown here: {result}");
             return None;
         }
         Some(stage)
     }
 
     /// Has a run do this call, answers what it asks, and gives what the model was told of it.
-    fn says(&self, part: Part, answer: Option<&str>) -> String {
-        self.scene.provider.script([Reply::new(vec![part]), say("done")]);
-        let http = Http::new(&self.gateway.address);
+    fn says(&self, part: ReplyPart, answer: Option<&str>) -> String {
+        self.scene.provider.script_replies([ProviderReply::new(vec![part]), text_reply("done")]);
+        let http = HttpClient::new(&self.gateway.address);
         let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
         if let Some(answer) = answer {
-            let gate = self.scene.waits(1).remove(0);
+            let gate = self.scene.wait_gates(1).remove(0);
             let card = gate.to_string();
             assert!(card.contains("needs more than the sandbox gives: to reach 127.0.0.1:"), "{card}");
             let id = gate["id"].as_str().unwrap();
@@ -95,36 +95,36 @@ impl Stage {
         }
         let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
         eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
-        self.scene.provider.last().result("c1").unwrap()
+        self.scene.provider.last_request().call_result("c1").unwrap()
     }
 
     fn runs(&self, command: &str) -> String {
-        self.says(bash("c1", command), None)
+        self.says(bash_part("c1", command), None)
     }
 }
 
-fn needing(command: &str, hosts: &[&str]) -> Part {
-    call("c1", "bash", &json!({ "command": command, "needs": { "hosts": hosts } }))
+fn needing(command: &str, hosts: &[&str]) -> ReplyPart {
+    call_part("c1", "bash", &json!({ "command": command, "needs": { "hosts": hosts } }))
 }
 
 #[test]
 fn a_listed_host_is_reached_and_nothing_else() {
-    let (listed, other) = (Server::start(), Server::start());
-    let at = |server: &Server| format!("127.0.0.1:{}", server.port);
+    let (listed, other) = (PageServer::start(), PageServer::start());
+    let at = |server: &PageServer| format!("127.0.0.1:{}", server.port);
     let hosts = format!("{{ hosts: ['{}', 'localhost:{}'], unlisted: refuse }}", at(&listed), other.port);
-    let Some(stage) = Stage::with(&hosts) else { return };
+    let Some(stage) = EgressFixture::with(&hosts) else { return };
 
-    let said = stage.runs(&page(&at(&listed)));
-    assert!(said.contains("it-was-there"), "{said}");
+    let result = stage.runs(&page(&at(&listed)));
+    assert!(result.contains("it-was-there"), "{result}");
     let heads = listed.heads();
     let want = format!("GET /page HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", at(&listed));
     assert_eq!(heads, [want]);
     let tunnel =
         through_proxy(&format!("CONNECT {} HTTP/1.1\\r\\n\\r\\nGET /tunnel HTTP/1.1\\r\\n\\r\\n", at(&listed)));
-    let said = stage.runs(&tunnel);
-    assert!(said.contains("200 Connection established") && said.contains("it-was-there"), "{said}");
+    let result = stage.runs(&tunnel);
+    assert!(result.contains("200 Connection established") && result.contains("it-was-there"), "{result}");
     assert_eq!(listed.heads()[1], "GET /tunnel HTTP/1.1\r\n\r\n");
-    let log = stage.gateway.said();
+    let log = stage.gateway.log_text();
     assert!(log.contains(&format!("a command reached {}", at(&listed))) && !log.contains("/tunnel"), "{log}");
 
     let not_listed = format!("{} is not in sandbox.network.hosts", at(&other));
@@ -136,10 +136,10 @@ fn a_listed_host_is_reached_and_nothing_else() {
         (page(&format!("localhost:{}", other.port)), &by_name),
         (page(&stage.gateway.address), &own),
     ] {
-        let said = stage.runs(&command);
-        assert!(said.contains("403 Forbidden") && said.contains(want), "{command}: {said}");
-        assert!(said.contains("[The sandbox refused hosts: "), "{command}: {said}");
-        assert_eq!(said.contains("Ask for exactly that host"), want != by_name, "{command}: {said}");
+        let result = stage.runs(&command);
+        assert!(result.contains("403 Forbidden") && result.contains(want), "{command}: {result}");
+        assert!(result.contains("[The sandbox refused hosts: "), "{command}: {result}");
+        assert_eq!(result.contains("Ask for exactly that host"), want != by_name, "{command}: {result}");
     }
     for command in [
         format!("exec 3<>/dev/tcp/127.0.0.1/{}", other.port),
@@ -147,8 +147,8 @@ fn a_listed_host_is_reached_and_nothing_else() {
         "echo a >/dev/udp/127.0.0.1/9".to_owned(),
         "exec 3<>/dev/tcp/192.0.2.1/80".to_owned(),
     ] {
-        let said = stage.runs(&format!("( {command} ) 2>&1 || echo it-did-not"));
-        assert!(said.contains("it-did-not"), "{command}: {said}");
+        let result = stage.runs(&format!("( {command} ) 2>&1 || echo it-did-not"));
+        assert!(result.contains("it-did-not"), "{command}: {result}");
     }
     assert_eq!(other.heads(), Vec::<String>::new());
 }
@@ -156,23 +156,23 @@ fn a_listed_host_is_reached_and_nothing_else() {
 #[test]
 fn a_host_that_a_person_allows_is_reached_by_that_call_alone() {
     for network in ["off", "{ hosts: [crates.io], unlisted: refuse }"] {
-        let server = Server::start();
-        let Some(stage) = Stage::with(network) else { return };
+        let server = PageServer::start();
+        let Some(stage) = EgressFixture::with(network) else { return };
         let address = format!("127.0.0.1:{}", server.port);
         // Not the same command: what was denied once is denied again.
         stage.says(needing(&format!("true; {}", page(&address)), &[&address]), Some("deny"));
         assert_eq!(server.heads().len(), 0, "{network}");
-        let said = stage.says(needing(&page(&address), &[&address]), Some("allow"));
-        assert!(said.contains("it-was-there"), "{network}: {said}");
-        let said = stage.runs(&format!("( {} ) 2>&1", page(&address)));
-        assert!(!said.contains("it-was-there"), "{network}: {said}");
+        let result = stage.says(needing(&page(&address), &[&address]), Some("allow"));
+        assert!(result.contains("it-was-there"), "{network}: {result}");
+        let result = stage.runs(&format!("( {} ) 2>&1", page(&address)));
+        assert!(!result.contains("it-was-there"), "{network}: {result}");
         assert_eq!(server.heads().len(), 1, "{network}");
     }
 }
 
 /// What is asked while a command runs, once it is.
-fn asked(stage: &Stage, address: &str) -> String {
-    let gate = stage.scene.waits(1).remove(0);
+fn wait_host_gate(stage: &EgressFixture, address: &str) -> String {
+    let gate = stage.scene.wait_gates(1).remove(0);
     let card = gate.to_string();
     assert!(card.contains(&format!("May this command reach {address} while it runs?")), "{card}");
     assert!(card.contains("printf"), "the card has the command: {card}");
@@ -182,135 +182,144 @@ fn asked(stage: &Stage, address: &str) -> String {
 #[test]
 fn a_host_that_nobody_listed_is_asked_about_while_the_command_waits() {
     for (answer, is_reached) in [("allow", true), ("deny", false)] {
-        let server = Server::start();
+        let server = PageServer::start();
         let address = format!("127.0.0.1:{}", server.port);
-        let Some(stage) = Stage::with("{ hosts: [crates.io] }") else { return };
+        let Some(stage) = EgressFixture::with("{ hosts: [crates.io] }") else { return };
         // The second time it is not asked about again, whatever was said.
         let command = format!("( {} ); ( {} ); echo end", page(&address), page(&address));
-        stage.scene.provider.script([Reply::new(vec![bash("c1", &command)]), say("done")]);
-        let http = Http::new(&stage.gateway.address);
+        stage.scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", &command)]), text_reply("done")]);
+        let http = HttpClient::new(&stage.gateway.address);
         let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
-        let gate = asked(&stage, &address);
+        let gate = wait_host_gate(&stage, &address);
         assert_eq!(server.heads().len(), 0, "nothing leaves before somebody has said so");
         assert_eq!(http.post(&format!("/api/v1/gates/{gate}/{answer}"), &json!({})).status, 200);
         let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
         eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
-        let said = stage.scene.provider.last().result("c1").unwrap();
-        assert!(said.contains("end"), "{answer}: {said}");
-        assert_eq!(said.matches("it-was-there").count(), if is_reached { 2 } else { 0 }, "{answer}: {said}");
-        assert_eq!(said.contains("a person refused it"), !is_reached, "{answer}: {said}");
-        assert!(!said.contains("Ask for exactly that host"), "{answer}: {said}");
+        let result = stage.scene.provider.last_request().call_result("c1").unwrap();
+        assert!(result.contains("end"), "{answer}: {result}");
+        assert_eq!(result.matches("it-was-there").count(), if is_reached { 2 } else { 0 }, "{answer}: {result}");
+        assert_eq!(result.contains("a person refused it"), !is_reached, "{answer}: {result}");
+        assert!(!result.contains("Ask for exactly that host"), "{answer}: {result}");
         assert_eq!(server.heads().len(), if is_reached { 2 } else { 0 }, "{answer}");
         // What was said holds for that call alone.
-        stage.scene.provider.script([Reply::new(vec![bash("c2", &page(&address))]), say("done")]);
+        stage
+            .scene
+            .provider
+            .script_replies([ProviderReply::new(vec![bash_part("c2", &page(&address))]), text_reply("done")]);
         http.post("/api/v1/sessions", &json!({ "message": "again" }));
-        asked(&stage, &address);
+        wait_host_gate(&stage, &address);
     }
 }
 
 #[test]
 fn why_a_person_denied_a_host_is_told() {
-    let server = Server::start();
-    let Some(stage) = Stage::with("{ hosts: [crates.io] }") else { return };
-    stage
-        .scene
-        .provider
-        .script([Reply::new(vec![bash("c1", &page(&format!("127.0.0.1:{}", server.port)))]), say("done")]);
-    let http = Http::new(&stage.gateway.address);
+    let server = PageServer::start();
+    let Some(stage) = EgressFixture::with("{ hosts: [crates.io] }") else { return };
+    stage.scene.provider.script_replies([
+        ProviderReply::new(vec![bash_part("c1", &page(&format!("127.0.0.1:{}", server.port)))]),
+        text_reply("done"),
+    ]);
+    let http = HttpClient::new(&stage.gateway.address);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
-    let gate = asked(&stage, &format!("127.0.0.1:{}", server.port));
+    let gate = wait_host_gate(&stage, &format!("127.0.0.1:{}", server.port));
     let denied = http.post(&format!("/api/v1/gates/{gate}/deny"), &json!({ "reason": "use the\nmirror" }));
     assert_eq!(denied.status, 200);
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
     eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
-    let said = stage.scene.provider.last().result("c1").unwrap();
-    assert!(said.contains(r#"a person refused it, saying "use the\nmirror"; do not try it again"#), "{said}");
+    let result = stage.scene.provider.last_request().call_result("c1").unwrap();
+    assert!(result.contains(r#"a person refused it, saying "use the\nmirror"; do not try it again"#), "{result}");
 }
 
 /// What the gateway connects itself, because a command was let reach its port, is no person.
 #[test]
 fn a_command_that_may_reach_the_gateway_answers_nothing_there() {
-    let Some(stage) = Stage::with("{ hosts: [crates.io], unlisted: refuse }") else { return };
+    let Some(stage) = EgressFixture::with("{ hosts: [crates.io], unlisted: refuse }") else { return };
     let waits = needing("echo it-was-allowed", &["127.0.0.1:9"]);
-    stage.scene.provider.script([Reply::new(vec![waits]), say("done")]);
-    let http = Http::new(&stage.gateway.address);
+    stage.scene.provider.script_replies([ProviderReply::new(vec![waits]), text_reply("done")]);
+    let http = HttpClient::new(&stage.gateway.address);
     http.post("/api/v1/sessions", &json!({ "message": "go" }));
-    let gate = stage.scene.gate();
+    let gate = stage.scene.wait_gate();
     let address = &stage.gateway.address;
-    let said = through_proxy(&format!(
+    let approve_command = through_proxy(&format!(
         "POST http://{address}/api/v1/gates/{gate}/allow HTTP/1.1\\r\\nContent-Type: application/json\\r\\nContent-Length: 2\\r\\n\\r\\n{{}}"
     ));
     let read = page(address);
-    stage.scene.provider.script([
-        Reply::new(vec![call(
+    stage.scene.provider.script_replies([
+        ProviderReply::new(vec![call_part(
             "c2",
             "bash",
-            &json!({ "command": format!("( {said} ); ( {read} )"), "needs": { "hosts": [address] } }),
+            &json!({ "command": format!("( {approve_command} ); ( {read} )"), "needs": { "hosts": [address] } }),
         )]),
-        say("done"),
+        text_reply("done"),
     ]);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
-    let own = stage.scene.waits(2).into_iter().find(|row| row["id"] != *gate).unwrap();
+    let own = stage.scene.wait_gates(2).into_iter().find(|row| row["id"] != *gate).unwrap();
     assert_eq!(http.post(&format!("/api/v1/gates/{}/allow", own["id"].as_str().unwrap()), &json!({})).status, 200);
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
     eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
-    let said = stage.scene.provider.last().result("c2").unwrap();
-    assert!(said.contains("403 Forbidden") && said.contains("a command of an agent, which may not decide"), "{said}");
-    assert_eq!(stage.scene.waits(1)[0]["id"], *gate, "it still waits");
+    let result = stage.scene.provider.last_request().call_result("c2").unwrap();
+    assert!(
+        result.contains("403 Forbidden") && result.contains("a command of an agent, which may not decide"),
+        "{result}"
+    );
+    assert_eq!(stage.scene.wait_gates(1)[0]["id"], *gate, "it still waits");
 }
 
 #[test]
 fn a_gateway_that_dies_while_a_command_waits_for_a_host_reaches_nothing() {
-    let server = Server::start();
+    let server = PageServer::start();
     let address = format!("127.0.0.1:{}", server.port);
-    let Some(stage) = Stage::with("{ hosts: [crates.io] }") else { return };
-    stage.scene.provider.script([Reply::new(vec![bash("c1", &page(&address))]), say("done")]);
-    Http::new(&stage.gateway.address).post("/api/v1/sessions", &json!({ "message": "go" }));
-    let gate = asked(&stage, &address);
-    let Stage { scene, gateway } = stage;
+    let Some(stage) = EgressFixture::with("{ hosts: [crates.io] }") else { return };
+    stage
+        .scene
+        .provider
+        .script_replies([ProviderReply::new(vec![bash_part("c1", &page(&address))]), text_reply("done")]);
+    HttpClient::new(&stage.gateway.address).post("/api/v1/sessions", &json!({ "message": "go" }));
+    let gate = wait_host_gate(&stage, &address);
+    let EgressFixture { scene, gateway } = stage;
     gateway.kill();
     let gateway = scene.start();
-    let late = Http::new(&gateway.address).post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
+    let late = HttpClient::new(&gateway.address).post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
     assert_ne!(late.status, 200, "what was withdrawn is allowed by nobody");
-    assert_eq!(scene.gates(), Vec::<Value>::new());
-    scene.verify();
+    assert_eq!(scene.pending_gates(), Vec::<Value>::new());
+    scene.verify_log();
     assert_eq!(server.heads(), Vec::<String>::new());
 }
 
 #[test]
 fn what_names_no_host_is_refused_before_anybody_is_asked() {
-    let scene = GatewayOptions::for_models().config("sandbox: { network: off }\n").create();
-    let stage = Stage { gateway: scene.start(), scene };
-    let mut told = String::new();
+    let scene = GatewayOptions::for_models().with_config("sandbox: { network: off }\n").create();
+    let stage = EgressFixture { gateway: scene.start(), scene };
+    let mut results = String::new();
     for hosts in [json!(["https://a.org/x"]), json!(["*.a.org"]), json!(["127.1"]), json!("a.org")] {
-        let part = call("c1", "bash", &json!({ "command": "true", "needs": { "hosts": hosts } }));
-        writeln!(told, "{}", stage.says(part, None)).unwrap();
+        let part = call_part("c1", "bash", &json!({ "command": "true", "needs": { "hosts": hosts } }));
+        writeln!(results, "{}", stage.says(part, None)).unwrap();
     }
     for want in ["write the host alone", "by its own name", "not written as one", "hosts"] {
-        assert!(told.contains(want), "{want}: {told}");
+        assert!(results.contains(want), "{want}: {results}");
     }
-    let scene = GatewayOptions::for_models().config("sandbox: { network: on }\n").create();
-    let stage = Stage { gateway: scene.start(), scene };
-    let said = stage.says(needing("true", &["a.org"]), None);
-    assert!(said.contains("needs.hosts is not necessary"), "{said}");
-    assert_eq!(stage.scene.gates(), Vec::<Value>::new());
+    let scene = GatewayOptions::for_models().with_config("sandbox: { network: on }\n").create();
+    let stage = EgressFixture { gateway: scene.start(), scene };
+    let result = stage.says(needing("true", &["a.org"]), None);
+    assert!(result.contains("needs.hosts is not necessary"), "{result}");
+    assert_eq!(stage.scene.pending_gates(), Vec::<Value>::new());
 }
 
 #[test]
 fn what_a_call_leaves_behind_has_no_way_out() {
-    let server = Server::start();
+    let server = PageServer::start();
     let address = format!("127.0.0.1:{}", server.port);
-    let Some(stage) = Stage::with(&format!("{{ hosts: ['{address}'] }}")) else { return };
-    let part = |command: &str| bash("c1", command);
-    stage.scene.provider.script([
+    let Some(stage) = EgressFixture::with(&format!("{{ hosts: ['{address}'] }}")) else { return };
+    let part = |command: &str| bash_part("c1", command);
+    stage.scene.provider.script_replies([
         // It asks once its call is over: the file is made by this test, when the model was told of the end.
-        Reply::new(vec![part(&format!(
+        ProviderReply::new(vec![part(&format!(
             "( until [ -e go ]; do :; done; ( {} ); echo over >>said ) >/dev/null 2>&1 &",
             page(&address)
         ))]),
-        say("done"),
+        text_reply("done"),
     ]);
-    let http = Http::new(&stage.gateway.address);
+    let http = HttpClient::new(&stage.gateway.address);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
     eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, GatewayOptions, eventually,
+    GatewayFixture, GatewayOptions, GatewayServer, eventually,
     gsv::GsvPeer,
-    http::Http,
-    provider::{Part, Reply, call, say},
+    http::HttpClient,
+    provider::{ProviderReply, ReplyPart, call_part, text_reply},
 };
 use serde_json::{Map, Value, json};
 
@@ -37,46 +37,50 @@ fn sample(schema: &Value) -> Value {
 }
 
 /// The tools that a model was told of, each with arguments that fit.
-fn calls(request: &Value) -> Vec<(String, Part)> {
+fn calls(request: &Value) -> Vec<(String, ReplyPart)> {
     let tools = request["tools"].as_array().unwrap();
     let one = |(number, tool): (usize, &Value)| {
         let function = &tool["function"];
         let name = function["name"].as_str().unwrap().to_owned();
-        let part = call(&format!("c{number}"), &name, &sample(&function["parameters"]));
+        let part = call_part(&format!("c{number}"), &name, &sample(&function["parameters"]));
         (name, part)
     };
     tools.iter().enumerate().map(one).collect()
 }
 
 /// Has a run begin with everything that it could call, and gives the tools and what waits for people then.
-fn begun(scene: &GatewayFixture, gateway: &Gateway, begin: impl Fn(&str)) -> (BTreeSet<String>, BTreeSet<String>) {
-    let before = scene.provider.count();
-    scene.provider.script([say("I see")]);
+fn run_all_tools(
+    scene: &GatewayFixture,
+    gateway: &GatewayServer,
+    begin: impl Fn(&str),
+) -> (BTreeSet<String>, BTreeSet<String>) {
+    let before = scene.provider.request_count();
+    scene.provider.script_replies([text_reply("I see")]);
     begin("what can you do?");
-    let calls = calls(&scene.provider.asked(before).body);
-    let wanted: BTreeSet<String> = calls.iter().map(|(name, _)| name.clone()).collect();
+    let calls = calls(&scene.provider.wait_request(before).body);
+    let called_tools: BTreeSet<String> = calls.iter().map(|(name, _)| name.clone()).collect();
     let parts = calls.into_iter().map(|(_, part)| part).collect();
-    scene.provider.script([Reply::new(parts), say("done")]);
+    scene.provider.script_replies([ProviderReply::new(parts), text_reply("done")]);
     begin("do all of it");
-    scene.provider.asked(before + 1);
-    let http = Http::new(&gateway.address);
+    scene.provider.wait_request(before + 1);
+    let http = HttpClient::new(&gateway.address);
     let waits = || http.get("/api/v1/gates").json()["gates"].as_array().unwrap().clone();
-    let waiting = eventually(&format!("a gate for each of {wanted:?}"), || {
+    let waiting = eventually(&format!("a gate for each of {called_tools:?}"), || {
         let gates = waits();
-        let asking = wanted.iter().filter(|name| !ASKS_ITSELF.contains(&name.as_str())).count();
+        let asking = called_tools.iter().filter(|name| !ASKS_ITSELF.contains(&name.as_str())).count();
         (gates.len() >= asking).then_some(gates)
     });
     // Nothing went on past them.
-    assert_eq!(scene.provider.count(), before + 2, "{waiting:?}");
+    assert_eq!(scene.provider.request_count(), before + 2, "{waiting:?}");
     let titles = waiting.iter().map(|gate| {
         let text = gate["tool"].as_str().or_else(|| gate["title"].as_str()).unwrap_or_default();
         text.to_owned()
     });
-    (wanted, titles.collect())
+    (called_tools, titles.collect())
 }
 
-fn settle(gateway: &Gateway) {
-    let http = Http::new(&gateway.address);
+fn settle(gateway: &GatewayServer) {
+    let http = HttpClient::new(&gateway.address);
     eventually("an end of what waits", || {
         let gates = http.get("/api/v1/gates").json();
         for gate in gates["gates"].as_array().unwrap() {
@@ -93,15 +97,15 @@ const ASKS_ITSELF: [&str; 1] = ["ask"];
 #[test]
 fn mode_silently_skips_gate() {
     for mode in ["api", "hermes", "console", "gsv", "a job of gsv"] {
-        let scene = GatewayOptions::for_models().config("").create();
-        scene.write("permissions.yaml", ASKING);
+        let scene = GatewayOptions::for_models().with_config("").create();
+        scene.write_file("permissions.yaml", ASKING);
         let gateway = scene.start();
-        let http = Http::new(&gateway.address);
+        let http = HttpClient::new(&gateway.address);
         let session = match mode {
             "api" => http.post("/api/v1/sessions", &json!({})).json()["id"].as_str().unwrap().to_owned(),
             "hermes" | "console" => {
-                let told = http.post("/api/session/new", &json!({})).json();
-                told["session"]["session_id"].as_str().unwrap().to_owned()
+                let reply = http.post("/api/session/new", &json!({})).json();
+                reply["session"]["session_id"].as_str().unwrap().to_owned()
             }
             _ => "agent:main:main".to_owned(),
         };
@@ -110,8 +114,8 @@ fn mode_silently_skips_gate() {
             "api" => {
                 let path = format!("/api/v1/sessions/{session}");
                 eventually("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
-                let said = http.post(&format!("{path}/messages"), &json!({ "text": words }));
-                assert_eq!(said.status, 202, "{said:?}");
+                let reply = http.post(&format!("{path}/messages"), &json!({ "text": words }));
+                assert_eq!(reply.status, 202, "{reply:?}");
             }
             "hermes" => {
                 let body = json!({ "session_id": session, "message": words });
@@ -119,32 +123,32 @@ fn mode_silently_skips_gate() {
             }
             "console" => {
                 let form = format!("message={}", words.replace(' ', "+"));
-                let http = http.clone().with("content-type", "application/x-www-form-urlencoded");
-                let http = http.with("origin", &format!("http://{}", gateway.address));
-                let said = http.send("POST", &format!("/console/sessions/{session}/say"), &form);
-                assert_eq!(said.status, 303, "{said:?}");
+                let http = http.clone().with_header("content-type", "application/x-www-form-urlencoded");
+                let http = http.with_header("origin", &format!("http://{}", gateway.address));
+                let reply = http.send_request("POST", &format!("/console/sessions/{session}/say"), &form);
+                assert_eq!(reply.status, 303, "{reply:?}");
             }
             "gsv" => {
-                let mut peer = GsvPeer::client(&gateway, "c");
-                peer.ok("chat.send", json!({ "sessionKey": session, "message": words }));
+                let mut peer = GsvPeer::connect_client(&gateway, "c");
+                peer.expect_ok("chat.send", json!({ "sessionKey": session, "message": words }));
             }
             _ => {
                 // What was asked on a line that is torn down may not have come.
-                let mut peer = GsvPeer::client(&gateway, words);
+                let mut peer = GsvPeer::connect_client(&gateway, words);
                 let job = json!({
                     "name": words, "schedule": { "kind": "every", "everyMs": 3_600_000 },
                     "spec": { "mode": "task", "message": words },
                 });
-                let made = peer.ok("cron.add", job);
-                peer.post("cron.run", json!({ "id": made["job"]["id"], "mode": "force" }));
+                let made = peer.expect_ok("cron.add", job);
+                peer.send_request("cron.run", json!({ "id": made["job"]["id"], "mode": "force" }));
                 lines.borrow_mut().push(peer);
             }
         };
-        let (wanted, waits) = begun(&scene, &gateway, begin);
-        let asked: BTreeSet<String> =
-            wanted.iter().filter(|name| !ASKS_ITSELF.contains(&name.as_str())).cloned().collect();
-        assert!(asked.len() >= 6, "{mode}: {asked:?}");
-        assert!(asked.is_subset(&waits), "{mode}: {asked:?} is wanted, and {waits:?} waits");
+        let (called_tools, waits) = run_all_tools(&scene, &gateway, begin);
+        let gated_tools: BTreeSet<String> =
+            called_tools.iter().filter(|name| !ASKS_ITSELF.contains(&name.as_str())).cloned().collect();
+        assert!(gated_tools.len() >= 6, "{mode}: {gated_tools:?}");
+        assert!(gated_tools.is_subset(&waits), "{mode}: {gated_tools:?} is wanted, and {waits:?} waits");
         settle(&gateway);
     }
 }

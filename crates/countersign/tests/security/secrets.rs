@@ -5,19 +5,19 @@ use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, process::Stdio}
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_testkit::process::{
-    AGENT_TOKEN as AGENT, Gateway, GatewayFixture, GatewayOptions,
+    AGENT_TOKEN as AGENT, GatewayFixture, GatewayOptions, GatewayServer,
     agent_gate::AgentClient,
     eventually,
-    http::Http,
-    provider::{Reply, call, say},
+    http::HttpClient,
+    provider::{ProviderReply, call_part, text_reply},
     run_command,
-    service::Behavior,
+    service::ServiceBehavior,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    canaries::{Tap, files_are_clean, is_clean},
-    stage::{PASSWORD, talks},
+    canaries::{TrafficTap, files_are_clean, is_clean},
+    fixture::{PASSWORD, stdio_host},
 };
 
 const HOUSE: &str = "house-canary/51c9 \"e2\"";
@@ -36,8 +36,8 @@ rules:
 
 /// Keeps a secret that comes over standard input.
 fn keep(place: &GatewayFixture, name: &str, value: &str) {
-    let mut command = place.command();
-    command.args(["secret", "set", name, "--data"]).arg(place.data());
+    let mut command = place.binary_command();
+    command.args(["secret", "set", name, "--data"]).arg(place.data_dir());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -46,58 +46,64 @@ fn keep(place: &GatewayFixture, name: &str, value: &str) {
 }
 
 /// A gateway that logs all that it can, and what it says to its clients.
-fn start(scene: &GatewayFixture) -> (Gateway, Tap) {
-    let mut command = scene.command();
+fn start(scene: &GatewayFixture) -> (GatewayServer, TrafficTap) {
+    let mut command = scene.binary_command();
     command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "trace").env("GIVEN_KEY", GIVEN);
-    let mut gateway = Gateway::spawn(command);
-    let tap = Tap::before(&gateway.address);
+    let mut gateway = GatewayServer::spawn(command);
+    let tap = TrafficTap::before(&gateway.address);
     gateway.address.clone_from(&tap.address);
     (gateway, tap)
 }
 
 /// A program that may see, answer and chat.
-fn program(scene: &GatewayFixture, gateway: &Gateway) -> Http {
-    let made = scene.people(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
+fn program(scene: &GatewayFixture, gateway: &GatewayServer) -> HttpClient {
+    let made = scene.run_as_person(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
     let token = format!("Bearer {}", made["token"].as_str().unwrap());
-    let program = Http::new(&gateway.address).with("authorization", &token);
+    let program = HttpClient::new(&gateway.address).with_header("authorization", &token);
     eventually("the token", || (program.get("/api/v1/gates").status == 200).then_some(()));
     program
 }
 
 /// Looks everywhere but where the secrets are meant to be.
-fn nothing_tells(scene: &GatewayFixture, mut gateway: Gateway, tap: &Tap, meant: &[&str], secrets: &[&str]) {
+fn nothing_tells(
+    scene: &GatewayFixture,
+    mut gateway: GatewayServer,
+    tap: &TrafficTap,
+    meant: &[&str],
+    secrets: &[&str],
+) {
     gateway.stop();
-    let said = gateway.said();
+    let log_text = gateway.log_text();
     // Who asks a model has much to say.
-    assert!(said.contains("DEBUG") || scene.provider.count() == 0, "the log is not at its most detailed");
-    is_clean("the log", said.as_bytes(), secrets);
-    is_clean("what clients heard", &tap.heard(), secrets);
+    assert!(log_text.contains("DEBUG") || scene.provider.request_count() == 0, "the log is not at its most detailed");
+    is_clean("the log", log_text.as_bytes(), secrets);
+    is_clean("what clients heard", &tap.recorded_bytes(), secrets);
     files_are_clean(&scene.folder, &[&["HOUSE", "DEPLOY"], meant].concat(), secrets);
-    for number in 0..scene.provider.count() {
-        let asked = scene.provider.asked(number);
-        is_clean("what the model is told", format!("{}{}", asked.head, asked.body).as_bytes(), secrets);
+    for number in 0..scene.provider.request_count() {
+        let request = scene.provider.wait_request(number);
+        is_clean("what the model is told", format!("{}{}", request.head, request.body).as_bytes(), secrets);
     }
-    let data = scene.data();
-    let log = scene.log();
+    let data = scene.data_dir();
+    let log = scene.log_path();
     for command in [
         &["secret", "list", "--data", data.to_str().unwrap()][..],
         &["config", "show", "--config", "config.yaml"],
         &["doctor", "--config", "config.yaml"],
         &["audit", "export", "--log", log.to_str().unwrap()],
     ] {
-        let mut shown = scene.command();
+        let mut shown = scene.binary_command();
         shown.args(command).env("GIVEN_KEY", GIVEN);
-        let said = run_command(shown);
-        is_clean(command[0], format!("{}{}", said.out, said.err).as_bytes(), secrets);
+        let output = run_command(shown);
+        is_clean(command[0], format!("{}{}", output.out, output.err).as_bytes(), secrets);
     }
-    scene.verify();
+    scene.verify_log();
 }
 
 fn scene() -> GatewayFixture {
     let scene = GatewayOptions::for_models()
-        .config(&format!("web: {{ password: {PASSWORD} }}\nsecrets: {{ GIVEN: \"${{GIVEN_KEY}}\" }}\n"))
+        .with_config(&format!("web: {{ password: {PASSWORD} }}\nsecrets: {{ GIVEN: \"${{GIVEN_KEY}}\" }}\n"))
         .create();
-    scene.write("permissions.yaml", RULES);
+    scene.write_file("permissions.yaml", RULES);
     keep(&scene, "HOUSE", &format!("{HOUSE}\n"));
     keep(&scene, "DEPLOY", DEPLOY);
     scene
@@ -110,20 +116,24 @@ fn a_service_gets_a_secret_that_nobody_else_hears_of() {
     let place = &scene;
     let mirror =
         json!({ HOUSE: [HOUSE, format!("u:{HOUSE}"), STANDARD.encode(format!("u:{HOUSE}")), hex(HOUSE)] }).to_string();
-    place.service.does("/turn/lamp", Behavior::Answer(200, "application/json", mirror.clone()));
-    place.service.does("/turn/wall", Behavior::Answer(500, "text/html", format!("<p>{mirror}{HOUSE}")));
-    let mut agent = AgentClient::join(&gateway, AGENT);
-    let reply = agent.call(1, "turn", json!({ "thing": "lamp", "way": { "pin": "Bearer {{secret:HOUSE}}" } }));
-    let asked = place.service.asked();
-    assert_eq!(asked[0].body, json!({ "way": { "pin": format!("Bearer {HOUSE}") } }));
-    let told = reply.to_string();
-    assert!(told.contains(r#""[secret HOUSE]":["[secret HOUSE]","u:[secret HOUSE]","#), "{told}");
+    place.service.set_behavior("/turn/lamp", ServiceBehavior::Answer(200, "application/json", mirror.clone()));
+    place.service.set_behavior("/turn/wall", ServiceBehavior::Answer(500, "text/html", format!("<p>{mirror}{HOUSE}")));
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT);
+    let reply = agent.call_tool(1, "turn", json!({ "thing": "lamp", "way": { "pin": "Bearer {{secret:HOUSE}}" } }));
+    let requests = place.service.received_requests();
+    assert_eq!(requests[0].body, json!({ "way": { "pin": format!("Bearer {HOUSE}") } }));
+    let reply_text = reply.to_string();
+    assert!(reply_text.contains(r#""[secret HOUSE]":["[secret HOUSE]","u:[secret HOUSE]","#), "{reply_text}");
     // In an error, and in a path, which the service says back.
-    let wall = agent.call(2, "turn", json!({ "thing": "wall", "way": "{{secret:HOUSE}}" })).to_string();
+    let wall = agent.call_tool(2, "turn", json!({ "thing": "wall", "way": "{{secret:HOUSE}}" })).to_string();
     assert!(wall.contains("[secret HOUSE]"), "{wall}");
-    let path = agent.call(3, "turn", json!({ "thing": "x {{secret:HOUSE}}" })).to_string();
+    let path = agent.call_tool(3, "turn", json!({ "thing": "x {{secret:HOUSE}}" })).to_string();
     assert!(path.contains("[secret HOUSE]"), "{path}");
-    assert!(place.service.asked()[2].path.contains("house-canary%2F51c9"), "{:?}", place.service.asked());
+    assert!(
+        place.service.received_requests()[2].path.contains("house-canary%2F51c9"),
+        "{:?}",
+        place.service.received_requests()
+    );
     for (number, (args, want)) in [
         (json!({ "thing": "lamp", "way": "{{secret:NOBODY}}" }), "there is no secret called NOBODY"),
         (json!({ "thing": "lamp", "way": "{{secret:HOUSE}" }), "is not followed by the name of a secret"),
@@ -132,29 +142,29 @@ fn a_service_gets_a_secret_that_nobody_else_hears_of() {
     .into_iter()
     .enumerate()
     {
-        let refused = agent.call(10 + number, "turn", args).to_string();
+        let refused = agent.call_tool(10 + number, "turn", args).to_string();
         assert!(refused.contains(want), "{refused}");
     }
     // About the other one a person is asked, who sees which it is.
-    agent.request(20, "turn", json!({ "thing": "door", "way": "{{secret:DEPLOY}}" }));
-    let gate = place.gate();
-    let shown = place.people(&["gates", "show", &gate]).out;
+    agent.request_tool(20, "turn", json!({ "thing": "door", "way": "{{secret:DEPLOY}}" }));
+    let gate = place.wait_gate();
+    let shown = place.run_as_person(&["gates", "show", &gate]).out;
     assert!(shown.contains("for its use of the secret DEPLOY") && shown.contains("{{secret:DEPLOY}}"), "{shown}");
-    assert_eq!(place.service.count("/turn/door"), 0);
-    place.allow(&gate);
-    agent.reply(&json!(20));
-    assert_eq!(place.service.asked().last().unwrap().body["way"], DEPLOY);
+    assert_eq!(place.service.request_count("/turn/door"), 0);
+    place.allow_gate(&gate);
+    agent.wait_reply(&json!(20));
+    assert_eq!(place.service.received_requests().last().unwrap().body["way"], DEPLOY);
     let explained =
         place.run(&["policy", "explain", "turn", "thing=lamp", "way={{secret:DEPLOY}}", "--config", "config.yaml"]);
     assert!(explained.out.contains("secrets DEPLOY"), "{explained:?}");
     // What its file says others may read is not given to anybody.
-    let file = place.data().join("secrets/HOUSE");
+    let file = place.data_dir().join("secrets/HOUSE");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let open = agent.call(30, "turn", json!({ "thing": "lamp", "way": "{{secret:HOUSE}}" })).to_string();
+    let open = agent.call_tool(30, "turn", json!({ "thing": "lamp", "way": "{{secret:HOUSE}}" })).to_string();
     assert!(open.contains("is open to others"), "{open}");
-    let removed = place.people(&["secret", "remove", "HOUSE"]);
+    let removed = place.run_as_person(&["secret", "remove", "HOUSE"]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
-    let gone = agent.call(31, "turn", json!({ "thing": "lamp", "way": "{{secret:HOUSE}}" })).to_string();
+    let gone = agent.call_tool(31, "turn", json!({ "thing": "lamp", "way": "{{secret:HOUSE}}" })).to_string();
     assert!(gone.contains("there is no secret called HOUSE"), "{gone}");
     drop(agent);
     nothing_tells(&scene, gateway, &tap, &[], &[HOUSE, DEPLOY, GIVEN]);
@@ -171,18 +181,22 @@ fn a_command_gets_a_secret_that_the_model_never_hears_of() {
     let env = json!({ "KEY": "{{secret:DEPLOY}}", "PLAIN": "1" });
     let tell = "printf %s \"$KEY\" > kept.txt; echo \"1 $KEY\"; printf %s \"$KEY\" | base64; printf x%s \"$KEY\" | base64; \
         printf %s \"$KEY\" | od -An -v -tx1 | tr -d ' \\n'; echo; env; for n in 1 2 3 4 5 6 7 8 9; do printf %s \"${KEY%canary*}\"; done; echo; test \"$KEY\" != \"${KEY#deploy}\" && echo reached";
-    scene.provider.script([
-        Reply::new(vec![call("c1", "bash", &json!({ "command": tell, "env": env }))]),
-        Reply::new(vec![call(
+    scene.provider.script_replies([
+        ProviderReply::new(vec![call_part("c1", "bash", &json!({ "command": tell, "env": env }))]),
+        ProviderReply::new(vec![call_part(
             "c2",
             "bash",
             &json!({ "command": "echo \"<${KEY-gone}>\"; cat kept.txt; cat kept.txt >&2" }),
         )]),
-        Reply::new(vec![call("c3", "read", &json!({ "path": "kept.txt" }))]),
-        Reply::new(vec![call("c4", "grep", &json!({ "pattern": "canary", "path": "." }))]),
-        Reply::new(vec![call("c5", "bash", &json!({ "command": "true", "env": { "KEY": "{{secret:NOBODY}}" } }))]),
-        Reply::new(vec![call("c6", "bash", &json!({ "command": "echo '{{secret:DEPLOY}}'" }))]),
-        say("done"),
+        ProviderReply::new(vec![call_part("c3", "read", &json!({ "path": "kept.txt" }))]),
+        ProviderReply::new(vec![call_part("c4", "grep", &json!({ "pattern": "canary", "path": "." }))]),
+        ProviderReply::new(vec![call_part(
+            "c5",
+            "bash",
+            &json!({ "command": "true", "env": { "KEY": "{{secret:NOBODY}}" } }),
+        )]),
+        ProviderReply::new(vec![call_part("c6", "bash", &json!({ "command": "echo '{{secret:DEPLOY}}'" }))]),
+        text_reply("done"),
     ]);
     let program = program(&scene, &gateway);
     let opened = program.post("/api/v1/sessions", &json!({ "message": "go" })).json();
@@ -195,7 +209,7 @@ fn a_command_gets_a_secret_that_the_model_never_hears_of() {
     let id = gate["id"].as_str().unwrap();
     assert_eq!(program.post(&format!("/api/v1/gates/{id}/allow"), &json!({})).status, 200);
     eventually("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
-    let result = |call: &str| scene.provider.last().result(call).unwrap();
+    let result = |call: &str| scene.provider.last_request().call_result(call).unwrap();
     let first = result("c1");
     assert!(first.contains("reached") && first.contains("1 [secret DEPLOY]\n[secret DEPLOY]"), "{first}");
     assert!(first.contains("KEY=[secret DEPLOY]") && first.contains("PLAIN=1"), "{first}");
@@ -227,22 +241,22 @@ fn find(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
 #[test]
 fn a_command_cannot_read_the_file_of_a_secret() {
     let scene = scene();
-    let mut command = scene.command();
+    let mut command = scene.binary_command();
     command.args(["serve", "--config", "config.yaml"]).env("GIVEN_KEY", GIVEN);
-    let gateway = Gateway::spawn(command);
-    let file = scene.data().join("secrets/DEPLOY");
+    let gateway = GatewayServer::spawn(command);
+    let file = scene.data_dir().join("secrets/DEPLOY");
     let file = file.to_str().unwrap();
-    scene.provider.script([
-        Reply::new(vec![call("c1", "bash", &json!({ "command": format!("cat {file}") }))]),
-        Reply::new(vec![call("c2", "read", &json!({ "path": file }))]),
-        say("done"),
+    scene.provider.script_replies([
+        ProviderReply::new(vec![call_part("c1", "bash", &json!({ "command": format!("cat {file}") }))]),
+        ProviderReply::new(vec![call_part("c2", "read", &json!({ "path": file }))]),
+        text_reply("done"),
     ]);
     let program = program(&scene, &gateway);
     let opened = program.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
     eventually("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
     for call in ["c1", "c2"] {
-        let result = scene.provider.last().result(call).unwrap();
+        let result = scene.provider.last_request().call_result(call).unwrap();
         assert!(result.contains("because the keys and rules of the gateway lie in"), "{result}");
     }
 }
@@ -250,13 +264,13 @@ fn a_command_cannot_read_the_file_of_a_secret() {
 #[test]
 fn a_host_without_secrets_is_told_that_there_are_none() {
     let scene = GatewayFixture::for_peers();
-    let agent = talks::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");
-    let mut host = talks::Host::start(&scene, "omp", "PI_CODING_AGENT_DIR", &agent, &[]);
+    let agent = stdio_host::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");
+    let mut host = stdio_host::StdioHost::start(&scene, "omp", "PI_CODING_AGENT_DIR", &agent, &[]);
     let asks = json!({ "command": "echo ran-it $KEY", "env": { "KEY": "{{secret:DEPLOY}}" } });
-    scene.provider.script([Reply::new(vec![call("c1", "bash", &asks)]), say("done")]);
-    host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
-    host.until("the end", |frame: &Value| frame.to_string().contains("\"agent_end\""));
-    let result = scene.provider.last().result("c1").unwrap();
+    scene.provider.script_replies([ProviderReply::new(vec![call_part("c1", "bash", &asks)]), text_reply("done")]);
+    host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+    host.wait_frame("the end", |frame: &Value| frame.to_string().contains("\"agent_end\""));
+    let result = scene.provider.last_request().call_result("c1").unwrap();
     assert!(result.contains("there is no secret called DEPLOY") && !result.contains("ran-it"), "{result}");
-    host.end();
+    host.close_and_read();
 }

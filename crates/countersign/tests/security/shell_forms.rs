@@ -75,11 +75,11 @@ pub(crate) fn judge(compiled: &CompiledRules, command: &str, folder: &Path) -> V
 }
 
 /// A folder with programs that say that they ran, and nothing else on their path.
-pub(crate) struct Bench {
+pub(crate) struct ShellBench {
     root: tempfile::TempDir,
 }
 
-impl Bench {
+impl ShellBench {
     pub(crate) fn new() -> Self {
         let bench = Self { root: tempfile::tempdir().unwrap() };
         let bin = bench.path("bin");
@@ -122,8 +122,8 @@ impl Bench {
         command.env("HOME", self.path("work")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // A line that nobody can read ends with an error, and runs nothing.
         let _ = command.status().unwrap();
-        let told = fs::read_to_string(self.path("ran")).unwrap_or_default();
-        told.lines().map(str::to_owned).collect()
+        let record = fs::read_to_string(self.path("ran")).unwrap_or_default();
+        record.lines().map(str::to_owned).collect()
     }
 }
 
@@ -319,7 +319,7 @@ fn forms() -> BTreeSet<String> {
 
 #[test]
 fn allow_list_prefix_and_chaining() {
-    let bench = Bench::new();
+    let bench = ShellBench::new();
     let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, RuleAction::Allow)).collect());
     let forms = forms();
     assert!(forms.len() >= 500, "{} lines", forms.len());
@@ -349,7 +349,7 @@ const HARMLESS: [&str; 13] =
 /// What rules on harmless programs must not let through: another program behind an option, a value or an expansion.
 #[test]
 fn harmless_programs_that_run_another() {
-    let bench = Bench::new();
+    let bench = ShellBench::new();
     let rules = HARMLESS.iter().map(|program| Rule::new(format!("bash({program} *)"), RuleAction::Allow)).collect();
     let allowing = compiled(rules);
     let (mut ran, mut wrong) = (0, Vec::new());
@@ -456,7 +456,7 @@ fn harmless_programs_that_run_another() {
 /// However a program is called, a rule that denies it holds, or somebody is asked: the line is never simply run.
 #[test]
 fn argv0_spelling() {
-    let bench = Bench::new();
+    let bench = ShellBench::new();
     let denying = compiled(vec![Rule::new("bash(evil*)", RuleAction::Deny), Rule::new("bash(*)", RuleAction::Allow)]);
     let mut spelt = 0;
     for form in [

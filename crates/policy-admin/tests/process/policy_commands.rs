@@ -1,13 +1,13 @@
 //! Rules looked at from the command line, where no gateway runs; and rules that are bound to one agent, where one does.
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, KITCHEN_TOKEN,
-    agent_gate::{AgentClient, executed},
+    AGENT_TOKEN, CommandOutput, GatewayFixture, GatewayServer, KITCHEN_TOKEN,
+    agent_gate::{AgentClient, executed_result},
 };
 use serde_json::json;
 
 fn place(rules: &str) -> GatewayFixture {
-    GatewayFixture::with("web: { password: \"${NOT_SET_HERE}\" }", rules)
+    GatewayFixture::with_config_and_rules("web: { password: \"${NOT_SET_HERE}\" }", rules)
 }
 
 fn policy(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
@@ -28,7 +28,8 @@ fn sound_rules_pass_without_a_gateway_or_its_secrets() {
     let output = policy(&place, &["check"]);
     let expected = "ok       permissions.yaml: 4 rules, 0 cases (with the agents and tools of config.yaml)\n";
     assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), expected, ""));
-    place.write("permissions.test.yaml", "tests:\n- { request: turn thing=lamp, agent: kitchen, expect: allow }\n");
+    place
+        .write_file("permissions.test.yaml", "tests:\n- { request: turn thing=lamp, agent: kitchen, expect: allow }\n");
     let output = policy(&place, &["check", "permissions.yaml", "--json"]);
     let want = json!({
         "file": "permissions.yaml", "config": "config.yaml", "ok": true, "errors": [], "warnings": [],
@@ -69,7 +70,7 @@ fn what_is_wrong_with_rules_is_told_as_serve_tells_it() {
         assert!(found["message"].as_str().unwrap().contains(message), "{report}");
         let output = policy(&place, &["check"]);
         assert!(output.out.starts_with(&format!("error    permissions.yaml:{line}: ")), "{output:?}");
-        place.write("config.yaml", &place.config(""));
+        place.write_file("config.yaml", &place.config_text(""));
         let served = place.run(&["serve", "--config", "config.yaml"]);
         assert_eq!((served.code, served.err.contains(message)), (Some(1), true), "{served:?}");
     }
@@ -211,7 +212,7 @@ fn an_explanation_says_who_has_to_allow() {
 ";
     let place = place(rules);
     let accounts = "web: { password: \"${NOT_SET_HERE}\" }\npeople: [ { id: ana, local: [\"${ANA}\"] }, { id: ben }, { id: cleo } ]";
-    place.write("config.yaml", &place.config(accounts));
+    place.write_file("config.yaml", &place.config_text(accounts));
     let output = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     let lines = "  allowed 2 of ana, ben within 600 s\n  else    1 of cleo within approval_timeout, else they are asked again (once)\n";
@@ -244,7 +245,7 @@ fn what_is_refused_before_policy_is_explained_as_such() {
 #[test]
 fn each_case_that_fails_is_told_with_what_became_of_it() {
     let place = place(GOOD);
-    place.write(
+    place.write_file(
         "permissions.test.yaml",
         "tests:
 - { request: turn thing=lamp way=shut, agent: kitchen, expect: allow }
@@ -265,7 +266,7 @@ failed  2 of 3 cases as expected (with the agents and tools of config.yaml)
         ["expect", "got", "ok", "line"].map(|name| case[name].clone()),
         [json!("allow"), json!("ask"), json!(false), json!(3)]
     );
-    place.write("permissions.test.yaml", "");
+    place.write_file("permissions.test.yaml", "");
     let output = policy(&place, &["test"]);
     assert_eq!(
         (output.code, output.out.starts_with("ok      0 of 0 cases as expected")),
@@ -276,19 +277,21 @@ failed  2 of 3 cases as expected (with the agents and tools of config.yaml)
 
 #[test]
 fn a_running_gateway_keeps_rules_that_are_bound_to_an_agent_for_that_agent() {
-    let place = GatewayFixture::with(
+    let place = GatewayFixture::with_config_and_rules(
         "",
         "defaults:\n- { pattern: '*', action: deny }\nrules:\n- { pattern: 'turn*', principal: kitchen, door: agent-gate, target: desk, action: allow }\n",
     );
-    let gateway = Gateway::start(&place);
+    let gateway = GatewayServer::start(&place);
     let lamp = || json!({ "thing": "lamp", "way": "on" });
-    let (mut default, mut kitchen) =
-        (AgentClient::join(&gateway, AGENT_TOKEN), AgentClient::join(&gateway, KITCHEN_TOKEN));
-    let denied = default.call(1, "turn", lamp());
+    let (mut default, mut kitchen) = (
+        AgentClient::connect_authenticated(&gateway, AGENT_TOKEN),
+        AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN),
+    );
+    let denied = default.call_tool(1, "turn", lamp());
     let reason = "Denied by policy: by default \"*\" (permissions.yaml:2)";
     assert_eq!([&denied["code"], &denied["data"]["reason"]], [&json!(-32003), &json!(reason)]);
-    assert_eq!(kitchen.call(1, "turn", lamp()), executed(json!({ "result": { "did": "/turn/lamp" } })));
-    assert_eq!(place.service.count("/turn/lamp"), 1);
+    assert_eq!(kitchen.call_tool(1, "turn", lamp()), executed_result(json!({ "result": { "did": "/turn/lamp" } })));
+    assert_eq!(place.service.request_count("/turn/lamp"), 1);
     // The same for a tool that no service has.
-    assert_eq!(kitchen.call(2, "turn_up", json!({}))["data"]["reason"], reason);
+    assert_eq!(kitchen.call_tool(2, "turn_up", json!({}))["data"]["reason"], reason);
 }

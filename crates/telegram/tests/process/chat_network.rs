@@ -7,8 +7,8 @@ use std::sync::{
 
 use countersign_testkit::process::{
     GatewayFixture, GatewayOptions,
-    gsv::{GsvPeer, TOKEN, write},
-    provider::{Reply, call, say},
+    gsv::{GsvPeer, TOKEN, write_part},
+    provider::{ProviderReply, call_part, text_reply},
     server::{FakeServer, ServerRequest},
 };
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl ChatFixture {
             };
             (200, json!({ "ok": true, "result": result }).to_string())
         });
-        let scene = GatewayOptions::for_models().config(&format!(
+        let scene = GatewayOptions::for_models().with_config(&format!(
             "clients: {{ token: {TOKEN} }}\nmessenger: {{ type: telegram, telegram: {{ token: '42:tok', chat_id: -5, allowed_users: [7], api_url: '{}' }} }}\n",
             api.url
         )).create();
@@ -103,7 +103,7 @@ impl ChatFixture {
 
     /// What was sent to a chat, by its number.
     fn sent(&self, chat: i64, number: usize) -> String {
-        let request = self.api.asked(number, |request| is_to(request, chat));
+        let request = self.api.wait_request(number, |request| is_to(request, chat));
         request.body["text"].as_str().unwrap().to_owned()
     }
 }
@@ -117,43 +117,48 @@ fn is_to(request: &ServerRequest, chat: i64) -> bool {
 #[test]
 fn whoever_may_decide_may_speak_and_answers_there_what_their_run_asks() {
     let stage = ChatFixture::new();
-    stage.scene.provider.script([say("hello Ana"), Reply::new(vec![write("c0", "a.txt")]), say("written")]);
+    stage.scene.provider.script_replies([
+        text_reply("hello Ana"),
+        ProviderReply::new(vec![write_part("c0", "a.txt")]),
+        text_reply("written"),
+    ]);
     let gateway = stage.scene.start();
     stage.updates.write(8, &private(8), "let me in");
     stage.updates.write(7, &private(7), "hello");
     assert_eq!(stage.sent(7, 0), "hello Ana");
-    let request = stage.api.asked(0, |request| is_to(request, 7));
+    let request = stage.api.wait_request(0, |request| is_to(request, 7));
     assert_eq!(request.body["reply_parameters"]["message_id"], 102);
-    assert!(stage.scene.provider.asked(0).text().contains("[telegram · "));
+    assert!(stage.scene.provider.wait_request(0).messages_text().contains("[telegram · "));
     stage.updates.write(7, &private(7), "write it");
     let question = stage.sent(7, 1);
     assert!(question.contains("a.txt") && question.contains("Approval needed"), "{question}");
     // The card in the other chat asks the same.
-    stage.api.asked(0, |request| request.path.ends_with("/sendMessage") && request.body["chat_id"] == -5);
+    stage.api.wait_request(0, |request| request.path.ends_with("/sendMessage") && request.body["chat_id"] == -5);
     stage.updates.write(7, &private(7), "yes");
     assert_eq!(stage.sent(7, 2), "written");
     assert!(stage.scene.folder.join("agents/main/a.txt").exists());
-    let mut client = GsvPeer::client(&gateway, "tester");
-    assert_eq!(client.ok("channels.list", json!({}))["channels"][0]["channel"], "telegram");
-    assert_eq!(client.ok("channel.status", json!({ "channel": "telegram" }))["accounts"][0]["connected"], true);
-    assert_eq!(stage.api.count(|request| is_to(request, 8)), 0);
-    stage.scene.verify();
+    let mut client = GsvPeer::connect_client(&gateway, "tester");
+    assert_eq!(client.expect_ok("channels.list", json!({}))["channels"][0]["channel"], "telegram");
+    assert_eq!(client.expect_ok("channel.status", json!({ "channel": "telegram" }))["accounts"][0]["connected"], true);
+    assert_eq!(stage.api.request_count(|request| is_to(request, 8)), 0);
+    stage.scene.verify_log();
 }
 
 #[test]
 fn others_are_let_in_by_pairing_and_groups_are_heard_when_they_name_the_bot() {
     let stage = ChatFixture::new();
     let gateway = stage.scene.start();
-    let mut client = GsvPeer::client(&gateway, "tester");
-    client.ok("config.set", json!({ "path": "channels.telegram.dmPolicy", "value": "pairing" }));
+    let mut client = GsvPeer::connect_client(&gateway, "tester");
+    client.expect_ok("config.set", json!({ "path": "channels.telegram.dmPolicy", "value": "pairing" }));
     stage.updates.write(8, &private(8), "let me in");
     assert!(stage.sent(8, 0).contains("let you in"));
     // The card shows who knocks.
-    let card = stage.api.asked(0, |request| request.path.ends_with("/sendMessage") && request.body["chat_id"] == -5);
+    let card =
+        stage.api.wait_request(0, |request| request.path.ends_with("/sendMessage") && request.body["chat_id"] == -5);
     assert!(card.body["text"].as_str().unwrap().contains("Ana (8)"), "{card:?}");
-    client.ok("pair.approve", json!({ "channel": "telegram", "senderId": "8" }));
+    client.expect_ok("pair.approve", json!({ "channel": "telegram", "senderId": "8" }));
     assert!(stage.sent(8, 1).contains("You were let in"));
-    stage.scene.provider.script([say("well, hello"), say("in a group")]);
+    stage.scene.provider.script_replies([text_reply("well, hello"), text_reply("in a group")]);
     stage.updates.write(8, &private(8), "hello");
     assert_eq!(stage.sent(8, 2), "well, hello");
     let group = json!({ "id": -9, "type": "supergroup", "title": "Club" });
@@ -162,42 +167,42 @@ fn others_are_let_in_by_pairing_and_groups_are_heard_when_they_name_the_bot() {
     assert_eq!(stage.sent(-9, 0), "in a group");
     stage.updates.write(8, &group, "/status@guard_bot");
     assert!(stage.sent(-9, 1).contains("agent:main:telegram:group:-9"));
-    assert_eq!(stage.scene.provider.count(), 2);
+    assert_eq!(stage.scene.provider.request_count(), 2);
 }
 
 #[test]
 fn what_was_written_before_a_kill_is_taken_once() {
     let stage = ChatFixture::new();
-    stage.scene.provider.script([say("once")]);
+    stage.scene.provider.script_replies([text_reply("once")]);
     let gateway = stage.scene.start();
     stage.updates.write(7, &private(7), "hello");
     assert_eq!(stage.sent(7, 0), "once");
     gateway.kill();
     // Nothing was confirmed for good: the same update comes again.
-    stage.scene.provider.script([say("twice")]);
+    stage.scene.provider.script_replies([text_reply("twice")]);
     let _gateway = stage.scene.start();
     stage.updates.write(7, &private(7), "and again");
-    let request = stage.api.asked(0, |request| is_to(request, 7) && request.body["text"] == "twice");
+    let request = stage.api.wait_request(0, |request| is_to(request, 7) && request.body["text"] == "twice");
     assert_eq!(request.body["reply_parameters"]["message_id"], 102);
-    assert_eq!(stage.scene.provider.count(), 2);
+    assert_eq!(stage.scene.provider.request_count(), 2);
 }
 
 #[test]
 fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_said() {
     let stage = ChatFixture::new();
-    stage.scene.provider.script([say("nice"), say("thanks")]);
+    stage.scene.provider.script_replies([text_reply("nice"), text_reply("thanks")]);
     let _gateway = stage.scene.start();
     let size = |id: &str| json!({ "file_id": id, "width": 9, "height": 9 });
     let picture = json!({ "caption": "look", "photo": [size("s"), size("p")] });
     stage.updates.bring(7, &private(7), &picture);
     assert_eq!(stage.sent(7, 0), "nice");
-    let stored = std::fs::read_dir(stage.scene.data().join("objects/media/agent:main:main")).unwrap();
+    let stored = std::fs::read_dir(stage.scene.data_dir().join("objects/media/agent:main:main")).unwrap();
     let stored: Vec<_> = stored.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
     assert_eq!(stored, [b"a picture".to_vec()]);
     let file = json!({ "document": { "file_id": "p", "file_name": "a.csv", "mime_type": "text/csv" } });
     stage.updates.bring(7, &private(7), &file);
     assert_eq!(stage.sent(7, 1), "thanks");
-    assert!(stage.scene.provider.asked(1).text().contains("[Document a.csv (text/csv) at media/"));
+    assert!(stage.scene.provider.wait_request(1).messages_text().contains("[Document a.csv (text/csv) at media/"));
     for (number, what, want) in [
         (2, json!({ "voice": { "file_id": "large" } }), "This recording was not taken: it has more than 20 MB"),
         (
@@ -216,32 +221,32 @@ fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_sai
     // Nothing is fetched for whoever may not speak, and nothing is said to them.
     stage.updates.bring(8, &private(8), &picture);
     stage.updates.bring(8, &private(8), &json!({ "sticker": {} }));
-    stage.scene.provider.script([say("last")]);
+    stage.scene.provider.script_replies([text_reply("last")]);
     stage.updates.write(7, &private(7), "and?");
     assert_eq!(stage.sent(7, 7), "last");
-    let fetched = stage.api.count(|request| request.path.starts_with("/file/"));
-    assert_eq!((fetched, stage.api.count(|request| is_to(request, 8))), (3, 0));
-    stage.scene.verify();
+    let fetched = stage.api.request_count(|request| request.path.starts_with("/file/"));
+    assert_eq!((fetched, stage.api.request_count(|request| is_to(request, 8))), (3, 0));
+    stage.scene.verify_log();
 }
 
 #[test]
 fn a_picture_that_an_agent_sends_is_one_and_else_a_file_and_long_words_stand_before_it() {
     let stage = ChatFixture::new();
-    stage.scene.write("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
+    stage.scene.write_file("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
     let folder = stage.scene.folder.join("agents/main");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("week.png"), "a picture").unwrap();
     std::fs::write(folder.join("odd.png"), "no picture").unwrap();
     let long = "word ".repeat(300);
-    let send = |id: &str, arguments: &Value| call(id, "gsv__SendFile", arguments);
+    let send = |id: &str, arguments: &Value| call_part(id, "gsv__SendFile", arguments);
     let sent = [
         send("c0", &json!({ "path": "week.png", "text": "this week" })),
         send("c1", &json!({ "path": "odd.png", "text": long })),
     ];
-    stage.scene.provider.script([Reply::new(sent.into()), say("there you are")]);
+    stage.scene.provider.script_replies([ProviderReply::new(sent.into()), text_reply("there you are")]);
     let _gateway = stage.scene.start();
     stage.updates.write(7, &private(7), "how was the week?");
-    let picture = stage.api.asked(0, |request| request.path.ends_with("/sendPhoto"));
+    let picture = stage.api.wait_request(0, |request| request.path.ends_with("/sendPhoto"));
     assert!(picture.header("content-type").starts_with("multipart/form-data; boundary="));
     for part in [
         "name=\"chat_id\"\r\n\r\n7\r\n",
@@ -250,7 +255,7 @@ fn a_picture_that_an_agent_sends_is_one_and_else_a_file_and_long_words_stand_bef
     ] {
         assert!(picture.text.contains(part), "{part}: {}", picture.text);
     }
-    let file = stage.api.asked(0, |request| request.path.ends_with("/sendDocument"));
+    let file = stage.api.wait_request(0, |request| request.path.ends_with("/sendDocument"));
     assert!(file.text.contains("name=\"document\"; filename=\"odd.png\"") && !file.text.contains("caption"));
     assert_eq!((stage.sent(7, 0), stage.sent(7, 1)), (long.trim().to_owned(), "there you are".to_owned()));
 }

@@ -22,20 +22,20 @@ const JSON: &[&str] = &[
 ];
 
 /// Numbers that the seed decides.
-pub(super) struct Dice(u64);
+pub(super) struct FuzzRng(u64);
 
-impl Dice {
+impl FuzzRng {
     /// Every input has dice of its own, so that it can be made again without those before it.
     pub(super) fn new(seed: u64, input: u64) -> Self {
-        let mut dice = Self((seed ^ input.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1);
+        let mut rng = Self((seed ^ input.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1);
         // Neighbouring states give neighbouring first numbers.
         for _ in 0..4 {
-            dice.roll();
+            rng.next_number();
         }
-        dice
+        rng
     }
 
-    fn roll(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -45,11 +45,11 @@ impl Dice {
     /// From 0 up to and without `end`, 0 if there is nothing below it.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
-        usize::try_from(self.roll() % end).unwrap_or_default()
+        usize::try_from(self.next_number() % end).unwrap_or_default()
     }
 
-    fn byte(&mut self) -> u8 {
-        self.roll().to_le_bytes()[0]
+    fn random_byte(&mut self) -> u8 {
+        self.next_number().to_le_bytes()[0]
     }
 
     fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
@@ -57,7 +57,7 @@ impl Dice {
     }
 
     /// A piece of something that is `length` long, mostly short.
-    fn piece(&mut self, length: usize) -> std::ops::Range<usize> {
+    fn random_range(&mut self, length: usize) -> std::ops::Range<usize> {
         let longest = 1 << self.below(12);
         let start = self.below(length);
         start..(start + 1 + self.below(longest)).min(length)
@@ -65,23 +65,23 @@ impl Dice {
 }
 
 /// One of the corpus after some changes, at least one.
-pub(super) fn mutated(corpus: &[Vec<u8>], words: &[&str], dice: &mut Dice) -> Vec<u8> {
-    let mut input = corpus[dice.below(corpus.len())].clone();
-    let changes = 1 << dice.below(6);
+pub(super) fn mutate_input(corpus: &[Vec<u8>], words: &[&str], rng: &mut FuzzRng) -> Vec<u8> {
+    let mut input = corpus[rng.below(corpus.len())].clone();
+    let changes = 1 << rng.below(6);
     for _ in 0..changes {
-        change(&mut input, corpus, words, dice);
+        apply_change(&mut input, corpus, words, rng);
         input.truncate(LONGEST);
     }
     input
 }
 
-fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str], dice: &mut Dice) {
-    let at = dice.below(input.len());
-    let piece = dice.piece(input.len());
-    match dice.below(11) {
-        0 if !input.is_empty() => input[at] ^= 1 << dice.below(8),
-        1 if !input.is_empty() => input[at] = dice.byte(),
-        2 => input.insert(at, dice.byte()),
+fn apply_change(input: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str], rng: &mut FuzzRng) {
+    let at = rng.below(input.len());
+    let piece = rng.random_range(input.len());
+    match rng.below(11) {
+        0 if !input.is_empty() => input[at] ^= 1 << rng.below(8),
+        1 if !input.is_empty() => input[at] = rng.random_byte(),
+        2 => input.insert(at, rng.random_byte()),
         3 => drop(input.drain(piece)),
         4 => {
             let copy = input[piece].to_vec();
@@ -89,25 +89,25 @@ fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str], dice: &mut Di
         }
         5 => {
             let copy = input[piece].to_vec();
-            let times = dice.below(64);
+            let times = rng.below(64);
             input.splice(at..at, copy.repeat(times));
         }
         6 => input.truncate(at),
         7 => {
-            let other = &corpus[dice.below(corpus.len())];
-            let from = dice.below(other.len());
+            let other = &corpus[rng.below(corpus.len())];
+            let from = rng.below(other.len());
             input.truncate(at);
             input.extend_from_slice(&other[from..]);
         }
         8 => {
-            let other = &corpus[dice.below(corpus.len())];
-            let piece_of_other = dice.piece(other.len());
+            let other = &corpus[rng.below(corpus.len())];
+            let piece_of_other = rng.random_range(other.len());
             input.splice(piece, other[piece_of_other].iter().copied());
         }
-        9 => drop(input.splice(at..at, dice.pick(words).bytes())),
+        9 => drop(input.splice(at..at, rng.pick(words).bytes())),
         _ => {
-            let from = if dice.below(2) == 0 { words } else { JSON };
-            drop(input.splice(piece, dice.pick(from).bytes()));
+            let from = if rng.below(2) == 0 { words } else { JSON };
+            drop(input.splice(piece, rng.pick(from).bytes()));
         }
     }
 }

@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 /// A line that runs for longer says nothing.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RUN_TIMEOUT: Duration = Duration::from_secs(2);
 
 static RULES: LazyLock<CompiledRules> = LazyLock::new(|| {
     let rules = ["bash(ls safe*)", "bash(echo safe*)"].map(|pattern| Rule::new(pattern, RuleAction::Allow));
@@ -52,15 +52,18 @@ printf '%s\0' "$@" "$FUZZ_END" >> "$FUZZ_TOLD"
 const END: &str = "\u{1e}";
 
 /// Judges `bytes` as a line, and where it is allowed has a shell read it.
-pub(super) fn fuzz(bytes: &[u8]) {
+pub(super) fn fuzz_line(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
     // A process cannot be given the one, and the other could not be told from our own.
     if line.contains(['\0', '\u{1e}']) || !is_allowed(&line) {
         return;
     }
-    let Some(Told { run, said }) = told(&line) else { return };
-    assert!(!said.contains("restricted: cannot specify"), "{line:?} is allowed, and bash would run a path: {said:?}");
-    for words in run {
+    let Some(ShellRun { commands, stderr }) = run_in_bash(&line) else { return };
+    assert!(
+        !stderr.contains("restricted: cannot specify"),
+        "{line:?} is allowed, and bash would run a path: {stderr:?}"
+    );
+    for words in commands {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let is_known = matches!(words[..], ["ls" | "echo", first, ..] if first.starts_with("safe"));
         assert!(is_known, "{line:?} is allowed, and bash would run {words:?}");
@@ -103,75 +106,75 @@ fn is_allowed(line: &str) -> bool {
 }
 
 /// What a shell makes of a line.
-struct Told {
+struct ShellRun {
     /// The words of each command.
-    run: Vec<Vec<String>>,
+    commands: Vec<Vec<String>>,
     /// Its own complaints.
-    said: String,
+    stderr: String,
 }
 
 /// Has bash read `line`. `None` where that says nothing: there is no bash, or it took too long.
-fn told(line: &str) -> Option<Told> {
-    static SCENE: LazyLock<Option<TempDir>> = LazyLock::new(|| scene().ok());
-    let scene = SCENE.as_ref()?.path();
-    let told = scene.join("told");
-    fs::write(&told, "").ok()?;
-    let seconds = PATIENCE.as_secs().to_string();
+fn run_in_bash(line: &str) -> Option<ShellRun> {
+    static SCENE: LazyLock<Option<TempDir>> = LazyLock::new(|| create_sandbox().ok());
+    let sandbox = SCENE.as_ref()?.path();
+    let record_path = sandbox.join("told");
+    fs::write(&record_path, "").ok()?;
+    let seconds = RUN_TIMEOUT.as_secs().to_string();
     let output = Command::new("timeout")
         .args(["-s", "KILL", &seconds, "bash", "--noprofile", "--norc", "-r", "-c", line])
-        .current_dir(scene.join("empty"))
+        .current_dir(sandbox.join("empty"))
         .env_clear()
-        .env("PATH", std::env::join_paths([scene.join("bin")]).ok()?)
-        .env("BASH_ENV", scene.join("prologue"))
-        .env("FUZZ_TOLD", &told)
+        .env("PATH", std::env::join_paths([sandbox.join("bin")]).ok()?)
+        .env("BASH_ENV", sandbox.join("prologue"))
+        .env("FUZZ_TOLD", &record_path)
         .env("FUZZ_END", END)
         .stdin(Stdio::null())
         .output()
         .ok()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     // Killed: what it would have done behind that is not known.
     output.status.code()?;
-    let text = String::from_utf8_lossy(&fs::read(&told).ok()?).into_owned();
-    let mut run = Vec::new();
+    let text = String::from_utf8_lossy(&fs::read(&record_path).ok()?).into_owned();
+    let mut commands = Vec::new();
     let mut words = Vec::new();
     for word in text.split_terminator('\0') {
         if word == END {
-            run.push(std::mem::take(&mut words));
+            commands.push(std::mem::take(&mut words));
         } else {
             words.push(word.to_owned());
         }
     }
-    Some(Told { run, said })
+    Some(ShellRun { commands, stderr })
 }
 
 /// A folder with what bash reads first, the one program that can be found, and an empty folder to be in.
-fn scene() -> io::Result<TempDir> {
-    let scene = tempfile::tempdir()?;
-    let path = scene.path();
+fn create_sandbox() -> io::Result<TempDir> {
+    let sandbox = tempfile::tempdir()?;
+    let path = sandbox.path();
     fs::create_dir(path.join("bin"))?;
     fs::create_dir(path.join("empty"))?;
     fs::write(path.join("prologue"), PROLOGUE)?;
     let record = path.join("bin/countersign-fuzz-record");
     fs::write(&record, RECORD)?;
     fs::set_permissions(&record, fs::Permissions::from_mode(0o755))?;
-    Ok(scene)
+    Ok(sandbox)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{is_allowed, told};
+    use super::{is_allowed, run_in_bash};
 
     #[test]
     fn a_shell_that_is_there_tells_what_it_would_run() {
-        let Some(told) = told("ls safe; A=b rm -rf 'x y' | env; eval ls; /bin/ls") else { return };
+        let Some(shell_run) = run_in_bash("ls safe; A=b rm -rf 'x y' | env; eval ls; /bin/ls") else { return };
         let want: [&[&str]; 4] = [&["ls", "safe"], &["rm", "-rf", "x y"], &["env"], &["eval", "ls"]];
-        let mut run = told.run;
+        let mut commands = shell_run.commands;
         // The two of a pipe come in either order.
-        run.sort();
+        commands.sort();
         let mut want = want.map(|words| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         want.sort();
-        assert_eq!(run, want);
-        assert!(told.said.contains("restricted: cannot specify"), "{}", told.said);
+        assert_eq!(commands, want);
+        assert!(shell_run.stderr.contains("restricted: cannot specify"), "{}", shell_run.stderr);
     }
 
     #[test]

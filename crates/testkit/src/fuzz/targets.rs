@@ -2,17 +2,17 @@
 
 use countersign_models::ModelApi;
 
-use super::Target;
+use super::FuzzTarget;
 
 /// All of them.
-pub const TARGETS: &[Target] = &[
-    Target {
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "lines",
         short: 200000,
         decode: countersign_protocol::lines::fuzz,
         words: &["\n", "\r\n", "\r", "\n\n", "\u{2028}", "\u{feff}", "{}", "\0"],
     },
-    Target {
+    FuzzTarget {
         name: "commands",
         short: 150000,
         decode: countersign_protocol::omp::command::fuzz,
@@ -26,7 +26,7 @@ pub const TARGETS: &[Target] = &[
             "\"mode\":\"all\"",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "gjc-commands",
         short: 25000,
         decode: countersign_protocol::gjc::command::fuzz,
@@ -42,7 +42,7 @@ pub const TARGETS: &[Target] = &[
             "\"status\":\"value\"",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "session-file",
         short: 30000,
         decode: countersign_protocol::omp::session_file::fuzz,
@@ -55,7 +55,7 @@ pub const TARGETS: &[Target] = &[
             "\"id\":",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "gsv",
         short: 200000,
         decode: countersign_protocol::gsv::frame::fuzz,
@@ -74,7 +74,7 @@ pub const TARGETS: &[Target] = &[
             "\"error\":",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "openai-completions",
         short: 8000,
         decode: |bytes| countersign_models::fuzz(ModelApi::OpenaiCompletions, bytes),
@@ -90,7 +90,7 @@ pub const TARGETS: &[Target] = &[
             "\"usage\":",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "openai-responses",
         short: 6000,
         decode: |bytes| countersign_models::fuzz(ModelApi::OpenaiResponses, bytes),
@@ -104,7 +104,7 @@ pub const TARGETS: &[Target] = &[
             "\"item\":",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "anthropic-messages",
         short: 12000,
         decode: |bytes| countersign_models::fuzz(ModelApi::AnthropicMessages, bytes),
@@ -118,7 +118,7 @@ pub const TARGETS: &[Target] = &[
             "message_stop",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "google-generative-ai",
         short: 12000,
         decode: |bytes| countersign_models::fuzz(ModelApi::GoogleGenerativeAi, bytes),
@@ -132,7 +132,7 @@ pub const TARGETS: &[Target] = &[
             "\"candidates\":[]",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "shell",
         short: 400,
         decode: countersign_core::policy::fuzz,
@@ -141,10 +141,10 @@ pub const TARGETS: &[Target] = &[
             "<(", "!", "sudo ", "env ",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "shell-in-bash",
         short: 1200,
-        decode: super::shell::fuzz,
+        decode: super::shell::fuzz_line,
         words: &[
             "ls safe",
             "echo safe",
@@ -197,7 +197,7 @@ pub const TARGETS: &[Target] = &[
             "\u{a0}",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "gjc-schema",
         short: 150000,
         decode: countersign_answer_schema::fuzz,
@@ -222,7 +222,7 @@ pub const TARGETS: &[Target] = &[
             "9007199254740993",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "agent-gate",
         short: 250000,
         decode: countersign_protocol::agent_gate::fuzz,
@@ -242,7 +242,7 @@ pub const TARGETS: &[Target] = &[
             "1e-7",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "gsv-settings",
         short: 40000,
         decode: countersign_protocol::gsv::settings::fuzz,
@@ -268,7 +268,7 @@ pub const TARGETS: &[Target] = &[
             "enabled",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "log-record",
         short: 250000,
         decode: countersign_core::engine::Event::fuzz,
@@ -286,7 +286,7 @@ pub const TARGETS: &[Target] = &[
             "channel",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "settings",
         short: 12000,
         decode: countersign_config::fuzz::settings,
@@ -320,7 +320,7 @@ pub const TARGETS: &[Target] = &[
             "~",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "rules",
         short: 6000,
         decode: countersign_config::fuzz::rules,
@@ -352,7 +352,7 @@ pub const TARGETS: &[Target] = &[
             "|\n",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "telegram",
         short: 200000,
         decode: countersign_telegram::wire::fuzz,
@@ -368,7 +368,7 @@ pub const TARGETS: &[Target] = &[
             "\"photo\":[{}]",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "webhook",
         short: 25000,
         decode: countersign_adapter_gsv::channels::webhook::fuzz::fuzz,
@@ -387,7 +387,7 @@ pub const TARGETS: &[Target] = &[
             "\"sender\":{",
         ],
     },
-    Target {
+    FuzzTarget {
         name: "body",
         short: 150000,
         decode: countersign_http::web::body::fuzz,

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Gateway, PATIENCE, api_contract};
+use super::{GatewayServer, WAIT_TIMEOUT, api_contract};
 
 /// A reply, read whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,14 +25,14 @@ pub struct ApiReply {
 /// # Errors
 ///
 /// If the connection breaks before the reply is whole.
-pub fn ask(
+pub fn send_request(
     address: &str,
     (method, path): (&str, &str),
     headers: &[(&str, &str)],
     sent: Option<&Value>,
 ) -> io::Result<ApiReply> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
     let mut more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let text = sent.map(ToString::to_string).unwrap_or_default();
     if sent.is_some() {
@@ -41,21 +41,21 @@ pub fn ask(
     let length = text.len();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{more}");
     stream.write_all(format!("{head}content-length: {length}\r\n\r\n{text}").as_bytes())?;
-    let mut told = String::new();
-    stream.read_to_string(&mut told)?;
-    let (head, text) = told.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    let mut raw_reply = String::new();
+    stream.read_to_string(&mut raw_reply)?;
+    let (head, text) = raw_reply.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     let status = head.split_whitespace().nth(1).and_then(|word| word.parse().ok());
     let status = status.ok_or(io::ErrorKind::InvalidData)?;
     let body = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
     let reply = ApiReply { status, head: head.to_owned(), body };
-    api_contract::check((method, path), sent, &reply);
+    api_contract::check_reply((method, path), sent, &reply);
     Ok(reply)
 }
 
 /// A client with a token.
 pub struct ApiClient<'a> {
     /// Gateway that it uses.
-    pub gateway: &'a Gateway,
+    pub gateway: &'a GatewayServer,
     /// Token that goes with every request.
     pub token: String,
 }
@@ -63,11 +63,11 @@ pub struct ApiClient<'a> {
 impl ApiClient<'_> {
     /// Sends a GET request.
     pub fn get(&self, path: &str) -> ApiReply {
-        self.ask("GET", path, &[], None)
+        self.request_with_headers("GET", path, &[], None)
     }
 
     /// Returns the body of a reply that has the status 200.
-    pub fn read(&self, path: &str) -> Value {
+    pub fn get_body(&self, path: &str) -> Value {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
         answer.body
@@ -75,14 +75,20 @@ impl ApiClient<'_> {
 
     /// Sends JSON.
     pub fn post(&self, path: &str, body: Value) -> ApiReply {
-        self.ask("POST", path, &[], Some(&body))
+        self.request_with_headers("POST", path, &[], Some(&body))
     }
 
     /// Sends a request with more headers.
-    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> ApiReply {
+    pub fn request_with_headers(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> ApiReply {
         let bearer = format!("Bearer {}", self.token);
         let headers = [headers, &[("authorization", bearer.as_str())]].concat();
-        ask(&self.gateway.address, (method, path), &headers, body).unwrap()
+        send_request(&self.gateway.address, (method, path), &headers, body).unwrap()
     }
 }
 
@@ -98,7 +104,7 @@ pub struct ApiEvent {
 }
 
 impl ApiEvent {
-    fn parse(text: &str) -> Option<Self> {
+    fn parse_event(text: &str) -> Option<Self> {
         let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         let data = serde_json::from_str(line("data")?).unwrap();
         let event = Self { id: line("id").map(str::to_owned), name: line("event").unwrap().to_owned(), data };
@@ -121,12 +127,12 @@ impl ApiEvents {
     /// If the connection breaks before the head is whole.
     pub fn open(address: &str, query: &str, headers: &[(&str, &str)]) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
         let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         write!(stream, "GET /api/v1/events{query} HTTP/1.0\r\nhost: {address}\r\n{more}\r\n")?;
         let mut events = Self { stream, text: Vec::new() };
         while !events.text.windows(4).any(|end| end == b"\r\n\r\n") {
-            events.read(1)?;
+            events.read_bytes(1)?;
         }
         let head = String::from_utf8(std::mem::take(&mut events.text)).unwrap();
         assert!(head.starts_with("HTTP/1.0 200 ") || head.starts_with("HTTP/1.1 200 "), "{head}");
@@ -138,7 +144,7 @@ impl ApiEvents {
     /// # Errors
     ///
     /// If the connection breaks or ends.
-    pub fn read(&mut self, most: usize) -> io::Result<usize> {
+    pub fn read_bytes(&mut self, most: usize) -> io::Result<usize> {
         let mut bytes = vec![0; most];
         let count = self.stream.read(&mut bytes)?;
         self.text.extend_from_slice(&bytes[..count]);
@@ -146,28 +152,28 @@ impl ApiEvents {
     }
 
     /// Returns the events that are whole and were not returned yet.
-    pub fn whole(&mut self) -> Vec<ApiEvent> {
+    pub fn take_events(&mut self) -> Vec<ApiEvent> {
         let mut found = Vec::new();
         while let Some(end) = self.text.windows(2).position(|end| end == b"\n\n") {
             let rest = self.text.split_off(end + 2);
             let text = String::from_utf8(std::mem::replace(&mut self.text, rest)).unwrap();
-            found.extend(ApiEvent::parse(&text));
+            found.extend(ApiEvent::parse_event(&text));
         }
         found
     }
 
     /// Returns all events up to the first that fits.
-    pub fn until(&mut self, fits: impl Fn(&ApiEvent) -> bool) -> Vec<ApiEvent> {
+    pub fn read_until(&mut self, fits: impl Fn(&ApiEvent) -> bool) -> Vec<ApiEvent> {
         let mut found = Vec::new();
         loop {
-            for event in self.whole() {
+            for event in self.take_events() {
                 let is_last = fits(&event);
                 found.push(event);
                 if is_last {
                     return found;
                 }
             }
-            self.read(64 << 10).unwrap();
+            self.read_bytes(64 << 10).unwrap();
         }
     }
 }

@@ -18,37 +18,37 @@ static DOCUMENT: LazyLock<Value> =
 /// Its schemas, each strict.
 static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
     let mut schemas = DOCUMENT["components"]["schemas"].clone();
-    schemas.as_object_mut().unwrap().values_mut().for_each(close);
+    schemas.as_object_mut().unwrap().values_mut().for_each(close_schema);
     schemas
 });
 /// What was compiled of them, by reference.
 static COMPILED: Mutex<BTreeMap<String, Arc<Validator>>> = Mutex::new(BTreeMap::new());
 
 /// Closes a schema and all that it is made of to members that are not named.
-fn close(schema: &mut Value) {
+fn close_schema(schema: &mut Value) {
     let Value::Object(members) = schema else { return };
     let is_choice = ["anyOf", "oneOf", "allOf"].iter().any(|name| members.contains_key(*name));
     if members.contains_key("properties") {
         let word = if is_choice { "unevaluatedProperties" } else { "additionalProperties" };
         members.entry(word).or_insert(json!(false));
         if let Some(properties) = members.get_mut("properties").and_then(Value::as_object_mut) {
-            properties.values_mut().for_each(close);
+            properties.values_mut().for_each(close_schema);
         }
     }
     // What a choice has beside its members is closed above; alone each of its ways is.
     let is_closed = members.contains_key("unevaluatedProperties");
     for name in ["anyOf", "oneOf", "allOf"] {
         if let Some(ways) = members.get_mut(name).and_then(Value::as_array_mut).filter(|_| !is_closed) {
-            ways.iter_mut().for_each(close);
+            ways.iter_mut().for_each(close_schema);
         }
     }
     if let Some(items) = members.get_mut("items") {
-        close(items);
+        close_schema(items);
     }
 }
 
 /// What of `value` does not fit the schema that `reference` names.
-fn faults(value: &Value, reference: &str) -> Vec<String> {
+fn schema_faults(value: &Value, reference: &str) -> Vec<String> {
     let validator = Arc::clone(COMPILED.lock().unwrap().entry(reference.to_owned()).or_insert_with(|| {
         let root = json!({ "$ref": reference, "components": { "schemas": *SCHEMAS } });
         Arc::new(jsonschema::options().should_validate_formats(true).build(&root).unwrap())
@@ -58,12 +58,12 @@ fn faults(value: &Value, reference: &str) -> Vec<String> {
 
 fn assert_fits(value: &Value, schema: &Value, at: &str) {
     let reference = schema["$ref"].as_str().unwrap_or_else(|| panic!("{at}: a schema without a name: {schema}"));
-    let faults = faults(value, reference);
+    let faults = schema_faults(value, reference);
     assert!(faults.is_empty(), "{at} is not {reference}: {faults:#?}\n{value:#}");
 }
 
 /// The operation that a request is for.
-fn operation(method: &str, path: &str) -> Option<&'static Value> {
+fn find_operation(method: &str, path: &str) -> Option<&'static Value> {
     let path = path.split('?').next().unwrap_or(path);
     let paths = DOCUMENT["paths"].as_object().unwrap();
     let is_like = |template: &str| {
@@ -76,13 +76,13 @@ fn operation(method: &str, path: &str) -> Option<&'static Value> {
 }
 
 /// Checks an answer of `/api/v1`, and what was sent if it was taken.
-pub(crate) fn check((method, path): (&str, &str), sent: Option<&Value>, answer: &ApiReply) {
+pub(crate) fn check_reply((method, path): (&str, &str), sent: Option<&Value>, answer: &ApiReply) {
     if !path.starts_with("/api/v1/") {
         return;
     }
     let at = format!("{method} {path}: {}", answer.status);
     let problem = json!({ "$ref": "#/components/schemas/Problem" });
-    let Some(operation) = operation(method, path) else {
+    let Some(operation) = find_operation(method, path) else {
         assert!(answer.status >= 400, "{at}: the document does not know it");
         return assert_fits(&answer.body, &problem, &at);
     };
@@ -150,7 +150,7 @@ fn a_reply_that_is_not_what_the_document_says_is_found() {
         ("Explained", json!({ "verdict": "refused", "why": "x" }), 0),
         ("Explained", json!({ "verdict": "refused", "why": "x", "extra": 1 }), 1),
     ] {
-        let found = faults(&value, &format!("#/components/schemas/{schema}"));
+        let found = schema_faults(&value, &format!("#/components/schemas/{schema}"));
         assert_eq!(found.len(), count, "{schema}: {found:?} {value}");
     }
 }

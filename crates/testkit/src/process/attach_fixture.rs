@@ -5,8 +5,8 @@ use std::{fs, path::PathBuf};
 use serde_json::Value;
 
 use crate::process::{
-    Gateway, GatewayFixture, HostFixture, Mark, RpcHost,
-    provider::{Reply, bash, say},
+    FramePosition, GatewayFixture, GatewayServer, HostFixture, RpcHost,
+    provider::{ProviderReply, bash_part, text_reply},
 };
 
 /// A gateway on the same machine as a host, with a folder of its own below the host's home.
@@ -20,28 +20,28 @@ pub struct AttachFixture {
 impl AttachFixture {
     /// Creates one in which every call of `bash` asks.
     pub fn new() -> Self {
-        Self::with("")
+        Self::with_config("")
     }
 
     /// Creates the same with more lines in the gateway's configuration.
-    pub fn with(config: &str) -> Self {
-        Self::beside(HostFixture::asking(), config)
+    pub fn with_config(config: &str) -> Self {
+        Self::for_host(HostFixture::with_ask_rule(), config)
     }
 
     /// Creates a gateway beside `host`, with more lines in its configuration.
-    pub fn beside(host: HostFixture, config: &str) -> Self {
-        let gateway = GatewayFixture::bare(&host.home.join("gate"), config);
+    pub fn for_host(host: HostFixture, config: &str) -> Self {
+        let gateway = GatewayFixture::new_bare(&host.home.join("gate"), config);
         Self { host, gateway }
     }
 
     /// Starts the gateway.
-    pub fn start_gateway(&self) -> Gateway {
+    pub fn start_gateway(&self) -> GatewayServer {
         self.gateway.start()
     }
 
     /// Returns the flag that attaches a host to the gateway.
     pub fn attach_flag(&self) -> String {
-        format!("--attach={}", self.gateway.data().display())
+        format!("--attach={}", self.gateway.data_dir().display())
     }
 
     /// Starts an omp host whose session lives in the gateway.
@@ -52,13 +52,13 @@ impl AttachFixture {
     /// Returns what an omp host writes to stderr that cannot start with these flags.
     pub fn refuse_host(&self, flags: &[&str]) -> String {
         let flags = [&["--model", "fake/fake-1"], flags].concat();
-        let end = RpcHost::spawn(RpcHost::command_of(&self.host, &flags)).wait_end();
+        let end = RpcHost::spawn(RpcHost::omp_command(&self.host, &flags)).wait_end();
         assert_eq!((end.code, end.frames.len()), (Some(1), 0), "{end:?}");
         end.stderr
     }
 
     /// Returns the files of the agent directory that name the gateway in which a session lives.
-    pub fn homes(&self) -> Vec<PathBuf> {
+    pub fn home_files(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.host.agent.join("countersign")).into_iter().flatten().flatten();
         let homes =
             files.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|found| found == "home"));
@@ -66,10 +66,10 @@ impl AttachFixture {
     }
 
     /// Has the model want a command and then be done. Returns the dialog about it.
-    pub fn ask_about(&self, host: &mut RpcHost, command: &str) -> (Mark, Value) {
-        self.host.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
-        let from = host.prompt("go");
-        (from, host.dialog(from))
+    pub fn ask_about(&self, host: &mut RpcHost, command: &str) -> (FramePosition, Value) {
+        self.host.provider.script_replies([ProviderReply::new(vec![bash_part("k", command)]), text_reply("done")]);
+        let from = host.send_prompt("go");
+        (from, host.wait_dialog(from))
     }
 }
 
@@ -81,5 +81,5 @@ impl Default for AttachFixture {
 
 /// Returns the id of the session of `host`.
 pub fn session_id(host: &mut RpcHost) -> String {
-    host.state()["sessionId"].as_str().unwrap().to_owned()
+    host.session_state()["sessionId"].as_str().unwrap().to_owned()
 }

@@ -15,36 +15,36 @@ const REMEDY: &str = "run cargo build -p countersign";
 /// Crates that are no part of the program.
 const TOOLS: [&str; 2] = ["loadtest", "testkit"];
 
-static BINARY: LazyLock<Result<PathBuf, String>> = LazyLock::new(find);
+static BINARY: LazyLock<Result<PathBuf, String>> = LazyLock::new(find_binary);
 
 /// Returns the program `countersign` of the target folder that the running test lies in.
 ///
 /// # Panics
 ///
 /// If it is not there, or older than a source that it was built from.
-pub fn binary() -> &'static Path {
+pub fn binary_path() -> &'static Path {
     match &*BINARY {
         Ok(path) => path,
         Err(reason) => panic!("{reason}"),
     }
 }
 
-fn find() -> Result<PathBuf, String> {
+fn find_binary() -> Result<PathBuf, String> {
     let test = std::env::current_exe().map_err(|error| format!("the running test has no path: {error}"))?;
     // target/PROFILE/deps/TEST
     let folder = test.parent().and_then(Path::parent).ok_or("the running test is not in a target folder")?;
     let path = folder.join(NAME);
-    let built = modified(&path).ok_or_else(|| format!("{} is not there: {REMEDY}", path.display()))?;
+    let built = modified_at(&path).ok_or_else(|| format!("{} is not there: {REMEDY}", path.display()))?;
     // Cargo writes the list if it was asked for the program, and not if the tests of the program's package needed it.
     let sources = fs::read_to_string(path.with_extension("d"))
         .map_or_else(|_| workspace_sources(), |listed| listed_sources(&listed));
-    match newer_source(sources, built, modified) {
+    match newer_source(sources, built, modified_at) {
         None => Ok(path),
         Some(source) => Err(format!("{} is older than {}: {REMEDY}", path.display(), source.display())),
     }
 }
 
-fn modified(path: &Path) -> Option<SystemTime> {
+fn modified_at(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
@@ -69,10 +69,11 @@ fn listed_sources(listed: &str) -> Vec<PathBuf> {
 fn workspace_sources() -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
     let is_part = |path: &PathBuf| path.file_name().is_none_or(|name| TOOLS.iter().all(|tool| name != *tool));
-    let mut folders: Vec<PathBuf> = entries(&crates).into_iter().filter(is_part).map(|path| path.join("src")).collect();
+    let mut folders: Vec<PathBuf> =
+        folder_entries(&crates).into_iter().filter(is_part).map(|path| path.join("src")).collect();
     let mut sources = Vec::new();
     while let Some(folder) = folders.pop() {
-        for path in entries(&folder) {
+        for path in folder_entries(&folder) {
             if path.file_stem().is_some_and(|name| name == "tests") {
                 continue;
             }
@@ -82,7 +83,7 @@ fn workspace_sources() -> Vec<PathBuf> {
     sources
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
+fn folder_entries(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 

@@ -14,16 +14,16 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::process::{GatewayFixture, PATIENCE, http::Http};
+use crate::process::{GatewayFixture, WAIT_TIMEOUT, http::HttpClient};
 
-type Notices = Arc<(Mutex<String>, Condvar)>;
+type StderrLog = Arc<(Mutex<String>, Condvar)>;
 
 /// A running gateway. Its process ends with this value.
-pub struct Gateway {
+pub struct GatewayServer {
     child: Child,
     /// Address of its port, such as `127.0.0.1:4711`.
     pub address: String,
-    notices: Notices,
+    stderr_log: StderrLog,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -36,7 +36,7 @@ pub struct GatewayExit {
     pub took: Duration,
 }
 
-impl Gateway {
+impl GatewayServer {
     /// Starts a gateway in the folder of `fixture` and waits until it is ready.
     pub fn start(fixture: &GatewayFixture) -> Self {
         Self::start_with(fixture, &[])
@@ -44,7 +44,7 @@ impl Gateway {
 
     /// Starts it with more flags of `serve`.
     pub fn start_with(fixture: &GatewayFixture, flags: &[&str]) -> Self {
-        let mut command = fixture.command();
+        let mut command = fixture.binary_command();
         command.args(["serve", "--config", "config.yaml"]).args(flags);
         Self::spawn(command)
     }
@@ -54,35 +54,35 @@ impl Gateway {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let notices = Notices::default();
-        let heard = Arc::clone(&notices);
+        let stderr_log = StderrLog::default();
+        let shared = Arc::clone(&stderr_log);
         let reader = thread::spawn(move || {
             let mut line = String::new();
             while stderr.read_line(&mut line).is_ok_and(|count| count > 0) {
-                heard.0.lock().unwrap().push_str(&std::mem::take(&mut line));
-                heard.1.notify_all();
+                shared.0.lock().unwrap().push_str(&std::mem::take(&mut line));
+                shared.1.notify_all();
             }
         });
-        let mut said = String::new();
+        let mut stdout_text = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut said).unwrap();
-        let address = said.trim().strip_prefix("countersign ready on http://").map(str::to_owned);
+        out.read_line(&mut stdout_text).unwrap();
+        let address = stdout_text.trim().strip_prefix("countersign ready on http://").map(str::to_owned);
         let Some(address) = address else {
-            let _ = out.read_to_string(&mut said);
+            let _ = out.read_to_string(&mut stdout_text);
             reader.join().unwrap();
-            panic!("it did not start: {said} {}", notices.0.lock().unwrap());
+            panic!("it did not start: {stdout_text} {}", stderr_log.0.lock().unwrap());
         };
-        Self { child, address, notices, reader: Some(reader) }
+        Self { child, address, stderr_log, reader: Some(reader) }
     }
 
     /// Returns the URL for WebSockets.
-    pub fn url(&self) -> String {
+    pub fn websocket_url(&self) -> String {
         format!("ws://{}", self.address)
     }
 
     /// Returns a client of its port without credentials.
-    pub fn http(&self) -> Http {
-        Http::new(&self.address)
+    pub fn http_client(&self) -> HttpClient {
+        HttpClient::new(&self.address)
     }
 
     /// Returns the id of its process.
@@ -91,7 +91,7 @@ impl Gateway {
     }
 
     /// Sends a plain request. Returns the status and the JSON of the reply.
-    pub fn get(&self, path: &str) -> (u16, serde_json::Value) {
+    pub fn get_json(&self, path: &str) -> (u16, serde_json::Value) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let host = &self.address;
         write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
@@ -103,19 +103,19 @@ impl Gateway {
     }
 
     /// Waits until it has written `text` to stderr.
-    pub fn says(&self, text: &str) {
-        let said = self.notices.0.lock().unwrap();
-        let (said, over) = self.notices.1.wait_timeout_while(said, PATIENCE, |said| !said.contains(text)).unwrap();
-        assert!(!over.timed_out(), "it did not say {text:?}, but: {said}");
+    pub fn wait_for_log(&self, text: &str) {
+        let log = self.stderr_log.0.lock().unwrap();
+        let (log, over) = self.stderr_log.1.wait_timeout_while(log, WAIT_TIMEOUT, |log| !log.contains(text)).unwrap();
+        assert!(!over.timed_out(), "it did not say {text:?}, but: {log}");
     }
 
     /// Returns what it has written to stderr so far.
-    pub fn said(&self) -> String {
-        self.notices.0.lock().unwrap().clone()
+    pub fn log_text(&self) -> String {
+        self.stderr_log.0.lock().unwrap().clone()
     }
 
     /// Sends a signal to its process.
-    pub fn signal(&self, signal: Signal) {
+    pub fn send_signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
@@ -128,7 +128,7 @@ impl Gateway {
     /// Asks it to end and waits until it has.
     pub fn stop(&mut self) -> GatewayExit {
         let begun = Instant::now();
-        self.signal(Signal::SIGTERM);
+        self.send_signal(Signal::SIGTERM);
         let code = self.child.wait().unwrap().code();
         let took = begun.elapsed();
         self.reader.take().unwrap().join().unwrap();
@@ -136,7 +136,7 @@ impl Gateway {
     }
 }
 
-impl Drop for Gateway {
+impl Drop for GatewayServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -11,10 +11,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{
-    Gateway, Provider, binary_path,
+    FakeProvider, GatewayServer, binary_path,
     gsv::{self, GsvPeer},
     hermes,
-    http::Http,
+    http::HttpClient,
     service::FakeService,
 };
 
@@ -85,7 +85,7 @@ pub fn run_command(mut command: Command) -> CommandOutput {
 /// What a gateway is configured with.
 pub struct GatewayOptions {
     parent: PathBuf,
-    provider: Provider,
+    provider: FakeProvider,
     config: String,
     rules: String,
 }
@@ -93,51 +93,51 @@ pub struct GatewayOptions {
 impl GatewayOptions {
     /// Creates options of a gateway with two agents, one service and the rules [`RULES`], and no model.
     pub fn new() -> Self {
-        let provider = Provider::start();
+        let provider = FakeProvider::start();
         Self { parent: std::env::temp_dir(), provider, config: String::new(), rules: RULES.to_owned() }
     }
 
     /// Creates options with models for runs and the rules [`gsv::RULES`].
     pub fn for_models() -> Self {
-        let options = Self::new().rules(gsv::RULES);
-        let models = gsv::models(&options.provider);
-        options.config(&models)
+        let options = Self::new().with_rules(gsv::RULES);
+        let models = gsv::model_config(&options.provider);
+        options.with_config(&models)
     }
 
     /// Creates the same, and lets gsv peers in that show [`gsv::TOKEN`].
     pub fn for_peers() -> Self {
-        Self::for_models().config(&format!("clients: {{ token: {} }}\n", gsv::TOKEN))
+        Self::for_models().with_config(&format!("clients: {{ token: {} }}\n", gsv::TOKEN))
     }
 
     /// Creates options with a model for the clients of hermes and the rules [`hermes::RULES`].
     pub fn for_web() -> Self {
-        let options = Self::new().rules(hermes::RULES);
-        let models = hermes::models(&options.provider);
-        options.config(&models)
+        let options = Self::new().with_rules(hermes::RULES);
+        let models = hermes::model_config(&options.provider);
+        options.with_config(&models)
     }
 
     /// Creates the gateway below this folder instead of the system's temporary one.
     #[must_use]
-    pub fn parent(self, parent: &Path) -> Self {
+    pub fn with_parent(self, parent: &Path) -> Self {
         Self { parent: parent.to_owned(), ..self }
     }
 
     /// Adds lines to the configuration.
     #[must_use]
-    pub fn config(mut self, lines: &str) -> Self {
+    pub fn with_config(mut self, lines: &str) -> Self {
         self.config.push_str(lines);
         self
     }
 
     /// Replaces the rules.
     #[must_use]
-    pub fn rules(self, rules: &str) -> Self {
+    pub fn with_rules(self, rules: &str) -> Self {
         Self { rules: rules.to_owned(), ..self }
     }
 
     /// Replaces the provider of models.
     #[must_use]
-    pub fn provider(self, provider: Provider) -> Self {
+    pub fn with_provider(self, provider: FakeProvider) -> Self {
         Self { provider, ..self }
     }
 
@@ -147,9 +147,9 @@ impl GatewayOptions {
         let folder = root.path().canonicalize().unwrap();
         let service = FakeService::start();
         let fixture = GatewayFixture { _root: Some(root), folder, service, provider: self.provider };
-        fixture.write("permissions.yaml", &self.rules);
-        fixture.write("tools.yaml", TOOLS);
-        fixture.write("config.yaml", &fixture.config(&self.config));
+        fixture.write_file("permissions.yaml", &self.rules);
+        fixture.write_file("tools.yaml", TOOLS);
+        fixture.write_file("config.yaml", &fixture.config_text(&self.config));
         fixture
     }
 }
@@ -168,7 +168,7 @@ pub struct GatewayFixture {
     /// Service whose tools agents use.
     pub service: FakeService,
     /// Provider of models. Only the options with models have it in the configuration.
-    pub provider: Provider,
+    pub provider: FakeProvider,
 }
 
 impl GatewayFixture {
@@ -178,8 +178,8 @@ impl GatewayFixture {
     }
 
     /// Creates one with more lines in its configuration, and its own rules.
-    pub fn with(config: &str, rules: &str) -> Self {
-        GatewayOptions::new().config(config).rules(rules).create()
+    pub fn with_config_and_rules(config: &str, rules: &str) -> Self {
+        GatewayOptions::new().with_config(config).with_rules(rules).create()
     }
 
     /// Creates one with [`GatewayOptions::for_peers`].
@@ -193,36 +193,36 @@ impl GatewayFixture {
     }
 
     /// Creates one in the new folder `folder` that has neither agents nor rules.
-    pub(crate) fn bare(folder: &Path, config: &str) -> Self {
+    pub(crate) fn new_bare(folder: &Path, config: &str) -> Self {
         fs::create_dir(folder).unwrap();
-        let (service, provider) = (FakeService::start(), Provider::start());
+        let (service, provider) = (FakeService::start(), FakeProvider::start());
         let fixture = Self { _root: None, folder: folder.to_owned(), service, provider };
         let base = "gateway: { host: 127.0.0.1, port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n";
-        fixture.write("config.yaml", &format!("{base}{config}"));
+        fixture.write_file("config.yaml", &format!("{base}{config}"));
         fixture
     }
 
     /// Starts the gateway.
-    pub fn start(&self) -> Gateway {
-        Gateway::start(self)
+    pub fn start(&self) -> GatewayServer {
+        GatewayServer::start(self)
     }
 
     /// Starts the gateway with a client of its port.
-    pub fn start_web(&self) -> (Gateway, Http) {
+    pub fn start_web(&self) -> (GatewayServer, HttpClient) {
         let gateway = self.start();
-        let http = gateway.http();
+        let http = gateway.http_client();
         (gateway, http)
     }
 
     /// Starts the gateway with a gsv client that is connected.
-    pub fn start_peer(&self) -> (Gateway, GsvPeer) {
+    pub fn start_peer(&self) -> (GatewayServer, GsvPeer) {
         let gateway = self.start();
-        let client = GsvPeer::client(&gateway, "tester");
+        let client = GsvPeer::connect_client(&gateway, "tester");
         (gateway, client)
     }
 
     /// Returns a configuration with more lines.
-    pub fn config(&self, more: &str) -> String {
+    pub fn config_text(&self, more: &str) -> String {
         format!(
             "gateway: {{ host: 127.0.0.1, port: 0 }}
 agent: {{ token: {AGENT_TOKEN} }}
@@ -240,7 +240,7 @@ storage: {{ type: sqlite, path: data/countersign.db }}
     }
 
     /// Writes a file that only its owner reads.
-    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub fn write_file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.join(name);
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -248,18 +248,18 @@ storage: {{ type: sqlite, path: data/countersign.db }}
     }
 
     /// Returns the path of the data directory.
-    pub fn data(&self) -> PathBuf {
+    pub fn data_dir(&self) -> PathBuf {
         self.folder.join("data")
     }
 
     /// Returns the path of the log.
-    pub fn log(&self) -> PathBuf {
-        self.data().join("countersign.db")
+    pub fn log_path(&self) -> PathBuf {
+        self.data_dir().join("countersign.db")
     }
 
     /// Returns a command of the program in this folder, with nothing of this machine around it.
-    pub fn command(&self) -> Command {
-        self.command_at(binary())
+    pub fn binary_command(&self) -> Command {
+        self.command_at(binary_path())
     }
 
     /// Returns the same for another path of the program.
@@ -272,61 +272,61 @@ storage: {{ type: sqlite, path: data/countersign.db }}
 
     /// Runs a command line to its end.
     pub fn run(&self, arguments: &[&str]) -> CommandOutput {
-        let mut command = self.command();
+        let mut command = self.binary_command();
         command.args(arguments);
         run_command(command)
     }
 
     /// Runs a command of a person, for example about gates or grants.
-    pub fn people(&self, arguments: &[&str]) -> CommandOutput {
-        let data = self.data();
+    pub fn run_as_person(&self, arguments: &[&str]) -> CommandOutput {
+        let data = self.data_dir();
         self.run(&[arguments, &["--data", data.to_str().unwrap()]].concat())
     }
 
     /// Returns the gates that wait, as `gates list` has them.
-    pub fn gates(&self) -> Vec<Value> {
-        self.people(&["gates", "list", "--json"]).json().as_array().unwrap().clone()
+    pub fn pending_gates(&self) -> Vec<Value> {
+        self.run_as_person(&["gates", "list", "--json"]).json().as_array().unwrap().clone()
     }
 
     /// Returns the gates, as soon as so many wait.
-    pub fn waits(&self, count: usize) -> Vec<Value> {
-        let mut watch = self.watch();
-        let rows = watch.rows(|rows| rows.len() == count);
+    pub fn wait_gates(&self, count: usize) -> Vec<Value> {
+        let mut watch = self.watch_gates();
+        let rows = watch.wait_rows(|rows| rows.len() == count);
         drop(watch);
         rows
     }
 
     /// Returns the id of the only gate, as soon as it waits.
-    pub fn gate(&self) -> String {
-        self.waits(1)[0]["id"].as_str().unwrap().to_owned()
+    pub fn wait_gate(&self) -> String {
+        self.wait_gates(1)[0]["id"].as_str().unwrap().to_owned()
     }
 
     /// Allows a gate at the command line.
-    pub fn allow(&self, gate: &str) {
-        self.answer("allow", gate);
+    pub fn allow_gate(&self, gate: &str) {
+        self.answer_gate("allow", gate);
     }
 
     /// Denies a gate at the command line.
-    pub fn deny(&self, gate: &str) {
-        self.answer("deny", gate);
+    pub fn deny_gate(&self, gate: &str) {
+        self.answer_gate("deny", gate);
     }
 
-    fn answer(&self, verb: &str, gate: &str) {
-        let said = self.people(&["gates", verb, gate]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+    fn answer_gate(&self, verb: &str, gate: &str) {
+        let output = self.run_as_person(&["gates", verb, gate]);
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
 
     /// Starts to watch the gates.
-    pub fn watch(&self) -> GateWatch {
+    pub fn watch_gates(&self) -> GateWatch {
         GateWatch::start(self)
     }
 
     /// Checks the chain of the log.
-    pub fn verify(&self) {
-        let log = self.log();
-        let said = self.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap()]);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert_eq!(said.json()["flaw"], Value::Null, "{said:?}");
+    pub fn verify_log(&self) {
+        let log = self.log_path();
+        let output = self.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap()]);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert_eq!(output.json()["flaw"], Value::Null, "{output:?}");
     }
 }
 
@@ -345,15 +345,15 @@ pub struct GateWatch {
 impl GateWatch {
     fn start(fixture: &GatewayFixture) -> Self {
         use std::io::BufRead as _;
-        let mut command = fixture.command();
-        command.args(["gates", "watch", "--json", "--data"]).arg(fixture.data());
+        let mut command = fixture.binary_command();
+        command.args(["gates", "watch", "--json", "--data"]).arg(fixture.data_dir());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
 
     /// Returns the gates that wait, as soon as they fit.
-    pub fn rows(&mut self, fits: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    pub fn wait_rows(&mut self, fits: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         loop {
             let line = self.lines.next().expect("the gateway is there").unwrap();
             let Value::Array(rows) = serde_json::from_str(&line).unwrap() else { panic!("no rows: {line}") };

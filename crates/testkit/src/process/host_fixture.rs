@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Provider, RpcHost, binary_path, eventually, message_text};
+use crate::process::{FakeProvider, RpcHost, binary_path, eventually, message_text};
 
 /// An agent directory, a working folder and a home, all of them new, with a provider of models.
 pub struct HostFixture {
@@ -21,7 +21,7 @@ pub struct HostFixture {
     /// Home of the user.
     pub home: PathBuf,
     /// Provider of the models `fake-1`, `fake-2` and `claude-1`.
-    pub provider: Provider,
+    pub provider: FakeProvider,
 }
 
 impl Default for HostFixture {
@@ -40,26 +40,26 @@ impl HostFixture {
     pub fn with_config(config: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().canonicalize().unwrap();
-        let provider = Provider::start();
+        let provider = FakeProvider::start();
         let [agent, work, home] = ["agent", "work", "home"].map(|name| path.join(name));
         for folder in [&agent, &work, &home] {
             fs::create_dir(folder).unwrap();
         }
-        let place = Self { _root: root, agent, work, home, provider };
-        fs::write(place.agent.join("models.yml"), models(&place.provider.url)).unwrap();
-        fs::write(place.agent.join("config.yml"), config).unwrap();
-        place
+        let fixture = Self { _root: root, agent, work, home, provider };
+        fs::write(fixture.agent.join("models.yml"), model_config(&fixture.provider.url)).unwrap();
+        fs::write(fixture.agent.join("config.yml"), config).unwrap();
+        fixture
     }
 
     /// Creates folders with a rule that asks about every call of `bash`.
-    pub fn asking() -> Self {
-        let place = Self::new();
-        place.rules("rules:\n  - { pattern: \"bash(*)\", action: ask }\n");
-        place
+    pub fn with_ask_rule() -> Self {
+        let fixture = Self::new();
+        fixture.write_rules("rules:\n  - { pattern: \"bash(*)\", action: ask }\n");
+        fixture
     }
 
     /// Writes the rules of the agent directory.
-    pub fn rules(&self, rules: &str) {
+    pub fn write_rules(&self, rules: &str) {
         fs::write(self.agent.join("permissions.yaml"), rules).unwrap();
     }
 
@@ -70,33 +70,33 @@ impl HostFixture {
     }
 
     /// Returns a command of the program in the home, with nothing of this machine around it.
-    pub fn command(&self) -> Command {
-        let mut command = Command::new(binary());
+    pub fn binary_command(&self) -> Command {
+        let mut command = Command::new(binary_path());
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", &self.home).current_dir(&self.home);
         command
     }
 
     /// Starts omp, which resumes the newest session.
-    pub fn resume(&self) -> RpcHost {
+    pub fn resume_host(&self) -> RpcHost {
         RpcHost::start(self, &["--continue"])
     }
 
     /// Writes a file of the working folder.
-    pub fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    pub fn write_file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.work.join(name);
         fs::write(&path, content).unwrap();
         path
     }
 
     /// Returns the content of a file of the working folder.
-    pub fn get(&self, name: &str) -> Option<String> {
+    pub fn read_file(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.work.join(name)).ok()
     }
 
     /// Returns the content of a file of the working folder, as soon as it ends with a line break.
     pub fn wait_for(&self, name: &str) -> String {
-        eventually(&format!("the file {name}"), || self.get(name).filter(|text| text.ends_with('\n')))
+        eventually(&format!("the file {name}"), || self.read_file(name).filter(|text| text.ends_with('\n')))
     }
 }
 
@@ -128,11 +128,11 @@ pub fn check_chain(lines: &[Value]) {
 }
 
 /// Returns the texts of the messages of a session file, in order.
-pub fn texts(lines: &[Value]) -> Vec<String> {
+pub fn line_texts(lines: &[Value]) -> Vec<String> {
     lines.iter().filter(|line| line["type"] == "message").map(|line| message_text(&line["message"])).collect()
 }
 
-fn models(url: &str) -> String {
+fn model_config(url: &str) -> String {
     let cost = "cost: { input: 1, output: 2, cacheRead: 0.1, cacheWrite: 0.2 }";
     format!(
         "providers:

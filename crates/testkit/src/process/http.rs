@@ -9,11 +9,11 @@ use std::{
 
 use serde_json::Value;
 
-use crate::process::PATIENCE;
+use crate::process::WAIT_TIMEOUT;
 
 /// A reply, read whole.
 #[derive(Debug)]
-pub struct Reply {
+pub struct HttpClientReply {
     /// Status code.
     pub status: u16,
     /// Status line and headers.
@@ -22,7 +22,7 @@ pub struct Reply {
     pub body: String,
 }
 
-impl Reply {
+impl HttpClientReply {
     /// Returns the JSON of the body.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
@@ -30,11 +30,11 @@ impl Reply {
 
     /// Returns the value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        header(&self.head, name)
+        find_header(&self.head, name)
     }
 }
 
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+fn find_header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(key, _)| key.eq_ignore_ascii_case(name))
@@ -43,14 +43,14 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 
 /// A client of one address, with headers that go with every request.
 #[derive(Clone, Debug)]
-pub struct Http {
+pub struct HttpClient {
     /// Address of the server.
     pub address: String,
     /// Name and value of each header.
     pub headers: Vec<(String, String)>,
 }
 
-impl Http {
+impl HttpClient {
     /// Creates a client without headers.
     pub fn new(address: &str) -> Self {
         Self { address: address.to_owned(), headers: Vec::new() }
@@ -58,36 +58,36 @@ impl Http {
 
     /// Adds a header.
     #[must_use]
-    pub fn with(mut self, name: &str, value: &str) -> Self {
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// Sends a GET request.
-    pub fn get(&self, path: &str) -> Reply {
-        self.send("GET", path, "")
+    pub fn get(&self, path: &str) -> HttpClientReply {
+        self.send_request("GET", path, "")
     }
 
     /// Sends JSON.
-    pub fn post(&self, path: &str, body: &Value) -> Reply {
-        self.clone().with("content-type", "application/json").send("POST", path, &body.to_string())
+    pub fn post(&self, path: &str, body: &Value) -> HttpClientReply {
+        self.clone().with_header("content-type", "application/json").send_request("POST", path, &body.to_string())
     }
 
     /// Sends a request with any body.
-    pub fn send(&self, method: &str, path: &str, body: &str) -> Reply {
-        let mut stream = self.begin(method, path, body);
+    pub fn send_request(&self, method: &str, path: &str, body: &str) -> HttpClientReply {
+        let mut stream = self.open_request(method, path, body);
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         let at =
             bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: no head"));
         let head = String::from_utf8(bytes[..at].to_vec()).unwrap();
         let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
-        Reply { status, body: String::from_utf8_lossy(&bytes[at + 4..]).into_owned(), head }
+        HttpClientReply { status, body: String::from_utf8_lossy(&bytes[at + 4..]).into_owned(), head }
     }
 
-    fn begin(&self, method: &str, path: &str, body: &str) -> TcpStream {
+    fn open_request(&self, method: &str, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         let host = if self.headers.iter().any(|(name, _)| name == "host") {
             String::new()
         } else {
@@ -102,14 +102,14 @@ impl Http {
     }
 
     /// Opens a stream of events.
-    pub fn stream(&self, path: &str) -> Events {
-        Events::read(self.begin("GET", path, ""))
+    pub fn open_stream(&self, path: &str) -> EventStream {
+        EventStream::from_stream(self.open_request("GET", path, ""))
     }
 }
 
 /// One server-sent event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct SseEvent {
     /// Id of the event, if it has one.
     pub id: Option<String>,
     /// Name of the event, `message` if it has none.
@@ -119,80 +119,80 @@ pub struct Event {
 }
 
 #[derive(Default)]
-struct Heard {
-    events: Vec<Event>,
+struct SseBuffer {
+    events: Vec<SseEvent>,
     is_over: bool,
 }
 
 /// A stream of events that is read by a thread of its own.
-pub struct Events {
-    heard: Arc<(Mutex<Heard>, Condvar)>,
+pub struct EventStream {
+    buffer: Arc<(Mutex<SseBuffer>, Condvar)>,
     stream: TcpStream,
 }
 
-impl Events {
-    fn read(stream: TcpStream) -> Self {
+impl EventStream {
+    fn from_stream(stream: TcpStream) -> Self {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             assert!(reader.read_line(&mut head).unwrap() > 0, "the stream ended within its head: {head}");
         }
-        let is_chunked = header(&head, "transfer-encoding") == Some("chunked");
-        let heard: Arc<(Mutex<Heard>, Condvar)> = Arc::default();
-        let told = Arc::clone(&heard);
+        let is_chunked = find_header(&head, "transfer-encoding") == Some("chunked");
+        let buffer: Arc<(Mutex<SseBuffer>, Condvar)> = Arc::default();
+        let shared = Arc::clone(&buffer);
         thread::spawn(move || {
             let mut text = String::new();
-            while let Some(more) = next(&mut reader, is_chunked) {
+            while let Some(more) = read_chunk(&mut reader, is_chunked) {
                 text.push_str(&more);
                 while let Some((event, rest)) = text.split_once("\n\n") {
-                    if let Some(event) = parse(event) {
-                        told.0.lock().unwrap().events.push(event);
-                        told.1.notify_all();
+                    if let Some(event) = parse_event(event) {
+                        shared.0.lock().unwrap().events.push(event);
+                        shared.1.notify_all();
                     }
                     text = rest.to_owned();
                 }
             }
-            told.0.lock().unwrap().is_over = true;
-            told.1.notify_all();
+            shared.0.lock().unwrap().is_over = true;
+            shared.1.notify_all();
         });
-        Self { heard, stream }
+        Self { buffer, stream }
     }
 
     /// Returns the events that have come so far.
-    pub fn so_far(&self) -> Vec<Event> {
-        self.heard.0.lock().unwrap().events.clone()
+    pub fn events_so_far(&self) -> Vec<SseEvent> {
+        self.buffer.0.lock().unwrap().events.clone()
     }
 
     /// Returns the first event for which `fits`, as soon as it is there.
-    pub fn event(&self, what: &str, fits: impl Fn(&Event) -> bool) -> Event {
-        let heard = self.heard.0.lock().unwrap();
-        let missing = |heard: &mut Heard| !heard.is_over && !heard.events.iter().any(&fits);
-        let (heard, late) = self.heard.1.wait_timeout_while(heard, PATIENCE, missing).unwrap();
-        let found = heard.events.iter().find(|event| fits(event)).cloned();
-        found.unwrap_or_else(|| panic!("no {what} (late: {}) in {:#?}", late.timed_out(), heard.events))
+    pub fn wait_event(&self, what: &str, fits: impl Fn(&SseEvent) -> bool) -> SseEvent {
+        let buffer = self.buffer.0.lock().unwrap();
+        let missing = |buffer: &mut SseBuffer| !buffer.is_over && !buffer.events.iter().any(&fits);
+        let (buffer, late) = self.buffer.1.wait_timeout_while(buffer, WAIT_TIMEOUT, missing).unwrap();
+        let found = buffer.events.iter().find(|event| fits(event)).cloned();
+        found.unwrap_or_else(|| panic!("no {what} (late: {}) in {:#?}", late.timed_out(), buffer.events))
     }
 
     /// Returns the first event with this name, as soon as it is there.
-    pub fn named(&self, name: &str) -> Event {
-        self.event(name, |event| event.name == name)
+    pub fn wait_named(&self, name: &str) -> SseEvent {
+        self.wait_event(name, |event| event.name == name)
     }
 
     /// Returns all events, as soon as the stream has ended.
-    pub fn ended(&self) -> Vec<Event> {
-        let heard = self.heard.0.lock().unwrap();
-        let (heard, late) = self.heard.1.wait_timeout_while(heard, PATIENCE, |heard| !heard.is_over).unwrap();
-        assert!(!late.timed_out(), "the stream goes on: {:#?}", heard.events);
-        heard.events.clone()
+    pub fn wait_end(&self) -> Vec<SseEvent> {
+        let buffer = self.buffer.0.lock().unwrap();
+        let (buffer, late) = self.buffer.1.wait_timeout_while(buffer, WAIT_TIMEOUT, |buffer| !buffer.is_over).unwrap();
+        assert!(!late.timed_out(), "the stream goes on: {:#?}", buffer.events);
+        buffer.events.clone()
     }
 }
 
-impl Drop for Events {
+impl Drop for EventStream {
     fn drop(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
-fn next(reader: &mut BufReader<TcpStream>, is_chunked: bool) -> Option<String> {
+fn read_chunk(reader: &mut BufReader<TcpStream>, is_chunked: bool) -> Option<String> {
     if !is_chunked {
         let mut line = String::new();
         return (reader.read_line(&mut line).ok()? > 0).then_some(line);
@@ -206,7 +206,7 @@ fn next(reader: &mut BufReader<TcpStream>, is_chunked: bool) -> Option<String> {
     String::from_utf8(chunk).ok()
 }
 
-fn parse(text: &str) -> Option<Event> {
+fn parse_event(text: &str) -> Option<SseEvent> {
     let (mut id, mut name, mut data) = (None, "message".to_owned(), None);
     for line in text.lines() {
         match line.split_once(": ") {
@@ -216,5 +216,5 @@ fn parse(text: &str) -> Option<Event> {
             _ => {}
         }
     }
-    Some(Event { id, name, data: data? })
+    Some(SseEvent { id, name, data: data? })
 }

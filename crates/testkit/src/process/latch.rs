@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::process::PATIENCE;
+use crate::process::WAIT_TIMEOUT;
 
 /// Holds something back until a test opens it.
 #[derive(Clone, Default)]
@@ -16,8 +16,8 @@ impl Latch {
     }
 
     /// Waits until it is open.
-    pub(crate) fn wait(&self) {
+    pub(crate) fn wait_open(&self) {
         let open = self.0.0.lock().unwrap();
-        drop(self.0.1.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap());
+        drop(self.0.1.wait_timeout_while(open, WAIT_TIMEOUT, |open| !*open).unwrap());
     }
 }

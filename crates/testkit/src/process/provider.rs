@@ -15,10 +15,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::process::{Latch, PATIENCE};
+use crate::process::{Latch, WAIT_TIMEOUT};
 
 /// One thing that a reply does.
-pub enum Part {
+pub enum ReplyPart {
     /// Deltas of text.
     Text(Vec<String>),
     /// Deltas of reasoning.
@@ -45,7 +45,7 @@ pub enum Part {
 }
 
 /// The reply to one request.
-pub struct Reply {
+pub struct ProviderReply {
     /// Status code.
     pub status: u16,
     /// Headers in addition to those of every reply.
@@ -53,64 +53,64 @@ pub struct Reply {
     /// Body in place of a stream.
     pub body: Option<String>,
     /// Parts of the stream.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ReplyPart>,
     /// Tokens: input with the cached ones, output, cached.
     pub usage: (u64, u64, u64),
     /// Reason of the end, in the place of the usual one.
     pub stop: Option<&'static str>,
 }
 
-impl Reply {
+impl ProviderReply {
     /// Creates a stream with these parts.
-    pub fn new(parts: Vec<Part>) -> Self {
+    pub fn new(parts: Vec<ReplyPart>) -> Self {
         Self { status: 200, headers: Vec::new(), body: None, parts, usage: (100, 50, 0), stop: None }
     }
 
     /// Sets the tokens of the input.
     #[must_use]
-    pub fn counting(self, input: u64) -> Self {
+    pub fn with_input_tokens(self, input: u64) -> Self {
         Self { usage: (input, 50, 0), ..self }
     }
 
     /// Adds a header.
     #[must_use]
-    pub fn with(mut self, header: &'static str, value: &str) -> Self {
+    pub fn with_header(mut self, header: &'static str, value: &str) -> Self {
         self.headers.push((header, value.to_owned()));
         self
     }
 }
 
 /// Returns one delta of text.
-pub fn text(text: &str) -> Part {
-    Part::Text(vec![text.to_owned()])
+pub fn text_part(text: &str) -> ReplyPart {
+    ReplyPart::Text(vec![text.to_owned()])
 }
 
 /// Returns a reply with one text.
-pub fn say(said: &str) -> Reply {
-    Reply::new(vec![text(said)])
+pub fn text_reply(content: &str) -> ProviderReply {
+    ProviderReply::new(vec![text_part(content)])
 }
 
 /// Returns a call of a tool, with a reason.
-pub fn call(id: &str, name: &str, arguments: &Value) -> Part {
+pub fn call_part(id: &str, name: &str, arguments: &Value) -> ReplyPart {
     let mut arguments = arguments.clone();
     arguments.as_object_mut().unwrap().entry("_i").or_insert_with(|| "a test".into());
-    Part::Call { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string() }
+    ReplyPart::Call { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string() }
 }
 
 /// Returns a call of `bash`.
-pub fn bash(id: &str, command: &str) -> Part {
-    call(id, "bash", &serde_json::json!({ "command": command }))
+pub fn bash_part(id: &str, command: &str) -> ReplyPart {
+    call_part(id, "bash", &serde_json::json!({ "command": command }))
 }
 
 /// Returns an error in place of a stream.
-pub fn refuse(status: u16, message: &str) -> Reply {
+pub fn error_reply(status: u16, message: &str) -> ProviderReply {
     let body = serde_json::json!({ "type": "error", "error": { "type": "server_error", "message": message } });
-    Reply { status, body: Some(body.to_string()), ..Reply::new(Vec::new()) }
+    ProviderReply { status, body: Some(body.to_string()), ..ProviderReply::new(Vec::new()) }
 }
 
 /// A request to the provider.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ProviderRequest {
     /// Request line and headers.
     pub head: String,
     /// JSON of the body.
@@ -119,20 +119,20 @@ pub struct Request {
     pub is_gone: bool,
 }
 
-impl Request {
+impl ProviderRequest {
     /// Returns the messages of the conversation.
     pub fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().unwrap()
     }
 
     /// Returns the text of all messages.
-    pub fn text(&self) -> String {
+    pub fn messages_text(&self) -> String {
         Value::from(self.messages()).to_string()
     }
 
     /// Returns the result of a call, as the model reads it.
-    pub fn result(&self, call: &str) -> Option<String> {
-        wire::results(self.messages()).into_iter().find(|(id, _)| id == call).map(|(_, text)| text)
+    pub fn call_result(&self, call: &str) -> Option<String> {
+        wire::tool_results(self.messages()).into_iter().find(|(id, _)| id == call).map(|(_, text)| text)
     }
 
     /// Returns whether each call has its result right after its message, and each result its call.
@@ -142,69 +142,69 @@ impl Request {
 }
 
 #[derive(Default)]
-struct Book {
-    script: VecDeque<Reply>,
-    requests: Vec<Request>,
+struct ProviderState {
+    script: VecDeque<ProviderReply>,
+    requests: Vec<ProviderRequest>,
 }
 
 /// The provider. Its threads end with the process.
 #[derive(Clone)]
-pub struct Provider {
+pub struct FakeProvider {
     /// URL without a path.
     pub url: String,
-    book: Arc<(Mutex<Book>, Condvar)>,
+    state: Arc<(Mutex<ProviderState>, Condvar)>,
 }
 
-impl Provider {
+impl FakeProvider {
     /// Starts it on a port of its own.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let provider = Self { url, book: Arc::default() };
+        let provider = Self { url, state: Arc::default() };
         let server = provider.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let server = server.clone();
                 // A client that goes is no failure here.
-                thread::spawn(move || drop(server.serve(stream)));
+                thread::spawn(move || drop(server.handle_connection(stream)));
             }
         });
         provider
     }
 
     /// Sets the replies to the next requests.
-    pub fn script(&self, replies: impl IntoIterator<Item = Reply>) {
-        self.book().script = replies.into_iter().collect();
+    pub fn script_replies(&self, replies: impl IntoIterator<Item = ProviderReply>) {
+        self.lock_state().script = replies.into_iter().collect();
     }
 
     /// Returns the number of requests so far.
-    pub fn count(&self) -> usize {
-        self.book().requests.len()
+    pub fn request_count(&self) -> usize {
+        self.lock_state().requests.len()
     }
 
     /// Returns the last request.
-    pub fn last(&self) -> Request {
-        self.book().requests.last().unwrap().clone()
+    pub fn last_request(&self) -> ProviderRequest {
+        self.lock_state().requests.last().unwrap().clone()
     }
 
     /// Returns the request with this number, from 0, as soon as it is there and fits.
-    pub fn request(&self, number: usize, fits: impl Fn(&Request) -> bool) -> Request {
-        let is_missing = |book: &mut Book| !book.requests.get(number).is_some_and(&fits);
-        let (book, late) = self.book.1.wait_timeout_while(self.book(), PATIENCE, is_missing).unwrap();
-        assert!(!late.timed_out(), "request {number} was not to be had; {} came", book.requests.len());
-        book.requests[number].clone()
+    pub fn wait_request_when(&self, number: usize, fits: impl Fn(&ProviderRequest) -> bool) -> ProviderRequest {
+        let is_missing = |state: &mut ProviderState| !state.requests.get(number).is_some_and(&fits);
+        let (state, late) = self.state.1.wait_timeout_while(self.lock_state(), WAIT_TIMEOUT, is_missing).unwrap();
+        assert!(!late.timed_out(), "request {number} was not to be had; {} came", state.requests.len());
+        state.requests[number].clone()
     }
 
     /// Returns the request with this number, from 0, as soon as it is there.
-    pub fn asked(&self, number: usize) -> Request {
-        self.request(number, |_| true)
+    pub fn wait_request(&self, number: usize) -> ProviderRequest {
+        self.wait_request_when(number, |_| true)
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.0.lock().unwrap()
+    fn lock_state(&self) -> MutexGuard<'_, ProviderState> {
+        self.state.0.lock().unwrap()
     }
 
-    fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
+    fn handle_connection(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -217,28 +217,32 @@ impl Provider {
         let mut body = vec![0; length.unwrap_or(0)];
         reader.read_exact(&mut body)?;
         let body: Value = serde_json::from_slice(&body)?;
-        let wire = if head.starts_with("POST /v1/messages") { wire::Wire::Anthropic } else { wire::Wire::OpenAi };
-        let (number, reply) = {
-            let mut book = self.book();
-            book.requests.push(Request { head, body, is_gone: false });
-            self.book.1.notify_all();
-            (book.requests.len() - 1, book.script.pop_front().unwrap_or_else(|| say("ok")))
+        let wire = if head.starts_with("POST /v1/messages") {
+            wire::ProviderWire::Anthropic
+        } else {
+            wire::ProviderWire::OpenAi
         };
-        let done = Self::answer(&mut stream, &mut reader, wire, &reply);
-        if matches!(done, Ok(Gone::Yes) | Err(_)) {
-            self.book().requests[number].is_gone = true;
-            self.book.1.notify_all();
+        let (number, reply) = {
+            let mut state = self.lock_state();
+            state.requests.push(ProviderRequest { head, body, is_gone: false });
+            self.state.1.notify_all();
+            (state.requests.len() - 1, state.script.pop_front().unwrap_or_else(|| text_reply("ok")))
+        };
+        let done = Self::write_reply(&mut stream, &mut reader, wire, &reply);
+        if matches!(done, Ok(ClientGone::Yes) | Err(_)) {
+            self.lock_state().requests[number].is_gone = true;
+            self.state.1.notify_all();
         }
         let _ = stream.shutdown(Shutdown::Both);
         Ok(())
     }
 
-    fn answer(
+    fn write_reply(
         stream: &mut TcpStream,
         reader: &mut BufReader<TcpStream>,
-        wire: wire::Wire,
-        reply: &Reply,
-    ) -> std::io::Result<Gone> {
+        wire: wire::ProviderWire,
+        reply: &ProviderReply,
+    ) -> std::io::Result<ClientGone> {
         let headers: String = reply.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         if let Some(body) = &reply.body {
             let kind = if body.starts_with('<') { "text/html" } else { "application/json" };
@@ -248,36 +252,40 @@ impl Provider {
                 "HTTP/1.1 {} X\r\n{headers}content-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}",
                 reply.status
             )?;
-            return Ok(Gone::No);
+            return Ok(ClientGone::No);
         }
         write!(stream, "HTTP/1.1 200 OK\r\n{headers}content-type: text/event-stream\r\nconnection: close\r\n\r\n")?;
-        let mut encoder = wire::Encoder::new(wire, reply);
-        stream.write_all(encoder.begin().as_bytes())?;
+        let mut encoder = wire::ReplyEncoder::new(wire, reply);
+        stream.write_all(encoder.start_events().as_bytes())?;
         for part in &reply.parts {
             match part {
-                Part::Until(latch) => latch.wait(),
-                Part::Hang => {
-                    stream.set_read_timeout(Some(PATIENCE + Duration::from_secs(5)))?;
-                    return Ok(if reader.read(&mut [0]).is_ok_and(|count| count > 0) { Gone::No } else { Gone::Yes });
+                ReplyPart::Until(latch) => latch.wait_open(),
+                ReplyPart::Hang => {
+                    stream.set_read_timeout(Some(WAIT_TIMEOUT + Duration::from_secs(5)))?;
+                    return Ok(if reader.read(&mut [0]).is_ok_and(|count| count > 0) {
+                        ClientGone::No
+                    } else {
+                        ClientGone::Yes
+                    });
                 }
-                Part::Cut => return Ok(Gone::No),
-                Part::Raw(raw) => stream.write_all(raw.as_bytes())?,
-                Part::Fault(message) => {
-                    stream.write_all(encoder.fault(message).as_bytes())?;
-                    return Ok(Gone::No);
+                ReplyPart::Cut => return Ok(ClientGone::No),
+                ReplyPart::Raw(raw) => stream.write_all(raw.as_bytes())?,
+                ReplyPart::Fault(message) => {
+                    stream.write_all(encoder.error_event(message).as_bytes())?;
+                    return Ok(ClientGone::No);
                 }
-                Part::Text(_) | Part::Think(_) | Part::Call { .. } => {
-                    stream.write_all(encoder.part(part).as_bytes())?;
+                ReplyPart::Text(_) | ReplyPart::Think(_) | ReplyPart::Call { .. } => {
+                    stream.write_all(encoder.part_events(part).as_bytes())?;
                 }
             }
         }
-        stream.write_all(encoder.end().as_bytes())?;
-        Ok(Gone::No)
+        stream.write_all(encoder.end_events().as_bytes())?;
+        Ok(ClientGone::No)
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Gone {
+enum ClientGone {
     Yes,
     No,
 }

@@ -11,10 +11,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::process::{HostFixture, PATIENCE, binary_path, eventually};
+use crate::process::{HostFixture, WAIT_TIMEOUT, binary_path, eventually};
 
 #[derive(Default)]
-struct Seen {
+struct HostOutput {
     frames: Vec<Value>,
     /// What came that was no JSON object.
     junk: Vec<String>,
@@ -26,10 +26,10 @@ struct Seen {
 pub struct RpcHost {
     child: Child,
     input: Option<ChildStdin>,
-    seen: Arc<(Mutex<Seen>, Condvar)>,
+    seen: Arc<(Mutex<HostOutput>, Condvar)>,
     reader: Option<JoinHandle<()>>,
     errors: Option<JoinHandle<String>>,
-    asked: u64,
+    command_count: u64,
 }
 
 /// How the process ended.
@@ -53,19 +53,19 @@ pub struct PendingAnswer {
 }
 
 /// A place among the frames, from 0.
-pub type Mark = usize;
+pub type FramePosition = usize;
 
 impl RpcHost {
     /// Starts omp and waits until it is ready.
     pub fn start(fixture: &HostFixture, flags: &[&str]) -> Self {
-        let host = Self::spawn(Self::command_of(fixture, flags));
-        host.event(0, "ready");
+        let host = Self::spawn(Self::omp_command(fixture, flags));
+        host.wait_event(0, "ready");
         host
     }
 
     /// Returns the command line of omp in `fixture`.
-    pub fn command_of(fixture: &HostFixture, flags: &[&str]) -> Command {
-        let mut command = Command::new(binary());
+    pub fn omp_command(fixture: &HostFixture, flags: &[&str]) -> Command {
+        let mut command = Command::new(binary_path());
         command.args(["omp", "--mode", "rpc"]).args(flags).current_dir(&fixture.work);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", &fixture.home).env("PI_CODING_AGENT_DIR", &fixture.agent);
@@ -76,9 +76,9 @@ impl RpcHost {
     pub fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let seen: Arc<(Mutex<Seen>, Condvar)> = Arc::default();
+        let seen: Arc<(Mutex<HostOutput>, Condvar)> = Arc::default();
         let (mut output, mut errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        let heard = Arc::clone(&seen);
+        let shared = Arc::clone(&seen);
         let reader = thread::spawn(move || {
             let (mut buffer, mut rest) = (vec![0; 1 << 16], Vec::new());
             while let Ok(count) = output.read(&mut buffer)
@@ -96,18 +96,18 @@ impl RpcHost {
                         }
                     }
                 }
-                let mut seen = heard.0.lock().unwrap();
+                let mut seen = shared.0.lock().unwrap();
                 seen.bytes += count;
                 seen.frames.append(&mut frames);
                 seen.junk.append(&mut junk);
-                heard.1.notify_all();
+                shared.1.notify_all();
             }
-            let mut seen = heard.0.lock().unwrap();
+            let mut seen = shared.0.lock().unwrap();
             if !rest.is_empty() {
                 seen.junk.push(String::from_utf8_lossy(&rest).into_owned());
             }
             seen.is_over = true;
-            heard.1.notify_all();
+            shared.1.notify_all();
         });
         let errors = thread::spawn(move || {
             let mut text = String::new();
@@ -115,16 +115,16 @@ impl RpcHost {
             text
         });
         let input = child.stdin.take();
-        Self { child, input, seen, reader: Some(reader), errors: Some(errors), asked: 0 }
+        Self { child, input, seen, reader: Some(reader), errors: Some(errors), command_count: 0 }
     }
 
     /// Returns the id of the process.
-    pub fn id(&self) -> u32 {
+    pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
     /// Writes to stdin.
-    pub fn write(&mut self, bytes: impl AsRef<[u8]>) {
+    pub fn write_input(&mut self, bytes: impl AsRef<[u8]>) {
         let input = self.input.as_mut().unwrap();
         input.write_all(bytes.as_ref()).unwrap();
         input.flush().unwrap();
@@ -136,101 +136,101 @@ impl RpcHost {
     }
 
     /// Sends a command with a new id and does not wait.
-    pub fn ask(&mut self, mut command: Value) -> PendingAnswer {
-        self.asked += 1;
-        let id = format!("c{}", self.asked);
+    pub fn send_command(&mut self, mut command: Value) -> PendingAnswer {
+        self.command_count += 1;
+        let id = format!("c{}", self.command_count);
         command["id"] = id.as_str().into();
-        let from = self.mark();
-        self.write(format!("{command}\n"));
+        let from = self.frame_position();
+        self.write_input(format!("{command}\n"));
         PendingAnswer { id, from }
     }
 
     /// Returns the answer to a command, as soon as it is there.
-    pub fn answer(&self, due: &PendingAnswer) -> Value {
-        self.wait(due.from, &format!("the answer to {}", due.id), |frame| {
+    pub fn wait_answer(&self, due: &PendingAnswer) -> Value {
+        self.wait_frame(due.from, &format!("the answer to {}", due.id), |frame| {
             frame["type"] == "response" && frame["id"] == due.id.as_str()
         })
     }
 
     /// Sends a command. Returns its answer.
-    pub fn command(&mut self, command: Value) -> Value {
-        let due = self.ask(command);
-        self.answer(&due)
+    pub fn run_command(&mut self, command: Value) -> Value {
+        let due = self.send_command(command);
+        self.wait_answer(&due)
     }
 
     /// Sends a command that must succeed. Returns its data.
-    pub fn done(&mut self, command: Value) -> Value {
-        let answer = self.command(command);
+    pub fn command_data(&mut self, command: Value) -> Value {
+        let answer = self.run_command(command);
         assert_eq!(answer["success"], true, "{answer}");
         answer["data"].clone()
     }
 
     /// Sends a command that must fail. Returns its error.
-    pub fn refused(&mut self, command: Value) -> String {
-        let answer = self.command(command);
+    pub fn command_error(&mut self, command: Value) -> String {
+        let answer = self.run_command(command);
         assert_eq!(answer["success"], false, "{answer}");
         answer["error"].as_str().unwrap().to_owned()
     }
 
     /// Sends a prompt. Returns the place before it.
-    pub fn prompt(&mut self, message: &str) -> Mark {
-        let from = self.mark();
-        self.done(json!({ "type": "prompt", "message": message }));
+    pub fn send_prompt(&mut self, message: &str) -> FramePosition {
+        let from = self.frame_position();
+        self.command_data(json!({ "type": "prompt", "message": message }));
         from
     }
 
     /// Sends a prompt and waits until the agent is idle. Returns the frames up to then.
-    pub fn turn(&mut self, message: &str) -> Vec<Value> {
-        let from = self.prompt(message);
-        self.settled(from)
+    pub fn run_turn(&mut self, message: &str) -> Vec<Value> {
+        let from = self.send_prompt(message);
+        self.wait_settled(from)
     }
 
     /// Waits until the agent is idle. Returns the frames since `from`.
-    pub fn settled(&self, from: Mark) -> Vec<Value> {
-        self.event(from, "agent_settled");
-        self.since(from)
+    pub fn wait_settled(&self, from: FramePosition) -> Vec<Value> {
+        self.wait_event(from, "agent_settled");
+        self.frames_since(from)
     }
 
     /// Returns the state of the session.
-    pub fn state(&mut self) -> Value {
-        self.done(json!({ "type": "get_state" }))
+    pub fn session_state(&mut self) -> Value {
+        self.command_data(json!({ "type": "get_state" }))
     }
 
     /// Returns the messages of the session.
-    pub fn messages(&mut self) -> Vec<Value> {
-        self.done(json!({ "type": "get_messages" }))["messages"].as_array().unwrap().clone()
+    pub fn session_messages(&mut self) -> Vec<Value> {
+        self.command_data(json!({ "type": "get_messages" }))["messages"].as_array().unwrap().clone()
     }
 
     /// Returns the texts of the messages.
-    pub fn said(&mut self) -> Vec<String> {
-        self.messages().iter().map(message_text).collect()
+    pub fn message_texts(&mut self) -> Vec<String> {
+        self.session_messages().iter().map(message_text).collect()
     }
 
     /// Returns the path of the session file.
-    pub fn file(&mut self) -> PathBuf {
-        PathBuf::from(self.state()["sessionFile"].as_str().unwrap())
+    pub fn session_file(&mut self) -> PathBuf {
+        PathBuf::from(self.session_state()["sessionFile"].as_str().unwrap())
     }
 
     /// Returns the first dialog since `from`.
-    pub fn dialog(&self, from: Mark) -> Value {
-        self.event(from, "extension_ui_request")
+    pub fn wait_dialog(&self, from: FramePosition) -> Value {
+        self.wait_event(from, "extension_ui_request")
     }
 
     /// Answers a dialog with the members of `answer`.
-    pub fn reply(&mut self, dialog: &Value, mut answer: Value) {
+    pub fn answer_dialog(&mut self, dialog: &Value, mut answer: Value) {
         answer["type"] = "extension_ui_response".into();
         answer["id"] = dialog["id"].clone();
-        self.write(format!("{answer}\n"));
+        self.write_input(format!("{answer}\n"));
     }
 
     /// Returns the first frame of this type since `from`.
-    pub fn event(&self, from: Mark, kind: &str) -> Value {
-        self.wait(from, kind, |frame| frame["type"] == kind)
+    pub fn wait_event(&self, from: FramePosition, kind: &str) -> Value {
+        self.wait_frame(from, kind, |frame| frame["type"] == kind)
     }
 
     /// Returns the first frame since `from` that fits, as soon as it is there.
-    pub fn wait(&self, from: Mark, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn wait_frame(&self, from: FramePosition, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         let mut at = from;
         let mut seen = self.seen.0.lock().unwrap();
         loop {
@@ -248,17 +248,17 @@ impl RpcHost {
     }
 
     /// Returns the place after the last frame.
-    pub fn mark(&self) -> Mark {
+    pub fn frame_position(&self) -> FramePosition {
         self.seen.0.lock().unwrap().frames.len()
     }
 
     /// Returns how many bytes have come on stdout.
-    pub fn bytes(&self) -> usize {
+    pub fn output_bytes(&self) -> usize {
         self.seen.0.lock().unwrap().bytes
     }
 
     /// Returns the frames since `from`.
-    pub fn since(&self, from: Mark) -> Vec<Value> {
+    pub fn frames_since(&self, from: FramePosition) -> Vec<Value> {
         self.seen.0.lock().unwrap().frames[from..].to_vec()
     }
 
@@ -270,8 +270,8 @@ impl RpcHost {
     }
 
     /// Sends a signal to the process.
-    pub fn signal(&self, signal: nix::sys::signal::Signal) {
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.id().cast_signed()), signal).unwrap();
+    pub fn send_signal(&self, signal: nix::sys::signal::Signal) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.process_id().cast_signed()), signal).unwrap();
     }
 
     /// Closes stdin and waits for the end.
@@ -318,12 +318,12 @@ pub fn of_type(frames: &[Value], kind: &str) -> Vec<Value> {
 }
 
 /// Returns the roles of messages, in order.
-pub fn roles(messages: &[Value]) -> Vec<&str> {
+pub fn message_roles(messages: &[Value]) -> Vec<&str> {
     messages.iter().map(|message| message["role"].as_str().unwrap()).collect()
 }
 
 /// Returns the order of frames: one word each, and one for all deltas of a kind in a row. Settled frames and updates of tools are left out.
-pub fn shape(frames: &[Value]) -> String {
+pub fn frame_shape(frames: &[Value]) -> String {
     let mut words: Vec<String> = Vec::new();
     for frame in frames {
         let kind = frame["type"].as_str().unwrap();

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::process::PATIENCE;
+use crate::process::WAIT_TIMEOUT;
 
 /// A request to the server.
 #[derive(Clone, Debug)]
@@ -32,15 +32,15 @@ impl ServerRequest {
     }
 }
 
-type Answer = dyn Fn(&ServerRequest) -> (u16, String) + Send + Sync;
+type RespondFn = dyn Fn(&ServerRequest) -> (u16, String) + Send + Sync;
 
 /// The server. Its threads end with the process.
 #[derive(Clone)]
 pub struct FakeServer {
     /// URL without a path.
     pub url: String,
-    answer: Arc<Answer>,
-    book: Arc<(Mutex<Vec<ServerRequest>>, Condvar)>,
+    answer: Arc<RespondFn>,
+    requests: Arc<(Mutex<Vec<ServerRequest>>, Condvar)>,
 }
 
 impl FakeServer {
@@ -48,19 +48,19 @@ impl FakeServer {
     pub fn start(answer: impl Fn(&ServerRequest) -> (u16, String) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let outside = Self { url, answer: Arc::new(answer), book: Arc::default() };
+        let outside = Self { url, answer: Arc::new(answer), requests: Arc::default() };
         let server = outside.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let server = server.clone();
                 // A client that goes is no failure here.
-                thread::spawn(move || drop(server.serve(stream)));
+                thread::spawn(move || drop(server.handle_connection(stream)));
             }
         });
         outside
     }
 
-    fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
+    fn handle_connection(&self, stream: TcpStream) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
         let mut stream = stream;
         loop {
@@ -77,10 +77,10 @@ impl FakeServer {
             let path = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
             let text = String::from_utf8_lossy(&body).into_owned();
             let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-            let asked = ServerRequest { path, head, text, body };
-            self.book.0.lock().unwrap().push(asked.clone());
-            self.book.1.notify_all();
-            let (status, reply) = (self.answer)(&asked);
+            let request = ServerRequest { path, head, text, body };
+            self.requests.0.lock().unwrap().push(request.clone());
+            self.requests.1.notify_all();
+            let (status, reply) = (self.answer)(&request);
             let length = reply.len();
             write!(
                 stream,
@@ -90,16 +90,17 @@ impl FakeServer {
     }
 
     /// Returns the request with this number, from 0, among those that fit, as soon as it is there.
-    pub fn asked(&self, number: usize, fits: impl Fn(&ServerRequest) -> bool) -> ServerRequest {
-        let book = self.book.0.lock().unwrap();
-        let missing = |book: &mut Vec<ServerRequest>| book.iter().filter(|asked| fits(asked)).nth(number).is_none();
-        let (book, late) = self.book.1.wait_timeout_while(book, PATIENCE, missing).unwrap();
-        assert!(!late.timed_out(), "request {number} did not come: {book:#?}");
-        book.iter().filter(|asked| fits(asked)).nth(number).unwrap().clone()
+    pub fn wait_request(&self, number: usize, fits: impl Fn(&ServerRequest) -> bool) -> ServerRequest {
+        let requests = self.requests.0.lock().unwrap();
+        let missing =
+            |requests: &mut Vec<ServerRequest>| requests.iter().filter(|request| fits(request)).nth(number).is_none();
+        let (requests, late) = self.requests.1.wait_timeout_while(requests, WAIT_TIMEOUT, missing).unwrap();
+        assert!(!late.timed_out(), "request {number} did not come: {requests:#?}");
+        requests.iter().filter(|request| fits(request)).nth(number).unwrap().clone()
     }
 
     /// Returns how many requests came that fit.
-    pub fn count(&self, fits: impl Fn(&ServerRequest) -> bool) -> usize {
-        self.book.0.lock().unwrap().iter().filter(|asked| fits(asked)).count()
+    pub fn request_count(&self, fits: impl Fn(&ServerRequest) -> bool) -> usize {
+        self.requests.0.lock().unwrap().iter().filter(|request| fits(request)).count()
     }
 }

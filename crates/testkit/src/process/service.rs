@@ -10,11 +10,11 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::process::{Latch, PATIENCE};
+use crate::process::{Latch, WAIT_TIMEOUT};
 
 /// What the service does with a request.
 #[derive(Clone)]
-pub enum Behavior {
+pub enum ServiceBehavior {
     /// Status, content type and body.
     Answer(u16, &'static str, String),
     /// The whole request is read, and the connection closed.
@@ -41,18 +41,18 @@ pub struct ServiceRequest {
 }
 
 #[derive(Default)]
-struct Book {
-    asked: Vec<ServiceRequest>,
-    manners: HashMap<String, Behavior>,
+struct ServiceState {
+    requests: Vec<ServiceRequest>,
+    behaviors: HashMap<String, ServiceBehavior>,
 }
 
-type Shared = Arc<(Mutex<Book>, Condvar)>;
+type SharedState = Arc<(Mutex<ServiceState>, Condvar)>;
 
 /// The service. Its threads end with the process.
 pub struct FakeService {
     /// URL without a path.
     pub url: String,
-    book: Shared,
+    state: SharedState,
 }
 
 impl FakeService {
@@ -60,68 +60,69 @@ impl FakeService {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let book = Shared::default();
-        let shared = Arc::clone(&book);
+        let state = SharedState::default();
+        let shared = Arc::clone(&state);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || converse(&stream, &shared));
+                thread::spawn(move || handle_connection(&stream, &shared));
             }
         });
-        Self { url, book }
+        Self { url, state }
     }
 
     /// Sets what it does with a path from now on.
-    pub fn does(&self, path: &str, manner: Behavior) {
-        self.book.0.lock().unwrap().manners.insert(path.to_owned(), manner);
+    pub fn set_behavior(&self, path: &str, behavior: ServiceBehavior) {
+        self.state.0.lock().unwrap().behaviors.insert(path.to_owned(), behavior);
     }
 
     /// Returns all requests so far.
-    pub fn asked(&self) -> Vec<ServiceRequest> {
-        self.book.0.lock().unwrap().asked.clone()
+    pub fn received_requests(&self) -> Vec<ServiceRequest> {
+        self.state.0.lock().unwrap().requests.clone()
     }
 
     /// Returns how often a path was asked for.
-    pub fn count(&self, path: &str) -> usize {
-        count(&self.book.0.lock().unwrap(), path)
+    pub fn request_count(&self, path: &str) -> usize {
+        count_requests(&self.state.0.lock().unwrap(), path)
     }
 
     /// Waits until a path was asked for so often.
-    pub fn wait(&self, path: &str, times: usize) {
-        let book = self.book.0.lock().unwrap();
-        let (book, over) = self.book.1.wait_timeout_while(book, PATIENCE, |book| count(book, path) < times).unwrap();
-        assert!(!over.timed_out(), "{path} was asked for {} times", count(&book, path));
+    pub fn wait_requests(&self, path: &str, times: usize) {
+        let state = self.state.0.lock().unwrap();
+        let (state, over) =
+            self.state.1.wait_timeout_while(state, WAIT_TIMEOUT, |state| count_requests(state, path) < times).unwrap();
+        assert!(!over.timed_out(), "{path} was asked for {} times", count_requests(&state, path));
     }
 }
 
-fn count(book: &Book, path: &str) -> usize {
-    book.asked.iter().filter(|asked| asked.path == path).count()
+fn count_requests(state: &ServiceState, path: &str) -> usize {
+    state.requests.iter().filter(|request| request.path == path).count()
 }
 
-fn converse(stream: &TcpStream, shared: &Shared) {
+fn handle_connection(stream: &TcpStream, shared: &SharedState) {
     let mut reader = BufReader::new(stream);
-    while let Some(asked) = read(&mut reader) {
-        let manner = {
-            let mut book = shared.0.lock().unwrap();
-            let manner = book.manners.get(&asked.path).cloned();
-            book.asked.push(asked.clone());
+    while let Some(request) = read_request(&mut reader) {
+        let behavior = {
+            let mut state = shared.0.lock().unwrap();
+            let behavior = state.behaviors.get(&request.path).cloned();
+            state.requests.push(request.clone());
             shared.1.notify_all();
-            manner
+            behavior
         };
-        let done = || json!({ "did": asked.path }).to_string();
-        let (status, form, body, more) = match manner {
+        let done = || json!({ "did": request.path }).to_string();
+        let (status, form, body, more) = match behavior {
             None => (200, "application/json", done(), 0),
-            Some(Behavior::Answer(status, form, body)) => (status, form, body, 0),
-            Some(Behavior::Lie) => (200, "application/json", done(), 100),
-            Some(Behavior::Late(latch)) => {
-                latch.wait();
+            Some(ServiceBehavior::Answer(status, form, body)) => (status, form, body, 0),
+            Some(ServiceBehavior::Lie) => (200, "application/json", done(), 100),
+            Some(ServiceBehavior::Late(latch)) => {
+                latch.wait_open();
                 (200, "application/json", done(), 0)
             }
-            Some(Behavior::Hang) => {
+            Some(ServiceBehavior::Hang) => {
                 let _ = reader.read_to_end(&mut Vec::new());
                 return;
             }
-            Some(Behavior::BreakOff) => {
+            Some(ServiceBehavior::BreakOff) => {
                 let _ = stream.shutdown(Shutdown::Both);
                 return;
             }
@@ -136,7 +137,7 @@ fn converse(stream: &TcpStream, shared: &Shared) {
     }
 }
 
-fn read(reader: &mut impl BufRead) -> Option<ServiceRequest> {
+fn read_request(reader: &mut impl BufRead) -> Option<ServiceRequest> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
     let mut words = line.split_whitespace();

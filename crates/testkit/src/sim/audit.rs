@@ -3,7 +3,7 @@
 //! It must not ask the engine: what the engine believes of itself is what is in question.
 
 mod gates;
-mod lines;
+mod peer_lines;
 mod votes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,12 +21,12 @@ use countersign_core::{
     tool::RepeatMode,
 };
 
-use super::{contracts::Contracts, jobs::Jobs, networks::Networks};
+use super::{channels::ChannelAudit, contracts::ContractAudit, jobs::JobAudit};
 
 /// Where a call stands in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Wanted,
+pub(super) enum AuditedCallStage {
+    Requested,
     Gated,
     Ready,
     Started(u32),
@@ -36,13 +36,13 @@ pub(super) enum Stage {
 
 /// What the record says of a call.
 #[derive(Clone, Debug)]
-pub(super) struct CallSeen {
+pub(super) struct AuditedCall {
     pub(super) run: Option<RunId>,
     pub(super) executor: Executor,
     pub(super) repeat: RepeatMode,
     pub(super) arguments: Digest,
     pub(super) content: Lsn,
-    pub(super) stage: Stage,
+    pub(super) stage: AuditedCallStage,
     pub(super) again: usize,
     /// The line of the peer for which it was started last.
     pub(super) line: Option<PeerLine>,
@@ -53,7 +53,7 @@ pub(super) struct CallSeen {
 }
 
 #[derive(Clone, Debug)]
-struct GateSeen {
+struct AuditedGate {
     call: Option<CallId>,
     scopes: Vec<ApprovalScope>,
     resolution: Option<GateResolution>,
@@ -64,10 +64,10 @@ struct GateSeen {
 }
 
 #[derive(Clone, Debug)]
-struct RunSeen {
+struct AuditedRun {
     session: SessionId,
     epoch: u32,
-    is_asked: bool,
+    awaits_model: bool,
     owes: u32,
     calls: Vec<CallId>,
     /// How its last message ended.
@@ -77,7 +77,7 @@ struct RunSeen {
 }
 
 #[derive(Clone, Debug, Default)]
-struct SessionSeen {
+struct AuditedSession {
     entries: BTreeSet<EntryId>,
     gathered: Option<BTreeSet<EntryId>>,
     queues: BTreeMap<MessageQueue, usize>,
@@ -89,12 +89,12 @@ struct SessionSeen {
 
 /// What the record says so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Audit {
+pub(super) struct LogAudit {
     boot: u32,
-    sessions: BTreeMap<SessionId, SessionSeen>,
-    runs: BTreeMap<RunId, RunSeen>,
-    pub(super) calls: BTreeMap<CallId, CallSeen>,
-    gates: BTreeMap<GateId, GateSeen>,
+    sessions: BTreeMap<SessionId, AuditedSession>,
+    runs: BTreeMap<RunId, AuditedRun>,
+    pub(super) calls: BTreeMap<CallId, AuditedCall>,
+    gates: BTreeMap<GateId, AuditedGate>,
     /// The lines of peers.
     lines: BTreeMap<PeerId, PeerLine>,
     /// Which of them can be asked about calls of earlier lines.
@@ -104,19 +104,19 @@ pub(super) struct Audit {
     /// Keys under which agents asked, and results that they received.
     keys: BTreeSet<(SessionId, String)>,
     received: BTreeSet<CallId>,
-    contracts: Contracts,
-    pub(super) jobs: Jobs,
-    pub(super) networks: Networks,
+    contracts: ContractAudit,
+    pub(super) jobs: JobAudit,
+    pub(super) networks: ChannelAudit,
     /// Every kind of fact that came, for whoever wants to know how much of the engine was seen.
     pub(super) kinds: BTreeSet<String>,
 }
 
-impl Audit {
-    pub(super) fn boot(&self) -> u32 {
+impl LogAudit {
+    pub(super) fn boot_number(&self) -> u32 {
         self.boot
     }
 
-    pub(super) fn gates(&self) -> impl Iterator<Item = GateId> {
+    pub(super) fn gate_ids(&self) -> impl Iterator<Item = GateId> {
         self.gates.keys().copied()
     }
 
@@ -126,40 +126,40 @@ impl Audit {
     }
 
     /// Messages that wait in a queue of some session `of` those.
-    pub(super) fn waiting(&self, queue: MessageQueue, of: impl Fn(&SessionId) -> bool) -> usize {
+    pub(super) fn waiting_messages(&self, queue: MessageQueue, of: impl Fn(&SessionId) -> bool) -> usize {
         let sessions = self.sessions.iter().filter(|(id, _)| of(id));
         sessions.filter_map(|(_, session)| session.queues.get(&queue)).sum()
     }
 
-    pub(super) fn read(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
-        let told = match event {
+    pub(super) fn read_record(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
+        let outcome = match event {
             Event::Booted => {
                 self.boot += 1;
                 self.lines.clear();
                 Ok(())
             }
-            Event::Session(event) => self.session(meta, event),
-            Event::Run(event) => self.run(meta, event),
-            Event::Call(event) => self.call(meta, event),
-            Event::Gate(event) => self.gate(meta, event),
-            Event::Peer(event) => self.peer(event),
+            Event::Session(event) => self.read_session_event(meta, event),
+            Event::Run(event) => self.read_run_event(meta, event),
+            Event::Call(event) => self.read_call_event(meta, event),
+            Event::Gate(event) => self.read_gate_event(meta, event),
+            Event::Peer(event) => self.read_peer_event(event),
             Event::Channel(_) | Event::Policy(_) | Event::Settings(_) | Event::Unattended(_) | Event::Schedule(_) => {
                 Ok(())
             }
         };
-        let told = told.and_then(|()| self.contracts.read(meta, event));
-        let told = told.and_then(|()| self.jobs.read(meta, event));
-        let told = told.and_then(|()| self.networks.read(event));
+        let outcome = outcome.and_then(|()| self.contracts.read_record(meta, event));
+        let outcome = outcome.and_then(|()| self.jobs.read_record(meta, event));
+        let outcome = outcome.and_then(|()| self.networks.read_record(event));
         let text = format!("{event:?}");
         let names = text.split(['(', '{', ' ']).filter(|name| !name.is_empty()).take(2);
         self.kinds.insert(names.collect::<Vec<_>>().join(" "));
-        told.map_err(|broken| format!("{broken}, in record {}: {event:?}", meta.lsn))
+        outcome.map_err(|broken| format!("{broken}, in record {}: {event:?}", meta.lsn))
     }
 
-    fn session(&mut self, meta: &FactMeta, event: &session::Event) -> Result<(), String> {
+    fn read_session_event(&mut self, meta: &FactMeta, event: &session::Event) -> Result<(), String> {
         let id = meta.session.clone().ok_or("a fact about no session")?;
         if let session::Event::Opened { .. } = event {
-            ensure(self.sessions.insert(id, SessionSeen::default()).is_none(), "a session is opened twice")?;
+            ensure(self.sessions.insert(id, AuditedSession::default()).is_none(), "a session is opened twice")?;
             return Ok(());
         }
         let session = self.sessions.get_mut(&id).ok_or("a session that nobody opened")?;
@@ -252,15 +252,22 @@ impl Audit {
         }
     }
 
-    fn run(&mut self, meta: &FactMeta, event: &run::Event) -> Result<(), String> {
+    fn read_run_event(&mut self, meta: &FactMeta, event: &run::Event) -> Result<(), String> {
         let id = event.run();
         if let run::Event::Started { .. } = event {
             let session = meta.session.clone().ok_or("a run in no session")?;
             let seen = self.sessions.get_mut(&session).ok_or("a run in a session that nobody opened")?;
             ensure(seen.run.replace(id).is_none(), "two runs in one session")?;
             ensure(seen.compaction.is_none(), "a run beside a compaction")?;
-            let run =
-                RunSeen { session, epoch: 0, is_asked: false, owes: 0, calls: Vec::new(), stop: None, is_last: false };
+            let run = AuditedRun {
+                session,
+                epoch: 0,
+                awaits_model: false,
+                owes: 0,
+                calls: Vec::new(),
+                stop: None,
+                is_last: false,
+            };
             ensure(self.runs.insert(id, run).is_none(), "a run begins twice")?;
             return Ok(());
         }
@@ -272,32 +279,32 @@ impl Audit {
             && run
                 .calls
                 .iter()
-                .all(|call| self.calls.get(call).is_some_and(|call| matches!(call.stage, Stage::Over(_))));
+                .all(|call| self.calls.get(call).is_some_and(|call| matches!(call.stage, AuditedCallStage::Over(_))));
         match event {
             run::Event::ModelRequested { epoch, boot, .. } => {
                 ensure(*boot == self.boot, "a model is asked by a process that is gone")?;
-                ensure(!run.is_asked, "a model is asked while it is asked")?;
+                ensure(!run.awaits_model, "a model is asked while it is asked")?;
                 ensure(*epoch == run.epoch + 1, "an attempt is left out or used twice")?;
                 ensure(all_over, "a model is asked while its calls have no result")?;
-                (run.epoch, run.is_asked) = (*epoch, true);
+                (run.epoch, run.awaits_model) = (*epoch, true);
                 run.calls.clear();
                 Ok(())
             }
             run::Event::Answered { epoch, calls, stop, .. } => {
-                ensure(run.is_asked && *epoch == run.epoch, "an answer that nobody asked for")?;
-                (run.is_asked, run.owes, run.stop) = (false, *calls, Some(*stop));
+                ensure(run.awaits_model && *epoch == run.epoch, "an answer that nobody asked for")?;
+                (run.awaits_model, run.owes, run.stop) = (false, *calls, Some(*stop));
                 Ok(())
             }
             run::Event::Interrupted { .. } => {
-                run.is_asked = false;
+                run.awaits_model = false;
                 Ok(())
             }
-            run::Event::TurnClosed { .. } => ensure(all_over && !run.is_asked, "a turn is closed over open calls"),
+            run::Event::TurnClosed { .. } => ensure(all_over && !run.awaits_model, "a turn is closed over open calls"),
             run::Event::Ended { end, .. } => {
                 ensure(all_over, "a run ends over open calls")?;
                 let session = self.sessions.get_mut(&run.session).ok_or("a run in no session")?;
                 // An edited file may take the message of a run away while a model works on it.
-                ensure(!run.is_asked || session.gathered.is_some(), "a run ends while a model is asked")?;
+                ensure(!run.awaits_model || session.gathered.is_some(), "a run ends while a model is asked")?;
                 session.run = None;
                 let waits = [MessageQueue::Steering, MessageQueue::FollowUp]
                     .iter()
@@ -311,7 +318,7 @@ impl Audit {
                 run.is_last = marks.last;
                 Ok(())
             }
-            run::Event::TurnOpened { .. } => ensure(all_over && !run.is_asked, "a turn opens over open calls"),
+            run::Event::TurnOpened { .. } => ensure(all_over && !run.awaits_model, "a turn opens over open calls"),
             run::Event::Started { .. }
             | run::Event::BackedOff { .. }
             | run::Event::Resumed { .. }
@@ -322,16 +329,16 @@ impl Audit {
         }
     }
 
-    fn call(&mut self, meta: &FactMeta, event: &call::Event) -> Result<(), String> {
+    fn read_call_event(&mut self, meta: &FactMeta, event: &call::Event) -> Result<(), String> {
         let id = event.call();
         if let call::Event::Proposed { run, executor, repeat, arguments, .. } = event {
-            let seen = CallSeen {
+            let seen = AuditedCall {
                 run: *run,
                 executor: executor.clone(),
                 repeat: *repeat,
                 arguments: *arguments,
                 content: meta.lsn,
-                stage: Stage::Wanted,
+                stage: AuditedCallStage::Requested,
                 again: 0,
                 line: None,
                 memory: PeerMemory::Forgets,
@@ -355,7 +362,7 @@ impl Audit {
             call::Event::Requested { .. } => return Ok(()),
             call::Event::Received { .. } => {
                 let call = self.calls.get(&id).ok_or("a result of a call that nobody wanted")?;
-                ensure(matches!(call.stage, Stage::Over(_)), "a result was received before it was there")?;
+                ensure(matches!(call.stage, AuditedCallStage::Over(_)), "a result was received before it was there")?;
                 return ensure(self.received.insert(id), "a result was received twice");
             }
             _ => {}
@@ -364,28 +371,28 @@ impl Audit {
         let call = self.calls.get_mut(&id).ok_or("a call that nobody wanted")?;
         let resolved = |gate: &GateId| self.gates.get(gate).and_then(|gate| gate.resolution.as_ref());
         match (event, call.stage) {
-            (call::Event::Allowed { by, .. }, Stage::Wanted | Stage::Gated) => {
+            (call::Event::Allowed { by, .. }, AuditedCallStage::Requested | AuditedCallStage::Gated) => {
                 let refused = call.gates.iter().filter_map(resolved).any(|resolution| {
                     matches!(resolution, GateResolution::Denied | GateResolution::Expired | GateResolution::Withdrawn)
                 });
                 ensure(!refused, "a call is allowed after it was refused")?;
-                if by.is_some() || call.stage == Stage::Gated {
+                if by.is_some() || call.stage == AuditedCallStage::Gated {
                     let last = call.gates.last().and_then(resolved);
                     let allows = matches!(last, Some(GateResolution::Allowed { .. } | GateResolution::Granted));
                     ensure(allows || call.run.is_none(), "a call is allowed that a gate did not allow")?;
                 }
-                call.stage = Stage::Ready;
+                call.stage = AuditedCallStage::Ready;
                 Ok(())
             }
-            (call::Event::Gated { .. }, Stage::Wanted | Stage::Ready) => {
-                call.stage = Stage::Gated;
+            (call::Event::Gated { .. }, AuditedCallStage::Requested | AuditedCallStage::Ready) => {
+                call.stage = AuditedCallStage::Gated;
                 call.is_gated = true;
                 Ok(())
             }
-            (call::Event::Waits { .. }, Stage::Ready) => {
+            (call::Event::Waits { .. }, AuditedCallStage::Ready) => {
                 ensure(matches!(call.executor, Executor::Peer(_)), "a call waits for a peer that does not do it")
             }
-            (call::Event::Started { boot: by, line, memory, .. }, Stage::Ready) => {
+            (call::Event::Started { boot: by, line, memory, .. }, AuditedCallStage::Ready) => {
                 ensure(*by == boot, "a call is started by a process that is gone")?;
                 let has = match &call.executor {
                     Executor::Peer(peer) => Some(self.lines.get(peer).copied()),
@@ -398,11 +405,11 @@ impl Audit {
                 let stop = call.run.and_then(|run| self.runs.get(&run)?.stop);
                 let is_whole = !matches!(stop, Some(StopReason::Error | StopReason::Aborted));
                 ensure(is_whole, "a call of a broken message is started")?;
-                call.stage = Stage::Started(boot);
+                call.stage = AuditedCallStage::Started(boot);
                 Ok(())
             }
-            (call::Event::Aborting { .. }, Stage::Started(_)) => Ok(()),
-            (call::Event::AskedAgain { boot: by, line, .. }, Stage::InDoubt) => {
+            (call::Event::Aborting { .. }, AuditedCallStage::Started(_)) => Ok(()),
+            (call::Event::AskedAgain { boot: by, line, .. }, AuditedCallStage::InDoubt) => {
                 ensure(*by == boot, "a call is asked for by a process that is gone")?;
                 let Executor::Peer(peer) = &call.executor else {
                     return Err("a call is asked for that no peer does".to_owned());
@@ -418,37 +425,41 @@ impl Audit {
                     "a call is asked for over another line than its peer has, or in another journal than its own",
                 )?;
                 call.line = Some(*line);
-                call.stage = Stage::Started(boot);
+                call.stage = AuditedCallStage::Started(boot);
                 Ok(())
             }
-            (call::Event::LeftBehind { .. }, Stage::Over(CallEnd::Done { .. })) => Ok(()),
-            (call::Event::InDoubt { .. }, Stage::Started(_) | Stage::InDoubt) => {
-                call.stage = Stage::InDoubt;
+            (call::Event::LeftBehind { .. }, AuditedCallStage::Over(CallEnd::Done { .. })) => Ok(()),
+            (call::Event::InDoubt { .. }, AuditedCallStage::Started(_) | AuditedCallStage::InDoubt) => {
+                call.stage = AuditedCallStage::InDoubt;
                 Ok(())
             }
-            (call::Event::Again { .. }, Stage::InDoubt) => {
+            (call::Event::Again { .. }, AuditedCallStage::InDoubt) => {
                 ensure(call.repeat == RepeatMode::Idempotent, "a call is repeated that may not be")?;
                 call.again += 1;
-                call.stage = Stage::Ready;
+                call.stage = AuditedCallStage::Ready;
                 Ok(())
             }
             // Nothing of it had left for its peer: whether that is so only the world knows.
-            (call::Event::Again { .. }, Stage::Started(_)) => {
+            (call::Event::Again { .. }, AuditedCallStage::Started(_)) => {
                 ensure(call.line.is_some(), "a call is repeated of which nobody said that it was not sent")?;
-                call.stage = Stage::Ready;
+                call.stage = AuditedCallStage::Ready;
                 Ok(())
             }
             (call::Event::Ended { end, entry, .. }, stage) => {
                 let fits = match end {
-                    CallEnd::Done { .. } => matches!(stage, Stage::Started(_) | Stage::InDoubt),
-                    CallEnd::Unknown => stage == Stage::InDoubt,
-                    CallEnd::Denied | CallEnd::Skipped => matches!(stage, Stage::Wanted | Stage::Gated | Stage::Ready),
-                    CallEnd::Refused | CallEnd::Expired => stage == Stage::Gated && call.run.is_none(),
-                    CallEnd::Limited => stage == Stage::Wanted && call.run.is_none(),
-                    CallEnd::Cancelled => !matches!(stage, Stage::Started(_)) || call.executor == Executor::Person,
-                    CallEnd::Failed => !matches!(stage, Stage::Over(_)),
+                    CallEnd::Done { .. } => matches!(stage, AuditedCallStage::Started(_) | AuditedCallStage::InDoubt),
+                    CallEnd::Unknown => stage == AuditedCallStage::InDoubt,
+                    CallEnd::Denied | CallEnd::Skipped => {
+                        matches!(stage, AuditedCallStage::Requested | AuditedCallStage::Gated | AuditedCallStage::Ready)
+                    }
+                    CallEnd::Refused | CallEnd::Expired => stage == AuditedCallStage::Gated && call.run.is_none(),
+                    CallEnd::Limited => stage == AuditedCallStage::Requested && call.run.is_none(),
+                    CallEnd::Cancelled => {
+                        !matches!(stage, AuditedCallStage::Started(_)) || call.executor == Executor::Person
+                    }
+                    CallEnd::Failed => !matches!(stage, AuditedCallStage::Over(_)),
                 };
-                ensure(fits && !matches!(stage, Stage::Over(_)), "a call ends in a way that does not fit")?;
+                ensure(fits && !matches!(stage, AuditedCallStage::Over(_)), "a call ends in a way that does not fit")?;
                 // A file that takes the place of the tree leaves no place for the result of a call whose message it lacks.
                 let is_replaced = meta.session.as_ref().and_then(|id| self.sessions.get(id));
                 let is_replaced = is_replaced.is_some_and(|session| session.gathered.is_some());
@@ -460,7 +471,7 @@ impl Audit {
                 ensure(call.run.is_none() || entry.is_some() || may_lack, "a call of a run ends without a result")?;
                 let open = call.gates.iter().any(|gate| resolved(gate).is_none());
                 ensure(!open, "a call ends and leaves its gate open")?;
-                call.stage = Stage::Over(*end);
+                call.stage = AuditedCallStage::Over(*end);
                 Ok(())
             }
             (_, stage) => Err(format!("a call that is {stage:?} takes no such turn")),

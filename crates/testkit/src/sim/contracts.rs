@@ -15,43 +15,43 @@ use countersign_core::{
     unattended::{self, BreachResponse, ContractTerms, HostCommandNeeds},
 };
 
-use super::dice::Dice;
+use super::rng::SimRng;
 
 /// What the record says of one contract.
 #[derive(Clone, Debug)]
-struct Seen {
+struct AuditedContract {
     limits: BudgetLimits,
     spent: BudgetAmount,
-    asked: BTreeMap<RunId, BudgetAmount>,
+    reserved: BTreeMap<RunId, BudgetAmount>,
     runs: BTreeSet<RunId>,
     /// Calls of runs.
-    wanted: BTreeSet<CallId>,
+    run_calls: BTreeSet<CallId>,
     /// Those of them that work.
     calls: BTreeSet<CallId>,
     proposed: Option<(GateId, BudgetLimits)>,
-    stands: Stands,
+    status: AuditedStatus,
     /// Whether it ends with the run that works under it.
     is_of_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stands {
+enum AuditedStatus {
     InForce,
-    Asked(GateId),
+    AwaitingGate(GateId),
     Over,
     Settled,
 }
 
 /// The contracts of all sessions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Contracts {
-    of: BTreeMap<SessionId, Seen>,
+pub(super) struct ContractAudit {
+    by_session: BTreeMap<SessionId, AuditedContract>,
     allowed: BTreeSet<GateId>,
     resolved: BTreeSet<GateId>,
 }
 
-impl Contracts {
-    pub(super) fn read(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
+impl ContractAudit {
+    pub(super) fn read_record(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         if let Event::Gate(gate::Event::Resolved { gate, resolution, .. }) = event {
             self.resolved.insert(*gate);
             if matches!(resolution, GateResolution::Allowed { .. }) {
@@ -60,41 +60,41 @@ impl Contracts {
         }
         let Some(session) = &meta.session else { return Ok(()) };
         if let Event::Unattended(event) = event {
-            return self.contract(session, event);
+            return self.read_contract_event(session, event);
         }
-        let Some(seen) = self.of.get_mut(session) else { return Ok(()) };
+        let Some(seen) = self.by_session.get_mut(session) else { return Ok(()) };
         let goes_on = match event {
             Event::Run(run::Event::Ended { end, .. }) => *end == run::RunOutcome::Overflowed,
             Event::Session(session::Event::CompactionEnded { then, .. }) => *then == session::AfterCompaction::Again,
             _ => true,
         };
         if seen.is_of_run && !goes_on {
-            self.of.remove(session);
+            self.by_session.remove(session);
             return Ok(());
         }
         match event {
-            Event::Run(event) => seen.run(event),
-            Event::Call(event) => seen.call(event),
+            Event::Run(event) => seen.read_run_event(event),
+            Event::Call(event) => seen.read_call_event(event),
             _ => Ok(()),
         }
     }
 
-    fn contract(&mut self, session: &SessionId, event: &unattended::Event) -> Result<(), String> {
+    fn read_contract_event(&mut self, session: &SessionId, event: &unattended::Event) -> Result<(), String> {
         if let unattended::Event::Declared { terms, spent, firing, .. } = event {
-            let seen = Seen {
+            let seen = AuditedContract {
                 limits: terms.budget,
                 spent: *spent,
-                asked: BTreeMap::new(),
+                reserved: BTreeMap::new(),
                 runs: BTreeSet::new(),
-                wanted: BTreeSet::new(),
+                run_calls: BTreeSet::new(),
                 calls: BTreeSet::new(),
                 proposed: None,
-                stands: Stands::InForce,
+                status: AuditedStatus::InForce,
                 is_of_run: firing.is_some(),
             };
-            return ensure(self.of.insert(session.clone(), seen).is_none(), "a contract is declared twice");
+            return ensure(self.by_session.insert(session.clone(), seen).is_none(), "a contract is declared twice");
         }
-        let seen = self.of.get_mut(session).ok_or("a fact about no contract")?;
+        let seen = self.by_session.get_mut(session).ok_or("a fact about no contract")?;
         match event {
             unattended::Event::Declared { .. } | unattended::Event::Denied { .. } => Ok(()),
             unattended::Event::Narrowed { terms, .. } => {
@@ -114,35 +114,39 @@ impl Contracts {
             unattended::Event::Kept => ensure(seen.proposed.take().is_some(), "nothing was proposed"),
             unattended::Event::Counted { .. } => {
                 seen.spent.calls += 1;
-                seen.fits("a command is done that the budget has no call for")
+                seen.check_limits("a command is done that the budget has no call for")
             }
             unattended::Event::Breached { gate, .. } => {
-                let is_first = seen.stands == Stands::InForce;
-                seen.stands = gate.map_or(Stands::Over, Stands::Asked);
+                let is_first = seen.status == AuditedStatus::InForce;
+                seen.status = gate.map_or(AuditedStatus::Over, AuditedStatus::AwaitingGate);
                 ensure(is_first, "a breach is told twice")
             }
             unattended::Event::Extended { metric, limit, .. } => {
-                let Stands::Asked(gate) = seen.stands else { return Err("more is given that nobody needs".to_owned()) };
-                (seen.stands, seen.limits) = (Stands::InForce, seen.limits.with_limit(*metric, *limit));
+                let AuditedStatus::AwaitingGate(gate) = seen.status else {
+                    return Err("more is given that nobody needs".to_owned());
+                };
+                (seen.status, seen.limits) = (AuditedStatus::InForce, seen.limits.with_limit(*metric, *limit));
                 ensure(self.allowed.contains(&gate), "more is given and nobody allowed it")
             }
             unattended::Event::Ended => {
-                let Stands::Asked(gate) = seen.stands else { return Err("it ends and nobody was asked".to_owned()) };
-                seen.stands = Stands::Over;
+                let AuditedStatus::AwaitingGate(gate) = seen.status else {
+                    return Err("it ends and nobody was asked".to_owned());
+                };
+                seen.status = AuditedStatus::Over;
                 let is_no = self.resolved.contains(&gate) && !self.allowed.contains(&gate);
                 ensure(is_no, "it ends though nobody has said no")
             }
             unattended::Event::Settled => {
-                let is_over = seen.stands == Stands::Over && seen.runs.is_empty();
-                seen.stands = Stands::Settled;
+                let is_over = seen.status == AuditedStatus::Over && seen.runs.is_empty();
+                seen.status = AuditedStatus::Settled;
                 ensure(is_over, "it is said to be over while something works")
             }
         }
     }
 }
 
-impl Seen {
-    fn run(&mut self, event: &run::Event) -> Result<(), String> {
+impl AuditedContract {
+    fn read_run_event(&mut self, event: &run::Event) -> Result<(), String> {
         match event {
             run::Event::Started { run, .. } => {
                 self.runs.insert(*run);
@@ -150,37 +154,37 @@ impl Seen {
             }
             run::Event::ModelRequested { run, reserved, .. } => {
                 let amount = reserved.ok_or("a model is asked beside the budget")?;
-                self.asked.insert(*run, amount);
-                ensure(self.stands == Stands::InForce, "a model is asked though a budget is used up")?;
-                self.fits("a model is asked that the budget has nothing for")
+                self.reserved.insert(*run, amount);
+                ensure(self.status == AuditedStatus::InForce, "a model is asked though a budget is used up")?;
+                self.check_limits("a model is asked that the budget has nothing for")
             }
             run::Event::Answered { run, spent, .. } => {
-                let reserved = self.asked.remove(run);
-                self.spend(spent.or(reserved));
+                let reserved = self.reserved.remove(run);
+                self.add_spent(spent.or(reserved));
                 Ok(())
             }
             run::Event::Interrupted { run } | run::Event::Ended { run, .. } => {
                 if let run::Event::Ended { .. } = event {
                     self.runs.remove(run);
                 }
-                let reserved = self.asked.remove(run);
-                self.spend(reserved);
+                let reserved = self.reserved.remove(run);
+                self.add_spent(reserved);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn call(&mut self, event: &call::Event) -> Result<(), String> {
+    fn read_call_event(&mut self, event: &call::Event) -> Result<(), String> {
         match event {
             call::Event::Proposed { call, run: Some(_), .. } => {
-                self.wanted.insert(*call);
+                self.run_calls.insert(*call);
                 Ok(())
             }
-            call::Event::Started { call, .. } if self.wanted.contains(call) => {
+            call::Event::Started { call, .. } if self.run_calls.contains(call) => {
                 self.calls.insert(*call);
-                ensure(self.stands == Stands::InForce, "a call starts though a budget is used up")?;
-                self.fits("a call starts that the budget has nothing for")
+                ensure(self.status == AuditedStatus::InForce, "a call starts though a budget is used up")?;
+                self.check_limits("a call starts that the budget has nothing for")
             }
             call::Event::Ended { call, end, .. } => {
                 if self.calls.remove(call) && *end != CallEnd::Failed {
@@ -192,13 +196,13 @@ impl Seen {
         }
     }
 
-    fn spend(&mut self, amount: Option<BudgetAmount>) {
+    fn add_spent(&mut self, amount: Option<BudgetAmount>) {
         self.spent.tokens += amount.unwrap_or_default().tokens;
     }
 
     /// Whether all that has begun is within the limits.
-    fn fits(&self, broken: &str) -> Result<(), String> {
-        let tokens = self.spent.tokens + self.asked.values().map(|amount| amount.tokens).sum::<u64>();
+    fn check_limits(&self, broken: &str) -> Result<(), String> {
+        let tokens = self.spent.tokens + self.reserved.values().map(|amount| amount.tokens).sum::<u64>();
         let calls = self.spent.calls + self.calls.len() as u64;
         let within = |limit: Option<u64>, used: u64| limit.is_none_or(|limit| used <= limit);
         ensure(within(self.limits.tokens, tokens) && within(self.limits.calls, calls), broken)
@@ -206,17 +210,17 @@ impl Seen {
 }
 
 /// A host declares a contract, or asks whether it may do something.
-pub(super) fn command(dice: &mut Dice, session: SessionId) -> Command {
-    if dice.chance(30) {
+pub(super) fn random_command(rng: &mut SimRng, session: SessionId) -> Command {
+    if rng.chance(30) {
         let need = HostCommandNeeds {
             command: "prompt".to_owned(),
-            scope: dice.pick(&[ContractScope::Prompt, ContractScope::Prompt, ContractScope::Admin]),
-            takes_a_call: dice.chance(70),
+            scope: rng.pick(&[ContractScope::Prompt, ContractScope::Prompt, ContractScope::Admin]),
+            takes_a_call: rng.chance(70),
             line: None,
         };
         return Command::Unattended(unattended::Command::Admit { session, need });
     }
-    let mut limit = |most: u64| dice.chance(60).then(|| 1 + dice.below(most));
+    let mut limit = |most: u64| rng.chance(60).then(|| 1 + rng.below(most));
     let budget = BudgetLimits { tokens: limit(6_000), calls: limit(8), wall_time: limit(2_000_000), cost_micros: None };
     let classes = [Class::FileWrite, Class::BashReadonly, Class::BashMutating, Class::FileDelete];
     let terms = ContractTerms {
@@ -224,12 +228,12 @@ pub(super) fn command(dice: &mut Dice, session: SessionId) -> Command {
         may: Contract {
             scopes: [ContractScope::Prompt, ContractScope::Bash].into(),
             commands: [ContractScope::Prompt].into(),
-            classes: classes.into_iter().filter(|_| dice.chance(80)).collect(),
+            classes: classes.into_iter().filter(|_| rng.chance(80)).collect(),
             tools: None,
         },
         budget,
-        on_breach: dice.pick(&[BreachResponse::Ask, BreachResponse::Ask, BreachResponse::End]),
-        renegotiable: dice.chance(50),
+        on_breach: rng.pick(&[BreachResponse::Ask, BreachResponse::Ask, BreachResponse::End]),
+        renegotiable: rng.chance(50),
     };
     let terms = Box::new(terms);
     Command::Unattended(unattended::Command::Declare { session, terms, carried: None })

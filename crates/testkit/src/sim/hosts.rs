@@ -13,14 +13,14 @@ use countersign_core::{
     run, session,
 };
 
-use super::{dice::Dice, rules};
+use super::{rng::SimRng, rules};
 
 /// The session whose rules its host brings.
 pub(super) const SESSION: &str = "h1";
 
 /// What hosts brought to this process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hosts {
+pub(super) struct HostRulesAudit {
     brought: BTreeSet<Digest>,
     /// Whether rules were brought that nobody has taken away since.
     pub(super) is_there: bool,
@@ -28,17 +28,17 @@ pub(super) struct Hosts {
 }
 
 /// A host comes to its session with rules.
-pub(super) fn comes(dice: &mut Dice) -> Command {
-    Command::UseRulesFor(SessionId::new(SESSION), Box::new(some(dice)))
+pub(super) fn attach_command(rng: &mut SimRng) -> Command {
+    Command::UseRulesFor(SessionId::new(SESSION), Box::new(random_rules(rng)))
 }
 
-fn some(dice: &mut Dice) -> ActiveRules {
-    let rules = rules::numbered(dice.below(rules::SETS));
-    let realm = Some(dice.pick(&["/a", "/b"]).to_owned());
+fn random_rules(rng: &mut SimRng) -> ActiveRules {
+    let rules = rules::rule_set(rng.below(rules::SETS));
+    let realm = Some(rng.pick(&["/a", "/b"]).to_owned());
     ActiveRules { path_context: PathContext { realm, ..rules.path_context }, ..rules }
 }
 
-impl Hosts {
+impl HostRulesAudit {
     /// A process has nothing of what was brought to the one before it.
     pub(super) fn restart(&mut self) {
         self.brought.clear();
@@ -46,7 +46,7 @@ impl Hosts {
     }
 
     /// Notes what was told to this process, and taken.
-    pub(super) fn told(&mut self, command: &Command) {
+    pub(super) fn record_command(&mut self, command: &Command) {
         match command {
             Command::UseRulesFor(_, rules) => {
                 self.brought.insert(rules.digest_of_all());
@@ -59,7 +59,7 @@ impl Hosts {
 
     /// Looks at one fact: in a session with a host nothing is judged, started or asked but under rules that it brought to
     /// this process.
-    pub(super) fn read(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
+    pub(super) fn read_record(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         let Some(session) = &meta.session else { return Ok(()) };
         if let Event::Session(session::Event::Hosted { rules, .. }) = event {
             self.recorded.insert(session.clone(), *rules);

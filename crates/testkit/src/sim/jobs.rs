@@ -21,56 +21,56 @@ use countersign_core::{
     unattended::ContractTerms,
 };
 
-use super::{dice::Dice, people, words};
+use super::{commands, messages, rng::SimRng};
 
 /// How far a firing is, by the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
+enum AuditedFiring {
     Due,
-    Said(SessionId, Option<(RunId, Option<run::RunOutcome>)>),
+    MessageSent(SessionId, Option<(RunId, Option<run::RunOutcome>)>),
     Ran,
 }
 
 #[derive(Clone, Debug)]
-struct Seen {
+struct AuditedJob {
     kind: JobKind,
     number: u64,
     /// The last time that was planned and came.
     planned: Option<Millis>,
-    open: Option<Stage>,
+    open: Option<AuditedFiring>,
     is_removed: bool,
     /// Whether it goes by itself after it ran well.
-    goes: bool,
+    removes_itself: bool,
     schedule: JobSchedule,
 }
 
-fn goes(plan: &JobPlan) -> bool {
+fn is_self_removing(plan: &JobPlan) -> bool {
     matches!(plan.schedule, JobSchedule::At { .. }) && plan.afterwards == AfterRun::Goes
 }
 
 /// All jobs, by the record.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Jobs {
+pub(super) struct JobAudit {
     limits: JobLimits,
     /// How far the wall clock is ahead of the record's.
     ahead: i64,
-    jobs: BTreeMap<JobId, Seen>,
+    jobs: BTreeMap<JobId, AuditedJob>,
     /// Firings that were said, for good.
-    said: BTreeSet<FiringId>,
+    sent: BTreeSet<FiringId>,
 }
 
-impl Jobs {
+impl JobAudit {
     /// Reads one record, and says which rule it breaks.
-    pub(super) fn read(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
+    pub(super) fn read_record(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         match event {
-            Event::Schedule(event) => self.job(meta, event),
+            Event::Schedule(event) => self.read_job_event(meta, event),
             Event::Run(run::Event::Marked { run, marks }) => match &marks.firing {
-                Some(firing) => self.works(firing, *run),
+                Some(firing) => self.start_run(firing, *run),
                 None => Ok(()),
             },
             Event::Run(run::Event::Ended { run, end, .. }) => {
                 let ended = self.jobs.values_mut().filter_map(|job| match &mut job.open {
-                    Some(Stage::Said(_, Some((works, end)))) if works == run => Some(end),
+                    Some(AuditedFiring::MessageSent(_, Some((works, end)))) if works == run => Some(end),
                     _ => None,
                 });
                 ended.for_each(|of| *of = Some(*end));
@@ -80,9 +80,9 @@ impl Jobs {
         }
     }
 
-    fn works(&mut self, firing: &FiringId, run: RunId) -> Result<(), String> {
+    fn start_run(&mut self, firing: &FiringId, run: RunId) -> Result<(), String> {
         let open = self.jobs.get_mut(&firing.job).filter(|job| job.number == firing.number);
-        let Some(Stage::Said(_, works)) = open.and_then(|job| job.open.as_mut()) else {
+        let Some(AuditedFiring::MessageSent(_, works)) = open.and_then(|job| job.open.as_mut()) else {
             return Err("a run works on a firing that nobody said".to_owned());
         };
         let may = match works {
@@ -94,28 +94,36 @@ impl Jobs {
         ensure(may, "a firing has two runs")
     }
 
-    fn job(&mut self, meta: &FactMeta, event: &schedule::Event) -> Result<(), String> {
+    fn read_job_event(&mut self, meta: &FactMeta, event: &schedule::Event) -> Result<(), String> {
         match event {
             schedule::Event::Limited(limits) => {
                 self.limits = *limits;
                 Ok(())
             }
             schedule::Event::Clocked { ahead } => {
-                self.put(*ahead);
+                self.move_clock(*ahead);
                 Ok(())
             }
             schedule::Event::Added { job, plan, .. } => {
-                let (kind, goes, schedule) = (plan.kind, goes(plan), plan.schedule.clone());
-                let seen = Seen { kind, number: 0, planned: None, open: None, is_removed: false, goes, schedule };
+                let (kind, removes_itself, schedule) = (plan.kind, is_self_removing(plan), plan.schedule.clone());
+                let seen = AuditedJob {
+                    kind,
+                    number: 0,
+                    planned: None,
+                    open: None,
+                    is_removed: false,
+                    removes_itself,
+                    schedule,
+                };
                 let before = self.jobs.insert(job.clone(), seen);
                 // One that was removed and comes back counts its firings from 1 again.
-                self.said.retain(|firing| firing.job != *job);
+                self.sent.retain(|firing| firing.job != *job);
                 ensure(before.is_none_or(|job| job.is_removed && job.open.is_none()), "a job is added twice")
             }
             schedule::Event::Changed { job, plan, .. } => {
                 let seen = self.jobs.get_mut(job).filter(|job| !job.is_removed);
                 let seen = seen.ok_or("a job is changed that is not there")?;
-                seen.goes = goes(plan);
+                seen.removes_itself = is_self_removing(plan);
                 if seen.schedule != plan.schedule {
                     // Its times are others.
                     (seen.planned, seen.schedule) = (None, plan.schedule.clone());
@@ -125,7 +133,7 @@ impl Jobs {
             schedule::Event::Removed { job } => {
                 let seen = self.jobs.get_mut(job).filter(|job| !job.is_removed).ok_or("a job is removed twice")?;
                 seen.is_removed = true;
-                seen.open.take_if(|stage| *stage == Stage::Due);
+                seen.open.take_if(|stage| *stage == AuditedFiring::Due);
                 Ok(())
             }
             schedule::Event::Fired { firing, planned, cause, next } => {
@@ -147,35 +155,36 @@ impl Jobs {
                     ensure(next.is_none_or(|next| next > wall), "a job is due again at once")?;
                     seen.planned = Some(*planned);
                 }
-                (seen.number, seen.open) = (firing.number, Some(Stage::Due));
+                (seen.number, seen.open) = (firing.number, Some(AuditedFiring::Due));
                 Ok(())
             }
             schedule::Event::MessageSent { firing } => {
                 let session = meta.session.clone().ok_or("a firing is said in no session")?;
-                let open = self.open(firing)?;
-                ensure(open.open == Some(Stage::Due), "a firing is said that is not due")?;
-                open.open = Some(Stage::Said(session, None));
-                ensure(self.said.insert(firing.clone()), "a firing is said twice")
+                let open = self.open_job(firing)?;
+                ensure(open.open == Some(AuditedFiring::Due), "a firing is said that is not due")?;
+                open.open = Some(AuditedFiring::MessageSent(session, None));
+                ensure(self.sent.insert(firing.clone()), "a firing is said twice")
             }
             schedule::Event::Ran { firing, .. } => {
-                let open = self.open(firing)?;
-                let works = matches!(&open.open, Some(Stage::Said(_, Some((_, None)))));
-                ensure(matches!(open.open, Some(Stage::Said(..))), "a firing ran that nobody said")?;
-                open.open = Some(Stage::Ran);
+                let open = self.open_job(firing)?;
+                let works = matches!(&open.open, Some(AuditedFiring::MessageSent(_, Some((_, None)))));
+                ensure(matches!(open.open, Some(AuditedFiring::MessageSent(..))), "a firing ran that nobody said")?;
+                open.open = Some(AuditedFiring::Ran);
                 ensure(!works, "a firing is over while its run works")
             }
             schedule::Event::Ended { firing, status, next, .. } => {
-                let open = self.open(firing)?;
+                let open = self.open_job(firing)?;
                 let was = open.open.take();
-                open.is_removed |= open.goes && next.is_none() && *status == FiringStatus::Ok;
-                let fits = was == Some(Stage::Ran) || was == Some(Stage::Due) && *status != FiringStatus::Ok;
+                open.is_removed |= open.removes_itself && next.is_none() && *status == FiringStatus::Ok;
+                let fits =
+                    was == Some(AuditedFiring::Ran) || was == Some(AuditedFiring::Due) && *status != FiringStatus::Ok;
                 ensure(fits, "a firing ends that is on its way")
             }
         }
     }
 
     /// The wall clock was moved. One that was put back far comes to times again that were not right before.
-    fn put(&mut self, ahead: i64) {
+    fn move_clock(&mut self, ahead: i64) {
         let back = u64::try_from(self.ahead.saturating_sub(ahead)).unwrap_or(0);
         self.ahead = ahead;
         for job in self.jobs.values_mut() {
@@ -189,7 +198,7 @@ impl Jobs {
         }
     }
 
-    fn open(&mut self, firing: &FiringId) -> Result<&mut Seen, String> {
+    fn open_job(&mut self, firing: &FiringId) -> Result<&mut AuditedJob, String> {
         let open = self.jobs.get_mut(&firing.job).filter(|job| job.number == firing.number && job.open.is_some());
         open.ok_or_else(|| "a fact about a firing that is not on its way".to_owned())
     }
@@ -206,52 +215,56 @@ const CORRECTED: u64 = 3 * 60 * 60 * 1000;
 const JOBS: [&str; 4] = ["j1", "j2", "j3", "j4"];
 
 /// Somebody plans something, or wants it now.
-pub(super) fn command(dice: &mut Dice, now: Millis) -> Command {
-    let job = JobId::new(dice.pick(&JOBS));
-    let command = match dice.below(11) {
-        0 | 1 => schedule::Command::Add { job, plan: Box::new(plan(dice, now)), content: "{}".into() },
-        2 => schedule::Command::Change { job, plan: Box::new(plan(dice, now)), content: "{}".into() },
+pub(super) fn random_command(rng: &mut SimRng, now: Millis) -> Command {
+    let job = JobId::new(rng.pick(&JOBS));
+    let command = match rng.below(11) {
+        0 | 1 => schedule::Command::Add { job, plan: Box::new(random_plan(rng, now)), content: "{}".into() },
+        2 => schedule::Command::Change { job, plan: Box::new(random_plan(rng, now)), content: "{}".into() },
         3 => schedule::Command::Remove { job },
         4 | 5 => schedule::Command::Fire(JobSelector::Now(job)),
-        6 => schedule::Command::Fire(if dice.chance(50) { JobSelector::Due } else { JobSelector::IfDue(job) }),
+        6 => schedule::Command::Fire(if rng.chance(50) { JobSelector::Due } else { JobSelector::IfDue(job) }),
         7 => schedule::Command::Limit(JobLimits {
-            enabled: dice.chance(80),
+            enabled: rng.chance(80),
             most: 3,
-            at_once: dice.pick(&[1, 2, 4]),
+            at_once: rng.pick(&[1, 2, 4]),
             remembered: 10,
-            zone: dice.pick(&[Zone::UTC, berlin()]),
+            zone: rng.pick(&[Zone::UTC, berlin_zone()]),
         }),
         8 => schedule::Command::Beats {
             beats: vec![HeartbeatPlan {
                 job: JobId::new("beat"),
                 agent: "main".to_owned(),
-                every: dice.chance(80).then(|| dice.pick(&[100_000, 400_000])),
+                every: rng.chance(80).then(|| rng.pick(&[100_000, 400_000])),
             }],
-            replan: dice.pick(&[ReplanMode::Changes, ReplanMode::All]),
+            replan: rng.pick(&[ReplanMode::Changes, ReplanMode::All]),
         },
-        9 => schedule::Command::Clocked {
-            ahead: dice.pick(&[0, 900, 5_000, 7_200_000, -5_000, -7_200_000, -90_000_000]),
-        },
-        _ => stray(dice, job),
+        9 => {
+            schedule::Command::Clocked { ahead: rng.pick(&[0, 900, 5_000, 7_200_000, -5_000, -7_200_000, -90_000_000]) }
+        }
+        _ => stray_command(rng, job),
     };
     Command::Schedule(command)
 }
 
-fn berlin() -> Zone {
+fn berlin_zone() -> Zone {
     "Europe/Berlin".parse().unwrap_or(Zone::UTC)
 }
 
 /// What comes twice, or too late.
-fn stray(dice: &mut Dice, job: JobId) -> schedule::Command {
-    let fired = FiringId { job, number: 1 + dice.below(3) };
-    if dice.chance(50) { schedule::Command::Say { message: message(dice), firing: fired } } else { end(dice, fired) }
+fn stray_command(rng: &mut SimRng, job: JobId) -> schedule::Command {
+    let fired = FiringId { job, number: 1 + rng.below(3) };
+    if rng.chance(50) {
+        schedule::Command::Say { message: random_message(rng), firing: fired }
+    } else {
+        end_command(rng, fired)
+    }
 }
 
-fn plan(dice: &mut Dice, now: Millis) -> JobPlan {
-    let soon = now + Duration::from_millis(dice.below(500_000));
-    let every = JobSchedule::every(60_000 + dice.below(300_000), now);
-    let cron = dice.pick(&["*/5 * * * *", "7 * * * *"]).parse().ok();
-    let schedule = match (dice.below(3), every, cron) {
+fn random_plan(rng: &mut SimRng, now: Millis) -> JobPlan {
+    let soon = now + Duration::from_millis(rng.below(500_000));
+    let every = JobSchedule::every(60_000 + rng.below(300_000), now);
+    let cron = rng.pick(&["*/5 * * * *", "7 * * * *"]).parse().ok();
+    let schedule = match (rng.below(3), every, cron) {
         (0, Ok(every), _) => every,
         (1, _, Some(expression)) => JobSchedule::Cron { expression, zone: Zone::UTC },
         _ => JobSchedule::At { at: soon },
@@ -260,30 +273,27 @@ fn plan(dice: &mut Dice, now: Millis) -> JobPlan {
         agent: "main".to_owned(),
         kind: JobKind::Job,
         schedule,
-        follows_house: dice.chance(50),
-        enabled: dice.chance(85),
-        afterwards: dice.pick(&[AfterRun::Stays, AfterRun::Goes]),
+        follows_house: rng.chance(50),
+        enabled: rng.chance(85),
+        afterwards: rng.pick(&[AfterRun::Stays, AfterRun::Goes]),
     }
 }
 
-fn message(dice: &mut Dice) -> Box<FiringMessage> {
-    let budget = BudgetLimits {
-        wall_time: Some(1 + dice.below(900_000)),
-        calls: Some(dice.below(6)),
-        ..BudgetLimits::default()
-    };
+fn random_message(rng: &mut SimRng) -> Box<FiringMessage> {
+    let budget =
+        BudgetLimits { wall_time: Some(1 + rng.below(900_000)), calls: Some(rng.below(6)), ..BudgetLimits::default() };
     let terms = ContractTerms { actor: "cron".to_owned(), budget, ..ContractTerms::default() };
-    let terms = dice.chance(70).then(|| Box::new(terms));
+    let terms = rng.chance(70).then(|| Box::new(terms));
     Box::new(FiringMessage {
-        session: SessionId::new(dice.pick(&people::SESSIONS)),
-        message: words::user(dice),
+        session: SessionId::new(rng.pick(&commands::SESSIONS)),
+        message: messages::user_message(rng),
         marks: Box::new(run::RunMetadata { terms, ..run::RunMetadata::default() }),
-        conversation: dice.pick(&[ConversationMode::GoesOn, ConversationMode::BeginsAnew]),
+        conversation: rng.pick(&[ConversationMode::GoesOn, ConversationMode::BeginsAnew]),
     })
 }
 
-fn end(dice: &mut Dice, firing: FiringId) -> schedule::Command {
-    let status = dice.pick(&[FiringStatus::Failed, FiringStatus::Skipped]);
+fn end_command(rng: &mut SimRng, firing: FiringId) -> schedule::Command {
+    let status = rng.pick(&[FiringStatus::Failed, FiringStatus::Skipped]);
     schedule::Command::End {
         firing,
         ending: FiringResult { status, reported: false, outcome: FiringOutcome::default() },
@@ -291,27 +301,27 @@ fn end(dice: &mut Dice, firing: FiringId) -> schedule::Command {
 }
 
 /// What somebody comes back with who saw to a firing.
-pub(super) fn seen_to(dice: &mut Dice, firing: FiringId, step: FiringStep) -> Command {
+pub(super) fn firing_result(rng: &mut SimRng, firing: FiringId, step: FiringStep) -> Command {
     Command::Schedule(match step {
-        FiringStep::Say if dice.chance(15) => end(dice, firing),
-        FiringStep::Say => schedule::Command::Say { message: message(dice), firing },
+        FiringStep::Say if rng.chance(15) => end_command(rng, firing),
+        FiringStep::Say => schedule::Command::Say { message: random_message(rng), firing },
         FiringStep::Tell => {
-            let status = dice.pick(&[FiringStatus::Ok, FiringStatus::Failed]);
-            let ending = FiringResult { status, reported: dice.chance(50), outcome: FiringOutcome::default() };
+            let status = rng.pick(&[FiringStatus::Ok, FiringStatus::Failed]);
+            let ending = FiringResult { status, reported: rng.chance(50), outcome: FiringOutcome::default() };
             schedule::Command::End { firing, ending }
         }
     })
 }
 
 /// Nothing is planned any more, so that all can come to rest.
-pub(super) fn rest() -> Vec<Command> {
+pub(super) fn closing_commands() -> Vec<Command> {
     let remove = JOBS.map(|job| schedule::Command::Remove { job: JobId::new(job) });
     let beats = schedule::Command::Beats { beats: Vec::new(), replan: ReplanMode::Changes };
     remove.into_iter().chain([beats]).map(Command::Schedule).collect()
 }
 
 /// The mistake of an owner that lets a job fire once more for the same time.
-pub(super) fn again(fired: &RecordedFact, head: countersign_core::id::Lsn) -> Option<RecordedFact> {
+pub(super) fn fire_again(fired: &RecordedFact, head: countersign_core::id::Lsn) -> Option<RecordedFact> {
     let Event::Schedule(schedule::Event::Fired { firing, planned, cause, next }) = &fired.fact.event else {
         return None;
     };

@@ -1,9 +1,9 @@
 //! A small owner around the engine: a batch is decided, recorded, released, and then what is owed is seen to. It dies where it is told to.
 
-mod desk;
-mod more;
+mod invariants;
 mod peers;
-mod promises;
+mod planted_facts;
+mod reconcile;
 mod residency;
 
 use std::{
@@ -23,18 +23,20 @@ use countersign_core::{
 };
 
 use super::{
-    Fault, Figures,
-    audit::Audit,
-    book::Book,
-    dice::Dice,
-    hosts::{self, Hosts},
-    jobs, networks, people, rules,
-    world::{Doing, Job, World},
+    PlantedFault, SimStats,
+    audit::LogAudit,
+    channels, commands,
+    hosts::{self, HostRulesAudit},
+    jobs,
+    rng::SimRng,
+    rules,
+    sim_log::SimLog,
+    world::{InFlightWork, SimWorld, WorkProgress},
 };
 
 /// Where a batch goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mishap {
+enum BatchMishap {
     None,
     /// The disk is full: nothing is written, the process lives.
     NotRecorded,
@@ -46,25 +48,25 @@ enum Mishap {
 
 /// Who waits for what a command comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
+enum ReplyTarget {
     Request(u64),
     Work,
 }
 
 /// Whether what happens is written down for a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Telling {
-    Silent,
-    Aloud,
+pub(super) enum TraceMode {
+    Off,
+    On,
 }
 
-struct Item {
+struct SimCommand {
     command: Command,
-    from: From,
+    from: ReplyTarget,
 }
 
 /// A reply that is to leave.
-struct Release {
+struct DueReply {
     request: u64,
     /// The last fact that was decided before it or for it.
     upto: Lsn,
@@ -72,15 +74,15 @@ struct Release {
     refusal: Option<CommandError>,
 }
 
-pub(super) struct Owner {
-    dice: Dice,
+pub(super) struct SimOwner {
+    rng: SimRng,
     now: Millis,
     /// A mistake that is still to be made.
-    fault: Option<Fault>,
-    book: Book,
-    audit: Audit,
-    hosts: Hosts,
-    world: World,
+    fault: Option<PlantedFault>,
+    log: SimLog,
+    audit: LogAudit,
+    hosts: HostRulesAudit,
+    world: SimWorld,
     /// The rules that are recorded to be in force.
     rules: ActiveRules,
     /// Those that the batch brings which is being decided, where it brings some.
@@ -96,33 +98,33 @@ pub(super) struct Owner {
     shadow: Engine,
     /// What a process may begin with in place of the beginning of the log.
     snapshot: Option<(Lsn, String)>,
-    jobs: BTreeMap<OwedWork, Job>,
-    line: VecDeque<Item>,
+    jobs: BTreeMap<OwedWork, InFlightWork>,
+    line: VecDeque<SimCommand>,
     /// Requests that have no reply yet.
     open: BTreeSet<u64>,
-    asked: u64,
+    request_count: u64,
     /// How many lines the peer had.
     lines: u64,
-    figures: Figures,
-    telling: Telling,
-    pub(super) told: Vec<String>,
+    stats: SimStats,
+    trace_mode: TraceMode,
+    pub(super) trace: Vec<String>,
 }
 
-impl Owner {
-    pub(super) fn new(seed: u64, fault: Option<Fault>, telling: Telling) -> Self {
-        let mut dice = Dice::new(seed);
-        let rules = rules::numbered(dice.below(rules::SETS));
+impl SimOwner {
+    pub(super) fn new(seed: u64, fault: Option<PlantedFault>, trace_mode: TraceMode) -> Self {
+        let mut rng = SimRng::new(seed);
+        let rules = rules::rule_set(rng.below(rules::SETS));
         let resumes: &[ResumeMode] =
-            dice.pick(&[&[ResumeMode::Go][..], &[ResumeMode::Wait], &[ResumeMode::Go, ResumeMode::Wait]]);
-        let bound = dice.pick(&[1, 2, 4, 8, 30, 1024]);
+            rng.pick(&[&[ResumeMode::Go][..], &[ResumeMode::Wait], &[ResumeMode::Go, ResumeMode::Wait]]);
+        let bound = rng.pick(&[1, 2, 4, 8, 30, 1024]);
         Self {
             bound,
             now: Millis(1_700_000_000_000),
             fault,
-            book: Book::default(),
-            audit: Audit::default(),
-            hosts: Hosts::default(),
-            world: World::default(),
+            log: SimLog::default(),
+            audit: LogAudit::default(),
+            hosts: HostRulesAudit::default(),
+            world: SimWorld::default(),
             engine: Engine::new(rules.clone()).with_bound(bound),
             shadow: Engine::new(rules.clone()),
             snapshot: None,
@@ -134,41 +136,41 @@ impl Owner {
             jobs: BTreeMap::new(),
             line: VecDeque::new(),
             open: BTreeSet::new(),
-            asked: 0,
+            request_count: 0,
             lines: 0,
-            figures: Figures::default(),
-            telling,
-            told: Vec::new(),
-            dice,
+            stats: SimStats::default(),
+            trace_mode,
+            trace: Vec::new(),
+            rng,
         }
     }
 
-    pub(super) fn figures(&self) -> Figures {
-        Figures {
-            facts: self.book.head().0,
-            effects: self.world.effects(),
+    pub(super) fn collect_stats(&self) -> SimStats {
+        SimStats {
+            facts: self.log.head_lsn().0,
+            effects: self.world.effect_count(),
             kinds: self.audit.kinds.clone(),
-            ..self.figures.clone()
+            ..self.stats.clone()
         }
     }
 
-    fn tell(&mut self, what: impl FnOnce() -> String) {
-        if self.telling == Telling::Aloud {
-            self.told.push(what());
+    fn push_trace(&mut self, what: impl FnOnce() -> String) {
+        if self.trace_mode == TraceMode::On {
+            self.trace.push(what());
         }
     }
 
     /// A new process begins with what is durable.
-    pub(super) fn open(&mut self) -> Result<(), String> {
+    pub(super) fn start_process(&mut self) -> Result<(), String> {
         self.coming = None;
         self.owes_time = false;
         self.world.line = None;
         self.hosts.restart();
-        if self.dice.chance(20) {
-            self.rules = rules::numbered(self.dice.below(rules::SETS));
+        if self.rng.chance(20) {
+            self.rules = rules::rule_set(self.rng.below(rules::SETS));
         }
-        let snapshot = self.snapshot.clone().filter(|_| self.dice.chance(50));
-        self.engine = self.book.replay_behind(snapshot.as_ref(), self.rules.clone())?.with_bound(self.bound);
+        let snapshot = self.snapshot.clone().filter(|_| self.rng.chance(50));
+        self.engine = self.log.replay_engine_from(snapshot.as_ref(), self.rules.clone())?.with_bound(self.bound);
         self.now = self.now.max(self.engine.state().last_fact_at());
         let before: Vec<OwedWork> = self
             .engine
@@ -177,180 +179,184 @@ impl Owner {
             .filter(|call| matches!(call.phase(), call::CallPhase::Started { .. }))
             .map(|call| OwedWork::Call { call: call.id(), start: call.start_count() })
             .collect();
-        let resume = self.dice.pick(self.resumes);
-        self.has_waited |= resume == ResumeMode::Wait && self.audit.boot() > 0;
-        let head = self.book.head();
-        self.tell(|| format!("-- a process opens the log at {head}: {resume:?}"));
+        let resume = self.rng.pick(self.resumes);
+        self.has_waited |= resume == ResumeMode::Wait && self.audit.boot_number() > 0;
+        let head = self.log.head_lsn();
+        self.push_trace(|| format!("-- a process opens the log at {head}: {resume:?}"));
         let mut batch = Vec::new();
         for command in [Command::UseRules(Box::new(self.rules.clone())), Command::Recover(resume)] {
-            batch.extend(self.handle(command).map_err(|refusal| format!("recovery is refused: {refusal}"))?.0);
+            batch.extend(self.handle_command(command).map_err(|refusal| format!("recovery is refused: {refusal}"))?.0);
         }
-        self.append(batch)?;
-        if let Some(work) = before.first().cloned().filter(|_| self.make(Fault::StartTwice)) {
-            let job = World::begin(&self.engine, &self.book, &self.audit, &work, None)?;
+        self.append_batch(batch)?;
+        if let Some(work) = before.first().cloned().filter(|_| self.plant_fault(PlantedFault::StartTwice)) {
+            let job = SimWorld::begin_work(&self.engine, &self.log, &self.audit, &work, None)?;
             self.jobs.insert(work, job);
         }
-        if self.audit.boot() == 1 {
-            let comes = hosts::comes(&mut self.dice);
-            self.request(comes);
-            for session in people::SESSIONS.into_iter().chain([people::AGENT]) {
-                self.request(people::open(session));
+        if self.audit.boot_number() == 1 {
+            let comes = hosts::attach_command(&mut self.rng);
+            self.push_request(comes);
+            for session in commands::SESSIONS.into_iter().chain([commands::AGENT]) {
+                self.push_request(commands::open_command(session));
             }
-        } else if self.make(Fault::RulesForHost) {
+        } else if self.plant_fault(PlantedFault::RulesForHost) {
             let rules = Box::new(self.rules.clone());
             let planted = Command::UseRulesFor(SessionId::new(hosts::SESSION), rules);
-            let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(self.dice.bytes()) };
+            let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(self.rng.random_bytes()) };
             let planted = self.engine.handle_command(planted, &mut context);
-            self.append(planted.map(|(facts, _)| facts).unwrap_or_default())?;
+            self.append_batch(planted.map(|(facts, _)| facts).unwrap_or_default())?;
         }
         self.reconcile()
     }
 
-    fn dies(&mut self, how: &str) -> Result<(), String> {
-        self.tell(|| format!("-- the process dies {how}"));
-        self.figures.crashes += 1;
+    fn crash_process(&mut self, how: &str) -> Result<(), String> {
+        self.push_trace(|| format!("-- the process dies {how}"));
+        self.stats.crashes += 1;
         self.jobs.clear();
         self.line.clear();
         // Whoever waited hears that the line broke off.
         self.open.clear();
-        self.open()
+        self.start_process()
     }
 
     /// The process ends as it should: nothing new begins, what is in flight is stopped and says so.
-    fn closes(&mut self) -> Result<(), String> {
-        self.tell(|| "-- the process closes".to_owned());
+    fn close_process(&mut self) -> Result<(), String> {
+        self.push_trace(|| "-- the process closes".to_owned());
         self.engine.quiesce();
         for _ in 0..20 {
             for work in self.jobs.keys().cloned().collect::<Vec<_>>() {
-                if let Some(job) = self.jobs.get_mut(&work).filter(|job| job.doing != Doing::Told) {
+                if let Some(job) = self.jobs.get_mut(&work).filter(|job| job.doing != WorkProgress::Reported) {
                     job.cancelled = true;
-                    self.go_on(&work)?;
+                    self.advance_work(&work)?;
                 }
             }
-            self.batch(64, Mishap::None)?;
+            self.run_batch(64, BatchMishap::None)?;
         }
-        self.dies("as it should")
+        self.crash_process("as it should")
     }
 
     /// True once, at one of the occasions for the mistake that this run is about: a crash soon after would mend it.
-    fn make(&mut self, fault: Fault) -> bool {
-        let is_due = self.fault == Some(fault) && self.dice.chance(20);
+    fn plant_fault(&mut self, fault: PlantedFault) -> bool {
+        let is_due = self.fault == Some(fault) && self.rng.chance(20);
         if is_due {
             self.fault = None;
-            self.tell(|| format!("-- planted: {fault:?}"));
+            self.push_trace(|| format!("-- planted: {fault:?}"));
         }
         is_due
     }
 
-    fn request(&mut self, command: Command) {
-        self.asked += 1;
-        self.open.insert(self.asked);
-        self.line.push_back(Item { command, from: From::Request(self.asked) });
+    fn push_request(&mut self, command: Command) {
+        self.request_count += 1;
+        self.open.insert(self.request_count);
+        self.line.push_back(SimCommand { command, from: ReplyTarget::Request(self.request_count) });
     }
 
-    pub(super) fn step(&mut self) -> Result<(), String> {
-        for _ in 0..self.dice.index(3) {
-            let command = match self.dice.below(100) {
-                0..8 => jobs::command(&mut self.dice, self.now),
-                8..16 => networks::command(&mut self.dice, &self.audit.networks),
-                _ => people::command(&mut self.dice, &self.shadow, &self.audit),
+    pub(super) fn run_step(&mut self) -> Result<(), String> {
+        for _ in 0..self.rng.index(3) {
+            let command = match self.rng.below(100) {
+                0..8 => jobs::random_command(&mut self.rng, self.now),
+                8..16 => channels::random_command(&mut self.rng, &self.audit.networks),
+                _ => commands::random_command(&mut self.rng, &self.shadow, &self.audit),
             };
-            self.request(command);
+            self.push_request(command);
         }
         self.peer_moves();
-        let span = self.dice.pick(&[0, 1, 50, 1_000, 20_000, 20_000, 400_000]);
+        let span = self.rng.pick(&[0, 1, 50, 1_000, 20_000, 20_000, 400_000]);
         self.now = self.now + Duration::from_millis(span);
-        self.world_goes_on()?;
-        if self.dice.chance(3) {
-            return self.dies("between two batches");
+        self.advance_world()?;
+        if self.rng.chance(3) {
+            return self.crash_process("between two batches");
         }
-        if self.dice.chance(2) {
-            return self.closes();
+        if self.rng.chance(2) {
+            return self.close_process();
         }
-        let mishap = match self.dice.below(100) {
-            0..3 => Mishap::DiesBeforeAppend,
-            3..6 => Mishap::DiesAfterAppend,
-            6..9 => Mishap::DiesReleasing(self.dice.index(4)),
-            9..12 => Mishap::NotRecorded,
-            _ => Mishap::None,
+        let mishap = match self.rng.below(100) {
+            0..3 => BatchMishap::DiesBeforeAppend,
+            3..6 => BatchMishap::DiesAfterAppend,
+            6..9 => BatchMishap::DiesReleasing(self.rng.index(4)),
+            9..12 => BatchMishap::NotRecorded,
+            _ => BatchMishap::None,
         };
-        let most = 1 + self.dice.index(6);
-        self.batch(most, mishap)?;
-        if self.dice.chance(10) { self.same_as_the_log() } else { Ok(()) }
+        let most = 1 + self.rng.index(6);
+        self.run_batch(most, mishap)?;
+        if self.rng.chance(10) { self.same_as_the_log() } else { Ok(()) }
     }
 
-    fn world_goes_on(&mut self) -> Result<(), String> {
-        for _ in 0..=self.dice.index(3) {
-            let open: Vec<OwedWork> =
-                self.jobs.iter().filter(|(_, job)| job.doing != Doing::Told).map(|(work, _)| work.clone()).collect();
+    fn advance_world(&mut self) -> Result<(), String> {
+        for _ in 0..=self.rng.index(3) {
+            let open: Vec<OwedWork> = self
+                .jobs
+                .iter()
+                .filter(|(_, job)| job.doing != WorkProgress::Reported)
+                .map(|(work, _)| work.clone())
+                .collect();
             if open.is_empty() {
                 return Ok(());
             }
-            let work = open[self.dice.index(open.len())].clone();
-            self.go_on(&work)?;
+            let work = open[self.rng.index(open.len())].clone();
+            self.advance_work(&work)?;
         }
         Ok(())
     }
 
-    fn go_on(&mut self, work: &OwedWork) -> Result<(), String> {
+    fn advance_work(&mut self, work: &OwedWork) -> Result<(), String> {
         let Some(mut job) = self.jobs.remove(work) else { return Ok(()) };
-        let told = self.world.go_on(&mut self.dice, &self.engine, &self.audit, &self.book, work, &mut job)?;
+        let outcome = self.world.advance_work(&mut self.rng, &self.engine, &self.audit, &self.log, work, &mut job)?;
         self.jobs.insert(work.clone(), job);
-        let Some(mut command) = told else { return Ok(()) };
+        let Some(mut command) = outcome else { return Ok(()) };
         self.denies_sending(&mut command);
-        if matches!(work, OwedWork::Call { .. }) && self.make(Fault::ForgetResult) {
+        if matches!(work, OwedWork::Call { .. }) && self.plant_fault(PlantedFault::ForgetResult) {
             return Ok(());
         }
-        if self.dice.chance(5) {
-            self.line.push_back(Item { command: command.clone(), from: From::Work });
+        if self.rng.chance(5) {
+            self.line.push_back(SimCommand { command: command.clone(), from: ReplyTarget::Work });
         }
-        self.line.push_back(Item { command, from: From::Work });
+        self.line.push_back(SimCommand { command, from: ReplyTarget::Work });
         Ok(())
     }
 
-    fn handle(&mut self, command: Command) -> Result<(Vec<RecordedFact>, EngineReply), CommandError> {
-        self.tell(|| people::tell(&command));
+    fn handle_command(&mut self, command: Command) -> Result<(Vec<RecordedFact>, EngineReply), CommandError> {
+        self.push_trace(|| commands::describe_command(&command));
         if let Command::UseRules(rules) = &command {
             self.coming = Some((**rules).clone());
         }
         self.fetch_for(&command);
-        let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(self.dice.bytes()) };
-        let told = matches!(command, Command::UseRulesFor(..) | Command::Leave(_)).then(|| command.clone());
+        let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(self.rng.random_bytes()) };
+        let host_command = matches!(command, Command::UseRulesFor(..) | Command::Leave(_)).then(|| command.clone());
         let outcome = self.engine.handle_command(command, &mut context);
-        if let Some(told) = told.filter(|_| outcome.is_ok()) {
-            self.hosts.told(&told);
+        if let Some(host_command) = host_command.filter(|_| outcome.is_ok()) {
+            self.hosts.record_command(&host_command);
         }
         match &outcome {
             Ok((facts, reply)) => {
-                self.tell(|| format!("   {reply:?}: {} facts", facts.len()));
+                self.push_trace(|| format!("   {reply:?}: {} facts", facts.len()));
                 for fact in facts.iter().take(25) {
-                    self.tell(|| format!("     {:.110}", format!("{:?}", fact.fact.event)));
+                    self.push_trace(|| format!("     {:.110}", format!("{:?}", fact.fact.event)));
                 }
             }
-            Err(refusal) => self.tell(|| format!("   refused: {refusal}")),
+            Err(refusal) => self.push_trace(|| format!("   refused: {refusal}")),
         }
         outcome
     }
 
-    fn batch(&mut self, most: usize, mishap: Mishap) -> Result<(), String> {
+    fn run_batch(&mut self, most: usize, mishap: BatchMishap) -> Result<(), String> {
         let mut batch = Vec::new();
-        let mut releases: Vec<Release> = Vec::new();
+        let mut releases: Vec<DueReply> = Vec::new();
         let mut results = Vec::new();
         if self.owes_time {
-            let extended = self.handle(Command::Extend).map_err(|refusal| refusal.to_string())?;
+            let extended = self.handle_command(Command::Extend).map_err(|refusal| refusal.to_string())?;
             batch.extend(extended.0);
         }
         for _ in 0..most {
-            let Some(Item { command, from }) = self.line.pop_front() else { break };
-            let expected = self.expected(&command);
+            let Some(SimCommand { command, from }) = self.line.pop_front() else { break };
+            let expected = self.expected_answer(&command);
             let copy = command.clone();
             let allows =
                 matches!(command, Command::Gate(gate::Command::Answer { answer: gate::GateReply::Allow(_), .. }));
-            if allows && expected.is_none() && self.make(Fault::StartTooEarly) {
+            if allows && expected.is_none() && self.plant_fault(PlantedFault::StartTooEarly) {
                 self.engine.mark_durable(Lsn(u64::MAX));
             }
-            let outcome = self.handle(command);
-            promises::fits(&expected, &outcome)?;
+            let outcome = self.handle_command(command);
+            invariants::check_answer(&expected, &outcome)?;
             let refused_again = matches!(outcome, Err(CommandError::Answer(AnswerError::AlreadyResolved { .. })));
             let refusal = match outcome {
                 Ok((facts, _)) => {
@@ -361,62 +367,67 @@ impl Owner {
             };
             if let Command::Gate(gate::Command::Answer { gate, .. }) = &copy
                 && refused_again
-                && self.make(Fault::SecondAnswer)
+                && self.plant_fault(PlantedFault::SecondAnswer)
             {
                 batch.push(self.resolved_again(*gate));
             }
             match from {
-                From::Request(request) => {
-                    releases.push(Release { request, upto: self.engine.state().head_lsn(), refusal });
+                ReplyTarget::Request(request) => {
+                    releases.push(DueReply { request, upto: self.engine.state().head_lsn(), refusal });
                 }
-                From::Work => results.push(copy),
+                ReplyTarget::Work => results.push(copy),
             }
         }
-        if let Some((session, breach)) = self.held()
-            && self.make(Fault::MoreForNothing)
+        if let Some((session, breach)) = self.awaiting_extension()
+            && self.plant_fault(PlantedFault::MoreForNothing)
         {
             batch.push(self.more_for_nothing(session, breach));
         }
         // Time passes behind what was asked before it did.
         if self.engine.is_unsettled() || self.engine.state().next_deadline().is_some_and(|at| at <= self.now) {
-            let ticked = self.handle(Command::Tick).map_err(|refusal| refusal.to_string())?;
+            let ticked = self.handle_command(Command::Tick).map_err(|refusal| refusal.to_string())?;
             batch.extend(ticked.0);
         }
         let head = self.engine.state().head_lsn();
-        let again = batch.iter().find_map(|fired| jobs::again(fired, head));
-        if let Some(again) = again.filter(|_| self.make(Fault::FireTwice)) {
+        let again = batch.iter().find_map(|fired| jobs::fire_again(fired, head));
+        if let Some(again) = again.filter(|_| self.plant_fault(PlantedFault::FireTwice)) {
             self.engine.replay_fact(&again.fact.event, &again.meta);
             batch.push(again);
         }
-        self.hears_twice(&mut batch);
-        if releases.first().is_some_and(|first| first.upto > self.book.head()) && self.make(Fault::ReplyBeforeAppend) {
+        self.plant_second_receipt(&mut batch);
+        if releases.first().is_some_and(|first| first.upto > self.log.head_lsn())
+            && self.plant_fault(PlantedFault::ReplyBeforeAppend)
+        {
             let first = releases.remove(0);
-            self.release(&first)?;
+            self.send_reply(&first)?;
         }
         // What is told most easily in the wrong way is seldom in a batch, and would seldom be in one that fails.
         let is_telling = self.coming.is_some() || releases.iter().any(|release| !self.is_so(release));
-        let fails = mishap == Mishap::None && is_telling && self.dice.chance(30);
-        let mishap = if fails { Mishap::NotRecorded } else { mishap };
+        let fails = mishap == BatchMishap::None && is_telling && self.rng.chance(30);
+        let mishap = if fails { BatchMishap::NotRecorded } else { mishap };
         match mishap {
-            Mishap::DiesBeforeAppend => return self.dies("before the append"),
-            Mishap::NotRecorded if !batch.is_empty() => return self.not_recorded(releases, results),
-            Mishap::NotRecorded | Mishap::None | Mishap::DiesAfterAppend | Mishap::DiesReleasing(_) => {}
+            BatchMishap::DiesBeforeAppend => return self.crash_process("before the append"),
+            BatchMishap::NotRecorded if !batch.is_empty() => return self.not_recorded(releases, results),
+            BatchMishap::NotRecorded
+            | BatchMishap::None
+            | BatchMishap::DiesAfterAppend
+            | BatchMishap::DiesReleasing(_) => {}
         }
-        if batch.len() > 3 && self.make(Fault::LoseFact) {
+        if batch.len() > 3 && self.plant_fault(PlantedFault::LoseFact) {
             batch.pop();
         }
-        self.append(batch)?;
+        self.append_batch(batch)?;
         self.owes_time = false;
-        if mishap == Mishap::DiesAfterAppend {
-            return self.dies("after the append");
+        if mishap == BatchMishap::DiesAfterAppend {
+            return self.crash_process("after the append");
         }
         for (at, release) in releases.iter().enumerate() {
-            if mishap == Mishap::DiesReleasing(at) {
-                return self.dies("between two releases");
+            if mishap == BatchMishap::DiesReleasing(at) {
+                return self.crash_process("between two releases");
             }
-            self.release(release)?;
-            if self.make(Fault::ReplyTwice) {
-                self.release(release)?;
+            self.send_reply(release)?;
+            if self.plant_fault(PlantedFault::ReplyTwice) {
+                self.send_reply(release)?;
             }
         }
         self.let_go();
@@ -424,67 +435,67 @@ impl Owner {
     }
 
     /// What came back of a failed append: requests are answered, results are offered again.
-    fn not_recorded(&mut self, releases: Vec<Release>, results: Vec<Command>) -> Result<(), String> {
-        self.tell(|| "-- not recorded".to_owned());
-        self.figures.failures += 1;
+    fn not_recorded(&mut self, releases: Vec<DueReply>, results: Vec<Command>) -> Result<(), String> {
+        self.push_trace(|| "-- not recorded".to_owned());
+        self.stats.failures += 1;
         self.owes_time = true;
         self.hosts.is_there = false;
         let coming = self.coming.take().filter(|rules| rules.digest() != self.rules.digest());
-        let keeps = coming.filter(|_| self.make(Fault::KeepRules));
+        let keeps = coming.filter(|_| self.plant_fault(PlantedFault::KeepRules));
         let rules = keeps.unwrap_or_else(|| self.rules.clone());
-        self.engine = self.book.replay(rules)?.in_place_of(&self.engine);
-        promises::rules_are_recorded(&self.engine)?;
+        self.engine = self.log.replay_engine(rules)?.in_place_of(&self.engine);
+        invariants::rules_are_recorded(&self.engine)?;
         for mut release in releases {
             // A refusal behind a fact that is gone may rest on it.
-            let is_behind = release.upto > self.book.head();
-            let stays = !self.is_so(&release) && self.make(Fault::RefuseForNothing);
+            let is_behind = release.upto > self.log.head_lsn();
+            let stays = !self.is_so(&release) && self.plant_fault(PlantedFault::RefuseForNothing);
             release.refusal = release.refusal.filter(|_| !is_behind || stays);
             release.upto = Lsn(0);
-            self.release(&release)?;
+            self.send_reply(&release)?;
         }
         for command in results.into_iter().rev() {
-            self.line.push_front(Item { command, from: From::Work });
+            self.line.push_front(SimCommand { command, from: ReplyTarget::Work });
         }
         self.reconcile()
     }
 
-    fn append(&mut self, batch: Vec<RecordedFact>) -> Result<(), String> {
-        let before = self.book.head();
-        self.book.write(&batch)?;
-        for line in self.book.behind(before) {
-            let event = line.event()?;
-            self.audit.read(&line.meta, &event)?;
-            self.hosts.read(&line.meta, &event)?;
+    fn append_batch(&mut self, batch: Vec<RecordedFact>) -> Result<(), String> {
+        let before = self.log.head_lsn();
+        self.log.append_records(&batch)?;
+        for line in self.log.records_after(before) {
+            let event = line.decode_event()?;
+            self.audit.read_record(&line.meta, &event)?;
+            self.hosts.read_record(&line.meta, &event)?;
             self.shadow.replay_fact(&event, &line.meta);
         }
-        promises::starts_behind_its_decision(&batch, &self.audit)?;
-        self.engine.mark_durable(self.book.head());
+        invariants::starts_behind_its_decision(&batch, &self.audit)?;
+        self.engine.mark_durable(self.log.head_lsn());
         if let Some(rules) = self.coming.take() {
             self.rules = rules;
         }
         if *self.engine.state() != *self.shadow.state() {
             return Err("the state is not what the log says".to_owned());
         }
-        promises::rules_are_recorded(&self.engine)?;
-        if self.dice.chance(5) {
-            self.snapshot = Some((self.book.head(), self.engine.to_snapshot()));
+        invariants::rules_are_recorded(&self.engine)?;
+        if self.rng.chance(5) {
+            self.snapshot = Some((self.log.head_lsn(), self.engine.to_snapshot()));
         }
         Ok(())
     }
 
-    fn release(&mut self, release: &Release) -> Result<(), String> {
-        let Release { request, upto, refusal } = release;
-        self.figures.replies += 1;
-        if *upto > self.book.head() {
-            return Err(format!("a reply tells of record {upto}, and the log ends at {}", self.book.head()));
+    fn send_reply(&mut self, release: &DueReply) -> Result<(), String> {
+        let DueReply { request, upto, refusal } = release;
+        self.stats.replies += 1;
+        if *upto > self.log.head_lsn() {
+            return Err(format!("a reply tells of record {upto}, and the log ends at {}", self.log.head_lsn()));
         }
-        promises::refusal_is_so(refusal.as_ref(), self.shadow.state())?;
+        invariants::refusal_is_so(refusal.as_ref(), self.shadow.state())?;
         if self.open.remove(request) { Ok(()) } else { Err("a request gets two replies".to_owned()) }
     }
 
     /// Whether the log says what a refusal says.
-    fn is_so(&self, release: &Release) -> bool {
-        promises::refusal_is_so(release.refusal.as_ref(), self.shadow.state()).is_ok()
+    fn is_so(&self, release: &DueReply) -> bool {
+        invariants::refusal_is_so(release.refusal.as_ref(), self.shadow.state()).is_ok()
     }
 
     /// The mistake of an owner that lets the last answer win.

@@ -16,7 +16,7 @@ use countersign_core::{
 pub(super) const SETS: u64 = 5;
 
 /// One of the sets of rules.
-pub(super) fn numbered(number: u64) -> ActiveRules {
+pub(super) fn rule_set(number: u64) -> ActiveRules {
     let of_rules = |rules: Vec<Rule>| {
         let rules = Written { rules, defaults: Vec::new() };
         let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules };
@@ -32,20 +32,21 @@ pub(super) fn numbered(number: u64) -> ActiveRules {
             of(&[("look*", RuleAction::Allow), ("write(a*)", RuleAction::Allow), ("bash(ls*)", RuleAction::Allow)]),
             DefaultPolicy::Gateway,
         ),
-        3 => {
-            (of_rules(vec![Rule { steps: steps(), ..Rule::new("write(*)", RuleAction::Ask) }]), DefaultPolicy::Gateway)
-        }
+        3 => (
+            of_rules(vec![Rule { steps: approval_steps(), ..Rule::new("write(*)", RuleAction::Ask) }]),
+            DefaultPolicy::Gateway,
+        ),
         _ => (
             of(&[("look*", RuleAction::Allow), ("write(*)", RuleAction::Ask), ("write(b*)", RuleAction::Deny)]),
             DefaultPolicy::Gateway,
         ),
     };
     let surroundings = PathContext { home: Some("/home/ana".to_owned()), ..PathContext::default() };
-    ActiveRules { compiled, default_policy: posture, path_context: surroundings, people: people() }
+    ActiveRules { compiled, default_policy: posture, path_context: surroundings, people: test_people() }
 }
 
 /// Two of three, asked twice, and then one of others.
-fn steps() -> Vec<ApprovalStep> {
+fn approval_steps() -> Vec<ApprovalStep> {
     let from = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
     let within = Some(Duration::from_secs(600));
     vec![
@@ -55,7 +56,7 @@ fn steps() -> Vec<ApprovalStep> {
 }
 
 /// Ana has two identities, and one identity belongs to nobody.
-pub(super) fn people() -> IdentityMap {
+pub(super) fn test_people() -> IdentityMap {
     let all = [("ana", &["person:ana", "chat:ana"][..]), ("bo", &["person:bo"]), ("cleo", &["person:cleo"])];
     IdentityMap::new(all.map(|(name, all)| (name.to_owned(), all.iter().map(|one| PrincipalId::new(*one)))))
 }

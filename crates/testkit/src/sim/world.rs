@@ -18,26 +18,26 @@ use countersign_core::{
 use serde_json::Value;
 
 use super::{
-    Fault,
-    audit::{Audit, Stage},
-    book::Book,
-    dice::Dice,
-    jobs, words,
+    PlantedFault,
+    audit::{AuditedCallStage, LogAudit},
+    jobs, messages,
+    rng::SimRng,
+    sim_log::SimLog,
 };
 
 /// How far a piece of work got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum WorkProgress {
     Begun,
     /// It has had its effect, and nobody was told yet.
     Effected,
-    Told,
+    Reported,
 }
 
 /// A piece of work in flight.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
-    pub(super) doing: Doing,
+pub(super) struct InFlightWork {
+    pub(super) doing: WorkProgress,
     pub(super) cancelled: bool,
     /// The digest of the arguments that it runs with.
     arguments: Option<Digest>,
@@ -45,7 +45,7 @@ pub(super) struct Job {
 
 /// What was done, beyond any process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct World {
+pub(super) struct SimWorld {
     effects: BTreeMap<CallId, usize>,
     /// Calls that were told to stop and said so.
     stopped: BTreeSet<CallId>,
@@ -53,25 +53,25 @@ pub(super) struct World {
     pub(super) line: Option<PeerLine>,
 }
 
-impl World {
-    pub(super) fn effects(&self) -> u32 {
+impl SimWorld {
+    pub(super) fn effect_count(&self) -> u32 {
         u32::try_from(self.effects.values().sum::<usize>()).unwrap_or(u32::MAX)
     }
 
     /// Begins a piece of work, if it may begin.
-    pub(super) fn begin(
+    pub(super) fn begin_work(
         engine: &Engine,
-        book: &Book,
-        audit: &Audit,
+        log: &SimLog,
+        audit: &LogAudit,
         work: &OwedWork,
-        fault: Option<Fault>,
-    ) -> Result<Job, String> {
+        fault: Option<PlantedFault>,
+    ) -> Result<InFlightWork, String> {
         let mut arguments = None;
         match work {
             OwedWork::Turn { run, .. } => {
                 let run = engine.state().run(*run).ok_or("a turn of a run that is not there")?;
                 let session = engine.state().session(run.session()).ok_or("a run in no session")?;
-                pairs(session, book)?;
+                check_pairs(session, log)?;
             }
             OwedWork::Compact { .. } | OwedWork::Fire { .. } => {}
             OwedWork::Call { call: id, start } => {
@@ -79,28 +79,28 @@ impl World {
                 if engine.state().call(*id).map(call::Call::start_count) != Some(*start) {
                     return Err("a start of a call is worked on that is not its last".to_owned());
                 }
-                if seen.stage != Stage::Started(audit.boot()) {
+                if seen.stage != AuditedCallStage::Started(audit.boot_number()) {
                     return Err(format!("a call runs that the log says is {:?}", seen.stage));
                 }
-                let content = book.content(seen.content).ok_or("a call without content")?;
+                let content = log.content_at(seen.content).ok_or("a call without content")?;
                 let content: CallDetails = serde_json::from_str(content).map_err(|error| error.to_string())?;
                 let mut given = content.arguments.clone();
-                if fault == Some(Fault::OtherArguments) {
+                if fault == Some(PlantedFault::OtherArguments) {
                     given.insert("path".to_owned(), Value::from("elsewhere"));
                 }
                 let given = Digest::hash_bytes(canonical_json(&Value::Object(given)).as_bytes());
                 if given != seen.arguments {
                     return Err("a call runs with other arguments than were decided".to_owned());
                 }
-                shown(engine, book, *id, &content)?;
+                check_shown(engine, log, *id, &content)?;
                 arguments = Some(given);
             }
         }
-        Ok(Job { doing: Doing::Begun, cancelled: false, arguments })
+        Ok(InFlightWork { doing: WorkProgress::Begun, cancelled: false, arguments })
     }
 
     /// A call has its effect.
-    fn effect(&mut self, audit: &Audit, id: CallId) -> Result<(), String> {
+    fn record_effect(&mut self, audit: &LogAudit, id: CallId) -> Result<(), String> {
         let seen = audit.calls.get(&id).ok_or("an effect of a call that is not in the log")?;
         let done = self.effects.entry(id).or_default();
         *done += 1;
@@ -109,65 +109,65 @@ impl World {
     }
 
     /// Lets a piece of work get further. The command is what it tells.
-    pub(super) fn go_on(
+    pub(super) fn advance_work(
         &mut self,
-        dice: &mut Dice,
+        rng: &mut SimRng,
         engine: &Engine,
-        audit: &Audit,
-        book: &Book,
+        audit: &LogAudit,
+        log: &SimLog,
         work: &OwedWork,
-        job: &mut Job,
+        job: &mut InFlightWork,
     ) -> Result<Option<Command>, String> {
-        let told = match work {
+        let command = match work {
             OwedWork::Turn { run, epoch } => {
-                let answer = if job.cancelled { words::stopped(dice) } else { words::answered(dice) };
+                let answer = if job.cancelled { messages::stopped_answer(rng) } else { messages::random_answer(rng) };
                 Some(Command::Run(run::Command::Answered { run: *run, epoch: *epoch, answer: Box::new(answer) }))
             }
             OwedWork::Compact { session, epoch } => {
-                let outcome = match dice.below(10) {
+                let outcome = match rng.below(10) {
                     _ if job.cancelled => CompactionOutcome::Aborted,
                     0 | 1 => CompactionOutcome::Failed { message: "the provider failed".into() },
-                    _ => CompactionOutcome::Done { summary: words::summary(), spent: None },
+                    _ => CompactionOutcome::Done { summary: messages::summary_message(), spent: None },
                 };
                 Some(Command::Session(session.clone(), session::Command::Compacted { epoch: *epoch, outcome }))
             }
             // Nobody is told of what is no longer owed.
             OwedWork::Fire { .. } if job.cancelled => {
-                job.doing = Doing::Told;
+                job.doing = WorkProgress::Reported;
                 None
             }
-            OwedWork::Fire { firing, step } => Some(jobs::seen_to(dice, firing.clone(), *step)),
+            OwedWork::Fire { firing, step } => Some(jobs::firing_result(rng, firing.clone(), *step)),
             // It works on, whatever people say, and may end before they do.
-            OwedWork::Call { call, .. } if !job.cancelled && dice.below(8) == 0 && asks(engine, *call) => {
-                let gate = GateId::parse(&format!("{:032x}", u128::from_be_bytes(dice.bytes())));
+            OwedWork::Call { call, .. } if !job.cancelled && rng.below(8) == 0 && may_ask_host(engine, *call) => {
+                let gate = GateId::parse(&format!("{:032x}", u128::from_be_bytes(rng.random_bytes())));
                 let gate = gate.ok_or("no id of a gate")?;
                 return Ok(Some(Command::Call(call::Command::Reach { call: *call, gate, host: "a.org:443".into() })));
             }
             OwedWork::Call { call: id, .. } => self
-                .call(dice, engine, audit, book, *id, job)?
+                .advance_call(rng, engine, audit, log, *id, job)?
                 .map(|progress| Command::Call(call::Command::Ended { call: *id, progress })),
         };
-        if told.is_some() {
-            job.doing = Doing::Told;
+        if command.is_some() {
+            job.doing = WorkProgress::Reported;
         }
-        Ok(told)
+        Ok(command)
     }
 
-    fn call(
+    fn advance_call(
         &mut self,
-        dice: &mut Dice,
+        rng: &mut SimRng,
         engine: &Engine,
-        audit: &Audit,
-        book: &Book,
+        audit: &LogAudit,
+        log: &SimLog,
         id: CallId,
-        job: &mut Job,
+        job: &mut InFlightWork,
     ) -> Result<Option<CallProgress>, String> {
         let seen = audit.calls.get(&id).ok_or("a call in flight that is not in the log")?;
-        let content = book.content(seen.content).ok_or("a call without content")?;
+        let content = log.content_at(seen.content).ok_or("a call without content")?;
         let content: CallDetails = serde_json::from_str(content).map_err(|error| error.to_string())?;
         // What its peer is only asked about may have been done before.
         let is_asking = engine.state().call(id).is_some_and(call::Call::is_asking);
-        let has_effect = job.doing == Doing::Effected || is_asking;
+        let has_effect = job.doing == WorkProgress::Effected || is_asking;
         let is_away = matches!(seen.executor, call::Executor::Peer(_));
         // Nobody hears from a peer any more whose line is gone, or of what was stopped; what never reached it waits.
         if is_away && (job.cancelled || self.line != seen.line) {
@@ -182,8 +182,8 @@ impl World {
         }
         if job.cancelled {
             self.stopped.insert(id);
-            return Ok(Some(CallProgress::Returned(Box::new(words::returned(
-                dice,
+            return Ok(Some(CallProgress::Returned(Box::new(messages::call_result(
+                rng,
                 &content,
                 &seen.executor,
                 "stopped",
@@ -194,38 +194,38 @@ impl World {
             return Err("a call is over while it runs, and nobody told it to stop".to_owned());
         }
         if is_asking {
-            return Ok(self.asked(dice, &content, &seen.executor, id));
+            return Ok(self.peer_answer(rng, &content, &seen.executor, id));
         }
-        let roll = dice.below(100);
+        let roll = rng.below(100);
         match (has_effect, roll) {
             (false, 0..10) => Ok(Some(CallProgress::NotBegun("it could not begin".into()))),
             (false, 10..18) | (true, 0..10) => Ok(Some(CallProgress::Broke)),
             (true, _) => {
-                Ok(Some(CallProgress::Returned(Box::new(words::returned(dice, &content, &seen.executor, "done")))))
+                Ok(Some(CallProgress::Returned(Box::new(messages::call_result(rng, &content, &seen.executor, "done")))))
             }
             (false, _) => {
                 if job.arguments != Some(seen.arguments) {
                     return Err("a call was done with other arguments than were decided".to_owned());
                 }
-                self.effect(audit, id)?;
-                job.doing = Doing::Effected;
+                self.record_effect(audit, id)?;
+                job.doing = WorkProgress::Effected;
                 Ok(None)
             }
         }
     }
 
     /// What a peer says that is asked about a call, if it says anything now.
-    fn asked(
+    fn peer_answer(
         &self,
-        dice: &mut Dice,
+        rng: &mut SimRng,
         content: &CallDetails,
         executor: &call::Executor,
         id: CallId,
     ) -> Option<CallProgress> {
-        match (dice.below(10), self.effects.contains_key(&id)) {
+        match (rng.below(10), self.effects.contains_key(&id)) {
             (0..2, _) => None,
             (2..9, true) => {
-                Some(CallProgress::Returned(Box::new(words::returned(dice, content, executor, "was done"))))
+                Some(CallProgress::Returned(Box::new(messages::call_result(rng, content, executor, "was done"))))
             }
             (2..9, false) => Some(CallProgress::NotBegun("it never came".into())),
             (_, _) => Some(CallProgress::Left { text: "it broke off".into(), since: DoubtCause::PeerLost }),
@@ -233,17 +233,17 @@ impl World {
     }
 
     /// What a call that the log says is done has really done.
-    pub(super) fn confirm(&self, audit: &Audit) -> Result<(), String> {
+    pub(super) fn confirm_done(&self, audit: &LogAudit) -> Result<(), String> {
         for (id, seen) in &audit.calls {
             let done = self.effects.get(id).copied().unwrap_or(0);
-            let is_done = matches!(seen.stage, Stage::Over(call::CallEnd::Done { .. }));
+            let is_done = matches!(seen.stage, AuditedCallStage::Over(call::CallEnd::Done { .. }));
             let is_ours = seen.executor != call::Executor::Person;
             if is_done && is_ours && done == 0 && !self.stopped.contains(id) {
                 return Err(format!("{id} is said to be done, and was not"));
             }
             let never = matches!(
                 seen.stage,
-                Stage::Over(
+                AuditedCallStage::Over(
                     call::CallEnd::Denied
                         | call::CallEnd::Refused
                         | call::CallEnd::Expired
@@ -251,8 +251,8 @@ impl World {
                         | call::CallEnd::Skipped
                         | call::CallEnd::Cancelled
                         | call::CallEnd::Failed
-                ) | Stage::Wanted
-                    | Stage::Gated
+                ) | AuditedCallStage::Requested
+                    | AuditedCallStage::Gated
             );
             if never && seen.again == 0 && done > 0 {
                 return Err(format!("{id} is {:?}, and was done", seen.stage));
@@ -263,16 +263,16 @@ impl World {
 }
 
 /// Whether a call asks for a host while it works.
-fn asks(engine: &Engine, call: CallId) -> bool {
+fn may_ask_host(engine: &Engine, call: CallId) -> bool {
     let state = engine.state();
     let is_ours = |call: &call::Call| *call.executor() == call::Executor::Builtin && call.run().is_some();
     state.call(call).is_some_and(is_ours) && !state.gate_of(call).is_some_and(gate::Gate::is_pending)
 }
 
 /// What a person was shown is what runs.
-fn shown(engine: &Engine, book: &Book, call: CallId, content: &CallDetails) -> Result<(), String> {
+fn check_shown(engine: &Engine, log: &SimLog, call: CallId, content: &CallDetails) -> Result<(), String> {
     for gate in engine.admitted().gates_of(call).iter().filter_map(|gate| engine.state().gate(*gate)) {
-        let text = book.content(gate.content_lsn()).ok_or("a gate without content")?;
+        let text = log.content_at(gate.content_lsn()).ok_or("a gate without content")?;
         match serde_json::from_str(text).map_err(|error| error.to_string())? {
             gate::GateContent::Approval { tool, arguments, .. } => {
                 if tool != content.tool || arguments != content.arguments {
@@ -286,11 +286,11 @@ fn shown(engine: &Engine, book: &Book, call: CallId, content: &CallDetails) -> R
 }
 
 /// Every call of every message that the model is shown has exactly one result, right behind the message.
-fn pairs(session: &Session, book: &Book) -> Result<(), String> {
+fn check_pairs(session: &Session, log: &SimLog) -> Result<(), String> {
     let mut open: Vec<String> = Vec::new();
     for piece in session.model_context() {
         let entry = piece.entry();
-        let content = book.content(entry.content).ok_or_else(|| format!("entry {} has no content", entry.id))?;
+        let content = log.content_at(entry.content).ok_or_else(|| format!("entry {} has no content", entry.id))?;
         let message: StoredMessage = serde_json::from_str(content).map_err(|error| error.to_string())?;
         if let StoredMessage::ToolResult(result) = &message {
             let at = open.iter().position(|id| *id == result.tool_call_id);

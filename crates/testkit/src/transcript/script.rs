@@ -7,17 +7,17 @@ use serde_json::Value;
 
 /// A line of a transcript.
 #[derive(Debug, PartialEq)]
-pub(super) struct Line {
+pub(super) struct ScriptLine {
     /// Counted from 1.
     pub(super) number: usize,
     /// As it stands in the file; a file's content is in it.
     pub(super) text: String,
-    pub(super) kind: Kind,
+    pub(super) kind: LineKind,
 }
 
 /// What a line says.
 #[derive(Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     /// Nothing that is played.
     Remark,
     /// What stands behind `model`.
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Speaks(AgentProduct),
     Flags(String, Vec<String>),
     Send(String, String),
-    Expect(String, Expected),
+    Expect(String, ExpectedFrame),
     /// A door that did not open.
     Refused(String, String),
     Clock(Duration),
@@ -40,7 +40,7 @@ pub(super) enum Kind {
 
 /// What a host reads.
 #[derive(Debug, PartialEq)]
-pub(super) enum Expected {
+pub(super) enum ExpectedFrame {
     Frame(String),
     AnyOrder(String),
     Anything,
@@ -50,14 +50,14 @@ pub(super) enum Expected {
 ///
 /// # Errors
 /// The number of the first line that cannot be read, and why.
-pub(super) fn read(text: &str) -> Result<Vec<Line>, (usize, String)> {
+pub(super) fn parse_script(text: &str) -> Result<Vec<ScriptLine>, (usize, String)> {
     let mut lines = Vec::new();
     let mut rest = text.lines().enumerate().peekable();
     while let Some((index, text)) = rest.next() {
         let number = index + 1;
         let mut text = text.to_owned();
-        let mut kind = line(&text).map_err(|problem| (number, problem))?;
-        if let Kind::File(_, content) = &mut kind {
+        let mut kind = parse_line(&text).map_err(|problem| (number, problem))?;
+        if let LineKind::File(_, content) = &mut kind {
             while let Some((_, more)) = rest.next_if(|(_, line)| line.starts_with('|')) {
                 content.push_str(more.strip_prefix("| ").unwrap_or_else(|| &more[1..]));
                 content.push('\n');
@@ -65,44 +65,44 @@ pub(super) fn read(text: &str) -> Result<Vec<Line>, (usize, String)> {
                 text.push_str(more);
             }
         }
-        lines.push(Line { number, text, kind });
+        lines.push(ScriptLine { number, text, kind });
     }
     Ok(lines)
 }
 
-fn line(text: &str) -> Result<Kind, String> {
+fn parse_line(text: &str) -> Result<LineKind, String> {
     let text = text.trim();
     if text.is_empty() || text.starts_with('#') {
-        return Ok(Kind::Remark);
+        return Ok(LineKind::Remark);
     }
     if let Some(arrow) = text.find(['<', '>', '!']).filter(|at| is_name(&text[..*at])) {
         let name = text[..arrow].to_owned();
         let rest = text[arrow + 1..].trim();
         return match &text[arrow..=arrow] {
-            ">" => Ok(Kind::Send(name, rest.to_owned())),
-            "!" => Ok(Kind::Refused(name, rest.to_owned())),
-            _ if rest == "..." => Ok(Kind::Expect(name, Expected::Anything)),
+            ">" => Ok(LineKind::Send(name, rest.to_owned())),
+            "!" => Ok(LineKind::Refused(name, rest.to_owned())),
+            _ if rest == "..." => Ok(LineKind::Expect(name, ExpectedFrame::Anything)),
             _ => match rest.strip_prefix('~') {
-                Some(rest) => Ok(Kind::Expect(name, Expected::AnyOrder(frame(rest)?))),
-                None => Ok(Kind::Expect(name, Expected::Frame(frame(rest)?))),
+                Some(rest) => Ok(LineKind::Expect(name, ExpectedFrame::AnyOrder(parse_frame(rest)?))),
+                None => Ok(LineKind::Expect(name, ExpectedFrame::Frame(parse_frame(rest)?))),
             },
         };
     }
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     match (word, rest) {
-        ("model", rest) => Ok(Kind::Model(rest.to_owned())),
-        ("file", path) => Ok(Kind::File(path.to_owned(), String::new())),
-        ("keep", "sessions") => Ok(Kind::KeepSessions),
+        ("model", rest) => Ok(LineKind::Model(rest.to_owned())),
+        ("file", path) => Ok(LineKind::File(path.to_owned(), String::new())),
+        ("keep", "sessions") => Ok(LineKind::KeepSessions),
         ("speaks", name) => {
-            AgentProduct::from_name(name).map(Kind::Speaks).ok_or_else(|| format!("nobody speaks {name}"))
+            AgentProduct::from_name(name).map(LineKind::Speaks).ok_or_else(|| format!("nobody speaks {name}"))
         }
-        ("flags", rest) => Ok(flags("", rest)),
-        ("clock", rest) => Ok(Kind::Clock(duration(rest)?)),
-        ("restart", "") => Ok(Kind::Restart),
-        ("end", "") => Ok(Kind::End),
-        (path, "appears") => Ok(Kind::Appears(path.to_owned())),
+        ("flags", rest) => Ok(parse_flags("", rest)),
+        ("clock", rest) => Ok(LineKind::Clock(parse_duration(rest)?)),
+        ("restart", "") => Ok(LineKind::Restart),
+        ("end", "") => Ok(LineKind::End),
+        (path, "appears") => Ok(LineKind::Appears(path.to_owned())),
         (name, rest) => match rest.strip_prefix("flags") {
-            Some(rest) if is_name(name) => Ok(flags(name, rest)),
+            Some(rest) if is_name(name) => Ok(parse_flags(name, rest)),
             _ => Err(format!("this is no line of a transcript: {text}")),
         },
     }
@@ -112,17 +112,17 @@ fn is_name(text: &str) -> bool {
     text.chars().all(|letter| letter.is_ascii_alphanumeric())
 }
 
-fn flags(name: &str, flags: &str) -> Kind {
-    Kind::Flags(name.to_owned(), flags.split_whitespace().map(str::to_owned).collect())
+fn parse_flags(name: &str, flags: &str) -> LineKind {
+    LineKind::Flags(name.to_owned(), flags.split_whitespace().map(str::to_owned).collect())
 }
 
 /// A frame in the form that it is compared in: its keys in their order, nothing between them.
-fn frame(text: &str) -> Result<String, String> {
+fn parse_frame(text: &str) -> Result<String, String> {
     let value: Value = serde_json::from_str(text.trim()).map_err(|error| format!("this frame is no JSON: {error}"))?;
     Ok(value.to_string())
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time like +50ms, +2s or +15min");
     let text = text.strip_prefix('+').ok_or_else(wrong)?;
     let unit = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
@@ -139,25 +139,25 @@ fn duration(text: &str) -> Result<Duration, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Expected, Kind, read};
+    use super::{ExpectedFrame, LineKind, parse_script};
 
     #[test]
     fn each_line_says_one_thing() {
         let text = "# a\n\nfile agent/x\n| one\n|  two\nhost> {\"a\": 1}\nhost< {\"a\": 1}\n< ...\n<~ []\n! no\nclock +2s\nb flags -c --x\nend";
         let (host, none) = (|| "host".to_owned(), String::new);
-        let kinds: Vec<Kind> = read(text).unwrap().into_iter().map(|line| line.kind).collect();
+        let kinds: Vec<LineKind> = parse_script(text).unwrap().into_iter().map(|line| line.kind).collect();
         let want = [
-            Kind::Remark,
-            Kind::Remark,
-            Kind::File("agent/x".to_owned(), "one\n two\n".to_owned()),
-            Kind::Send(host(), "{\"a\": 1}".to_owned()),
-            Kind::Expect(host(), Expected::Frame("{\"a\":1}".to_owned())),
-            Kind::Expect(none(), Expected::Anything),
-            Kind::Expect(none(), Expected::AnyOrder("[]".to_owned())),
-            Kind::Refused(none(), "no".to_owned()),
-            Kind::Clock(Duration::from_secs(2)),
-            Kind::Flags("b".to_owned(), vec!["-c".to_owned(), "--x".to_owned()]),
-            Kind::End,
+            LineKind::Remark,
+            LineKind::Remark,
+            LineKind::File("agent/x".to_owned(), "one\n two\n".to_owned()),
+            LineKind::Send(host(), "{\"a\": 1}".to_owned()),
+            LineKind::Expect(host(), ExpectedFrame::Frame("{\"a\":1}".to_owned())),
+            LineKind::Expect(none(), ExpectedFrame::Anything),
+            LineKind::Expect(none(), ExpectedFrame::AnyOrder("[]".to_owned())),
+            LineKind::Refused(none(), "no".to_owned()),
+            LineKind::Clock(Duration::from_secs(2)),
+            LineKind::Flags("b".to_owned(), vec!["-c".to_owned(), "--x".to_owned()]),
+            LineKind::End,
         ];
         assert_eq!(kinds, want);
     }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named_with_its_line() {
         for (text, number) in [("# a\nsay it", 2), ("< {", 1), ("clock 2s", 1), ("clock +2h", 1)] {
-            assert_eq!(read(text).unwrap_err().0, number, "{text}");
+            assert_eq!(parse_script(text).unwrap_err().0, number, "{text}");
         }
     }
 }

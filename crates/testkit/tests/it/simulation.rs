@@ -1,4 +1,4 @@
-use countersign_testkit::sim::{self, Fault, Figures};
+use countersign_testkit::sim::{self, PlantedFault, SimStats};
 
 /// Steps of one seed.
 const STEPS: u32 = 60;
@@ -9,7 +9,7 @@ fn seeds() -> u64 {
 
 #[test]
 fn whatever_happens_and_wherever_it_dies_every_promise_holds() {
-    let mut figures = Figures::default();
+    let mut figures = SimStats::default();
     for seed in 0..seeds() {
         match sim::run(seed, STEPS, None) {
             Ok(run) => figures.add(run),
@@ -26,7 +26,7 @@ fn a_seed_gives_the_same_run_twice() {
 
 #[test]
 fn every_planted_mistake_is_noticed() {
-    for fault in Fault::ALL {
+    for fault in PlantedFault::ALL {
         let noticed = (0..400).find(|seed| sim::run(*seed, STEPS, Some(fault)).is_err());
         assert!(noticed.is_some(), "{fault:?}");
     }

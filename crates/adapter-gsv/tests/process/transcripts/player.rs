@@ -19,9 +19,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, Latch,
-    gsv::{GsvPeer, Received, connect_params, node_params},
-    provider::{Part, Reply, call, refuse, say, text},
+    GatewayFixture, GatewayServer, Latch,
+    gsv::{GsvPeer, GsvSocketEvent, connect_params, node_params},
+    provider::{ProviderReply, ReplyPart, call_part, error_reply, text_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -40,15 +40,15 @@ struct Seat {
     open: VecDeque<(Value, String)>,
     answers: VecDeque<Value>,
     events: VecDeque<Value>,
-    ended: Option<Received>,
+    ended: Option<GsvSocketEvent>,
 }
 
 impl Seat {
     fn hear(&mut self) {
         assert_eq!(self.ended, None, "it is closed");
-        match self.peer.read() {
-            Received::Frame(frame) if frame["type"] == "res" => self.answers.push_back(frame),
-            Received::Frame(frame) => self.events.push_back(frame),
+        match self.peer.read_frame() {
+            GsvSocketEvent::Frame(frame) if frame["type"] == "res" => self.answers.push_back(frame),
+            GsvSocketEvent::Frame(frame) => self.events.push_back(frame),
             ended => self.ended = Some(ended),
         }
     }
@@ -83,11 +83,11 @@ impl Seat {
 
 struct Stage {
     scene: GatewayFixture,
-    gateway: Gateway,
+    gateway: GatewayServer,
     seats: BTreeMap<String, Seat>,
     names: BTreeMap<String, Value>,
     /// What the model is to say, which it is told when the lines about it are over.
-    replies: Vec<Reply>,
+    replies: Vec<ProviderReply>,
     held: Option<Latch>,
     asked: u64,
     outcomes: Vec<Outcome>,
@@ -134,7 +134,7 @@ impl Stage {
     fn line(&mut self, line: &str) -> Result<(), String> {
         let (who, rest) = two(line);
         if who != "=" && !self.replies.is_empty() {
-            self.scene.provider.script(self.replies.drain(..));
+            self.scene.provider.script_replies(self.replies.drain(..));
         }
         match who {
             "=" => self.happens(rest),
@@ -174,24 +174,24 @@ impl Stage {
             }
             "set" => {
                 let (path, to) = two(rest);
-                let mut client = GsvPeer::client(&self.gateway, "who-sets");
-                client.ok("config.set", json!({ "path": path, "value": value(to) }));
+                let mut client = GsvPeer::connect_client(&self.gateway, "who-sets");
+                client.expect_ok("config.set", json!({ "path": path, "value": value(to) }));
                 return;
             }
             "release" => return self.held.take().unwrap().open(),
-            "say" => say(rest),
+            "say" => text_reply(rest),
             "refuse" => {
                 let (status, why) = two(rest);
-                refuse(status.parse().unwrap(), why)
+                error_reply(status.parse().unwrap(), why)
             }
             "call" => {
                 let (id, rest) = two(rest);
                 let (name, arguments) = two(rest);
-                Reply::new(vec![call(id, name, &value(arguments))])
+                ProviderReply::new(vec![call_part(id, name, &value(arguments))])
             }
             "hold" => {
                 let latch = self.held.insert(Latch::default()).clone();
-                Reply::new(vec![Part::Until(latch), text("at last")])
+                ProviderReply::new(vec![ReplyPart::Until(latch), text_part("at last")])
             }
             _ => panic!("what is {what}?"),
         };
@@ -210,9 +210,9 @@ impl Stage {
         if mode == "channel" {
             params["client"]["channel"] = rest.into();
         }
-        let mut peer = GsvPeer::line(&self.gateway);
+        let mut peer = GsvPeer::open_connection(&self.gateway);
         if mode != "line" {
-            peer.ok("connect", params);
+            peer.expect_ok("connect", params);
         }
         let seat = Seat { peer, open: VecDeque::new(), answers: VecDeque::new(), events: VecDeque::new(), ended: None };
         self.seats.insert(name.to_owned(), seat);
@@ -224,7 +224,7 @@ impl Stage {
                 let (method, params) = two(rest);
                 self.asked += 1;
                 let id = json!(format!("request-{}", self.asked));
-                seat.peer.send(json!({ "type": "req", "id": id, "method": method, "params": value(params) }));
+                seat.peer.send_frame(json!({ "type": "req", "id": id, "method": method, "params": value(params) }));
                 seat.open.push_back((id, method.to_owned()));
                 Ok(())
             }
@@ -251,7 +251,7 @@ impl Stage {
                 self.same(&json!({ "type": "evt", "event": event, "payload": value(payload) }), &got)
             }
             "~" => {
-                seat.peer.send(rest);
+                seat.peer.send_frame(rest);
                 Ok(())
             }
             "=" => {
@@ -263,7 +263,7 @@ impl Stage {
                 while seat.ended.is_none() {
                     seat.hear();
                 }
-                let want = Received::Closed(code.parse().unwrap(), reason.to_owned());
+                let want = GsvSocketEvent::Closed(code.parse().unwrap(), reason.to_owned());
                 (seat.ended.as_ref() == Some(&want)).then_some(()).ok_or_else(|| format!("it came to {:?}", seat.ended))
             }
             _ => Err(format!("what is {mark}?")),
@@ -300,7 +300,7 @@ impl Stage {
                 continue;
             }
             let id = json!("nothing-else");
-            seat.peer.send(json!({ "type": "req", "id": id, "method": "nothing.else" }));
+            seat.peer.send_frame(json!({ "type": "req", "id": id, "method": "nothing.else" }));
             let last = seat.answer_to(&id);
             assert!([101, 404].map(Value::from).contains(&last["error"]["code"]), "{last}");
             assert_eq!((&seat.answers, &seat.events), (&VecDeque::new(), &VecDeque::new()), "{name} was told more");

@@ -7,31 +7,31 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    Gateway, GatewayFixture, PATIENCE,
-    http::{Events, Http},
-    provider::Reply,
+    GatewayFixture, GatewayServer, WAIT_TIMEOUT,
+    http::{EventStream, HttpClient},
+    provider::ProviderReply,
 };
 use serde_json::{Value, json};
 
 /// A request of a client without cookies. The status and the JSON of the reply.
-pub(crate) fn ask(gateway: &Gateway, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-    let http = Http::new(&gateway.address).with("content-type", "application/json");
-    let reply = http.send(method, path, &body.map(Value::to_string).unwrap_or_default());
+pub(crate) fn ask(gateway: &GatewayServer, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    let http = HttpClient::new(&gateway.address).with_header("content-type", "application/json");
+    let reply = http.send_request(method, path, &body.map(Value::to_string).unwrap_or_default());
     (reply.status, reply.json())
 }
 
-pub(crate) fn get(gateway: &Gateway, path: &str) -> Value {
+pub(crate) fn get(gateway: &GatewayServer, path: &str) -> Value {
     let (status, told) = ask(gateway, "GET", path, None);
     assert_eq!(status, 200, "{path}: {told}");
     told
 }
 
-pub(crate) fn post(gateway: &Gateway, path: &str, body: Value) -> (u16, Value) {
+pub(crate) fn post(gateway: &GatewayServer, path: &str, body: Value) -> (u16, Value) {
     ask(gateway, "POST", path, Some(&body))
 }
 
 /// An answer to an approval.
-pub(crate) fn respond(gateway: &Gateway, session: &str, choice: &str, id: Option<&str>) -> (u16, Value) {
+pub(crate) fn respond(gateway: &GatewayServer, session: &str, choice: &str, id: Option<&str>) -> (u16, Value) {
     let mut body = json!({ "session_id": session, "choice": choice });
     if let Some(id) = id {
         body["approval_id"] = id.into();
@@ -40,7 +40,7 @@ pub(crate) fn respond(gateway: &Gateway, session: &str, choice: &str, id: Option
 }
 
 /// What waits in a session, of one kind.
-pub(crate) fn pending(gateway: &Gateway, kind: &str, session: &str) -> Value {
+pub(crate) fn pending(gateway: &GatewayServer, kind: &str, session: &str) -> Value {
     get(gateway, &format!("/api/{kind}/pending?session_id={session}"))
 }
 
@@ -69,9 +69,9 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// Opens a stream; the status and text of a refusal.
-    pub(crate) fn open(gateway: &Gateway, path: &str) -> Result<Self, (u16, String)> {
+    pub(crate) fn open(gateway: &GatewayServer, path: &str) -> Result<Self, (u16, String)> {
         let mut stream = TcpStream::connect(&gateway.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address).unwrap();
         let mut lines = BufReader::new(stream);
         let mut head = String::new();
@@ -86,14 +86,14 @@ impl Stream {
         Ok(Self { lines, chunk: Vec::new() })
     }
 
-    pub(crate) fn of(gateway: &Gateway, kind: &str, session: &str) -> Self {
+    pub(crate) fn of(gateway: &GatewayServer, kind: &str, session: &str) -> Self {
         Self::open(gateway, &format!("/api/{kind}/stream?session_id={session}")).unwrap_or_else(|why| panic!("{why:?}"))
     }
 
     /// The next event, or `None` at the end. What only keeps the stream alive is passed over.
     pub(crate) fn read(&mut self) -> Option<Frame> {
         let (mut event, mut data) = (String::new(), None);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
             let line = self.line()?;
             // A stream on which nothing happens goes on saying that it is there.
@@ -158,13 +158,13 @@ impl Stream {
 /// A turn in a new session, in which the model says these things, one for each time that it is asked.
 pub(crate) fn chat(
     talk: &GatewayFixture,
-    gateway: &Gateway,
-    script: impl IntoIterator<Item = Reply>,
-) -> (String, Events) {
-    let http = Http::new(&gateway.address);
-    let session = http.session();
-    talk.provider.script(script);
-    let stream = http.say(&session, "begin");
-    let turn = http.turn(&stream);
+    gateway: &GatewayServer,
+    script: impl IntoIterator<Item = ProviderReply>,
+) -> (String, EventStream) {
+    let http = HttpClient::new(&gateway.address);
+    let session = http.create_session();
+    talk.provider.script_replies(script);
+    let stream = http.start_chat(&session, "begin");
+    let turn = http.stream_chat(&stream);
     (session, turn)
 }

@@ -4,7 +4,7 @@ use std::{sync::Barrier, thread};
 
 use countersign_testkit::process::{
     GatewayFixture, GatewayOptions,
-    provider::{Part, Reply, call, refuse, say},
+    provider::{ProviderReply, ReplyPart, call_part, error_reply, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ use super::client::{Stream, chat, pending, post};
 const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";
 
 /// The call that asks these questions.
-fn asks(id: &str, questions: &Value) -> Part {
-    call(id, "ask", &json!({ "questions": questions }))
+fn asks(id: &str, questions: &Value) -> ReplyPart {
+    call_part(id, "ask", &json!({ "questions": questions }))
 }
 
 fn colour() -> Value {
@@ -42,9 +42,9 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
     let talk = GatewayFixture::for_web();
     let (gateway, _) = talk.start_web();
     let script = [
-        Reply::new(vec![asks("c1", &json!([colour(), several(), free()]))]),
-        Reply::new(vec![asks("c2", &json!([free()]))]),
-        say("done"),
+        ProviderReply::new(vec![asks("c1", &json!([colour(), several(), free()]))]),
+        ProviderReply::new(vec![asks("c2", &json!([free()]))]),
+        text_reply("done"),
     ];
     let (session, turn) = chat(&talk, &gateway, script);
     let mut stream = Stream::of(&gateway, "clarify", &session);
@@ -59,7 +59,7 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
     let left = is("expires_at").as_f64().unwrap() - is("requested_at").as_f64().unwrap();
     assert!((left - 3600.0).abs() < 1.0, "{card}");
     assert_eq!(pending(&gateway, "clarify", &session)["pending"], card);
-    assert_eq!(turn.named("clarify").data["clarify_id"], json!(first));
+    assert_eq!(turn.wait_named("clarify").data["clarify_id"], json!(first));
     assert_eq!(pending(&gateway, "approval", &session)["pending"], Value::Null);
     let respond = |body: Value| post(&gateway, "/api/clarify/respond", body);
     let stale = (409, json!({ "ok": false, "stale": true, "error": STALE }));
@@ -97,17 +97,20 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
     assert_eq!((&last["choices_offered"], &last["question"]), (&json!([]), &json!("Why?")));
     assert_eq!(respond(json!({ "session_id": session, "response": "because" })).0, 200);
     assert_eq!(stream.next().state(), (None, 0));
-    turn.ended();
-    let told = talk.provider.last();
+    turn.wait_end();
+    let told = talk.provider.last_request();
     let want = "Which colour?\n  blue\u{200b}\nWhich of them?\n  a, b, c\nWhy?\n  42";
-    assert_eq!((told.result("c1").as_deref(), told.result("c2").as_deref()), (Some(want), Some("Why?\n  because")));
+    assert_eq!(
+        (told.call_result("c1").as_deref(), told.call_result("c2").as_deref()),
+        (Some(want), Some("Why?\n  because"))
+    );
 }
 
 #[test]
 fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
-    let talk = GatewayOptions::for_web().config("clarify_timeout: 2\n").create();
+    let talk = GatewayOptions::for_web().with_config("clarify_timeout: 2\n").create();
     let (gateway, _) = talk.start_web();
-    let one = || [Reply::new(vec![asks("c1", &json!([colour()]))]), say("done")];
+    let one = || [ProviderReply::new(vec![asks("c1", &json!([colour()]))]), text_reply("done")];
     let (session, turn) = chat(&talk, &gateway, one());
     let mut stream = Stream::of(&gateway, "clarify", &session);
     let (id, card) = next(&mut stream, None);
@@ -115,8 +118,8 @@ fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
     assert_eq!(stream.next().state(), (None, 0));
     let late = json!({ "session_id": session, "clarify_id": id, "response": "red" });
     assert_eq!(post(&gateway, "/api/clarify/respond", late).0, 409);
-    turn.ended();
-    assert!(talk.provider.last().text().contains("nobody answered in time"));
+    turn.wait_end();
+    assert!(talk.provider.last_request().messages_text().contains("nobody answered in time"));
 
     let (session, _) = chat(&talk, &gateway, one());
     let (id, _) = next(&mut Stream::of(&gateway, "clarify", &session), None);
@@ -126,15 +129,15 @@ fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
     assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(id));
     let body = json!({ "session_id": session, "clarify_id": id, "response": "red" });
     assert_eq!(post(&gateway, "/api/clarify/respond", body).0, 200);
-    assert!(talk.provider.asked(3).text().contains("red"));
+    assert!(talk.provider.wait_request(3).messages_text().contains("red"));
 }
 
 #[test]
 fn words_without_a_name_that_are_posted_twice_answer_one_question() {
     let talk = GatewayFixture::for_web();
     let (gateway, _) = talk.start_web();
-    let both = Reply::new(vec![asks("c1", &json!([free(), several()]))]);
-    let (session, turn) = chat(&talk, &gateway, [both, say("done")]);
+    let both = ProviderReply::new(vec![asks("c1", &json!([free(), several()]))]);
+    let (session, turn) = chat(&talk, &gateway, [both, text_reply("done")]);
     let mut stream = Stream::of(&gateway, "clarify", &session);
     let (first, _) = next(&mut stream, None);
     let together = Barrier::new(2);
@@ -153,15 +156,19 @@ fn words_without_a_name_that_are_posted_twice_answer_one_question() {
     // Whoever has looked at it says the same of it.
     assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(second));
     assert_eq!(post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "response": "a" })).0, 200);
-    turn.ended();
-    assert!(talk.provider.last().text().contains("Which of them?\\n  a"), "{}", talk.provider.last().text());
+    turn.wait_end();
+    assert!(
+        talk.provider.last_request().messages_text().contains("Which of them?\\n  a"),
+        "{}",
+        talk.provider.last_request().messages_text()
+    );
 }
 
 #[test]
 fn a_long_wait_for_a_provider_is_a_question() {
-    let talk = GatewayOptions::for_web().config("retry_max_wait: 900\nretry_ask_after: 60\n").create();
+    let talk = GatewayOptions::for_web().with_config("retry_max_wait: 900\nretry_ask_after: 60\n").create();
     let (gateway, _) = talk.start_web();
-    let (session, turn) = chat(&talk, &gateway, [refuse(429, "slow down").with("retry-after", "120")]);
+    let (session, turn) = chat(&talk, &gateway, [error_reply(429, "slow down").with_header("retry-after", "120")]);
     let mut stream = Stream::of(&gateway, "clarify", &session);
     let (id, card) = next(&mut stream, None);
     assert!(card["question"].as_str().unwrap().starts_with("local/small cannot be asked again before "), "{card}");
@@ -174,7 +181,7 @@ fn a_long_wait_for_a_provider_is_a_question() {
     assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(id));
     assert_eq!(respond("stop").0, 200);
     assert_eq!(stream.until(|frame| frame.state().0.is_none()).state(), (None, 0));
-    let events = turn.ended();
+    let events = turn.wait_end();
     let last = events.last().unwrap();
     assert_eq!(last.name, "apperror", "{events:?}");
     assert!(last.data["message"].as_str().unwrap().contains("slow down"), "{last:?}");

@@ -1,10 +1,10 @@
 //! Streams: what a session and the list of all tell, readers that do not read, and more of them than there is room for.
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, RULES,
     agent_gate::AgentClient,
     eventually,
-    provider::{Reply, bash, say},
+    provider::{ProviderReply, bash_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -18,11 +18,14 @@ use super::{
 fn a_session_tells_of_turns_approvals_and_tools() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    let session = http.session();
+    let session = http.create_session();
     let mut stream = Stream::of(&gateway, "session", &session);
     assert_eq!(stream.named("initial"), json!({ "session_id": session }));
-    talk.provider.script([Reply::new(vec![bash("c1", "echo hello # there\ndate")]), say("it said hello")]);
-    let turn = http.say(&session, "begin");
+    talk.provider.script_replies([
+        ProviderReply::new(vec![bash_part("c1", "echo hello # there\ndate")]),
+        text_reply("it said hello"),
+    ]);
+    let turn = http.start_chat(&session, "begin");
     let started = stream.named("turn_started");
     assert_eq!((&started["stream_id"], &started["session_id"]), (&json!(turn), &json!(session)));
     let required = stream.named("approval_required");
@@ -60,8 +63,8 @@ fn a_session_tells_of_turns_approvals_and_tools() {
 #[test]
 fn the_list_tells_that_it_changed_and_why() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let mut list = Stream::open(&gateway, "/api/sessions/events").unwrap();
     let id = raise(&gateway, &mut agent, 1, "door-a");
     let mut version = 0;
@@ -90,21 +93,21 @@ fn the_list_tells_that_it_changed_and_why() {
 
 #[test]
 fn who_reads_late_gets_the_newest_state_and_holds_up_nobody() {
-    let place = GatewayFixture::with("rate_limit: { max_requests_per_minute: 1000 }", RULES);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let place = GatewayFixture::with_config_and_rules("rate_limit: { max_requests_per_minute: 1000 }", RULES);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     // What this one does not read soon fills its line.
     let mut deaf = Stream::of(&gateway, "approval", AGENT);
     let mut quick = Stream::of(&gateway, "approval", AGENT);
     let long = "x".repeat(60_000);
     for round in 0..60 {
-        agent.request(round, "turn", json!({ "thing": format!("door-{round}"), "way": long }));
+        agent.request_tool(round, "turn", json!({ "thing": format!("door-{round}"), "way": long }));
         let frame = quick.until(|frame| frame.state().1 == 1);
         assert_eq!(respond(&gateway, AGENT, "once", frame.state().0).1["ok"], true);
         quick.until(|frame| frame.state().1 == 0);
-        agent.reply(&json!(round));
+        agent.wait_reply(&json!(round));
     }
-    agent.request(999, "turn", json!({ "thing": "last" }));
+    agent.request_tool(999, "turn", json!({ "thing": "last" }));
     let last = quick.until(|frame| frame.state().1 == 1);
     let mut count = 0;
     while deaf.next().data != last.data {
@@ -115,11 +118,11 @@ fn who_reads_late_gets_the_newest_state_and_holds_up_nobody() {
 
 #[test]
 fn streams_leave_room_for_answers() {
-    let place = GatewayFixture::with("rate_limit: { max_connections: 128 }", RULES);
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", json!({ "thing": "door" }));
-    let gate = place.gate();
+    let place = GatewayFixture::with_config_and_rules("rate_limit: { max_connections: 128 }", RULES);
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door" }));
+    let gate = place.wait_gate();
     let path = format!("/api/approval/stream?session_id={AGENT}");
     let mut streams: Vec<Stream> = (0..64).map(|_| Stream::open(&gateway, &path).unwrap()).collect();
     let (status, head) = Stream::open(&gateway, &path).err().unwrap();
@@ -138,7 +141,7 @@ fn streams_leave_room_for_answers() {
 #[test]
 fn a_gateway_that_ends_ends_its_streams() {
     let place = GatewayFixture::new();
-    let mut gateway = Gateway::start(&place);
+    let mut gateway = GatewayServer::start(&place);
     let mut streams = Vec::from(["approval", "clarify", "session"].map(|kind| Stream::of(&gateway, kind, AGENT)));
     streams.push(Stream::open(&gateway, "/api/sessions/events").unwrap());
     let end = gateway.stop();

@@ -6,14 +6,14 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{Block, blocks, docs};
-use countersign_testkit::process::{GatewayFixture, binary};
+use super::{FencedBlock, blocks, docs};
+use countersign_testkit::process::{GatewayFixture, binary_path};
 
 /// What a reader sees with their own eyes, a script has to wait for.
 const READY: &str = "until grep -q 'countersign ready' ready; do kill -0 $GATEWAY; done\n";
 const CONNECTED: &str = "until grep -q ' connected to ' joined; do kill -0 $NODE; done\n";
 
-pub(super) struct Guide {
+pub(super) struct GuideFixture {
     pub(super) place: GatewayFixture,
     port: u16,
     page: String,
@@ -21,12 +21,12 @@ pub(super) struct Guide {
 }
 
 /// What came of following it.
-pub(super) struct Followed {
+pub(super) struct GuideOutput {
     pub(super) out: String,
     pub(super) err: String,
 }
 
-impl Guide {
+impl GuideFixture {
     pub(super) fn of(page: &str) -> Self {
         Self::within(page, GatewayFixture::new())
     }
@@ -45,16 +45,18 @@ impl Guide {
     }
 
     /// Follows the page from its top; `text` changes what cannot be had here in a block.
-    pub(super) fn follow(mut self, text: &dyn Fn(&Self, &str) -> String, input: &str) -> (Self, Followed) {
-        for Block { head, body, .. } in blocks(&self.page.clone()).into_iter().filter(|block| block.why_not.is_none()) {
+    pub(super) fn follow(mut self, text: &dyn Fn(&Self, &str) -> String, input: &str) -> (Self, GuideOutput) {
+        for FencedBlock { head, body, .. } in
+            blocks(&self.page.clone()).into_iter().filter(|block| block.why_not.is_none())
+        {
             let body = text(&self, &body).replace("127.0.0.1:8443", &format!("127.0.0.1:{}", self.port));
             match head.split_once(' ') {
                 Some(("yaml", "config.yaml")) => {
                     let port = format!("gateway: {{ port: {} }}\n", self.port);
-                    drop(self.place.write("config.yaml", &(port + &body)));
+                    drop(self.place.write_file("config.yaml", &(port + &body)));
                 }
                 Some((_, "check" | "rules")) => {}
-                Some(("yaml" | "python", name)) => drop(self.place.write(name, &body)),
+                Some(("yaml" | "python", name)) => drop(self.place.write_file(name, &body)),
                 _ => {
                     assert_eq!(head.split(' ').next(), Some("sh"), "a block that nothing is done with: {body}");
                     self.script += &match body.trim_end() {
@@ -73,8 +75,8 @@ impl Guide {
         (self, followed)
     }
 
-    fn run(&self, input: &str) -> Followed {
-        let binaries = binary().parent().unwrap();
+    fn run(&self, input: &str) -> GuideOutput {
+        let binaries = binary_path().parent().unwrap();
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
         let mut command = Command::new("bash");
         command.args(["-c", &self.script]).current_dir(&self.place.folder).env("PATH", path);
@@ -83,7 +85,7 @@ impl Guide {
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
-        let followed = Followed {
+        let followed = GuideOutput {
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
         };

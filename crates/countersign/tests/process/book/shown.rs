@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{blocks, docs, pages};
 use countersign_testkit::process::{
-    AGENT_TOKEN, CERTIFICATE, CERTIFICATE_KEY, Gateway, GatewayFixture, agent_gate::AgentClient, binary,
+    AGENT_TOKEN, CERTIFICATE, CERTIFICATE_KEY, GatewayFixture, GatewayServer, agent_gate::AgentClient, binary_path,
 };
 
 /// Blocks of the form `yaml check`, `yaml rules` of all pages, with the page's name.
@@ -28,11 +28,11 @@ fn configurations_that_pages_show_are_accepted() {
     assert!(found.len() > 4, "{found:?}");
     // What stands beside them.
     for (name, pem) in [("cert.pem", CERTIFICATE), ("key.pem", CERTIFICATE_KEY)] {
-        place.write(name, &fs::read_to_string(pem).unwrap());
+        place.write_file(name, &fs::read_to_string(pem).unwrap());
     }
     for (page, text) in found {
-        place.write("shown.yaml", &text);
-        let mut command = place.command();
+        place.write_file("shown.yaml", &text);
+        let mut command = place.binary_command();
         command.args(["config", "check", "--config", "shown.yaml"]);
         command.env("WEB_PASSWORD", "pw-web-0").env("CLIENT_TOKEN", "tok-clients-0");
         let output = command.output().unwrap();
@@ -42,16 +42,16 @@ fn configurations_that_pages_show_are_accepted() {
 
 #[test]
 fn rules_that_pages_show_are_accepted() {
-    let place = GatewayFixture::with(
+    let place = GatewayFixture::with_config_and_rules(
         "people: [{ id: ana, local: [1] }, { id: ben, local: [2] }, { id: cleo, local: [3] }]",
         "",
     );
     let found = marked("rules");
     assert!(found.len() > 2, "{found:?}");
     for (page, text) in found {
-        place.write("shown.yaml", &text);
-        let said = place.run(&["policy", "check", "shown.yaml"]);
-        assert_eq!(said.code, Some(0), "{page}: {text}\n{said:?}");
+        place.write_file("shown.yaml", &text);
+        let output = place.run(&["policy", "check", "shown.yaml"]);
+        assert_eq!(output.code, Some(0), "{page}: {text}\n{output:?}");
     }
 }
 
@@ -64,7 +64,7 @@ fn commands(page: &str) -> String {
 
 fn runs(place: &GatewayFixture, script: &str, environment: &[(&str, &str)]) -> String {
     let mut command = place.command_at("bash".as_ref());
-    let binary = binary();
+    let binary = binary_path();
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
     command.args(["-ec", script]).env("PATH", path).envs(environment.iter().copied());
     let output = command.output().unwrap();
@@ -76,14 +76,14 @@ fn runs(place: &GatewayFixture, script: &str, environment: &[(&str, &str)]) -> S
 #[test]
 fn the_commands_of_operations_work() {
     let place = GatewayFixture::new();
-    let mut gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.call(serde_json::json!(1), "look", serde_json::json!({ "thing": "lamp" }));
+    let mut gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.call_tool(serde_json::json!(1), "look", serde_json::json!({ "thing": "lamp" }));
     let script = commands("operations.md");
     let (running, at_rest) = script.split_once("countersign restore ").unwrap();
     let here = |text: &str| text.replace("/var/backups/", "").replace(" --data data\n", " --data restored\n");
-    let told = runs(&place, &here(running), &[]);
-    assert!(told.contains("cst_") && told.contains("countersign_runtime=debug,warn"), "{told}");
+    let output = runs(&place, &here(running), &[]);
+    assert!(output.contains("cst_") && output.contains("countersign_runtime=debug,warn"), "{output}");
     gateway.stop();
     runs(&place, &here(&format!("countersign restore {at_rest}")), &[]);
     assert!(place.folder.join("restored/countersign.db").exists());
@@ -92,12 +92,12 @@ fn the_commands_of_operations_work() {
 #[test]
 fn a_program_is_let_in_as_the_page_says() {
     let place = GatewayFixture::new();
-    let gateway = Gateway::start(&place);
-    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
-    agent.request(1, "turn", serde_json::json!({ "thing": "stove", "way": "on" }));
-    let gate = place.gate();
+    let gateway = GatewayServer::start(&place);
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool(1, "turn", serde_json::json!({ "thing": "stove", "way": "on" }));
+    let gate = place.wait_gate();
     let script = commands("protocol/api.md").replace("127.0.0.1:8443", &gateway.address);
-    let told = runs(&place, &script, &[("GATE", &gate)]);
-    assert!(told.contains(&gate), "{told}");
-    assert!(agent.reply(&serde_json::json!(1)).to_string().contains("not today"));
+    let output = runs(&place, &script, &[("GATE", &gate)]);
+    assert!(output.contains(&gate), "{output}");
+    assert!(agent.wait_reply(&serde_json::json!(1)).to_string().contains("not today"));
 }

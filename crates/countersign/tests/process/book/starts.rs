@@ -2,21 +2,21 @@
 
 use std::{fs, net::TcpListener, path::Path};
 
-use super::guide::Guide;
-use countersign_testkit::process::{GatewayOptions, binary, service::Behavior};
+use super::guide::GuideFixture;
+use countersign_testkit::process::{GatewayOptions, binary_path, service::ServiceBehavior};
 
 /// Until something waits for a person.
 const WAITS: &str = "until countersign gates list --config config.yaml --json | grep -q gate_; do :; done\n";
 
-fn unchanged(_: &Guide, body: &str) -> String {
+fn unchanged(_: &GuideFixture, body: &str) -> String {
     body.to_owned()
 }
 
 #[test]
 fn home_assistant_is_guarded_as_the_page_says() {
-    let guide = Guide::of("start/home-assistant.md");
+    let guide = GuideFixture::of("start/home-assistant.md");
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let stood_in = |_: &Guide, body: &str| {
+    let stood_in = |_: &GuideFixture, body: &str| {
         let body = body.replace("homeassistant.local:8123", "127.0.0.1:8123").replace("8123", &port.to_string());
         match body.strip_suffix(" &\n") {
             Some(asks) if asks.starts_with("countersign request") => format!("{asks} > told & AGENT=$!\n{WAITS}"),
@@ -30,17 +30,17 @@ fn home_assistant_is_guarded_as_the_page_says() {
     };
     let (guide, followed) = guide.follow(&stood_in, "");
     let read = |name: &str| fs::read_to_string(guide.place.folder.join(name)).unwrap();
-    let (house, told) = (read("house"), format!("{}\n{}", followed.out, followed.err));
-    assert!(followed.out.contains("refused") && followed.out.contains("No agent opens a door"), "{told}");
-    assert!(followed.out.contains(r#""state":"off""#) || followed.out.contains(r#""state": "off""#), "{told}");
+    let (house, transcript) = (read("house"), format!("{}\n{}", followed.out, followed.err));
+    assert!(followed.out.contains("refused") && followed.out.contains("No agent opens a door"), "{transcript}");
+    assert!(followed.out.contains(r#""state":"off""#) || followed.out.contains(r#""state": "off""#), "{transcript}");
     let acts: Vec<&str> = house.lines().filter(|line| line.starts_with("house: ")).collect();
-    assert_eq!(acts, [r#"house: /api/services/light/turn_on {"entity_id":"light.bedroom"}"#], "{told}");
-    assert!(read("told").contains("light.bedroom"), "{told}");
+    assert_eq!(acts, [r#"house: /api/services/light/turn_on {"entity_id":"light.bedroom"}"#], "{transcript}");
+    assert!(read("told").contains("light.bedroom"), "{transcript}");
 }
 
 #[test]
 fn an_agent_is_embedded_as_the_page_says() {
-    let (guide, followed) = Guide::of("start/embed.md").follow(&unchanged, "1\n");
+    let (guide, followed) = GuideFixture::of("start/embed.md").follow(&unchanged, "1\n");
     let (out, folder) = (&followed.out, &guide.place.folder);
     assert_eq!(out.matches("which?").count(), 1, "{out}");
     assert!(out.contains("command: rm -rf ../published") && out.contains("  1. Allow once"), "{out}");
@@ -51,8 +51,8 @@ fn an_agent_is_embedded_as_the_page_says() {
 /// What destroys beyond the working folder is asked about in another way, but for temporary folders.
 #[test]
 fn an_agent_is_embedded_as_the_page_says_where_folders_are_there_to_stay() {
-    let place = GatewayOptions::new().parent(Path::new("/dev/shm")).rules("").create();
-    let (guide, followed) = Guide::within("start/embed.md", place).follow(&unchanged, "what\n1\n");
+    let place = GatewayOptions::new().with_parent(Path::new("/dev/shm")).with_rules("").create();
+    let (guide, followed) = GuideFixture::within("start/embed.md", place).follow(&unchanged, "what\n1\n");
     let (out, folder) = (&followed.out, &guide.place.folder);
     assert_eq!(out.matches("which?").count(), 2, "{out}");
     assert!(out.contains("command: rm -rf ../published") && out.contains("  1. Yes\n  2. No"), "{out}");
@@ -62,14 +62,17 @@ fn an_agent_is_embedded_as_the_page_says_where_folders_are_there_to_stay() {
 
 #[test]
 fn a_phone_approves_as_the_page_says() {
-    let guide = Guide::of("start/phone.md");
+    let guide = GuideFixture::of("start/phone.md");
     let bot = |method: &str, result: &str| {
         let answer = format!("{{\"ok\":true,\"result\":{result}}}");
-        guide.place.service.does(&format!("/bot42:tok/{method}"), Behavior::Answer(200, "application/json", answer));
+        guide
+            .place
+            .service
+            .set_behavior(&format!("/bot42:tok/{method}"), ServiceBehavior::Answer(200, "application/json", answer));
     };
     bot("getMe", r#"{"id":42,"is_bot":true,"first_name":"Guard","username":"guard_bot"}"#);
     bot("getChat", r#"{"id":123456789,"type":"private"}"#);
-    let stood_in = |guide: &Guide, body: &str| {
+    let stood_in = |guide: &GuideFixture, body: &str| {
         let api = format!("api_url: \"{}\", chat_id", guide.place.service.url);
         body.replace("chat_id", &api).replace(
             "countersign doctor --config telegram.yaml",
@@ -89,20 +92,20 @@ fn a_phone_approves_as_the_page_says() {
 
 #[test]
 fn a_gateway_has_a_node_as_the_page_says() {
-    let guide = Guide::of("start/nodes.md");
+    let guide = GuideFixture::of("start/nodes.md");
     let chat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gsv_chat.py");
     fs::copy(chat, guide.place.folder.join("gsv_chat.py")).unwrap();
     // Whoever answers has read the card.
-    let answered = |_: &Guide, body: &str| {
+    let answered = |_: &GuideFixture, body: &str| {
         let shown = "(until grep -q uname said; do :; done; echo yes)";
         body.replace("python3 gsv_chat.py", &format!(": > said; {shown} | python3 gsv_chat.py"))
             .replace("\"What is on the kitchen?\"\n", "\"What is on the kitchen?\" > said\ncat said\n")
     };
     let (_, followed) = guide.follow(&answered, "");
-    let told = format!("{}\n{}", followed.out, followed.err);
-    assert!(followed.out.contains("tools of nodes: kitchen__Bash"), "{told}");
-    assert!(followed.out.contains("kitchen says: Linux") && followed.out.contains("note.txt"), "{told}");
-    assert!(followed.out.contains("every record fits"), "{told}");
+    let transcript = format!("{}\n{}", followed.out, followed.err);
+    assert!(followed.out.contains("tools of nodes: kitchen__Bash"), "{transcript}");
+    assert!(followed.out.contains("kitchen says: Linux") && followed.out.contains("note.txt"), "{transcript}");
+    assert!(followed.out.contains("every record fits"), "{transcript}");
 }
 
 #[test]
@@ -112,8 +115,8 @@ fn the_walk_among_the_examples_comes_to_its_end() {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gate_walk.py");
-    let walk = std::process::Command::new("python3").arg(script).arg(binary()).output();
+    let walk = std::process::Command::new("python3").arg(script).arg(binary_path()).output();
     let walk = walk.unwrap();
-    let said = String::from_utf8_lossy(&walk.stdout);
-    assert!(walk.status.success(), "{said}\n{}", String::from_utf8_lossy(&walk.stderr));
+    let stdout = String::from_utf8_lossy(&walk.stdout);
+    assert!(walk.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&walk.stderr));
 }

@@ -2,101 +2,106 @@
 
 use serde_json::{Value, json};
 
-use super::{Part, Reply};
+use super::{ProviderReply, ReplyPart};
 
 /// How the provider was asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(super) enum ProviderWire {
     OpenAi,
     Anthropic,
 }
 
 /// Writes one reply as a stream of events.
-pub(super) struct Encoder<'a> {
-    wire: Wire,
-    reply: &'a Reply,
+pub(super) struct ReplyEncoder<'a> {
+    wire: ProviderWire,
+    reply: &'a ProviderReply,
     blocks: usize,
     calls: usize,
 }
 
-impl<'a> Encoder<'a> {
-    pub(super) const fn new(wire: Wire, reply: &'a Reply) -> Self {
+impl<'a> ReplyEncoder<'a> {
+    pub(super) const fn new(wire: ProviderWire, reply: &'a ProviderReply) -> Self {
         Self { wire, reply, blocks: 0, calls: 0 }
     }
 
-    pub(super) fn begin(&self) -> String {
+    pub(super) fn start_events(&self) -> String {
         let (input, _, cached) = self.reply.usage;
         match self.wire {
-            Wire::OpenAi => chunk(&json!({ "role": "assistant", "content": "" }), None),
-            Wire::Anthropic => event(&json!({ "type": "message_start", "message": {
+            ProviderWire::OpenAi => openai_chunk(&json!({ "role": "assistant", "content": "" }), None),
+            ProviderWire::Anthropic => sse_event(&json!({ "type": "message_start", "message": {
                 "id": "msg_1", "type": "message", "role": "assistant", "content": [],
                 "usage": { "input_tokens": input - cached, "output_tokens": 1, "cache_read_input_tokens": cached },
             }})),
         }
     }
 
-    pub(super) fn part(&mut self, part: &Part) -> String {
+    pub(super) fn part_events(&mut self, part: &ReplyPart) -> String {
         match self.wire {
-            Wire::OpenAi => self.openai(part),
-            Wire::Anthropic => self.anthropic(part),
+            ProviderWire::OpenAi => self.openai_part(part),
+            ProviderWire::Anthropic => self.anthropic_part(part),
         }
     }
 
-    pub(super) fn fault(&self, message: &str) -> String {
+    pub(super) fn error_event(&self, message: &str) -> String {
         match self.wire {
-            Wire::OpenAi => event(&json!({ "error": { "message": message, "type": "server_error" } })),
-            Wire::Anthropic => {
-                event(&json!({ "type": "error", "error": { "type": "overloaded_error", "message": message } }))
+            ProviderWire::OpenAi => sse_event(&json!({ "error": { "message": message, "type": "server_error" } })),
+            ProviderWire::Anthropic => {
+                sse_event(&json!({ "type": "error", "error": { "type": "overloaded_error", "message": message } }))
             }
         }
     }
 
-    pub(super) fn end(&self) -> String {
+    pub(super) fn end_events(&self) -> String {
         let (input, output, cached) = self.reply.usage;
         match self.wire {
-            Wire::OpenAi => {
+            ProviderWire::OpenAi => {
                 let stop = self.reply.stop.unwrap_or(if self.calls > 0 { "tool_calls" } else { "stop" });
                 let usage = json!({ "id": "c1", "object": "chat.completion.chunk", "choices": [], "usage": {
                     "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output,
                     "prompt_tokens_details": { "cached_tokens": cached },
                 }});
-                format!("{}{}data: [DONE]\n\n", chunk(&json!({}), Some(stop)), event(&usage))
+                format!("{}{}data: [DONE]\n\n", openai_chunk(&json!({}), Some(stop)), sse_event(&usage))
             }
-            Wire::Anthropic => {
+            ProviderWire::Anthropic => {
                 let stop = self.reply.stop.unwrap_or(if self.calls > 0 { "tool_use" } else { "end_turn" });
                 let delta = json!({ "type": "message_delta", "delta": { "stop_reason": stop }, "usage": { "output_tokens": output } });
-                event(&delta) + &event(&json!({ "type": "message_stop" }))
+                sse_event(&delta) + &sse_event(&json!({ "type": "message_stop" }))
             }
         }
     }
 
-    fn openai(&mut self, part: &Part) -> String {
+    fn openai_part(&mut self, part: &ReplyPart) -> String {
         match part {
-            Part::Text(deltas) => deltas.iter().map(|delta| chunk(&json!({ "content": delta }), None)).collect(),
-            Part::Think(deltas) => {
-                deltas.iter().map(|delta| chunk(&json!({ "reasoning_content": delta }), None)).collect()
+            ReplyPart::Text(deltas) => {
+                deltas.iter().map(|delta| openai_chunk(&json!({ "content": delta }), None)).collect()
             }
-            Part::Call { id, name, arguments } => {
+            ReplyPart::Think(deltas) => {
+                deltas.iter().map(|delta| openai_chunk(&json!({ "reasoning_content": delta }), None)).collect()
+            }
+            ReplyPart::Call { id, name, arguments } => {
                 let index = self.calls;
                 self.calls += 1;
                 let begin = json!({ "index": index, "id": id, "type": "function", "function": { "name": name, "arguments": "" } });
-                let pieces =
-                    pieces(arguments).map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
-                std::iter::once(begin).chain(pieces).map(|call| chunk(&json!({ "tool_calls": [call] }), None)).collect()
+                let pieces = split_arguments(arguments)
+                    .map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
+                std::iter::once(begin)
+                    .chain(pieces)
+                    .map(|call| openai_chunk(&json!({ "tool_calls": [call] }), None))
+                    .collect()
             }
             _ => String::new(),
         }
     }
 
-    fn anthropic(&mut self, part: &Part) -> String {
+    fn anthropic_part(&mut self, part: &ReplyPart) -> String {
         let index = self.blocks;
         self.blocks += 1;
         let (block, deltas): (Value, Vec<Value>) = match part {
-            Part::Text(deltas) => (
+            ReplyPart::Text(deltas) => (
                 json!({ "type": "text", "text": "" }),
                 deltas.iter().map(|delta| json!({ "type": "text_delta", "text": delta })).collect(),
             ),
-            Part::Think(deltas) => (
+            ReplyPart::Think(deltas) => (
                 json!({ "type": "thinking", "thinking": "", "signature": "" }),
                 deltas
                     .iter()
@@ -104,57 +109,57 @@ impl<'a> Encoder<'a> {
                     .chain([json!({ "type": "signature_delta", "signature": "c2lnbmVk" })])
                     .collect(),
             ),
-            Part::Call { id, name, arguments } => {
+            ReplyPart::Call { id, name, arguments } => {
                 self.calls += 1;
                 (
                     json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
-                    pieces(arguments)
+                    split_arguments(arguments)
                         .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }))
                         .collect(),
                 )
             }
             _ => return String::new(),
         };
-        let mut text = event(&json!({ "type": "content_block_start", "index": index, "content_block": block }));
+        let mut text = sse_event(&json!({ "type": "content_block_start", "index": index, "content_block": block }));
         for delta in deltas {
-            text += &event(&json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+            text += &sse_event(&json!({ "type": "content_block_delta", "index": index, "delta": delta }));
         }
-        text + &event(&json!({ "type": "content_block_stop", "index": index }))
+        text + &sse_event(&json!({ "type": "content_block_stop", "index": index }))
     }
 }
 
-fn pieces(text: &str) -> impl Iterator<Item = String> {
+fn split_arguments(text: &str) -> impl Iterator<Item = String> {
     let characters: Vec<char> = text.chars().collect();
     let size = 7.max(characters.len() / 2000);
     characters.chunks(size).map(|piece| piece.iter().collect()).collect::<Vec<String>>().into_iter()
 }
 
-fn chunk(delta: &Value, finish: Option<&str>) -> String {
-    event(&json!({
+fn openai_chunk(delta: &Value, finish: Option<&str>) -> String {
+    sse_event(&json!({
         "id": "c1", "object": "chat.completion.chunk", "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],
     }))
 }
 
-fn event(value: &Value) -> String {
+fn sse_event(value: &Value) -> String {
     match value["type"].as_str() {
         Some(kind) => format!("event: {kind}\ndata: {value}\n\n"),
         None => format!("data: {value}\n\n"),
     }
 }
 
-fn blocks(message: &Value) -> &[Value] {
+fn content_blocks(message: &Value) -> &[Value] {
     message["content"].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The results in `messages`: the id of the call, and the text.
-pub(super) fn results(messages: &[Value]) -> Vec<(String, String)> {
+pub(super) fn tool_results(messages: &[Value]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for message in messages {
         if message["role"] == "tool" {
-            found.push((message["tool_call_id"].as_str().unwrap().to_owned(), flat(&message["content"])));
+            found.push((message["tool_call_id"].as_str().unwrap().to_owned(), flat_text(&message["content"])));
         }
-        for block in blocks(message).iter().filter(|block| block["type"] == "tool_result") {
-            found.push((block["tool_use_id"].as_str().unwrap().to_owned(), flat(&block["content"])));
+        for block in content_blocks(message).iter().filter(|block| block["type"] == "tool_result") {
+            found.push((block["tool_use_id"].as_str().unwrap().to_owned(), flat_text(&block["content"])));
         }
     }
     found
@@ -164,7 +169,7 @@ pub(super) fn results(messages: &[Value]) -> Vec<(String, String)> {
 pub(super) fn is_paired(messages: &[Value]) -> bool {
     let mut owed: Vec<String> = Vec::new();
     for message in messages {
-        let given = results(std::slice::from_ref(message));
+        let given = tool_results(std::slice::from_ref(message));
         for (id, _) in &given {
             match owed.iter().position(|call| call == id) {
                 Some(at) => drop(owed.remove(at)),
@@ -175,13 +180,13 @@ pub(super) fn is_paired(messages: &[Value]) -> bool {
             return false;
         }
         let calls = message["tool_calls"].as_array().into_iter().flatten();
-        let uses = blocks(message).iter().filter(|block| block["type"] == "tool_use");
+        let uses = content_blocks(message).iter().filter(|block| block["type"] == "tool_use");
         owed.extend(calls.chain(uses).map(|call| call["id"].as_str().unwrap().to_owned()));
     }
     owed.is_empty()
 }
 
-fn flat(content: &Value) -> String {
+fn flat_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),

@@ -5,25 +5,25 @@ use countersign_core::{
     gate::{self, GateResolution},
 };
 
-use super::{Audit, GateSeen, Stage, ensure};
-use crate::sim::people;
+use super::{AuditedCallStage, AuditedGate, LogAudit, ensure};
+use crate::sim::commands;
 
-impl Audit {
-    pub(super) fn gate(&mut self, meta: &FactMeta, event: &gate::Event) -> Result<(), String> {
+impl LogAudit {
+    pub(super) fn read_gate_event(&mut self, meta: &FactMeta, event: &gate::Event) -> Result<(), String> {
         let id = event.gate();
         if let gate::Event::Opened { call, scopes, steps, kind, number, stage, .. } = event {
-            let is_agents = meta.session.as_ref().is_some_and(|session| session.as_str() == people::AGENT);
+            let is_agents = meta.session.as_ref().is_some_and(|session| session.as_str() == commands::AGENT);
             let counted = self.numbers.entry((meta.session.clone(), kind.stage())).or_default();
             if !is_agents {
                 *counted += 1;
             }
             // What belongs to no session is in no stage.
-            let wanted = if is_agents || meta.session.is_none() { 0 } else { *counted };
-            ensure(*number == wanted, "a gate has another number than its place in its stage")?;
-            let place = (wanted > 0).then(|| kind.stage());
-            ensure(*stage == place, "a gate is counted in another stage than its kind")?;
+            let expected = if is_agents || meta.session.is_none() { 0 } else { *counted };
+            ensure(*number == expected, "a gate has another number than its place in its stage")?;
+            let expected_stage = (expected > 0).then(|| kind.stage());
+            ensure(*stage == expected_stage, "a gate is counted in another stage than its kind")?;
             let (scopes, steps) = (scopes.clone(), steps.clone());
-            let seen = GateSeen { call: *call, scopes, resolution: None, steps, step: 0, votes: Vec::new() };
+            let seen = AuditedGate { call: *call, scopes, resolution: None, steps, step: 0, votes: Vec::new() };
             ensure(self.gates.insert(id, seen).is_none(), "a gate is opened twice")?;
             if let Some(call) = call {
                 self.calls.get_mut(call).ok_or("a gate of a call that nobody wanted")?.gates.push(id);
@@ -40,8 +40,8 @@ impl Audit {
         }
         ensure(gate.resolution.is_none(), "a gate that is resolved takes another turn")?;
         match event {
-            gate::Event::Voted { person, .. } => gate.voted(person.clone())?,
-            gate::Event::Escalated { step, .. } => gate.asked(usize::try_from(*step).unwrap_or(usize::MAX))?,
+            gate::Event::Voted { person, .. } => gate.record_vote(person.clone())?,
+            gate::Event::Escalated { step, .. } => gate.enter_step(usize::try_from(*step).unwrap_or(usize::MAX))?,
             _ => {}
         }
         if let gate::Event::Resolved { resolution, by, .. } = event {
@@ -52,7 +52,7 @@ impl Audit {
             let is_over = gate
                 .call
                 .and_then(|call| self.calls.get(&call))
-                .is_some_and(|call| matches!(call.stage, Stage::Over(_)));
+                .is_some_and(|call| matches!(call.stage, AuditedCallStage::Over(_)));
             ensure(!is_over, "a gate outlives its call")?;
             gate.resolution = Some(resolution.clone());
         }

@@ -2,11 +2,11 @@
 
 use countersign_core::id::PrincipalId;
 
-use super::{GateSeen, ensure};
+use super::{AuditedGate, ensure};
 use crate::sim::rules;
 
-impl GateSeen {
-    pub(super) fn voted(&mut self, person: Option<String>) -> Result<(), String> {
+impl AuditedGate {
+    pub(super) fn record_vote(&mut self, person: Option<String>) -> Result<(), String> {
         ensure(!self.votes.contains(&person), "a person, or somebody who may be one, votes twice")?;
         ensure(person.is_some() || self.votes.is_empty(), "nobody's identity is a further vote")?;
         let from = self.steps.get(self.step).and_then(|step| step.from.as_ref());
@@ -16,7 +16,7 @@ impl GateSeen {
     }
 
     /// It asks the people of a step, who have not voted yet.
-    pub(super) fn asked(&mut self, step: usize) -> Result<(), String> {
+    pub(super) fn enter_step(&mut self, step: usize) -> Result<(), String> {
         ensure(step < self.steps.len() && step >= self.step, "a gate asks in a step that it has not")?;
         if step > self.step {
             self.votes.clear();
@@ -32,7 +32,7 @@ impl GateSeen {
             let enough = u32::try_from(self.votes.len()).is_ok_and(|votes| votes >= step.approvals);
             return ensure(enough, "a gate is allowed with fewer votes than its rule asks for");
         }
-        let person = by.and_then(|by| rules::people().person_of(by).map(str::to_owned));
+        let person = by.and_then(|by| rules::test_people().person_of(by).map(str::to_owned));
         let from = step.from.as_ref();
         let is_among = from.is_none_or(|from| person.is_some_and(|person| from.contains(&person)));
         ensure(is_among, "a gate is allowed by somebody whom its rule does not name")

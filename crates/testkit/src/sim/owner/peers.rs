@@ -8,17 +8,17 @@ use countersign_core::{
     peer::{self, PeerLine, PeerMemory},
 };
 
-use super::{From, Item, Owner};
-use crate::sim::{Fault, words, world::Doing};
+use super::{ReplyTarget, SimCommand, SimOwner};
+use crate::sim::{PlantedFault, messages, world::WorkProgress};
 
-impl Owner {
+impl SimOwner {
     /// The peer comes or goes, now and then.
     pub(super) fn peer_moves(&mut self) {
         // What is on its way when a line breaks is the case to look at.
         let often = if self.is_at_a_peer() { 50 } else { 12 };
-        if self.dice.chance(often) {
-            let command = self.connects();
-            self.line.push_back(Item { command, from: From::Work });
+        if self.rng.chance(often) {
+            let command = self.peer_command();
+            self.line.push_back(SimCommand { command, from: ReplyTarget::Work });
         }
     }
 
@@ -30,18 +30,18 @@ impl Owner {
             }
             _ => false,
         };
-        self.jobs.iter().any(|(work, job)| job.doing == Doing::Effected && is_peers(work))
+        self.jobs.iter().any(|(work, job)| job.doing == WorkProgress::Effected && is_peers(work))
     }
 
     /// The peer comes, over a line that nobody ever had, or goes.
-    fn connects(&mut self) -> Command {
-        let peer = PeerId::new(words::PEER);
-        Command::Peer(match self.world.line.take().filter(|_| self.dice.chance(60)) {
+    fn peer_command(&mut self) -> Command {
+        let peer = PeerId::new(messages::PEER);
+        Command::Peer(match self.world.line.take().filter(|_| self.rng.chance(60)) {
             Some(line) => peer::Command::Gone { peer, line },
             None => {
                 self.lines += 1;
                 self.world.line = Some(PeerLine(self.lines));
-                let memory = self.dice.pick(&[
+                let memory = self.rng.pick(&[
                     PeerMemory::Keeps,
                     PeerMemory::Journal(1),
                     PeerMemory::Journal(2),
@@ -57,7 +57,7 @@ impl Owner {
         if let Command::Call(call::Command::Ended { call, progress }) = command
             && matches!(progress, CallProgress::Left { since: DoubtCause::LineGone, .. })
             && !self.engine.state().call(*call).is_some_and(call::Call::is_asking)
-            && self.make(Fault::SendAgain)
+            && self.plant_fault(PlantedFault::SendAgain)
         {
             *progress =
                 CallProgress::Unsent { start: self.engine.state().call(*call).map_or(0, call::Call::start_count) };

@@ -18,11 +18,11 @@ use countersign_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{dice::Dice, people, words};
+use super::{commands, messages, rng::SimRng};
 
 /// All chat networks and settings, by the record.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Networks {
+pub(super) struct ChannelAudit {
     /// Ids of messages by account, for as long as it is known.
     accounts: BTreeMap<ChannelAccount, BTreeSet<String>>,
     /// Letters on their way, and those that ended.
@@ -37,12 +37,12 @@ pub(super) struct Networks {
     secrets: BTreeSet<String>,
 }
 
-impl Networks {
+impl ChannelAudit {
     /// Reads one record, and says which rule it breaks.
-    pub(super) fn read(&mut self, event: &Event) -> Result<(), String> {
+    pub(super) fn read_record(&mut self, event: &Event) -> Result<(), String> {
         match event {
-            Event::Channel(event) => self.channel(event),
-            Event::Settings(event) => self.setting(event),
+            Event::Channel(event) => self.read_channel_event(event),
+            Event::Settings(event) => self.read_setting_event(event),
             Event::Gate(gate::Event::Opened { gate, kind: gate::Kind::Pairing, subject, .. }) => ensure(
                 self.knocking.insert(*subject, *gate).is_none(),
                 "somebody who waits to be let in is asked about again",
@@ -55,7 +55,7 @@ impl Networks {
         }
     }
 
-    fn channel(&mut self, event: &Told) -> Result<(), String> {
+    fn read_channel_event(&mut self, event: &Told) -> Result<(), String> {
         match event {
             Told::Met { account } => {
                 ensure(self.accounts.insert(account.clone(), BTreeSet::new()).is_none(), "an account is met twice")
@@ -65,11 +65,11 @@ impl Networks {
                 ensure(!self.owed.values().any(|of| of == account), "letters of an account stay that is forgotten")
             }
             Told::Received { from, id, .. } => {
-                let heard = self
+                let known_ids = self
                     .accounts
                     .get_mut(&from.account)
                     .ok_or("something is heard from an account that nobody knows")?;
-                ensure(id.as_ref().is_none_or(|id| heard.insert(id.clone())), "a message is heard twice")
+                ensure(id.as_ref().is_none_or(|id| known_ids.insert(id.clone())), "a message is heard twice")
             }
             Told::Owed { letter, to, key, .. } => {
                 ensure(self.accounts.contains_key(&to.account), "a letter is owed to an account that nobody knows")?;
@@ -87,7 +87,7 @@ impl Networks {
         }
     }
 
-    fn setting(&mut self, event: &settings::Event) -> Result<(), String> {
+    fn read_setting_event(&mut self, event: &settings::Event) -> Result<(), String> {
         let at = event.path().to_string();
         match event {
             settings::Event::Set { value, secrets, .. } => {
@@ -114,7 +114,7 @@ impl Networks {
         let accounts: BTreeSet<ChannelAccount> =
             state.channels().accounts().map(|known| known.account.clone()).collect();
         ensure(accounts == self.accounts.keys().cloned().collect(), "other accounts are known than the record says")?;
-        let set = |at: &String| path(at).and_then(|path| state.settings().get(&path).cloned());
+        let set = |at: &String| parse_path(at).and_then(|path| state.settings().get(&path).cloned());
         ensure(
             PATHS.iter().all(|at| set(&(*at).to_owned()) == self.set.get(*at).cloned()),
             "something else is set than the record says",
@@ -127,58 +127,58 @@ impl Networks {
 /// None of them is within another.
 const PATHS: [&str; 4] = ["auth.token", "channels.wx.allowFrom", "cron.enabled", "agents.list"];
 
-fn path(text: &str) -> Option<SettingsPath> {
+fn parse_path(text: &str) -> Option<SettingsPath> {
     SettingsPath::from_names(text.split('.').map(str::to_owned))
 }
 
 /// A network brings something or takes something, or somebody sets something.
-pub(super) fn command(dice: &mut Dice, seen: &Networks) -> Command {
-    let from = address(dice);
-    let network = match dice.below(20) {
+pub(super) fn random_command(rng: &mut SimRng, seen: &ChannelAudit) -> Command {
+    let from = random_address(rng);
+    let network = match rng.below(20) {
         0 | 1 => channel::Command::Meet(from.account),
         2 => channel::Command::Forget(from.account),
-        3..10 => channel::Command::Hear(Box::new(heard(dice, from))),
+        3..10 => channel::Command::Hear(Box::new(inbound_message(rng, from))),
         10 | 11 => channel::Command::Send(Box::new(OutboundRequest {
             to: from,
             text: "words".into(),
             session: None,
             reply_to: None,
             // Seldom one again that was a letter of an account before.
-            key: dice.chance(60).then(|| format!("k{}", dice.below(6))),
+            key: rng.chance(60).then(|| format!("k{}", rng.below(6))),
             media: None,
         })),
         12..14 => {
             let owed: Vec<OutboundId> = seen.owed.keys().chain(&seen.ended).copied().collect();
-            let Some(letter) = owed.get(dice.index(owed.len() + 1)) else { return set(dice) };
-            let end = dice.pick(&[DeliveryEnd::Delivered, DeliveryEnd::Refused]);
+            let Some(letter) = owed.get(rng.index(owed.len() + 1)) else { return set_command(rng) };
+            let end = rng.pick(&[DeliveryEnd::Delivered, DeliveryEnd::Refused]);
             channel::Command::Ended { letter: *letter, end, why: None }
         }
         14..17 => channel::Command::Knock(Box::new(PairingRequest {
             from,
-            sender: dice.pick(&["p1", "p2"]).to_owned(),
+            sender: rng.pick(&["p1", "p2"]).to_owned(),
             question: "May they?".to_owned(),
             why: None,
             about: Map::new(),
             notice: "wait".into(),
         })),
-        _ => return set(dice),
+        _ => return set_command(rng),
     };
     Command::Channel(network)
 }
 
-fn address(dice: &mut Dice) -> ChatAddress {
-    let account = ChannelAccount { network: "wx".to_owned(), name: dice.pick(&["a", "b"]).to_owned() };
-    ChatAddress { account, kind: AddressKind::Dm, chat: dice.pick(&["c1", "c2"]).to_owned() }
+fn random_address(rng: &mut SimRng) -> ChatAddress {
+    let account = ChannelAccount { network: "wx".to_owned(), name: rng.pick(&["a", "b"]).to_owned() };
+    ChatAddress { account, kind: AddressKind::Dm, chat: rng.pick(&["c1", "c2"]).to_owned() }
 }
 
-fn heard(dice: &mut Dice, from: ChatAddress) -> InboundMessage<Command> {
-    let id = format!("m{}", dice.below(12));
+fn inbound_message(rng: &mut SimRng, from: ChatAddress) -> InboundMessage<Command> {
+    let id = format!("m{}", rng.below(12));
     let by = PrincipalId::new("channel:wx:p1");
     let origin = MessageOrigin { from: from.clone(), by, message: Some(id.clone()) };
     let marks = Box::new(run::RunMetadata { origin: Some(Box::new(origin)), ..run::RunMetadata::default() });
-    let session = SessionId::new(dice.pick(&people::SESSIONS));
-    let then = match dice.below(10) {
-        0..6 => Some(Command::Session(session, session::Command::Say { message: words::user(dice), marks })),
+    let session = SessionId::new(rng.pick(&commands::SESSIONS));
+    let then = match rng.below(10) {
+        0..6 => Some(Command::Session(session, session::Command::Say { message: messages::user_message(rng), marks })),
         // What people have done by a command of the chat is recorded with it, as what they say is.
         6 => Some(Command::Run(run::Command::Abort { session })),
         7 => Some(Command::Session(
@@ -187,32 +187,32 @@ fn heard(dice: &mut Dice, from: ChatAddress) -> InboundMessage<Command> {
         )),
         _ => None,
     };
-    InboundMessage { from, agent: "main".to_owned(), id: dice.chance(90).then_some(id), then: then.map(Box::new) }
+    InboundMessage { from, agent: "main".to_owned(), id: rng.chance(90).then_some(id), then: then.map(Box::new) }
 }
 
-fn set(dice: &mut Dice) -> Command {
+fn set_command(rng: &mut SimRng) -> Command {
     let by = PrincipalId::new("person:ana");
-    let at = dice.pick(&PATHS);
-    let Some(path) = path(at) else { return Command::Tick };
-    Command::Settings(match (at, dice.chance(20)) {
+    let at = rng.pick(&PATHS);
+    let Some(path) = parse_path(at) else { return Command::Tick };
+    Command::Settings(match (at, rng.chance(20)) {
         (_, true) => settings::Command::Set { by, path, value: None, secrets: Vec::new() },
         ("channels.wx.allowFrom" | "agents.list", _) => {
-            let item = dice.pick(&["p1", "p2", "p3"]).to_owned();
+            let item = rng.pick(&["p1", "p2", "p3"]).to_owned();
             settings::Command::Add { by, path, item }
         }
         ("auth.token", _) => {
-            let secrets = vec![(path.clone(), Digest::hash_bytes(dice.pick(&["one", "other"]).as_bytes()))];
+            let secrets = vec![(path.clone(), Digest::hash_bytes(rng.pick(&["one", "other"]).as_bytes()))];
             settings::Command::Set { by, path, value: None, secrets }
         }
-        _ => settings::Command::Set { by, path, value: Some(dice.chance(50).into()), secrets: Vec::new() },
+        _ => settings::Command::Set { by, path, value: Some(rng.chance(50).into()), secrets: Vec::new() },
     })
 }
 
 /// The mistake of an owner that takes a message once more that came again.
-pub(super) fn again(heard: &RecordedFact, head: Lsn) -> Option<RecordedFact> {
-    let Event::Channel(Told::Received { id: Some(_), .. }) = &heard.fact.event else { return None };
-    let meta = FactMeta { lsn: head.next(), ..heard.meta.clone() };
-    Some(RecordedFact { meta, fact: Fact { event: heard.fact.event.clone(), session: None, content: None } })
+pub(super) fn receive_again(recorded: &RecordedFact, head: Lsn) -> Option<RecordedFact> {
+    let Event::Channel(Told::Received { id: Some(_), .. }) = &recorded.fact.event else { return None };
+    let meta = FactMeta { lsn: head.next(), ..recorded.meta.clone() };
+    Some(RecordedFact { meta, fact: Fact { event: recorded.fact.event.clone(), session: None, content: None } })
 }
 
 fn ensure(holds: bool, broken: &str) -> Result<(), String> {

@@ -15,29 +15,29 @@ use countersign_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::dice::Dice;
+use super::rng::SimRng;
 
 /// Who does some of the calls at the other end of a connection.
 pub(super) const PEER: &str = "peer";
 
-pub(super) fn said(message: &StoredMessage, tokens: u64) -> MessageContent {
+pub(super) fn message_content(message: &StoredMessage, tokens: u64) -> MessageContent {
     let content = serde_json::to_string(message).expect("messages are plain data with text keys");
     MessageContent { content: content.into(), tokens }
 }
 
-pub(super) fn user(dice: &mut Dice) -> MessageContent {
+pub(super) fn user_message(rng: &mut SimRng) -> MessageContent {
     let message = StoredMessage::User(Text { content: vec![MessageBlock::from_text("go on")], ..Text::default() });
-    said(&message, 1 + dice.below(120))
+    message_content(&message, 1 + rng.below(120))
 }
 
-pub(super) fn summary() -> MessageContent {
-    said(
+pub(super) fn summary_message() -> MessageContent {
+    message_content(
         &StoredMessage::CompactionSummary(SummaryMessage { summary: "before".to_owned(), ..SummaryMessage::default() }),
         20,
     )
 }
 
-fn object(value: Value) -> Map<String, Value> {
+fn json_object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),
@@ -45,10 +45,10 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// A call that a model wants; its id is unique within its message only.
-fn wanted(dice: &mut Dice, at: usize) -> ResolvedCall {
-    let path = dice.pick(&["a1", "a2", "b1", "c1"]);
-    let command = dice.pick(&["ls -l", "make all", "rm -rf /", "rm -rf build"]);
-    let (tool, arguments, named, lane, repeat, effect) = match dice.below(10) {
+fn random_call(rng: &mut SimRng, at: usize) -> ResolvedCall {
+    let path = rng.pick(&["a1", "a2", "b1", "c1"]);
+    let command = rng.pick(&["ls -l", "make all", "rm -rf /", "rm -rf build"]);
+    let (tool, arguments, named, lane, repeat, effect) = match rng.below(10) {
         0..3 => ("look", json!({"path": path}), "path", Lane::Shared, RepeatMode::Idempotent, ToolEffect::Reads),
         3..6 => (
             "write",
@@ -63,7 +63,7 @@ fn wanted(dice: &mut Dice, at: usize) -> ResolvedCall {
             ("bash", json!({"command": command}), "command", Lane::Exclusive, RepeatMode::Once, ToolEffect::Changes)
         }
         _ => {
-            let questions = if dice.chance(10) {
+            let questions = if rng.chance(10) {
                 json!("what?")
             } else {
                 json!([
@@ -71,7 +71,7 @@ fn wanted(dice: &mut Dice, at: usize) -> ResolvedCall {
                     {"question": "Why?"},
                 ])
             };
-            let arguments = match dice.below(4) {
+            let arguments = match rng.below(4) {
                 0 => json!({"plan": "Move it.", "title": "Move"}),
                 1 => json!({"execution": "It was moved."}),
                 _ => json!({"questions": questions}),
@@ -80,9 +80,10 @@ fn wanted(dice: &mut Dice, at: usize) -> ResolvedCall {
         }
     };
     // A long line must not make a fact that fits into no log.
-    let command = (tool == "bash" && dice.chance(1)).then(|| format!("echo '{}'", "\u{1}".repeat(15_000)));
-    let arguments = command.map_or_else(|| object(arguments), |command| object(json!({ "command": command })));
-    let is_away = matches!(tool, "look" | "write" | "note") && dice.chance(30);
+    let command = (tool == "bash" && rng.chance(1)).then(|| format!("echo '{}'", "\u{1}".repeat(15_000)));
+    let arguments =
+        command.map_or_else(|| json_object(arguments), |command| json_object(json!({ "command": command })));
+    let is_away = matches!(tool, "look" | "write" | "note") && rng.chance(30);
     let signature = format!("{tool}({})", arguments.get(named).and_then(Value::as_str).unwrap_or_default());
     ResolvedCall {
         tool_call_id: format!("c{at}").into(),
@@ -101,38 +102,38 @@ fn wanted(dice: &mut Dice, at: usize) -> ResolvedCall {
         },
         class: is_away.then_some(Class::HostToolInvoke),
         shell: None,
-        problem: dice.chance(5).then(|| "no such tool".into()),
+        problem: rng.chance(5).then(|| "no such tool".into()),
         pins: None,
         leads_to: None,
     }
 }
 
-fn answer(
-    dice: &mut Dice,
+fn build_answer(
+    rng: &mut SimRng,
     stop: StopReason,
-    wanted: Vec<ResolvedCall>,
+    resolved_calls: Vec<ResolvedCall>,
     failure: Option<ProviderFailure>,
 ) -> ModelAnswer {
-    let calls = wanted.iter().map(|wanted| {
+    let calls = resolved_calls.iter().map(|call| {
         MessageBlock::ToolCall(ToolCallBlock {
-            id: wanted.tool_call_id.to_string(),
-            name: wanted.tool.to_string(),
-            arguments: wanted.arguments.clone(),
+            id: call.tool_call_id.to_string(),
+            name: call.tool.to_string(),
+            arguments: call.arguments.clone(),
             ..ToolCallBlock::default()
         })
     });
     let content = std::iter::once(MessageBlock::from_text("I will")).chain(calls).collect();
     let message = StoredMessage::Assistant(AssistantReply { content, stop_reason: stop, ..AssistantReply::default() });
-    let total_tokens = if failure.is_none() && dice.chance(40) { 200 + dice.below(2_500) } else { 0 };
-    let spent = dice.chance(70).then(|| BudgetAmount { tokens: total_tokens.max(50), ..BudgetAmount::default() });
+    let total_tokens = if failure.is_none() && rng.chance(40) { 200 + rng.below(2_500) } else { 0 };
+    let spent = rng.chance(70).then(|| BudgetAmount { tokens: total_tokens.max(50), ..BudgetAmount::default() });
     let other =
         ModelRef { provider: "q".to_owned(), id: "n".to_owned(), context_window: 2_000, max_tokens: 100, price: None };
     let others = failure.and_then(|failure| failure.after).map(|_| other).into_iter().collect();
     ModelAnswer {
-        message: said(&message, 5 + dice.below(80)),
+        message: message_content(&message, 5 + rng.below(80)),
         stop,
         total_tokens,
-        calls: wanted,
+        calls: resolved_calls,
         failure,
         others,
         spent,
@@ -140,36 +141,36 @@ fn answer(
 }
 
 /// What a model answers.
-pub(super) fn answered(dice: &mut Dice) -> ModelAnswer {
-    let most = if dice.chance(2) { 12 } else { 4 };
-    match dice.below(100) {
-        0..40 => answer(dice, StopReason::Stop, Vec::new(), None),
+pub(super) fn random_answer(rng: &mut SimRng) -> ModelAnswer {
+    let most = if rng.chance(2) { 12 } else { 4 };
+    match rng.below(100) {
+        0..40 => build_answer(rng, StopReason::Stop, Vec::new(), None),
         40..78 => {
-            let wanted = (0..=dice.index(most)).map(|at| wanted(dice, at)).collect();
-            answer(dice, StopReason::ToolUse, wanted, None)
+            let resolved_calls = (0..=rng.index(most)).map(|at| random_call(rng, at)).collect();
+            build_answer(rng, StopReason::ToolUse, resolved_calls, None)
         }
-        78..80 => answer(dice, StopReason::Length, Vec::new(), None),
+        78..80 => build_answer(rng, StopReason::Length, Vec::new(), None),
         roll => {
             // Some ask for so long a wait that people are asked about it, and some of these for longer than the longest.
             let seconds = |roll: u64| if roll >= 80 { roll * 20 } else { roll };
-            let after = dice.chance(30).then(|| std::time::Duration::from_secs(seconds(dice.below(100))));
+            let after = rng.chance(30).then(|| std::time::Duration::from_secs(seconds(rng.below(100))));
             let failure = ProviderFailure { retryable: roll < 90, overflow: roll >= 95, after };
             // What was heard of a message before it broke may hold calls, and nobody may have said why it broke.
-            let wanted = if dice.chance(20) { vec![wanted(dice, 0)] } else { Vec::new() };
-            let failure = (!dice.chance(5)).then_some(failure);
-            answer(dice, StopReason::Error, wanted, failure)
+            let resolved_calls = if rng.chance(20) { vec![random_call(rng, 0)] } else { Vec::new() };
+            let failure = (!rng.chance(5)).then_some(failure);
+            build_answer(rng, StopReason::Error, resolved_calls, failure)
         }
     }
 }
 
 /// What a model had said when it was stopped.
-pub(super) fn stopped(dice: &mut Dice) -> ModelAnswer {
-    let wanted = (0..dice.index(3)).map(|at| wanted(dice, at)).collect();
-    answer(dice, StopReason::Aborted, wanted, None)
+pub(super) fn stopped_answer(rng: &mut SimRng) -> ModelAnswer {
+    let resolved_calls = (0..rng.index(3)).map(|at| random_call(rng, at)).collect();
+    build_answer(rng, StopReason::Aborted, resolved_calls, None)
 }
 
 /// What a tool or the shell gives back.
-pub(super) fn returned(dice: &mut Dice, content: &CallDetails, executor: &Executor, text: &str) -> CallResult {
+pub(super) fn call_result(rng: &mut SimRng, content: &CallDetails, executor: &Executor, text: &str) -> CallResult {
     let message = match executor {
         Executor::Shell => {
             StoredMessage::BashExecution(BashMessage { output: text.to_owned(), ..BashMessage::default() })
@@ -184,13 +185,13 @@ pub(super) fn returned(dice: &mut Dice, content: &CallDetails, executor: &Execut
         }
     };
     // Old results are worth pruning only when there are tens of thousands of tokens of them.
-    let tokens = if dice.chance(4) { 30_000 } else { dice.below(60) };
+    let tokens = if rng.chance(4) { 30_000 } else { rng.below(60) };
     CallResult {
-        message: said(&message, tokens),
-        error: dice.chance(20),
-        open_tasks: dice.chance(10).then(|| u32::try_from(dice.below(3)).unwrap_or(0)),
-        folder: dice.chance(5).then(|| "/work/sub".to_owned()),
-        prunable: dice.chance(70),
+        message: message_content(&message, tokens),
+        error: rng.chance(20),
+        open_tasks: rng.chance(10).then(|| u32::try_from(rng.below(3)).unwrap_or(0)),
+        folder: rng.chance(5).then(|| "/work/sub".to_owned()),
+        prunable: rng.chance(70),
         left_behind: None,
     }
 }

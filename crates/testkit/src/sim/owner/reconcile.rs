@@ -9,41 +9,41 @@ use countersign_core::{
     stopping_work,
 };
 
-use super::{From, Item, Owner};
+use super::{ReplyTarget, SimCommand, SimOwner};
 use crate::sim::{
-    Fault, words,
-    world::{Doing, World},
+    PlantedFault, messages,
+    world::{SimWorld, WorkProgress},
 };
 
-impl Owner {
+impl SimOwner {
     pub(super) fn reconcile(&mut self) -> Result<(), String> {
         let owed = owed_work(self.engine.state());
         self.jobs.retain(|work, job| {
             let is_owed = owed.binary_search(work).is_ok();
             job.cancelled |= !is_owed;
-            is_owed || job.doing != Doing::Told
+            is_owed || job.doing != WorkProgress::Reported
         });
         for work in owed {
             if self.jobs.contains_key(&work) {
                 continue;
             }
-            let planted = (matches!(work, OwedWork::Call { .. }) && self.make(Fault::OtherArguments))
-                .then_some(Fault::OtherArguments);
-            let mut job = World::begin(&self.engine, &self.book, &self.audit, &work, planted)?;
-            if matches!(work, OwedWork::Turn { .. }) && self.make(Fault::DropTurn) {
-                job.doing = Doing::Told;
+            let planted = (matches!(work, OwedWork::Call { .. }) && self.plant_fault(PlantedFault::OtherArguments))
+                .then_some(PlantedFault::OtherArguments);
+            let mut job = SimWorld::begin_work(&self.engine, &self.log, &self.audit, &work, planted)?;
+            if matches!(work, OwedWork::Turn { .. }) && self.plant_fault(PlantedFault::DropTurn) {
+                job.doing = WorkProgress::Reported;
             }
-            if matches!(work, OwedWork::Fire { .. }) && self.make(Fault::DropFiring) {
-                job.doing = Doing::Told;
+            if matches!(work, OwedWork::Fire { .. }) && self.plant_fault(PlantedFault::DropFiring) {
+                job.doing = WorkProgress::Reported;
             }
             self.jobs.insert(work, job);
         }
         for work in stopping_work(self.engine.state()) {
             if !self.jobs.contains_key(&work)
                 && let Some(command) = self.never_begun(work)
-                && !self.line.iter().any(|item| item.from == From::Work && item.command_is(&command))
+                && !self.line.iter().any(|item| item.from == ReplyTarget::Work && item.command_is(&command))
             {
-                self.line.push_back(Item { command, from: From::Work });
+                self.line.push_back(SimCommand { command, from: ReplyTarget::Work });
             }
         }
         Ok(())
@@ -53,7 +53,7 @@ impl Owner {
     fn never_begun(&mut self, work: OwedWork) -> Option<Command> {
         Some(match work {
             OwedWork::Turn { run, epoch } => {
-                let answer = Box::new(words::stopped(&mut self.dice));
+                let answer = Box::new(messages::stopped_answer(&mut self.rng));
                 Command::Run(run::Command::Answered { run, epoch, answer })
             }
             OwedWork::Call { call, .. } => {
@@ -74,7 +74,7 @@ impl Owner {
     }
 }
 
-impl Item {
+impl SimCommand {
     fn command_is(&self, other: &Command) -> bool {
         match (&self.command, other) {
             (

@@ -2,9 +2,9 @@
 
 /// A xorshift generator. Its numbers need to be many, not secret.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct SimRng(u64);
 
-impl Dice {
+impl SimRng {
     pub(super) fn new(seed: u64) -> Self {
         // Neighbouring seeds must not give neighbouring runs, and zero would stay zero.
         let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -40,7 +40,7 @@ impl Dice {
         choices[self.index(choices.len())]
     }
 
-    pub(super) fn bytes(&mut self) -> [u8; 16] {
+    pub(super) fn random_bytes(&mut self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.next().to_be_bytes());
         bytes[8..].copy_from_slice(&self.next().to_be_bytes());

@@ -18,14 +18,14 @@ use countersign_core::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{audit::Audit, contracts, dice::Dice, hosts, rules, words};
+use super::{audit::LogAudit, contracts, hosts, messages, rng::SimRng, rules};
 
 /// The sessions of a simulation.
 pub(super) const SESSIONS: [&str; 3] = ["s1", "s2", hosts::SESSION];
 /// The session of an agent that has no run.
 pub(super) const AGENT: &str = "agent:kitchen";
 
-pub(super) fn open(id: &str) -> Command {
+pub(super) fn open_command(id: &str) -> Command {
     let settings = Settings {
         model: Some(ModelRef {
             provider: "p".to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn open(id: &str) -> Command {
         max_pending: 3,
         peer_timeout: Duration::from_secs(200),
         todo_reminders: 1,
-        asking: asking(),
+        asking: question_settings(),
         ..Settings::default()
     };
     let command = session::Command::Open {
@@ -61,7 +61,7 @@ pub(super) fn open(id: &str) -> Command {
 }
 
 /// Plans expire soon and come to what is the default for them, executions are reminded of.
-fn asking() -> QuestionSettings {
+fn question_settings() -> QuestionSettings {
     let soon = Some(Duration::from_secs(60));
     let plan = AskTimeouts { within: soon, remind: None, otherwise: NoAnswerRule::Default };
     let execution = AskTimeouts { within: None, remind: soon, otherwise: NoAnswerRule::Nothing };
@@ -69,151 +69,155 @@ fn asking() -> QuestionSettings {
 }
 
 /// Any command that somebody may send.
-pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
-    let id = SessionId::new(dice.pick(&SESSIONS));
+pub(super) fn random_command(rng: &mut SimRng, engine: &Engine, audit: &LogAudit) -> Command {
+    let id = SessionId::new(rng.pick(&SESSIONS));
     let gates = engine.state().pending_gates().count();
-    if gates > 0 && dice.chance(35) {
-        return answer(dice, engine, audit);
+    if gates > 0 && rng.chance(35) {
+        return answer_command(rng, engine, audit);
     }
-    if dice.chance(15) {
-        return agent(dice, engine);
+    if rng.chance(15) {
+        return agent_command(rng, engine);
     }
-    if dice.chance(8) {
+    if rng.chance(8) {
         let leaves = Command::Leave(SessionId::new(hosts::SESSION));
-        return if dice.chance(25) { leaves } else { hosts::comes(dice) };
+        return if rng.chance(25) { leaves } else { hosts::attach_command(rng) };
     }
     let to = |command| Command::Session(id.clone(), command);
-    match dice.below(100) {
-        0..32 => to(prompt(dice)),
-        32..34 => to(session::Command::Steer { message: words::user(dice) }),
+    match rng.below(100) {
+        0..32 => to(prompt_command(rng)),
+        32..34 => to(session::Command::Steer { message: messages::user_message(rng) }),
         34..36 => to(session::Command::Once {
             // Few names and few meanings, so that both meet again.
             key: session::IdempotencyKey {
-                name: format!("k{}", dice.below(16)),
-                asks: Digest::hash_bytes(dice.pick(&["one", "other"]).as_bytes()),
+                name: format!("k{}", rng.below(16)),
+                asks: Digest::hash_bytes(rng.pick(&["one", "other"]).as_bytes()),
             },
-            command: Box::new(prompt(dice)),
+            command: Box::new(prompt_command(rng)),
         }),
-        36 => to(session::Command::HandOff { message: words::user(dice) }),
+        36 => to(session::Command::HandOff { message: messages::user_message(rng) }),
         37 => {
-            let reference = dice.chance(80).then(|| dice.pick(&["r1", "r2", "r3"]).to_owned());
+            let reference = rng.chance(80).then(|| rng.pick(&["r1", "r2", "r3"]).to_owned());
             let marks = Box::new(run::RunMetadata { reference, ..run::RunMetadata::default() });
-            to(session::Command::Say { message: words::user(dice), marks })
+            to(session::Command::Say { message: messages::user_message(rng), marks })
         }
         38 => to(session::Command::Renew { by: PrincipalId::new("person:ana"), owed: None }),
         39 => {
             // Whoever trims keeps a message with its results.
             let entries = engine.state().session(&id).map(session::Session::path_entries).unwrap_or_default();
-            let said: Vec<_> = entries.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
-            let Some(kept) = said.get(dice.index(said.len() + 1)) else { return to(session::Command::Clear) };
+            let user_entries: Vec<_> = entries.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
+            let Some(kept) = user_entries.get(rng.index(user_entries.len() + 1)) else {
+                return to(session::Command::Clear);
+            };
             to(session::Command::Trim { first_kept: kept.id.clone() })
         }
         40..48 => to(session::Command::Queue {
-            queue: dice.pick(&[
+            queue: rng.pick(&[
                 MessageQueue::Steering,
                 MessageQueue::FollowUp,
                 MessageQueue::Steering,
                 MessageQueue::FollowUp,
                 MessageQueue::Prompt,
             ]),
-            message: words::user(dice),
+            message: messages::user_message(rng),
         }),
-        48..56 => stop(dice, engine, id),
+        48..56 => stop_command(rng, engine, id),
         56..58 => Command::Run(run::Command::AbortRetry { session: id }),
-        58..66 => answer(dice, engine, audit),
-        66..72 => own_command(dice, id),
+        58..66 => answer_command(rng, engine, audit),
+        66..72 => own_command(rng, id),
         72..74 => Command::Call(call::Command::Abort { session: id }),
-        74..78 => to(session::Command::Compact { instructions: dice.chance(30).then(|| "briefly".into()) }),
+        74..78 => to(session::Command::Compact { instructions: rng.chance(30).then(|| "briefly".into()) }),
         78..80 => to(session::Command::AbortCompaction),
-        80..84 => to(set(dice)),
+        80..84 => to(set_command(rng)),
         84..86 => to(session::Command::Clear),
-        86..88 => to(session::Command::Name { name: dice.pick(&["a name", " "]).to_owned() }),
+        86..88 => to(session::Command::Name { name: rng.pick(&["a name", " "]).to_owned() }),
         88..91 => {
             // A host moves to what a person said: behind a message with calls there would be no results.
             let entries = engine.state().session(&id).map(session::Session::entries).unwrap_or_default();
-            let said: Vec<_> = entries.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
-            let leaf = said.get(dice.index(said.len() + 1)).map(|entry| entry.id.clone());
+            let user_entries: Vec<_> = entries.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
+            let leaf = user_entries.get(rng.index(user_entries.len() + 1)).map(|entry| entry.id.clone());
             to(session::Command::Move { leaf })
         }
-        91 => file(dice, engine, id),
-        92..94 => Command::UseRules(Box::new(rules::numbered(dice.below(rules::SETS)))),
-        94..96 => stray(dice, engine, audit),
-        96 => revoke(dice, engine),
-        97..99 => contracts::command(dice, id),
-        _ => open(dice.pick(&SESSIONS)),
+        91 => file_command(rng, engine, id),
+        92..94 => Command::UseRules(Box::new(rules::rule_set(rng.below(rules::SETS)))),
+        94..96 => stray_command(rng, engine, audit),
+        96 => revoke_command(rng, engine),
+        97..99 => contracts::random_command(rng, id),
+        _ => open_command(rng.pick(&SESSIONS)),
     }
 }
 
-fn prompt(dice: &mut Dice) -> session::Command {
+fn prompt_command(rng: &mut SimRng) -> session::Command {
     session::Command::Prompt {
-        message: words::user(dice),
-        with: if dice.chance(10) { vec![(SessionEntryKind::Custom, words::user(dice))] } else { Vec::new() },
-        when_busy: dice.pick(&[WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp]),
+        message: messages::user_message(rng),
+        with: if rng.chance(10) { vec![(SessionEntryKind::Custom, messages::user_message(rng))] } else { Vec::new() },
+        when_busy: rng.pick(&[WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp]),
     }
 }
 
 /// Stops whatever works, or the run that works or is about to and no other.
-fn stop(dice: &mut Dice, engine: &Engine, id: SessionId) -> Command {
+fn stop_command(rng: &mut SimRng, engine: &Engine, id: SessionId) -> Command {
     let session = engine.state().session(&id);
     let run = session.and_then(|session| session.run().or_else(|| session.awaited_run()));
-    Command::Run(match run.filter(|_| dice.chance(50)) {
+    Command::Run(match run.filter(|_| rng.chance(50)) {
         Some(run) => run::Command::Stop { session: id, run },
         None => run::Command::Abort { session: id },
     })
 }
 
 /// Somebody edited the session's file: what it holds takes the place of the tree, in two steps.
-fn file(dice: &mut Dice, engine: &Engine, id: SessionId) -> Command {
+fn file_command(rng: &mut SimRng, engine: &Engine, id: SessionId) -> Command {
     let entries = engine.state().session(&id).map(session::Session::entries).unwrap_or_default();
-    let held = &entries[..dice.index(entries.len() + 1)];
-    let command = if dice.chance(50) {
-        let said: Vec<_> = held.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
-        session::Command::Replace { leaf: said.get(dice.index(said.len() + 1)).map(|entry| entry.id.clone()) }
+    let held = &entries[..rng.index(entries.len() + 1)];
+    let command = if rng.chance(50) {
+        let user_entries: Vec<_> = held.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
+        session::Command::Replace {
+            leaf: user_entries.get(rng.index(user_entries.len() + 1)).map(|entry| entry.id.clone()),
+        }
     } else {
         let known = held.iter().map(|entry| session::StagedEntry::Known(entry.id.clone()));
         let foreign = session::StagedEntry::Foreign(session::ImportedEntry {
-            id: EntryId::new(format!("f{}", dice.below(1_000_000))),
+            id: EntryId::new(format!("f{}", rng.below(1_000_000))),
             parent: held.last().map(|entry| entry.id.clone()),
             kind: SessionEntryKind::User,
-            message: words::user(dice),
+            message: messages::user_message(rng),
             made_at: None,
         });
-        let entries = known.chain(dice.chance(60).then_some(foreign)).collect();
+        let entries = known.chain(rng.chance(60).then_some(foreign)).collect();
         session::Command::Gather { part: session::FilePart::First, entries }
     };
     Command::Session(id, command)
 }
 
 /// An agent without a run asks for something, or has received what it asked for.
-fn agent(dice: &mut Dice, engine: &Engine) -> Command {
+fn agent_command(rng: &mut SimRng, engine: &Engine) -> Command {
     let session = SessionId::new(AGENT);
     let state = engine.state().session(&session);
     let results =
         state.and_then(|session| Some(session.agent_requests()?.results().keys().copied().collect::<Vec<_>>()));
-    if let Some(calls) = results.filter(|calls| !calls.is_empty() && dice.chance(30)) {
+    if let Some(calls) = results.filter(|calls| !calls.is_empty() && rng.chance(30)) {
         return Command::Call(call::Command::Received { session, calls });
     }
-    let tool = dice.pick(&["look", "write", "note", "bash"]);
-    let arguments = json!({ "path": dice.pick(&["a", "b"]), "command": dice.pick(&["ls", "make", "rm -rf build"]) });
+    let tool = rng.pick(&["look", "write", "note", "bash"]);
+    let arguments = json!({ "path": rng.pick(&["a", "b"]), "command": rng.pick(&["ls", "make", "rm -rf build"]) });
     Command::Call(call::Command::Request(Box::new(call::AgentRequest {
         session,
         principal: PrincipalId::new("agent:kitchen"),
         door: "agent-gate".into(),
-        wire: dice.pick(&["1", "2", "3", "4", "5"]).into(),
-        key: dice.chance(20).then(|| dice.pick(&["k1", "k2", "k3"]).to_owned()),
+        wire: rng.pick(&["1", "2", "3", "4", "5"]).into(),
+        key: rng.chance(20).then(|| rng.pick(&["k1", "k2", "k3"]).to_owned()),
         tool: tool.into(),
         signatures: vec![format!("{tool}({})", arguments["path"].as_str().unwrap_or_default())],
         arguments: arguments.as_object().cloned().unwrap_or_default(),
         named: vec!["path".to_owned()],
-        undeclared: if dice.chance(20) { vec!["command".to_owned()] } else { Vec::new() },
-        service: dice.chance(90).then(|| "house".into()),
+        undeclared: if rng.chance(20) { vec!["command".to_owned()] } else { Vec::new() },
+        service: rng.chance(90).then(|| "house".into()),
         effect: ToolEffect::Changes,
-        repeat: dice.pick(&[RepeatMode::Once, RepeatMode::Idempotent]),
+        repeat: rng.pick(&[RepeatMode::Once, RepeatMode::Idempotent]),
     })))
 }
 
-fn own_command(dice: &mut Dice, session: SessionId) -> Command {
-    let command = dice.pick(&["ls", "make", "rm -rf /"]);
+fn own_command(rng: &mut SimRng, session: SessionId) -> Command {
+    let command = rng.pick(&["ls", "make", "rm -rf /"]);
     let arguments = json!({ "command": command });
     Command::Call(call::Command::Run {
         session,
@@ -224,68 +228,68 @@ fn own_command(dice: &mut Dice, session: SessionId) -> Command {
     })
 }
 
-fn set(dice: &mut Dice) -> session::Command {
-    let setting = match dice.below(4) {
-        0 => SessionSetting::AutoCompaction(dice.chance(80)),
-        1 => SessionSetting::AutoRetry(dice.chance(80)),
+fn set_command(rng: &mut SimRng) -> session::Command {
+    let setting = match rng.below(4) {
+        0 => SessionSetting::AutoCompaction(rng.chance(80)),
+        1 => SessionSetting::AutoRetry(rng.chance(80)),
         2 => SessionSetting::Thinking(Some("high".to_owned())),
         _ => SessionSetting::Modes(QueueModes {
-            steering: dice.pick(&[TakeMode::One, TakeMode::All]),
-            follow_up: dice.pick(&[TakeMode::One, TakeMode::All]),
-            interrupt: dice.pick(&[InterruptMode::Immediate, InterruptMode::Wait]),
+            steering: rng.pick(&[TakeMode::One, TakeMode::All]),
+            follow_up: rng.pick(&[TakeMode::One, TakeMode::All]),
+            interrupt: rng.pick(&[InterruptMode::Immediate, InterruptMode::Wait]),
         }),
     };
-    let entry = dice.chance(30).then(|| (SessionEntryKind::ThinkingChange, words::user(dice)));
+    let entry = rng.chance(30).then(|| (SessionEntryKind::ThinkingChange, messages::user_message(rng)));
     session::Command::Set { setting, entry }
 }
 
 /// An answer to any gate that ever was, or to one that never was.
-fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
+fn answer_command(rng: &mut SimRng, engine: &Engine, audit: &LogAudit) -> Command {
     let pending: Vec<GateId> = engine.state().pending_gates().map(gate::Gate::id).collect();
-    let known: Vec<GateId> = audit.gates().collect();
+    let known: Vec<GateId> = audit.gate_ids().collect();
     let gate = match (pending.is_empty(), known.is_empty()) {
-        (false, _) if dice.chance(75) => dice.pick(&pending),
-        (_, false) if dice.chance(90) => dice.pick(&known),
+        (false, _) if rng.chance(75) => rng.pick(&pending),
+        (_, false) if rng.chance(90) => rng.pick(&known),
         _ => GateId::new(Uuid::from_u128(7)),
     };
-    if dice.chance(25) {
-        return card(dice, gate);
+    if rng.chance(25) {
+        return card_command(rng, gate);
     }
-    let answer = match dice.below(10) {
+    let answer = match rng.below(10) {
         0..3 => GateReply::Allow(ApprovalScope::Once),
         3 => GateReply::Allow(ApprovalScope::Session),
-        4 if dice.chance(50) => GateReply::Grant(gate::GrantTerms {
-            scope: dice.pick(&[ApprovalScope::Session, ApprovalScope::Always]),
-            pattern: Some(dice.pick(&["bash(ls*)", "write(*)"]).to_owned()),
-            lasts: dice.chance(50).then_some(std::time::Duration::from_secs(300)),
+        4 if rng.chance(50) => GateReply::Grant(gate::GrantTerms {
+            scope: rng.pick(&[ApprovalScope::Session, ApprovalScope::Always]),
+            pattern: Some(rng.pick(&["bash(ls*)", "write(*)"]).to_owned()),
+            lasts: rng.chance(50).then_some(std::time::Duration::from_secs(300)),
         }),
         4 => GateReply::Allow(ApprovalScope::Always),
-        5 | 6 => GateReply::Deny { reason: dice.chance(50).then(|| "not now".to_owned()) },
-        7 if dice.chance(50) => GateReply::Decline,
-        7 => form(dice),
-        8 => GateReply::Say(dice.pick(&[&[][..], &[""], &["left", "right"]]).iter().map(ToString::to_string).collect()),
+        5 | 6 => GateReply::Deny { reason: rng.chance(50).then(|| "not now".to_owned()) },
+        7 if rng.chance(50) => GateReply::Decline,
+        7 => random_form(rng),
+        8 => GateReply::Say(rng.pick(&[&[][..], &[""], &["left", "right"]]).iter().map(ToString::to_string).collect()),
         _ => GateReply::Say(vec!["left".to_owned()]),
     };
     let by =
-        PrincipalId::new(dice.pick(&["person:ana", "person:bo", "person:ana", "chat:ana", "person:cleo", "somebody"]));
-    let key = dice.chance(40).then(|| dice.pick(&["k1", "k2"]).to_owned());
+        PrincipalId::new(rng.pick(&["person:ana", "person:bo", "person:ana", "chat:ana", "person:cleo", "somebody"]));
+    let key = rng.chance(40).then(|| rng.pick(&["k1", "k2"]).to_owned());
     Command::Gate(gate::Command::Answer { gate, answer, by, key })
 }
 
 /// An answer in the form of a door.
-fn form(dice: &mut Dice) -> GateReply {
-    let said = dice.pick(&[&["approve"][..], &["request-changes"], &["request-changes", "smaller"], &["left"]]);
-    let said: Vec<String> = said.iter().map(ToString::to_string).collect();
-    let form = json!({ "selected": said });
+fn random_form(rng: &mut SimRng) -> GateReply {
+    let choices = rng.pick(&[&["approve"][..], &["request-changes"], &["request-changes", "smaller"], &["left"]]);
+    let selected: Vec<String> = choices.iter().map(ToString::to_string).collect();
+    let form = json!({ "selected": selected });
     let digest = Digest::hash_bytes(form.to_string().as_bytes());
-    let answer = if dice.chance(20) { GateReply::Allow(ApprovalScope::Once) } else { GateReply::Say(said) };
+    let answer = if rng.chance(20) { GateReply::Allow(ApprovalScope::Once) } else { GateReply::Say(selected) };
     GateReply::Form(Box::new(gate::AnswerForm { answer, form, digest }))
 }
 
 /// A surface shows a gate, or says how it ended.
-fn card(dice: &mut Dice, gate: GateId) -> Command {
-    let (surface, reference) = ("chat".to_owned(), dice.pick(&["1", "2"]).to_owned());
-    Command::Gate(if dice.chance(50) {
+fn card_command(rng: &mut SimRng, gate: GateId) -> Command {
+    let (surface, reference) = ("chat".to_owned(), rng.pick(&["1", "2"]).to_owned());
+    Command::Gate(if rng.chance(50) {
         gate::Command::Shown { gate, surface, reference }
     } else {
         gate::Command::Updated { gate, surface, reference }
@@ -293,20 +297,20 @@ fn card(dice: &mut Dice, gate: GateId) -> Command {
 }
 
 /// A result that nobody waits for: of another attempt, of a call that is over, of a compaction that is gone.
-fn stray(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
-    let id = SessionId::new(dice.pick(&SESSIONS));
+fn stray_command(rng: &mut SimRng, engine: &Engine, audit: &LogAudit) -> Command {
+    let id = SessionId::new(rng.pick(&SESSIONS));
     let over: Vec<_> =
         audit.calls.keys().filter(|id| engine.state().call(**id).is_none_or(call::Call::is_over)).collect();
     let run = engine.state().runs().next();
     match (run, over.is_empty()) {
-        (Some(run), _) if dice.chance(50) => {
-            let epoch = if dice.chance(50) { run.epoch() + 1 } else { run.epoch().saturating_sub(1) };
-            let answer = Box::new(words::answered(dice));
+        (Some(run), _) if rng.chance(50) => {
+            let epoch = if rng.chance(50) { run.epoch() + 1 } else { run.epoch().saturating_sub(1) };
+            let answer = Box::new(messages::random_answer(rng));
             Command::Run(run::Command::Answered { run: run.id(), epoch, answer })
         }
-        (_, false) if dice.chance(70) => {
-            let progress = if dice.chance(50) { CallProgress::Broke } else { CallProgress::NotBegun("late".into()) };
-            Command::Call(call::Command::Ended { call: *dice.pick(&over), progress })
+        (_, false) if rng.chance(70) => {
+            let progress = if rng.chance(50) { CallProgress::Broke } else { CallProgress::NotBegun("late".into()) };
+            Command::Call(call::Command::Ended { call: *rng.pick(&over), progress })
         }
         _ => Command::Session(
             id,
@@ -315,14 +319,14 @@ fn stray(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
     }
 }
 
-fn revoke(dice: &mut Dice, engine: &Engine) -> Command {
+fn revoke_command(rng: &mut SimRng, engine: &Engine) -> Command {
     let grants: Vec<_> = engine.state().policy().grants().iter().map(|grant| grant.id).collect();
     let none = countersign_core::policy::GrantId::new(Uuid::from_u128(9));
-    let grant = if grants.is_empty() { none } else { dice.pick(&grants) };
+    let grant = if grants.is_empty() { none } else { rng.pick(&grants) };
     let by = PrincipalId::new("person:ana");
     let run = engine.state().runs().next().map(run::Run::id);
     let denial = engine.state().policy().constraints().iter().next();
-    match (run, denial, dice.below(3)) {
+    match (run, denial, rng.below(3)) {
         (Some(run), _, 0) => Command::Run(run::Command::Forgive { run, by }),
         (_, Some(denial), 1) => {
             Command::Lift { principal: denial.principal.clone(), key: denial.key, session: denial.session.clone(), by }
@@ -332,13 +336,13 @@ fn revoke(dice: &mut Dice, engine: &Engine) -> Command {
 }
 
 /// A command in few words, for whoever reads a failure.
-pub(super) fn tell(command: &Command) -> String {
+pub(super) fn describe_command(command: &Command) -> String {
     let text = match command {
         Command::UseRules(rules) => format!("UseRules {}", rules.digest()),
         Command::UseRulesFor(session, rules) => format!("UseRulesFor {session} {}", rules.digest_of_all()),
         Command::Run(run::Command::Answered { run, epoch, answer }) => {
             let calls: Vec<String> =
-                answer.calls.iter().take(5).map(|wanted| wanted.signature.chars().take(30).collect()).collect();
+                answer.calls.iter().take(5).map(|resolved| resolved.signature.chars().take(30).collect()).collect();
             format!(
                 "Answered {run} {epoch} {:?} {:?} {} {}",
                 answer.stop,

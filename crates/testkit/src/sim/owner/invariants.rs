@@ -11,12 +11,12 @@ use countersign_core::{
     session::{MessageQueue, Session},
 };
 
-use super::{Mishap, Owner};
-use crate::sim::{audit::Audit, hosts, jobs, world::Doing};
+use super::{BatchMishap, SimOwner};
+use crate::sim::{audit::LogAudit, hosts, jobs, world::WorkProgress};
 
-impl Owner {
+impl SimOwner {
     /// What an answer must come to, told from the log alone.
-    pub(super) fn expected(&self, command: &Command) -> Option<Result<gate::GateResolution, AnswerError>> {
+    pub(super) fn expected_answer(&self, command: &Command) -> Option<Result<gate::GateResolution, AnswerError>> {
         let Command::Gate(gate::Command::Answer { gate: id, answer, key, .. }) = command else { return None };
         let gate = self.engine.state().gate(*id).or_else(|| self.shadow.state().gate(*id));
         let Some(gate) = gate else { return Some(Err(AnswerError::Unknown(*id))) };
@@ -33,7 +33,7 @@ impl Owner {
 
     /// A process that opened the log now would have this very state, and what is admitted beside it.
     pub(super) fn same_as_the_log(&mut self) -> Result<(), String> {
-        let again = self.book.replay(self.rules.clone())?;
+        let again = self.log.replay_engine(self.rules.clone())?;
         let live = &self.engine;
         if *again.state() != *live.state() {
             return Err("a replay gives another state".to_owned());
@@ -42,25 +42,29 @@ impl Owner {
         if *again.admitted() != *live.admitted() {
             return Err(format!("a replay admits something else: {:?} is not {:?}", again.admitted(), live.admitted()));
         }
-        self.world.confirm(&self.audit)
+        self.world.confirm_done(&self.audit)
     }
 
     /// Lets everything come to rest: nobody asks for anything more, and what is in flight ends.
-    pub(in crate::sim) fn rest(&mut self) -> Result<(), String> {
-        self.tell(|| "-- everything comes to rest".to_owned());
+    pub(in crate::sim) fn come_to_rest(&mut self) -> Result<(), String> {
+        self.push_trace(|| "-- everything comes to rest".to_owned());
         if !self.hosts.is_there {
-            let comes = hosts::comes(&mut self.dice);
-            self.request(comes);
+            let comes = hosts::attach_command(&mut self.rng);
+            self.push_request(comes);
         }
-        for command in jobs::rest() {
-            self.request(command);
+        for command in jobs::closing_commands() {
+            self.push_request(command);
         }
         for _ in 0..3_000 {
-            self.batch(64, Mishap::None)?;
-            let open: Vec<OwedWork> =
-                self.jobs.iter().filter(|(_, job)| job.doing != Doing::Told).map(|(work, _)| work.clone()).collect();
+            self.run_batch(64, BatchMishap::None)?;
+            let open: Vec<OwedWork> = self
+                .jobs
+                .iter()
+                .filter(|(_, job)| job.doing != WorkProgress::Reported)
+                .map(|(work, _)| work.clone())
+                .collect();
             for work in &open {
-                self.go_on(work)?;
+                self.advance_work(work)?;
             }
             if !open.is_empty() || !self.line.is_empty() || self.engine.is_unsettled() {
                 continue;
@@ -129,8 +133,8 @@ impl Owner {
         }
         self.audit.networks.is_all_there(self.engine.state())?;
         // What has a host waits for it behind every restart.
-        let goes_on = |id: &SessionId| id.as_str() != hosts::SESSION || self.audit.boot() == 1;
-        if !self.has_waited && self.audit.waiting(MessageQueue::Prompt, goes_on) > 0 {
+        let goes_on = |id: &SessionId| id.as_str() != hosts::SESSION || self.audit.boot_number() == 1;
+        if !self.has_waited && self.audit.waiting_messages(MessageQueue::Prompt, goes_on) > 0 {
             return Err("a prompt that was taken is forgotten".to_owned());
         }
         self.same_as_the_log()
@@ -138,7 +142,7 @@ impl Owner {
 }
 
 /// No call starts in the batch that holds the decision to let it through its gate.
-pub(super) fn starts_behind_its_decision(batch: &[RecordedFact], audit: &Audit) -> Result<(), String> {
+pub(super) fn starts_behind_its_decision(batch: &[RecordedFact], audit: &LogAudit) -> Result<(), String> {
     let mut let_through = BTreeSet::new();
     for recorded in batch {
         match &recorded.fact.event {
@@ -186,7 +190,7 @@ fn is_answer(recorded: &RecordedFact) -> bool {
 }
 
 /// Whether an answer came to what it must come to.
-pub(super) fn fits(
+pub(super) fn check_answer(
     expected: &Option<Result<gate::GateResolution, AnswerError>>,
     outcome: &Result<(Vec<RecordedFact>, EngineReply), CommandError>,
 ) -> Result<(), String> {

@@ -12,12 +12,12 @@ const MOST: usize = 64 << 10;
 ///
 /// # Errors
 /// A line that is no base64.
-pub(super) fn read(text: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
+pub(super) fn parse_inputs(text: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
     text.lines().map(|line| BASE64.decode(line)).collect()
 }
 
 /// The file of those of `inputs` that are kept.
-pub(super) fn write(mut inputs: Vec<Vec<u8>>) -> String {
+pub(super) fn format_inputs(mut inputs: Vec<Vec<u8>>) -> String {
     inputs.retain(|input| !input.is_empty() && input.len() <= LONGEST);
     inputs.sort_by(|left, right| (left.len(), left).cmp(&(right.len(), right)));
     inputs.dedup();
@@ -32,15 +32,15 @@ pub(super) fn write(mut inputs: Vec<Vec<u8>>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, MOST, read, write};
+    use super::{LONGEST, MOST, format_inputs, parse_inputs};
 
     #[test]
     fn the_shortest_are_kept_once_each_as_far_as_there_is_room() {
         let inputs = vec![vec![7; 9], vec![], vec![0, 255, 10], vec![7; 9], vec![1; LONGEST + 1]];
-        assert_eq!(read(&write(inputs)), Ok(vec![vec![0, 255, 10], vec![7; 9]]));
+        assert_eq!(parse_inputs(&format_inputs(inputs)), Ok(vec![vec![0, 255, 10], vec![7; 9]]));
         let many: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte; LONGEST]).collect();
-        assert_eq!(read(&write(many)).unwrap().len(), MOST / LONGEST);
-        assert_eq!((write(Vec::new()), read("")), (String::new(), Ok(Vec::new())));
-        assert!(read("a\n").is_err());
+        assert_eq!(parse_inputs(&format_inputs(many)).unwrap().len(), MOST / LONGEST);
+        assert_eq!((format_inputs(Vec::new()), parse_inputs("")), (String::new(), Ok(Vec::new())));
+        assert!(parse_inputs("a\n").is_err());
     }
 }

@@ -2,10 +2,10 @@
 
 use countersign_core::peer;
 
-use super::{Audit, ensure};
+use super::{LogAudit, ensure};
 
-impl Audit {
-    pub(super) fn peer(&mut self, event: &peer::Event) -> Result<(), String> {
+impl LogAudit {
+    pub(super) fn read_peer_event(&mut self, event: &peer::Event) -> Result<(), String> {
         match event {
             peer::Event::Registered { .. } => Ok(()),
             peer::Event::Came { peer, line, memory } => {

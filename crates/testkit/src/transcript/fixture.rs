@@ -31,7 +31,7 @@ pub(super) const START: u64 = 1_800_000_000_000;
 /// How often whoever waits looks at how long it waits: real time, which is what threads and children need.
 const BEAT: Duration = Duration::from_millis(50);
 /// How many beats something that must come is waited for.
-const PATIENCE: u32 = 400;
+const MAX_BEATS: u32 = 400;
 /// How many beats without a frame count as quiet, where it is not known what is to come.
 pub(super) const QUIET: u32 = 20;
 /// How many beats an ending has before time goes on for it.
@@ -50,7 +50,7 @@ const MODELS: &str = "providers:
 ";
 
 /// Files, a model, and the process image that works with them, while there is one.
-pub(super) struct Stage {
+pub(super) struct PlaybackFixture {
     _folder: TempDir,
     root: PathBuf,
     launcher: ExecLauncher,
@@ -61,26 +61,26 @@ pub(super) struct Stage {
     pub(super) flags: BTreeMap<String, Vec<String>>,
     elapsed: Duration,
     beat: Arc<Notify>,
-    image: Option<Image>,
+    image: Option<ProcessImage>,
 }
 
 /// What dies with a process.
-struct Image {
-    doors: BTreeMap<String, Door>,
+struct ProcessImage {
+    adapters: BTreeMap<String, RunningAdapter>,
     local: LocalSet,
     runtime: Runtime,
     /// As long as it is there time stands still though nobody has anything to do.
     still: threads::Sender<()>,
 }
 
-struct Door {
+struct RunningAdapter {
     input: Option<mpsc::Sender<DecodedLine>>,
     output: mpsc::Receiver<Bytes>,
     seen: VecDeque<String>,
     task: JoinHandle<Result<(), StartError>>,
 }
 
-impl Stage {
+impl PlaybackFixture {
     pub(super) fn new(launcher: ExecLauncher) -> std::io::Result<Self> {
         let folder = tempfile::tempdir()?;
         let root = folder.path().canonicalize()?;
@@ -113,17 +113,17 @@ impl Stage {
         })
     }
 
-    pub(super) fn root(&self) -> &Path {
+    pub(super) fn root_path(&self) -> &Path {
         &self.root
     }
 
     /// The doors that are open, or were and have ended.
-    pub(super) fn names(&self) -> Vec<String> {
-        self.image.iter().flat_map(|image| image.doors.keys().cloned()).collect()
+    pub(super) fn adapter_names(&self) -> Vec<String> {
+        self.image.iter().flat_map(|image| image.adapters.keys().cloned()).collect()
     }
 
     /// Opens the door of that name, unless it is open.
-    pub(super) fn open(&mut self, name: &str) -> Result<(), String> {
+    pub(super) fn open_adapter(&mut self, name: &str) -> Result<(), String> {
         let given = self.flags.get(name).cloned().unwrap_or_default();
         let mut flags: Vec<String> = ["--mode", "rpc", "--cwd"].map(str::to_owned).to_vec();
         flags.push(self.root.join("work").display().to_string());
@@ -140,8 +140,8 @@ impl Stage {
         let product = self.product;
         let (root, launcher, model) = (self.root.clone(), self.launcher.clone(), self.model.clone());
         let now = Millis(START) + self.elapsed;
-        let image = self.image.get_or_insert_with(Image::new);
-        if image.doors.contains_key(name) {
+        let image = self.image.get_or_insert_with(ProcessImage::new);
+        if image.adapters.contains_key(name) {
             return Ok(());
         }
         let (input, lines) = mpsc::channel(256);
@@ -170,8 +170,11 @@ impl Stage {
             ))
             .await
         });
-        image.doors.insert(name.to_owned(), Door { input: Some(input), output: frames, seen: VecDeque::new(), task });
-        match self.next(name)? {
+        image.adapters.insert(
+            name.to_owned(),
+            RunningAdapter { input: Some(input), output: frames, seen: VecDeque::new(), task },
+        );
+        match self.next_frame(name)? {
             Some(frame) if frame == r#"{"type":"ready"}"# => Ok(()),
             Some(frame) => Err(format!("the first frame is not ready: {frame}")),
             // Whoever expects a door that does not open asks why.
@@ -180,10 +183,10 @@ impl Stage {
     }
 
     /// Hands a line to a door.
-    pub(super) fn send(&mut self, name: &str, line: &str) -> Result<(), String> {
-        self.open(name)?;
-        let (image, door) = self.door(name)?;
-        let Some(input) = &door.input else { return Err("the input is closed".to_owned()) };
+    pub(super) fn send_line(&mut self, name: &str, line: &str) -> Result<(), String> {
+        self.open_adapter(name)?;
+        let (image, adapter) = self.running_adapter(name)?;
+        let Some(input) = &adapter.input else { return Err("the input is closed".to_owned()) };
         let line = DecodedLine::Text(line.to_owned());
         image.block_on(input.send(line)).map_err(|_| "the door has closed".to_owned())
     }
@@ -192,30 +195,30 @@ impl Stage {
     ///
     /// # Errors
     /// If nothing comes.
-    pub(super) fn next(&mut self, name: &str) -> Result<Option<String>, String> {
+    pub(super) fn next_frame(&mut self, name: &str) -> Result<Option<String>, String> {
         let beat = Arc::clone(&self.beat);
-        let (image, door) = self.door(name)?;
-        if let Some(frame) = door.seen.pop_front() {
+        let (image, adapter) = self.running_adapter(name)?;
+        if let Some(frame) = adapter.seen.pop_front() {
             return Ok(Some(frame));
         }
-        let frame = image.block_on(within(&beat, PATIENCE, door.output.recv()));
-        frame.map(|frame| frame.as_ref().map(text)).ok_or_else(|| "no frame came".to_owned())
+        let frame = image.block_on(within_beats(&beat, MAX_BEATS, adapter.output.recv()));
+        frame.map(|frame| frame.as_ref().map(frame_text)).ok_or_else(|| "no frame came".to_owned())
     }
 
     /// Everything that comes until nothing did for so many beats, door by door.
-    pub(super) fn rest(&mut self, quiet: u32) -> Vec<(String, String)> {
+    pub(super) fn drain_frames(&mut self, quiet: u32) -> Vec<(String, String)> {
         let beat = Arc::clone(&self.beat);
         let Some(image) = &mut self.image else { return Vec::new() };
         let mut frames = Vec::new();
         loop {
             let mut is_quiet = true;
-            for (name, door) in &mut image.doors {
-                while let Some(frame) = door.seen.pop_front() {
+            for (name, adapter) in &mut image.adapters {
+                while let Some(frame) = adapter.seen.pop_front() {
                     frames.push((name.clone(), frame));
                 }
-                let more = image.local.block_on(&image.runtime, within(&beat, quiet, door.output.recv()));
+                let more = image.local.block_on(&image.runtime, within_beats(&beat, quiet, adapter.output.recv()));
                 if let Some(Some(frame)) = more {
-                    frames.push((name.clone(), text(&frame)));
+                    frames.push((name.clone(), frame_text(&frame)));
                     is_quiet = false;
                 }
             }
@@ -227,8 +230,8 @@ impl Stage {
     }
 
     /// Moves time at once. What was begun before is under way by then.
-    pub(super) fn advance(&mut self, by: Duration) -> Result<(), String> {
-        self.settle()?;
+    pub(super) fn advance_time(&mut self, by: Duration) -> Result<(), String> {
+        self.wait_processed()?;
         self.elapsed += by;
         if let Some(image) = &self.image {
             image.local.block_on(&image.runtime, tokio::time::advance(by));
@@ -237,21 +240,21 @@ impl Stage {
     }
 
     /// Waits until every door has done what it was told before: each answers a question that nobody else sees.
-    fn settle(&mut self) -> Result<(), String> {
-        for name in self.names() {
+    fn wait_processed(&mut self) -> Result<(), String> {
+        for name in self.adapter_names() {
             for _ in 0..3 {
                 let beat = Arc::clone(&self.beat);
-                let (image, door) = self.door(&name)?;
-                let Some(input) = door.input.as_ref().filter(|_| !door.task.is_finished()) else { break };
+                let (image, adapter) = self.running_adapter(&name)?;
+                let Some(input) = adapter.input.as_ref().filter(|_| !adapter.task.is_finished()) else { break };
                 let line = DecodedLine::Text(format!(r#"{{"id":"{OWN}","type":"get_last_assistant_text"}}"#));
                 image.block_on(input.send(line)).map_err(|_| "the door has closed".to_owned())?;
                 loop {
-                    let frame = image.block_on(within(&beat, PATIENCE, door.output.recv()));
-                    let frame = text(&frame.flatten().ok_or("the door does not answer")?);
+                    let frame = image.block_on(within_beats(&beat, MAX_BEATS, adapter.output.recv()));
+                    let frame = frame_text(&frame.flatten().ok_or("the door does not answer")?);
                     if frame.contains(OWN) {
                         break;
                     }
-                    door.seen.push_back(frame);
+                    adapter.seen.push_back(frame);
                 }
             }
         }
@@ -259,21 +262,21 @@ impl Stage {
     }
 
     /// Waits for a file below the root.
-    pub(super) fn appears(&mut self, path: &str) -> Result<(), String> {
+    pub(super) fn wait_for_file(&mut self, path: &str) -> Result<(), String> {
         let path = self.root.join(path);
-        self.until(|| path.exists())
+        self.wait_until(|| path.exists())
     }
 
     /// Waits until the model was asked for all that it is to say.
-    pub(super) fn asked(&mut self) -> Result<(), String> {
+    pub(super) fn wait_for_model(&mut self) -> Result<(), String> {
         let model = self.model.clone();
-        self.until(|| model.replies_left() == 0)
+        self.wait_until(|| model.replies_left() == 0)
     }
 
-    fn until(&mut self, holds: impl Fn() -> bool) -> Result<(), String> {
+    fn wait_until(&mut self, holds: impl Fn() -> bool) -> Result<(), String> {
         let Some(image) = &self.image else { return Err("nothing runs".to_owned()) };
         image.local.block_on(&image.runtime, async {
-            for _ in 0..PATIENCE {
+            for _ in 0..MAX_BEATS {
                 if holds() {
                     return Ok(());
                 }
@@ -284,22 +287,22 @@ impl Stage {
     }
 
     /// Ends the process where it is, and opens its doors again.
-    pub(super) fn restart(&mut self) -> Result<(), String> {
-        let names = self.names();
-        self.kill()?;
-        names.iter().try_for_each(|name| self.open(name))
+    pub(super) fn restart_process(&mut self) -> Result<(), String> {
+        let names = self.adapter_names();
+        self.kill_process()?;
+        names.iter().try_for_each(|name| self.open_adapter(name))
     }
 
     /// Closes the input of every door, and lets what is in flight end. Frames that came can still be read.
-    pub(super) fn end(&mut self) -> Result<(), String> {
+    pub(super) fn close_inputs(&mut self) -> Result<(), String> {
         let beat = Arc::clone(&self.beat);
         let Some(image) = &mut self.image else { return Ok(()) };
-        for door in image.doors.values_mut() {
-            door.input = None;
+        for adapter in image.adapters.values_mut() {
+            adapter.input = None;
         }
-        for _ in 0..PATIENCE / GRACE {
+        for _ in 0..MAX_BEATS / GRACE {
             for _ in 0..GRACE {
-                let mut tasks = image.doors.values().map(|door| &door.task);
+                let mut tasks = image.adapters.values().map(|adapter| &adapter.task);
                 if tasks.all(JoinHandle::is_finished) {
                     return Ok(());
                 }
@@ -312,29 +315,29 @@ impl Stage {
     }
 
     /// How a door ended. It must have.
-    pub(super) fn outcome(&mut self, name: &str) -> Result<Result<(), String>, String> {
+    pub(super) fn adapter_outcome(&mut self, name: &str) -> Result<Result<(), String>, String> {
         let beat = Arc::clone(&self.beat);
-        let (image, door) = self.door(name)?;
-        let ended = image.block_on(within(&beat, PATIENCE, &mut door.task)).ok_or("the door is open")?;
+        let (image, adapter) = self.running_adapter(name)?;
+        let ended = image.block_on(within_beats(&beat, MAX_BEATS, &mut adapter.task)).ok_or("the door is open")?;
         let outcome = ended.map_err(|error| error.to_string())?;
         // It is asked once only.
         if let Some(image) = &mut self.image {
-            image.doors.remove(name);
+            image.adapters.remove(name);
         }
         Ok(outcome.map_err(|error| error.to_string()))
     }
 
     /// Drops everything that a process holds, and waits until its logs can be opened by another.
-    fn kill(&mut self) -> Result<(), String> {
-        let Some(Image { doors, local, runtime, still }) = self.image.take() else { return Ok(()) };
-        drop(doors);
+    fn kill_process(&mut self) -> Result<(), String> {
+        let Some(ProcessImage { adapters, local, runtime, still }) = self.image.take() else { return Ok(()) };
+        drop(adapters);
         drop(local);
         drop(still);
-        runtime.shutdown_timeout(BEAT * PATIENCE);
+        runtime.shutdown_timeout(BEAT * MAX_BEATS);
         let logs = fs::read_dir(self.root.join("agent/countersign")).into_iter().flatten().flatten();
         for lock in logs.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "lock")) {
             let file = fs::File::options().write(true).open(&lock).map_err(|error| error.to_string())?;
-            let is_free = (0..PATIENCE).any(|_| {
+            let is_free = (0..MAX_BEATS).any(|_| {
                 let is_free = file.try_lock().is_ok();
                 if !is_free {
                     thread::park_timeout(BEAT / 10);
@@ -348,44 +351,46 @@ impl Stage {
         Ok(())
     }
 
-    fn door(&mut self, name: &str) -> Result<(Ground<'_>, &mut Door), String> {
-        let Some(Image { doors, local, runtime, .. }) = &mut self.image else { return Err("nothing runs".to_owned()) };
-        let door = doors.get_mut(name).ok_or_else(|| format!("there is no door {name:?}"))?;
-        Ok((Ground { local, runtime }, door))
+    fn running_adapter(&mut self, name: &str) -> Result<(LocalExecutor<'_>, &mut RunningAdapter), String> {
+        let Some(ProcessImage { adapters, local, runtime, .. }) = &mut self.image else {
+            return Err("nothing runs".to_owned());
+        };
+        let adapter = adapters.get_mut(name).ok_or_else(|| format!("there is no door {name:?}"))?;
+        Ok((LocalExecutor { local, runtime }, adapter))
     }
 }
 
-impl Drop for Stage {
+impl Drop for PlaybackFixture {
     fn drop(&mut self) {
-        let _ = self.kill();
+        let _ = self.kill_process();
     }
 }
 
-impl Image {
+impl ProcessImage {
     fn new() -> Self {
         let runtime =
             Builder::new_current_thread().enable_all().start_paused(true).build().expect("the system has a thread");
         let (still, until) = threads::channel::<()>();
         // A paused clock moves by itself when nobody has anything to do, unless something blocks.
         runtime.spawn_blocking(move || until.recv());
-        Self { doors: BTreeMap::new(), local: LocalSet::new(), runtime, still }
+        Self { adapters: BTreeMap::new(), local: LocalSet::new(), runtime, still }
     }
 }
 
 /// Where futures of one image run.
-struct Ground<'a> {
+struct LocalExecutor<'a> {
     local: &'a LocalSet,
     runtime: &'a Runtime,
 }
 
-impl Ground<'_> {
+impl LocalExecutor<'_> {
     fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.local.block_on(self.runtime, future)
     }
 }
 
 /// What `future` gives, if it does within so many beats.
-async fn within<T>(beat: &Notify, beats: u32, future: impl Future<Output = T>) -> Option<T> {
+async fn within_beats<T>(beat: &Notify, beats: u32, future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     for _ in 0..beats {
         tokio::select! {
@@ -398,6 +403,6 @@ async fn within<T>(beat: &Notify, beats: u32, future: impl Future<Output = T>) -
 }
 
 /// A frame without its line end.
-fn text(frame: &Bytes) -> String {
+fn frame_text(frame: &Bytes) -> String {
     String::from_utf8_lossy(frame).trim_end_matches('\n').to_owned()
 }

@@ -7,12 +7,12 @@ use countersign_core::{
     unattended::{self, ContractStatus},
 };
 
-use super::Owner;
-use crate::sim::{Fault, networks};
+use super::SimOwner;
+use crate::sim::{PlantedFault, channels};
 
-impl Owner {
+impl SimOwner {
     /// A session in which a person is asked for more.
-    pub(super) fn held(&self) -> Option<(SessionId, BudgetBreach)> {
+    pub(super) fn awaiting_extension(&self) -> Option<(SessionId, BudgetBreach)> {
         self.engine.state().sessions().find_map(|session| match session.unattended()?.status() {
             ContractStatus::AwaitingDecision { breach, .. } => Some((session.id().clone(), breach)),
             ContractStatus::InForce | ContractStatus::Over { .. } | ContractStatus::Settled { .. } => None,
@@ -20,10 +20,10 @@ impl Owner {
     }
 
     /// A message that was heard is heard once more.
-    pub(super) fn hears_twice(&mut self, batch: &mut Vec<RecordedFact>) {
+    pub(super) fn plant_second_receipt(&mut self, batch: &mut Vec<RecordedFact>) {
         let head = self.engine.state().head_lsn();
-        let again = batch.iter().find_map(|heard| networks::again(heard, head));
-        if let Some(again) = again.filter(|_| self.make(Fault::HearTwice)) {
+        let again = batch.iter().find_map(|recorded| channels::receive_again(recorded, head));
+        if let Some(again) = again.filter(|_| self.plant_fault(PlantedFault::HearTwice)) {
             self.engine.replay_fact(&again.fact.event, &again.meta);
             batch.push(again);
         }

@@ -5,7 +5,9 @@ use std::{
     net::TcpStream,
 };
 
-use countersign_testkit::process::{Gateway, GatewayFixture, GatewayOptions, PATIENCE, gsv::TOKEN, http::Http};
+use countersign_testkit::process::{
+    GatewayFixture, GatewayOptions, GatewayServer, WAIT_TIMEOUT, gsv::TOKEN, http::HttpClient,
+};
 use serde_json::json;
 
 /// What people log in with.
@@ -20,57 +22,57 @@ pub(crate) fn closed() -> String {
     format!("clients: {{ token: {TOKEN} }}\nweb: {{ password: {PASSWORD} }}\n")
 }
 
-pub(crate) struct Stage {
+pub(crate) struct SecurityFixture {
     pub(crate) scene: GatewayFixture,
-    pub(crate) gateway: Gateway,
+    pub(crate) gateway: GatewayServer,
 }
 
-impl Stage {
+impl SecurityFixture {
     pub(crate) fn new() -> Self {
-        let scene = GatewayOptions::for_models().config(&closed()).create();
+        let scene = GatewayOptions::for_models().with_config(&closed()).create();
         let gateway = scene.start();
         Self { scene, gateway }
     }
 
     /// With a front end that somebody has, whose routes are there then.
     pub(crate) fn with_front() -> Self {
-        let scene = GatewayOptions::for_models().config(&closed()).create();
+        let scene = GatewayOptions::for_models().with_config(&closed()).create();
         let folder = scene.folder.join("front");
         std::fs::create_dir(&folder).unwrap();
         for name in ["index.html", "sw.js", "manifest.json", "favicon.ico", "1"] {
             std::fs::write(folder.join(name), "{}").unwrap();
         }
-        let gateway = Gateway::start_with(&scene, &["--webui", "front"]);
+        let gateway = GatewayServer::start_with(&scene, &["--webui", "front"]);
         Self { scene, gateway }
     }
 
     /// A new token of the interface for programs.
-    pub(crate) fn program(&self, name: &str, scopes: &str) -> String {
-        let made = self.scene.people(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
+    pub(crate) fn create_program_token(&self, name: &str, scopes: &str) -> String {
+        let made = self.scene.run_as_person(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
         made["token"].as_str().unwrap().to_owned()
     }
 
     /// The cookie of somebody who logged in, as `name=value`.
-    pub(crate) fn cookie(&self) -> String {
-        let http = Http::new(&self.gateway.address);
+    pub(crate) fn login_cookie(&self) -> String {
+        let http = HttpClient::new(&self.gateway.address);
         let reply = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
     }
 
-    pub(crate) fn knock(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answered {
-        knock(&self.gateway.address, method, path, headers)
+    pub(crate) fn request_head(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> ResponseHead {
+        request_head(&self.gateway.address, method, path, headers)
     }
 }
 
 /// How an answer begins.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     pub(crate) head: String,
 }
 
-impl Answered {
+impl ResponseHead {
     /// Whether whoever asked was sent away: not known, not allowed, not heard for a while, or sent to the login.
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self.status, 401 | 403 | 429) || (self.status == 302 && self.head.contains("location: /login"))
@@ -78,21 +80,21 @@ impl Answered {
 }
 
 /// Asks for something and reads as far as the end of the head: what follows may have no end.
-pub(crate) fn knock(address: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> Answered {
+pub(crate) fn request_head(address: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> ResponseHead {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     let named = headers.iter().any(|(name, _)| *name == "host");
     let host = if named { String::new() } else { format!("host: {address}\r\n") };
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("{method} {path} HTTP/1.1\r\n{host}{more}content-length: 0\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    let (mut told, mut byte) = (Vec::new(), [0]);
-    while !told.ends_with(b"\r\n\r\n") {
-        assert!(stream.read(&mut byte).unwrap() > 0, "{method} {path}: no head, but {told:?}");
-        told.push(byte[0]);
+    let (mut head_bytes, mut byte) = (Vec::new(), [0]);
+    while !head_bytes.ends_with(b"\r\n\r\n") {
+        assert!(stream.read(&mut byte).unwrap() > 0, "{method} {path}: no head, but {head_bytes:?}");
+        head_bytes.push(byte[0]);
     }
-    let head = String::from_utf8(told).unwrap().to_lowercase();
-    Answered { status: head.split_whitespace().nth(1).unwrap().parse().unwrap(), head }
+    let head = String::from_utf8(head_bytes).unwrap().to_lowercase();
+    ResponseHead { status: head.split_whitespace().nth(1).unwrap().parse().unwrap(), head }
 }
 
 /// What a browser sends to open a WebSocket.
@@ -105,23 +107,23 @@ pub(crate) const UPGRADE: [(&str, &str); 4] = [
 
 /// One way in over the network.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Door {
+pub(crate) struct ProtectedRoute {
     pub(crate) name: &'static str,
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
     pub(crate) is_socket: bool,
 }
 
-const fn page(name: &'static str, method: &'static str, path: &'static str) -> Door {
-    Door { name, method, path, is_socket: false }
+const fn page(name: &'static str, method: &'static str, path: &'static str) -> ProtectedRoute {
+    ProtectedRoute { name, method, path, is_socket: false }
 }
 
-const fn socket(name: &'static str, path: &'static str) -> Door {
-    Door { name, method: "GET", path, is_socket: true }
+const fn socket(name: &'static str, path: &'static str) -> ProtectedRoute {
+    ProtectedRoute { name, method: "GET", path, is_socket: true }
 }
 
 /// Every door of a gateway's port, with something that is asked of it.
-pub(crate) const DOORS: [Door; 13] = [
+pub(crate) const PROTECTED_ROUTES: [ProtectedRoute; 13] = [
     socket("agent-gate", "/"),
     socket("agent-gate at any path", "/agent"),
     socket("gsv", "/ws"),
@@ -137,15 +139,15 @@ pub(crate) const DOORS: [Door; 13] = [
     page("health", "GET", "/healthz"),
 ];
 
-impl Door {
-    pub(crate) fn knock(&self, address: &str, headers: &[(&str, &str)]) -> Answered {
+impl ProtectedRoute {
+    pub(crate) fn request_head(&self, address: &str, headers: &[(&str, &str)]) -> ResponseHead {
         let upgrade: &[(&str, &str)] = if self.is_socket { &UPGRADE } else { &[] };
-        knock(address, self.method, self.path, &[upgrade, headers].concat())
+        request_head(address, self.method, self.path, &[upgrade, headers].concat())
     }
 }
 
 /// A host that embeds the agent over two pipes, as far as these tests need it.
-pub(crate) mod talks {
+pub(crate) mod stdio_host {
     use std::{
         fs,
         io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -174,16 +176,16 @@ pub(crate) mod talks {
         folder
     }
 
-    pub(crate) struct Host {
+    pub(crate) struct StdioHost {
         child: Child,
         input: Option<ChildStdin>,
         output: BufReader<ChildStdout>,
         errors: Option<ChildStderr>,
         /// All that it said.
-        pub(crate) heard: String,
+        pub(crate) transcript: String,
     }
 
-    impl Host {
+    impl StdioHost {
         pub(crate) fn start(
             scene: &GatewayFixture,
             product: &str,
@@ -191,41 +193,41 @@ pub(crate) mod talks {
             agent: &Path,
             more: &[(&str, &str)],
         ) -> Self {
-            let mut command = scene.command();
+            let mut command = scene.binary_command();
             command.args([product, "--mode", "rpc", "--model", "fake/fake-1"]).env(variable, agent);
             command.envs(more.iter().copied());
-            Self::of(command)
+            Self::spawn(command)
         }
 
         /// One of omp that works in `folder`, with more arguments.
         pub(crate) fn start_in(scene: &GatewayFixture, agent: &Path, folder: &Path, more: &[&str]) -> Self {
-            let mut command = scene.command();
+            let mut command = scene.binary_command();
             command.args(["omp", "--mode", "rpc", "--model", "fake/fake-1"]).args(more);
             command.env("PI_CODING_AGENT_DIR", agent).current_dir(folder);
-            Self::of(command)
+            Self::spawn(command)
         }
 
-        fn of(mut command: Command) -> Self {
+        fn spawn(mut command: Command) -> Self {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let (input, errors) = (child.stdin.take(), child.stderr.take());
             let output = BufReader::new(child.stdout.take().unwrap());
-            let mut host = Self { child, input, output, errors, heard: String::new() };
-            host.until("ready", |frame| frame["type"] == "ready");
+            let mut host = Self { child, input, output, errors, transcript: String::new() };
+            host.wait_frame("ready", |frame| frame["type"] == "ready");
             host
         }
 
-        pub(crate) fn say(&mut self, frame: &Value) {
+        pub(crate) fn send_frame(&mut self, frame: &Value) {
             self.input.as_mut().unwrap().write_all(format!("{frame}\n").as_bytes()).unwrap();
         }
 
         /// The first frame from here on that fits.
-        pub(crate) fn until(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        pub(crate) fn wait_frame(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
             loop {
                 let mut line = String::new();
                 let count = self.output.read_line(&mut line).unwrap();
-                assert!(count > 0, "it ended before {what}: {}", self.heard);
-                self.heard.push_str(&line);
+                assert!(count > 0, "it ended before {what}: {}", self.transcript);
+                self.transcript.push_str(&line);
                 let frame: Value = serde_json::from_str(&line).unwrap();
                 if fits(&frame) {
                     return frame;
@@ -234,9 +236,9 @@ pub(crate) mod talks {
         }
 
         /// Ends it, and gives all that it said, errors too.
-        pub(crate) fn end(mut self) -> String {
+        pub(crate) fn close_and_read(mut self) -> String {
             drop(self.input.take());
-            let mut rest = std::mem::take(&mut self.heard);
+            let mut rest = std::mem::take(&mut self.transcript);
             self.output.read_to_string(&mut rest).unwrap();
             self.errors.take().unwrap().read_to_string(&mut rest).unwrap();
             self.child.wait().unwrap();
@@ -244,7 +246,7 @@ pub(crate) mod talks {
         }
     }
 
-    impl Drop for Host {
+    impl Drop for StdioHost {
         fn drop(&mut self) {
             let _ = self.child.kill();
             let _ = self.child.wait();
