@@ -13,8 +13,8 @@ use countersign_core::{
 use serde_json::json;
 
 use crate::{
-    requests::{agents, request, results},
-    stage::{Stage, Told, asking},
+    agent_requests::{agents, request, results},
+    engine_fixture::{EngineFixture, EngineOutcome, asking_rules},
     states::deny,
 };
 
@@ -29,7 +29,7 @@ fn rules(steps: &[ApprovalStep]) -> ActiveRules {
     let people = [("ana", &["chat:ana", "console:ana"][..]), ("ben", &["chat:ben"]), ("cleo", &["chat:cleo"])];
     let people = people.map(|(person, all)| (person.to_owned(), all.iter().map(|one| PrincipalId::new(*one))));
     let compiled = compile_rules(vec![source]).expect("the steps make sense");
-    ActiveRules { compiled, default_policy: DefaultPolicy::Gateway, people: IdentityMap::new(people), ..asking() }
+    ActiveRules { compiled, default_policy: DefaultPolicy::Gateway, people: IdentityMap::new(people), ..asking_rules() }
 }
 
 fn step(approvals: u32, from: &[&str], seconds: u64, on_expiry: OnExpiry) -> ApprovalStep {
@@ -38,16 +38,16 @@ fn step(approvals: u32, from: &[&str], seconds: u64, on_expiry: OnExpiry) -> App
     ApprovalStep { approvals, from, within, on_expiry }
 }
 
-fn asked(steps: &[ApprovalStep]) -> (Stage, GateId) {
+fn pending_gate(steps: &[ApprovalStep]) -> (EngineFixture, GateId) {
     let mut stage = agents(rules(steps), 10);
     request(&mut stage, "1", "a");
-    let gate = stage.gate();
+    let gate = stage.oldest_gate();
     (stage, gate)
 }
 
 /// What an answer came to, in a word or two.
-fn word(told: &Told) -> String {
-    match &told.1 {
+fn word(outcome: &EngineOutcome) -> String {
+    match &outcome.1 {
         Ok(EngineReply::Voted { have, need }) => format!("{have} of {need}"),
         Ok(EngineReply::Resolved(GateResolution::Allowed { .. })) => "allowed".to_owned(),
         Ok(EngineReply::Resolved(GateResolution::Denied)) => "denied".to_owned(),
@@ -100,53 +100,53 @@ fn votes_count_people_and_not_accounts() {
         ("anybody may deny", &named, vec![("chat:cleo", deny(None), "denied")]),
         ("one that is named", &one, vec![("chat:ana", ALLOW, "not among"), ("chat:cleo", ALLOW, "allowed")]),
     ] {
-        let (mut stage, gate) = asked(std::slice::from_ref(step));
+        let (mut stage, gate) = pending_gate(std::slice::from_ref(step));
         for (by, answer, want) in answers {
-            let told = stage.decide(gate, answer, by, None);
-            assert_eq!(word(&told), want, "{case}: {by}");
+            let outcome = stage.answer_gate(gate, answer, by, None);
+            assert_eq!(word(&outcome), want, "{case}: {by}");
         }
     }
 }
 
 #[test]
 fn an_answer_with_the_key_of_a_vote_counts_once_before_and_after_the_end() {
-    let (mut stage, gate) = asked(&[step(2, &[], 0, OnExpiry::Deny)]);
+    let (mut stage, gate) = pending_gate(&[step(2, &[], 0, OnExpiry::Deny)]);
     for _ in 0..2 {
-        assert_eq!(word(&stage.decide(gate, ALLOW, "local:0", Some("k1"))), "1 of 2");
+        assert_eq!(word(&stage.answer_gate(gate, ALLOW, "local:0", Some("k1"))), "1 of 2");
     }
     for _ in 0..2 {
-        assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ben", Some("k2"))), "allowed");
+        assert_eq!(word(&stage.answer_gate(gate, ALLOW, "chat:ben", Some("k2"))), "allowed");
     }
-    assert_eq!(word(&stage.decide(gate, ALLOW, "local:0", Some("k1"))), "allowed", "it was counted");
+    assert_eq!(word(&stage.answer_gate(gate, ALLOW, "local:0", Some("k1"))), "allowed", "it was counted");
 }
 
 #[test]
 fn votes_survive_a_restart() {
     let steps = [step(2, &[], 0, OnExpiry::Deny)];
-    let (mut stage, gate) = asked(&steps);
-    stage.decide(gate, ALLOW, "chat:ana", None);
+    let (mut stage, gate) = pending_gate(&steps);
+    stage.answer_gate(gate, ALLOW, "chat:ana", None);
     stage.restart(rules(&steps), ResumeMode::Wait);
-    assert_eq!(word(&stage.decide(gate, ALLOW, "console:ana", None)), "1 of 2");
-    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ben", None)), "allowed");
+    assert_eq!(word(&stage.answer_gate(gate, ALLOW, "console:ana", None)), "1 of 2");
+    assert_eq!(word(&stage.answer_gate(gate, ALLOW, "chat:ben", None)), "allowed");
 }
 
 #[test]
 fn no_grant_stands_for_those_who_have_to_allow() {
-    let (mut stage, gate) = asked(&[]);
+    let (mut stage, gate) = pending_gate(&[]);
     let always = GateReply::Allow(ApprovalScope::Always);
-    assert_eq!(word(&stage.decide(gate, always, "chat:ana", None)), "allowed");
+    assert_eq!(word(&stage.answer_gate(gate, always, "chat:ana", None)), "allowed");
     stage.restart(rules(&[step(1, &["ben"], 0, OnExpiry::Deny)]), ResumeMode::Wait);
     request(&mut stage, "2", "a");
-    let gate = stage.gate();
+    let gate = stage.oldest_gate();
     let offered = stage.engine.state().gate(gate).map(|gate| gate.scopes().to_vec());
     assert_eq!(offered, Some(vec![ApprovalScope::Once]), "and nothing more than this once is offered");
-    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "not among");
+    assert_eq!(word(&stage.answer_gate(gate, ALLOW, "chat:ana", None)), "not among");
 }
 
 /// Lets time pass until `seconds` after the start, and says where the gate stands.
-fn at(stage: &mut Stage, gate: GateId, seconds: u64) -> String {
+fn at(stage: &mut EngineFixture, gate: GateId, seconds: u64) -> String {
     stage.now = countersign_core::time::Millis(1_000 + seconds * 1_000);
-    stage.tell(Command::Tick);
+    stage.send_command(Command::Tick);
     let gate = stage.engine.state().gate(gate).expect("it is at hand");
     match gate.phase() {
         GatePhase::Pending => format!("step {} round {}", gate.step_of().0, gate.round()),
@@ -171,7 +171,7 @@ fn a_step_that_expires_does_what_it_says() {
             vec![(60, "step 1 round 1"), (120, "step 1 round 2"), (180, "Expired")],
         ),
     ] {
-        let (mut stage, gate) = asked(&steps);
+        let (mut stage, gate) = pending_gate(&steps);
         for (seconds, want) in want {
             assert_eq!(at(&mut stage, gate, seconds), want, "{case} at {seconds}");
         }
@@ -182,21 +182,21 @@ fn a_step_that_expires_does_what_it_says() {
 #[test]
 fn others_that_are_asked_begin_anew_and_the_same_go_on() {
     let next = step(2, &["ben", "cleo"], 60, OnExpiry::Deny);
-    let (mut stage, gate) = asked(&[step(2, &["ana", "ben"], 60, OnExpiry::Next), next]);
-    stage.decide(gate, ALLOW, "chat:ben", None);
+    let (mut stage, gate) = pending_gate(&[step(2, &["ana", "ben"], 60, OnExpiry::Next), next]);
+    stage.answer_gate(gate, ALLOW, "chat:ben", None);
     at(&mut stage, gate, 60);
-    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "not among");
+    assert_eq!(word(&stage.answer_gate(gate, ALLOW, "chat:ana", None)), "not among");
     assert_eq!(
-        word(&stage.decide(gate, ALLOW, "chat:cleo", None)),
+        word(&stage.answer_gate(gate, ALLOW, "chat:cleo", None)),
         "1 of 2",
         "what was allowed before is another step's"
     );
-    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ben", None)), "allowed");
+    assert_eq!(word(&stage.answer_gate(gate, ALLOW, "chat:ben", None)), "allowed");
 
-    let (mut stage, gate) = asked(&[step(2, &["ana", "ben"], 60, OnExpiry::Again(1))]);
-    stage.decide(gate, ALLOW, "chat:ben", None);
+    let (mut stage, gate) = pending_gate(&[step(2, &["ana", "ben"], 60, OnExpiry::Again(1))]);
+    stage.answer_gate(gate, ALLOW, "chat:ben", None);
     at(&mut stage, gate, 60);
-    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "allowed");
+    assert_eq!(word(&stage.answer_gate(gate, ALLOW, "chat:ana", None)), "allowed");
 }
 
 #[test]
@@ -209,10 +209,10 @@ fn rules_that_came_while_it_waited_ask_those_whom_they_name() {
         ("milder", ben.to_vec(), vec![], "chat:ben", true),
         ("of a wider set", ben.to_vec(), vec![step(1, &["ana", "ben"], 0, OnExpiry::Deny)], "chat:ben", true),
     ] {
-        let (mut stage, gate) = asked(&before);
-        stage.tell(Command::UseRules(Box::new(rules(&after)))).1.expect("they make sense");
-        assert_eq!(word(&stage.decide(gate, ALLOW, by, None)), "allowed", "{case}");
-        stage.tell(Command::Tick);
+        let (mut stage, gate) = pending_gate(&before);
+        stage.send_command(Command::UseRules(Box::new(rules(&after)))).1.expect("they make sense");
+        assert_eq!(word(&stage.answer_gate(gate, ALLOW, by, None)), "allowed", "{case}");
+        stage.send_command(Command::Tick);
         let waits = stage.engine.state().pending_gates().next().map(|gate| gate.current_step().is_some());
         assert_eq!(waits, (!starts).then_some(true), "{case}: those who have to are asked");
     }
@@ -221,20 +221,20 @@ fn rules_that_came_while_it_waited_ask_those_whom_they_name() {
 #[test]
 fn a_vote_of_somebody_whose_account_it_no_longer_is_does_not_count() {
     let two = [step(2, &["ana", "ben", "cleo"], 0, OnExpiry::Deny)];
-    let (mut stage, gate) = asked(&two);
-    stage.decide(gate, ALLOW, "chat:ben", None);
+    let (mut stage, gate) = pending_gate(&two);
+    stage.answer_gate(gate, ALLOW, "chat:ben", None);
     let without_ben =
         ActiveRules { people: IdentityMap::new([("ana".to_owned(), [PrincipalId::new("chat:ana")])]), ..rules(&two) };
-    stage.tell(Command::UseRules(Box::new(without_ben))).1.expect("they make sense");
-    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "1 of 2");
+    stage.send_command(Command::UseRules(Box::new(without_ben))).1.expect("they make sense");
+    assert_eq!(word(&stage.answer_gate(gate, ALLOW, "chat:ana", None)), "1 of 2");
 }
 
 #[test]
 fn every_round_can_be_shown() {
-    let (mut stage, gate) = asked(&[step(1, &["ana"], 60, OnExpiry::Again(100))]);
+    let (mut stage, gate) = pending_gate(&[step(1, &["ana"], 60, OnExpiry::Again(100))]);
     for round in 0..60_u64 {
         let (surface, reference) = ("chat".to_owned(), round.to_string());
-        stage.tell(Command::Gate(gate::Command::Shown { gate, surface, reference })).1.expect("it waits");
+        stage.send_command(Command::Gate(gate::Command::Shown { gate, surface, reference })).1.expect("it waits");
         let here = stage.engine.state().gate(gate).expect("it waits");
         assert_eq!(here.shown_surfaces().last().map(|showing| u64::from(showing.round)), Some(round));
         assert!(here.shown_surfaces().len() <= 32, "what is kept is bounded");
@@ -279,6 +279,6 @@ fn of_several_rules_that_ask_the_one_that_asks_most_counts() {
     let compiled = compile_rules(vec![source]).expect("they make sense");
     let mut stage = agents(ActiveRules { compiled, ..rules(&[]) }, 10);
     request(&mut stage, "1", "a");
-    let gate = stage.gate();
-    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "1 of 2");
+    let gate = stage.oldest_gate();
+    assert_eq!(word(&stage.answer_gate(gate, ALLOW, "chat:ana", None)), "1 of 2");
 }

@@ -9,31 +9,31 @@ use countersign_core::{
 };
 
 use crate::{
-    requests::{agents, request, results},
-    stage::{Stage, asking},
+    agent_requests::{agents, request, results},
+    engine_fixture::{EngineFixture, asking_rules},
     states::deny,
 };
 
 const MINUTE: u64 = 60_000;
 
 /// Three requests that Ana denied.
-fn tripped() -> (Stage, GateId) {
-    let mut stage = agents(asking(), 10);
+fn tripped() -> (EngineFixture, GateId) {
+    let mut stage = agents(asking_rules(), 10);
     for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c")] {
         request(&mut stage, wire, path);
-        let gate = stage.gate();
-        stage.decide(gate, deny(None), "ana", None);
+        let gate = stage.oldest_gate();
+        stage.answer_gate(gate, deny(None), "ana", None);
     }
-    let gate = stage.gate();
+    let gate = stage.oldest_gate();
     (stage, gate)
 }
 
-fn phase(stage: &Stage) -> BreakerPhase {
+fn phase(stage: &EngineFixture) -> BreakerPhase {
     let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
     session.agent_requests().expect("it has asked").breaker().phase()
 }
 
-fn pending(stage: &Stage) -> Vec<Kind> {
+fn pending(stage: &EngineFixture) -> Vec<Kind> {
     stage.engine.state().pending_gates().map(|gate| gate.kind()).collect()
 }
 
@@ -45,8 +45,8 @@ fn three_denials_ask_one_question_and_refuse_the_rest_meanwhile() {
     request(&mut stage, "5", "e");
     assert_eq!(pending(&stage), [Kind::Budget], "nothing else is asked");
     assert_eq!(results(&stage).iter().filter(|end| *end == "Denied").count(), 2, "{:?}", results(&stage));
-    let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ben", None);
-    assert_eq!(told.1, Ok(EngineReply::Resolved(GateResolution::Allowed { scope: ApprovalScope::Once })));
+    let outcome = stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ben", None);
+    assert_eq!(outcome.1, Ok(EngineReply::Resolved(GateResolution::Allowed { scope: ApprovalScope::Once })));
     request(&mut stage, "6", "f");
     assert_eq!(pending(&stage), [Kind::Approval], "people are asked again");
 }
@@ -54,20 +54,20 @@ fn three_denials_ask_one_question_and_refuse_the_rest_meanwhile() {
 #[test]
 fn it_is_one_and_the_same_after_a_restart() {
     let (mut stage, gate) = tripped();
-    stage.restart(asking(), ResumeMode::Wait);
+    stage.restart(asking_rules(), ResumeMode::Wait);
     assert_eq!((pending(&stage), phase(&stage)), (vec![Kind::Budget], BreakerPhase::Pending(gate)));
 }
 
 #[test]
 fn a_no_holds_for_a_while_and_then_the_next_request_asks() {
     let (mut stage, gate) = tripped();
-    stage.decide(gate, deny(None), "ana", None);
+    stage.answer_gate(gate, deny(None), "ana", None);
     let until = stage.now + std::time::Duration::from_millis(15 * MINUTE);
     assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Held(until)));
     request(&mut stage, "4", "d");
     assert_eq!(pending(&stage), []);
     stage.now = until;
-    stage.tell(Command::Tick);
+    stage.send_command(Command::Tick);
     assert_eq!(pending(&stage), [], "nobody wants anything");
     request(&mut stage, "5", "e");
     assert_eq!(pending(&stage), [Kind::Budget]);
@@ -78,7 +78,7 @@ fn where_nobody_answers_the_next_request_asks_again() {
     let (mut stage, gate) = tripped();
     let deadline = stage.engine.state().gate(gate).and_then(|gate| gate.deadline()).expect("it has one");
     stage.now = deadline;
-    stage.tell(Command::Tick);
+    stage.send_command(Command::Tick);
     assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Lapsed));
     request(&mut stage, "4", "d");
     assert_eq!(pending(&stage), [Kind::Budget]);
@@ -87,15 +87,15 @@ fn where_nobody_answers_the_next_request_asks_again() {
 #[test]
 fn whoever_denied_takes_it_back_by_allowing_something() {
     for (by, want) in [("ana", vec![Kind::Approval]), ("ben", vec![Kind::Budget])] {
-        let mut stage = agents(asking(), 10);
+        let mut stage = agents(asking_rules(), 10);
         request(&mut stage, "0", "z");
-        let first = stage.gate();
+        let first = stage.oldest_gate();
         for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c")] {
             request(&mut stage, wire, path);
             let gate = stage.engine.state().pending_gates().last().expect("it waits").id();
-            stage.decide(gate, deny(None), "ana", None);
+            stage.answer_gate(gate, deny(None), "ana", None);
         }
-        stage.decide(first, GateReply::Allow(ApprovalScope::Once), by, None);
+        stage.answer_gate(first, GateReply::Allow(ApprovalScope::Once), by, None);
         request(&mut stage, "4", "d");
         assert_eq!(pending(&stage), want, "{by}: the question is withdrawn with its reason");
     }
@@ -107,19 +107,19 @@ fn taking_a_denial_back_closes_it() {
     let key = stage.engine.state().policy().constraints().iter().next().expect("three bind").key;
     let lift =
         Command::Lift { principal: PrincipalId::new("agent:pi"), key, session: None, by: PrincipalId::new("ben") };
-    stage.tell(lift).1.expect("a person's");
+    stage.send_command(lift).1.expect("a person's");
     assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Closed));
 }
 
 #[test]
 fn what_was_asked_before_the_first_denial_counts_once() {
-    let mut stage = agents(asking(), 10);
+    let mut stage = agents(asking_rules(), 10);
     for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c"), ("4", "d")] {
         request(&mut stage, wire, path);
     }
     while stage.engine.state().pending_gates().next().is_some() {
-        let gate = stage.gate();
-        stage.decide(gate, deny(None), "ana", None);
+        let gate = stage.oldest_gate();
+        stage.answer_gate(gate, deny(None), "ana", None);
     }
     request(&mut stage, "5", "e");
     assert_eq!(pending(&stage), [Kind::Approval], "it could not know, and there is room again");
@@ -128,21 +128,21 @@ fn what_was_asked_before_the_first_denial_counts_once() {
 #[test]
 fn a_row_ends_with_whoever_allows_something_and_with_time() {
     for (case, between) in [("allowed", Some("ben")), ("later", None)] {
-        let mut stage = agents(asking(), 10);
+        let mut stage = agents(asking_rules(), 10);
         for (wire, path) in [("1", "a"), ("2", "b"), ("4", "d"), ("5", "e")] {
             if wire == "4" {
                 match between {
                     Some(by) => {
                         request(&mut stage, "3", "c");
-                        let gate = stage.gate();
-                        stage.decide(gate, GateReply::Allow(ApprovalScope::Once), by, None);
+                        let gate = stage.oldest_gate();
+                        stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), by, None);
                     }
                     None => stage.now = Millis(stage.now.0 + 16 * MINUTE),
                 }
             }
             request(&mut stage, wire, path);
-            let gate = stage.gate();
-            stage.decide(gate, deny(None), "ana", None);
+            let gate = stage.oldest_gate();
+            stage.answer_gate(gate, deny(None), "ana", None);
         }
         assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Closed), "{case}");
     }
@@ -150,17 +150,17 @@ fn a_row_ends_with_whoever_allows_something_and_with_time() {
 
 #[test]
 fn two_denials_and_what_rules_or_time_refuse_do_not_trip_it() {
-    let mut stage = agents(asking(), 10);
+    let mut stage = agents(asking_rules(), 10);
     for (wire, path) in [("1", "a"), ("2", "b")] {
         request(&mut stage, wire, path);
-        let gate = stage.gate();
-        stage.decide(gate, deny(None), "ana", None);
+        let gate = stage.oldest_gate();
+        stage.answer_gate(gate, deny(None), "ana", None);
     }
     for (wire, path) in [("3", "a"), ("4", "b"), ("5", "a")] {
         request(&mut stage, wire, path);
     }
     request(&mut stage, "6", "f");
     stage.now = Millis(stage.now.0 + 16 * MINUTE);
-    stage.tell(Command::Tick);
+    stage.send_command(Command::Tick);
     assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Closed));
 }

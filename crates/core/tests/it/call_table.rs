@@ -8,7 +8,9 @@ use countersign_core::{
 };
 
 use crate::{
-    stage::{Stage, Told, open, returned, ruled, session, text, wanted},
+    engine_fixture::{
+        EngineFixture, EngineOutcome, open_rules, returned_result, rules_from, sample_message, session_id, tool_call,
+    },
     states::{calling, commanding, gated, idle, in_every_state, run_command, stopping, thinking},
 };
 
@@ -16,57 +18,63 @@ const DROPPED: &str = "Dropped: call result_dropped";
 const GOES_ON: &str = "run turn_closed, run turn_opened, run asked";
 
 /// A call in a phase of its life.
-type Scene = (Stage, CallId);
+type CallFixture = (EngineFixture, CallId);
 /// A phase's name, how it is reached, and what follows a result that counts in it.
-type Phase = (&'static str, fn() -> Scene, Option<&'static str>);
+type CallPhaseCase = (&'static str, fn() -> CallFixture, Option<&'static str>);
 
-fn unknown() -> Scene {
+fn unknown() -> CallFixture {
     (idle(), CallId::parse("00000000000000000000000000000001").expect("it is one"))
 }
 
-fn wanted_only() -> Scene {
-    let mut stage = thinking(open());
+fn wanted_only() -> CallFixture {
+    let mut stage = thinking(open_rules());
     stage.engine.quiesce();
-    stage.want([wanted("write", "a")]);
+    stage.request_calls([tool_call("write", "a")]);
     nth(stage, 0)
 }
 
-fn nth(stage: Stage, at: usize) -> Scene {
+fn nth(stage: EngineFixture, at: usize) -> CallFixture {
     let call = stage.calls()[at];
     (stage, call)
 }
 
-fn ended() -> Scene {
+fn ended() -> CallFixture {
     let mut stage = calling(["write", "write"]);
-    stage.end(0);
+    stage.end_call(0);
     nth(stage, 0)
 }
 
-fn closed() -> Scene {
+fn closed() -> CallFixture {
     let (mut stage, call) = nth(calling(["write"]), 0);
-    stage.end(0);
+    stage.end_call(0);
     (stage, call)
 }
 
 /// A call that worked when its process died.
-fn left(tool: &str) -> Scene {
+fn left(tool: &str) -> CallFixture {
     let (mut stage, call) = nth(calling([tool]), 0);
-    stage.restart(open(), ResumeMode::Go);
+    stage.restart(open_rules(), ResumeMode::Go);
     (stage, call)
 }
 
-fn end(stage: &mut Stage, call: CallId, progress: CallProgress) -> Told {
-    stage.tell(Command::Call(call::Command::Ended { call, progress }))
+fn end(stage: &mut EngineFixture, call: CallId, progress: CallProgress) -> EngineOutcome {
+    stage.send_command(Command::Call(call::Command::Ended { call, progress }))
 }
 
 fn gave(error: bool) -> CallProgress {
-    let returned =
-        CallResult { message: text(1), error, open_tasks: None, folder: None, prunable: false, left_behind: None };
+    let returned = CallResult {
+        message: sample_message(1),
+        error,
+        open_tasks: None,
+        folder: None,
+        prunable: false,
+        left_behind: None,
+    };
     CallProgress::Returned(Box::new(returned))
 }
 
 /// Every phase. What follows a result is told with those in which one counts.
-fn phases() -> [Phase; 10] {
+fn phases() -> [CallPhaseCase; 10] {
     let aborted = "run turn_closed, run ended aborted";
     [
         ("unknown", unknown, None),
@@ -87,13 +95,13 @@ fn people_are_asked_about_a_host_only_while_a_call_works() {
     for (case, scene, _) in phases() {
         let (mut stage, call) = scene();
         let gate = GateId::parse("gate_00000000000000000000000000000001").expect("it is one");
-        let told = stage.tell(Command::Call(call::Command::Reach { call, gate, host: "a.org:443".into() }));
+        let outcome = stage.send_command(Command::Call(call::Command::Reach { call, gate, host: "a.org:443".into() }));
         let want = if ["started", "started again after a restart"].contains(&case) {
             "Done: gate opened budget [\"once\"]"
         } else {
             "refused: the command has ended, or is to end"
         };
-        assert_eq!(told.cell(), want, "{case}");
+        assert_eq!(outcome.table_cell(), want, "{case}");
     }
 }
 
@@ -109,7 +117,7 @@ fn the_end_of_a_calls_work_counts_while_this_process_runs_it() {
         for (case, scene, follows) in &scenes {
             let (mut stage, call) = scene();
             let want = follows.map_or(DROPPED.to_owned(), |follows| format!("Done: {result}, {follows}"));
-            assert_eq!(end(&mut stage, call, progress.clone()).cell(), want, "{case}, {progress:?}");
+            assert_eq!(end(&mut stage, call, progress.clone()).table_cell(), want, "{case}, {progress:?}");
         }
     }
 }
@@ -118,11 +126,11 @@ fn the_end_of_a_calls_work_counts_while_this_process_runs_it() {
 fn a_result_counts_once() {
     let (mut stage, call) = nth(calling(["write", "write"]), 0);
     end(&mut stage, call, gave(false));
-    let before = stage.here().entries().len();
+    let before = stage.current_session().entries().len();
     for progress in [gave(false), gave(true), CallProgress::NotBegun("x".into()), CallProgress::Broke] {
-        assert_eq!(end(&mut stage, call, progress.clone()).cell(), DROPPED, "{progress:?}");
+        assert_eq!(end(&mut stage, call, progress.clone()).table_cell(), DROPPED, "{progress:?}");
     }
-    assert_eq!(stage.here().entries().len(), before);
+    assert_eq!(stage.current_session().entries().len(), before);
 }
 
 #[test]
@@ -133,7 +141,7 @@ fn the_model_is_told_what_became_of_a_call_that_gave_nothing_back() {
     ] {
         let (mut stage, call) = nth(calling(["write"]), 0);
         end(&mut stage, call, progress);
-        assert!(stage.result().starts_with(want), "{case}: {}", stage.result());
+        assert!(stage.last_result().starts_with(want), "{case}: {}", stage.last_result());
     }
 }
 
@@ -150,11 +158,17 @@ fn what_a_call_did_to_the_shell_and_the_tasks_is_recorded_with_its_end() {
     ] {
         let (mut stage, call) = nth(calling(["write"]), 0);
         let folder = folder.map(str::to_owned);
-        let returned =
-            CallResult { message: text(1), error: false, open_tasks, folder, prunable: false, left_behind: None };
-        let told = end(&mut stage, call, CallProgress::Returned(Box::new(returned))).cell();
+        let returned = CallResult {
+            message: sample_message(1),
+            error: false,
+            open_tasks,
+            folder,
+            prunable: false,
+            left_behind: None,
+        };
+        let summary = end(&mut stage, call, CallProgress::Returned(Box::new(returned))).table_cell();
         let result = "Done: session entry tool_result, call ended done";
-        assert_eq!(told, format!("{result}, {want}{GOES_ON}"), "{case}");
+        assert_eq!(summary, format!("{result}, {want}{GOES_ON}"), "{case}");
     }
 }
 
@@ -173,7 +187,7 @@ fn a_persons_command_needs_no_approval_but_what_rules_deny_stays_denied() {
         ("ask bash(ls)", "Running: call wanted, call allowed, call started"),
         ("allow bash(ls)", "Running: call wanted, call allowed, call started"),
     ] {
-        assert_eq!(run_command(&mut Stage::new(ruled(&[rule]))).cell(), want, "{rule}");
+        assert_eq!(run_command(&mut EngineFixture::new(rules_from(&[rule]))).table_cell(), want, "{rule}");
     }
 }
 
@@ -181,42 +195,43 @@ fn a_persons_command_needs_no_approval_but_what_rules_deny_stays_denied() {
 fn nothing_of_a_person_begins_while_the_process_closes() {
     let mut stage = idle();
     stage.engine.quiesce();
-    assert_eq!(run_command(&mut stage).cell(), "refused: the session is closing");
+    assert_eq!(run_command(&mut stage).table_cell(), "refused: the session is closing");
 }
 
 #[test]
 fn a_persons_commands_are_stopped_once_and_a_runs_calls_are_not_among_them() {
-    let abort = |stage: &mut Stage| stage.tell(Command::Call(call::Command::Abort { session: session() }));
+    let abort =
+        |stage: &mut EngineFixture| stage.send_command(Command::Call(call::Command::Abort { session: session_id() }));
     let others = "idle, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
     let none = ("none", "refused: no session s");
     in_every_state("abort", abort, &[none, (others, "Idle"), ("command", "Done: call aborting")]);
     let mut stage = commanding();
     run_command(&mut stage);
-    assert_eq!(abort(&mut stage).cell(), "Done: call aborting, call aborting");
-    assert_eq!(abort(&mut stage).cell(), "Idle");
+    assert_eq!(abort(&mut stage).table_cell(), "Done: call aborting, call aborting");
+    assert_eq!(abort(&mut stage).table_cell(), "Idle");
 }
 
 #[test]
 fn a_persons_command_is_told_at_once_at_rest_and_else_before_the_next_prompt() {
     for (case, progress, before, end_word) in [
-        ("returned", returned(), "", "done"),
+        ("returned", returned_result(), "", "done"),
         ("not begun", CallProgress::NotBegun("no shell".into()), "", "failed"),
         ("broke off", CallProgress::Broke, "call in_doubt, ", "unknown"),
     ] {
         let mut stage = commanding();
-        let call = stage.here().commands().next().unwrap();
+        let call = stage.current_session().commands().next().unwrap();
         let want = format!("Done: {before}session entry bash, call ended {end_word}");
-        assert_eq!(end(&mut stage, call, progress.clone()).cell(), want, "{case}, at rest");
-        assert_eq!(end(&mut stage, call, progress.clone()).cell(), DROPPED, "{case}, again");
+        assert_eq!(end(&mut stage, call, progress.clone()).table_cell(), want, "{case}, at rest");
+        assert_eq!(end(&mut stage, call, progress.clone()).table_cell(), DROPPED, "{case}, again");
 
-        let mut stage = thinking(open());
+        let mut stage = thinking(open_rules());
         run_command(&mut stage);
-        let call = stage.here().commands().next().unwrap();
+        let call = stage.current_session().commands().next().unwrap();
         let want = format!("Done: {before}session queued bash held, call ended {end_word}");
-        assert_eq!(end(&mut stage, call, progress).cell(), want, "{case}, beside a run");
+        assert_eq!(end(&mut stage, call, progress).table_cell(), want, "{case}, beside a run");
         stage.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
-        let told = stage.prompt(session::WhenBusy::Refuse);
-        let said = ["session dequeued held", "session entry bash", "session entry user", "run asked"];
-        assert_eq!(told.0[2..], said, "{case}, with the next prompt");
+        let outcome = stage.send_prompt(session::WhenBusy::Refuse);
+        let expected = ["session dequeued held", "session entry bash", "session entry user", "run asked"];
+        assert_eq!(outcome.0[2..], expected, "{case}, with the next prompt");
     }
 }

@@ -17,7 +17,7 @@ use countersign_core::{
 use serde_json::Map;
 
 use crate::{
-    stage::{Stage, open, session as here, text},
+    engine_fixture::{EngineFixture, open_rules, sample_message, session_id as here},
     states::idle,
 };
 
@@ -31,18 +31,18 @@ pub(crate) fn origin(id: &str) -> MessageOrigin {
     MessageOrigin { from: chat(), by: PrincipalId::new("channel:wx:p"), message: Some(id.to_owned()) }
 }
 
-fn hear(stage: &mut Stage, id: &str, then: bool) -> String {
+fn hear(stage: &mut EngineFixture, id: &str, then: bool) -> String {
     let marks = Box::new(RunMetadata { origin: Some(Box::new(origin(id))), ..RunMetadata::default() });
-    let heard = InboundMessage {
+    let inbound = InboundMessage {
         from: chat(),
         agent: "main".to_owned(),
         id: Some(id.to_owned()),
-        then: then.then(|| Box::new(Any::Session(here(), session::Command::Say { message: text(1), marks }))),
+        then: then.then(|| Box::new(Any::Session(here(), session::Command::Say { message: sample_message(1), marks }))),
     };
-    stage.tell(Any::Channel(Command::Hear(Box::new(heard)))).cell()
+    stage.send_command(Any::Channel(Command::Hear(Box::new(inbound)))).table_cell()
 }
 
-fn write(stage: &mut Stage, words: &str, key: Option<&str>) -> String {
+fn write(stage: &mut EngineFixture, words: &str, key: Option<&str>) -> String {
     let message = OutboundRequest {
         to: chat(),
         text: words.into(),
@@ -51,38 +51,32 @@ fn write(stage: &mut Stage, words: &str, key: Option<&str>) -> String {
         key: key.map(str::to_owned),
         media: None,
     };
-    stage.tell(Any::Channel(Command::Send(Box::new(message)))).cell()
+    stage.send_command(Any::Channel(Command::Send(Box::new(message)))).table_cell()
 }
 
-fn says(stage: &mut Stage, words: &str, stop: StopReason) -> String {
-    let (run, epoch) = (stage.run(), stage.engine.state().run(stage.run()).expect("the stage has it").epoch());
+fn says(stage: &mut EngineFixture, words: &str, stop: StopReason) -> String {
+    let (run, epoch) =
+        (stage.current_run(), stage.engine.state().run(stage.current_run()).expect("the stage has it").epoch());
     let stop_word = serde_json::to_string(&stop).expect("a word");
     let content = format!(
         r#"{{"role":"assistant","content":[{{"type":"text","text":"{words}"}}],"api":"","provider":"","model":"","usage":{{}},"stopReason":{stop_word}}}"#
     );
-    let said = session::MessageContent { content: content.into(), tokens: 1 };
-    let answer = Said {
-        message: said,
-        stop,
-        total_tokens: 1,
-        calls: Vec::new(),
-        failure: None,
-        others: Vec::new(),
-        spent: None,
-    };
-    stage.answered(run, epoch, answer).cell()
+    let message = session::MessageContent { content: content.into(), tokens: 1 };
+    let answer =
+        Said { message, stop, total_tokens: 1, calls: Vec::new(), failure: None, others: Vec::new(), spent: None };
+    stage.answer_run(run, epoch, answer).table_cell()
 }
 
-fn letters(stage: &Stage) -> Vec<OutboundId> {
+fn letters(stage: &EngineFixture) -> Vec<OutboundId> {
     stage.engine.state().channels().pending_messages().map(|letter| letter.id).collect()
 }
 
-fn ended(stage: &mut Stage, letter: OutboundId, end: DeliveryEnd) -> String {
-    stage.tell(Any::Channel(Command::Ended { letter, end, why: None })).cell()
+fn ended(stage: &mut EngineFixture, letter: OutboundId, end: DeliveryEnd) -> String {
+    stage.send_command(Any::Channel(Command::Ended { letter, end, why: None })).table_cell()
 }
 
 /// A little of everything that there may be of chat networks.
-pub(crate) fn some(stage: &mut Stage) {
+pub(crate) fn some(stage: &mut EngineFixture) {
     hear(stage, "m1", false);
     write(stage, "hi", Some("k"));
 }
@@ -90,16 +84,16 @@ pub(crate) fn some(stage: &mut Stage) {
 #[test]
 fn what_a_message_has_done_is_recorded_with_it_and_not_done_again_when_it_comes_again() {
     let mut stage = idle();
-    let renew = |stage: &mut Stage| {
+    let renew = |stage: &mut EngineFixture| {
         let by = PrincipalId::new("channel:wx:p");
         let renew = Any::Session(here(), session::Command::Renew { by, owed: None });
-        let heard = InboundMessage {
+        let inbound = InboundMessage {
             from: chat(),
             agent: "main".to_owned(),
             id: Some("m1".to_owned()),
             then: Some(Box::new(renew)),
         };
-        let cell = stage.tell(Any::Channel(Command::Hear(Box::new(heard)))).cell();
+        let cell = stage.send_command(Any::Channel(Command::Hear(Box::new(inbound)))).table_cell();
         (cell, stage.engine.state().session(&here()).map(session::Session::renewal_count))
     };
     assert_eq!(renew(&mut stage), ("Done: channel met, channel heard, session renewed".to_owned(), Some(1)));
@@ -112,7 +106,7 @@ fn a_message_with_an_id_is_heard_once_with_the_run_that_it_begins() {
     let began = hear(&mut stage, "m1", true);
     assert!(began.starts_with("Started: channel met, channel heard, run started prompt, run marked"), "{began}");
     assert_eq!(hear(&mut stage, "m1", true), "Repeated");
-    stage.restart(open(), ResumeMode::Go);
+    stage.restart(open_rules(), ResumeMode::Go);
     assert_eq!(hear(&mut stage, "m1", true), "Repeated");
     assert_eq!(hear(&mut stage, "m2", true), "Queued: channel heard, session queued user next");
     assert_eq!(hear(&mut stage, "m3", false), "Done: channel heard");
@@ -123,9 +117,9 @@ fn a_message_with_an_id_is_heard_once_with_the_run_that_it_begins() {
 fn what_a_run_says_is_owed_to_the_chat_that_it_came_from_until_that_ends() {
     let mut stage = idle();
     hear(&mut stage, "m1", true);
-    let told = says(&mut stage, "hello", StopReason::Stop);
-    assert!(told.contains("channel owed"), "{told}");
-    stage.restart(open(), ResumeMode::Go);
+    let summary = says(&mut stage, "hello", StopReason::Stop);
+    assert!(summary.contains("channel owed"), "{summary}");
+    stage.restart(open_rules(), ResumeMode::Go);
     let [letter] = letters(&stage)[..] else { panic!("one letter: {:?}", letters(&stage)) };
     let reply_to = stage.engine.state().channels().pending_message(letter).unwrap().reply_to.clone();
     assert_eq!(reply_to.as_deref(), Some("m1"));
@@ -139,8 +133,8 @@ fn blank_texts_and_what_broke_off_are_owed_to_nobody() {
     for (words, stop) in [("  ", StopReason::Stop), ("half a", StopReason::Aborted), ("no", StopReason::Error)] {
         let mut stage = idle();
         hear(&mut stage, "m1", true);
-        let told = says(&mut stage, words, stop);
-        assert!(!told.contains("channel"), "{words}: {told}");
+        let summary = says(&mut stage, words, stop);
+        assert!(!summary.contains("channel"), "{words}: {summary}");
     }
 }
 
@@ -148,19 +142,19 @@ fn blank_texts_and_what_broke_off_are_owed_to_nobody() {
 fn a_letter_is_written_once_under_its_key_and_only_to_accounts_that_are_known() {
     let mut stage = idle();
     assert_eq!(write(&mut stage, "hi", None), "refused: no account a of wx is known");
-    stage.tell(Any::Channel(Command::Meet(chat().account)));
+    stage.send_command(Any::Channel(Command::Meet(chat().account)));
     assert_eq!(write(&mut stage, "hi", Some("k")), "Done: channel owed");
     assert_eq!(write(&mut stage, "hi", Some("k")), "Repeated");
     let letter = letters(&stage)[0];
     ended(&mut stage, letter, DeliveryEnd::Refused);
-    stage.restart(open(), ResumeMode::Go);
+    stage.restart(open_rules(), ResumeMode::Go);
     assert_eq!(write(&mut stage, "hi", Some("k")), "Repeated");
 }
 
 #[test]
 fn of_too_many_letters_the_oldest_goes_and_an_account_takes_its_letters_along() {
     let mut stage = idle();
-    stage.tell(Any::Channel(Command::Meet(chat().account)));
+    stage.send_command(Any::Channel(Command::Meet(chat().account)));
     for _ in 0..1000 {
         write(&mut stage, "hi", None);
     }
@@ -169,7 +163,7 @@ fn of_too_many_letters_the_oldest_goes_and_an_account_takes_its_letters_along() 
     assert_eq!((letters(&stage).len(), letters(&stage).contains(&oldest)), (1000, false));
     hear(&mut stage, "m1", false);
     assert_eq!(stage.engine.state().channels().active_chat("main").map(|active| &active.at), Some(&chat()));
-    stage.tell(Any::Channel(Command::Forget(chat().account)));
+    stage.send_command(Any::Channel(Command::Forget(chat().account)));
     let channels = stage.engine.state().channels();
     assert_eq!((letters(&stage).len(), channels.accounts().count(), channels.active_chat("main")), (0, 0, None));
 }
@@ -179,14 +173,14 @@ fn what_came_through_an_account_is_known_behind_its_logout_as_long_as_it_may_com
     let mut stage = idle();
     hear(&mut stage, "m1", false);
     for _ in 0..2 {
-        stage.tell(Any::Channel(Command::Forget(chat().account)));
-        stage.restart(open(), ResumeMode::Go);
+        stage.send_command(Any::Channel(Command::Forget(chat().account)));
+        stage.restart(open_rules(), ResumeMode::Go);
         assert_eq!(hear(&mut stage, "m1", false), "Repeated");
-        stage.tell(Any::Channel(Command::Meet(chat().account)));
+        stage.send_command(Any::Channel(Command::Meet(chat().account)));
         assert_eq!(hear(&mut stage, "m1", false), "Repeated");
     }
     stage.now = stage.now + Duration::from_secs(601);
-    stage.tell(Any::Channel(Command::Forget(chat().account)));
+    stage.send_command(Any::Channel(Command::Forget(chat().account)));
     assert_eq!(hear(&mut stage, "m1", false), "Done: channel met, channel heard");
 }
 
@@ -202,7 +196,7 @@ fn more_than_can_be_told_apart_is_refused_until_time_has_passed() {
     assert_eq!(hear(&mut stage, "one more", false), "Done: channel heard");
 }
 
-fn knock(stage: &mut Stage, who: &str) -> String {
+fn knock(stage: &mut EngineFixture, who: &str) -> String {
     let knock = PairingRequest {
         from: chat(),
         sender: who.to_owned(),
@@ -211,7 +205,7 @@ fn knock(stage: &mut Stage, who: &str) -> String {
         about: Map::new(),
         notice: Arc::from("Somebody has to let you in first."),
     };
-    stage.tell(Any::Channel(Command::Knock(Box::new(knock)))).cell()
+    stage.send_command(Any::Channel(Command::Knock(Box::new(knock)))).table_cell()
 }
 
 #[test]
@@ -222,8 +216,8 @@ fn whoever_floods_shuts_nobody_out_for_good() {
     }
     assert!(knock(&mut stage, "+256").starts_with("refused: "));
     stage.now = stage.now + Duration::from_hours(24);
-    let told = knock(&mut stage, "+256");
-    assert!(told.contains("gate resolved withdrawn, gate opened"), "{told}");
+    let summary = knock(&mut stage, "+256");
+    assert!(summary.contains("gate resolved withdrawn, gate opened"), "{summary}");
     assert_eq!(stage.engine.state().pending_gates().count(), 256);
     assert!(knock(&mut stage, "+0").contains("gate opened"), "whoever gave way may knock again");
 }
@@ -231,14 +225,14 @@ fn whoever_floods_shuts_nobody_out_for_good() {
 #[test]
 fn people_are_asked_once_about_whoever_knocks_until_they_answer() {
     let mut stage = idle();
-    let asked = knock(&mut stage, "+49");
-    assert!(asked.contains("gate opened") && asked.contains("channel owed"), "{asked}");
+    let summary = knock(&mut stage, "+49");
+    assert!(summary.contains("gate opened") && summary.contains("channel owed"), "{summary}");
     assert_eq!(knock(&mut stage, "+49"), "Repeated");
-    stage.restart(open(), ResumeMode::Go);
+    stage.restart(open_rules(), ResumeMode::Go);
     assert_eq!(knock(&mut stage, "+49"), "Repeated");
     assert_ne!(knock(&mut stage, "+50"), "Repeated");
     let gate = stage.engine.state().pending_gates().next().unwrap().clone();
     assert_eq!((gate.kind(), gate.deadline(), gate.session()), (Kind::Pairing, None, None));
-    stage.decide(gate.id(), GateReply::Allow(ApprovalScope::Once), "ana", None).1.unwrap();
+    stage.answer_gate(gate.id(), GateReply::Allow(ApprovalScope::Once), "ana", None).1.unwrap();
     assert!(stage.engine.state().gate(gate.id()).unwrap().owes_update());
 }

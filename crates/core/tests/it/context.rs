@@ -12,15 +12,15 @@ use countersign_core::{
 };
 
 use crate::{
-    stage::{Stage, open, session, text},
+    engine_fixture::{EngineFixture, open_rules, sample_message, session_id},
     states::idle,
 };
 
 use SessionEntryKind::{BranchSummary, Custom, Developer, ModelChange, Other, ThinkingChange, User};
 
-type Entry = (&'static str, SessionEntryKind, u64);
+type ContextEntry = (&'static str, SessionEntryKind, u64);
 
-fn said(stop: StopReason, total_tokens: u64) -> SessionEntryKind {
+fn assistant_kind(stop: StopReason, total_tokens: u64) -> SessionEntryKind {
     SessionEntryKind::Assistant { stop, total_tokens }
 }
 
@@ -41,7 +41,7 @@ fn summary(first_kept: &str) -> SessionEntryKind {
 }
 
 /// A session with these entries, one behind the other.
-fn with<const N: usize>(entries: [Entry; N]) -> Stage {
+fn with<const N: usize>(entries: [ContextEntry; N]) -> EngineFixture {
     let mut stage = idle();
     stage.import(entries);
     stage
@@ -62,7 +62,7 @@ fn a_model_is_shown_the_messages_of_the_path_behind_its_latest_summary() {
         ("nothing", with([]), ""),
         (
             "messages",
-            with([("u", User, 1), ("a", said(Stop, 0), 1), ("r", result(), 1), ("d", Developer, 1)]),
+            with([("u", User, 1), ("a", assistant_kind(Stop, 0), 1), ("r", result(), 1), ("d", Developer, 1)]),
             "u a r d",
         ),
         ("other messages", with([("b", BranchSummary, 1), ("c", Custom, 1)]), "b c"),
@@ -81,7 +81,7 @@ fn a_model_is_shown_the_messages_of_the_path_behind_its_latest_summary() {
             "[t] v w",
         ),
     ] {
-        assert_eq!(shown(stage.here()), want, "{case}");
+        assert_eq!(shown(stage.current_session()), want, "{case}");
     }
 }
 
@@ -89,38 +89,59 @@ fn a_model_is_shown_the_messages_of_the_path_behind_its_latest_summary() {
 fn a_branch_that_was_left_is_not_shown() {
     let mut stage = with([("u", User, 1), ("v", User, 1), ("w", User, 1)]);
     for (leaf, want) in [(Some("v"), "u v"), (Some("u"), "u"), (None, ""), (Some("w"), "u v w")] {
-        stage.session(Command::Move { leaf: leaf.map(EntryId::new) });
-        assert_eq!(shown(stage.here()), want, "{leaf:?}");
+        stage.session_command(Command::Move { leaf: leaf.map(EntryId::new) });
+        assert_eq!(shown(stage.current_session()), want, "{leaf:?}");
     }
-    stage.session(Command::Move { leaf: Some(EntryId::new("u")) });
+    stage.session_command(Command::Move { leaf: Some(EntryId::new("u")) });
     stage.import([("x", User, 1)]);
-    assert_eq!(shown(stage.here()), "u x");
+    assert_eq!(shown(stage.current_session()), "u x");
 }
 
 #[test]
 fn a_context_is_as_long_as_the_provider_counted_and_an_estimate_of_what_came_since() {
     for (case, stage, want) in [
         ("nothing", with([]), 0),
-        ("nothing counted", with([("u", User, 10), ("a", said(Stop, 0), 20)]), 30),
-        ("counted", with([("u", User, 10), ("a", said(Stop, 500), 20)]), 500),
-        ("counted, then more", with([("u", User, 10), ("a", said(ToolUse, 500), 20), ("r", result(), 7)]), 507),
-        ("counted twice", with([("a", said(Stop, 500), 20), ("u", User, 10), ("b", said(Stop, 600), 20)]), 600),
-        ("a failure counts for nothing", with([("a", said(Stop, 500), 20), ("b", said(Error, 900), 3)]), 503),
-        ("nor does what was broken off", with([("a", said(Stop, 500), 20), ("b", said(Aborted, 900), 3)]), 503),
+        ("nothing counted", with([("u", User, 10), ("a", assistant_kind(Stop, 0), 20)]), 30),
+        ("counted", with([("u", User, 10), ("a", assistant_kind(Stop, 500), 20)]), 500),
+        (
+            "counted, then more",
+            with([("u", User, 10), ("a", assistant_kind(ToolUse, 500), 20), ("r", result(), 7)]),
+            507,
+        ),
+        (
+            "counted twice",
+            with([("a", assistant_kind(Stop, 500), 20), ("u", User, 10), ("b", assistant_kind(Stop, 600), 20)]),
+            600,
+        ),
+        (
+            "a failure counts for nothing",
+            with([("a", assistant_kind(Stop, 500), 20), ("b", assistant_kind(Error, 900), 3)]),
+            503,
+        ),
+        (
+            "nor does what was broken off",
+            with([("a", assistant_kind(Stop, 500), 20), ("b", assistant_kind(Aborted, 900), 3)]),
+            503,
+        ),
         ("what is no message", with([("u", User, 10), ("m", ModelChange, 5), ("h", bash(false), 5)]), 10),
         ("a summary", with([("u", User, 10), ("v", User, 20), ("s", summary("v"), 5)]), 25),
         (
             "counted before a summary",
-            with([("u", User, 10), ("a", said(Stop, 500), 20), ("s", summary("a"), 5), ("v", User, 3)]),
+            with([("u", User, 10), ("a", assistant_kind(Stop, 500), 20), ("s", summary("a"), 5), ("v", User, 3)]),
             28,
         ),
         (
             "counted after a summary",
-            with([("u", User, 10), ("a", said(Stop, 500), 20), ("s", summary("a"), 5), ("b", said(Stop, 70), 3)]),
+            with([
+                ("u", User, 10),
+                ("a", assistant_kind(Stop, 500), 20),
+                ("s", summary("a"), 5),
+                ("b", assistant_kind(Stop, 70), 3),
+            ]),
             70,
         ),
     ] {
-        assert_eq!(stage.here().context_tokens(), want, "{case}");
+        assert_eq!(stage.current_session().context_tokens(), want, "{case}");
     }
 }
 
@@ -152,49 +173,53 @@ fn a_prompt_waits_for_a_compaction_only_above_the_limit() {
         ("not by itself", CompactionThresholds { auto: false, ..plain() }, 5_000, false),
     ] {
         let mut stage = with([("u", User, tokens - 60), ("v", User, 60)]);
-        stage.set(settings(1_000, thresholds));
-        let told = stage.prompt(WhenBusy::Refuse).cell();
+        stage.change_setting(settings(1_000, thresholds));
+        let summary = stage.send_prompt(WhenBusy::Refuse).table_cell();
         let want = if waits { "BehindCompaction" } else { "Started" };
-        assert!(told.starts_with(want), "{case}: {told}");
+        assert!(summary.starts_with(want), "{case}: {summary}");
     }
 }
 
 #[test]
 fn a_prompt_does_not_wait_for_a_compaction_that_could_leave_nothing_out() {
-    let told = with([("u", User, 900)]).prompt(WhenBusy::Refuse).cell();
-    assert!(told.starts_with("Started"), "{told}");
+    let summary = with([("u", User, 900)]).send_prompt(WhenBusy::Refuse).table_cell();
+    assert!(summary.starts_with("Started"), "{summary}");
 }
 
 #[test]
 fn a_prompt_that_waits_is_kept_with_what_it_mentions() {
     let mut stage = with([("u", User, 900), ("v", User, 60)]);
-    let prompt = Command::Prompt { message: text(1), with: vec![(Custom, text(1))], when_busy: WhenBusy::Refuse };
+    let prompt = Command::Prompt {
+        message: sample_message(1),
+        with: vec![(Custom, sample_message(1))],
+        when_busy: WhenBusy::Refuse,
+    };
     let want = "BehindCompaction: session queued user prompt, session queued custom prompt, \
                 session compaction_started prompt";
-    assert_eq!(stage.session(prompt).cell(), want);
+    assert_eq!(stage.session_command(prompt).table_cell(), want);
 }
 
 #[test]
 fn whoever_stops_what_a_prompt_waits_for_stops_the_prompt() {
-    let abort = EngineCommand::Run(run::Command::Abort { session: session() });
-    let abort_compaction = EngineCommand::Session(session(), Command::AbortCompaction);
+    let abort = EngineCommand::Run(run::Command::Abort { session: session_id() });
+    let abort_compaction = EngineCommand::Session(session_id(), Command::AbortCompaction);
     for (case, stop, restarts) in [
         ("what works", abort.clone(), false),
         ("the compaction", abort_compaction, false),
         ("before the process ends", abort, true),
     ] {
         let mut stage = with([("u", User, 900), ("v", User, 60)]);
-        stage.prompt(WhenBusy::Refuse);
-        let run = stage.here().awaited_run().expect("one is promised");
-        stage.tell(stop);
-        let told = if restarts {
-            stage.restart(open(), ResumeMode::Go).cell()
+        stage.send_prompt(WhenBusy::Refuse);
+        let run = stage.current_session().awaited_run().expect("one is promised");
+        stage.send_command(stop);
+        let summary = if restarts {
+            stage.restart(open_rules(), ResumeMode::Go).table_cell()
         } else {
-            stage.session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted }).cell()
+            stage.session_command(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted }).table_cell()
         };
         let want = "session compaction_ended prompt, run started prompt, run turn_opened, session dequeued prompt, \
                     session entry user, run aborting, run turn_closed, run ended aborted";
-        assert!(told.ends_with(want), "{case}: {told}");
+        assert!(summary.ends_with(want), "{case}: {summary}");
         assert_eq!(stage.engine.state().run(run).map(|run| run.phase().clone()), None, "{case}: it is over");
     }
 }
@@ -202,25 +227,26 @@ fn whoever_stops_what_a_prompt_waits_for_stops_the_prompt() {
 /// The agent goes on by itself behind some: not where somebody stopped it, however far the summary had come.
 #[test]
 fn nothing_follows_a_compaction_that_was_stopped() {
-    let abort = || EngineCommand::Run(run::Command::Abort { session: session() });
+    let abort = || EngineCommand::Run(run::Command::Abort { session: session_id() });
     for (case, after_run) in [("after a run", true), ("for a request", false)] {
-        for outcome in [CompactionOutcome::Aborted, CompactionOutcome::Done { summary: text(1), spent: None }] {
+        for outcome in [CompactionOutcome::Aborted, CompactionOutcome::Done { summary: sample_message(1), spent: None }]
+        {
             let mut stage = idle();
-            stage.set(SessionSetting::AutoCompaction(false));
+            stage.change_setting(SessionSetting::AutoCompaction(false));
             stage.import([("u", User, 900), ("v", User, 60)]);
-            stage.prompt(WhenBusy::Refuse);
-            stage.set(SessionSetting::AutoCompaction(true));
+            stage.send_prompt(WhenBusy::Refuse);
+            stage.change_setting(SessionSetting::AutoCompaction(true));
             if after_run {
                 stage.answer(Stop, Vec::new(), None);
             } else {
-                stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
+                stage.fail_request(ProviderFailure { retryable: false, overflow: true, after: None });
             }
-            assert_eq!(stage.tell(abort()).cell(), "Done: session compaction_aborting", "{case}");
-            assert_eq!(stage.tell(abort()).cell(), "Idle", "{case}");
-            stage.session(Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
-            let epoch = stage.here().active_compaction().expect("it is under way").epoch;
-            let told = stage.session(Command::Compacted { epoch, outcome }).cell();
-            assert!(told.ends_with("session compaction_ended rest"), "{case}: {told}");
+            assert_eq!(stage.send_command(abort()).table_cell(), "Done: session compaction_aborting", "{case}");
+            assert_eq!(stage.send_command(abort()).table_cell(), "Idle", "{case}");
+            stage.session_command(Command::Queue { queue: MessageQueue::FollowUp, message: sample_message(1) });
+            let epoch = stage.current_session().active_compaction().expect("it is under way").epoch;
+            let summary = stage.session_command(Command::Compacted { epoch, outcome }).table_cell();
+            assert!(summary.ends_with("session compaction_ended rest"), "{case}: {summary}");
         }
     }
 }
@@ -229,51 +255,58 @@ fn nothing_follows_a_compaction_that_was_stopped() {
 fn who_stops_a_request_that_is_asked_again_takes_back_what_it_was_told_and_nothing_else() {
     let overflowed = || {
         let mut stage = idle();
-        stage.set(SessionSetting::AutoCompaction(false));
+        stage.change_setting(SessionSetting::AutoCompaction(false));
         stage.import([("u", User, 900), ("v", User, 60)]);
-        stage.prompt(WhenBusy::Refuse);
-        stage.set(SessionSetting::AutoCompaction(true));
-        stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
-        stage.session(Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
-        stage.session(Command::Steer { message: text(1) });
+        stage.send_prompt(WhenBusy::Refuse);
+        stage.change_setting(SessionSetting::AutoCompaction(true));
+        stage.fail_request(ProviderFailure { retryable: false, overflow: true, after: None });
+        stage.session_command(Command::Queue { queue: MessageQueue::FollowUp, message: sample_message(1) });
+        stage.session_command(Command::Steer { message: sample_message(1) });
         stage
     };
     let mut stage = overflowed();
-    let run = stage.here().awaited_run().expect("it has its name");
-    let stop = EngineCommand::Run(run::Command::Stop { session: session(), run });
-    assert_eq!(stage.tell(stop).cell(), "Stopping: session dequeued steering, session compaction_aborting");
-    assert_eq!(stage.here().queued_count(), 1, "somebody else's message waits");
-    let told = stage.session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted }).cell();
-    assert_eq!(told, "Done: session compaction_ended rest");
+    let run = stage.current_session().awaited_run().expect("it has its name");
+    let stop = EngineCommand::Run(run::Command::Stop { session: session_id(), run });
+    assert_eq!(
+        stage.send_command(stop).table_cell(),
+        "Stopping: session dequeued steering, session compaction_aborting"
+    );
+    assert_eq!(stage.current_session().queued_count(), 1, "somebody else's message waits");
+    let summary =
+        stage.session_command(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted }).table_cell();
+    assert_eq!(summary, "Done: session compaction_ended rest");
     // What it was told begins a run of its own where the summary fails, also behind a restart.
     for restarts in [false, true] {
         let mut stage = overflowed();
         if restarts {
-            stage.restart(open(), ResumeMode::Go);
+            stage.restart(open_rules(), ResumeMode::Go);
         }
-        let epoch = stage.here().active_compaction().expect("it is under way").epoch;
+        let epoch = stage.current_session().active_compaction().expect("it is under way").epoch;
         let failed = CompactionOutcome::Failed { message: "no".into() };
-        let told = stage.session(Command::Compacted { epoch, outcome: failed }).cell();
-        assert!(told.contains("session dequeued steering"), "{told}");
+        let summary = stage.session_command(Command::Compacted { epoch, outcome: failed }).table_cell();
+        assert!(summary.contains("session dequeued steering"), "{summary}");
     }
 }
 
 /// A message that was too long with what came before it, while that is summed up.
-fn asks_again(stopped: StoppedRun) -> Stage {
+fn asks_again(stopped: StoppedRun) -> EngineFixture {
     let mut stage = idle();
-    stage.set(SessionSetting::All(Box::new(Settings { stopped, ..stage.here().settings().clone() })));
-    stage.set(SessionSetting::AutoCompaction(false));
+    stage.change_setting(SessionSetting::All(Box::new(Settings {
+        stopped,
+        ..stage.current_session().settings().clone()
+    })));
+    stage.change_setting(SessionSetting::AutoCompaction(false));
     stage.import([("u", User, 900), ("v", User, 60)]);
-    stage.prompt(WhenBusy::Refuse);
-    stage.set(SessionSetting::AutoCompaction(true));
-    stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
+    stage.send_prompt(WhenBusy::Refuse);
+    stage.change_setting(SessionSetting::AutoCompaction(true));
+    stage.fail_request(ProviderFailure { retryable: false, overflow: true, after: None });
     stage
 }
 
 #[test]
 fn whoever_stops_a_request_that_is_asked_again_takes_back_what_it_is_about_where_a_session_is_set_so() {
-    let abort = || EngineCommand::Run(run::Command::Abort { session: session() });
-    let done = || CompactionOutcome::Done { summary: text(1), spent: None };
+    let abort = || EngineCommand::Run(run::Command::Abort { session: session_id() });
+    let done = || CompactionOutcome::Done { summary: sample_message(1), spent: None };
     for stopped in [StoppedRun::Stays, StoppedRun::IsForgotten] {
         for (case, in_summary, outcome) in [
             ("in the summary", true, CompactionOutcome::Aborted),
@@ -281,20 +314,32 @@ fn whoever_stops_a_request_that_is_asked_again_takes_back_what_it_is_about_where
             ("in the run that asks again", false, done()),
         ] {
             let mut stage = asks_again(stopped);
-            let message =
-                stage.here().path_entries().iter().rfind(|entry| entry.kind == User).expect("it was said").id.clone();
+            let message = stage
+                .current_session()
+                .path_entries()
+                .iter()
+                .rfind(|entry| entry.kind == User)
+                .expect("it was said")
+                .id
+                .clone();
             if in_summary {
-                stage.tell(abort());
+                stage.send_command(abort());
             }
-            stage.session(Command::Compacted { epoch: 1, outcome });
+            stage.session_command(Command::Compacted { epoch: 1, outcome });
             if !in_summary {
-                stage.tell(abort());
+                stage.send_command(abort());
                 stage.answer(Aborted, Vec::new(), None);
             }
-            let is_shown = shown(stage.here()).contains(message.as_str());
-            assert_eq!(is_shown, stopped == StoppedRun::Stays, "{case}: {}", shown(stage.here()));
-            assert!(stage.here().run().is_none() && stage.here().active_compaction().is_none(), "{case}");
-            assert!(shown(stage.here()).contains(" v") || shown(stage.here()).starts_with("u v"), "{case}");
+            let is_shown = shown(stage.current_session()).contains(message.as_str());
+            assert_eq!(is_shown, stopped == StoppedRun::Stays, "{case}: {}", shown(stage.current_session()));
+            assert!(
+                stage.current_session().run().is_none() && stage.current_session().active_compaction().is_none(),
+                "{case}"
+            );
+            assert!(
+                shown(stage.current_session()).contains(" v") || shown(stage.current_session()).starts_with("u v"),
+                "{case}"
+            );
         }
     }
 }
@@ -302,32 +347,32 @@ fn whoever_stops_a_request_that_is_asked_again_takes_back_what_it_is_about_where
 #[test]
 fn what_is_queued_waits_for_a_compaction_behind_what_is_in_the_queue() {
     let mut stage = with([("u", User, 900), ("v", User, 60)]);
-    stage.session(Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
+    stage.session_command(Command::Queue { queue: MessageQueue::FollowUp, message: sample_message(1) });
     let want = "Queued: session compaction_started prompt, session queued user follow_up";
-    assert_eq!(stage.prompt(WhenBusy::FollowUp).cell(), want);
-    let told = stage
-        .session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Failed { message: "no".into() } })
-        .cell();
-    assert_eq!(told.matches("session dequeued follow_up").count(), 1, "{told}");
-    assert_eq!(stage.here().queued_count(), 1, "what came last waits");
+    assert_eq!(stage.send_prompt(WhenBusy::FollowUp).table_cell(), want);
+    let summary = stage
+        .session_command(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Failed { message: "no".into() } })
+        .table_cell();
+    assert_eq!(summary.matches("session dequeued follow_up").count(), 1, "{summary}");
+    assert_eq!(stage.current_session().queued_count(), 1, "what came last waits");
 }
 
 /// What is said of a model may be more than it takes: what it refused tells.
 #[test]
 fn a_message_that_a_model_would_not_take_is_not_kept_whatever_is_said_of_the_model() {
     let mut stage = idle();
-    stage.set(settings(100_000, plain()));
+    stage.change_setting(settings(100_000, plain()));
     stage.import([("u", User, 9), ("v", User, 400)]);
-    stage.prompt(WhenBusy::Refuse);
-    stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
-    let first_kept = stage.here().active_compaction().expect("it is summed up").first_kept.clone();
-    let kept = stage.here().entry(&first_kept).map(|entry| entry.kind.clone());
+    stage.send_prompt(WhenBusy::Refuse);
+    stage.fail_request(ProviderFailure { retryable: false, overflow: true, after: None });
+    let first_kept = stage.current_session().active_compaction().expect("it is summed up").first_kept.clone();
+    let kept = stage.current_session().entry(&first_kept).map(|entry| entry.kind.clone());
     assert!(first_kept.as_str() != "v" && kept == Some(User), "{first_kept}");
 }
 
 /// First kept and first of the turn that is split, as the table writes them.
-fn cut(stage: &Stage) -> String {
-    match stage.here().find_cut() {
+fn cut(stage: &EngineFixture) -> String {
+    match stage.current_session().find_cut() {
         None => "nothing".to_owned(),
         Some(CompactionCut { first_kept, split_from: None, .. }) => first_kept.to_string(),
         Some(CompactionCut { first_kept, split_from: Some(turn), .. }) => format!("{first_kept} in {turn}"),
@@ -336,8 +381,8 @@ fn cut(stage: &Stage) -> String {
 
 #[test]
 fn a_context_is_cut_before_the_newest_part_that_is_kept_and_never_before_a_result() {
-    let call = || said(ToolUse, 0);
-    let done = || said(Stop, 0);
+    let call = || assistant_kind(ToolUse, 0);
+    let done = || assistant_kind(Stop, 0);
     for (case, stage, want) in [
         ("empty", with([]), "nothing"),
         ("too small", with([("u", User, 20), ("a", done(), 20)]), "nothing"),
@@ -368,7 +413,11 @@ fn a_context_is_cut_before_the_newest_part_that_is_kept_and_never_before_a_resul
             "m",
         ),
         ("small, though a result comes first", with([("r", result(), 5), ("u", User, 5)]), "nothing"),
-        ("one that leaves no room", with([("u", User, 9), ("v", User, 900), ("a", said(Error, 0), 1)]), "a in v"),
+        (
+            "one that leaves no room",
+            with([("u", User, 9), ("v", User, 900), ("a", assistant_kind(Error, 0), 1)]),
+            "a in v",
+        ),
         ("one that leaves no room, the first", with([("v", User, 900), ("w", User, 9)]), "w"),
         ("one that leaves no room, the last", with([("u", User, 9), ("v", User, 900)]), "v"),
         ("behind a summary", with([("u", User, 60), ("s", summary("u"), 1), ("v", User, 60)]), "v"),
@@ -380,16 +429,21 @@ fn a_context_is_cut_before_the_newest_part_that_is_kept_and_never_before_a_resul
 
 #[test]
 fn a_cut_knows_how_long_the_context_was() {
-    let stage = with([("u", User, 60), ("a", said(Stop, 500), 60), ("v", User, 60)]);
-    assert_eq!(stage.here().find_cut().unwrap().tokens_before, 560);
+    let stage = with([("u", User, 60), ("a", assistant_kind(Stop, 500), 60), ("v", User, 60)]);
+    assert_eq!(stage.current_session().find_cut().unwrap().tokens_before, 560);
 }
 
 #[test]
 fn less_is_kept_where_the_provider_counts_more_than_was_estimated() {
     for (counted, want) in [(0, "u"), (40, "u"), (80, "u"), (100, "v"), (160, "w"), (400, "a in w")] {
-        let mut stage =
-            with([("t", User, 20), ("u", User, 20), ("v", User, 10), ("w", User, 10), ("a", said(Stop, counted), 20)]);
-        stage.set(settings(100_000, plain()));
+        let mut stage = with([
+            ("t", User, 20),
+            ("u", User, 20),
+            ("v", User, 10),
+            ("w", User, 10),
+            ("a", assistant_kind(Stop, counted), 20),
+        ]);
+        stage.change_setting(settings(100_000, plain()));
         assert_eq!(cut(&stage), want, "{counted}");
     }
 }
@@ -402,17 +456,17 @@ fn old_results_are_pruned_where_that_saves_enough() {
         ("none is older than what is kept", 10_000, 30_000, old(), ""),
         ("what is never pruned", 40_000, 30_000, result(), ""),
     ] {
-        let mut stage = Stage::new(open());
+        let mut stage = EngineFixture::new(open_rules());
         let thresholds = CompactionThresholds { at_tokens: Some(1_000), keep_recent: 1_000_000, ..plain() };
-        stage.set(settings(1_000_000, thresholds));
-        stage.import([("u", User, 1), ("a", said(ToolUse, 0), 1), ("r", kind, aged), ("s", old(), newest)]);
-        stage.set(SessionSetting::AutoCompaction(false));
-        stage.prompt(WhenBusy::Refuse);
-        stage.set(SessionSetting::AutoCompaction(true));
-        let told = stage.answer(Stop, Vec::new(), None).0;
-        let pruned: Vec<_> = told.iter().filter(|fact| fact.starts_with("session pruned")).cloned().collect();
+        stage.change_setting(settings(1_000_000, thresholds));
+        stage.import([("u", User, 1), ("a", assistant_kind(ToolUse, 0), 1), ("r", kind, aged), ("s", old(), newest)]);
+        stage.change_setting(SessionSetting::AutoCompaction(false));
+        stage.send_prompt(WhenBusy::Refuse);
+        stage.change_setting(SessionSetting::AutoCompaction(true));
+        let facts = stage.answer(Stop, Vec::new(), None).0;
+        let pruned: Vec<_> = facts.iter().filter(|fact| fact.starts_with("session pruned")).cloned().collect();
         assert_eq!(pruned.join(", "), want, "{case}");
-        let entry = stage.here().entry(&EntryId::new("r")).unwrap();
+        let entry = stage.current_session().entry(&EntryId::new("r")).unwrap();
         assert_eq!((entry.shown, entry.pruned.is_some()), (true, !want.is_empty()), "{case}");
     }
 }
@@ -423,36 +477,39 @@ fn pruning_that_is_enough_spares_the_compaction() {
         ("enough", 50_000, ["session pruned"].as_slice()),
         ("not enough", 40_000, &["session pruned", "session compaction_started continue"]),
     ] {
-        let mut stage = Stage::new(open());
-        stage.set(settings(1_000_000, CompactionThresholds { at_tokens: Some(limit), ..plain() }));
+        let mut stage = EngineFixture::new(open_rules());
+        stage.change_setting(settings(1_000_000, CompactionThresholds { at_tokens: Some(limit), ..plain() }));
         stage.import([
             ("u", User, 60),
-            ("a", said(ToolUse, 0), 1),
+            ("a", assistant_kind(ToolUse, 0), 1),
             ("r", old(), 30_000),
             ("s", old(), 40_000),
             ("v", User, 60),
         ]);
-        stage.set(SessionSetting::AutoCompaction(false));
-        stage.prompt(WhenBusy::Refuse);
-        stage.set(SessionSetting::AutoCompaction(true));
-        let told = stage.answer(Stop, Vec::new(), None).0;
-        let at = told.iter().position(|fact| fact == "run ended completed").unwrap();
-        assert_eq!(told[at + 1..], *follows, "{case}");
+        stage.change_setting(SessionSetting::AutoCompaction(false));
+        stage.send_prompt(WhenBusy::Refuse);
+        stage.change_setting(SessionSetting::AutoCompaction(true));
+        let facts = stage.answer(Stop, Vec::new(), None).0;
+        let at = facts.iter().position(|fact| fact == "run ended completed").unwrap();
+        assert_eq!(facts[at + 1..], *follows, "{case}");
     }
 }
 
 #[test]
 fn what_a_notice_stands_for_is_no_longer_counted() {
     for (case, counted, want) in [("estimated", 0, 40_123), ("counted before", 90_000, 60_000)] {
-        let mut stage = Stage::new(open());
-        stage.set(settings(1_000_000, CompactionThresholds { auto: false, at_tokens: Some(50_000), ..plain() }));
+        let mut stage = EngineFixture::new(open_rules());
+        stage.change_setting(settings(
+            1_000_000,
+            CompactionThresholds { auto: false, at_tokens: Some(50_000), ..plain() },
+        ));
         let (r, s) = (("r", old(), 30_000), ("s", old(), 40_000));
-        stage.import([("u", User, 60), ("a", said(ToolUse, 0), 1), r, s, ("v", User, 60)]);
-        stage.prompt(WhenBusy::Refuse);
-        stage.set(SessionSetting::AutoCompaction(true));
-        let run = stage.run();
+        stage.import([("u", User, 60), ("a", assistant_kind(ToolUse, 0), 1), r, s, ("v", User, 60)]);
+        stage.send_prompt(WhenBusy::Refuse);
+        stage.change_setting(SessionSetting::AutoCompaction(true));
+        let run = stage.current_run();
         let answer = ModelAnswer {
-            message: text(1),
+            message: sample_message(1),
             stop: Stop,
             total_tokens: counted,
             calls: Vec::new(),
@@ -460,12 +517,12 @@ fn what_a_notice_stands_for_is_no_longer_counted() {
             others: Vec::new(),
             spent: None,
         };
-        stage.answered(run, 1, answer);
-        assert_eq!(stage.here().context_tokens(), want, "{case}");
-        stage.set(SessionSetting::AutoCompaction(false));
-        stage.session(Command::AbortCompaction);
-        stage.session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted });
-        stage.import([("b", said(Stop, 500), 1)]);
-        assert_eq!(stage.here().context_tokens(), 500, "{case}: counted since");
+        stage.answer_run(run, 1, answer);
+        assert_eq!(stage.current_session().context_tokens(), want, "{case}");
+        stage.change_setting(SessionSetting::AutoCompaction(false));
+        stage.session_command(Command::AbortCompaction);
+        stage.session_command(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted });
+        stage.import([("b", assistant_kind(Stop, 500), 1)]);
+        assert_eq!(stage.current_session().context_tokens(), 500, "{case}: counted since");
     }
 }

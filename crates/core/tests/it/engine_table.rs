@@ -14,8 +14,8 @@ use countersign_core::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, Told, open, ruled, text},
-    states::{State, calling, check, compacting, idle, in_every_state, thinking},
+    engine_fixture::{EngineFixture, EngineOutcome, open_rules, rules_from, sample_message},
+    states::{NamedState, calling, check, compacting, idle, in_every_state, thinking},
 };
 
 const EVERY: &str = "none, idle, command, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
@@ -39,14 +39,16 @@ fn grant() -> Grant {
 
 #[test]
 fn time_that_has_not_come_changes_nothing() {
-    in_every_state("tick", |stage| stage.tell(Command::Tick), &[(EVERY, "Done")]);
+    in_every_state("tick", |stage| stage.send_command(Command::Tick), &[(EVERY, "Done")]);
 }
 
 #[test]
 fn new_rules_are_recorded_once() {
-    let rules = |stage: &mut Stage| stage.tell(Command::UseRules(Box::new(ruled(&["deny nothing(here)"]))));
+    let rules = |stage: &mut EngineFixture| {
+        stage.send_command(Command::UseRules(Box::new(rules_from(&["deny nothing(here)"]))))
+    };
     in_every_state("other rules", rules, &[(EVERY, "Done: policy compiled")]);
-    let twice = |stage: &mut Stage| {
+    let twice = |stage: &mut EngineFixture| {
         rules(stage);
         rules(stage)
     };
@@ -55,15 +57,15 @@ fn new_rules_are_recorded_once() {
 
 #[test]
 fn who_changes_rules_is_recorded_and_a_look_that_finds_nothing_new_is_not() {
-    let edit = |change: Option<&'static str>, to: fn(&Stage) -> Digest| {
-        move |stage: &mut Stage| {
-            stage.tell(Command::UseRules(Box::new(ruled(&["deny nothing(here)"]))));
+    let edit = |change: Option<&'static str>, to: fn(&EngineFixture) -> Digest| {
+        move |stage: &mut EngineFixture| {
+            stage.send_command(Command::UseRules(Box::new(rules_from(&["deny nothing(here)"]))));
             let to = to(stage);
-            stage.tell(Command::EditRules { by: PrincipalId::new("ana"), to, change: change.map(Into::into) })
+            stage.send_command(Command::EditRules { by: PrincipalId::new("ana"), to, change: change.map(Into::into) })
         }
     };
-    let same = |stage: &Stage| stage.engine.rules().digest();
-    let other = |_: &Stage| Digest::hash_bytes(b"other rules");
+    let same = |stage: &EngineFixture| stage.engine.rules().digest();
+    let other = |_: &EngineFixture| Digest::hash_bytes(b"other rules");
     in_every_state("a change", edit(Some("+ allow nothing(here)"), other), &[(EVERY, "Done: policy edited")]);
     in_every_state("a change of words", edit(Some("+ # why"), same), &[(EVERY, "Done: policy edited")]);
     in_every_state("a look at other rules", edit(None, other), &[(EVERY, "Done: policy edited")]);
@@ -76,19 +78,21 @@ fn a_setting_is_recorded_where_it_says_something_new() {
         |text: &str| settings::SettingsPath::from_names(text.split('.').map(str::to_owned)).expect("it has names");
     let by = || PrincipalId::new("ana");
     let set = move |at: &'static str, value: Option<Value>, secret: Option<&'static str>| {
-        move |stage: &mut Stage| {
+        move |stage: &mut EngineFixture| {
             let secrets = secret.iter().map(|at| (path(at), Digest::hash_bytes(at.as_bytes()))).collect();
             let set = settings::Command::Set { by: by(), path: path(at), value: value.clone(), secrets };
-            stage.tell(Command::Settings(set))
+            stage.send_command(Command::Settings(set))
         }
     };
     let add = move |item: &'static str| {
-        move |stage: &mut Stage| {
+        move |stage: &mut EngineFixture| {
             let add = settings::Command::Add { by: by(), path: path("a.l"), item: item.to_owned() };
-            stage.tell(Command::Settings(add))
+            stage.send_command(Command::Settings(add))
         }
     };
-    let twice = |first: &dyn Fn(&mut Stage) -> Told, second: &dyn Fn(&mut Stage) -> Told, stage: &mut Stage| {
+    let twice = |first: &dyn Fn(&mut EngineFixture) -> EngineOutcome,
+                 second: &dyn Fn(&mut EngineFixture) -> EngineOutcome,
+                 stage: &mut EngineFixture| {
         first(stage);
         second(stage)
     };
@@ -112,13 +116,13 @@ fn a_setting_is_recorded_where_it_says_something_new() {
 
 #[test]
 fn a_grant_is_taken_over_and_taken_back_once() {
-    let adopt = |stage: &mut Stage| stage.tell(Command::Adopt(vec![grant()]));
-    let revoke = |stage: &mut Stage| {
+    let adopt = |stage: &mut EngineFixture| stage.send_command(Command::Adopt(vec![grant()]));
+    let revoke = |stage: &mut EngineFixture| {
         let by = PrincipalId::new("ana");
-        stage.tell(Command::Revoke { grant: grant_id(), by })
+        stage.send_command(Command::Revoke { grant: grant_id(), by })
     };
-    let after = |first: fn(&mut Stage) -> Told, second: fn(&mut Stage) -> Told| {
-        move |stage: &mut Stage| {
+    let after = |first: fn(&mut EngineFixture) -> EngineOutcome, second: fn(&mut EngineFixture) -> EngineOutcome| {
+        move |stage: &mut EngineFixture| {
             first(stage);
             second(stage)
         }
@@ -134,8 +138,8 @@ fn other() -> SessionId {
 }
 
 /// Opens another session, in which a run thinks.
-fn with_another(mut stage: Stage) -> Stage {
-    let settings = Settings { ..stage.here().settings().clone() };
+fn with_another(mut stage: EngineFixture) -> EngineFixture {
+    let settings = Settings { ..stage.current_session().settings().clone() };
     let open = session::Command::Open {
         cwd: "/w".to_owned(),
         name: None,
@@ -143,14 +147,14 @@ fn with_another(mut stage: Stage) -> Stage {
         door: None,
         settings: Box::new(settings),
     };
-    stage.tell(Command::Session(other(), open));
-    let prompt = session::Command::Prompt { message: text(1), with: Vec::new(), when_busy: WhenBusy::Refuse };
-    stage.tell(Command::Session(other(), prompt));
+    stage.send_command(Command::Session(other(), open));
+    let prompt = session::Command::Prompt { message: sample_message(1), with: Vec::new(), when_busy: WhenBusy::Refuse };
+    stage.send_command(Command::Session(other(), prompt));
     stage
 }
 
 /// What the other session is doing.
-fn standing(stage: &Stage) -> String {
+fn standing(stage: &EngineFixture) -> String {
     let session = stage.engine.state().session(&other()).expect("it was opened");
     let run = session.run().and_then(|run| stage.engine.state().run(run));
     format!(
@@ -163,34 +167,38 @@ fn standing(stage: &Stage) -> String {
 
 #[test]
 fn what_happens_in_one_session_leaves_the_other_alone() {
-    let states: [State; 4] = [
+    let states: [NamedState; 4] = [
         ("idle", || with_another(idle())),
-        ("thinking", || with_another(thinking(open()))),
+        ("thinking", || with_another(thinking(open_rules()))),
         ("calling", || with_another(calling(["write", "write"]))),
         ("compacting", || with_another(compacting())),
     ];
     let rows = [("idle, thinking, calling, compacting", "the same")];
-    type Act = (&'static str, fn(&mut Stage));
-    let acts: [Act; 7] = [
-        ("abort", |stage| drop(stage.abort())),
-        ("prompt", |stage| drop(stage.prompt(WhenBusy::Steer))),
-        ("queue", |stage| {
-            drop(stage.session(session::Command::Queue { queue: MessageQueue::Steering, message: text(1) }))
-        }),
-        ("clear", |stage| drop(stage.session(session::Command::Clear))),
-        ("abort a compaction", |stage| drop(stage.session(session::Command::AbortCompaction))),
-        ("an outcome", |stage| {
-            let outcome = session::CompactionOutcome::Aborted;
-            stage.session(session::Command::Compacted { epoch: 1, outcome });
-        }),
-        ("an end", |stage| {
-            if stage.here().run().is_some() && !stage.calls().is_empty() {
-                stage.end(0);
-            }
-        }),
-    ];
+    type SessionAct = (&'static str, fn(&mut EngineFixture));
+    let acts: [SessionAct; 7] =
+        [
+            ("abort", |stage| drop(stage.abort())),
+            ("prompt", |stage| drop(stage.send_prompt(WhenBusy::Steer))),
+            ("queue", |stage| {
+                drop(stage.session_command(session::Command::Queue {
+                    queue: MessageQueue::Steering,
+                    message: sample_message(1),
+                }))
+            }),
+            ("clear", |stage| drop(stage.session_command(session::Command::Clear))),
+            ("abort a compaction", |stage| drop(stage.session_command(session::Command::AbortCompaction))),
+            ("an outcome", |stage| {
+                let outcome = session::CompactionOutcome::Aborted;
+                stage.session_command(session::Command::Compacted { epoch: 1, outcome });
+            }),
+            ("an end", |stage| {
+                if stage.current_session().run().is_some() && !stage.calls().is_empty() {
+                    stage.end_call(0);
+                }
+            }),
+        ];
     for (case, act) in acts {
-        let look = |stage: &mut Stage| {
+        let look = |stage: &mut EngineFixture| {
             let before = standing(stage);
             act(stage);
             if standing(stage) == before { "the same".to_owned() } else { standing(stage) }
@@ -201,10 +209,10 @@ fn what_happens_in_one_session_leaves_the_other_alone() {
 
 #[test]
 fn an_answer_goes_to_the_run_that_it_names() {
-    let mut stage = with_another(thinking(open()));
+    let mut stage = with_another(thinking(open_rules()));
     let run = stage.engine.state().session(&other()).unwrap().run().unwrap();
     let answer = ModelAnswer {
-        message: text(1),
+        message: sample_message(1),
         stop: StopReason::Stop,
         total_tokens: 0,
         calls: Vec::new(),
@@ -212,8 +220,8 @@ fn an_answer_goes_to_the_run_that_it_names() {
         others: Vec::new(),
         spent: None,
     };
-    let told = stage.tell(Command::Run(run::Command::Answered { run, epoch: 1, answer: Box::new(answer) }));
-    assert_eq!(told.0.last().unwrap(), "run ended completed");
-    assert!(stage.here().run().is_some(), "the other run still thinks");
+    let outcome = stage.send_command(Command::Run(run::Command::Answered { run, epoch: 1, answer: Box::new(answer) }));
+    assert_eq!(outcome.0.last().unwrap(), "run ended completed");
+    assert!(stage.current_session().run().is_some(), "the other run still thinks");
     assert!(standing(&stage).starts_with("None"), "{}", standing(&stage));
 }

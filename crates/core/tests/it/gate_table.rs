@@ -15,66 +15,66 @@ use countersign_core::{
 };
 
 use crate::{
-    stage::{Stage, Told, asking, open, wanted},
+    engine_fixture::{EngineFixture, EngineOutcome, asking_rules, open_rules, tool_call},
     states::{deny, idle, thinking, under},
 };
 
 /// A gate in a state of its life.
-type Scene = (Stage, GateId);
+type GateFixture = (EngineFixture, GateId);
 /// A state's name, how it is reached, how it was resolved and by whom.
-type Late = (&'static str, fn() -> Scene, GateResolution, Option<PrincipalId>);
+type ResolvedGateCase = (&'static str, fn() -> GateFixture, GateResolution, Option<PrincipalId>);
 
-fn asked_about(wants: ResolvedCall) -> Scene {
-    let mut stage = thinking(asking());
-    stage.want([wants]);
-    let gate = stage.gate();
+fn asked_about(wants: ResolvedCall) -> GateFixture {
+    let mut stage = thinking(asking_rules());
+    stage.request_calls([wants]);
+    let gate = stage.oldest_gate();
     (stage, gate)
 }
 
-fn approval() -> Scene {
-    asked_about(wanted("write", "a"))
+fn approval() -> GateFixture {
+    asked_about(tool_call("write", "a"))
 }
 
-fn question() -> Scene {
-    asked_about(wanted("ask", ""))
+fn question() -> GateFixture {
+    asked_about(tool_call("ask", ""))
 }
 
 /// What only one answer for this once may let through.
-fn floor() -> Scene {
-    asked_about(wanted("bash", "rm -rf /"))
+fn floor() -> GateFixture {
+    asked_about(tool_call("bash", "rm -rf /"))
 }
 
-fn answered(scene: Scene, answer: GateReply) -> Scene {
+fn answered(scene: GateFixture, answer: GateReply) -> GateFixture {
     let (mut stage, gate) = scene;
-    stage.decide(gate, answer, "ana", Some("k")).1.expect("it is offered");
+    stage.answer_gate(gate, answer, "ana", Some("k")).1.expect("it is offered");
     (stage, gate)
 }
 
-fn granted() -> Scene {
-    let mut stage = thinking(asking());
-    stage.want([wanted("write", "a"), wanted("write", "a")]);
+fn granted() -> GateFixture {
+    let mut stage = thinking(asking_rules());
+    stage.request_calls([tool_call("write", "a"), tool_call("write", "a")]);
     let mut gates: Vec<_> = stage.engine.state().pending_gates().collect();
     gates.sort_unstable_by_key(|gate| gate.content_lsn());
     let (first, second) = (gates[0].id(), gates[1].id());
-    stage.decide(first, Allow(Session), "ana", None).1.expect("it is offered");
+    stage.answer_gate(first, Allow(Session), "ana", None).1.expect("it is offered");
     (stage, second)
 }
 
-fn expired(scene: Scene) -> Scene {
+fn expired(scene: GateFixture) -> GateFixture {
     let (mut stage, gate) = scene;
     stage.now = stage.engine.state().gate(gate).expect("it was opened").deadline().expect("each has one");
-    stage.tell(Command::Tick);
+    stage.send_command(Command::Tick);
     (stage, gate)
 }
 
-fn withdrawn(scene: Scene) -> Scene {
+fn withdrawn(scene: GateFixture) -> GateFixture {
     let (mut stage, gate) = scene;
     stage.abort();
     (stage, gate)
 }
 
 /// Resolved a while before, by the clock of whoever keeps gates at hand.
-fn after(scene: Scene, span: Duration) -> Scene {
+fn after(scene: GateFixture, span: Duration) -> GateFixture {
     let (mut stage, gate) = scene;
     stage.now = stage.now + span;
     let now = stage.now;
@@ -102,14 +102,14 @@ fn every_answer() -> [GateReply; 9] {
 }
 
 /// The reply, or the refusal without the gate's name.
-fn reply(scene: Scene, answer: GateReply, by: &str, key: Option<&str>) -> String {
+fn reply(scene: GateFixture, answer: GateReply, by: &str, key: Option<&str>) -> String {
     let (mut stage, gate) = scene;
     let before = stage.engine.state().clone();
-    let told = stage.decide(gate, answer, by, key);
-    if told.1.is_err() {
+    let outcome = stage.answer_gate(gate, answer, by, key);
+    if outcome.1.is_err() {
         assert_eq!(*stage.engine.state(), before, "a refusal changes nothing");
     }
-    Told(Vec::new(), told.1).cell().replace(&gate.to_string(), "it")
+    EngineOutcome(Vec::new(), outcome.1).table_cell().replace(&gate.to_string(), "it")
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn a_pending_gate_takes_every_answer_that_its_kind_offers_and_no_other() {
 fn each_reach_of_an_allow_is_the_one_that_is_recorded() {
     for scope in [Once, Session, Always] {
         let (mut stage, gate) = approval();
-        let told = stage.decide(gate, Allow(scope), "ana", None);
-        assert_eq!(told.1, Ok(EngineReply::Resolved(GateResolution::Allowed { scope })));
+        let outcome = stage.answer_gate(gate, Allow(scope), "ana", None);
+        assert_eq!(outcome.1, Ok(EngineReply::Resolved(GateResolution::Allowed { scope })));
         assert_eq!(stage.engine.state().gate(gate).unwrap().resolution(), Some(&GateResolution::Allowed { scope }));
     }
 }
@@ -188,7 +188,7 @@ fn what_an_answer_comes_to_is_recorded_with_it() {
         ),
     ] {
         let (mut stage, gate) = scene;
-        assert_eq!(stage.decide(gate, answer, "ana", None).cell(), want, "{case}");
+        assert_eq!(stage.answer_gate(gate, answer, "ana", None).table_cell(), want, "{case}");
     }
 }
 
@@ -196,7 +196,7 @@ fn what_an_answer_comes_to_is_recorded_with_it() {
 fn whoever_is_late_is_told_how_it_was_resolved_and_by_whom() {
     let ana = || Some(PrincipalId::new("ana"));
     let allow = |scope| GateResolution::Allowed { scope };
-    let scenes: [Late; 11] = [
+    let scenes: [ResolvedGateCase; 11] = [
         ("allowed once", || answered(approval(), Allow(Once)), allow(Once), ana()),
         ("allowed for the session", || answered(approval(), Allow(Session)), allow(Session), ana()),
         ("allowed for good", || answered(approval(), Allow(Always)), allow(Always), ana()),
@@ -215,8 +215,12 @@ fn whoever_is_late_is_told_how_it_was_resolved_and_by_whom() {
                 let (mut stage, gate) = scene();
                 let before = stage.engine.state().clone();
                 let late = AnswerError::AlreadyResolved { gate, resolution: resolution.clone(), by: by.clone() };
-                let told = stage.decide(gate, answer.clone(), "bo", key);
-                assert_eq!(told, Told(Vec::new(), Err(CommandError::Answer(late))), "{case}, {answer:?}, {key:?}");
+                let outcome = stage.answer_gate(gate, answer.clone(), "bo", key);
+                assert_eq!(
+                    outcome,
+                    EngineOutcome(Vec::new(), Err(CommandError::Answer(late))),
+                    "{case}, {answer:?}, {key:?}"
+                );
                 assert_eq!(*stage.engine.state(), before, "{case}, {answer:?}");
             }
         }
@@ -234,7 +238,11 @@ fn the_key_of_the_answer_that_counted_gets_its_result_again() {
         for answer in every_answer() {
             let (stage, gate) = &scene;
             let mut stage = stage.clone();
-            assert_eq!(stage.decide(*gate, answer.clone(), "bo", Some("k")).cell(), want, "{case}, {answer:?}");
+            assert_eq!(
+                stage.answer_gate(*gate, answer.clone(), "bo", Some("k")).table_cell(),
+                want,
+                "{case}, {answer:?}"
+            );
         }
     }
 }
@@ -242,7 +250,7 @@ fn the_key_of_the_answer_that_counted_gets_its_result_again() {
 #[test]
 fn an_answer_that_is_not_offered_uses_up_no_key() {
     let (mut stage, gate) = approval();
-    stage.decide(gate, says(&["left"]), "ana", Some("k")).1.unwrap_err();
+    stage.answer_gate(gate, says(&["left"]), "ana", Some("k")).1.unwrap_err();
     assert_eq!(reply((stage, gate), Allow(Once), "ana", Some("k")), "Resolved allowed");
 }
 
@@ -287,7 +295,7 @@ fn a_resolved_gate_stays_at_hand_for_ten_minutes_and_while_its_call_lasts() {
 
 #[test]
 fn gates_wait_in_the_order_in_which_they_were_opened() {
-    let stage = under(asking(), ["write", "look", "write", "write"]);
+    let stage = under(asking_rules(), ["write", "look", "write", "write"]);
     let mut opened: Vec<_> =
         stage.engine.state().pending_gates().map(|gate| (gate.content_lsn(), gate.ordinal())).collect();
     opened.sort_unstable();
@@ -296,7 +304,7 @@ fn gates_wait_in_the_order_in_which_they_were_opened() {
 
 #[test]
 fn a_question_that_somebody_declines_to_answer_leaves_the_run_to_go_on() {
-    let mut stage = under(open(), ["ask"]);
+    let mut stage = under(open_rules(), ["ask"]);
     for (answer, want) in [
         (says(&["left"]), "gate resolved answered, gate opened question []"),
         (
@@ -305,9 +313,9 @@ fn a_question_that_somebody_declines_to_answer_leaves_the_run_to_go_on() {
              run asked",
         ),
     ] {
-        let gate = stage.gate();
-        assert_eq!(stage.decide(gate, answer, "ana", None).0.join(", "), want);
+        let gate = stage.oldest_gate();
+        assert_eq!(stage.answer_gate(gate, answer, "ana", None).0.join(", "), want);
     }
-    let told = "Which?\n  left\nWhy?\n  (the person did not want to answer)";
-    assert_eq!(stage.result(), told);
+    let expected = "Which?\n  left\nWhy?\n  (the person did not want to answer)";
+    assert_eq!(stage.last_result(), expected);
 }

@@ -10,8 +10,8 @@ use countersign_core::{
 };
 
 use crate::{
-    requests::{agents, done, receive, request},
-    stage::{Stage, asking, wanted},
+    agent_requests::{agents, done, receive, request},
+    engine_fixture::{EngineFixture, asking_rules, tool_call},
     states::deny,
 };
 
@@ -22,40 +22,40 @@ const DIGITS: usize = 256;
 const REST: Duration = Duration::from_secs(3600);
 
 /// How long the state is as text once everything has rested.
-fn rested(stage: &mut Stage) -> usize {
+fn rested(stage: &mut EngineFixture) -> usize {
     stage.now = stage.now + REST;
-    stage.tell(Command::Tick);
+    stage.send_command(Command::Tick);
     stage.engine.evict_idle(stage.now, Some(Duration::from_secs(600)));
     stage.engine.to_snapshot().len()
 }
 
 /// An agent asks for so many more things under ids that it counts; people allow most and deny some.
-fn ask(stage: &mut Stage, wires: std::ops::Range<u32>) {
+fn ask(stage: &mut EngineFixture, wires: std::ops::Range<u32>) {
     for wire in wires {
         let (_, call) = request(stage, &wire.to_string(), &format!("file {wire}"));
-        let gate = stage.gate();
+        let gate = stage.oldest_gate();
         let answer = if wire % 5 == 0 { deny(Some("not this one")) } else { GateReply::Allow(ApprovalScope::Once) };
-        stage.decide(gate, answer, "ana", Some(&format!("key {wire}"))).1.expect("it is offered");
+        stage.answer_gate(gate, answer, "ana", Some(&format!("key {wire}"))).1.expect("it is offered");
         done(stage, call);
         receive(stage, call);
     }
 }
 
 /// So many more runs in one session, each with a call that somebody allows.
-fn talk(stage: &mut Stage, turns: u32) {
+fn talk(stage: &mut EngineFixture, turns: u32) {
     for turn in 0..turns {
-        stage.prompt(WhenBusy::Refuse).1.expect("nothing works");
-        stage.want([wanted("write", &format!("file {turn}"))]);
-        let gate = stage.gate();
-        stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None).1.expect("it is offered");
-        stage.end(0).1.expect("it was started");
+        stage.send_prompt(WhenBusy::Refuse).1.expect("nothing works");
+        stage.request_calls([tool_call("write", &format!("file {turn}"))]);
+        let gate = stage.oldest_gate();
+        stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None).1.expect("it is offered");
+        stage.end_call(0).1.expect("it was started");
         stage.answer(StopReason::Stop, Vec::new(), None).1.expect("it is asked");
     }
 }
 
 #[test]
 fn an_agent_that_asks_for_years_costs_as_much_as_one_that_began_today() {
-    let mut stage = agents(asking(), 10);
+    let mut stage = agents(asking_rules(), 10);
     ask(&mut stage, 1..50);
     let young = rested(&mut stage);
     ask(&mut stage, 50..600);
@@ -66,8 +66,8 @@ fn an_agent_that_asks_for_years_costs_as_much_as_one_that_began_today() {
 
 #[test]
 fn sessions_that_rest_leave_nothing_whatever_was_said_and_done_in_them() {
-    let mut stage = agents(asking(), 10);
-    let bare = rested(&mut agents(asking(), 10));
+    let mut stage = agents(asking_rules(), 10);
+    let bare = rested(&mut agents(asking_rules(), 10));
     talk(&mut stage, 3);
     assert!(stage.engine.to_snapshot().len() > bare + 1_000, "it holds nothing of what was just said");
     let rests = rested(&mut stage);

@@ -13,7 +13,7 @@ use countersign_core::{
 
 use crate::{
     channels,
-    stage::{Stage, asking, open, session, text, wanted},
+    engine_fixture::{EngineFixture, asking_rules, open_rules, sample_message, session_id, tool_call},
     states::{idle, thinking},
 };
 
@@ -21,17 +21,17 @@ fn marks(reference: &str) -> Box<RunMetadata> {
     Box::new(RunMetadata { reference: Some(reference.to_owned()), ..RunMetadata::default() })
 }
 
-fn say(stage: &mut Stage, reference: &str) -> String {
-    stage.session(InSession::Say { message: text(1), marks: marks(reference) }).cell()
+fn say(stage: &mut EngineFixture, reference: &str) -> String {
+    stage.session_command(InSession::Say { message: sample_message(1), marks: marks(reference) }).table_cell()
 }
 
-fn called(stage: &Stage) -> Option<String> {
-    let run = stage.engine.state().run(stage.run())?;
+fn called(stage: &EngineFixture) -> Option<String> {
+    let run = stage.engine.state().run(stage.current_run())?;
     run.run_metadata().reference.clone()
 }
 
-fn renew(stage: &mut Stage) -> String {
-    stage.session(InSession::Renew { by: PrincipalId::new("ana"), owed: None }).cell()
+fn renew(stage: &mut EngineFixture) -> String {
+    stage.session_command(InSession::Renew { by: PrincipalId::new("ana"), owed: None }).table_cell()
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn each_message_gets_a_run_of_its_own_in_the_order_in_which_they_came() {
         assert_eq!(called(&stage).as_deref(), Some(reference));
         stage.answer(StopReason::Stop, Vec::new(), None);
     }
-    assert!(stage.here().is_at_rest() && stage.here().queued_count() == 0);
+    assert!(stage.current_session().is_at_rest() && stage.current_session().queued_count() == 0);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn what_waits_for_its_run_gets_it_after_a_stop_and_after_a_restart() {
     stage.abort();
     stage.answer(StopReason::Aborted, Vec::new(), None);
     assert_eq!(called(&stage).as_deref(), Some("r2"));
-    stage.restart(open(), ResumeMode::Go);
+    stage.restart(open_rules(), ResumeMode::Go);
     assert_eq!(called(&stage).as_deref(), Some("r2"));
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert_eq!(called(&stage).as_deref(), Some("r3"));
@@ -68,12 +68,12 @@ fn what_waits_for_its_run_gets_it_after_a_stop_and_after_a_restart() {
 
 #[test]
 fn a_message_waits_behind_a_run_that_another_door_began() {
-    let mut stage = thinking(open());
+    let mut stage = thinking(open_rules());
     say(&mut stage, "r1");
     assert_eq!(called(&stage), None);
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert_eq!(called(&stage).as_deref(), Some("r1"));
-    let refused = stage.prompt(WhenBusy::Refuse).1;
+    let refused = stage.send_prompt(WhenBusy::Refuse).1;
     assert!(matches!(refused, Err(CommandError::Prompt(session::PromptError::Busy(_)))), "{refused:?}");
 }
 
@@ -83,9 +83,14 @@ fn what_a_message_says_of_its_run_counts_for_that_run_alone() {
     let model =
         ModelRef { provider: "p".to_owned(), id: "other".to_owned(), context_window: 9, max_tokens: 9, price: None };
     let own = RunMetadata { model: Some(model), thinking: Some("high".to_owned()), ..RunMetadata::default() };
-    stage.session(InSession::Say { message: text(1), marks: Box::new(own) });
-    let settings = |stage: &Stage| {
-        let settings = stage.engine.state().run(stage.run()).unwrap().effective_settings(stage.here().settings());
+    stage.session_command(InSession::Say { message: sample_message(1), marks: Box::new(own) });
+    let settings = |stage: &EngineFixture| {
+        let settings = stage
+            .engine
+            .state()
+            .run(stage.current_run())
+            .unwrap()
+            .effective_settings(stage.current_session().settings());
         (settings.model.unwrap().id, settings.thinking)
     };
     assert_eq!(settings(&stage), ("other".to_owned(), Some("high".to_owned())));
@@ -96,106 +101,111 @@ fn what_a_message_says_of_its_run_counts_for_that_run_alone() {
 
 #[test]
 fn a_run_that_asks_again_behind_a_summary_is_what_the_one_before_was() {
-    let mut stage = thinking(open());
+    let mut stage = thinking(open_rules());
     stage.answer(StopReason::Stop, Vec::new(), None);
     let marks = RunMetadata {
         origin: Some(Box::new(channels::origin("m1"))),
         thinking: Some("high".to_owned()),
         ..*marks("r1")
     };
-    stage.session(InSession::Say { message: text(60), marks: Box::new(marks.clone()) });
-    let told = stage.fail(ProviderFailure { retryable: false, overflow: true, after: None }).0;
-    assert_eq!(told.last().unwrap(), "session compaction_started again");
+    stage.session_command(InSession::Say { message: sample_message(60), marks: Box::new(marks.clone()) });
+    let facts = stage.fail_request(ProviderFailure { retryable: false, overflow: true, after: None }).0;
+    assert_eq!(facts.last().unwrap(), "session compaction_started again");
     // Also where another process makes the summary.
-    stage.restart(open(), ResumeMode::Go);
-    let epoch = stage.here().active_compaction().unwrap().epoch;
-    stage.session(InSession::Compacted {
+    stage.restart(open_rules(), ResumeMode::Go);
+    let epoch = stage.current_session().active_compaction().unwrap().epoch;
+    stage.session_command(InSession::Compacted {
         epoch,
-        outcome: session::CompactionOutcome::Done { summary: text(1), spent: None },
+        outcome: session::CompactionOutcome::Done { summary: sample_message(1), spent: None },
     });
-    assert_eq!(stage.engine.state().run(stage.run()).unwrap().run_metadata(), &marks);
+    assert_eq!(stage.engine.state().run(stage.current_run()).unwrap().run_metadata(), &marks);
 }
 
 #[test]
 fn a_run_is_called_otherwise_by_whoever_answers_while_its_gate_waits() {
-    let mut stage = Stage::new(asking());
+    let mut stage = EngineFixture::new(asking_rules());
     say(&mut stage, "r1");
-    stage.want([wanted("write", "/w/a")]);
-    let gate = stage.gate();
+    stage.request_calls([tool_call("write", "/w/a")]);
+    let gate = stage.oldest_gate();
     let answer = |answer: GateReply, reference: &str| {
         let by = PrincipalId::new("ana");
         Command::Gate(gate::Command::AnswerAs { gate, answer, by, reference: reference.to_owned(), key: None })
     };
-    let refused = stage.tell(answer(GateReply::Say(vec!["maybe".to_owned()]), "r2"));
+    let refused = stage.send_command(answer(GateReply::Say(vec!["maybe".to_owned()]), "r2"));
     assert!(matches!(refused.1, Err(CommandError::Answer(_))), "{refused:?}");
     assert_eq!(called(&stage).as_deref(), Some("r1"), "an answer that does not count changes no name");
-    let allowed = stage.tell(answer(GateReply::Allow(ApprovalScope::Once), "r2")).cell();
+    let allowed = stage.send_command(answer(GateReply::Allow(ApprovalScope::Once), "r2")).table_cell();
     assert!(allowed.contains("run marked, gate resolved"), "{allowed}");
     assert_eq!(called(&stage).as_deref(), Some("r2"));
-    assert!(matches!(stage.tell(answer(GateReply::Allow(ApprovalScope::Once), "r3")).1, Err(CommandError::Answer(_))));
+    assert!(matches!(
+        stage.send_command(answer(GateReply::Allow(ApprovalScope::Once), "r3")).1,
+        Err(CommandError::Answer(_))
+    ));
     assert_eq!(called(&stage).as_deref(), Some("r2"));
 }
 
 #[test]
 fn a_conversation_begins_anew_only_at_rest_and_takes_its_grants_along() {
-    let mut stage = Stage::new(asking());
+    let mut stage = EngineFixture::new(asking_rules());
     say(&mut stage, "r1");
     say(&mut stage, "r2");
     assert_eq!(renew(&mut stage), "refused: s is busy");
-    stage.want([wanted("write", "/w/a")]);
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(ApprovalScope::Session), "ana", None).1.unwrap();
-    stage.end(0);
-    stage.session(InSession::Clear);
+    stage.request_calls([tool_call("write", "/w/a")]);
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Session), "ana", None).1.unwrap();
+    stage.end_call(0);
+    stage.session_command(InSession::Clear);
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert_eq!(renew(&mut stage), "Done: policy revoked, session renewed");
-    let here = stage.here();
+    let here = stage.current_session();
     assert_eq!((here.entries().len(), here.leaf(), here.queued_count(), here.renewal_count()), (0, None, 0, 1));
     assert_eq!(here.renewed_at(), Some(stage.now));
     say(&mut stage, "r3");
-    stage.want([wanted("write", "/w/a")]);
+    stage.request_calls([tool_call("write", "/w/a")]);
     assert!(stage.engine.state().pending_gates().next().is_some(), "it is asked about again");
-    stage.restart(asking(), ResumeMode::Go);
-    assert_eq!(stage.here().renewal_count(), 1);
+    stage.restart(asking_rules(), ResumeMode::Go);
+    assert_eq!(stage.current_session().renewal_count(), 1);
 }
 
 #[test]
 fn what_was_said_before_an_entry_goes_and_nothing_that_a_run_works_on() {
     let mut stage = idle();
-    let said = |stop| SessionEntryKind::Assistant { stop, total_tokens: 0 };
+    let assistant = |stop| SessionEntryKind::Assistant { stop, total_tokens: 0 };
     stage.import([
         ("a", SessionEntryKind::User, 1),
-        ("b", said(StopReason::ToolUse), 1),
+        ("b", assistant(StopReason::ToolUse), 1),
         ("c", SessionEntryKind::ToolResult { prunable: false }, 1),
-        ("d", said(StopReason::Stop), 1),
+        ("d", assistant(StopReason::Stop), 1),
     ]);
-    let trim = |stage: &mut Stage, id: &str| stage.session(InSession::Trim { first_kept: EntryId::new(id) }).cell();
+    let trim = |stage: &mut EngineFixture, id: &str| {
+        stage.session_command(InSession::Trim { first_kept: EntryId::new(id) }).table_cell()
+    };
     assert_eq!(trim(&mut stage, "nope"), "refused: no entry nope in s");
     assert_eq!(trim(&mut stage, "b"), "Done: session trimmed");
-    let path: Vec<String> = stage.here().path_entries().iter().map(|entry| entry.id.to_string()).collect();
+    let path: Vec<String> = stage.current_session().path_entries().iter().map(|entry| entry.id.to_string()).collect();
     assert_eq!(path, ["b", "c", "d"]);
     say(&mut stage, "r1");
-    let mine = stage.here().leaf().unwrap().to_string();
+    let mine = stage.current_session().leaf().unwrap().to_string();
     assert_eq!(trim(&mut stage, &mine), "Done: session trimmed");
-    stage.want([wanted("look", "/w/a")]);
-    let later = stage.here().leaf().unwrap().to_string();
+    stage.request_calls([tool_call("look", "/w/a")]);
+    let later = stage.current_session().leaf().unwrap().to_string();
     assert_ne!(later, mine);
     assert_eq!(trim(&mut stage, &later), "refused: s is busy");
-    stage.restart(open(), ResumeMode::Go);
-    assert_eq!(stage.here().entries()[0].id.to_string(), mine);
+    stage.restart(open_rules(), ResumeMode::Go);
+    assert_eq!(stage.current_session().entries()[0].id.to_string(), mine);
 }
 
 /// A session whose context has grown too long.
-fn too_long() -> Stage {
+fn too_long() -> EngineFixture {
     let mut stage = idle();
-    let settings = Settings { sums: CompactionTiming::BeforeRuns, ..stage.here().settings().clone() };
-    stage.set(SessionSetting::All(Box::new(settings)));
-    let said = SessionEntryKind::Assistant { stop: StopReason::Stop, total_tokens: 950 };
+    let settings = Settings { sums: CompactionTiming::BeforeRuns, ..stage.current_session().settings().clone() };
+    stage.change_setting(SessionSetting::All(Box::new(settings)));
+    let assistant = SessionEntryKind::Assistant { stop: StopReason::Stop, total_tokens: 950 };
     stage.import([
         ("a", SessionEntryKind::User, 400),
-        ("b", said.clone(), 400),
+        ("b", assistant.clone(), 400),
         ("c", SessionEntryKind::User, 100),
-        ("d", said, 100),
+        ("d", assistant, 100),
     ]);
     stage
 }
@@ -208,21 +218,23 @@ fn a_stop_during_a_summary_stops_the_message_that_it_is_made_for_and_no_other() 
         say(&mut stage, "r3");
         // What goes before others does not go before what has as good as begun.
         let ahead = Box::new(RunMetadata { ahead: true, ..*marks("r2") });
-        stage.session(InSession::Say { message: text(1), marks: ahead });
-        assert_eq!(stage.abort().cell(), "Done: session compaction_aborting", "{restarts}");
-        assert_eq!(stage.abort().cell(), "Idle", "{restarts}");
+        stage.session_command(InSession::Say { message: sample_message(1), marks: ahead });
+        assert_eq!(stage.abort().table_cell(), "Done: session compaction_aborting", "{restarts}");
+        assert_eq!(stage.abort().table_cell(), "Idle", "{restarts}");
         if restarts {
-            stage.restart(open(), ResumeMode::Go);
+            stage.restart(open_rules(), ResumeMode::Go);
         } else {
-            let epoch = stage.here().active_compaction().unwrap().epoch;
-            let told =
-                stage.session(InSession::Compacted { epoch, outcome: session::CompactionOutcome::Aborted }).cell();
+            let epoch = stage.current_session().active_compaction().unwrap().epoch;
+            let summary = stage
+                .session_command(InSession::Compacted { epoch, outcome: session::CompactionOutcome::Aborted })
+                .table_cell();
             let begun = "run started prompt, run marked, run turn_opened, session dequeued next, session entry user, run aborting";
-            assert!(told.contains(begun) && told.contains("run ended aborted"), "{told}");
+            assert!(summary.contains(begun) && summary.contains("run ended aborted"), "{summary}");
         }
         // It has been said, and the context is too long for the other one, too.
-        assert_eq!((stage.here().run(), stage.here().queued_count()), (None, 2), "{restarts}");
-        let behind = stage.here().behind_compaction().and_then(|next| next.marks.as_ref()?.reference.clone());
+        assert_eq!((stage.current_session().run(), stage.current_session().queued_count()), (None, 2), "{restarts}");
+        let behind =
+            stage.current_session().behind_compaction().and_then(|next| next.marks.as_ref()?.reference.clone());
         assert_eq!(behind.as_deref(), Some("r2"), "{restarts}");
     }
 }
@@ -233,14 +245,14 @@ fn where_a_message_waits_is_in_its_record_and_those_of_before_are_read_as_they_w
     say(&mut stage, "r1");
     say(&mut stage, "r3");
     let ahead = Box::new(RunMetadata { ahead: true, ..*marks("r2") });
-    stage.session(InSession::Say { message: text(1), marks: ahead });
+    stage.session_command(InSession::Say { message: sample_message(1), marks: ahead });
     let order =
-        |engine: &Engine| -> Vec<Lsn> { engine.state().session(&session()).unwrap().queued_contents().collect() };
-    let mut said = order(&stage.engine);
-    said.sort_unstable();
-    let [r1, r3, r2] = said[..] else { panic!("three wait") };
+        |engine: &Engine| -> Vec<Lsn> { engine.state().session(&session_id()).unwrap().queued_contents().collect() };
+    let mut positions = order(&stage.engine);
+    positions.sort_unstable();
+    let [r1, r3, r2] = positions[..] else { panic!("three wait") };
     assert_eq!(order(&stage.engine), [r1, r2, r3]);
-    let of_before = stage.read_with(open(), |event| {
+    let of_before = stage.read_with(open_rules(), |event| {
         if let Event::Session(session::Event::Queued { behind, .. }) = event {
             *behind = None;
         }
@@ -253,14 +265,19 @@ fn what_comes_behind_a_summary_whose_message_was_taken_back_is_not_stopped_with_
     for ahead in [false, true] {
         let mut stage = too_long();
         say(&mut stage, "r1");
-        stage.session(InSession::Clear);
-        stage.session(InSession::AbortCompaction);
-        stage.session(InSession::Say { message: text(1), marks: Box::new(RunMetadata { ahead, ..*marks("r2") }) });
-        assert!(stage.here().behind_compaction().is_none());
-        assert_eq!(stage.abort().cell(), "Idle");
-        let epoch = stage.here().active_compaction().unwrap().epoch;
-        let told = stage.session(InSession::Compacted { epoch, outcome: session::CompactionOutcome::Aborted }).cell();
-        assert!(told.contains("run started prompt") && !told.contains("aborting"), "{told}");
+        stage.session_command(InSession::Clear);
+        stage.session_command(InSession::AbortCompaction);
+        stage.session_command(InSession::Say {
+            message: sample_message(1),
+            marks: Box::new(RunMetadata { ahead, ..*marks("r2") }),
+        });
+        assert!(stage.current_session().behind_compaction().is_none());
+        assert_eq!(stage.abort().table_cell(), "Idle");
+        let epoch = stage.current_session().active_compaction().unwrap().epoch;
+        let summary = stage
+            .session_command(InSession::Compacted { epoch, outcome: session::CompactionOutcome::Aborted })
+            .table_cell();
+        assert!(summary.contains("run started prompt") && !summary.contains("aborting"), "{summary}");
         assert_eq!(called(&stage).as_deref(), Some("r2"));
     }
 }
@@ -268,17 +285,17 @@ fn what_comes_behind_a_summary_whose_message_was_taken_back_is_not_stopped_with_
 #[test]
 fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once() {
     let mut stage = too_long();
-    let told = say(&mut stage, "r1");
-    assert_eq!(told, "Queued: session queued user next, session compaction_started rest", "{told}");
-    let epoch = stage.here().active_compaction().unwrap().epoch;
+    let summary = say(&mut stage, "r1");
+    assert_eq!(summary, "Queued: session queued user next, session compaction_started rest", "{summary}");
+    let epoch = stage.current_session().active_compaction().unwrap().epoch;
     let outcome = session::CompactionOutcome::Failed { message: "no".into() };
-    let told = stage.session(InSession::Compacted { epoch, outcome }).cell();
-    assert!(told.contains("run started prompt, run marked") && !told.contains("compaction_started"), "{told}");
+    let summary = stage.session_command(InSession::Compacted { epoch, outcome }).table_cell();
+    assert!(summary.contains("run started prompt, run marked") && !summary.contains("compaction_started"), "{summary}");
     assert_eq!(called(&stage).as_deref(), Some("r1"));
     // Its end begins no other by itself, however long the context is.
-    let (run, epoch) = (stage.run(), 1);
+    let (run, epoch) = (stage.current_run(), 1);
     let answer = run::ModelAnswer {
-        message: text(1),
+        message: sample_message(1),
         stop: StopReason::Stop,
         total_tokens: 970,
         calls: Vec::new(),
@@ -286,6 +303,6 @@ fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once()
         others: Vec::new(),
         spent: None,
     };
-    let told = stage.answered(run, epoch, answer);
-    assert_eq!(told.0.last().unwrap(), "run ended completed", "{told:?}");
+    let response = stage.answer_run(run, epoch, answer);
+    assert_eq!(response.0.last().unwrap(), "run ended completed", "{response:?}");
 }

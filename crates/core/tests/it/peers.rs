@@ -14,7 +14,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
-    stage::{Stage, asking, open, ruled, seconds, session, wanted},
+    engine_fixture::{EngineFixture, asking_rules, open_rules, rules_from, seconds, session_id, tool_call},
     states::thinking,
 };
 
@@ -23,27 +23,29 @@ fn away(path: &str) -> ResolvedCall {
         executor: Executor::Peer(PeerId::new("p")),
         class: Some(Class::HostToolInvoke),
         repeat: RepeatMode::Once,
-        ..wanted("look", path)
+        ..tool_call("look", path)
     }
 }
 
-fn came(stage: &mut Stage, line: u64) -> String {
+fn came(stage: &mut EngineFixture, line: u64) -> String {
     came_with(stage, line, PeerMemory::Forgets)
 }
 
-fn came_with(stage: &mut Stage, line: u64, memory: PeerMemory) -> String {
-    stage.tell(Command::Peer(peer::Command::Came { peer: PeerId::new("p"), line: PeerLine(line), memory })).cell()
+fn came_with(stage: &mut EngineFixture, line: u64, memory: PeerMemory) -> String {
+    stage
+        .send_command(Command::Peer(peer::Command::Came { peer: PeerId::new("p"), line: PeerLine(line), memory }))
+        .table_cell()
 }
 
-fn gone(stage: &mut Stage, line: u64) -> String {
-    stage.tell(Command::Peer(peer::Command::Gone { peer: PeerId::new("p"), line: PeerLine(line) })).cell()
+fn gone(stage: &mut EngineFixture, line: u64) -> String {
+    stage.send_command(Command::Peer(peer::Command::Gone { peer: PeerId::new("p"), line: PeerLine(line) })).table_cell()
 }
 
 /// A call that its peer has, on line 1.
-fn sent() -> Stage {
-    let mut stage = thinking(open());
+fn sent() -> EngineFixture {
+    let mut stage = thinking(open_rules());
     came(&mut stage, 1);
-    stage.want([away("a")]);
+    stage.request_calls([away("a")]);
     stage
 }
 
@@ -53,9 +55,9 @@ fn left() -> CallProgress {
 
 #[test]
 fn a_call_waits_for_its_peer_and_is_started_for_its_line() {
-    let mut stage = thinking(open());
-    let told = stage.want([away("a"), wanted("look", "b")]).cell();
-    assert!(told.ends_with("call allowed, call allowed, call waits, call started"), "{told}");
+    let mut stage = thinking(open_rules());
+    let summary = stage.request_calls([away("a"), tool_call("look", "b")]).table_cell();
+    assert!(summary.ends_with("call allowed, call allowed, call waits, call started"), "{summary}");
     assert_eq!(came(&mut stage, 7), "Done: peer came, call started");
     let call = stage.engine.state().call(stage.calls()[0]).unwrap();
     assert_eq!(
@@ -71,9 +73,9 @@ fn what_a_peer_has_is_given_to_no_other_line() {
     assert_eq!(came(&mut stage, 2), "Done: peer came");
     let call = stage.calls()[0];
     assert_eq!(stage.engine.state().call(call).unwrap().peer_line(), Some(PeerLine(1)));
-    let told = stage.end_with(0, left()).cell();
-    assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
-    assert_eq!(stage.result(), "the host is gone");
+    let summary = stage.end_with(0, left()).table_cell();
+    assert!(summary.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{summary}");
+    assert_eq!(stage.last_result(), "the host is gone");
 }
 
 #[test]
@@ -86,29 +88,29 @@ fn what_was_not_sent_waits_for_the_next_line() {
         for line in lines {
             came(&mut stage, line);
         }
-        assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 1 }).cell(), want, "{case}");
+        assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 1 }).table_cell(), want, "{case}");
     }
     let mut stage = sent();
     stage.end_with(0, CallProgress::Unsent { start: 1 });
     assert_eq!(came(&mut stage, 2), "Done: peer came, call started");
-    assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 1 }).cell(), "Dropped: call result_dropped");
+    assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 1 }).table_cell(), "Dropped: call result_dropped");
     assert_eq!(stage.engine.state().call(stage.calls()[0]).unwrap().start_count(), 2);
 }
 
 #[test]
 fn a_call_is_given_up_at_its_deadline_and_not_while_its_peer_is_there() {
-    let mut stage = thinking(open());
-    stage.want([away("a")]);
+    let mut stage = thinking(open_rules());
+    stage.request_calls([away("a")]);
     let until = stage.engine.state().next_deadline().unwrap();
     assert_eq!(until, stage.now + seconds(3600));
     stage.now = until;
-    let told = stage.tell(Command::Tick).cell();
-    assert!(told.starts_with("Done: session entry tool_result, call ended failed"), "{told}");
-    assert!(stage.result().ends_with("Nothing was sent."), "{}", stage.result());
+    let summary = stage.send_command(Command::Tick).table_cell();
+    assert!(summary.starts_with("Done: session entry tool_result, call ended failed"), "{summary}");
+    assert!(stage.last_result().ends_with("Nothing was sent."), "{}", stage.last_result());
 
     let mut stage = sent();
     stage.now = until;
-    assert_eq!(stage.tell(Command::Tick).cell(), "Done");
+    assert_eq!(stage.send_command(Command::Tick).table_cell(), "Done");
 }
 
 #[test]
@@ -129,28 +131,28 @@ fn no_line_outlives_its_process() {
         ("sent, and runs wait", sent(), ResumeMode::Wait, "Outcome unknown"),
         ("waiting, and runs wait", waiting(), ResumeMode::Wait, "Not run: the process ended"),
     ] {
-        stage.restart(open(), resume);
-        assert!(stage.result().starts_with(result), "{case}: {}", stage.result());
+        stage.restart(open_rules(), resume);
+        assert!(stage.last_result().starts_with(result), "{case}: {}", stage.last_result());
         assert_eq!(stage.engine.state().line_of(&PeerId::new("p")), None, "{case}");
     }
     let mut stage = waiting();
-    stage.restart(open(), ResumeMode::Go);
+    stage.restart(open_rules(), ResumeMode::Go);
     assert_eq!(came(&mut stage, 1), "Done: peer came, call started");
 }
 
-fn waiting() -> Stage {
-    let mut stage = thinking(open());
-    stage.want([away("a")]);
+fn waiting() -> EngineFixture {
+    let mut stage = thinking(open_rules());
+    stage.request_calls([away("a")]);
     stage
 }
 
 /// A call whose line broke, at a peer that notes what becomes of calls.
-fn in_doubt() -> Stage {
-    let mut stage = thinking(open());
+fn in_doubt() -> EngineFixture {
+    let mut stage = thinking(open_rules());
     came_with(&mut stage, 1, PeerMemory::Keeps);
-    stage.want([away("a")]);
+    stage.request_calls([away("a")]);
     gone(&mut stage, 1);
-    assert_eq!(stage.end_with(0, left()).cell(), "Done: call in_doubt");
+    assert_eq!(stage.end_with(0, left()).table_cell(), "Done: call in_doubt");
     stage
 }
 
@@ -163,20 +165,20 @@ fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line() {
     assert_eq!((call.peer_line(), call.start_count(), call.is_asking()), (Some(PeerLine(3)), 2, true));
     assert_eq!(stage.engine.state().next_deadline(), None);
     // What was only asked for is never sent again.
-    assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 2 }).cell(), "Done: peer gone, call in_doubt");
+    assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 2 }).table_cell(), "Done: peer gone, call in_doubt");
     assert_eq!(came_with(&mut stage, 4, PeerMemory::Keeps), "Done: peer came, call asked_again");
-    let told =
-        stage.end_with(0, CallProgress::Left { text: "it broke off".into(), since: DoubtCause::PeerLost }).cell();
-    assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
+    let summary =
+        stage.end_with(0, CallProgress::Left { text: "it broke off".into(), since: DoubtCause::PeerLost }).table_cell();
+    assert!(summary.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{summary}");
 }
 
 #[test]
 fn only_the_journal_in_which_a_call_is_noted_is_asked_about_it() {
-    let mut stage = thinking(open());
+    let mut stage = thinking(open_rules());
     came_with(&mut stage, 1, PeerMemory::Journal(7));
-    stage.want([away("a")]);
+    stage.request_calls([away("a")]);
     gone(&mut stage, 1);
-    assert_eq!(stage.end_with(0, left()).cell(), "Done: call in_doubt");
+    assert_eq!(stage.end_with(0, left()).table_cell(), "Done: call in_doubt");
     // Another machine by the same name, or the same one whose journal was thrown away.
     for (line, other) in [(2, PeerMemory::Journal(8)), (3, PeerMemory::Keeps)] {
         assert_eq!(came_with(&mut stage, line, other), "Done: peer came", "{other:?}");
@@ -192,18 +194,18 @@ fn a_call_of_which_its_peer_says_nothing_in_time_is_unknown() {
         let until = stage.engine.state().next_deadline().unwrap();
         assert_eq!(until, stage.now + seconds(60), "{case}");
         stage.now = until;
-        let told = stage.tell(Command::Tick).cell();
-        assert!(told.starts_with("Done: session entry tool_result, call ended unknown"), "{case}: {told}");
-        assert!(stage.result().starts_with("Outcome unknown"), "{case}: {}", stage.result());
+        let summary = stage.send_command(Command::Tick).table_cell();
+        assert!(summary.starts_with("Done: session entry tool_result, call ended unknown"), "{case}: {summary}");
+        assert!(stage.last_result().starts_with("Outcome unknown"), "{case}: {}", stage.last_result());
     }
 }
 
 /// The same after the process ended while its peer had it.
-fn restarted() -> Stage {
-    let mut stage = thinking(open());
+fn restarted() -> EngineFixture {
+    let mut stage = thinking(open_rules());
     came_with(&mut stage, 1, PeerMemory::Keeps);
-    stage.want([away("a")]);
-    stage.restart(open(), ResumeMode::Go);
+    stage.request_calls([away("a")]);
+    stage.restart(open_rules(), ResumeMode::Go);
     stage
 }
 
@@ -211,37 +213,37 @@ fn restarted() -> Stage {
 fn a_restart_asks_for_what_its_peer_has_and_ends_it_once() {
     let mut stage = restarted();
     assert_eq!(came_with(&mut stage, 1, PeerMemory::Keeps), "Done: peer came, call asked_again");
-    let told = stage.end(0).cell();
-    assert!(told.starts_with("Done: session entry tool_result, call ended done"), "{told}");
+    let summary = stage.end_call(0).table_cell();
+    assert!(summary.starts_with("Done: session entry tool_result, call ended done"), "{summary}");
     assert_eq!(stage.engine.state().calls().count(), 0);
 }
 
 #[test]
 fn an_abort_does_not_wait_until_a_peer_can_be_asked() {
-    let told = in_doubt().abort().cell();
-    assert!(told.contains("call ended unknown"), "{told}");
+    let summary = in_doubt().abort().table_cell();
+    assert!(summary.contains("call ended unknown"), "{summary}");
 }
 
 #[test]
 fn a_peer_that_goes_whenever_it_is_asked_is_given_up() {
     let mut stage = in_doubt();
-    let mut told = String::new();
+    let mut summary = String::new();
     for line in 2..60 {
         came_with(&mut stage, line, PeerMemory::Keeps);
         gone(&mut stage, line);
-        told = stage.end_with(0, left()).cell();
-        if told != "Done: call in_doubt" {
+        summary = stage.end_with(0, left()).table_cell();
+        if summary != "Done: call in_doubt" {
             break;
         }
     }
-    assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
+    assert!(summary.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{summary}");
 }
 
 /// What a person has the peer do, under the call of this number.
 fn act(number: u128) -> Command {
     Command::Call(call::Command::Act(Box::new(call::PeerAction {
         call: acted(number),
-        session: session(),
+        session: session_id(),
         by: PrincipalId::new("client:ana"),
         peer: PeerId::new("p"),
         class: Class::HostToolInvoke,
@@ -259,77 +261,78 @@ fn acted(number: u128) -> CallId {
     CallId::new(Uuid::from_u128(number))
 }
 
-fn act_ends(stage: &mut Stage, number: u128, progress: CallProgress) -> String {
-    stage.tell(Command::Call(call::Command::Ended { call: acted(number), progress })).cell()
+fn act_ends(stage: &mut EngineFixture, number: u128, progress: CallProgress) -> String {
+    stage.send_command(Command::Call(call::Command::Ended { call: acted(number), progress })).table_cell()
 }
 
 #[test]
 fn what_a_person_has_a_peer_do_begins_at_once_and_has_no_place_in_the_conversation() {
-    let mut stage = Stage::new(open());
-    assert_eq!(stage.tell(act(1)).cell(), "refused: p is not connected");
+    let mut stage = EngineFixture::new(open_rules());
+    assert_eq!(stage.send_command(act(1)).table_cell(), "refused: p is not connected");
     came_with(&mut stage, 1, PeerMemory::Keeps);
-    assert_eq!(stage.tell(act(1)).cell(), "Running: call wanted, call allowed, call started");
+    assert_eq!(stage.send_command(act(1)).table_cell(), "Running: call wanted, call allowed, call started");
     let not_begun = CallProgress::NotBegun("no such tool".into());
     assert_eq!(act_ends(&mut stage, 1, not_begun), "Done: call ended failed");
-    assert_eq!(stage.results(), Vec::<String>::new());
+    assert_eq!(stage.call_results(), Vec::<String>::new());
 }
 
 #[test]
 fn a_rule_that_denies_stops_what_a_person_wants_too() {
-    let mut stage = Stage::new(ruled(&["deny p__Look(*"]));
+    let mut stage = EngineFixture::new(rules_from(&["deny p__Look(*"]));
     came(&mut stage, 1);
-    assert!(stage.tell(act(1)).cell().starts_with("refused: Denied by policy: "));
+    assert!(stage.send_command(act(1)).table_cell().starts_with("refused: Denied by policy: "));
 }
 
 #[test]
 fn what_a_person_had_a_peer_do_is_asked_for_like_any_call() {
-    let mut stage = Stage::new(open());
+    let mut stage = EngineFixture::new(open_rules());
     came_with(&mut stage, 1, PeerMemory::Keeps);
-    stage.tell(act(1));
+    stage.send_command(act(1));
     gone(&mut stage, 1);
     assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt");
-    stage.restart(open(), ResumeMode::Go);
+    stage.restart(open_rules(), ResumeMode::Go);
     assert_eq!(came_with(&mut stage, 1, PeerMemory::Keeps), "Done: peer came, call asked_again");
     gone(&mut stage, 1);
     assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt");
     stage.now = stage.engine.state().next_deadline().unwrap();
-    assert_eq!(stage.tell(Command::Tick).cell(), "Done: call ended unknown");
+    assert_eq!(stage.send_command(Command::Tick).table_cell(), "Done: call ended unknown");
     assert_eq!(act_ends(&mut stage, 1, CallProgress::Broke), "Dropped: call result_dropped");
 }
 
 #[test]
 fn without_a_journal_it_is_unknown_at_once() {
-    let mut stage = Stage::new(open());
+    let mut stage = EngineFixture::new(open_rules());
     came(&mut stage, 1);
-    stage.tell(act(1));
+    stage.send_command(act(1));
     assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt, call ended unknown");
-    stage.tell(act(2));
-    stage.restart(open(), ResumeMode::Go);
+    stage.send_command(act(2));
+    stage.restart(open_rules(), ResumeMode::Go);
     assert_eq!(act_ends(&mut stage, 2, left()), "Dropped: call result_dropped");
 }
 
 #[test]
 fn an_abort_ends_what_waits_and_tells_what_was_sent() {
-    let told = waiting().abort().cell();
-    assert!(told.contains("call ended cancelled"), "{told}");
+    let summary = waiting().abort().table_cell();
+    assert!(summary.contains("call ended cancelled"), "{summary}");
     let mut stage = sent();
-    assert_eq!(stage.abort().cell(), "Stopping: run aborting, call aborting");
-    let told = stage.end_with(0, CallProgress::Left { text: "stopped".into(), since: DoubtCause::Stopped }).cell();
-    assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
-    assert_eq!(stage.tell(Command::Tick).1, Ok(EngineReply::Done));
+    assert_eq!(stage.abort().table_cell(), "Stopping: run aborting, call aborting");
+    let summary =
+        stage.end_with(0, CallProgress::Left { text: "stopped".into(), since: DoubtCause::Stopped }).table_cell();
+    assert!(summary.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{summary}");
+    assert_eq!(stage.send_command(Command::Tick).1, Ok(EngineReply::Done));
 }
 
 #[test]
 fn a_rule_that_came_while_a_call_waited_wins() {
     let mut stage = waiting();
-    stage.tell(Command::UseRules(Box::new(ruled(&["deny look(a)"]))));
-    let told = came(&mut stage, 1);
-    assert!(told.starts_with("Done: peer came, session entry tool_result, call ended denied"), "{told}");
+    stage.send_command(Command::UseRules(Box::new(rules_from(&["deny look(a)"]))));
+    let summary = came(&mut stage, 1);
+    assert!(summary.starts_with("Done: peer came, session entry tool_result, call ended denied"), "{summary}");
 }
 
 #[test]
 fn what_a_host_does_lies_beyond_the_files_of_this_machine() {
-    let told = thinking(asking()).want([wanted("look", "a"), away("a")]).cell();
-    assert!(told.contains("call gated"), "{told}");
-    assert_eq!(told.matches("call gated").count(), 1, "{told}");
+    let summary = thinking(asking_rules()).request_calls([tool_call("look", "a"), away("a")]).table_cell();
+    assert!(summary.contains("call gated"), "{summary}");
+    assert_eq!(summary.matches("call gated").count(), 1, "{summary}");
 }

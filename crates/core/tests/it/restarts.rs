@@ -4,24 +4,24 @@ use countersign_core::{
     session::WhenBusy,
 };
 
-use crate::stage::{Stage, asking, open, wanted};
+use crate::engine_fixture::{EngineFixture, asking_rules, open_rules, tool_call};
 
-fn with(rules: countersign_core::engine::ActiveRules, tool: &str) -> Stage {
-    let mut stage = Stage::new(rules);
-    stage.prompt(WhenBusy::Refuse);
-    stage.want([wanted(tool, "a")]);
+fn with(rules: countersign_core::engine::ActiveRules, tool: &str) -> EngineFixture {
+    let mut stage = EngineFixture::new(rules);
+    stage.send_prompt(WhenBusy::Refuse);
+    stage.request_calls([tool_call(tool, "a")]);
     stage
 }
 
-fn thinking() -> Stage {
-    let mut stage = Stage::new(open());
-    stage.prompt(WhenBusy::Refuse);
+fn thinking() -> EngineFixture {
+    let mut stage = EngineFixture::new(open_rules());
+    stage.send_prompt(WhenBusy::Refuse);
     stage
 }
 
-fn backing_off() -> Stage {
+fn backing_off() -> EngineFixture {
     let mut stage = thinking();
-    stage.fail(ProviderFailure { retryable: true, overflow: false, after: None });
+    stage.fail_request(ProviderFailure { retryable: true, overflow: false, after: None });
     stage
 }
 
@@ -35,42 +35,42 @@ fn a_restart_takes_up_or_ends_what_the_last_process_left() {
         ("thinking, wait", thinking(), ResumeMode::Wait, vec!["booted", "run interrupted", interrupted]),
         ("backing off, go", backing_off(), ResumeMode::Go, vec!["booted"]),
         ("backing off, wait", backing_off(), ResumeMode::Wait, vec!["booted"]),
-        ("started, go", with(open(), "write"), ResumeMode::Go, [&unknown[..], &asks].concat()),
-        ("started, wait", with(open(), "write"), ResumeMode::Wait, [&unknown[..], &[interrupted]].concat()),
+        ("started, go", with(open_rules(), "write"), ResumeMode::Go, [&unknown[..], &asks].concat()),
+        ("started, wait", with(open_rules(), "write"), ResumeMode::Wait, [&unknown[..], &[interrupted]].concat()),
         (
             "idempotent, go",
-            with(open(), "look"),
+            with(open_rules(), "look"),
             ResumeMode::Go,
             vec!["booted", "call in_doubt", "call again", "call started"],
         ),
-        ("idempotent, wait", with(open(), "look"), ResumeMode::Wait, [&unknown[..], &[interrupted]].concat()),
-        ("a person is asked, go", with(open(), "ask"), ResumeMode::Go, vec!["booted"]),
-        ("a person is asked, wait", with(open(), "ask"), ResumeMode::Wait, vec!["booted"]),
+        ("idempotent, wait", with(open_rules(), "look"), ResumeMode::Wait, [&unknown[..], &[interrupted]].concat()),
+        ("a person is asked, go", with(open_rules(), "ask"), ResumeMode::Go, vec!["booted"]),
+        ("a person is asked, wait", with(open_rules(), "ask"), ResumeMode::Wait, vec!["booted"]),
     ] {
         let mut stage = stage;
-        assert_eq!(stage.restart(open(), resume).0, want, "{case}");
+        assert_eq!(stage.restart(open_rules(), resume).0, want, "{case}");
     }
     for resume in [ResumeMode::Go, ResumeMode::Wait] {
-        let mut stage = with(asking(), "write");
-        assert_eq!(stage.restart(asking(), resume).0, ["booted"], "a person decides, {resume:?}");
+        let mut stage = with(asking_rules(), "write");
+        assert_eq!(stage.restart(asking_rules(), resume).0, ["booted"], "a person decides, {resume:?}");
     }
 }
 
 #[test]
 fn a_turn_that_was_opened_while_the_process_closed_is_asked_by_the_next() {
-    let mut stage = with(open(), "write");
+    let mut stage = with(open_rules(), "write");
     stage.engine.quiesce();
-    assert_eq!(stage.end(0).0.last().unwrap(), "run turn_opened");
-    assert_eq!(stage.restart(open(), ResumeMode::Go).0, ["booted", "run asked"]);
+    assert_eq!(stage.end_call(0).0.last().unwrap(), "run turn_opened");
+    assert_eq!(stage.restart(open_rules(), ResumeMode::Go).0, ["booted", "run asked"]);
 }
 
 #[test]
 fn a_deadline_that_passed_while_nobody_was_there_counts_for_another_minute() {
-    let mut stage = with(asking(), "write");
+    let mut stage = with(asking_rules(), "write");
     stage.now.0 += 3_600_000;
-    assert_eq!(stage.restart(asking(), ResumeMode::Go).0, ["booted", "gate extended"]);
+    assert_eq!(stage.restart(asking_rules(), ResumeMode::Go).0, ["booted", "gate extended"]);
     stage.now.0 += 59_999;
-    assert_eq!(stage.tell(Command::Tick).0, Vec::<String>::new());
+    assert_eq!(stage.send_command(Command::Tick).0, Vec::<String>::new());
     stage.now.0 += 1;
-    assert_eq!(stage.tell(Command::Tick).0[0], "gate resolved expired");
+    assert_eq!(stage.send_command(Command::Tick).0[0], "gate resolved expired");
 }

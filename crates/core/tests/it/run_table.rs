@@ -10,7 +10,7 @@ use countersign_core::{
 };
 
 use crate::{
-    stage::{Stage, Told, open, seconds, session, text, wanted},
+    engine_fixture::{EngineFixture, EngineOutcome, open_rules, sample_message, seconds, session_id, tool_call},
     states::{RETRYABLE, backing_off, calling, check, idle, in_every_state, stopping, thinking},
 };
 
@@ -25,7 +25,7 @@ fn nobody() -> RunId {
 
 fn stop() -> ModelAnswer {
     ModelAnswer {
-        message: text(1),
+        message: sample_message(1),
         stop: Stop,
         total_tokens: 0,
         calls: Vec::new(),
@@ -36,10 +36,10 @@ fn stop() -> ModelAnswer {
 }
 
 /// An answer for the attempt that is `off` from the run's last one.
-fn answered(stage: &mut Stage, off: u32) -> Told {
+fn answered(stage: &mut EngineFixture, off: u32) -> EngineOutcome {
     let run = stage.engine.state().runs().next().map(|run| (run.id(), run.epoch()));
     let (run, epoch) = run.unwrap_or_else(|| (nobody(), 1));
-    stage.answered(run, epoch + off, stop())
+    stage.answer_run(run, epoch + off, stop())
 }
 
 #[test]
@@ -50,22 +50,22 @@ fn an_answer_counts_for_the_attempt_that_is_asked_and_is_else_only_recorded() {
     in_every_state("the last attempt", |stage| answered(stage, 0), &[("thinking", ends), (others, late)]);
     let every = format!("thinking, {others}");
     in_every_state("another attempt", |stage| answered(stage, 1), &[(&every, late)]);
-    in_every_state("another run", |stage| stage.answered(nobody(), 1, stop()), &[(&every, late)]);
+    in_every_state("another run", |stage| stage.answer_run(nobody(), 1, stop()), &[(&every, late)]);
 }
 
 #[test]
 fn an_answer_counts_once() {
     for (case, first) in [
         ("completed", stop()),
-        ("calls work", ModelAnswer { stop: ToolUse, calls: vec![wanted("write", "a")], ..stop() }),
+        ("calls work", ModelAnswer { stop: ToolUse, calls: vec![tool_call("write", "a")], ..stop() }),
         ("backing off", ModelAnswer { stop: Error, failure: Some(RETRYABLE), ..stop() }),
     ] {
-        let mut stage = thinking(open());
-        let run = stage.run();
-        stage.answered(run, 1, first);
-        let before = stage.here().entries().len();
-        assert_eq!(stage.answered(run, 1, stop()).cell(), "Dropped: run result_dropped", "{case}");
-        assert_eq!(stage.here().entries().len(), before, "{case}: it is no part of the conversation");
+        let mut stage = thinking(open_rules());
+        let run = stage.current_run();
+        stage.answer_run(run, 1, first);
+        let before = stage.current_session().entries().len();
+        assert_eq!(stage.answer_run(run, 1, stop()).table_cell(), "Dropped: run result_dropped", "{case}");
+        assert_eq!(stage.current_session().entries().len(), before, "{case}: it is no part of the conversation");
     }
 }
 
@@ -83,92 +83,95 @@ fn abort_stops_a_run_in_every_phase_and_is_no_error_where_none_is() {
         ("backoff", "Stopping: run ended aborted"),
         ("stopping", "Stopping"),
     ];
-    in_every_state("abort", Stage::abort, &rows);
+    in_every_state("abort", EngineFixture::abort, &rows);
 }
 
 #[test]
 fn a_run_that_is_to_stop_ends_when_what_is_in_flight_has_ended() {
-    let stopped = |mut stage: Stage| {
+    let stopped = |mut stage: EngineFixture| {
         stage.abort();
         stage
     };
-    let mut asked = stopped(thinking(open()));
+    let mut requesting = stopped(thinking(open_rules()));
     let closed = "run turn_closed, run ended aborted";
-    assert_eq!(answered(&mut asked, 0).cell(), format!("{ANSWERED}, {closed}"));
-    let mut asked = stopped(thinking(open()));
-    let told = asked.want([wanted("write", "a")]).cell();
+    assert_eq!(answered(&mut requesting, 0).table_cell(), format!("{ANSWERED}, {closed}"));
+    let mut requesting = stopped(thinking(open_rules()));
+    let summary = requesting.request_calls([tool_call("write", "a")]).table_cell();
     let cancelled = "session entry tool_result, call ended cancelled";
-    assert_eq!(told, format!("{ANSWERED}, call wanted, {cancelled}, {closed}"), "what it wants is not begun");
-    let mut failed = stopped(thinking(open()));
-    assert_eq!(failed.fail(RETRYABLE).cell(), format!("{ANSWERED}, {closed}"), "no other attempt");
+    assert_eq!(summary, format!("{ANSWERED}, call wanted, {cancelled}, {closed}"), "what it wants is not begun");
+    let mut failed = stopped(thinking(open_rules()));
+    assert_eq!(failed.fail_request(RETRYABLE).table_cell(), format!("{ANSWERED}, {closed}"), "no other attempt");
     let mut works = stopped(calling(["write", "write"]));
     let done = "Done: session entry tool_result, call ended done";
-    assert_eq!(works.end(0).cell(), format!("{done}, {cancelled}, {closed}"));
+    assert_eq!(works.end_call(0).table_cell(), format!("{done}, {cancelled}, {closed}"));
 }
 
 #[test]
 fn an_abort_leaves_the_queues_as_they_are() {
     for queue in [session::MessageQueue::Steering, session::MessageQueue::FollowUp] {
         let mut stage = stopping();
-        stage.session(session::Command::Queue { queue, message: text(1) });
-        stage.end(0);
-        assert_eq!((stage.here().run(), stage.here().queued_count()), (None, 1), "{queue:?}");
+        stage.session_command(session::Command::Queue { queue, message: sample_message(1) });
+        stage.end_call(0);
+        assert_eq!((stage.current_session().run(), stage.current_session().queued_count()), (None, 1), "{queue:?}");
     }
 }
 
 #[test]
 fn waiting_for_another_attempt_can_be_stopped_by_itself() {
-    let abort = |stage: &mut Stage| stage.tell(Command::Run(run::Command::AbortRetry { session: session() }));
+    let abort = |stage: &mut EngineFixture| {
+        stage.send_command(Command::Run(run::Command::AbortRetry { session: session_id() }))
+    };
     let others = "idle, command, thinking, calling, gated, asked, stopping, compacting, behind";
     let rows =
         [("none", "refused: no session s"), (others, "Idle"), ("backoff", "Stopping: run ended retry_cancelled")];
     in_every_state("abort retry", abort, &rows);
 }
 
-fn without_retry() -> Stage {
-    let mut stage = thinking(open());
-    stage.set(SessionSetting::AutoRetry(false));
+fn without_retry() -> EngineFixture {
+    let mut stage = thinking(open_rules());
+    stage.change_setting(SessionSetting::AutoRetry(false));
     stage
 }
 
 /// Waits as long as a provider may ask for.
-fn patient() -> Stage {
-    let mut stage = thinking(open());
-    let mut settings = stage.here().settings().clone();
+fn patient() -> EngineFixture {
+    let mut stage = thinking(open_rules());
+    let mut settings = stage.current_session().settings().clone();
     settings.retry.longest = seconds(86_400);
-    stage.set(SessionSetting::All(Box::new(settings)));
+    stage.change_setting(SessionSetting::All(Box::new(settings)));
     stage
 }
 
 /// Behind a message that a compaction could leave out.
-fn long(auto: bool) -> Stage {
+fn long(auto: bool) -> EngineFixture {
     let mut stage = idle();
-    stage.set(SessionSetting::AutoCompaction(auto));
+    stage.change_setting(SessionSetting::AutoCompaction(auto));
     stage.import([("u", SessionEntryKind::User, 60), ("v", SessionEntryKind::User, 60)]);
-    stage.prompt(WhenBusy::Refuse);
+    stage.send_prompt(WhenBusy::Refuse);
     stage
 }
 
 /// Where nobody can be asked.
-fn alone(mut stage: Stage) -> Stage {
-    stage.set(SessionSetting::Nobody(Some("nobody is there".to_owned())));
+fn alone(mut stage: EngineFixture) -> EngineFixture {
+    stage.change_setting(SessionSetting::Nobody(Some("nobody is there".to_owned())));
     stage
 }
 
 /// A case, the state, the answer's stop, calls and failure, and what follows.
-type Row = (&'static str, fn() -> Stage, StopReason, Vec<ResolvedCall>, Option<ProviderFailure>, String);
+type ModelAnswerCase =
+    (&'static str, fn() -> EngineFixture, StopReason, Vec<ResolvedCall>, Option<ProviderFailure>, String);
 
 #[test]
 fn every_answer_of_a_model_has_its_consequence() {
-    let calls = || vec![wanted("write", "a")];
-    let (first, failed) = (|| thinking(open()), "run turn_closed, run ended failed");
+    let calls = || vec![tool_call("write", "a")];
+    let (first, failed) = (|| thinking(open_rules()), "run turn_closed, run ended failed");
     let cancelled = "call wanted, session entry tool_result, call ended cancelled";
     let again = "run turn_closed, session dropped, run ended overflowed, session compaction_started again";
-    let asked = "gate opened question []";
+    let question = "gate opened question []";
     let later = "run turn_closed, session dropped, run backed_off 1";
     let hint = ProviderFailure { after: Some(seconds(9)), ..RETRYABLE };
     let day = ProviderFailure { after: Some(seconds(86_400)), ..RETRYABLE };
-    let rows: [Row; 17] = [
+    let rows: [ModelAnswerCase; 17] = [
         ("stop", first, Stop, vec![], None, "run turn_closed, run ended completed".to_owned()),
         ("length", first, Length, vec![], None, "run turn_closed, run ended completed".to_owned()),
         ("calls", first, ToolUse, calls(), None, "call wanted, call allowed, call started".to_owned()),
@@ -177,10 +180,10 @@ fn every_answer_of_a_model_has_its_consequence() {
         ("fatal", first, Error, vec![], Some(FATAL), failed.to_owned()),
         ("retryable", first, Error, vec![], Some(RETRYABLE), format!("{later} 2 s")),
         ("hinted", first, Error, vec![], Some(hint), format!("{later} 9 s")),
-        ("longer than the longest wait", || alone(thinking(open())), Error, vec![], Some(day), failed.to_owned()),
+        ("longer than the longest wait", || alone(thinking(open_rules())), Error, vec![], Some(day), failed.to_owned()),
         ("as long as the longest wait", || alone(patient()), Error, vec![], Some(day), format!("{later} 86400 s")),
-        ("longer, and people are there", first, Error, vec![], Some(day), format!("{later} 86400 s, {asked}")),
-        ("as long, and people are there", patient, Error, vec![], Some(day), format!("{later} 86400 s, {asked}")),
+        ("longer, and people are there", first, Error, vec![], Some(day), format!("{later} 86400 s, {question}")),
+        ("as long, and people are there", patient, Error, vec![], Some(day), format!("{later} 86400 s, {question}")),
         ("retry off", without_retry, Error, vec![], Some(RETRYABLE), failed.to_owned()),
         ("overflow", || long(true), Error, vec![], Some(OVERFLOW), again.to_owned()),
         ("overflow, off", || long(false), Error, vec![], Some(OVERFLOW), failed.to_owned()),
@@ -194,42 +197,42 @@ fn every_answer_of_a_model_has_its_consequence() {
             failed.to_owned(),
         ),
     ];
-    for (case, state, stop, wanted, failure, want) in rows {
-        assert_eq!(state().answer(stop, wanted, failure).cell(), format!("{ANSWERED}, {want}"), "{case}");
+    for (case, state, stop, tool_calls, failure, want) in rows {
+        assert_eq!(state().answer(stop, tool_calls, failure).table_cell(), format!("{ANSWERED}, {want}"), "{case}");
     }
 }
 
 #[test]
 fn retries_are_counted_anew_after_an_answer() {
     let mut stage = backing_off();
-    let next = |stage: &mut Stage| {
+    let next = |stage: &mut EngineFixture| {
         stage.now = stage.engine.state().next_deadline().unwrap();
-        stage.tell(Command::Tick);
+        stage.send_command(Command::Tick);
     };
     next(&mut stage);
-    assert_eq!(stage.fail(RETRYABLE).0.last().unwrap(), "run backed_off 2 4 s");
+    assert_eq!(stage.fail_request(RETRYABLE).0.last().unwrap(), "run backed_off 2 4 s");
     next(&mut stage);
-    stage.want([wanted("write", "a")]);
-    stage.end(0);
-    assert_eq!(stage.fail(RETRYABLE).0.last().unwrap(), "run backed_off 1 2 s");
+    stage.request_calls([tool_call("write", "a")]);
+    stage.end_call(0);
+    assert_eq!(stage.fail_request(RETRYABLE).0.last().unwrap(), "run backed_off 1 2 s");
 }
 
 #[test]
 fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again() {
     let compacted = || {
         let mut stage = long(true);
-        stage.fail(OVERFLOW);
-        let done = session::CompactionOutcome::Done { summary: text(1), spent: None };
-        stage.session(session::Command::Compacted { epoch: 1, outcome: done });
+        stage.fail_request(OVERFLOW);
+        let done = session::CompactionOutcome::Done { summary: sample_message(1), spent: None };
+        stage.session_command(session::Command::Compacted { epoch: 1, outcome: done });
         stage
     };
     let mut stage = compacted();
-    assert_eq!(stage.fail(OVERFLOW).0.last().unwrap(), "run ended failed");
+    assert_eq!(stage.fail_request(OVERFLOW).0.last().unwrap(), "run ended failed");
     let mut stage = compacted();
     for tokens in [60, 1] {
-        stage.want([wanted("write", "a")]);
+        stage.request_calls([tool_call("write", "a")]);
         let returned = CallResult {
-            message: text(tokens),
+            message: sample_message(tokens),
             error: false,
             open_tasks: None,
             folder: None,
@@ -238,19 +241,19 @@ fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again()
         };
         stage.end_with(0, CallProgress::Returned(Box::new(returned)));
     }
-    assert!(stage.here().find_cut().is_some(), "it could be compacted");
-    let told = stage.fail(OVERFLOW).0;
-    assert_eq!(told.last().unwrap(), "session compaction_started again", "the model took it, and it grew again");
-    let done = session::CompactionOutcome::Done { summary: text(1), spent: None };
-    stage.session(session::Command::Compacted { epoch: 2, outcome: done });
-    assert_eq!(stage.fail(OVERFLOW).0.last().unwrap(), "run ended failed");
+    assert!(stage.current_session().find_cut().is_some(), "it could be compacted");
+    let facts = stage.fail_request(OVERFLOW).0;
+    assert_eq!(facts.last().unwrap(), "session compaction_started again", "the model took it, and it grew again");
+    let done = session::CompactionOutcome::Done { summary: sample_message(1), spent: None };
+    stage.session_command(session::Command::Compacted { epoch: 2, outcome: done });
+    assert_eq!(stage.fail_request(OVERFLOW).0.last().unwrap(), "run ended failed");
 }
 
 #[test]
 fn a_compaction_for_a_request_that_did_not_fit_ends_in_a_run_only_if_it_succeeded() {
-    let behind_overflow: fn() -> Stage = || {
+    let behind_overflow: fn() -> EngineFixture = || {
         let mut stage = long(true);
-        stage.fail(OVERFLOW);
+        stage.fail_request(OVERFLOW);
         stage
     };
     let rest = "Done: session compaction_ended rest";
@@ -260,13 +263,13 @@ fn a_compaction_for_a_request_that_did_not_fit_ends_in_a_run_only_if_it_succeede
         ("aborted", session::CompactionOutcome::Aborted, "Done"),
         (
             "done",
-            session::CompactionOutcome::Done { summary: text(1), spent: None },
+            session::CompactionOutcome::Done { summary: sample_message(1), spent: None },
             "Done: session entry compaction, session compaction_ended again, run started overflow, run turn_opened, \
              run asked",
         ),
     ] {
-        let end = |stage: &mut Stage| {
-            stage.session(session::Command::Compacted { epoch: 1, outcome: outcome.clone() }).cell()
+        let end = |stage: &mut EngineFixture| {
+            stage.session_command(session::Command::Compacted { epoch: 1, outcome: outcome.clone() }).table_cell()
         };
         check(case, &[("overflow", behind_overflow)], end, &[("overflow", want)]);
     }

@@ -9,7 +9,7 @@ mod jobs;
 mod moved_clocks;
 mod plans;
 mod resets;
-mod spoken;
+mod time_phrase;
 
 pub(crate) use jobs::planned;
 

@@ -10,7 +10,7 @@ use countersign_core::{
 };
 
 use crate::{
-    stage::{Stage, Told, open, text},
+    engine_fixture::{EngineFixture, EngineOutcome, open_rules, sample_message},
     states::{idle, in_every_state},
 };
 
@@ -23,12 +23,18 @@ const WORKING: &str = "thinking, calling, gated, asked, backoff, stopping, compa
 const STARTED: (&str, &str) =
     ("idle, command", "Started: run started prompt, run turn_opened, session entry user, run asked");
 
-fn tell(command: impl Fn() -> Command) -> impl Fn(&mut Stage) -> Told {
-    move |stage| stage.session(command())
+fn tell(command: impl Fn() -> Command) -> impl Fn(&mut EngineFixture) -> EngineOutcome {
+    move |stage| stage.session_command(command())
 }
 
 fn entry(id: &str) -> ImportedEntry {
-    ImportedEntry { id: EntryId::new(id), parent: None, kind: SessionEntryKind::User, message: text(1), made_at: None }
+    ImportedEntry {
+        id: EntryId::new(id),
+        parent: None,
+        kind: SessionEntryKind::User,
+        message: sample_message(1),
+        made_at: None,
+    }
 }
 
 #[test]
@@ -46,26 +52,27 @@ fn a_prompt_starts_a_run_at_rest_and_is_else_refused_or_queued_as_it_says() {
         ("steer", WhenBusy::Steer, "Queued: session queued user steering"),
         ("follow up", WhenBusy::FollowUp, "Queued: session queued user follow_up"),
     ] {
-        in_every_state(case, |stage| stage.prompt(when_busy), &[NONE, STARTED, (WORKING, busy)]);
+        in_every_state(case, |stage| stage.send_prompt(when_busy), &[NONE, STARTED, (WORKING, busy)]);
     }
 }
 
 #[test]
 fn what_a_prompt_mentions_stands_right_behind_it() {
     let mut stage = idle();
-    let with = vec![(SessionEntryKind::Custom, text(1)), (SessionEntryKind::Custom, text(1))];
-    let told = stage.session(Command::Prompt { message: text(1), with, when_busy: WhenBusy::Refuse });
-    let said = ["session entry user", "session entry custom", "session entry custom", "run asked"];
-    assert_eq!(told.0[2..], said);
+    let with = vec![(SessionEntryKind::Custom, sample_message(1)), (SessionEntryKind::Custom, sample_message(1))];
+    let outcome =
+        stage.session_command(Command::Prompt { message: sample_message(1), with, when_busy: WhenBusy::Refuse });
+    let expected = ["session entry user", "session entry custom", "session entry custom", "run asked"];
+    assert_eq!(outcome.0[2..], expected);
 }
 
 #[test]
 fn a_prompt_needs_a_model() {
-    let mut stage = Stage::bare(open());
+    let mut stage = EngineFixture::without_session(open_rules());
     let settings = Box::default();
-    stage.session(Command::Open { cwd: "/w".to_owned(), name: None, parent: None, door: None, settings });
+    stage.session_command(Command::Open { cwd: "/w".to_owned(), name: None, parent: None, door: None, settings });
     for when_busy in [WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp] {
-        assert_eq!(stage.prompt(when_busy).cell(), "refused: no model is selected in s", "{when_busy:?}");
+        assert_eq!(stage.send_prompt(when_busy).table_cell(), "refused: no model is selected in s", "{when_busy:?}");
     }
 }
 
@@ -75,7 +82,7 @@ fn a_queued_message_starts_nothing_in_any_state() {
         (MessageQueue::Steering, "Queued: session queued user steering"),
         (MessageQueue::FollowUp, "Queued: session queued user follow_up"),
     ] {
-        let queued = || Command::Queue { queue, message: text(1) };
+        let queued = || Command::Queue { queue, message: sample_message(1) };
         in_every_state(want, tell(queued), &[NONE, (ANY, want)]);
     }
 }
@@ -83,7 +90,7 @@ fn a_queued_message_starts_nothing_in_any_state() {
 #[test]
 fn nobody_queues_a_prompt_or_a_command_by_itself() {
     for queue in [MessageQueue::Prompt, MessageQueue::Held] {
-        let queued = || Command::Queue { queue, message: text(1) };
+        let queued = || Command::Queue { queue, message: sample_message(1) };
         let refused = "refused: only steering and follow-ups are queued by command";
         in_every_state("queue", tell(queued), &[NONE, (ANY, refused)]);
     }
@@ -94,13 +101,13 @@ fn clearing_empties_every_queue_of_messages_and_says_nothing_where_none_has_any(
     let without = "idle, command, thinking, calling, gated, asked, backoff, stopping, compacting";
     let cleared = "Done: session cleared";
     in_every_state("empty", tell(|| Command::Clear), &[NONE, (without, "Done"), ("behind", cleared)]);
-    let full = |stage: &mut Stage| {
+    let full = |stage: &mut EngineFixture| {
         for queue in [MessageQueue::Steering, MessageQueue::FollowUp] {
-            stage.session(Command::Queue { queue, message: text(1) });
+            stage.session_command(Command::Queue { queue, message: sample_message(1) });
         }
-        let told = stage.session(Command::Clear);
-        assert!(told.1.is_err() || stage.here().queued_count() == 0);
-        told
+        let outcome = stage.session_command(Command::Clear);
+        assert!(outcome.1.is_err() || stage.current_session().queued_count() == 0);
+        outcome
     };
     in_every_state("full", full, &[NONE, (ANY, cleared)]);
 }
@@ -130,14 +137,14 @@ fn a_setting_changes_at_any_time_and_tells_of_it_where_it_is_asked_to() {
     }
     let set = || Command::Set {
         setting: SessionSetting::Thinking(None),
-        entry: Some((SessionEntryKind::ThinkingChange, text(0))),
+        entry: Some((SessionEntryKind::ThinkingChange, sample_message(0))),
     };
     in_every_state("entry", tell(set), &[NONE, (ANY, "Done: session set, session entry thinking_change")]);
 }
 
 #[test]
 fn a_person_sets_the_list_of_tasks_at_any_time() {
-    let set = || Command::SetTasks { entry: text(0), open: 2 };
+    let set = || Command::SetTasks { entry: sample_message(0), open: 2 };
     in_every_state("tasks", tell(set), &[NONE, (ANY, "Done: session entry other, session tasks")]);
 }
 
@@ -152,8 +159,8 @@ fn a_name_is_trimmed_and_neither_empty_nor_endless() {
         in_every_state(case, tell(|| Command::Name { name: name.clone() }), &[NONE, (ANY, want)]);
     }
     let mut stage = idle();
-    stage.session(Command::Name { name: " work ".to_owned() });
-    assert_eq!(stage.here().name(), Some("work"));
+    stage.session_command(Command::Name { name: " work ".to_owned() });
+    assert_eq!(stage.current_session().name(), Some("work"));
 }
 
 #[test]
@@ -182,8 +189,8 @@ fn an_entry_from_elsewhere_takes_no_name_that_is_taken() {
     let mut stage = idle();
     stage.import([("u", SessionEntryKind::User, 1)]);
     for (case, entries) in [("known", vec![entry("u")]), ("twice", vec![entry("v"), entry("v")])] {
-        let told = stage.session(Command::Import { entries, leaf: None });
-        assert_eq!(told.cell(), "refused: two entries have the same name", "{case}");
+        let outcome = stage.session_command(Command::Import { entries, leaf: None });
+        assert_eq!(outcome.table_cell(), "refused: two entries have the same name", "{case}");
     }
 }
 
@@ -198,8 +205,8 @@ fn the_way_to_an_entry_ends_where_it_would_come_round() {
     ] {
         let mut stage = idle();
         let leaf = entries.last().map(|entry| entry.id.clone());
-        stage.session(Command::Import { entries, leaf });
-        let path: Vec<_> = stage.here().path_entries().iter().map(|entry| entry.id.as_str()).collect();
+        stage.session_command(Command::Import { entries, leaf });
+        let path: Vec<_> = stage.current_session().path_entries().iter().map(|entry| entry.id.as_str()).collect();
         assert_eq!(path, want, "{case}");
     }
 }
@@ -210,8 +217,8 @@ fn a_session_moves_to_any_entry_of_its_tree() {
     stage.import([("u", SessionEntryKind::User, 1), ("v", SessionEntryKind::User, 1)]);
     for leaf in [Some("u"), Some("v"), None] {
         let leaf = leaf.map(EntryId::new);
-        let told = stage.session(Command::Move { leaf: leaf.clone() });
-        assert_eq!((told.1, stage.here().leaf()), (Ok(EngineReply::Done), leaf.as_ref()));
+        let outcome = stage.session_command(Command::Move { leaf: leaf.clone() });
+        assert_eq!((outcome.1, stage.current_session().leaf()), (Ok(EngineReply::Done), leaf.as_ref()));
     }
 }
 
@@ -227,19 +234,20 @@ fn an_imported_answer_that_failed_and_was_asked_again_is_not_shown() {
     ] {
         let mut stage = idle();
         stage.import([("u", SessionEntryKind::User, 1), ("v", failed.clone(), 1), ("w", last, 1)]);
-        let context: Vec<_> = stage.here().model_context().iter().map(|piece| piece.entry().id.as_str()).collect();
+        let context: Vec<_> =
+            stage.current_session().model_context().iter().map(|piece| piece.entry().id.as_str()).collect();
         assert_eq!(context, shown, "{case}");
     }
 }
 
 #[test]
 fn a_compaction_begins_where_nothing_works() {
-    let filled = |stage: &mut Stage| {
+    let filled = |stage: &mut EngineFixture| {
         stage.import([("u", SessionEntryKind::User, 60), ("v", SessionEntryKind::User, 60)]);
-        stage.session(Command::Compact { instructions: Some("briefly".into()) })
+        stage.session_command(Command::Compact { instructions: Some("briefly".into()) })
     };
     let mut stage = idle();
-    assert_eq!(filled(&mut stage).cell(), "Compacting 1: session compaction_started rest");
+    assert_eq!(filled(&mut stage).table_cell(), "Compacting 1: session compaction_started rest");
     let rows = [
         NONE,
         ("idle, command", "refused: nothing to compact (session too small)"),
@@ -254,8 +262,8 @@ fn a_context_whose_newest_entry_is_a_summary_is_compacted_already() {
     let mut stage = idle();
     let summary = SessionEntryKind::Compaction { first_kept: EntryId::new("u"), tokens_before: 9 };
     stage.import([("u", SessionEntryKind::User, 60), ("v", SessionEntryKind::User, 60), ("s", summary, 1)]);
-    let told = stage.session(Command::Compact { instructions: None });
-    assert_eq!(told.cell(), "refused: already compacted");
+    let outcome = stage.session_command(Command::Compact { instructions: None });
+    assert_eq!(outcome.table_cell(), "refused: already compacted");
 }
 
 #[test]
@@ -264,9 +272,9 @@ fn a_compaction_is_stopped_once() {
     let idle = "idle, command, thinking, calling, gated, asked, backoff, stopping";
     let aborting = "Compacting 1: session compaction_aborting";
     in_every_state("once", abort(), &[NONE, (idle, "Idle"), ("compacting, behind", aborting)]);
-    let twice = |stage: &mut Stage| {
-        stage.session(Command::AbortCompaction);
-        stage.session(Command::AbortCompaction)
+    let twice = |stage: &mut EngineFixture| {
+        stage.session_command(Command::AbortCompaction);
+        stage.session_command(Command::AbortCompaction)
     };
     in_every_state("twice", twice, &[NONE, (idle, "Idle"), ("compacting, behind", "Compacting 1")]);
 }
@@ -277,7 +285,7 @@ fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
     let started = "run started prompt, run turn_opened, session dequeued prompt, session entry user, run asked";
     let summary = "session entry compaction, ";
     for (case, outcome, summary) in [
-        ("done", CompactionOutcome::Done { summary: text(1), spent: None }, summary),
+        ("done", CompactionOutcome::Done { summary: sample_message(1), spent: None }, summary),
         ("failed", CompactionOutcome::Failed { message: "no".into() }, ""),
         ("aborted", CompactionOutcome::Aborted, ""),
     ] {
@@ -293,8 +301,8 @@ fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
 
 #[test]
 fn how_far_a_door_had_told_is_recorded_in_any_state_and_changes_nothing() {
-    let told = || Command::RecordSequence { number: 7, upto: None };
-    in_every_state("told", tell(told), &[NONE, (ANY, "Done: session told")]);
+    let record_command = || Command::RecordSequence { number: 7, upto: None };
+    in_every_state("told", tell(record_command), &[NONE, (ANY, "Done: session told")]);
 }
 
 #[test]
@@ -302,6 +310,6 @@ fn the_record_of_the_sessions_file_is_kept_in_any_state() {
     let written = || Command::FileWritten { path: "/f".to_owned(), length: 3, digest: "d".to_owned() };
     in_every_state("written", tell(written), &[NONE, (ANY, "Done: session file_written")]);
     let mut stage = idle();
-    stage.session(written());
-    assert_eq!(stage.here().session_file(), Some(("/f", 3, "d")));
+    stage.session_command(written());
+    assert_eq!(stage.current_session().session_file(), Some(("/f", 3, "d")));
 }

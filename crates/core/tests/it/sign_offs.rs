@@ -15,35 +15,35 @@ use countersign_core::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, Told, open, wanted},
+    engine_fixture::{EngineFixture, EngineOutcome, open_rules, tool_call},
     states::{deny, thinking},
 };
 
-fn waits(tool: &str) -> (Stage, GateId) {
-    let mut stage = thinking(open());
-    stage.want([wanted(tool, "")]);
-    let gate = stage.gate();
+fn waits(tool: &str) -> (EngineFixture, GateId) {
+    let mut stage = thinking(open_rules());
+    stage.request_calls([tool_call(tool, "")]);
+    let gate = stage.oldest_gate();
     (stage, gate)
 }
 
-fn says(said: &[&str]) -> GateReply {
-    GateReply::Say(said.iter().map(|said| (*said).to_owned()).collect())
+fn says(labels: &[&str]) -> GateReply {
+    GateReply::Say(labels.iter().map(|label| (*label).to_owned()).collect())
 }
 
-fn form(said: &[&str], form: &Value) -> GateReply {
+fn form(labels: &[&str], form: &Value) -> GateReply {
     let digest = Digest::hash_bytes(form.to_string().as_bytes());
-    GateReply::Form(Box::new(AnswerForm { answer: says(said), form: form.clone(), digest }))
+    GateReply::Form(Box::new(AnswerForm { answer: says(labels), form: form.clone(), digest }))
 }
 
 /// The reply or refusal, and what was recorded as said.
-fn told(tool: &str, answer: GateReply) -> String {
+fn reply_summary(tool: &str, answer: GateReply) -> String {
     let (mut stage, gate) = waits(tool);
     let before = stage.engine.state().clone();
-    let told = stage.decide(gate, answer, "ana", None);
-    if told.1.is_err() {
+    let outcome = stage.answer_gate(gate, answer, "ana", None);
+    if outcome.1.is_err() {
         assert_eq!(*stage.engine.state(), before, "a refusal changes nothing");
     }
-    Told(Vec::new(), told.1).cell().replace(&gate.to_string(), "it")
+    EngineOutcome(Vec::new(), outcome.1).table_cell().replace(&gate.to_string(), "it")
 }
 
 #[test]
@@ -74,17 +74,17 @@ fn a_sign_off_takes_one_decision_and_words_beside_it() {
         (deny(Some("no")), answered, answered),
         (Decline, declined, declined),
     ] {
-        assert_eq!(told("plan", answer.clone()), of_plan, "plan, {answer:?}");
-        assert_eq!(told("execution", answer.clone()), of_execution, "execution, {answer:?}");
+        assert_eq!(reply_summary("plan", answer.clone()), of_plan, "plan, {answer:?}");
+        assert_eq!(reply_summary("execution", answer.clone()), of_execution, "execution, {answer:?}");
     }
 }
 
 #[test]
 fn nothing_but_an_exact_approval_lets_a_plan_go_on() {
-    for said in ["Approve", "approved", "approve ", "yes", "ok", "reject", "decline"] {
+    for label in ["Approve", "approved", "approve ", "yes", "ok", "reject", "decline"] {
         let (mut stage, gate) = waits("plan");
-        stage.decide(gate, says(&[said]), "ana", None).1.expect("it is offered");
-        assert!(!stage.result().contains("is approved."), "{said}: {}", stage.result());
+        stage.answer_gate(gate, says(&[label]), "ana", None).1.expect("it is offered");
+        assert!(!stage.last_result().contains("is approved."), "{label}: {}", stage.last_result());
     }
 }
 
@@ -105,7 +105,7 @@ fn the_form_of_an_answer_is_kept_word_for_word_beside_what_it_says() {
         assert_eq!((gate::parse_words(text), gate::parse_form(text)), (None, None), "{text}");
     }
     let (mut stage, gate) = waits("ask");
-    stage.decide(gate, form(&["left"], &given), "ana", None).1.expect("it is offered");
+    stage.answer_gate(gate, form(&["left"], &given), "ana", None).1.expect("it is offered");
     let recorded = stage.engine.admitted().answer_text(gate).expect("its call asks on");
     assert_eq!((gate::parse_words(recorded), gate::parse_form(recorded)), (Some(vec!["left".to_owned()]), Some(given)));
 }
@@ -114,7 +114,7 @@ fn the_form_of_an_answer_is_kept_word_for_word_beside_what_it_says() {
 fn a_key_stands_for_one_form_of_an_answer() {
     let (first, other) = (json!({"selected": ["left"]}), json!({"selected": ["right"]}));
     let (mut stage, gate) = waits("ask");
-    stage.decide(gate, form(&["left"], &first), "ana", Some("k")).1.expect("it is offered");
+    stage.answer_gate(gate, form(&["left"], &first), "ana", Some("k")).1.expect("it is offered");
     let resolved = Ok(EngineReply::Resolved(GateResolution::Answered));
     let taken = Err(CommandError::Answer(AnswerError::KeyTaken(gate)));
     let late = Err(CommandError::Answer(AnswerError::AlreadyResolved {
@@ -130,8 +130,8 @@ fn a_key_stands_for_one_form_of_an_answer() {
         (says(&["left"]), Some("k"), &resolved),
     ] {
         assert_eq!(
-            stage.decide(gate, answer.clone(), "bo", key),
-            Told(Vec::new(), want.clone()),
+            stage.answer_gate(gate, answer.clone(), "bo", key),
+            EngineOutcome(Vec::new(), want.clone()),
             "{answer:?}, {key:?}"
         );
     }
@@ -144,9 +144,9 @@ fn a_key_stands_for_one_form_of_an_answer() {
 #[test]
 fn a_form_under_the_key_of_an_answer_without_one_is_another_answer() {
     let (mut stage, gate) = waits("ask");
-    stage.decide(gate, says(&["left"]), "ana", Some("k")).1.expect("it is offered");
-    let told = stage.decide(gate, form(&["left"], &json!({"selected": ["left"]})), "ana", Some("k"));
-    assert_eq!(told.1, Err(CommandError::Answer(AnswerError::KeyTaken(gate))));
+    stage.answer_gate(gate, says(&["left"]), "ana", Some("k")).1.expect("it is offered");
+    let outcome = stage.answer_gate(gate, form(&["left"], &json!({"selected": ["left"]})), "ana", Some("k"));
+    assert_eq!(outcome.1, Err(CommandError::Answer(AnswerError::KeyTaken(gate))));
 }
 
 #[test]
@@ -156,16 +156,16 @@ fn an_approval_in_a_form_is_what_it_says() {
         let digest = Digest::hash_bytes(form.to_string().as_bytes());
         GateReply::Form(Box::new(AnswerForm { answer, form: form.clone(), digest }))
     };
-    let said = "refused: it does not offer this answer: an approval is allowed or denied";
+    let refusal = "refused: it does not offer this answer: an approval is allowed or denied";
     for (answer, want) in [
         (of(Allow(Once), &approve), "Resolved allowed"),
         (of(deny(Some("no")), &decline), "Resolved denied"),
-        (form(&["approve"], &approve), said),
+        (form(&["approve"], &approve), refusal),
     ] {
-        let mut stage = thinking(crate::stage::asking());
-        stage.want([wanted("write", "a")]);
-        let gate = stage.gate();
-        let told = stage.decide(gate, answer, "ana", Some("k"));
-        assert_eq!(Told(Vec::new(), told.1).cell().replace(&gate.to_string(), "it"), want);
+        let mut stage = thinking(crate::engine_fixture::asking_rules());
+        stage.request_calls([tool_call("write", "a")]);
+        let gate = stage.oldest_gate();
+        let outcome = stage.answer_gate(gate, answer, "ana", Some("k"));
+        assert_eq!(EngineOutcome(Vec::new(), outcome.1).table_cell().replace(&gate.to_string(), "it"), want);
     }
 }

@@ -19,8 +19,9 @@ use countersign_core::{
 use serde_json::json;
 
 use crate::{
-    channels, schedule,
-    stage::{Stage, asking, open, seconds, text, wanted},
+    channels,
+    engine_fixture::{EngineFixture, asking_rules, open_rules, sample_message, seconds, tool_call},
+    schedule,
     states::{RETRYABLE, behind, compact, deny, idle, run_command, thinking},
     unattended,
 };
@@ -33,54 +34,62 @@ fn asking_settings() -> Settings {
 }
 
 /// A little of everything that a session may hold.
-pub(crate) fn histories() -> [Stage; 8] {
-    let mut gated = thinking(asking());
-    gated.fail(RETRYABLE);
+pub(crate) fn histories() -> [EngineFixture; 8] {
+    let mut gated = thinking(asking_rules());
+    gated.fail_request(RETRYABLE);
     gated.now = gated.engine.state().next_deadline().expect("it waits");
-    gated.tell(Command::Tick);
-    gated.want([wanted("look", "a"), wanted("write", "b"), wanted("write", "c"), wanted("write", "d")]);
+    gated.send_command(Command::Tick);
+    gated.request_calls([
+        tool_call("look", "a"),
+        tool_call("write", "b"),
+        tool_call("write", "c"),
+        tool_call("write", "d"),
+    ]);
     run_command(&mut gated);
     for answer in [deny(Some("no")), GateReply::Allow(ApprovalScope::Always)] {
-        let gate = gated.gate();
-        gated.decide(gate, answer, "ana", Some("k")).1.expect("it is offered");
+        let gate = gated.oldest_gate();
+        gated.answer_gate(gate, answer, "ana", Some("k")).1.expect("it is offered");
     }
-    gated.session(session::Command::Queue { queue: MessageQueue::Steering, message: text(1) });
-    gated.session(session::Command::Gather { part: FilePart::First, entries: Vec::<StagedEntry>::new() });
+    gated.session_command(session::Command::Queue { queue: MessageQueue::Steering, message: sample_message(1) });
+    gated.session_command(session::Command::Gather { part: FilePart::First, entries: Vec::<StagedEntry>::new() });
 
-    let mut asked = thinking(asking());
-    asked.set(SessionSetting::All(Box::new(asking_settings())));
-    asked.want([wanted("ask", ""), wanted("plan", "")]);
+    let mut questioned = thinking(asking_rules());
+    questioned.change_setting(SessionSetting::All(Box::new(asking_settings())));
+    questioned.request_calls([tool_call("ask", ""), tool_call("plan", "")]);
     let answer = GateReply::Say(vec!["left".to_owned()]);
     let form = AnswerForm { answer, form: json!({"selected": ["left"]}), digest: Digest::hash_bytes(b"form") };
     for _ in 0..2 {
-        let gate = asked.gate();
-        asked.decide(gate, GateReply::Form(Box::new(form.clone())), "ana", Some("k")).1.expect("it is offered");
+        let gate = questioned.oldest_gate();
+        questioned
+            .answer_gate(gate, GateReply::Form(Box::new(form.clone())), "ana", Some("k"))
+            .1
+            .expect("it is offered");
     }
 
-    let mut waiting = thinking(asking());
-    waiting.fail(RETRYABLE);
+    let mut waiting = thinking(asking_rules());
+    waiting.fail_request(RETRYABLE);
 
     let mut compacting = idle();
     let assistant = SessionEntryKind::Assistant { stop: StopReason::Stop, total_tokens: 9 };
     compacting.import([("s", assistant, 9), ("t", SessionEntryKind::ToolResult { prunable: true }, 9)]);
     compact(&mut compacting);
-    compacting.prompt(WhenBusy::FollowUp);
-    compacting.session(session::Command::AbortCompaction);
+    compacting.send_prompt(WhenBusy::FollowUp);
+    compacting.session_command(session::Command::AbortCompaction);
 
     let mut behind = behind();
-    let prompt = session::Command::Prompt { message: text(1), with: Vec::new(), when_busy: WhenBusy::Steer };
+    let prompt = session::Command::Prompt { message: sample_message(1), with: Vec::new(), when_busy: WhenBusy::Steer };
     let key = session::IdempotencyKey { name: "ana k".to_owned(), asks: Digest::hash_bytes(b"said") };
-    behind.session(session::Command::Once { key, command: Box::new(prompt) });
+    behind.session_command(session::Command::Once { key, command: Box::new(prompt) });
     channels::some(&mut behind);
 
-    let mut away = thinking(open());
+    let mut away = thinking(open_rules());
     let at = |peer: &str| ResolvedCall {
         executor: Executor::Peer(PeerId::new(peer)),
         class: Some(Class::HostUriRead),
-        ..wanted("look", "a")
+        ..tool_call("look", "a")
     };
     let came = peer::Command::Came { peer: PeerId::new("here"), line: PeerLine(3), memory: PeerMemory::Keeps };
-    away.tell(Command::Peer(came));
+    away.send_command(Command::Peer(came));
     let path =
         |text: &str| settings::SettingsPath::from_names(text.split('.').map(str::to_owned)).expect("it has names");
     let secrets = vec![(path("a.key"), Digest::hash_bytes(b"salted"))];
@@ -90,15 +99,15 @@ pub(crate) fn histories() -> [Stage; 8] {
         value: Some(json!({"b": [1]})),
         secrets,
     };
-    away.tell(Command::Settings(set));
-    away.want([at("here"), at("away")]);
-    [gated, asked, waiting, compacting, behind, away, unattended::held(), schedule::planned()]
+    away.send_command(Command::Settings(set));
+    away.request_calls([at("here"), at("away")]);
+    [gated, questioned, waiting, compacting, behind, away, unattended::held(), schedule::planned()]
 }
 
 #[test]
 fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
     for stage in histories() {
-        let read = Engine::from_snapshot(asking(), &stage.engine.to_snapshot()).unwrap();
+        let read = Engine::from_snapshot(asking_rules(), &stage.engine.to_snapshot()).unwrap();
         assert_eq!(read.state(), stage.engine.state());
     }
 }

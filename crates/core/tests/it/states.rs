@@ -9,20 +9,20 @@ use countersign_core::{
 };
 use serde_json::json;
 
-use crate::stage::{Stage, Told, asking, open, session, wanted};
+use crate::engine_fixture::{EngineFixture, EngineOutcome, asking_rules, open_rules, session_id, tool_call};
 
 /// A failure that is worth another attempt.
 pub(crate) const RETRYABLE: ProviderFailure = ProviderFailure { retryable: true, overflow: false, after: None };
 
 /// A state's name and how it is reached.
-pub(crate) type State = (&'static str, fn() -> Stage);
+pub(crate) type NamedState = (&'static str, fn() -> EngineFixture);
 
 /// Every state of a session.
-const STATES: [State; 11] = [
-    ("none", || Stage::bare(open())),
+const STATES: [NamedState; 11] = [
+    ("none", || EngineFixture::without_session(open_rules())),
     ("idle", idle),
     ("command", commanding),
-    ("thinking", || thinking(open())),
+    ("thinking", || thinking(open_rules())),
     ("calling", || calling(["write"])),
     ("gated", gated),
     ("asked", || calling(["ask"])),
@@ -32,79 +32,79 @@ const STATES: [State; 11] = [
     ("behind", behind),
 ];
 
-pub(crate) fn idle() -> Stage {
-    Stage::new(open())
+pub(crate) fn idle() -> EngineFixture {
+    EngineFixture::new(open_rules())
 }
 
 /// A person's own command runs.
-pub(crate) fn commanding() -> Stage {
+pub(crate) fn commanding() -> EngineFixture {
     let mut stage = idle();
     run_command(&mut stage);
     stage
 }
 
 /// The model is asked.
-pub(crate) fn thinking(rules: ActiveRules) -> Stage {
-    let mut stage = Stage::new(rules);
-    stage.prompt(WhenBusy::Refuse);
+pub(crate) fn thinking(rules: ActiveRules) -> EngineFixture {
+    let mut stage = EngineFixture::new(rules);
+    stage.send_prompt(WhenBusy::Refuse);
     stage
 }
 
 /// Calls run, each of them on a file of its own.
-pub(crate) fn calling<const N: usize>(tools: [&str; N]) -> Stage {
-    under(open(), tools)
+pub(crate) fn calling<const N: usize>(tools: [&str; N]) -> EngineFixture {
+    under(open_rules(), tools)
 }
 
 /// The same where policy asks about what changes something.
-pub(crate) fn under<const N: usize>(rules: ActiveRules, tools: [&str; N]) -> Stage {
+pub(crate) fn under<const N: usize>(rules: ActiveRules, tools: [&str; N]) -> EngineFixture {
     let mut stage = thinking(rules);
     let mut paths = ["a", "b", "c", "d"].into_iter();
-    stage.want(tools.map(|tool| wanted(tool, paths.next().expect("no table has more"))));
+    stage.request_calls(tools.map(|tool| tool_call(tool, paths.next().expect("no table has more"))));
     stage
 }
 
 /// A person decides about a call.
-pub(crate) fn gated() -> Stage {
-    under(asking(), ["write"])
+pub(crate) fn gated() -> EngineFixture {
+    under(asking_rules(), ["write"])
 }
 
 /// The provider failed and is asked again later.
-pub(crate) fn backing_off() -> Stage {
-    let mut stage = thinking(open());
-    stage.fail(RETRYABLE);
+pub(crate) fn backing_off() -> EngineFixture {
+    let mut stage = thinking(open_rules());
+    stage.fail_request(RETRYABLE);
     stage
 }
 
 /// Somebody stopped the run while a call works.
-pub(crate) fn stopping() -> Stage {
+pub(crate) fn stopping() -> EngineFixture {
     let mut stage = calling(["write"]);
     stage.abort();
     stage
 }
 
 /// Somebody asked for a compaction.
-pub(crate) fn compacting() -> Stage {
+pub(crate) fn compacting() -> EngineFixture {
     let mut stage = idle();
     compact(&mut stage);
     stage
 }
 
-pub(crate) fn compact(stage: &mut Stage) {
+pub(crate) fn compact(stage: &mut EngineFixture) {
     stage.import([("u", SessionEntryKind::User, 60), ("a", SessionEntryKind::User, 60)]);
-    stage.session(session::Command::Compact { instructions: None });
+    stage.session_command(session::Command::Compact { instructions: None });
 }
 
 /// A prompt waits for a compaction.
-pub(crate) fn behind() -> Stage {
+pub(crate) fn behind() -> EngineFixture {
     let mut stage = idle();
     stage.import([("u", SessionEntryKind::User, 900), ("a", SessionEntryKind::User, 60)]);
-    stage.prompt(WhenBusy::Refuse);
+    stage.send_prompt(WhenBusy::Refuse);
     stage
 }
 
-pub(crate) fn run_command(stage: &mut Stage) -> Told {
-    stage.tell(Command::Call(call::Command::Run {
-        session: session(),
+pub(crate) fn run_command(stage: &mut EngineFixture) -> EngineOutcome {
+    stage.send_command(Command::Call(call::Command::Run {
+        session: session_id(),
         tool: "bash".into(),
         arguments: json!({"command": "ls"}).as_object().cloned().expect("it is one"),
         signature: "bash(ls)".to_owned(),
@@ -117,12 +117,17 @@ pub(crate) fn deny(reason: Option<&str>) -> GateReply {
 }
 
 /// Tries one command in every state. A row names the states in which it comes to the same; every state stands in one.
-pub(crate) fn in_every_state(case: &str, command: impl Fn(&mut Stage) -> Told, rows: &[(&str, &str)]) {
-    check(case, &STATES, |stage| command(stage).cell(), rows);
+pub(crate) fn in_every_state(case: &str, command: impl Fn(&mut EngineFixture) -> EngineOutcome, rows: &[(&str, &str)]) {
+    check(case, &STATES, |stage| command(stage).table_cell(), rows);
 }
 
 /// The same for states of the table's own, and for whatever `look` makes of each.
-pub(crate) fn check(case: &str, states: &[State], look: impl Fn(&mut Stage) -> String, rows: &[(&str, &str)]) {
+pub(crate) fn check(
+    case: &str,
+    states: &[NamedState],
+    look: impl Fn(&mut EngineFixture) -> String,
+    rows: &[(&str, &str)],
+) {
     let mut named: Vec<&str> = rows.iter().flat_map(|(states, _)| states.split(", ")).collect();
     let mut known: Vec<&str> = states.iter().map(|(name, _)| *name).collect();
     named.sort_unstable();

@@ -18,7 +18,7 @@ use countersign_core::{
     },
 };
 
-use crate::stage::{Stage, Told, open, session, text, wanted};
+use crate::engine_fixture::{EngineFixture, EngineOutcome, open_rules, sample_message, session_id, tool_call};
 
 /// Terms that cover prompts and files, without limits.
 fn terms() -> ContractTerms {
@@ -45,11 +45,11 @@ fn asking(budget: BudgetLimits) -> ContractTerms {
 
 fn declare(terms: ContractTerms) -> Command {
     let terms = Box::new(terms);
-    Command::Unattended(unattended::Command::Declare { session: session(), terms, carried: None })
+    Command::Unattended(unattended::Command::Declare { session: session_id(), terms, carried: None })
 }
 
 fn admit(need: HostCommandNeeds) -> Command {
-    Command::Unattended(unattended::Command::Admit { session: session(), need })
+    Command::Unattended(unattended::Command::Admit { session: session_id(), need })
 }
 
 /// What `prompt` needs.
@@ -57,61 +57,66 @@ fn prompting() -> HostCommandNeeds {
     HostCommandNeeds { command: "prompt".to_owned(), scope: ContractScope::Prompt, takes_a_call: true, line: None }
 }
 
-fn under(terms: ContractTerms, rules: ActiveRules) -> Stage {
-    let mut stage = Stage::new(rules);
-    assert_eq!(stage.tell(declare(terms)).1, Ok(EngineReply::Unattended(ContractOutcome::InForce)));
+fn under(terms: ContractTerms, rules: ActiveRules) -> EngineFixture {
+    let mut stage = EngineFixture::new(rules);
+    assert_eq!(stage.send_command(declare(terms)).1, Ok(EngineReply::Unattended(ContractOutcome::InForce)));
     stage
 }
 
 /// A run under `terms` that asks the model.
-fn thinking(terms: ContractTerms) -> Stage {
-    let mut stage = under(terms, open());
-    stage.prompt(WhenBusy::Refuse);
+fn thinking(terms: ContractTerms) -> EngineFixture {
+    let mut stage = under(terms, open_rules());
+    stage.send_prompt(WhenBusy::Refuse);
     stage
 }
 
 /// A run under `terms` whose model wants `calls`, of which each shares its lane or none does.
-fn calling(terms: ContractTerms, calls: usize, tool: &str) -> Stage {
+fn calling(terms: ContractTerms, calls: usize, tool: &str) -> EngineFixture {
     let mut stage = thinking(terms);
-    stage.answer(StopReason::ToolUse, (0..calls).map(|at| wanted(tool, &at.to_string())).collect(), None);
+    stage.answer(StopReason::ToolUse, (0..calls).map(|at| tool_call(tool, &at.to_string())).collect(), None);
     stage
 }
 
 /// A run that wants a second call where there is only one: the first works, and a person is asked for more.
-pub(crate) fn held() -> Stage {
+pub(crate) fn held() -> EngineFixture {
     calling(asking(BudgetLimits { calls: Some(1), ..BudgetLimits::default() }), 2, "look")
 }
 
-fn contract(stage: &Stage) -> &UnattendedContract {
-    stage.here().unattended().expect("it was declared")
+fn contract(stage: &EngineFixture) -> &UnattendedContract {
+    stage.current_session().unattended().expect("it was declared")
 }
 
 /// Where the contract stands, in a word, and whether anything works.
-fn standing(stage: &Stage) -> (&'static str, bool) {
+fn standing(stage: &EngineFixture) -> (&'static str, bool) {
     let word = match contract(stage).status() {
         ContractStatus::InForce => "in force",
         ContractStatus::AwaitingDecision { .. } => "asked",
         ContractStatus::Over { .. } => "over",
         ContractStatus::Settled { .. } => "settled",
     };
-    (word, !stage.here().is_at_rest())
+    (word, !stage.current_session().is_at_rest())
 }
 
 fn tokens(tokens: u64) -> BudgetAmount {
     BudgetAmount { tokens, ..BudgetAmount::default() }
 }
 
-fn spend(stage: &mut Stage, stop: StopReason, wanted: Vec<ResolvedCall>, spent: Option<BudgetAmount>) -> Told {
-    let run = stage.run();
+fn spend(
+    stage: &mut EngineFixture,
+    stop: StopReason,
+    calls: Vec<ResolvedCall>,
+    spent: Option<BudgetAmount>,
+) -> EngineOutcome {
+    let run = stage.current_run();
     let epoch = stage.engine.state().run(run).expect("it works").epoch();
-    stage.answered(
+    stage.answer_run(
         run,
         epoch,
         ModelAnswer {
-            message: text(1),
+            message: sample_message(1),
             stop,
             total_tokens: 0,
-            calls: wanted,
+            calls,
             failure: None,
             others: Vec::new(),
             spent,
@@ -119,8 +124,8 @@ fn spend(stage: &mut Stage, stop: StopReason, wanted: Vec<ResolvedCall>, spent: 
     )
 }
 
-fn refused(told: &Told) -> Option<unattended::DeclareError> {
-    match &told.1 {
+fn refused(outcome: &EngineOutcome) -> Option<unattended::DeclareError> {
+    match &outcome.1 {
         Err(CommandError::Unattended(refusal)) => Some(refusal.clone()),
         _ => None,
     }

@@ -14,52 +14,52 @@ use countersign_core::{
 use serde_json::json;
 
 use crate::{
-    stage::{Stage, open, wanted},
+    engine_fixture::{EngineFixture, open_rules, tool_call},
     states::idle,
 };
 
 /// What a host answers to a gate, whenever it is asked.
 fn answer(gate: &Gate) -> (GateReply, String) {
-    let said = match (gate.kind(), gate.number()) {
+    let labels = match (gate.kind(), gate.number()) {
         (Kind::Question, 1) => vec!["left"],
         (Kind::Question, _) => vec!["because"],
         _ => vec!["approve"],
     };
-    let form = json!({ "said": said });
-    let said = GateReply::Say(said.into_iter().map(str::to_owned).collect());
+    let form = json!({ "said": labels });
+    let reply = GateReply::Say(labels.into_iter().map(str::to_owned).collect());
     let digest = Digest::hash_bytes(form.to_string().as_bytes());
     (
-        GateReply::Form(Box::new(AnswerForm { answer: said, form, digest })),
+        GateReply::Form(Box::new(AnswerForm { answer: reply, form, digest })),
         format!("key {:?} {}", gate.kind(), gate.number()),
     )
 }
 
 /// Does the next thing that the host or the model would do. False once there is nothing left.
-fn go_on(stage: &mut Stage) -> bool {
-    if let Some(gate) = stage.waiting() {
+fn go_on(stage: &mut EngineFixture) -> bool {
+    if let Some(gate) = stage.first_gate() {
         let (answer, key) = answer(&gate);
-        stage.decide(gate.id(), answer, "host", Some(&key)).1.expect("it is offered");
+        stage.answer_gate(gate.id(), answer, "host", Some(&key)).1.expect("it is offered");
         return true;
     }
-    let done = stage.results().len();
-    let Some(run) = stage.here().run() else {
+    let done = stage.call_results().len();
+    let Some(run) = stage.current_session().run() else {
         let is_over = done == 3;
         if !is_over {
-            stage.prompt(WhenBusy::Refuse);
+            stage.send_prompt(WhenBusy::Refuse);
         }
         return !is_over;
     };
     assert!(matches!(stage.engine.state().run(run).map(|run| run.phase()), Some(RunPhase::Thinking { .. })));
     match done {
-        0 => stage.want([wanted("ask", "")]),
-        1 => stage.want([wanted("plan", "")]),
-        2 => stage.want([wanted("execution", "")]),
+        0 => stage.request_calls([tool_call("ask", "")]),
+        1 => stage.request_calls([tool_call("plan", "")]),
+        2 => stage.request_calls([tool_call("execution", "")]),
         _ => stage.answer(StopReason::Stop, Vec::new(), None),
     };
     true
 }
 
-fn whole() -> Stage {
+fn whole() -> EngineFixture {
     let mut stage = idle();
     while go_on(&mut stage) {}
     stage
@@ -68,7 +68,7 @@ fn whole() -> Stage {
 #[test]
 fn a_death_behind_any_batch_loses_nothing_and_doubles_nothing() {
     let whole = whole();
-    let results = whole.results();
+    let results = whole.call_results();
     assert_eq!(results.len(), 3, "{results:?}");
     let opened_at = idle().batches();
     for resume in [ResumeMode::Go, ResumeMode::Wait] {
@@ -76,22 +76,22 @@ fn a_death_behind_any_batch_loses_nothing_and_doubles_nothing() {
             let mut stage = whole.clone();
             // What was answered before the process died, recorded or not.
             let answered: Vec<Gate> = whole.engine.state().all_gates().cloned().collect();
-            stage.die_after(dies_after, open(), resume);
+            stage.die_after(dies_after, open_rules(), resume);
             for gate in answered {
                 let (given, key) = answer(&gate);
                 let is_known = stage.engine.state().gate(gate.id()).is_some();
-                match stage.decide(gate.id(), given, "host", Some(&key)).1 {
+                match stage.answer_gate(gate.id(), given, "host", Some(&key)).1 {
                     Ok(_) => assert!(is_known, "{dies_after}"),
                     Err(CommandError::Answer(AnswerError::Unknown(_))) => assert!(!is_known, "{dies_after}"),
                     Err(other) => panic!("{dies_after}: {other}"),
                 }
             }
             while go_on(&mut stage) {}
-            assert_eq!(stage.results(), results, "{resume:?}, behind batch {dies_after}");
+            assert_eq!(stage.call_results(), results, "{resume:?}, behind batch {dies_after}");
             let counts = stage.resolutions();
             assert_eq!(counts.len(), 4, "{resume:?}, behind batch {dies_after}: each was opened once");
             assert!(counts.iter().all(|(_, resolved)| *resolved == 1), "{dies_after}: {counts:?}");
-            let numbers: Vec<_> = stage.here().gates_by_stage().map(|(_, gates)| gates).collect();
+            let numbers: Vec<_> = stage.current_session().gates_by_stage().map(|(_, gates)| gates).collect();
             assert_eq!(numbers, [2, 1, 1], "{dies_after}");
         }
     }

@@ -10,7 +10,7 @@ use countersign_core::{
     time::Millis,
 };
 
-use crate::stage::{Stage, Told, open, seconds, session, text};
+use crate::engine_fixture::{EngineFixture, EngineOutcome, open_rules, sample_message, seconds, session_id};
 
 const NOT_NOW: ProviderFailure = ProviderFailure { retryable: true, overflow: false, after: None };
 const AGAIN: [&str; 3] = ["run resumed", "run turn_opened", "run asked"];
@@ -20,10 +20,11 @@ fn model(id: &str) -> ModelRef {
 }
 
 /// The provider of a run asks to wait for so many seconds.
-fn fails(stage: &mut Stage, after: u64) -> Told {
-    let (run, epoch) = (stage.run(), stage.engine.state().run(stage.run()).expect("the stage has it").epoch());
+fn fails(stage: &mut EngineFixture, after: u64) -> EngineOutcome {
+    let (run, epoch) =
+        (stage.current_run(), stage.engine.state().run(stage.current_run()).expect("the stage has it").epoch());
     let answer = run::ModelAnswer {
-        message: text(1),
+        message: sample_message(1),
         stop: StopReason::Error,
         total_tokens: 0,
         calls: Vec::new(),
@@ -31,24 +32,24 @@ fn fails(stage: &mut Stage, after: u64) -> Told {
         others: vec![model("one"), model("two")],
         spent: None,
     };
-    stage.answered(run, epoch, answer)
+    stage.answer_run(run, epoch, answer)
 }
 
-fn working() -> Stage {
-    let mut stage = Stage::new(open());
-    stage.prompt(WhenBusy::Refuse);
+fn working() -> EngineFixture {
+    let mut stage = EngineFixture::new(open_rules());
+    stage.send_prompt(WhenBusy::Refuse);
     stage
 }
 
-fn waiting(after: u64) -> Stage {
+fn waiting(after: u64) -> EngineFixture {
     let mut stage = working();
-    let told = fails(&mut stage, after).0;
-    assert_eq!(told[told.len() - 2..], [format!("run backed_off 1 {after} s"), "gate opened question []".to_owned()]);
+    let facts = fails(&mut stage, after).0;
+    assert_eq!(facts[facts.len() - 2..], [format!("run backed_off 1 {after} s"), "gate opened question []".to_owned()]);
     stage
 }
 
-fn shown(stage: &Stage) -> (String, Vec<String>) {
-    match &**stage.engine.admitted().gate_content(stage.gate()).expect("the stage has it") {
+fn shown(stage: &EngineFixture) -> (String, Vec<String>) {
+    match &**stage.engine.admitted().gate_content(stage.oldest_gate()).expect("the stage has it") {
         GateContent::Question { question, choices, .. } => {
             (question.clone(), choices.iter().map(|choice| choice.label.clone()).collect())
         }
@@ -56,8 +57,8 @@ fn shown(stage: &Stage) -> (String, Vec<String>) {
     }
 }
 
-fn say(stage: &mut Stage, label: &str) -> Told {
-    stage.decide(stage.gate(), GateReply::Say(vec![label.to_owned()]), "ann", None)
+fn say(stage: &mut EngineFixture, label: &str) -> EngineOutcome {
+    stage.answer_gate(stage.oldest_gate(), GateReply::Say(vec![label.to_owned()]), "ann", None)
 }
 
 /// The end of the wait, on the clock of the stage.
@@ -69,9 +70,9 @@ fn a_long_wait_is_a_question_with_its_end_the_other_models_and_stop() {
     let (question, choices) = shown(&stage);
     assert_eq!(question, "p/m cannot be asked again before 00:15 UTC. Without an answer it is asked again then.");
     assert_eq!(choices, [END, "Use q/one", "Use q/two", "Stop"]);
-    let gate = stage.waiting().unwrap();
+    let gate = stage.first_gate().unwrap();
     let seen = (gate.kind(), gate.deadline(), gate.fallback(), gate.run(), gate.call(), gate.number());
-    let run = Some(stage.run());
+    let run = Some(stage.current_run());
     assert_eq!(seen, (Kind::Question, Some(Millis(901_000)), Fallback::Choice(0), run, None, 1));
 }
 
@@ -89,14 +90,14 @@ fn each_answer_does_what_it_says() {
     }
     let mut stage = waiting(900);
     say(&mut stage, "Use q/two");
-    assert_eq!(stage.here().settings().model, Some(model("two")));
+    assert_eq!(stage.current_session().settings().model, Some(model("two")));
     // A run that has a model of its own gets the other one too.
-    let mut stage = Stage::new(open());
+    let mut stage = EngineFixture::new(open_rules());
     let marks = run::RunMetadata { model: Some(model("own")), ..run::RunMetadata::default() };
-    stage.session(session::Command::Say { message: text(1), marks: Box::new(marks) });
+    stage.session_command(session::Command::Say { message: sample_message(1), marks: Box::new(marks) });
     fails(&mut stage, 900);
-    let told = say(&mut stage, "Use q/two").0;
-    assert!(told.ends_with(&["run marked"].iter().chain(&AGAIN).map(|fact| (*fact).to_owned()).collect::<Vec<_>>()));
+    let facts = say(&mut stage, "Use q/two").0;
+    assert!(facts.ends_with(&["run marked"].iter().chain(&AGAIN).map(|fact| (*fact).to_owned()).collect::<Vec<_>>()));
 }
 
 #[test]
@@ -104,27 +105,31 @@ fn without_an_answer_it_is_as_without_the_question() {
     for (case, answer) in [("nobody answers", None), ("whoever is asked declines", Some(GateReply::Decline))] {
         let mut stage = waiting(900);
         if let Some(answer) = answer.clone() {
-            assert_eq!(stage.decide(stage.gate(), answer, "ann", None).0, ["gate resolved declined"], "{case}");
+            assert_eq!(
+                stage.answer_gate(stage.oldest_gate(), answer, "ann", None).0,
+                ["gate resolved declined"],
+                "{case}"
+            );
         }
         stage.now = stage.engine.state().next_deadline().unwrap();
         assert_eq!(stage.now, Millis(901_000), "{case}");
-        let told = stage.tell(Command::Tick).0;
-        assert!(told.ends_with(&AGAIN.map(str::to_owned)), "{case}: {told:?}");
+        let facts = stage.send_command(Command::Tick).0;
+        assert!(facts.ends_with(&AGAIN.map(str::to_owned)), "{case}: {facts:?}");
         // The wait that is too long ends the run, at the longest that is set.
         let mut stage = waiting(86_400);
         let (question, _) = shown(&stage);
         let want =
             "p/m cannot be asked again before 1970-01-02 00:00 UTC. Without an answer by 00:30 UTC the run ends.";
         assert_eq!(question, want);
-        let told = match answer {
-            Some(answer) => stage.decide(stage.gate(), answer, "ann", None).0,
+        let facts = match answer {
+            Some(answer) => stage.answer_gate(stage.oldest_gate(), answer, "ann", None).0,
             None => {
                 stage.now = stage.engine.state().next_deadline().unwrap();
                 assert_eq!(stage.now, Millis(1_801_000));
-                stage.tell(Command::Tick).0
+                stage.send_command(Command::Tick).0
             }
         };
-        assert_eq!(told.last().unwrap(), "run ended failed", "{case}");
+        assert_eq!(facts.last().unwrap(), "run ended failed", "{case}");
     }
     // Whoever says so waits for all of it.
     let mut stage = waiting(86_400);
@@ -134,16 +139,16 @@ fn without_an_answer_it_is_as_without_the_question() {
 
 #[test]
 fn nobody_is_asked_about_a_short_wait_or_where_nobody_is_there() {
-    let asks = |stage: &mut Stage, after| {
+    let asks = |stage: &mut EngineFixture, after| {
         fails(stage, after);
-        stage.waiting().is_some()
+        stage.first_gate().is_some()
     };
     assert!(asks(&mut working(), 180) && !asks(&mut working(), 179));
     let set = |change: fn(&mut session::Settings)| {
         let mut stage = working();
-        let mut settings = stage.here().settings().clone();
+        let mut settings = stage.current_session().settings().clone();
         change(&mut settings);
-        stage.set(SessionSetting::All(Box::new(settings)));
+        stage.change_setting(SessionSetting::All(Box::new(settings)));
         stage
     };
     assert!(!asks(&mut set(|settings| settings.asking.nobody = Some("nobody is there".to_owned())), 900));
@@ -163,31 +168,31 @@ fn nobody_is_asked_about_a_short_wait_or_where_nobody_is_there() {
 fn the_question_goes_with_its_wait() {
     let withdrawn = "gate resolved withdrawn";
     for (case, command, want) in [
-        ("abort", Command::Run(run::Command::Abort { session: session() }), vec![withdrawn, "run ended aborted"]),
+        ("abort", Command::Run(run::Command::Abort { session: session_id() }), vec![withdrawn, "run ended aborted"]),
         (
             "abort_retry",
-            Command::Run(run::Command::AbortRetry { session: session() }),
+            Command::Run(run::Command::AbortRetry { session: session_id() }),
             vec![withdrawn, "run ended retry_cancelled"],
         ),
         (
             "set_model",
             Command::Session(
-                session(),
+                session_id(),
                 session::Command::Set { setting: SessionSetting::Model(model("x")), entry: None },
             ),
             vec!["session set", withdrawn, AGAIN[0], AGAIN[1], AGAIN[2]],
         ),
     ] {
         let mut stage = waiting(900);
-        assert_eq!(stage.tell(command).0, want, "{case}");
-        assert_eq!(stage.waiting(), None, "{case}");
+        assert_eq!(stage.send_command(command).0, want, "{case}");
+        assert_eq!(stage.first_gate(), None, "{case}");
     }
     // Without its own end, somebody else's word that nobody will answer is no answer.
     let mut stage = waiting(900);
-    let withdraw = gate::Command::Withdraw { gate: stage.gate(), by: PrincipalId::new("host") };
-    assert_eq!(stage.tell(Command::Gate(withdraw)).0, [withdrawn]);
+    let withdraw = gate::Command::Withdraw { gate: stage.oldest_gate(), by: PrincipalId::new("host") };
+    assert_eq!(stage.send_command(Command::Gate(withdraw)).0, [withdrawn]);
     assert!(matches!(
-        stage.engine.state().run(stage.run()).expect("the stage has it").phase(),
+        stage.engine.state().run(stage.current_run()).expect("the stage has it").phase(),
         RunPhase::Backoff { .. }
     ));
 }
@@ -195,32 +200,32 @@ fn the_question_goes_with_its_wait() {
 #[test]
 fn only_its_choices_answer_it() {
     let mut stage = waiting(900);
-    let gate = stage.gate();
-    for said in [vec!["no"], vec!["use q/"], vec!["0"], vec!["5"], vec!["Stop", "now"], vec!["Stop", "Stop"]] {
-        let answer = GateReply::Say(said.into_iter().map(str::to_owned).collect());
-        let refused = stage.decide(gate, answer, "ann", None).1.unwrap_err();
+    let gate = stage.oldest_gate();
+    for labels in [vec!["no"], vec!["use q/"], vec!["0"], vec!["5"], vec!["Stop", "now"], vec!["Stop", "Stop"]] {
+        let answer = GateReply::Say(labels.into_iter().map(str::to_owned).collect());
+        let refused = stage.answer_gate(gate, answer, "ann", None).1.unwrap_err();
         assert!(matches!(refused, CommandError::Answer(AnswerError::NotOffered { .. })), "{refused}");
     }
-    for said in ["Stop", "stop", " 4 "] {
-        let told = say(&mut stage.clone(), said);
-        assert_eq!(told.0.last().unwrap(), "run ended failed", "{said}");
-        assert_eq!(told.1.unwrap(), EngineReply::Resolved(GateResolution::Answered), "{said}");
+    for label in ["Stop", "stop", " 4 "] {
+        let outcome = say(&mut stage.clone(), label);
+        assert_eq!(outcome.0.last().unwrap(), "run ended failed", "{label}");
+        assert_eq!(outcome.1.unwrap(), EngineReply::Resolved(GateResolution::Answered), "{label}");
     }
     say(&mut stage, "use q/tw");
-    assert_eq!(stage.here().settings().model, Some(model("two")));
+    assert_eq!(stage.current_session().settings().model, Some(model("two")));
 }
 
 /// Does the next thing that the model or a person would do. False once there is nothing left.
-fn goes_on(stage: &mut Stage, label: &str) -> bool {
-    let Some(run) = stage.here().run() else { return false };
-    if stage.waiting().is_some() {
+fn goes_on(stage: &mut EngineFixture, label: &str) -> bool {
+    let Some(run) = stage.current_session().run() else { return false };
+    if stage.first_gate().is_some() {
         say(stage, label);
         return true;
     }
     match stage.engine.state().run(run).expect("the stage has it").phase() {
         RunPhase::Backoff { until } => {
             stage.now = *until;
-            stage.tell(Command::Tick);
+            stage.send_command(Command::Tick);
         }
         _ if stage.resolutions().is_empty() => drop(fails(stage, 900)),
         _ => drop(stage.answer(StopReason::Stop, Vec::new(), None)),
@@ -239,13 +244,13 @@ fn a_death_behind_any_batch_asks_once_and_does_what_was_answered() {
                 let case = format!("{label}, {resume:?}, behind batch {dies_after}");
                 let mut stage = whole.clone();
                 let gates: Vec<Gate> = whole.engine.state().all_gates().cloned().collect();
-                stage.die_after(dies_after, open(), resume);
+                stage.die_after(dies_after, open_rules(), resume);
                 while goes_on(&mut stage, label) {}
                 let resolved: Vec<(GateId, usize)> = gates.iter().map(|gate| (gate.id(), 1)).collect();
                 assert_eq!(stage.resolutions(), resolved, "{case}");
-                assert_eq!(stage.here().settings().model.as_ref().unwrap().id, want, "{case}");
+                assert_eq!(stage.current_session().settings().model.as_ref().unwrap().id, want, "{case}");
                 let end = if label == "Stop" { "run ended failed" } else { "run ended completed" };
-                assert_eq!(stage.ends(), [end], "{case}");
+                assert_eq!(stage.run_ends(), [end], "{case}");
             }
         }
     }
@@ -255,15 +260,17 @@ fn a_death_behind_any_batch_asks_once_and_does_what_was_answered() {
 fn what_was_said_of_a_wait_is_there_for_the_next_process() {
     for label in [END, "Use q/one", "Stop"] {
         let mut stage = waiting(900);
-        stage.restart(open(), ResumeMode::Wait);
-        assert!(stage.waiting().is_some(), "{label}");
+        stage.restart(open_rules(), ResumeMode::Wait);
+        assert!(stage.first_gate().is_some(), "{label}");
         say(&mut stage, label);
         // What a gate was answered stays as long as its wait, however long that is.
         stage.now = stage.now + seconds(800);
         stage.engine.evict_idle(stage.now, None);
-        stage.restart(open(), ResumeMode::Wait);
-        let phase =
-            stage.here().run().map(|run| stage.engine.state().run(run).expect("the stage has it").phase().clone());
+        stage.restart(open_rules(), ResumeMode::Wait);
+        let phase = stage
+            .current_session()
+            .run()
+            .map(|run| stage.engine.state().run(run).expect("the stage has it").phase().clone());
         match label {
             END => assert_eq!(phase, Some(RunPhase::Backoff { until: Millis(901_000) })),
             "Stop" => assert_eq!(phase, None),
@@ -274,13 +281,13 @@ fn what_was_said_of_a_wait_is_there_for_the_next_process() {
 
 #[test]
 fn a_death_behind_any_batch_of_a_wait_without_a_question_makes_each_attempt_once() {
-    let attempts = |stage: &Stage| stage.count_of("run asked");
-    let goes_on = |stage: &mut Stage| {
-        let Some(run) = stage.here().run() else { return false };
+    let attempts = |stage: &EngineFixture| stage.count_of("run asked");
+    let goes_on = |stage: &mut EngineFixture| {
+        let Some(run) = stage.current_session().run() else { return false };
         match stage.engine.state().run(run).expect("the stage has it").phase() {
             RunPhase::Backoff { until } => {
                 stage.now = *until;
-                stage.tell(Command::Tick);
+                stage.send_command(Command::Tick);
             }
             _ if attempts(stage) == 1 => drop(fails(stage, 100)),
             _ => drop(stage.answer(StopReason::Stop, Vec::new(), None)),
@@ -306,9 +313,9 @@ fn a_death_behind_any_batch_of_a_wait_without_a_question_makes_each_attempt_once
             let case = format!("{resume:?}, behind batch {dies_after}, {later} s later");
             let mut stage = whole.clone();
             stage.now = died_at[dies_after - opened_at - 1] + seconds(later);
-            stage.die_after(dies_after, open(), resume);
+            stage.die_after(dies_after, open_rules(), resume);
             while goes_on(&mut stage) {}
-            assert_eq!((attempts(&stage), stage.ends()), (want.0, vec![want.1.to_owned()]), "{case}");
+            assert_eq!((attempts(&stage), stage.run_ends()), (want.0, vec![want.1.to_owned()]), "{case}");
         }
     }
 }

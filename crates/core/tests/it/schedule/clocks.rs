@@ -161,25 +161,25 @@ const ZONES: [&str; 9] = [
 
 /// What one field of an expression is made of, and what it means.
 #[derive(Clone, Debug)]
-struct Field {
+struct FieldSample {
     text: String,
     values: Vec<u32>,
 }
 
-fn list(from: u32, to: u32) -> impl Strategy<Value = Field> {
+fn list(from: u32, to: u32) -> impl Strategy<Value = FieldSample> {
     let item = (from..=to, from..=to, 1..6_u32, any::<bool>()).prop_map(move |(a, b, step, single)| {
         let (first, last) = if single { (a, a) } else { (a.min(b), a.max(b)) };
         let text = if single { format!("{first}") } else { format!("{first}-{last}/{step}") };
         (text, (first..=last).step_by(step.try_into().unwrap()).collect::<Vec<_>>())
     });
-    proptest::collection::vec(item, 1..3).prop_map(|items| Field {
+    proptest::collection::vec(item, 1..3).prop_map(|items| FieldSample {
         text: items.iter().map(|(text, _)| text.clone()).collect::<Vec<_>>().join(","),
         values: items.into_iter().flat_map(|(_, values)| values).collect(),
     })
 }
 
-fn field(from: u32, to: u32) -> impl Strategy<Value = Field> {
-    let every = (1..6_u32).prop_map(move |step| Field {
+fn field(from: u32, to: u32) -> impl Strategy<Value = FieldSample> {
+    let every = (1..6_u32).prop_map(move |step| FieldSample {
         text: if step == 1 { "*".to_owned() } else { format!("*/{step}") },
         values: (from..=to).step_by(step.try_into().unwrap()).collect(),
     });
@@ -187,19 +187,19 @@ fn field(from: u32, to: u32) -> impl Strategy<Value = Field> {
 }
 
 #[derive(Clone, Debug)]
-struct Fields([Field; 5]);
+struct ExpressionSample([FieldSample; 5]);
 
-fn fields() -> impl Strategy<Value = Fields> {
+fn fields() -> impl Strategy<Value = ExpressionSample> {
     let open = |from, to| {
-        let any = Field { text: "*".to_owned(), values: (from..=to).collect() };
+        let any = FieldSample { text: "*".to_owned(), values: (from..=to).collect() };
         prop_oneof![5 => Just(any), 1 => field(from, to)]
     };
     // Hours around which clocks are moved, most of the time.
     (field(0, 59), prop_oneof![list(0, 4), field(0, 23), list(22, 23)], open(1, 31), open(1, 12), open(0, 6))
-        .prop_map(|(minute, hour, day, month, weekday)| Fields([minute, hour, day, month, weekday]))
+        .prop_map(|(minute, hour, day, month, weekday)| ExpressionSample([minute, hour, day, month, weekday]))
 }
 
-impl Fields {
+impl ExpressionSample {
     fn text(&self) -> String {
         self.0.iter().map(|field| field.text.clone()).collect::<Vec<_>>().join(" ")
     }

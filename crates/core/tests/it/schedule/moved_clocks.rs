@@ -8,28 +8,28 @@ use countersign_core::{
 };
 
 use super::{at, zone};
-use crate::stage::{Stage, open};
+use crate::engine_fixture::{EngineFixture, open_rules};
 
 const MINUTE: u64 = 60_000;
 const HOUR: i64 = 3_600_000;
 
-fn tell(stage: &mut Stage, command: OfJobs) -> String {
-    stage.tell(Command::Schedule(command)).cell()
+fn tell(stage: &mut EngineFixture, command: OfJobs) -> String {
+    stage.send_command(Command::Schedule(command)).table_cell()
 }
 
-fn add(stage: &mut Stage, name: &str, schedule: JobSchedule) {
+fn add(stage: &mut EngineFixture, name: &str, schedule: JobSchedule) {
     let (agent, afterwards) = ("main".to_owned(), AfterRun::Stays);
     let plan = JobPlan { agent, kind: JobKind::Job, schedule, follows_house: false, enabled: true, afterwards };
     tell(stage, OfJobs::Add { job: JobId::new(name), plan: Box::new(plan), content: "{}".into() });
 }
 
-fn next(stage: &Stage, name: &str) -> Option<Millis> {
+fn next(stage: &EngineFixture, name: &str) -> Option<Millis> {
     stage.engine.state().schedule().job(&JobId::new(name)).unwrap().next()
 }
 
 /// A stage at this instant with a job once, one of every day and one of every ten minutes.
-fn planned(now: &str, once: &str) -> Stage {
-    let mut stage = Stage::new(open());
+fn planned(now: &str, once: &str) -> EngineFixture {
+    let mut stage = EngineFixture::new(open_rules());
     stage.now = at(now);
     add(&mut stage, "once", JobSchedule::At { at: at(once) });
     add(&mut stage, "daily", JobSchedule::Cron { expression: "0 9 * * *".parse().unwrap(), zone: zone("UTC") });
@@ -52,7 +52,7 @@ fn a_job_is_due_at_its_instant_of_the_clock_that_was_set() {
     let mut stage = planned("2026-03-02T08:00:00Z", "2026-03-02T08:25:00Z");
     tell(&mut stage, OfJobs::Clocked { ahead: HOUR / 4 });
     stage.now = Millis(at("2026-03-02T08:10:00Z").0);
-    assert!(stage.tell(Command::Tick).cell().contains("schedule fired"));
+    assert!(stage.send_command(Command::Tick).table_cell().contains("schedule fired"));
     assert_eq!(next(&stage, "once"), None, "08:25 by the wall clock is ten past by the other");
     assert_eq!(next(&stage, "daily"), Some(at("2026-03-02T09:00:00Z")));
 }
@@ -66,7 +66,7 @@ fn a_clock_that_is_put_back_repeats_nothing_unless_it_was_wrong() {
     ] {
         let mut stage = planned("2026-03-02T08:00:00Z", "2026-03-05T00:00:00Z");
         stage.now = Millis(at("2026-03-02T09:00:30Z").0);
-        stage.tell(Command::Tick);
+        stage.send_command(Command::Tick);
         assert_eq!(next(&stage, "daily"), Some(at("2026-03-03T09:00:00Z")), "{case}");
         tell(&mut stage, OfJobs::Clocked { ahead: back });
         assert_eq!(next(&stage, "daily"), Some(at(daily)), "{case}");
@@ -74,7 +74,7 @@ fn a_clock_that_is_put_back_repeats_nothing_unless_it_was_wrong() {
         let wall = stage.now.moved_by(back);
         let wait = next(&stage, "steps").unwrap().since(wall);
         assert!(wait.as_millis() < 2 * 10 * u128::from(MINUTE), "{case}: {wait:?}");
-        let read = Engine::from_snapshot(open(), &stage.engine.to_snapshot()).unwrap();
+        let read = Engine::from_snapshot(open_rules(), &stage.engine.to_snapshot()).unwrap();
         assert_eq!(read.state(), stage.engine.state(), "{case}");
     }
 }

@@ -1,7 +1,7 @@
 use countersign_core::engine::Command;
 
 use crate::{
-    stage::seconds,
+    engine_fixture::seconds,
     states::{backing_off, thinking},
 };
 
@@ -11,11 +11,11 @@ fn a_run_asks_again_when_it_has_waited_long_enough() {
         ("before", backing_off(), 1_999, ""),
         ("at", backing_off(), 2_000, "run resumed, run turn_opened, run asked"),
         ("long after", backing_off(), 3_600_000, "run resumed, run turn_opened, run asked"),
-        ("nothing is waited for", thinking(crate::stage::open()), 3_600_000, ""),
+        ("nothing is waited for", thinking(crate::engine_fixture::open_rules()), 3_600_000, ""),
     ] {
         stage.now.0 += wait;
-        assert_eq!(stage.tell(Command::Tick).0.join(", "), want, "{case}");
-        assert_eq!(stage.tell(Command::Tick).0.join(", "), "", "{case}, again");
+        assert_eq!(stage.send_command(Command::Tick).0.join(", "), want, "{case}");
+        assert_eq!(stage.send_command(Command::Tick).0.join(", "), "", "{case}, again");
     }
 }
 
@@ -31,5 +31,5 @@ fn a_run_that_was_stopped_meanwhile_does_not_ask_again() {
     stage.abort();
     assert_eq!(stage.engine.state().next_deadline(), None);
     stage.now.0 += 3_600_000;
-    assert_eq!(stage.tell(Command::Tick).0.join(", "), "");
+    assert_eq!(stage.send_command(Command::Tick).0.join(", "), "");
 }

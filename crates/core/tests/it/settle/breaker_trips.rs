@@ -7,24 +7,24 @@ use countersign_core::{
     time::Millis,
 };
 
-use super::only;
+use super::facts_with;
 use crate::{
-    stage::{Stage, Told, asking, wanted},
+    engine_fixture::{EngineFixture, EngineOutcome, asking_rules, tool_call},
     states::{deny, thinking},
 };
 
-fn asked_about<const N: usize>(paths: [&str; N]) -> Stage {
-    let mut stage = thinking(asking());
-    stage.want(paths.map(|path| wanted("write", path)));
+fn asked_about<const N: usize>(paths: [&str; N]) -> EngineFixture {
+    let mut stage = thinking(asking_rules());
+    stage.request_calls(paths.map(|path| tool_call("write", path)));
     stage
 }
 
-fn answer(stage: &mut Stage, answer: GateReply) -> Told {
-    let gate = stage.gate();
-    stage.decide(gate, answer, "ana", None)
+fn answer(stage: &mut EngineFixture, answer: GateReply) -> EngineOutcome {
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, answer, "ana", None)
 }
 
-fn denied(times: usize) -> Stage {
+fn denied(times: usize) -> EngineFixture {
     let mut stage = asked_about(["a", "b", "c", "d", "e"]);
     for _ in 0..times {
         answer(&mut stage, deny(None));
@@ -37,15 +37,15 @@ fn the_third_denial_in_a_row_denies_everything_that_is_still_asked() {
     for (times, waiting) in [(0, 5), (1, 4), (2, 3), (3, 0)] {
         assert_eq!(denied(times).engine.state().pending_gates().count(), waiting, "{times}");
     }
-    assert!(denied(3).result().starts_with("Denied: three denials in a row."));
+    assert!(denied(3).last_result().starts_with("Denied: three denials in a row."));
 }
 
 #[test]
 fn an_allow_between_denials_begins_the_count_anew() {
     let mut stage = denied(2);
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
-    assert_eq!(only(&answer(&mut stage, deny(None)), "run denied"), "run denied 1");
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    assert_eq!(facts_with(&answer(&mut stage, deny(None)), "run denied"), "run denied 1");
     assert_eq!(stage.engine.state().pending_gates().count(), 1);
 }
 
@@ -58,23 +58,23 @@ fn an_allow_forgives_the_same_persons_denials_and_nobody_elses() {
     ] {
         let mut stage = denied(0);
         for person in denials {
-            let gate = stage.gate();
-            stage.decide(gate, deny(None), person, None);
+            let gate = stage.oldest_gate();
+            stage.answer_gate(gate, deny(None), person, None);
         }
-        let gate = stage.gate();
-        stage.decide(gate, GateReply::Allow(ApprovalScope::Once), by, None);
-        let told = only(&answer(&mut stage, deny(None)), "run denied");
-        assert_eq!(told, format!("run denied {want}"), "{case}");
+        let gate = stage.oldest_gate();
+        stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), by, None);
+        let summary = facts_with(&answer(&mut stage, deny(None)), "run denied");
+        assert_eq!(summary, format!("run denied {want}"), "{case}");
         assert_eq!(stage.engine.state().pending_gates().count(), usize::from(want < 3), "{case}");
-        stage.restart(asking(), ResumeMode::Go);
+        stage.restart(asking_rules(), ResumeMode::Go);
     }
 }
 
 #[test]
 fn whoever_takes_the_denials_back_lets_a_run_ask_again_unless_it_is_the_agent() {
-    let forgive = |stage: &mut Stage, by: &str| {
-        let forgive = run::Command::Forgive { run: stage.run(), by: PrincipalId::new(by) };
-        stage.tell(Command::Run(forgive)).cell()
+    let forgive = |stage: &mut EngineFixture, by: &str| {
+        let forgive = run::Command::Forgive { run: stage.current_run(), by: PrincipalId::new(by) };
+        stage.send_command(Command::Run(forgive)).table_cell()
     };
     for (case, times, by, want, asks) in [
         ("a person", 3, "bo", "Done: run denials_forgiven", true),
@@ -83,10 +83,14 @@ fn whoever_takes_the_denials_back_lets_a_run_ask_again_unless_it_is_the_agent() 
     ] {
         let mut stage = denied(times);
         if times == 0 {
-            stage = thinking(asking());
+            stage = thinking(asking_rules());
         }
         assert_eq!(forgive(&mut stage, by), want, "{case}");
-        assert_eq!(!only(&stage.want([wanted("write", "f")]), "gate opened").is_empty(), asks, "{case}");
+        assert_eq!(
+            !facts_with(&stage.request_calls([tool_call("write", "f")]), "gate opened").is_empty(),
+            asks,
+            "{case}"
+        );
     }
 }
 
@@ -105,10 +109,14 @@ fn a_denial_that_is_taken_back_binds_no_longer() {
             session: one.session.clone(),
             by: PrincipalId::new(by),
         };
-        assert_eq!(stage.tell(lift()).cell(), want, "{case}");
-        assert_eq!(!only(&stage.want([wanted("write", "a")]), "gate opened").is_empty(), asks, "{case}");
+        assert_eq!(stage.send_command(lift()).table_cell(), want, "{case}");
+        assert_eq!(
+            !facts_with(&stage.request_calls([tool_call("write", "a")]), "gate opened").is_empty(),
+            asks,
+            "{case}"
+        );
         if asks {
-            assert_eq!(stage.tell(lift()).cell(), "Idle", "{case}: it is gone");
+            assert_eq!(stage.send_command(lift()).table_cell(), "Idle", "{case}: it is gone");
         }
     }
 }
@@ -117,8 +125,8 @@ fn a_denial_that_is_taken_back_binds_no_longer() {
 fn a_gate_that_nobody_answered_is_no_denial() {
     let mut stage = denied(2);
     stage.now = stage.engine.state().next_deadline().unwrap();
-    stage.tell(Command::Tick);
-    assert_eq!(only(&stage.want([wanted("write", "f")]), "gate opened").len(), OPENED.len());
+    stage.send_command(Command::Tick);
+    assert_eq!(facts_with(&stage.request_calls([tool_call("write", "f")]), "gate opened").len(), OPENED.len());
 }
 
 const OPENED: &str = "gate opened approval [\"once\",\"session\",\"always\"]";
@@ -130,7 +138,7 @@ fn a_tripped_run_asks_for_nothing_and_does_what_needs_no_asking() {
         ("what only reads", "look", "call wanted, call allowed, call started"),
         ("a question to the person", "ask", "call wanted, call allowed, call started"),
     ] {
-        assert_eq!(only(&denied(3).want([wanted(tool, "f")]), "call"), want, "{case}");
+        assert_eq!(facts_with(&denied(3).request_calls([tool_call(tool, "f")]), "call"), want, "{case}");
     }
 }
 
@@ -138,8 +146,8 @@ fn a_tripped_run_asks_for_nothing_and_does_what_needs_no_asking() {
 fn the_next_run_asks_again() {
     let mut stage = denied(3);
     stage.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
-    stage.prompt(WhenBusy::Refuse);
-    assert_eq!(only(&stage.want([wanted("write", "f")]), "call"), "call wanted, call gated");
+    stage.send_prompt(WhenBusy::Refuse);
+    assert_eq!(facts_with(&stage.request_calls([tool_call("write", "f")]), "call"), "call wanted, call gated");
 }
 
 #[test]

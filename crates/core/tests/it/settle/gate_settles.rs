@@ -4,17 +4,17 @@ use countersign_core::{
     session::{DenialReach, SessionSetting},
 };
 
-use super::{from, only};
+use super::{facts_from, facts_with};
 use crate::{
-    stage::{Stage, Told, asking, session, wanted},
+    engine_fixture::{EngineFixture, EngineOutcome, asking_rules, session_id, tool_call},
     states::{calling, deny, gated, thinking, under},
 };
 
 const DENIED: &str = "session entry tool_result, call ended denied, run turn_closed, run turn_opened, run asked";
 
-fn answer(stage: &mut Stage, answer: GateReply) -> Told {
-    let gate = stage.gate();
-    stage.decide(gate, answer, "ana", None)
+fn answer(stage: &mut EngineFixture, answer: GateReply) -> EngineOutcome {
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, answer, "ana", None)
 }
 
 #[test]
@@ -29,18 +29,18 @@ fn what_becomes_of_a_call_follows_from_what_became_of_its_gate() {
         ("denied, and why", deny(Some("no")), "run", &counted),
         ("declined", GateReply::Decline, "run", &counted),
     ] {
-        assert_eq!(from(&answer(&mut gated(), given), first), want, "{case}");
+        assert_eq!(facts_from(&answer(&mut gated(), given), first), want, "{case}");
     }
     let mut expired = gated();
     expired.now = expired.engine.state().next_deadline().unwrap();
-    assert_eq!(from(&expired.tell(Command::Tick), "session"), DENIED);
+    assert_eq!(facts_from(&expired.send_command(Command::Tick), "session"), DENIED);
 }
 
 #[test]
 fn a_gate_that_waits_settles_nothing() {
-    let mut stage = under(asking(), ["write", "write"]);
-    let told = answer(&mut stage, GateReply::Allow(ApprovalScope::Once));
-    assert_eq!(only(&told, "call"), "call allowed, call started", "the other call still waits");
+    let mut stage = under(asking_rules(), ["write", "write"]);
+    let outcome = answer(&mut stage, GateReply::Allow(ApprovalScope::Once));
+    assert_eq!(facts_with(&outcome, "call"), "call allowed, call started", "the other call still waits");
 }
 
 #[test]
@@ -54,45 +54,49 @@ fn the_model_is_told_who_denied_it_and_why() {
     ] {
         let mut stage = gated();
         answer(&mut stage, given);
-        assert_eq!(stage.result(), format!("{want}{stays}"), "{case}");
+        assert_eq!(stage.last_result(), format!("{want}{stays}"), "{case}");
     }
 }
 
 #[test]
 fn a_denial_binds_its_session_alone_where_the_settings_of_that_say_so() {
-    for (reach, bound, told) in [
+    for (reach, bound, expected) in [
         (DenialReach::Principal, None, "stays denied."),
-        (DenialReach::Session, Some(session()), "stays denied. That holds in this conversation for 15 minutes."),
+        (DenialReach::Session, Some(session_id()), "stays denied. That holds in this conversation for 15 minutes."),
     ] {
         let mut stage = gated();
-        stage.set(SessionSetting::Denials(reach));
+        stage.change_setting(SessionSetting::Denials(reach));
         answer(&mut stage, deny(None));
         let constraints = stage.engine.state().policy().constraints();
         assert_eq!(constraints.iter().map(|one| one.session.clone()).collect::<Vec<_>>(), [bound], "{reach:?}");
-        assert!(stage.result().ends_with(told), "{reach:?}: {}", stage.result());
+        assert!(stage.last_result().ends_with(expected), "{reach:?}: {}", stage.last_result());
     }
 }
 
 #[test]
 fn a_question_is_no_permission_and_declining_it_no_denial() {
     for given in [deny(Some("no")), GateReply::Decline, GateReply::Say(vec!["left".to_owned()])] {
-        let told = answer(&mut calling(["ask"]), given.clone());
-        assert_eq!(from(&told, "gate opened"), "gate opened question []", "{given:?}");
-        assert_eq!(only(&told, "run") + &only(&told, "policy"), "", "{given:?}");
+        let outcome = answer(&mut calling(["ask"]), given.clone());
+        assert_eq!(facts_from(&outcome, "gate opened"), "gate opened question []", "{given:?}");
+        assert_eq!(facts_with(&outcome, "run") + &facts_with(&outcome, "policy"), "", "{given:?}");
     }
 }
 
 #[test]
 fn denials_in_a_row_are_forgiven_by_an_allow_of_the_same_person_and_not_by_rules_or_grants() {
-    let mut stage = under(asking(), ["write", "write"]);
+    let mut stage = under(asking_rules(), ["write", "write"]);
     answer(&mut stage, deny(None));
-    let told = answer(&mut stage, GateReply::Allow(ApprovalScope::Once));
-    assert_eq!(only(&told, "run"), "run denials_forgiven");
+    let outcome = answer(&mut stage, GateReply::Allow(ApprovalScope::Once));
+    assert_eq!(facts_with(&outcome, "run"), "run denials_forgiven");
 
-    let mut stage = thinking(asking());
-    stage.want([wanted("write", "a"), wanted("look", "b"), wanted("write", "c")]);
+    let mut stage = thinking(asking_rules());
+    stage.request_calls([tool_call("write", "a"), tool_call("look", "b"), tool_call("write", "c")]);
     answer(&mut stage, deny(None));
-    assert_eq!(only(&answer(&mut stage, deny(None)), "run denied"), "run denied 2", "what runs unasked is no allow");
+    assert_eq!(
+        facts_with(&answer(&mut stage, deny(None)), "run denied"),
+        "run denied 2",
+        "what runs unasked is no allow"
+    );
 }
 
 #[test]
@@ -105,7 +109,7 @@ fn a_denial_binds_for_a_quarter_of_an_hour() {
         let mut stage = gated();
         answer(&mut stage, deny(None));
         stage.now.0 += wait;
-        assert_eq!(only(&stage.want([wanted("write", "a")]), "call"), want, "{case}");
+        assert_eq!(facts_with(&stage.request_calls([tool_call("write", "a")]), "call"), want, "{case}");
     }
 }
 
@@ -117,10 +121,10 @@ fn a_denial_binds_the_same_thing_only_and_in_any_words() {
         ("something else", "bash", "make", "call wanted, call gated"),
         ("another tool", "write", "make test", "call wanted, call gated"),
     ] {
-        let mut stage = thinking(asking());
-        stage.want([wanted("bash", "make test")]);
+        let mut stage = thinking(asking_rules());
+        stage.request_calls([tool_call("bash", "make test")]);
         answer(&mut stage, deny(None));
-        assert_eq!(only(&stage.want([wanted(tool, path)]), "call"), want, "{case}");
+        assert_eq!(facts_with(&stage.request_calls([tool_call(tool, path)]), "call"), want, "{case}");
     }
 }
 
@@ -129,13 +133,13 @@ fn a_denial_is_lifted_by_the_same_persons_allow_only() {
     for (case, by, want) in
         [("ana", "ana", "call allowed, call started"), ("bo", "bo", "call allowed, call ended denied")]
     {
-        let mut stage = thinking(asking());
-        stage.want([wanted("write", "a"), wanted("write", "a")]);
+        let mut stage = thinking(asking_rules());
+        stage.request_calls([tool_call("write", "a"), tool_call("write", "a")]);
         answer(&mut stage, deny(None));
-        let gate = stage.gate();
-        let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), by, None);
-        assert_eq!(only(&told, "call"), want, "{case}");
+        let gate = stage.oldest_gate();
+        let outcome = stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), by, None);
+        assert_eq!(facts_with(&outcome, "call"), want, "{case}");
     }
     let mut stage = calling(["ask"]);
-    assert_eq!(only(&answer(&mut stage, deny(None)), "policy"), "", "an unanswered question binds nobody");
+    assert_eq!(facts_with(&answer(&mut stage, deny(None)), "policy"), "", "an unanswered question binds nobody");
 }

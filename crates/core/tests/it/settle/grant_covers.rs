@@ -7,9 +7,9 @@ use countersign_core::{
     time::Millis,
 };
 
-use super::only;
+use super::facts_with;
 use crate::{
-    stage::{Stage, asking, ruled, wanted},
+    engine_fixture::{EngineFixture, asking_rules, rules_from, tool_call},
     states::{deny, gated, thinking, under},
 };
 
@@ -27,15 +27,17 @@ fn grant(pattern: &str) -> Grant {
 }
 
 /// The gates that are resolved once the grant is in force and something happens in the session.
-fn adopted(stage: &mut Stage, grant: Grant) -> String {
-    let mut told = stage.tell(Command::Adopt(vec![grant]));
-    told.0.extend(stage.session(session::Command::Set { setting: SessionSetting::Thinking(None), entry: None }).0);
-    only(&told, "gate resolved")
+fn adopted(stage: &mut EngineFixture, grant: Grant) -> String {
+    let mut outcome = stage.send_command(Command::Adopt(vec![grant]));
+    outcome.0.extend(
+        stage.session_command(session::Command::Set { setting: SessionSetting::Thinking(None), entry: None }).0,
+    );
+    facts_with(&outcome, "gate resolved")
 }
 
-fn asked_about(tool: &str, path: &str) -> Stage {
-    let mut stage = thinking(asking());
-    stage.want([wanted(tool, path)]);
+fn asked_about(tool: &str, path: &str) -> EngineFixture {
+    let mut stage = thinking(asking_rules());
+    stage.request_calls([tool_call(tool, path)]);
     stage
 }
 
@@ -65,12 +67,12 @@ fn a_pending_approval_is_resolved_by_the_grant_that_covers_it_and_by_no_other() 
 
 #[test]
 fn a_denial_and_a_rule_that_came_since_are_stronger_than_a_grant() {
-    let mut twice = thinking(asking());
-    twice.want([wanted("write", "a"), wanted("write", "a")]);
-    let gate = twice.gate();
-    twice.decide(gate, deny(None), "ana", None);
+    let mut twice = thinking(asking_rules());
+    twice.request_calls([tool_call("write", "a"), tool_call("write", "a")]);
+    let gate = twice.oldest_gate();
+    twice.answer_gate(gate, deny(None), "ana", None);
     let mut ruled_out = gated();
-    ruled_out.tell(Command::UseRules(Box::new(ruled(&["deny write(a)"]))));
+    ruled_out.send_command(Command::UseRules(Box::new(rules_from(&["deny write(a)"]))));
     for (case, mut stage) in [("a person's denial", twice), ("a rule", ruled_out)] {
         assert_eq!(adopted(&mut stage, grant("write(*)")), "", "{case}");
         assert_eq!(stage.engine.state().pending_gates().count(), 1, "{case}");
@@ -84,33 +86,33 @@ fn a_person_who_allows_for_longer_settles_what_else_that_covers() {
         ("session", Reach::Session, "gate resolved allowed, gate resolved granted"),
         ("always", Reach::Always, "gate resolved allowed, gate resolved granted"),
     ] {
-        let mut stage = thinking(asking());
-        stage.want([wanted("write", "a"), wanted("write", "b"), wanted("write", "a")]);
-        let gate = stage.gate();
-        let told = stage.decide(gate, GateReply::Allow(reach), "ana", None);
-        assert_eq!(only(&told, "gate"), want, "{case}");
+        let mut stage = thinking(asking_rules());
+        stage.request_calls([tool_call("write", "a"), tool_call("write", "b"), tool_call("write", "a")]);
+        let gate = stage.oldest_gate();
+        let outcome = stage.answer_gate(gate, GateReply::Allow(reach), "ana", None);
+        assert_eq!(facts_with(&outcome, "gate"), want, "{case}");
     }
 }
 
 #[test]
 fn what_a_grant_covers_is_not_asked_about_until_it_is_revoked() {
-    let mut stage = under(asking(), ["write"]);
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(Reach::Session), "ana", None);
-    stage.end(0);
-    let told = stage.want([wanted("write", "a")]);
-    assert_eq!(only(&told, "call"), "call wanted, call allowed, call started");
-    stage.end(0);
+    let mut stage = under(asking_rules(), ["write"]);
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(Reach::Session), "ana", None);
+    stage.end_call(0);
+    let outcome = stage.request_calls([tool_call("write", "a")]);
+    assert_eq!(facts_with(&outcome, "call"), "call wanted, call allowed, call started");
+    stage.end_call(0);
     let grant = stage.engine.state().policy().grants().iter().next().unwrap().id;
     let by = PrincipalId::new("ana");
-    assert_eq!(stage.tell(Command::Revoke { grant, by: by.clone() }).cell(), "Done: policy revoked");
-    assert_eq!(stage.tell(Command::Revoke { grant, by }).cell(), "Idle", "it is gone");
-    assert_eq!(only(&stage.want([wanted("write", "a")]), "call"), "call wanted, call gated");
+    assert_eq!(stage.send_command(Command::Revoke { grant, by: by.clone() }).table_cell(), "Done: policy revoked");
+    assert_eq!(stage.send_command(Command::Revoke { grant, by }).table_cell(), "Idle", "it is gone");
+    assert_eq!(facts_with(&stage.request_calls([tool_call("write", "a")]), "call"), "call wanted, call gated");
 }
 
 #[test]
 fn a_grant_that_is_known_is_not_adopted_again() {
     let mut stage = gated();
-    assert_eq!(stage.tell(Command::Adopt(vec![grant("x"), grant("x")])).0[0], "policy granted");
-    assert_eq!(stage.tell(Command::Adopt(vec![grant("x")])).cell(), "Done");
+    assert_eq!(stage.send_command(Command::Adopt(vec![grant("x"), grant("x")])).0[0], "policy granted");
+    assert_eq!(stage.send_command(Command::Adopt(vec![grant("x")])).table_cell(), "Done");
 }

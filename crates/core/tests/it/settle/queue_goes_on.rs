@@ -3,36 +3,36 @@ use countersign_core::{
     session::{Command, CompactionOutcome, MessageQueue, QueueModes, SessionSetting, TakeMode, WhenBusy},
 };
 
-use super::from;
+use super::facts_from;
 use crate::{
-    stage::{Stage, open, returned, text},
+    engine_fixture::{EngineFixture, open_rules, returned_result, sample_message},
     states::{behind, compacting, idle, run_command, thinking},
 };
 
-type Start = fn() -> Stage;
+type QueueFixtureFn = fn() -> EngineFixture;
 
-fn queue(stage: &mut Stage, queue: MessageQueue, count: usize) {
+fn queue(stage: &mut EngineFixture, queue: MessageQueue, count: usize) {
     for _ in 0..count {
-        stage.session(Command::Queue { queue, message: text(1) });
+        stage.session_command(Command::Queue { queue, message: sample_message(1) });
     }
 }
 
-fn takes(stage: &mut Stage, steering: TakeMode, follow_up: TakeMode) {
-    stage.set(SessionSetting::Modes(QueueModes { steering, follow_up, ..QueueModes::default() }));
+fn takes(stage: &mut EngineFixture, steering: TakeMode, follow_up: TakeMode) {
+    stage.change_setting(SessionSetting::Modes(QueueModes { steering, follow_up, ..QueueModes::default() }));
 }
 
 /// What is said at the beginning of a run, by kind and by the queue that it comes from.
-fn said(facts: &[String]) -> String {
-    let mut said = Vec::new();
+fn message_kinds(facts: &[String]) -> String {
+    let mut kinds = Vec::new();
     let mut from = None;
     for fact in facts {
         if let Some(queue) = fact.strip_prefix("session dequeued ") {
             from = Some(queue);
         } else if let Some(kind) = fact.strip_prefix("session entry ") {
-            said.push(from.take().unwrap_or(kind));
+            kinds.push(from.take().unwrap_or(kind));
         }
     }
-    said.join(", ")
+    kinds.join(", ")
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_run_begins_with_its_message_and_what_steers_it() {
         takes(&mut stage, take, take);
         queue(&mut stage, MessageQueue::Steering, steering);
         queue(&mut stage, MessageQueue::FollowUp, follow_ups);
-        assert_eq!(said(&stage.prompt(WhenBusy::Refuse).0), want, "{case}");
+        assert_eq!(message_kinds(&stage.send_prompt(WhenBusy::Refuse).0), want, "{case}");
     }
 }
 
@@ -66,12 +66,12 @@ fn what_is_queued_goes_behind_what_a_run_that_ended_left_in_the_queue() {
         takes(&mut stage, take, take);
         queue(&mut stage, MessageQueue::Steering, steering);
         queue(&mut stage, MessageQueue::FollowUp, follow_ups);
-        assert_eq!(said(&stage.prompt(WhenBusy::FollowUp).0), first, "{case}");
+        assert_eq!(message_kinds(&stage.send_prompt(WhenBusy::FollowUp).0), first, "{case}");
         let mut rest = Vec::new();
-        while stage.here().run().is_some() {
-            rest.push(said(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]));
+        while stage.current_session().run().is_some() {
+            rest.push(message_kinds(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]));
         }
-        rest.retain(|said| !said.is_empty());
+        rest.retain(|kinds| !kinds.is_empty());
         assert_eq!(rest.join(", "), last, "{case}");
     }
 }
@@ -86,54 +86,57 @@ fn a_turn_goes_on_with_what_was_queued_as_the_modes_say() {
         ("all follow", 0, 2, one, all, "follow_up, follow_up"),
         ("steering goes first", 1, 1, all, all, "steering"),
     ] {
-        let mut stage = thinking(open());
+        let mut stage = thinking(open_rules());
         takes(&mut stage, takes_steering, takes_follow_ups);
         queue(&mut stage, MessageQueue::Steering, steering);
         queue(&mut stage, MessageQueue::FollowUp, follow_ups);
-        let told = stage.answer(StopReason::Stop, Vec::new(), None);
-        assert_eq!(said(&told.0[1..]), want, "{case}");
-        assert_eq!(told.0.last().unwrap(), "run asked", "{case}");
+        let outcome = stage.answer(StopReason::Stop, Vec::new(), None);
+        assert_eq!(message_kinds(&outcome.0[1..]), want, "{case}");
+        assert_eq!(outcome.0.last().unwrap(), "run asked", "{case}");
     }
 }
 
 #[test]
 fn a_run_ends_when_every_queue_is_empty() {
-    let mut stage = thinking(open());
+    let mut stage = thinking(open_rules());
     queue(&mut stage, MessageQueue::Steering, 2);
     queue(&mut stage, MessageQueue::FollowUp, 2);
     let mut order = Vec::new();
-    while stage.here().run().is_some() {
-        order.push(said(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]));
+    while stage.current_session().run().is_some() {
+        order.push(message_kinds(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]));
     }
     assert_eq!(order, ["steering", "steering", "follow_up", "follow_up", ""]);
 }
 
 #[test]
 fn follow_ups_wait_while_calls_have_results() {
-    let mut stage = thinking(open());
+    let mut stage = thinking(open_rules());
     queue(&mut stage, MessageQueue::FollowUp, 1);
-    stage.want([crate::stage::wanted("write", "a")]);
-    assert_eq!(from(&stage.end(0), "run"), "run turn_closed, run turn_opened, run asked");
-    assert_eq!(said(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]), "follow_up");
+    stage.request_calls([crate::engine_fixture::tool_call("write", "a")]);
+    assert_eq!(facts_from(&stage.end_call(0), "run"), "run turn_closed, run turn_opened, run asked");
+    assert_eq!(message_kinds(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]), "follow_up");
 }
 
 #[test]
 fn a_persons_commands_stand_before_the_next_prompt_and_that_before_what_steers_it() {
-    let mut stage = thinking(open());
+    let mut stage = thinking(open_rules());
     run_command(&mut stage);
-    let call = stage.here().commands().next().unwrap();
-    let progress = returned();
-    stage.tell(countersign_core::engine::Command::Call(countersign_core::call::Command::Ended { call, progress }));
+    let call = stage.current_session().commands().next().unwrap();
+    let progress = returned_result();
+    stage.send_command(countersign_core::engine::Command::Call(countersign_core::call::Command::Ended {
+        call,
+        progress,
+    }));
     stage.answer(StopReason::Stop, Vec::new(), None);
     queue(&mut stage, MessageQueue::Steering, 1);
-    assert_eq!(said(&stage.prompt(WhenBusy::Refuse).0), "held, user, steering");
+    assert_eq!(message_kinds(&stage.send_prompt(WhenBusy::Refuse).0), "held, user, steering");
 }
 
 #[test]
 fn what_was_said_during_a_compaction_is_said_after_it() {
-    let done = || CompactionOutcome::Done { summary: text(1), spent: None };
+    let done = || CompactionOutcome::Done { summary: sample_message(1), spent: None };
     let failed = || CompactionOutcome::Failed { message: "no".into() };
-    let (manual, prompted): (Start, Start) = (compacting, behind);
+    let (manual, prompted): (QueueFixtureFn, QueueFixtureFn) = (compacting, behind);
     for (case, state, steering, follow_ups, outcome, want) in [
         ("nothing was said", manual, 0, 0, done(), ""),
         ("it steers", manual, 1, 0, done(), "steering"),
@@ -148,10 +151,10 @@ fn what_was_said_during_a_compaction_is_said_after_it() {
         let mut stage = state();
         queue(&mut stage, MessageQueue::Steering, steering);
         queue(&mut stage, MessageQueue::FollowUp, follow_ups);
-        let told = stage.session(Command::Compacted { epoch: 1, outcome });
-        let run: Vec<_> = told.0.into_iter().skip_while(|fact| !fact.starts_with("run started")).collect();
-        assert_eq!(said(&run), want, "{case}");
-        assert_eq!(stage.here().run().is_some(), !want.is_empty(), "{case}");
+        let response = stage.session_command(Command::Compacted { epoch: 1, outcome });
+        let run: Vec<_> = response.0.into_iter().skip_while(|fact| !fact.starts_with("run started")).collect();
+        assert_eq!(message_kinds(&run), want, "{case}");
+        assert_eq!(stage.current_session().run().is_some(), !want.is_empty(), "{case}");
     }
 }
 
@@ -167,20 +170,22 @@ fn what_was_queued_before_a_compaction_starts_nothing_after_it() {
         queue(&mut stage, before, 1);
         crate::states::compact(&mut stage);
         during.into_iter().for_each(|during| queue(&mut stage, during, 1));
-        let told = stage.session(Command::Compacted {
+        let outcome = stage.session_command(Command::Compacted {
             epoch: 1,
-            outcome: CompactionOutcome::Done { summary: text(1), spent: None },
+            outcome: CompactionOutcome::Done { summary: sample_message(1), spent: None },
         });
-        let run: Vec<_> = told.0.into_iter().skip_while(|fact| !fact.starts_with("run started")).collect();
-        assert_eq!(said(&run), want, "{case}");
+        let run: Vec<_> = outcome.0.into_iter().skip_while(|fact| !fact.starts_with("run started")).collect();
+        assert_eq!(message_kinds(&run), want, "{case}");
     }
 }
 
 #[test]
 fn a_prompt_that_was_taken_back_is_not_run_after_the_compaction() {
     let mut stage = behind();
-    stage.session(Command::Clear);
-    let told = stage
-        .session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Done { summary: text(1), spent: None } });
-    assert_eq!(told.cell(), "Done: session entry compaction, session compaction_ended rest");
+    stage.session_command(Command::Clear);
+    let outcome = stage.session_command(Command::Compacted {
+        epoch: 1,
+        outcome: CompactionOutcome::Done { summary: sample_message(1), spent: None },
+    });
+    assert_eq!(outcome.table_cell(), "Done: session entry compaction, session compaction_ended rest");
 }

@@ -4,21 +4,21 @@ use countersign_core::{
     session::{Command, InterruptMode, MessageQueue, QueueModes, SessionSetting, WhenBusy},
 };
 
-use super::{from, only};
+use super::{facts_from, facts_with};
 use crate::{
-    stage::{Stage, asking, open, text, wanted},
+    engine_fixture::{EngineFixture, asking_rules, open_rules, sample_message, tool_call},
     states::{calling, deny, idle, thinking, under},
 };
 
 const SKIPPED: &str = "session entry tool_result, call ended skipped";
 
-fn queue(stage: &mut Stage, queue: MessageQueue) -> String {
-    let told = stage.session(Command::Queue { queue, message: text(1) });
-    from(&told, "gate") + &from(&told, "session entry")
+fn queue(stage: &mut EngineFixture, queue: MessageQueue) -> String {
+    let outcome = stage.session_command(Command::Queue { queue, message: sample_message(1) });
+    facts_from(&outcome, "gate") + &facts_from(&outcome, "session entry")
 }
 
-fn set(stage: &mut Stage, interrupt: InterruptMode) {
-    stage.set(SessionSetting::Modes(QueueModes { interrupt, ..QueueModes::default() }));
+fn set(stage: &mut EngineFixture, interrupt: InterruptMode) {
+    stage.change_setting(SessionSetting::Modes(QueueModes { interrupt, ..QueueModes::default() }));
 }
 
 #[test]
@@ -32,8 +32,8 @@ fn a_steering_message_skips_what_has_not_begun_once_a_call_of_the_turn_has_ended
         if let Some(message) = message {
             assert_eq!(queue(&mut stage, message), "", "{case}: no call has ended");
         }
-        let told = stage.end(0).cell();
-        assert_eq!(told.contains(&skipped), skips, "{case}: {told}");
+        let summary = stage.end_call(0).table_cell();
+        assert_eq!(summary.contains(&skipped), skips, "{case}: {summary}");
     }
 }
 
@@ -47,13 +47,13 @@ fn the_mode_is_that_of_the_runs_beginning() {
     ] {
         let mut stage = idle();
         set(&mut stage, began);
-        stage.prompt(WhenBusy::Refuse);
+        stage.send_prompt(WhenBusy::Refuse);
         set(&mut stage, since);
-        stage.restart(open(), ResumeMode::Go);
-        stage.want([wanted("write", "a"), wanted("write", "b")]);
+        stage.restart(open_rules(), ResumeMode::Go);
+        stage.request_calls([tool_call("write", "a"), tool_call("write", "b")]);
         queue(&mut stage, MessageQueue::Steering);
-        let told = stage.end(0).cell();
-        assert_eq!(told.contains(SKIPPED), skips, "{began:?}, then {since:?}: {told}");
+        let summary = stage.end_call(0).table_cell();
+        assert_eq!(summary.contains(SKIPPED), skips, "{began:?}, then {since:?}: {summary}");
     }
 }
 
@@ -61,44 +61,48 @@ fn the_mode_is_that_of_the_runs_beginning() {
 fn a_call_that_works_is_not_skipped() {
     let mut stage = calling(["look", "look", "write"]);
     queue(&mut stage, MessageQueue::Steering);
-    assert_eq!(only(&stage.end(0), "call ended"), "call ended done, call ended skipped", "the last has not begun");
-    let told = stage.end(1);
-    assert_eq!(only(&told, "call ended"), "call ended done");
-    assert_eq!(from(&told, "session dequeued"), "session dequeued steering, session entry user, run asked");
+    assert_eq!(
+        facts_with(&stage.end_call(0), "call ended"),
+        "call ended done, call ended skipped",
+        "the last has not begun"
+    );
+    let outcome = stage.end_call(1);
+    assert_eq!(facts_with(&outcome, "call ended"), "call ended done");
+    assert_eq!(facts_from(&outcome, "session dequeued"), "session dequeued steering, session entry user, run asked");
 }
 
 #[test]
 fn a_gate_of_a_skipped_call_is_withdrawn() {
-    let mut stage = thinking(asking());
-    stage.want([wanted("look", "a"), wanted("write", "b")]);
+    let mut stage = thinking(asking_rules());
+    stage.request_calls([tool_call("look", "a"), tool_call("write", "b")]);
     assert_eq!(queue(&mut stage, MessageQueue::Steering), "", "no call has ended");
-    let told = from(&stage.end(0), "gate");
-    assert!(told.starts_with(&format!("gate resolved withdrawn, {SKIPPED}, run turn_closed")), "{told}");
+    let summary = facts_from(&stage.end_call(0), "gate");
+    assert!(summary.starts_with(&format!("gate resolved withdrawn, {SKIPPED}, run turn_closed")), "{summary}");
 }
 
 #[test]
 fn a_call_that_was_refused_has_ended_too() {
-    let mut stage = under(asking(), ["write", "write"]);
+    let mut stage = under(asking_rules(), ["write", "write"]);
     queue(&mut stage, MessageQueue::Steering);
-    let gate = stage.gate();
-    let told = stage.decide(gate, deny(None), "ana", None);
-    assert_eq!(only(&told, "call ended"), "call ended denied, call ended skipped");
+    let gate = stage.oldest_gate();
+    let outcome = stage.answer_gate(gate, deny(None), "ana", None);
+    assert_eq!(facts_with(&outcome, "call ended"), "call ended denied, call ended skipped");
 }
 
 #[test]
 fn what_a_person_allowed_and_has_not_begun_is_skipped_as_well() {
-    let mut stage = thinking(asking());
-    stage.want([wanted("look", "a"), wanted("write", "b")]);
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    let mut stage = thinking(asking_rules());
+    stage.request_calls([tool_call("look", "a"), tool_call("write", "b")]);
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     queue(&mut stage, MessageQueue::Steering);
-    assert_eq!(only(&stage.end(0), "call"), "call ended done, call ended skipped");
+    assert_eq!(facts_with(&stage.end_call(0), "call"), "call ended done, call ended skipped");
 }
 
 #[test]
 fn the_model_is_told_why_a_call_was_skipped() {
     let mut stage = calling(["write", "write"]);
     queue(&mut stage, MessageQueue::Steering);
-    stage.end(0);
-    assert_eq!(stage.result(), "Skipped due to queued user message.");
+    stage.end_call(0);
+    assert_eq!(stage.last_result(), "Skipped due to queued user message.");
 }

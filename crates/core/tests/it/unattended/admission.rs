@@ -10,12 +10,12 @@ use countersign_core::{
 };
 
 use super::{admit, asking, contract, limited, prompting, spend, standing, terms, thinking, tokens, under};
-use crate::stage::{Stage, open};
+use crate::engine_fixture::{EngineFixture, open_rules};
 
-fn outcome(stage: &mut Stage, need: HostCommandNeeds) -> (ContractOutcome, Vec<String>) {
-    let told = stage.tell(admit(need));
-    match told.1 {
-        Ok(EngineReply::Unattended(outcome)) => (outcome, told.0),
+fn outcome(stage: &mut EngineFixture, need: HostCommandNeeds) -> (ContractOutcome, Vec<String>) {
+    let response = stage.send_command(admit(need));
+    match response.1 {
+        Ok(EngineReply::Unattended(outcome)) => (outcome, response.0),
         other => panic!("{other:?}"),
     }
 }
@@ -111,7 +111,7 @@ fn a_command_of_the_host_needs_its_scope_and_then_its_class() {
             lacks(ContractGap::Class(Class::FileDelete)),
         ),
     ] {
-        let mut stage = under(terms, open());
+        let mut stage = under(terms, open_rules());
         let (got, facts) = outcome(&mut stage, need.clone());
         let fact = match (&want, need.takes_a_call) {
             (ContractOutcome::Admitted, true) => vec!["unattended counted".to_owned()],
@@ -142,11 +142,11 @@ fn the_time_comes_before_the_calls_and_those_before_scopes() {
         ("calls", limited(budget), 1, false, ContractOutcome::Exceeded(calls)),
     ] {
         // What is used up is used under terms that cover it.
-        let mut stage = under(limited(budget), open());
+        let mut stage = under(limited(budget), open_rules());
         for _ in 0..used {
             assert_eq!(outcome(&mut stage, prompting()).0, ContractOutcome::Admitted, "{case}");
         }
-        stage.tell(super::declare(terms));
+        stage.send_command(super::declare(terms));
         stage.now = Millis(stage.now.0 + if late { 500 } else { 0 });
         assert_eq!(outcome(&mut stage, prompting()).0, want, "{case}");
     }
@@ -155,7 +155,7 @@ fn the_time_comes_before_the_calls_and_those_before_scopes() {
 #[test]
 fn what_is_refused_takes_no_call() {
     let budget = BudgetLimits { calls: Some(1), ..BudgetLimits::default() };
-    let mut stage = under(ContractTerms { may: Contract::default(), ..limited(budget) }, open());
+    let mut stage = under(ContractTerms { may: Contract::default(), ..limited(budget) }, open_rules());
     outcome(&mut stage, prompting());
     assert_eq!(contract(&stage).ledger().spent().calls, 0);
 }
@@ -164,7 +164,7 @@ fn what_is_refused_takes_no_call() {
 fn a_breach_is_told_once_and_what_only_reads_is_still_answered() {
     let budget = BudgetLimits { calls: Some(1), ..BudgetLimits::default() };
     let breach = BudgetBreach { metric: LedgerMetric::ToolCalls, limit: 1, observed: 2 };
-    let mut stage = under(limited(budget), open());
+    let mut stage = under(limited(budget), open_rules());
     outcome(&mut stage, prompting());
     let first = outcome(&mut stage, prompting());
     assert_eq!(
@@ -179,10 +179,10 @@ fn a_breach_is_told_once_and_what_only_reads_is_still_answered() {
 fn while_a_person_is_asked_for_more_no_command_begins_work() {
     let budget = BudgetLimits { calls: Some(1), ..BudgetLimits::default() };
     let breach = BudgetBreach { metric: LedgerMetric::ToolCalls, limit: 1, observed: 2 };
-    let mut stage = under(asking(budget), open());
+    let mut stage = under(asking(budget), open_rules());
     outcome(&mut stage, prompting());
-    let asked = vec!["unattended breached".to_owned(), r#"gate opened budget ["once"]"#.to_owned()];
-    assert_eq!(outcome(&mut stage, prompting()), (ContractOutcome::Exceeded(breach), asked));
+    let question_facts = vec!["unattended breached".to_owned(), r#"gate opened budget ["once"]"#.to_owned()];
+    assert_eq!(outcome(&mut stage, prompting()), (ContractOutcome::Exceeded(breach), question_facts));
     assert_eq!(outcome(&mut stage, prompting()), (ContractOutcome::Exceeded(breach), Vec::new()));
     assert_eq!(standing(&stage), ("asked", false));
 }
@@ -193,12 +193,12 @@ fn while_a_person_is_asked_for_more_time_the_host_can_still_look_and_answer() {
     let time = BudgetBreach { metric: LedgerMetric::WallTime, limit: 500, observed: 500 };
     let mut stage = thinking(asking(budget));
     stage.now = Millis(stage.now.0 + 500);
-    stage.tell(Command::Tick);
+    stage.send_command(Command::Tick);
     assert_eq!(standing(&stage), ("asked", true));
     assert_eq!(outcome(&mut stage, of(ContractScope::Prompt)), (ContractOutcome::Admitted, Vec::new()));
     assert_eq!(outcome(&mut stage, prompting()), (ContractOutcome::Exceeded(time), Vec::new()));
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(gate::ApprovalScope::Once), "host", None).1.expect("it waits");
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(gate::ApprovalScope::Once), "host", None).1.expect("it waits");
     assert_eq!(standing(&stage), ("in force", true));
 }
 
@@ -207,11 +207,11 @@ fn a_session_that_is_over_takes_no_prompt() {
     let mut stage = thinking(limited(BudgetLimits { tokens: Some(100), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::Stop, Vec::new(), Some(tokens(101)));
     assert_eq!(standing(&stage), ("settled", false));
-    assert!(super::refused(&stage.prompt(WhenBusy::Refuse)).is_some());
+    assert!(super::refused(&stage.send_prompt(WhenBusy::Refuse)).is_some());
 }
 
 #[test]
 fn a_session_without_a_contract_admits_everything() {
-    let mut stage = Stage::new(open());
+    let mut stage = EngineFixture::new(open_rules());
     assert_eq!(outcome(&mut stage, bash("rm -rf /")), (ContractOutcome::Admitted, Vec::new()));
 }

@@ -9,21 +9,21 @@ use countersign_core::{
 };
 
 use super::{asking, calling, contract, limited, spend, standing, terms, thinking, tokens, under};
-use crate::stage::{Stage, Told, open, returned, text, wanted};
+use crate::engine_fixture::{EngineFixture, EngineOutcome, open_rules, returned_result, sample_message, tool_call};
 
 /// Facts about runs, calls, gates and the contract.
-fn facts(told: &Told) -> String {
+fn facts(outcome: &EngineOutcome) -> String {
     let of_note = |fact: &&String| !fact.starts_with("session");
-    told.0.iter().filter(of_note).cloned().collect::<Vec<_>>().join(", ")
+    outcome.0.iter().filter(of_note).cloned().collect::<Vec<_>>().join(", ")
 }
 
-fn breach(stage: &Stage) -> Option<(LedgerMetric, u64, u64)> {
+fn breach(stage: &EngineFixture) -> Option<(LedgerMetric, u64, u64)> {
     contract(stage).final_breach().map(|breach| (breach.metric, breach.limit, breach.observed))
 }
 
-fn tick(stage: &mut Stage, now: u64) -> Told {
+fn tick(stage: &mut EngineFixture, now: u64) -> EngineOutcome {
     stage.now = Millis(now);
-    stage.tell(Command::Tick)
+    stage.send_command(Command::Tick)
 }
 
 #[test]
@@ -42,9 +42,9 @@ fn a_call_too_many_cancels_those_that_run() {
     let aborting = stage.engine.state().calls().filter(|call| matches!(call.phase(), call::CallPhase::Started { .. }));
     assert_eq!(aborting.count(), 1);
     assert_eq!(standing(&stage), ("over", true));
-    let told = stage.end(0);
+    let outcome = stage.end_call(0);
     assert_eq!(
-        facts(&told),
+        facts(&outcome),
         "call ended done, call ended cancelled, run turn_closed, run ended aborted, unattended settled"
     );
 }
@@ -66,9 +66,9 @@ fn an_answer_that_took_too_much_ends_the_run_before_its_calls_begin() {
         ),
     ] {
         let mut stage = thinking(limited(budget));
-        let told = spend(&mut stage, StopReason::ToolUse, vec![wanted("write", "a")], Some(spent));
+        let outcome = spend(&mut stage, StopReason::ToolUse, vec![tool_call("write", "a")], Some(spent));
         assert_eq!(
-            facts(&told),
+            facts(&outcome),
             "run answered, call wanted, unattended breached, run aborting, call ended cancelled, run turn_closed, \
              run ended aborted, unattended settled",
             "{case}"
@@ -87,11 +87,11 @@ fn what_was_used_up_to_the_limit_is_no_breach() {
 #[test]
 fn the_model_is_not_asked_where_not_one_token_is_left() {
     let mut stage = thinking(limited(BudgetLimits { tokens: Some(50), ..BudgetLimits::default() }));
-    let told = spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
-    assert_eq!(facts(&told), "run answered, call wanted, call allowed, call started");
-    let told = stage.end(0);
+    let outcome = spend(&mut stage, StopReason::ToolUse, vec![tool_call("look", "a")], Some(tokens(50)));
+    assert_eq!(facts(&outcome), "run answered, call wanted, call allowed, call started");
+    let outcome = stage.end_call(0);
     assert_eq!(
-        facts(&told),
+        facts(&outcome),
         "call ended done, run turn_closed, run turn_opened, unattended breached, run aborting, run turn_closed, run ended \
          aborted, unattended settled"
     );
@@ -107,12 +107,12 @@ fn time_that_is_up_ends_what_works_and_nothing_else() {
     assert_eq!(breach(&working), Some((LedgerMetric::WallTime, 500, 500)));
     assert_eq!(working.engine.state().next_deadline(), None);
 
-    let mut idle = under(limited(budget), open());
+    let mut idle = under(limited(budget), open_rules());
     assert_eq!(idle.engine.state().next_deadline(), None);
     assert_eq!(facts(&tick(&mut idle, 9_000)), "");
-    let told = idle.prompt(WhenBusy::Refuse);
+    let outcome = idle.send_prompt(WhenBusy::Refuse);
     assert_eq!(
-        facts(&told),
+        facts(&outcome),
         "run started prompt, run turn_opened, unattended breached, run aborting, run turn_closed, run ended aborted, \
          unattended settled"
     );
@@ -120,37 +120,39 @@ fn time_that_is_up_ends_what_works_and_nothing_else() {
 
 #[test]
 fn gates_of_calls_end_with_the_run() {
-    let mut stage =
-        under(limited(BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() }), crate::stage::asking());
-    stage.prompt(WhenBusy::Refuse);
-    stage.want([wanted("write", "a")]);
-    let told = tick(&mut stage, 1_500);
+    let mut stage = under(
+        limited(BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() }),
+        crate::engine_fixture::asking_rules(),
+    );
+    stage.send_prompt(WhenBusy::Refuse);
+    stage.request_calls([tool_call("write", "a")]);
+    let outcome = tick(&mut stage, 1_500);
     assert_eq!(
-        facts(&told),
+        facts(&outcome),
         "unattended breached, run aborting, gate resolved withdrawn, call ended cancelled, run turn_closed, run ended \
          aborted, unattended settled"
     );
-    assert_eq!(stage.result(), "unattended run aborted: unattended abort");
+    assert_eq!(stage.last_result(), "unattended run aborted: unattended abort");
 }
 
 #[test]
 fn a_question_that_waits_ends_with_the_run_and_says_why() {
-    let asked = |budget| {
-        let mut stage = under(limited(budget), crate::stage::open());
-        stage.prompt(WhenBusy::Refuse);
-        stage.want([wanted("ask", ""), wanted("look", "a")]);
+    let questioned = |budget| {
+        let mut stage = under(limited(budget), crate::engine_fixture::open_rules());
+        stage.send_prompt(WhenBusy::Refuse);
+        stage.request_calls([tool_call("ask", ""), tool_call("look", "a")]);
         stage
     };
-    let mut over = asked(BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() });
+    let mut over = questioned(BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() });
     tick(&mut over, 1_500);
     let texts = [
         "unattended run aborted: unattended abort",
         "Tool execution was aborted: the run was stopped before this call began.",
     ];
-    assert_eq!(over.results(), texts);
-    let mut stopped = asked(BudgetLimits::default());
+    assert_eq!(over.call_results(), texts);
+    let mut stopped = questioned(BudgetLimits::default());
     stopped.abort();
-    assert_eq!(stopped.results()[0], "Tool execution was aborted: the run was stopped before anybody answered.");
+    assert_eq!(stopped.call_results()[0], "Tool execution was aborted: the run was stopped before anybody answered.");
 }
 
 #[test]
@@ -164,24 +166,24 @@ fn commands_and_compactions_end_too() {
         },
         ..limited(budget)
     };
-    let mut stage = under(everything(), open());
+    let mut stage = under(everything(), open_rules());
     crate::states::compact(&mut stage);
     crate::states::run_command(&mut stage);
-    let told = tick(&mut stage, 1_500);
-    assert_eq!(told.0, ["unattended breached", "call aborting", "session compaction_aborting"]);
+    let outcome = tick(&mut stage, 1_500);
+    assert_eq!(outcome.0, ["unattended breached", "call aborting", "session compaction_aborting"]);
 }
 
 #[test]
 fn an_answer_may_give_out_what_is_left_and_one_that_is_cut_off_there_is_a_breach() {
     // The prompt is one token, and the model can write ten.
     let mut stage = thinking(limited(BudgetLimits { tokens: Some(5), ..BudgetLimits::default() }));
-    let run = stage.run();
+    let run = stage.current_run();
     assert_eq!(stage.engine.state().run(run).unwrap().token_cap(), Some(4));
     spend(&mut stage, StopReason::Length, Vec::new(), Some(tokens(5)));
     assert_eq!(breach(&stage), Some((LedgerMetric::Tokens, 5, 15)));
 
     let mut wide = thinking(limited(BudgetLimits { tokens: Some(500), ..BudgetLimits::default() }));
-    let run = wide.run();
+    let run = wide.current_run();
     assert_eq!(wide.engine.state().run(run).unwrap().token_cap(), None);
     spend(&mut wide, StopReason::Length, Vec::new(), Some(tokens(11)));
     assert_eq!(standing(&wide), ("in force", false), "it was its own limit");
@@ -189,13 +191,13 @@ fn an_answer_may_give_out_what_is_left_and_one_that_is_cut_off_there_is_a_breach
 
 #[test]
 fn money_is_reserved_at_the_price_of_the_model() {
-    let mut stage = under(limited(BudgetLimits { cost_micros: Some(200), ..BudgetLimits::default() }), open());
+    let mut stage = under(limited(BudgetLimits { cost_micros: Some(200), ..BudgetLimits::default() }), open_rules());
     let model = ModelRef {
         price: Some(ModelPrice { input: 3_000_000, output: 15_000_000 }),
-        ..stage.here().settings().model.clone().unwrap()
+        ..stage.current_session().settings().model.clone().unwrap()
     };
-    stage.set(SessionSetting::Model(model));
-    stage.prompt(WhenBusy::Refuse);
+    stage.change_setting(SessionSetting::Model(model));
+    stage.send_prompt(WhenBusy::Refuse);
     let reserved = contract(&stage).ledger().reserved();
     assert_eq!(reserved, BudgetAmount { tokens: 11, calls: 0, cost_micros: 3 + 10 * 15 });
 }
@@ -211,12 +213,12 @@ fn an_answer_of_which_nobody_knows_what_it_took_counts_whole() {
 fn what_was_under_way_when_the_process_ended_counts_whole_and_meters_go_on() {
     let budget =
         BudgetLimits { tokens: Some(1_000), calls: Some(9), wall_time: Some(5_000), ..BudgetLimits::default() };
-    let mut asked = thinking(limited(budget));
-    asked.restart(open(), ResumeMode::Wait);
-    assert_eq!(contract(&asked).ledger().spent(), tokens(11));
+    let mut requesting = thinking(limited(budget));
+    requesting.restart(open_rules(), ResumeMode::Wait);
+    assert_eq!(contract(&requesting).ledger().spent(), tokens(11));
 
     let mut called = calling(limited(budget), 1, "write");
-    called.restart(open(), ResumeMode::Wait);
+    called.restart(open_rules(), ResumeMode::Wait);
     assert_eq!(contract(&called).ledger().spent(), BudgetAmount { tokens: 11, calls: 1, cost_micros: 0 });
     assert_eq!(contract(&called).ledger().reserved(), BudgetAmount::default());
     assert_eq!(contract(&called).ledger().began_at(), Some(Millis(1_000)));
@@ -228,46 +230,46 @@ fn a_call_that_never_began_takes_nothing() {
     stage.end_with(0, CallProgress::NotBegun("no".into()));
     assert_eq!(contract(&stage).ledger().spent().calls, 0);
     let mut stage = calling(limited(BudgetLimits { calls: Some(9), ..BudgetLimits::default() }), 1, "write");
-    stage.end_with(0, returned());
+    stage.end_with(0, returned_result());
     assert_eq!(contract(&stage).ledger().spent().calls, 1);
 }
 
 #[test]
 fn a_compaction_takes_of_the_budget_and_is_not_begun_where_it_does_not_fit() {
     let begin = |tokens| {
-        let mut stage = under(limited(BudgetLimits { tokens: Some(tokens), ..BudgetLimits::default() }), open());
+        let mut stage = under(limited(BudgetLimits { tokens: Some(tokens), ..BudgetLimits::default() }), open_rules());
         stage.import([("u", SessionEntryKind::User, 60), ("a", SessionEntryKind::User, 60)]);
-        let told = stage.session(session::Command::Compact { instructions: None });
-        (stage, told)
+        let response = stage.session_command(session::Command::Compact { instructions: None });
+        (stage, response)
     };
-    let (mut stage, told) = begin(100_000);
-    told.1.unwrap();
+    let (mut stage, response) = begin(100_000);
+    response.1.unwrap();
     let reserved = contract(&stage).ledger().reserved().tokens;
     assert!(reserved > 16_384, "{reserved}");
-    stage.session(session::Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted });
+    stage.session_command(session::Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted });
     assert_eq!(contract(&stage).ledger().spent().tokens, reserved);
     let (mut counted, _) = begin(100_000);
-    let outcome = CompactionOutcome::Done { summary: text(1), spent: Some(tokens(70)) };
-    counted.session(session::Command::Compacted { epoch: 1, outcome });
+    let outcome = CompactionOutcome::Done { summary: sample_message(1), spent: Some(tokens(70)) };
+    counted.session_command(session::Command::Compacted { epoch: 1, outcome });
     assert_eq!(contract(&counted).ledger().total_taken().tokens, 70, "what it said that it took");
-    let (_, told) = begin(100);
-    assert!(matches!(super::refused(&told), Some(unattended::DeclareError::Exceeds(_))), "{told:?}");
+    let (_, response) = begin(100);
+    assert!(matches!(super::refused(&response), Some(unattended::DeclareError::Exceeds(_))), "{response:?}");
 }
 
 #[test]
 fn a_request_that_no_provider_has_counted_yet_is_counted_with_its_preamble() {
     let budget = BudgetLimits { tokens: Some(100_000), ..BudgetLimits::default() };
     let reserved = |preamble| {
-        let mut stage = under(limited(budget), open());
-        stage.set(SessionSetting::Preamble(preamble));
-        stage.prompt(WhenBusy::Refuse);
+        let mut stage = under(limited(budget), open_rules());
+        stage.change_setting(SessionSetting::Preamble(preamble));
+        stage.send_prompt(WhenBusy::Refuse);
         contract(&stage).ledger().reserved().tokens
     };
     assert_eq!(reserved(700), reserved(0) + 700);
     let tight = |preamble| {
-        let mut stage = under(limited(BudgetLimits { tokens: Some(500), ..BudgetLimits::default() }), open());
-        stage.set(SessionSetting::Preamble(preamble));
-        stage.prompt(WhenBusy::Refuse);
+        let mut stage = under(limited(BudgetLimits { tokens: Some(500), ..BudgetLimits::default() }), open_rules());
+        stage.change_setting(SessionSetting::Preamble(preamble));
+        stage.send_prompt(WhenBusy::Refuse);
         breach(&stage).map(|(metric, ..)| metric)
     };
     assert_eq!((tight(100), tight(600)), (None, Some(LedgerMetric::Tokens)));
@@ -276,7 +278,7 @@ fn a_request_that_no_provider_has_counted_yet_is_counted_with_its_preamble() {
 #[test]
 fn every_fact_of_a_breach_is_read_back_as_it_was_written() {
     let mut stage = calling(asking(BudgetLimits { calls: Some(1), ..BudgetLimits::default() }), 2, "look");
-    stage.restart(open(), ResumeMode::Wait);
+    stage.restart(open_rules(), ResumeMode::Wait);
     assert_eq!(standing(&stage).0, "asked");
     let event = Event::Unattended(unattended::Event::Settled);
     let (kind, version, facts) = event.encode();

@@ -8,18 +8,18 @@ use countersign_core::{
 };
 
 use super::{terms, under};
-use crate::stage::{Stage, Told, open, wanted};
+use crate::engine_fixture::{EngineFixture, EngineOutcome, open_rules, tool_call};
 
 fn may(scopes: &[ContractScope], classes: &[Class]) -> ContractTerms {
     let (scopes, classes) = (scopes.iter().copied().collect(), classes.iter().copied().collect());
     ContractTerms { may: Contract { scopes, commands: BTreeSet::new(), classes, tools: None }, ..terms() }
 }
 
-fn wants(terms: ContractTerms, tool: &str, argument: &str) -> (Stage, Told) {
-    let mut stage = under(terms, open());
-    stage.prompt(WhenBusy::Refuse);
-    let told = stage.answer(StopReason::ToolUse, vec![wanted(tool, argument)], None);
-    (stage, told)
+fn wants(terms: ContractTerms, tool: &str, argument: &str) -> (EngineFixture, EngineOutcome) {
+    let mut stage = under(terms, open_rules());
+    stage.send_prompt(WhenBusy::Refuse);
+    let outcome = stage.answer(StopReason::ToolUse, vec![tool_call(tool, argument)], None);
+    (stage, outcome)
 }
 
 #[test]
@@ -44,34 +44,34 @@ fn what_the_agent_itself_does_is_held_to_the_contract() {
         ),
         (may(&[ContractScope::Bash], &[Class::BashMutating]), "bash", "curl x | sh", Some("action bash.destructive")),
     ] {
-        let (stage, told) = wants(terms, tool, argument);
-        let is_denied = told.0.iter().any(|fact| fact == "unattended denied");
-        assert_eq!(is_denied, want.is_some(), "{tool} {argument}: {told:?}");
+        let (stage, outcome) = wants(terms, tool, argument);
+        let is_denied = outcome.0.iter().any(|fact| fact == "unattended denied");
+        assert_eq!(is_denied, want.is_some(), "{tool} {argument}: {outcome:?}");
         match want {
             Some(lacks) => {
                 let text = format!("Denied by policy: because the unattended contract does not cover {lacks}");
-                assert_eq!(stage.result(), text);
+                assert_eq!(stage.last_result(), text);
             }
-            None => assert!(told.0.iter().any(|fact| fact == "call started"), "{tool} {argument}: {told:?}"),
+            None => assert!(outcome.0.iter().any(|fact| fact == "call started"), "{tool} {argument}: {outcome:?}"),
         }
     }
 }
 
 #[test]
 fn deleting_below_a_temporary_folder_is_what_it_is_anywhere() {
-    let mut rules = open();
+    let mut rules = open_rules();
     rules.path_context.temporary = vec!["/tmp".to_owned()];
     let mut stage = under(may(&[ContractScope::Bash], &[Class::FileDelete]), rules);
-    stage.prompt(WhenBusy::Refuse);
-    stage.want([wanted("bash", "rm -rf /tmp/x")]);
+    stage.send_prompt(WhenBusy::Refuse);
+    stage.request_calls([tool_call("bash", "rm -rf /tmp/x")]);
     let text = "Denied by policy: because the unattended contract does not cover action bash.destructive";
-    assert_eq!(stage.result(), text);
+    assert_eq!(stage.last_result(), text);
 }
 
 #[test]
 fn a_contract_allows_nothing_that_policy_asks_about() {
-    let mut stage = under(may(&[], &[Class::FileWrite]), crate::stage::asking());
-    stage.prompt(WhenBusy::Refuse);
-    stage.want([wanted("write", "a")]);
+    let mut stage = under(may(&[], &[Class::FileWrite]), crate::engine_fixture::asking_rules());
+    stage.send_prompt(WhenBusy::Refuse);
+    stage.request_calls([tool_call("write", "a")]);
     assert_eq!(stage.engine.state().pending_gates().count(), 1);
 }

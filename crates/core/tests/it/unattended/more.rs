@@ -9,11 +9,11 @@ use countersign_core::{
 
 use super::{asking, contract, declare, held, spend, standing, thinking, tokens};
 use crate::{
-    stage::{Stage, open, wanted},
+    engine_fixture::{EngineFixture, open_rules, tool_call},
     states::deny,
 };
 
-fn started(stage: &Stage) -> usize {
+fn started(stage: &EngineFixture) -> usize {
     stage.engine.state().calls().filter(|call| !call.is_before_start()).count()
 }
 
@@ -21,15 +21,15 @@ fn started(stage: &Stage) -> usize {
 fn nothing_new_begins_while_a_person_thinks_about_more_and_what_runs_may_end() {
     let mut stage = held();
     assert_eq!(started(&stage), 1);
-    let told = stage.end(0);
-    assert_eq!(told.0, ["session entry tool_result", "call ended done"]);
+    let outcome = stage.end_call(0);
+    assert_eq!(outcome.0, ["session entry tool_result", "call ended done"]);
     assert_eq!((started(&stage), standing(&stage)), (1, ("asked", true)));
 }
 
 #[test]
 fn a_person_is_told_what_is_used_up_and_how_much_more_is_asked_for() {
     let stage = held();
-    let content = stage.engine.admitted().gate_content(stage.gate()).unwrap();
+    let content = stage.engine.admitted().gate_content(stage.oldest_gate()).unwrap();
     assert_eq!(
         **content,
         GateContent::GoOn {
@@ -44,9 +44,9 @@ fn a_person_is_told_what_is_used_up_and_how_much_more_is_asked_for() {
 #[test]
 fn with_more_the_run_goes_on_where_it_was() {
     let mut stage = held();
-    let gate = stage.gate();
-    let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
-    assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "call started"]);
+    let gate = stage.oldest_gate();
+    let outcome = stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    assert_eq!(outcome.0, ["gate resolved allowed", "unattended extended", "call started"]);
     assert_eq!(contract(&stage).ledger().budget().calls, Some(2));
     assert_eq!(standing(&stage), ("in force", true));
 }
@@ -55,21 +55,21 @@ fn with_more_the_run_goes_on_where_it_was() {
 fn saying_the_same_again_takes_nothing_back() {
     let mut stage = held();
     let declared = contract(&stage).terms().clone();
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
-    let calls = |stage: &Stage| contract(stage).ledger().budget().calls;
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    let calls = |stage: &EngineFixture| contract(stage).ledger().budget().calls;
     for round in 0..2 {
-        let told = stage.tell(declare(declared.clone()));
-        assert_eq!(told.0, ["unattended narrowed"], "{round}");
+        let outcome = stage.send_command(declare(declared.clone()));
+        assert_eq!(outcome.0, ["unattended narrowed"], "{round}");
         assert_eq!((calls(&stage), standing(&stage)), (Some(2), ("in force", true)), "{round}");
     }
     // Whoever declares what is in force has declared that, and less later on is less.
     let given = contract(&stage).terms().clone();
-    stage.tell(declare(given));
-    stage.tell(declare(declared.clone()));
+    stage.send_command(declare(given));
+    stage.send_command(declare(declared.clone()));
     assert_eq!(calls(&stage), Some(1));
     let less = BudgetLimits { calls: Some(0), ..declared.budget };
-    stage.tell(declare(ContractTerms { budget: less, ..declared.clone() }));
+    stage.send_command(declare(ContractTerms { budget: less, ..declared.clone() }));
     assert_eq!(calls(&stage), Some(0), "whoever says less gets less");
 }
 
@@ -77,8 +77,8 @@ fn saying_the_same_again_takes_nothing_back() {
 fn nor_in_a_session_that_took_its_place() {
     let mut stage = held();
     let declared = contract(&stage).terms().clone();
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     let found = contract(&stage);
     let narrower = found.narrower_terms().cloned();
     assert_eq!(narrower.as_ref(), Some(&declared));
@@ -88,10 +88,10 @@ fn nor_in_a_session_that_took_its_place() {
         began: Millis(1_000),
         declared: narrower.map(Box::new),
     };
-    let mut next = Stage::new(open());
-    let (session, terms) = (crate::stage::session(), Box::new(found.terms().clone()));
-    next.tell(Command::Unattended(unattended::Command::Declare { session, terms, carried: Some(carried) }));
-    assert_eq!(next.tell(declare(declared)).0, ["unattended narrowed"]);
+    let mut next = EngineFixture::new(open_rules());
+    let (session, terms) = (crate::engine_fixture::session_id(), Box::new(found.terms().clone()));
+    next.send_command(Command::Unattended(unattended::Command::Declare { session, terms, carried: Some(carried) }));
+    assert_eq!(next.send_command(declare(declared)).0, ["unattended narrowed"]);
     assert_eq!(contract(&next).ledger().budget().calls, Some(2));
 }
 
@@ -99,34 +99,34 @@ fn nor_in_a_session_that_took_its_place() {
 fn without_more_it_ends() {
     let ends = ["unattended ended", "run aborting", "call aborting"];
     let mut denied = held();
-    let gate = denied.gate();
-    let told = denied.decide(gate, deny(None), "ana", None);
-    assert_eq!(told.0[1..], ends);
+    let gate = denied.oldest_gate();
+    let outcome = denied.answer_gate(gate, deny(None), "ana", None);
+    assert_eq!(outcome.0[1..], ends);
     assert_eq!(standing(&denied), ("over", true));
 
     let mut expired = held();
     expired.now = expired.engine.state().next_deadline().unwrap();
-    let told = expired.tell(Command::Tick);
-    assert_eq!(told.0[0], "gate resolved expired");
-    assert_eq!(told.0[1..], ends);
+    let outcome = expired.send_command(Command::Tick);
+    assert_eq!(outcome.0[0], "gate resolved expired");
+    assert_eq!(outcome.0[1..], ends);
 }
 
 #[test]
 fn whoever_stops_the_run_withdraws_the_question() {
     let mut stage = held();
-    let told = stage.abort();
-    assert_eq!(told.0, ["gate resolved withdrawn", "run aborting", "unattended ended", "call aborting"]);
+    let outcome = stage.abort();
+    assert_eq!(outcome.0, ["gate resolved withdrawn", "run aborting", "unattended ended", "call aborting"]);
 }
 
 #[test]
 fn the_model_is_asked_once_there_is_more() {
     let mut stage = thinking(asking(BudgetLimits { tokens: Some(50), ..BudgetLimits::default() }));
-    spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
-    stage.end(0);
+    spend(&mut stage, StopReason::ToolUse, vec![tool_call("look", "a")], Some(tokens(50)));
+    stage.end_call(0);
     assert_eq!(standing(&stage), ("asked", true));
-    let gate = stage.gate();
-    let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
-    assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "run asked"]);
+    let gate = stage.oldest_gate();
+    let outcome = stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    assert_eq!(outcome.0, ["gate resolved allowed", "unattended extended", "run asked"]);
     assert_eq!(contract(&stage).ledger().budget().tokens, Some(100));
 }
 
@@ -134,11 +134,11 @@ fn the_model_is_asked_once_there_is_more() {
 fn time_is_given_from_when_a_person_gave_it() {
     let mut stage = thinking(asking(BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() }));
     stage.now = Millis(1_500);
-    stage.tell(Command::Tick);
+    stage.send_command(Command::Tick);
     assert_eq!(standing(&stage), ("asked", true));
     stage.now = Millis(4_000);
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     assert_eq!(standing(&stage), ("in force", true));
     assert_eq!(contract(&stage).ledger().amount_left(LedgerMetric::WallTime, stage.now), Some(500));
     assert_eq!(stage.engine.state().next_deadline(), Some(Millis(4_500)));
@@ -147,17 +147,17 @@ fn time_is_given_from_when_a_person_gave_it() {
 #[test]
 fn after_a_restart_the_question_waits_and_the_run_goes_on_with_its_answer() {
     let mut stage = thinking(asking(BudgetLimits { tokens: Some(50), ..BudgetLimits::default() }));
-    spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
-    stage.end(0);
-    stage.restart(open(), ResumeMode::Wait);
-    let gate = stage.gate();
-    let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
-    assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "run asked"]);
+    spend(&mut stage, StopReason::ToolUse, vec![tool_call("look", "a")], Some(tokens(50)));
+    stage.end_call(0);
+    stage.restart(open_rules(), ResumeMode::Wait);
+    let gate = stage.oldest_gate();
+    let outcome = stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    assert_eq!(outcome.0, ["gate resolved allowed", "unattended extended", "run asked"]);
 }
 
 #[test]
 fn an_agent_gives_itself_nothing() {
     let mut stage = held();
-    let gate = stage.gate();
-    assert!(stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "agent", None).1.is_err());
+    let gate = stage.oldest_gate();
+    assert!(stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "agent", None).1.is_err());
 }

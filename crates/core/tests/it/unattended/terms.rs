@@ -13,7 +13,7 @@ use countersign_core::{
 
 use super::{contract, declare, limited, refused, spend, standing, terms, thinking, tokens, under};
 use crate::{
-    stage::{Stage, open, session},
+    engine_fixture::{EngineFixture, open_rules, session_id},
     states::deny,
 };
 
@@ -73,33 +73,33 @@ fn declaring_again_may_only_narrow_and_keeps_the_meters() {
     let mut stage = thinking(limited(BudgetLimits { tokens: Some(100), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::Stop, Vec::new(), Some(tokens(40)));
     stage.now = Millis(9_000);
-    let told = stage.tell(declare(limited(BudgetLimits { tokens: Some(90), ..BudgetLimits::default() })));
-    assert_eq!(told.1, Ok(EngineReply::Unattended(ContractOutcome::InForce)));
+    let outcome = stage.send_command(declare(limited(BudgetLimits { tokens: Some(90), ..BudgetLimits::default() })));
+    assert_eq!(outcome.1, Ok(EngineReply::Unattended(ContractOutcome::InForce)));
     let ledger = contract(&stage).ledger();
     assert_eq!(
         (ledger.spent(), ledger.began_at(), ledger.budget().tokens),
         (tokens(40), Some(Millis(1_000)), Some(90))
     );
-    let told = stage.tell(declare(limited(BudgetLimits { tokens: Some(91), ..BudgetLimits::default() })));
-    assert_eq!(refused(&told), Some(DeclareError::Widens(vec![TermsWidening::Limit(LedgerMetric::Tokens)])));
-    assert_eq!(told.0, Vec::<String>::new());
+    let outcome = stage.send_command(declare(limited(BudgetLimits { tokens: Some(91), ..BudgetLimits::default() })));
+    assert_eq!(refused(&outcome), Some(DeclareError::Widens(vec![TermsWidening::Limit(LedgerMetric::Tokens)])));
+    assert_eq!(outcome.0, Vec::<String>::new());
 }
 
 #[test]
 fn narrowing_below_what_was_used_is_a_breach() {
     let mut stage = thinking(limited(BudgetLimits { tokens: Some(100), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::Stop, Vec::new(), Some(tokens(40)));
-    let told = stage.tell(declare(limited(BudgetLimits { tokens: Some(30), ..BudgetLimits::default() })));
-    assert_eq!(told.0, ["unattended narrowed", "unattended breached", "unattended settled"]);
+    let outcome = stage.send_command(declare(limited(BudgetLimits { tokens: Some(30), ..BudgetLimits::default() })));
+    assert_eq!(outcome.0, ["unattended narrowed", "unattended breached", "unattended settled"]);
     let over = BudgetBreach { metric: LedgerMetric::Tokens, limit: 30, observed: 40 };
-    assert_eq!(refused(&stage.tell(declare(terms()))), Some(DeclareError::Over(over)));
+    assert_eq!(refused(&stage.send_command(declare(terms()))), Some(DeclareError::Over(over)));
 }
 
-fn proposed() -> (Stage, countersign_core::id::GateId) {
-    let mut stage = under(renegotiable(), open());
-    let told = stage.tell(declare(wider()));
-    assert_eq!(told.0, ["unattended proposed", r#"gate opened budget ["once"]"#]);
-    let Ok(EngineReply::Unattended(ContractOutcome::Asking(gate))) = told.1 else { panic!("{told:?}") };
+fn proposed() -> (EngineFixture, countersign_core::id::GateId) {
+    let mut stage = under(renegotiable(), open_rules());
+    let outcome = stage.send_command(declare(wider()));
+    assert_eq!(outcome.0, ["unattended proposed", r#"gate opened budget ["once"]"#]);
+    let Ok(EngineReply::Unattended(ContractOutcome::Asking(gate))) = outcome.1 else { panic!("{outcome:?}") };
     (stage, gate)
 }
 
@@ -107,19 +107,19 @@ fn proposed() -> (Stage, countersign_core::id::GateId) {
 fn where_the_first_declaration_said_so_a_person_may_widen_it() {
     let (mut stage, gate) = proposed();
     assert_eq!(contract(&stage).terms(), &renegotiable(), "nothing changes before");
-    assert_eq!(refused(&stage.tell(declare(wider()))), Some(DeclareError::ProposalPending(gate)));
-    let told = stage.decide(gate, GateReply::Allow(Reach::Once), "ana", None);
-    assert_eq!(told.0, ["gate resolved allowed", "unattended widened"]);
+    assert_eq!(refused(&stage.send_command(declare(wider()))), Some(DeclareError::ProposalPending(gate)));
+    let outcome = stage.answer_gate(gate, GateReply::Allow(Reach::Once), "ana", None);
+    assert_eq!(outcome.0, ["gate resolved allowed", "unattended widened"]);
     assert_eq!(contract(&stage).terms(), &wider());
 
     let (mut stage, gate) = proposed();
-    let told = stage.decide(gate, deny(None), "ana", None);
-    assert_eq!(told.0, ["gate resolved denied", "unattended kept"]);
+    let outcome = stage.answer_gate(gate, deny(None), "ana", None);
+    assert_eq!(outcome.0, ["gate resolved denied", "unattended kept"]);
     assert_eq!((contract(&stage).terms(), standing(&stage)), (&renegotiable(), ("in force", false)));
 
     let (mut stage, _) = proposed();
     stage.now = stage.engine.state().next_deadline().unwrap();
-    assert_eq!(stage.tell(Command::Tick).0, ["gate resolved expired", "unattended kept"]);
+    assert_eq!(stage.send_command(Command::Tick).0, ["gate resolved expired", "unattended kept"]);
 }
 
 #[test]
@@ -130,13 +130,13 @@ fn meters_go_on_in_another_session() {
         began: Millis(400),
         declared: None,
     };
-    let tell = |stage: &mut Stage, carried| {
+    let tell = |stage: &mut EngineFixture, carried| {
         let terms =
             Box::new(limited(BudgetLimits { tokens: Some(100), wall_time: Some(2_000), ..BudgetLimits::default() }));
-        let declare = unattended::Command::Declare { session: session(), terms, carried: Some(carried) };
-        stage.tell(Command::Unattended(declare))
+        let declare = unattended::Command::Declare { session: session_id(), terms, carried: Some(carried) };
+        stage.send_command(Command::Unattended(declare))
     };
-    let mut stage = Stage::new(open());
+    let mut stage = EngineFixture::new(open_rules());
     tell(&mut stage, carried("first", tokens(70))).1.unwrap();
     let ledger = contract(&stage).ledger();
     assert_eq!((ledger.spent(), ledger.deadline()), (tokens(70), Some(Millis(2_400))));

@@ -10,7 +10,7 @@ use countersign_core::{
 };
 
 use crate::{
-    stage::{Stage, Told, open, ruled, wanted},
+    engine_fixture::{EngineFixture, EngineOutcome, open_rules, rules_from, tool_call},
     states::{deny, idle},
 };
 
@@ -18,28 +18,28 @@ fn id(number: u8) -> GateId {
     GateId::parse(&format!("{number:032x}")).expect("it is an id")
 }
 
-fn reach(stage: &mut Stage, gate: u8, host: &str) -> Told {
+fn reach(stage: &mut EngineFixture, gate: u8, host: &str) -> EngineOutcome {
     let call = stage.calls()[0];
-    stage.tell(Command::Call(call::Command::Reach { call, gate: id(gate), host: host.into() }))
+    stage.send_command(Command::Call(call::Command::Reach { call, gate: id(gate), host: host.into() }))
 }
 
 /// A stage on which one command runs.
-fn running() -> Stage {
+fn running() -> EngineFixture {
     let mut stage = idle();
-    stage.prompt(WhenBusy::Refuse);
-    stage.want([wanted("write", "a")]);
+    stage.send_prompt(WhenBusy::Refuse);
+    stage.request_calls([tool_call("write", "a")]);
     stage
 }
 
-fn resolution(stage: &Stage, gate: u8) -> Option<GateResolution> {
+fn resolution(stage: &EngineFixture, gate: u8) -> Option<GateResolution> {
     stage.engine.state().gate(id(gate)).and_then(|gate| gate.resolution().cloned())
 }
 
 #[test]
 fn people_are_asked_while_the_command_runs() {
     let mut stage = running();
-    let told = reach(&mut stage, 1, "example.org:443");
-    assert_eq!(told, Told(vec!["gate opened budget [\"once\"]".to_owned()], Ok(EngineReply::Done)));
+    let outcome = reach(&mut stage, 1, "example.org:443");
+    assert_eq!(outcome, EngineOutcome(vec!["gate opened budget [\"once\"]".to_owned()], Ok(EngineReply::Done)));
     let gate = stage.engine.state().gate(id(1)).unwrap();
     assert_eq!(
         (gate.kind(), gate.call(), gate.scopes()),
@@ -51,14 +51,14 @@ fn people_are_asked_while_the_command_runs() {
     };
     assert!(question.contains("example.org:443") && question.contains("write"), "{question}");
 
-    let told = stage.decide(id(1), GateReply::Allow(ApprovalScope::Once), "ana", None);
-    assert_eq!(told.0, ["gate resolved allowed"]);
+    let outcome = stage.answer_gate(id(1), GateReply::Allow(ApprovalScope::Once), "ana", None);
+    assert_eq!(outcome.0, ["gate resolved allowed"]);
     assert_eq!(stage.engine.state().policy().grants().iter().count(), 0);
     // It goes on as if nothing had been asked, and may ask again.
     assert_eq!(reach(&mut stage, 2, "b.org:443").0, ["gate opened budget [\"once\"]"]);
-    assert_eq!(stage.decide(id(2), deny(Some("no")), "ana", None).0, ["gate resolved denied", "run denied 1"]);
+    assert_eq!(stage.answer_gate(id(2), deny(Some("no")), "ana", None).0, ["gate resolved denied", "run denied 1"]);
     assert_eq!(stage.engine.state().policy().constraints().iter().count(), 0);
-    assert_eq!(stage.end(0).0[..2], ["session entry tool_result", "call ended done"]);
+    assert_eq!(stage.end_call(0).0[..2], ["session entry tool_result", "call ended done"]);
 }
 
 #[test]
@@ -66,11 +66,11 @@ fn who_denies_again_and_again_is_left_alone() {
     let mut stage = running();
     for gate in 1..=3 {
         reach(&mut stage, gate, &format!("{gate}.org:443")).1.unwrap();
-        stage.decide(id(gate), deny(None), "ana", None).1.unwrap();
+        stage.answer_gate(id(gate), deny(None), "ana", None).1.unwrap();
     }
-    let Told(facts, said) = reach(&mut stage, 4, "4.org:443");
+    let EngineOutcome(facts, reply) = reach(&mut stage, 4, "4.org:443");
     assert_eq!(facts, Vec::<String>::new());
-    assert!(matches!(said, Err(CommandError::Denied(why)) if why.contains("several requests in a row")));
+    assert!(matches!(reply, Err(CommandError::Denied(why)) if why.contains("several requests in a row")));
 }
 
 #[test]
@@ -83,11 +83,14 @@ fn who_allows_a_host_takes_back_what_they_denied_themselves() {
         (4, deny(None), "run denied 1"),
     ] {
         reach(&mut stage, gate, &format!("{gate}.org:443")).1.unwrap();
-        assert_eq!(stage.decide(id(gate), answer, "ana", None).0[1..], [want], "{gate}");
+        assert_eq!(stage.answer_gate(id(gate), answer, "ana", None).0[1..], [want], "{gate}");
     }
     // What somebody else allows takes none of them back.
     reach(&mut stage, 5, "5.org:443").1.unwrap();
-    assert_eq!(stage.decide(id(5), GateReply::Allow(ApprovalScope::Once), "ben", None).0, ["gate resolved allowed"]);
+    assert_eq!(
+        stage.answer_gate(id(5), GateReply::Allow(ApprovalScope::Once), "ben", None).0,
+        ["gate resolved allowed"]
+    );
 }
 
 #[test]
@@ -115,8 +118,8 @@ fn an_address_behind_the_gateway_is_called_one() {
 fn the_end_of_the_command_withdraws_what_it_asked() {
     let mut stage = running();
     reach(&mut stage, 1, "a.org:443").1.unwrap();
-    let told = stage.end(0);
-    assert_eq!(told.0[..3], ["gate resolved withdrawn", "session entry tool_result", "call ended done"]);
+    let outcome = stage.end_call(0);
+    assert_eq!(outcome.0[..3], ["gate resolved withdrawn", "session entry tool_result", "call ended done"]);
     assert_eq!(resolution(&stage, 1), Some(GateResolution::Withdrawn));
 }
 
@@ -125,8 +128,8 @@ fn nobody_in_time_is_a_no_and_the_command_goes_on() {
     let mut stage = running();
     reach(&mut stage, 1, "a.org:443").1.unwrap();
     stage.now = stage.engine.state().next_deadline().unwrap();
-    assert_eq!(stage.tell(Command::Tick).0, ["gate resolved expired"]);
-    assert_eq!(stage.end(0).0[..2], ["session entry tool_result", "call ended done"]);
+    assert_eq!(stage.send_command(Command::Tick).0, ["gate resolved expired"]);
+    assert_eq!(stage.end_call(0).0[..2], ["session entry tool_result", "call ended done"]);
 }
 
 #[test]
@@ -134,44 +137,45 @@ fn a_process_that_ends_takes_the_question_along() {
     for resume in [ResumeMode::Go, ResumeMode::Wait] {
         let mut stage = running();
         reach(&mut stage, 1, "a.org:443").1.unwrap();
-        let told = stage.restart(open(), resume);
-        assert!(told.0.iter().any(|fact| fact == "gate resolved withdrawn"), "{resume:?}: {:?}", told.0);
-        assert!(told.0.iter().any(|fact| fact == "call ended unknown"), "{resume:?}: {:?}", told.0);
+        let outcome = stage.restart(open_rules(), resume);
+        assert!(outcome.0.iter().any(|fact| fact == "gate resolved withdrawn"), "{resume:?}: {:?}", outcome.0);
+        assert!(outcome.0.iter().any(|fact| fact == "call ended unknown"), "{resume:?}: {:?}", outcome.0);
         assert_eq!(resolution(&stage, 1), Some(GateResolution::Withdrawn), "{resume:?}");
     }
 }
 
 #[test]
 fn what_may_not_be_asked_is_refused_and_leaves_nothing() {
-    let of = |change: fn(&mut Stage)| {
+    let of = |change: fn(&mut EngineFixture)| {
         let mut stage = running();
         change(&mut stage);
-        let Told(facts, said) = reach(&mut stage, 9, "a.org:443");
+        let EngineOutcome(facts, reply) = reach(&mut stage, 9, "a.org:443");
         assert_eq!(facts, Vec::<String>::new());
-        said.unwrap_err().to_string()
+        reply.unwrap_err().to_string()
     };
     let over = "the command has ended, or is to end";
     assert_eq!(of(|stage| drop(stage.abort())), over);
-    let twice: fn(&mut Stage) = |stage| drop(reach(stage, 1, "b.org:443"));
+    let twice: fn(&mut EngineFixture) = |stage| drop(reach(stage, 1, "b.org:443"));
     assert_eq!(of(twice), "the command asks for something else already");
 
     let mut stage = running();
     let call = stage.calls()[0];
-    stage.end(0);
+    stage.end_call(0);
     stage.answer(StopReason::Stop, Vec::new(), None);
-    let said = stage.tell(Command::Call(call::Command::Reach { call, gate: id(1), host: "a.org:443".into() }));
-    assert_eq!(said.1.unwrap_err().to_string(), over);
+    let outcome =
+        stage.send_command(Command::Call(call::Command::Reach { call, gate: id(1), host: "a.org:443".into() }));
+    assert_eq!(outcome.1.unwrap_err().to_string(), over);
     let mut stage = running();
     assert!(reach(&mut stage, 1, &"a".repeat(301)).1.unwrap_err().to_string().contains("longer than 300 bytes"));
 }
 
 #[test]
 fn what_rules_deny_is_asked_of_nobody() {
-    let mut stage = Stage::new(ruled(&["allow write(a)"]));
-    stage.prompt(WhenBusy::Refuse);
-    stage.want([wanted("write", "a")]);
-    stage.tell(Command::UseRules(Box::new(ruled(&["deny write(a)"])))).1.unwrap();
-    let Told(facts, said) = reach(&mut stage, 1, "a.org:443");
+    let mut stage = EngineFixture::new(rules_from(&["allow write(a)"]));
+    stage.send_prompt(WhenBusy::Refuse);
+    stage.request_calls([tool_call("write", "a")]);
+    stage.send_command(Command::UseRules(Box::new(rules_from(&["deny write(a)"])))).1.unwrap();
+    let EngineOutcome(facts, reply) = reach(&mut stage, 1, "a.org:443");
     assert_eq!(facts, Vec::<String>::new());
-    assert!(matches!(said, Err(CommandError::Denied(why)) if why.contains("policy denies it")));
+    assert!(matches!(reply, Err(CommandError::Denied(why)) if why.contains("policy denies it")));
 }

@@ -14,55 +14,55 @@ use countersign_core::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, open, seconds, session, text, wanted},
+    engine_fixture::{EngineFixture, open_rules, sample_message, seconds, session_id, tool_call},
     states::thinking,
 };
 
-fn says(said: &[&str]) -> GateReply {
-    GateReply::Say(said.iter().map(|said| (*said).to_owned()).collect())
+fn says(labels: &[&str]) -> GateReply {
+    GateReply::Say(labels.iter().map(|label| (*label).to_owned()).collect())
 }
 
 fn reads(tool: &str, path: &str) -> ResolvedCall {
-    ResolvedCall { effect: ToolEffect::Reads, ..wanted(tool, path) }
+    ResolvedCall { effect: ToolEffect::Reads, ..tool_call(tool, path) }
 }
 
 /// A run whose call of `tool` was answered so.
-fn answered(tool: &str, answer: GateReply) -> Stage {
-    let mut stage = thinking(open());
+fn answered(tool: &str, answer: GateReply) -> EngineFixture {
+    let mut stage = thinking(open_rules());
     answers(&mut stage, tool, answer);
     stage
 }
 
-fn answers(stage: &mut Stage, tool: &str, answer: GateReply) {
-    stage.want([reads(tool, "")]);
-    let gate = stage.gate();
-    stage.decide(gate, answer, "ana", None).1.expect("it is offered");
+fn answers(stage: &mut EngineFixture, tool: &str, answer: GateReply) {
+    stage.request_calls([reads(tool, "")]);
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, answer, "ana", None).1.expect("it is offered");
 }
 
 /// A tool of a host, which is there.
-fn of_host(stage: &mut Stage) -> ResolvedCall {
+fn of_host(stage: &mut EngineFixture) -> ResolvedCall {
     let came = peer::Command::Came { peer: PeerId::new("host"), line: PeerLine(3), memory: PeerMemory::Forgets };
-    stage.tell(Command::Peer(came));
+    stage.send_command(Command::Peer(came));
     let executor = Executor::Peer(PeerId::new("host"));
-    ResolvedCall { executor, class: Some(Class::HostToolInvoke), ..wanted("deploy", "a") }
+    ResolvedCall { executor, class: Some(Class::HostToolInvoke), ..tool_call("deploy", "a") }
 }
 
 /// Whether a call starts; the run goes on either way.
-fn starts(stage: &mut Stage, call: ResolvedCall) -> bool {
-    let told = stage.want([call]).0;
-    let starts = told.iter().any(|fact| fact == "call started");
+fn starts(stage: &mut EngineFixture, call: ResolvedCall) -> bool {
+    let facts = stage.request_calls([call]).0;
+    let starts = facts.iter().any(|fact| fact == "call started");
     if starts {
-        stage.end(0);
+        stage.end_call(0);
     }
     starts
 }
 
-fn is_held(stage: &mut Stage) -> bool {
-    let is_held = !starts(stage, wanted("write", "x"));
+fn is_held(stage: &mut EngineFixture) -> bool {
+    let is_held = !starts(stage, tool_call("write", "x"));
     if is_held {
         let end =
             "calls that change something wait until the person approves a plan or sends a message. Reading is allowed";
-        assert!(stage.result().ends_with(end), "{}", stage.result());
+        assert!(stage.last_result().ends_with(end), "{}", stage.last_result());
     }
     is_held
 }
@@ -81,7 +81,7 @@ fn every_answer_but_an_approval_holds_calls_back() {
         (GateReply::Decline, Some(SignOffDecision::Refuse)),
     ] {
         let mut stage = answered("plan", answer.clone());
-        assert_eq!(stage.here().withheld_calls().map(|withheld| withheld.decision), held, "{answer:?}");
+        assert_eq!(stage.current_session().withheld_calls().map(|withheld| withheld.decision), held, "{answer:?}");
         assert_eq!(is_held(&mut stage), held.is_some(), "{answer:?}");
     }
 }
@@ -93,12 +93,12 @@ fn nobodys_answer_approves_nothing_whatever_counts_by_default() {
         let asking =
             session::QuestionSettings { plan: patience, question: patience, ..session::QuestionSettings::default() };
         for call in [reads("plan", ""), ask(&json!({"stage": "ralplan", "kind": "approval"}))] {
-            let mut stage = thinking(open());
-            let settings = stage.here().settings().clone();
-            stage.set(SessionSetting::All(Box::new(Settings { asking: asking.clone(), ..settings })));
-            stage.want([call]);
+            let mut stage = thinking(open_rules());
+            let settings = stage.current_session().settings().clone();
+            stage.change_setting(SessionSetting::All(Box::new(Settings { asking: asking.clone(), ..settings })));
+            stage.request_calls([call]);
             stage.now = stage.engine.state().next_deadline().expect("it waits");
-            stage.tell(Command::Tick);
+            stage.send_command(Command::Tick);
             assert!(is_held(&mut stage), "{otherwise:?}");
         }
     }
@@ -110,13 +110,13 @@ fn what_changes_something_is_held_back_and_reading_goes_on() {
     let host = of_host(&mut stage);
     let uri = |class, effect| ResolvedCall { class: Some(class), effect, ..host.clone() };
     for (call, want) in [
-        (wanted("look", "a"), true),
-        (wanted("write", "a"), false),
-        (wanted("bash", "touch a"), false),
-        (wanted("bash", "ls -l && cat a | wc -l"), true),
-        (wanted("bash", "ls > a"), false),
-        (wanted("bash", "make"), false),
-        (wanted("bash", "$X"), false),
+        (tool_call("look", "a"), true),
+        (tool_call("write", "a"), false),
+        (tool_call("bash", "touch a"), false),
+        (tool_call("bash", "ls -l && cat a | wc -l"), true),
+        (tool_call("bash", "ls > a"), false),
+        (tool_call("bash", "make"), false),
+        (tool_call("bash", "$X"), false),
         (host.clone(), false),
         (
             ResolvedCall {
@@ -137,26 +137,26 @@ fn what_changes_something_is_held_back_and_reading_goes_on() {
 
 #[test]
 fn calls_of_the_same_message_behind_the_plan_are_held_back_too() {
-    let mut stage = thinking(open());
-    stage.want([reads("plan", ""), wanted("write", "a"), wanted("look", "b")]);
-    let gate = stage.gate();
-    let told = stage.decide(gate, says(&["reject"]), "ana", None).0;
-    let of_calls: Vec<&str> = told.iter().map(String::as_str).filter(|fact| fact.starts_with("call")).collect();
+    let mut stage = thinking(open_rules());
+    stage.request_calls([reads("plan", ""), tool_call("write", "a"), tool_call("look", "b")]);
+    let gate = stage.oldest_gate();
+    let facts = stage.answer_gate(gate, says(&["reject"]), "ana", None).0;
+    let of_calls: Vec<&str> = facts.iter().map(String::as_str).filter(|fact| fact.starts_with("call")).collect();
     assert_eq!(of_calls, ["call ended done", "call ended denied", "call started"]);
 }
 
 #[test]
 fn the_next_message_of_the_person_or_an_approved_plan_releases_them() {
-    let mut said = answered("plan", says(&["reject"]));
-    said.session(session::Command::Queue { queue: MessageQueue::Steering, message: text(1) });
-    assert!(said.here().withheld_calls().is_some(), "it has not been said yet");
-    said.want([wanted("look", "a")]);
-    said.end(0);
-    assert!(!is_held(&mut said), "a steering message");
+    let mut steered = answered("plan", says(&["reject"]));
+    steered.session_command(session::Command::Queue { queue: MessageQueue::Steering, message: sample_message(1) });
+    assert!(steered.current_session().withheld_calls().is_some(), "it has not been said yet");
+    steered.request_calls([tool_call("look", "a")]);
+    steered.end_call(0);
+    assert!(!is_held(&mut steered), "a steering message");
 
     let mut prompted = answered("plan", says(&["reject"]));
     prompted.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
-    prompted.prompt(WhenBusy::Refuse);
+    prompted.send_prompt(WhenBusy::Refuse);
     assert!(!is_held(&mut prompted), "a prompt");
 
     let mut planned = answered("plan", says(&["request-changes", "smaller"]));
@@ -166,8 +166,8 @@ fn the_next_message_of_the_person_or_an_approved_plan_releases_them() {
 
 #[test]
 fn a_message_from_before_the_answer_does_not_release_them() {
-    let mut stage = thinking(open());
-    stage.session(session::Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
+    let mut stage = thinking(open_rules());
+    stage.session_command(session::Command::Queue { queue: MessageQueue::FollowUp, message: sample_message(1) });
     answers(&mut stage, "plan", says(&["reject"]));
     stage.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
     assert!(is_held(&mut stage));
@@ -183,7 +183,11 @@ fn an_execution_that_is_declined_holds_them_back_and_one_that_is_approved_releas
     let mut stage = answered("plan", says(&["reject"]));
     for answer in ["approve", "decline", "approve"] {
         answers(&mut stage, "execution", says(&[answer]));
-        assert_eq!(stage.here().withheld_calls().map(|withheld| withheld.kind), Some(Kind::Plan), "{answer}");
+        assert_eq!(
+            stage.current_session().withheld_calls().map(|withheld| withheld.kind),
+            Some(Kind::Plan),
+            "{answer}"
+        );
     }
     assert!(is_held(&mut stage));
 }
@@ -208,10 +212,10 @@ fn a_question_that_names_itself_an_approval_is_a_plan() {
         ("question", says(&["Refine further"]), false),
     ] {
         for stage in ["deep-interview", "ralplan", "ultragoal"] {
-            let mut run = thinking(open());
-            run.want([ask(&json!({"stage": stage, "kind": kind}))]);
-            let gate = run.gate();
-            run.decide(gate, answer.clone(), "ana", None).1.expect("it is offered");
+            let mut run = thinking(open_rules());
+            run.request_calls([ask(&json!({"stage": stage, "kind": kind}))]);
+            let gate = run.oldest_gate();
+            run.answer_gate(gate, answer.clone(), "ana", None).1.expect("it is offered");
             assert_eq!(is_held(&mut run), held, "{stage} {kind} {answer:?}");
         }
     }
@@ -224,9 +228,9 @@ fn a_question_is_counted_in_the_stage_that_it_names() {
     for (named, want) in
         [("deep-interview", Counted::Interview), ("ralplan", Counted::Plan), ("ultragoal", Counted::Execution)]
     {
-        let mut run = thinking(open());
-        run.want([ask(&json!({"stage": named, "kind": "question"}))]);
-        let gate = run.waiting().expect("it waits");
+        let mut run = thinking(open_rules());
+        run.request_calls([ask(&json!({"stage": named, "kind": "question"}))]);
+        let gate = run.first_gate().expect("it waits");
         assert_eq!((gate.stage(), gate.number(), gate.kind()), (want, 1, Kind::Question), "{named}");
     }
 }
@@ -234,7 +238,7 @@ fn a_question_is_counted_in_the_stage_that_it_names() {
 #[test]
 fn another_process_holds_them_back_too() {
     let mut stage = answered("plan", says(&["reject"]));
-    stage.restart(open(), ResumeMode::Go);
+    stage.restart(open_rules(), ResumeMode::Go);
     assert!(is_held(&mut stage));
-    assert!(stage.engine.state().session(&session()).and_then(session::Session::withheld_calls).is_some());
+    assert!(stage.engine.state().session(&session_id()).and_then(session::Session::withheld_calls).is_some());
 }

@@ -1,26 +1,26 @@
 use countersign_core::{gate::GateReply, run::ResolvedCall};
 use serde_json::{Value, json};
 
-use super::{from, only};
+use super::{facts_from, facts_with};
 use crate::{
-    stage::{Stage, Told, open, wanted},
+    engine_fixture::{EngineFixture, EngineOutcome, open_rules, tool_call},
     states::{calling, deny, thinking},
 };
 
 const NEXT: &str = "gate opened question []";
 const DONE: &str = "session entry tool_result, call ended done, run turn_closed, run turn_opened, run asked";
 
-fn asks(arguments: Value) -> (Stage, Told) {
-    let mut stage = thinking(open());
+fn asks(arguments: Value) -> (EngineFixture, EngineOutcome) {
+    let mut stage = thinking(open_rules());
     let arguments = arguments.as_object().cloned().expect("the table has objects");
-    let told = stage.want([ResolvedCall { arguments, ..wanted("ask", "") }]);
-    (stage, told)
+    let outcome = stage.request_calls([ResolvedCall { arguments, ..tool_call("ask", "") }]);
+    (stage, outcome)
 }
 
-fn answer(stage: &mut Stage, answer: GateReply) -> String {
-    let gate = stage.gate();
-    let told = stage.decide(gate, answer, "ana", None);
-    told.0[1..].join(", ")
+fn answer(stage: &mut EngineFixture, answer: GateReply) -> String {
+    let gate = stage.oldest_gate();
+    let outcome = stage.answer_gate(gate, answer, "ana", None);
+    outcome.0[1..].join(", ")
 }
 
 fn says(label: &str) -> GateReply {
@@ -53,7 +53,7 @@ fn the_answers_are_the_result_of_the_call() {
         let mut stage = calling(["ask"]);
         answer(&mut stage, first);
         answer(&mut stage, second);
-        assert_eq!(stage.result(), want);
+        assert_eq!(stage.last_result(), want);
     }
 }
 
@@ -61,7 +61,7 @@ fn the_answers_are_the_result_of_the_call() {
 fn several_labels_are_one_answer_where_several_count() {
     let (mut stage, _) = asks(json!({"questions": [{"question": "Which?", "multi": true}]}));
     answer(&mut stage, GateReply::Say(vec!["left".to_owned(), "right".to_owned()]));
-    assert_eq!(stage.result(), "Which?\n  left, right");
+    assert_eq!(stage.last_result(), "Which?\n  left, right");
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn questions_that_cannot_be_asked_end_their_call() {
             "Invalid arguments for ask:\n- questions[1].id is the id of another question",
         ),
     ] {
-        let (stage, told) = asks(arguments.clone());
-        assert_eq!(from(&told, "session entry tool_result"), failed, "{arguments}");
-        assert_eq!(stage.result(), want, "{arguments}");
+        let (stage, outcome) = asks(arguments.clone());
+        assert_eq!(facts_from(&outcome, "session entry tool_result"), failed, "{arguments}");
+        assert_eq!(stage.last_result(), want, "{arguments}");
     }
 }
 
@@ -104,6 +104,6 @@ fn two_calls_ask_one_after_the_other() {
 #[test]
 fn a_question_of_a_run_that_was_stopped_is_not_followed_by_another() {
     let mut stage = calling(["ask"]);
-    assert_eq!(only(&stage.abort(), "gate"), "gate resolved withdrawn");
+    assert_eq!(facts_with(&stage.abort(), "gate"), "gate resolved withdrawn");
     assert_eq!(stage.engine.state().pending_gates().count(), 0);
 }

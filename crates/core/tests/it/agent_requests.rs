@@ -11,19 +11,19 @@ use countersign_core::{
 use serde_json::{Map, json};
 
 use crate::{
-    stage::{Stage, asking, open, ruled},
+    engine_fixture::{EngineFixture, asking_rules, open_rules, rules_from},
     states::deny,
 };
 
-pub(crate) fn agents(rules: countersign_core::engine::ActiveRules, max_pending: u32) -> Stage {
-    let mut stage = Stage::new(rules);
+pub(crate) fn agents(rules: countersign_core::engine::ActiveRules, max_pending: u32) -> EngineFixture {
+    let mut stage = EngineFixture::new(rules);
     let settings = Box::new(Settings { max_pending, ..Settings::default() });
     let open = session::Command::Open { cwd: String::new(), name: None, parent: None, door: None, settings };
-    stage.tell(Command::Session(SessionId::new("agent:pi"), open)).1.expect("it is new");
+    stage.send_command(Command::Session(SessionId::new("agent:pi"), open)).1.expect("it is new");
     stage
 }
 
-fn asked(wire: &str, key: Option<&str>, path: &str) -> Command {
+fn request_command(wire: &str, key: Option<&str>, path: &str) -> Command {
     let arguments: Map<_, _> = json!({ "path": path }).as_object().cloned().unwrap_or_default();
     Command::Call(call::Command::Request(Box::new(AgentRequest {
         session: SessionId::new("agent:pi"),
@@ -42,25 +42,33 @@ fn asked(wire: &str, key: Option<&str>, path: &str) -> Command {
     })))
 }
 
-pub(crate) fn request(stage: &mut Stage, wire: &str, path: &str) -> (Vec<String>, CallId) {
-    let told = stage.tell(asked(wire, None, path));
-    let Ok(EngineReply::Requested { call, over: None }) = told.1 else { panic!("{:?}", told.1) };
-    (told.0.into_iter().map(|fact| fact.to_string()).collect(), call)
+pub(crate) fn request(stage: &mut EngineFixture, wire: &str, path: &str) -> (Vec<String>, CallId) {
+    let outcome = stage.send_command(request_command(wire, None, path));
+    let Ok(EngineReply::Requested { call, over: None }) = outcome.1 else { panic!("{:?}", outcome.1) };
+    (outcome.0.into_iter().map(|fact| fact.to_string()).collect(), call)
 }
 
-pub(crate) fn done(stage: &mut Stage, call: CallId) -> Vec<String> {
-    let said = MessageContent { content: "{}".into(), tokens: 0 };
+pub(crate) fn done(stage: &mut EngineFixture, call: CallId) -> Vec<String> {
+    let message = MessageContent { content: "{}".into(), tokens: 0 };
     let returned =
-        CallResult { message: said, error: false, open_tasks: None, folder: None, prunable: false, left_behind: None };
-    stage.tell(Command::Call(call::Command::Ended { call, progress: CallProgress::Returned(Box::new(returned)) })).0
+        CallResult { message, error: false, open_tasks: None, folder: None, prunable: false, left_behind: None };
+    stage
+        .send_command(Command::Call(call::Command::Ended {
+            call,
+            progress: CallProgress::Returned(Box::new(returned)),
+        }))
+        .0
 }
 
 /// The agent has the result of a call.
-pub(crate) fn receive(stage: &mut Stage, call: CallId) {
-    stage.tell(Command::Call(call::Command::Received { session: SessionId::new("agent:pi"), calls: vec![call] }));
+pub(crate) fn receive(stage: &mut EngineFixture, call: CallId) {
+    stage.send_command(Command::Call(call::Command::Received {
+        session: SessionId::new("agent:pi"),
+        calls: vec![call],
+    }));
 }
 
-pub(crate) fn results(stage: &Stage) -> Vec<String> {
+pub(crate) fn results(stage: &EngineFixture) -> Vec<String> {
     let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
     let results = session.agent_requests().map(|requester| requester.results().values().cloned().collect::<Vec<_>>());
     results.unwrap_or_default().iter().map(|result| format!("{:?}", result.end)).collect()
@@ -69,16 +77,16 @@ pub(crate) fn results(stage: &Stage) -> Vec<String> {
 #[test]
 fn rules_decide_and_people_where_rules_ask() {
     for (case, rules, answer, want) in [
-        ("allowed by a rule", open(), None, "Done { error: false }"),
-        ("denied by a rule", ruled(&["deny write(*)"]), None, "Denied"),
-        ("allowed by a person", asking(), Some(GateReply::Allow(ApprovalScope::Once)), "Done { error: false }"),
-        ("refused by a person", asking(), Some(deny(Some("no"))), "Refused"),
+        ("allowed by a rule", open_rules(), None, "Done { error: false }"),
+        ("denied by a rule", rules_from(&["deny write(*)"]), None, "Denied"),
+        ("allowed by a person", asking_rules(), Some(GateReply::Allow(ApprovalScope::Once)), "Done { error: false }"),
+        ("refused by a person", asking_rules(), Some(deny(Some("no"))), "Refused"),
     ] {
         let mut stage = agents(rules, 10);
         let (_, call) = request(&mut stage, "1", "a");
         if let Some(answer) = answer {
-            let gate = stage.gate();
-            stage.decide(gate, answer, "ana", None);
+            let gate = stage.oldest_gate();
+            stage.answer_gate(gate, answer, "ana", None);
         }
         done(&mut stage, call);
         assert_eq!(results(&stage), [want], "{case}");
@@ -89,16 +97,16 @@ fn rules_decide_and_people_where_rules_ask() {
 
 #[test]
 fn an_agent_answers_for_nobody_not_even_itself() {
-    let mut stage = agents(asking(), 10);
+    let mut stage = agents(asking_rules(), 10);
     request(&mut stage, "1", "a");
-    let gate = stage.gate();
-    assert!(stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "agent:pi", None).1.is_err());
+    let gate = stage.oldest_gate();
+    assert!(stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "agent:pi", None).1.is_err());
     assert!(stage.engine.state().gate(gate).is_some_and(|gate| gate.is_pending()));
 }
 
 #[test]
 fn no_more_wait_than_may() {
-    let mut stage = agents(asking(), 2);
+    let mut stage = agents(asking_rules(), 2);
     for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c")] {
         request(&mut stage, wire, path);
     }
@@ -107,20 +115,20 @@ fn no_more_wait_than_may() {
 
 #[test]
 fn a_key_names_one_request_and_an_id_that_comes_again_begins_anew() {
-    let mut stage = agents(open(), 10);
-    let first = stage.tell(asked("1", Some("k"), "a")).1.expect("it is taken");
+    let mut stage = agents(open_rules(), 10);
+    let first = stage.send_command(request_command("1", Some("k"), "a")).1.expect("it is taken");
     let EngineReply::Requested { call, over: None } = first else { panic!("{first:?}") };
     assert_eq!(
-        stage.tell(asked("2", Some("k"), "a")).1,
+        stage.send_command(request_command("2", Some("k"), "a")).1,
         Ok(EngineReply::Requested { call, over: None }),
         "it is under way"
     );
     done(&mut stage, call);
-    let again = stage.tell(asked("3", Some("k"), "a")).1;
+    let again = stage.send_command(request_command("3", Some("k"), "a")).1;
     assert!(matches!(again, Ok(EngineReply::Requested { call: same, over: Some(_) }) if same == call), "{again:?}");
-    let other = stage.tell(asked("4", Some("k"), "b")).1;
+    let other = stage.send_command(request_command("4", Some("k"), "b")).1;
     assert_eq!(other, Err(CommandError::KeyTaken("k".to_owned())), "it asks for something else");
-    let generation = |stage: &Stage| {
+    let generation = |stage: &EngineFixture| {
         let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
         session.agent_requests().map_or(0, |requester| requester.generation())
     };
@@ -133,12 +141,12 @@ fn a_key_names_one_request_and_an_id_that_comes_again_begins_anew() {
 
 #[test]
 fn a_program_that_begins_anew_leaves_no_grants_of_its_sessions_behind() {
-    let mut stage = agents(asking(), 10);
+    let mut stage = agents(asking_rules(), 10);
     request(&mut stage, "1", "a");
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(ApprovalScope::Session), "ana", None).1.expect("it is offered");
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Session), "ana", None).1.expect("it is offered");
     request(&mut stage, "2", "b");
-    let grants = |stage: &Stage| stage.engine.state().policy().grants().iter().count();
+    let grants = |stage: &EngineFixture| stage.engine.state().policy().grants().iter().count();
     assert_eq!(grants(&stage), 1, "ids go on");
     request(&mut stage, "1", "c");
     assert_eq!(grants(&stage), 0, "an id comes again");
@@ -146,12 +154,12 @@ fn a_program_that_begins_anew_leaves_no_grants_of_its_sessions_behind() {
 
 #[test]
 fn a_restart_leaves_what_was_started_unknown_and_goes_on_with_the_rest() {
-    let mut stage = agents(asking(), 10);
+    let mut stage = agents(asking_rules(), 10);
     let (_, started) = request(&mut stage, "1", "a");
-    let gate = stage.gate();
-    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    let gate = stage.oldest_gate();
+    stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     request(&mut stage, "2", "b");
-    stage.restart(asking(), ResumeMode::Go);
+    stage.restart(asking_rules(), ResumeMode::Go);
     assert_eq!(results(&stage), ["Unknown"]);
     assert!(stage.engine.state().call(started).is_none());
     assert_eq!(stage.engine.state().pending_gates().count(), 1, "what waits for a person waits again");

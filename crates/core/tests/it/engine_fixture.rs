@@ -22,13 +22,13 @@ use serde_json::{Value, json};
 
 /// What a command came to: its facts in words, and its reply.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Told(pub(crate) Vec<String>, pub(crate) Result<EngineReply, CommandError>);
+pub(crate) struct EngineOutcome(pub(crate) Vec<String>, pub(crate) Result<EngineReply, CommandError>);
 
-impl Told {
+impl EngineOutcome {
     /// Both as the cell of a table: the reply's name or why it was refused, then the facts.
-    pub(crate) fn cell(&self) -> String {
+    pub(crate) fn table_cell(&self) -> String {
         let reply = match &self.1 {
-            Ok(EngineReply::Resolved(resolution)) => format!("Resolved {}", word(&json!(resolution))),
+            Ok(EngineReply::Resolved(resolution)) => format!("Resolved {}", value_word(&json!(resolution))),
             Ok(EngineReply::Compacting { epoch }) => format!("Compacting {epoch}"),
             Ok(reply) => format!("{reply:?}").split(['(', ' ']).next().unwrap_or_default().to_owned(),
             Err(refusal) => format!("refused: {refusal}"),
@@ -38,7 +38,7 @@ impl Told {
 }
 
 #[derive(Clone)]
-pub(crate) struct Stage {
+pub(crate) struct EngineFixture {
     pub(crate) engine: Engine,
     pub(crate) now: Millis,
     drawn: u16,
@@ -48,7 +48,7 @@ pub(crate) struct Stage {
 }
 
 /// Rules under which what changes something asks, and what reads runs.
-pub(crate) fn asking() -> ActiveRules {
+pub(crate) fn asking_rules() -> ActiveRules {
     ActiveRules {
         compiled: CompiledRules::default(),
         default_policy: DefaultPolicy::Gateway,
@@ -58,12 +58,12 @@ pub(crate) fn asking() -> ActiveRules {
 }
 
 /// Rules under which everything runs but what the floor holds.
-pub(crate) fn open() -> ActiveRules {
-    ActiveRules { default_policy: DefaultPolicy::Stdio, ..asking() }
+pub(crate) fn open_rules() -> ActiveRules {
+    ActiveRules { default_policy: DefaultPolicy::Stdio, ..asking_rules() }
 }
 
 /// Rules as people write them, such as `deny write(a)`; what none names runs.
-pub(crate) fn ruled(texts: &[&str]) -> ActiveRules {
+pub(crate) fn rules_from(texts: &[&str]) -> ActiveRules {
     let rule = |text: &&str| {
         let (action, pattern) = text.split_once(' ').expect("an action and a pattern");
         json!({ "action": action, "pattern": pattern })
@@ -72,19 +72,19 @@ pub(crate) fn ruled(texts: &[&str]) -> ActiveRules {
     let rules = json!({ "rules": rules, "defaults": [{ "action": "allow", "pattern": "*" }] });
     let rules = serde_json::from_value(rules).expect("the form of a permissions file");
     let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules };
-    ActiveRules { compiled: compile_rules(vec![source]).expect("the stage's rules make sense"), ..open() }
+    ActiveRules { compiled: compile_rules(vec![source]).expect("the stage's rules make sense"), ..open_rules() }
 }
 
-pub(crate) fn session() -> SessionId {
+pub(crate) fn session_id() -> SessionId {
     SessionId::new("s")
 }
 
-pub(crate) fn text(tokens: u64) -> MessageContent {
+pub(crate) fn sample_message(tokens: u64) -> MessageContent {
     MessageContent { content: r#"{"role":"user","content":[]}"#.into(), tokens }
 }
 
 /// A call of `tool` on `path`; `look` only reads and shares its lane.
-pub(crate) fn wanted(tool: &str, path: &str) -> ResolvedCall {
+pub(crate) fn tool_call(tool: &str, path: &str) -> ResolvedCall {
     let reads = tool == "look";
     let arguments = match tool {
         "bash" => json!({ "command": path }),
@@ -112,30 +112,30 @@ pub(crate) fn wanted(tool: &str, path: &str) -> ResolvedCall {
     }
 }
 
-impl Stage {
+impl EngineFixture {
     /// Without a session.
-    pub(crate) fn bare(rules: ActiveRules) -> Self {
+    pub(crate) fn without_session(rules: ActiveRules) -> Self {
         let mut stage =
             Self { engine: Engine::new(rules), now: Millis(1_000), drawn: 0, log: Vec::new(), batches: Vec::new() };
-        stage.tell(Command::Recover(ResumeMode::Go));
+        stage.send_command(Command::Recover(ResumeMode::Go));
         stage
     }
 
     pub(crate) fn new(rules: ActiveRules) -> Self {
-        let mut stage = Self::bare(rules);
-        stage.open();
+        let mut stage = Self::without_session(rules);
+        stage.open_session();
         stage
     }
 
     /// With a session whose host brought rules of its own.
-    pub(crate) fn hosted(rules: ActiveRules, of_host: ActiveRules) -> Self {
-        let mut stage = Self::bare(rules);
-        stage.tell(Command::UseRulesFor(session(), Box::new(of_host)));
-        stage.open();
+    pub(crate) fn with_host_rules(rules: ActiveRules, of_host: ActiveRules) -> Self {
+        let mut stage = Self::without_session(rules);
+        stage.send_command(Command::UseRulesFor(session_id(), Box::new(of_host)));
+        stage.open_session();
         stage
     }
 
-    fn open(&mut self) {
+    fn open_session(&mut self) {
         let settings = Settings {
             model: Some(ModelRef {
                 provider: "p".to_owned(),
@@ -160,24 +160,24 @@ impl Stage {
             door: None,
             settings: Box::new(settings),
         };
-        self.tell(Command::Session(session(), open));
+        self.send_command(Command::Session(session_id(), open));
     }
 
     /// A new process over the same log.
-    pub(crate) fn restart(&mut self, rules: ActiveRules, resume: ResumeMode) -> Told {
-        let engine = self.read(rules);
+    pub(crate) fn restart(&mut self, rules: ActiveRules, resume: ResumeMode) -> EngineOutcome {
+        let engine = self.replay_log(rules);
         assert_eq!((engine.state(), engine.admitted()), (self.engine.state(), self.engine.admitted()));
         self.engine = engine;
-        self.tell(Command::Recover(resume))
+        self.send_command(Command::Recover(resume))
     }
 
-    fn read(&self, rules: ActiveRules) -> Engine {
+    fn replay_log(&self, rules: ActiveRules) -> Engine {
         let mut engine = Engine::new(rules);
         for recorded in &self.log {
             engine.replay_fact(&recorded.fact.event, &recorded.meta);
         }
-        let wanted = engine.wants_admitted();
-        let contents = wanted.into_iter().filter_map(|lsn| Some((lsn, self.content(lsn)?)));
+        let missing = engine.wants_admitted();
+        let contents = missing.into_iter().filter_map(|lsn| Some((lsn, self.content(lsn)?)));
         engine.admit_content(contents).expect("the stage has it");
         engine
     }
@@ -202,8 +202,8 @@ impl Stage {
     pub(crate) fn die_after(&mut self, batches: usize, rules: ActiveRules, resume: ResumeMode) {
         self.batches.truncate(batches);
         self.log.truncate(self.batches.last().copied().unwrap_or_default());
-        self.engine = self.read(rules);
-        self.tell(Command::Recover(resume));
+        self.engine = self.replay_log(rules);
+        self.send_command(Command::Recover(resume));
     }
 
     /// How often a gate was resolved.
@@ -225,18 +225,18 @@ impl Stage {
 
     /// How often a fact is in the log, in its words.
     pub(crate) fn count_of(&self, fact: &str) -> usize {
-        self.log.iter().filter(|recorded| words(&recorded.fact.event) == fact).count()
+        self.log.iter().filter(|recorded| event_words(&recorded.fact.event) == fact).count()
     }
 
     /// How runs ended, in order.
-    pub(crate) fn ends(&self) -> Vec<String> {
-        let facts = self.log.iter().map(|recorded| words(&recorded.fact.event));
+    pub(crate) fn run_ends(&self) -> Vec<String> {
+        let facts = self.log.iter().map(|recorded| event_words(&recorded.fact.event));
         facts.filter(|fact| fact.starts_with("run ended")).collect()
     }
 
     /// The texts of all results of calls, in order.
-    pub(crate) fn results(&self) -> Vec<String> {
-        let is_result = |recorded: &&RecordedFact| words(&recorded.fact.event) == "session entry tool_result";
+    pub(crate) fn call_results(&self) -> Vec<String> {
+        let is_result = |recorded: &&RecordedFact| event_words(&recorded.fact.event) == "session entry tool_result";
         self.log.iter().filter(is_result).map(text_of).collect()
     }
 
@@ -246,7 +246,7 @@ impl Stage {
     }
 
     /// What the same process makes of the log without its last facts, which were not recorded.
-    pub(crate) fn lose(&mut self, facts: usize) {
+    pub(crate) fn lose_facts(&mut self, facts: usize) {
         self.log.truncate(self.log.len() - facts);
         let mut engine = Engine::new(self.engine.rules().clone());
         for recorded in &self.log {
@@ -259,7 +259,7 @@ impl Stage {
         self.log.iter().find(|recorded| recorded.meta.lsn == lsn)?.fact.content.clone()
     }
 
-    pub(crate) fn tell(&mut self, command: Command) -> Told {
+    pub(crate) fn send_command(&mut self, command: Command) -> EngineOutcome {
         self.drawn += 1;
         let [high, low] = self.drawn.to_be_bytes();
         let mut seed = [low; 16];
@@ -278,93 +278,90 @@ impl Stage {
                     }
                     facts.extend(self.engine.settle(&mut context));
                 }
-                let words = facts.iter().map(|recorded| words(&recorded.fact.event)).collect();
+                let words = facts.iter().map(|recorded| event_words(&recorded.fact.event)).collect();
                 self.log.extend(facts);
-                Told(words, Ok(reply))
+                EngineOutcome(words, Ok(reply))
             }
-            Err(refusal) => Told(Vec::new(), Err(refusal)),
+            Err(refusal) => EngineOutcome(Vec::new(), Err(refusal)),
         }
     }
 
-    pub(crate) fn session(&mut self, command: session::Command) -> Told {
-        self.tell(Command::Session(session(), command))
+    pub(crate) fn session_command(&mut self, command: session::Command) -> EngineOutcome {
+        self.send_command(Command::Session(session_id(), command))
     }
 
-    pub(crate) fn set(&mut self, setting: SessionSetting) {
-        self.session(session::Command::Set { setting, entry: None });
+    pub(crate) fn change_setting(&mut self, setting: SessionSetting) {
+        self.session_command(session::Command::Set { setting, entry: None });
     }
 
     /// Puts entries from elsewhere behind the leaf, one behind the other: their names, kinds and tokens.
-    pub(crate) fn import<const N: usize>(&mut self, entries: [(&str, SessionEntryKind, u64); N]) -> Told {
-        let mut parent = self.here().leaf().cloned();
+    pub(crate) fn import<const N: usize>(&mut self, entries: [(&str, SessionEntryKind, u64); N]) -> EngineOutcome {
+        let mut parent = self.current_session().leaf().cloned();
         let entries = entries.map(|(id, kind, tokens)| {
             let id = EntryId::new(id);
             let parent = parent.replace(id.clone());
-            ImportedEntry { id, parent, kind, message: text(tokens), made_at: None }
+            ImportedEntry { id, parent, kind, message: sample_message(tokens), made_at: None }
         });
-        self.session(session::Command::Import { entries: entries.into(), leaf: parent })
+        self.session_command(session::Command::Import { entries: entries.into(), leaf: parent })
     }
 
     /// The session as it stands.
-    pub(crate) fn here(&self) -> &Session {
-        self.engine.state().session(&session()).expect("the stage has it")
+    pub(crate) fn current_session(&self) -> &Session {
+        self.engine.state().session(&session_id()).expect("the stage has it")
     }
 
     /// The text of the newest result of a call.
-    pub(crate) fn result(&self) -> String {
-        let is_result = |recorded: &&RecordedFact| words(&recorded.fact.event) == "session entry tool_result";
+    pub(crate) fn last_result(&self) -> String {
+        let is_result = |recorded: &&RecordedFact| event_words(&recorded.fact.event) == "session entry tool_result";
         text_of(self.log.iter().rev().find(is_result).expect("the stage has it"))
     }
 
     /// The details of the newest result of a call.
-    pub(crate) fn details(&self) -> Value {
-        let is_result = |recorded: &&RecordedFact| words(&recorded.fact.event) == "session entry tool_result";
+    pub(crate) fn last_details(&self) -> Value {
+        let is_result = |recorded: &&RecordedFact| event_words(&recorded.fact.event) == "session entry tool_result";
         message_of(self.log.iter().rev().find(is_result).expect("the stage has it"))["details"].take()
     }
 
-    pub(crate) fn prompt(&mut self, when_busy: WhenBusy) -> Told {
-        self.tell(Command::Session(
-            session(),
-            session::Command::Prompt { message: text(1), with: Vec::new(), when_busy },
+    pub(crate) fn send_prompt(&mut self, when_busy: WhenBusy) -> EngineOutcome {
+        self.send_command(Command::Session(
+            session_id(),
+            session::Command::Prompt { message: sample_message(1), with: Vec::new(), when_busy },
         ))
     }
 
-    pub(crate) fn run(&self) -> RunId {
-        self.engine.state().session(&session()).expect("the stage has it").run().expect("the stage has it")
+    pub(crate) fn current_run(&self) -> RunId {
+        self.engine.state().session(&session_id()).expect("the stage has it").run().expect("the stage has it")
     }
 
     pub(crate) fn answer(
         &mut self,
         stop: StopReason,
-        wanted: Vec<ResolvedCall>,
+        calls: Vec<ResolvedCall>,
         failure: Option<ProviderFailure>,
-    ) -> Told {
-        let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
+    ) -> EngineOutcome {
+        let (run, epoch) =
+            (self.current_run(), self.engine.state().run(self.current_run()).expect("the stage has it").epoch());
         let answer = run::ModelAnswer {
-            message: text(1),
+            message: sample_message(1),
             stop,
             total_tokens: 0,
-            calls: wanted,
+            calls,
             failure,
             others: Vec::new(),
             spent: None,
         };
-        self.answered(run, epoch, answer)
+        self.answer_run(run, epoch, answer)
     }
 
     /// The answer without what follows from it, as far as that is in later batches.
-    pub(crate) fn answer_only(
-        &mut self,
-        stop: StopReason,
-        wanted: Vec<ResolvedCall>,
-        failure: Option<ProviderFailure>,
-    ) {
-        let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
+    pub(crate) fn answer_only(&mut self, stop: StopReason, calls: Vec<ResolvedCall>, failure: Option<ProviderFailure>) {
+        let (run, epoch) =
+            (self.current_run(), self.engine.state().run(self.current_run()).expect("the stage has it").epoch());
         let answer = Box::new(run::ModelAnswer {
-            message: text(1),
+            message: sample_message(1),
             stop,
             total_tokens: 0,
-            calls: wanted,
+            calls,
             failure,
             others: Vec::new(),
             spent: None,
@@ -374,47 +371,53 @@ impl Stage {
         self.log.extend(self.engine.handle_command(answered, &mut context).expect("the stage has it").0);
     }
 
-    pub(crate) fn answered(&mut self, run: RunId, epoch: u32, answer: run::ModelAnswer) -> Told {
-        self.tell(Command::Run(run::Command::Answered { run, epoch, answer: Box::new(answer) }))
+    pub(crate) fn answer_run(&mut self, run: RunId, epoch: u32, answer: run::ModelAnswer) -> EngineOutcome {
+        self.send_command(Command::Run(run::Command::Answered { run, epoch, answer: Box::new(answer) }))
     }
 
-    pub(crate) fn want<const N: usize>(&mut self, wanted: [ResolvedCall; N]) -> Told {
-        self.answer(StopReason::ToolUse, wanted.into(), None)
+    pub(crate) fn request_calls<const N: usize>(&mut self, calls: [ResolvedCall; N]) -> EngineOutcome {
+        self.answer(StopReason::ToolUse, calls.into(), None)
     }
 
-    pub(crate) fn fail(&mut self, failure: ProviderFailure) -> Told {
+    pub(crate) fn fail_request(&mut self, failure: ProviderFailure) -> EngineOutcome {
         self.answer(StopReason::Error, Vec::new(), Some(failure))
     }
 
-    pub(crate) fn abort(&mut self) -> Told {
-        self.tell(Command::Run(run::Command::Abort { session: session() }))
+    pub(crate) fn abort(&mut self) -> EngineOutcome {
+        self.send_command(Command::Run(run::Command::Abort { session: session_id() }))
     }
 
     pub(crate) fn calls(&self) -> Vec<CallId> {
-        self.engine.state().run(self.run()).expect("the stage has it").calls().to_vec()
+        self.engine.state().run(self.current_run()).expect("the stage has it").calls().to_vec()
     }
 
-    pub(crate) fn end(&mut self, at: usize) -> Told {
-        self.end_with(at, returned())
+    pub(crate) fn end_call(&mut self, at: usize) -> EngineOutcome {
+        self.end_with(at, returned_result())
     }
 
-    pub(crate) fn end_with(&mut self, at: usize, progress: CallProgress) -> Told {
-        self.tell(Command::Call(call::Command::Ended { call: self.calls()[at], progress }))
+    pub(crate) fn end_with(&mut self, at: usize, progress: CallProgress) -> EngineOutcome {
+        self.send_command(Command::Call(call::Command::Ended { call: self.calls()[at], progress }))
     }
 
     /// The oldest gate that waits, as it stands, if any does.
-    pub(crate) fn waiting(&self) -> Option<gate::Gate> {
+    pub(crate) fn first_gate(&self) -> Option<gate::Gate> {
         self.engine.state().pending_gates().next().cloned()
     }
 
     /// The oldest gate that waits.
-    pub(crate) fn gate(&self) -> GateId {
+    pub(crate) fn oldest_gate(&self) -> GateId {
         self.engine.state().pending_gates().min_by_key(|gate| gate.content_lsn()).expect("the stage has it").id()
     }
 
-    pub(crate) fn decide(&mut self, gate: GateId, answer: GateReply, by: &str, key: Option<&str>) -> Told {
+    pub(crate) fn answer_gate(
+        &mut self,
+        gate: GateId,
+        answer: GateReply,
+        by: &str,
+        key: Option<&str>,
+    ) -> EngineOutcome {
         let (by, key) = (PrincipalId::new(by), key.map(str::to_owned));
-        self.tell(Command::Gate(gate::Command::Answer { gate, answer, by, key }))
+        self.send_command(Command::Gate(gate::Command::Answer { gate, answer, by, key }))
     }
 }
 
@@ -428,7 +431,7 @@ fn text_of(recorded: &RecordedFact) -> String {
 }
 
 /// A fact in the words of its form in the log, without what is drawn by lot.
-fn words(event: &Event) -> String {
+fn event_words(event: &Event) -> String {
     let (kind, _, facts) = event.encode();
     let facts: Value = serde_json::from_str(&facts).expect("the stage has it");
     let (name, members) = match &facts {
@@ -440,12 +443,12 @@ fn words(event: &Event) -> String {
     let telling = ["kind", "end", "resolution", "scopes", "queue", "then", "attempt", "delay", "in_a_row", "trigger"];
     for member in telling.iter().filter_map(|member| members.get(member)) {
         words.push(' ');
-        words.push_str(&word(member));
+        words.push_str(&value_word(member));
     }
     words
 }
 
-fn word(value: &Value) -> String {
+fn value_word(value: &Value) -> String {
     match value {
         Value::Object(map) if map.contains_key("secs") => format!("{} s", map["secs"]),
         Value::Object(map) => map.keys().cloned().collect(),
@@ -455,9 +458,9 @@ fn word(value: &Value) -> String {
 }
 
 /// What an executor gives back that did what it was told.
-pub(crate) fn returned() -> CallProgress {
+pub(crate) fn returned_result() -> CallProgress {
     let returned = CallResult {
-        message: text(1),
+        message: sample_message(1),
         error: false,
         open_tasks: None,
         folder: None,

@@ -8,34 +8,34 @@ use countersign_core::{
 };
 use serde_json::{Value, json};
 
-use super::{from, only};
+use super::{facts_from, facts_with};
 use crate::{
-    stage::{Stage, Told, open, seconds, wanted},
+    engine_fixture::{EngineFixture, EngineOutcome, open_rules, seconds, tool_call},
     states::{deny, thinking},
 };
 
-fn asks(asking: QuestionSettings, arguments: Value) -> (Stage, Told) {
-    let mut stage = thinking(open());
-    let settings = Settings { asking, ..stage.here().settings().clone() };
-    stage.set(SessionSetting::All(Box::new(settings)));
+fn asks(asking: QuestionSettings, arguments: Value) -> (EngineFixture, EngineOutcome) {
+    let mut stage = thinking(open_rules());
+    let settings = Settings { asking, ..stage.current_session().settings().clone() };
+    stage.change_setting(SessionSetting::All(Box::new(settings)));
     let arguments = arguments.as_object().cloned().expect("the table has objects");
-    let told = stage.want([ResolvedCall { arguments, ..wanted("ask", "") }]);
-    (stage, told)
+    let outcome = stage.request_calls([ResolvedCall { arguments, ..tool_call("ask", "") }]);
+    (stage, outcome)
 }
 
 fn selected() -> QuestionSettings {
     QuestionSettings { answer_format: Words::Selected, ..QuestionSettings::default() }
 }
 
-fn says(said: &[&str]) -> GateReply {
-    GateReply::Say(said.iter().map(|said| (*said).to_owned()).collect())
+fn says(labels: &[&str]) -> GateReply {
+    GateReply::Say(labels.iter().map(|label| (*label).to_owned()).collect())
 }
 
-fn answered(asking: QuestionSettings, arguments: Value, answers: &[GateReply]) -> Stage {
+fn answered(asking: QuestionSettings, arguments: Value, answers: &[GateReply]) -> EngineFixture {
     let (mut stage, _) = asks(asking, arguments);
     for answer in answers {
-        let gate = stage.gate();
-        stage.decide(gate, answer.clone(), "ana", None).1.expect("it is offered");
+        let gate = stage.oldest_gate();
+        stage.answer_gate(gate, answer.clone(), "ana", None).1.expect("it is offered");
     }
     stage
 }
@@ -61,7 +61,7 @@ fn what_was_selected_is_told_in_the_words_that_are_set() {
             "User answers:\n- q: left\n- Why?: (the person did not want to answer)",
         ),
     ] {
-        assert_eq!(answered(selected(), arguments, &answers).result(), want);
+        assert_eq!(answered(selected(), arguments, &answers).last_result(), want);
     }
 }
 
@@ -113,7 +113,7 @@ fn plans_and_executions_are_told_as_decisions() {
         ),
     ] {
         let stage = answered(QuestionSettings::default(), arguments.clone(), &[answer]);
-        assert_eq!((stage.result().as_str(), stage.details()), (text, details));
+        assert_eq!((stage.last_result().as_str(), stage.last_details()), (text, details));
     }
 }
 
@@ -121,7 +121,7 @@ fn plans_and_executions_are_told_as_decisions() {
 fn all_that_belongs_to_a_plan_is_shown_in_one_text() {
     let arguments = json!({"plan": "Move it.", "title": "The move", "summary": "Short", "artifacts": ["a.md", "b.md"]});
     let (stage, _) = asks(QuestionSettings::default(), arguments);
-    let shown = json!(&**stage.engine.admitted().gate_content(stage.gate()).expect("it waits"));
+    let shown = json!(&**stage.engine.admitted().gate_content(stage.oldest_gate()).expect("it waits"));
     let about = json!({"title": "The move", "summary": "Short", "artifacts": ["a.md", "b.md"]});
     assert_eq!(
         (&shown["question"], &shown["about"], &shown["choices"]),
@@ -151,8 +151,11 @@ fn a_call_that_cannot_ask_says_why() {
             "Invalid arguments for ask:\n- questions[0].options are more than 512 options or 20000 bytes of labels",
         ),
     ] {
-        let (stage, told) = asks(QuestionSettings::default(), arguments.clone());
-        assert_eq!((from(&told, "session entry tool_result").as_str(), stage.result().as_str()), (failed, want));
+        let (stage, outcome) = asks(QuestionSettings::default(), arguments.clone());
+        assert_eq!(
+            (facts_from(&outcome, "session entry tool_result").as_str(), stage.last_result().as_str()),
+            (failed, want)
+        );
     }
 }
 
@@ -162,10 +165,10 @@ fn where_nobody_can_be_asked_the_call_fails_and_its_run_is_stopped() {
         nobody: Some("Ask tool requires interactive mode".to_owned()),
         ..QuestionSettings::default()
     };
-    let (stage, told) = asks(nobody, json!({"questions": [{"question": "?"}]}));
+    let (stage, outcome) = asks(nobody, json!({"questions": [{"question": "?"}]}));
     let want = "session entry tool_result, call ended failed, run aborting, run turn_closed, run ended aborted";
-    assert_eq!(from(&told, "session entry tool_result"), want);
-    assert_eq!(stage.result(), "Ask tool requires interactive mode");
+    assert_eq!(facts_from(&outcome, "session entry tool_result"), want);
+    assert_eq!(stage.last_result(), "Ask tool requires interactive mode");
     assert_eq!(stage.engine.state().pending_gates().count(), 0);
 }
 
@@ -173,11 +176,11 @@ fn where_nobody_can_be_asked_the_call_fails_and_its_run_is_stopped() {
 fn a_question_that_was_asked_is_answered_even_where_nobody_is_asked_any_more() {
     let arguments = json!({"questions": [{"question": "Which?"}, {"question": "Why?"}]});
     let (mut stage, _) = asks(selected(), arguments);
-    stage.set(SessionSetting::Nobody(Some("Nobody is here".to_owned())));
-    let gate = stage.gate();
-    let told = stage.decide(gate, says(&["left"]), "ana", None);
-    assert_eq!(told.0[0], "gate resolved answered");
-    assert_eq!(stage.result(), "Nobody is here", "the second cannot be asked");
+    stage.change_setting(SessionSetting::Nobody(Some("Nobody is here".to_owned())));
+    let gate = stage.oldest_gate();
+    let outcome = stage.answer_gate(gate, says(&["left"]), "ana", None);
+    assert_eq!(outcome.0[0], "gate resolved answered");
+    assert_eq!(stage.last_result(), "Nobody is here", "the second cannot be asked");
 }
 
 #[test]
@@ -205,35 +208,40 @@ fn patience_ends_in_a_reminder_and_then_in_what_is_the_default() {
         let waits = patience(otherwise);
         let asking = QuestionSettings { question: waits, plan: waits, execution: waits, ..selected() };
         let (mut stage, _) = asks(asking, arguments.clone());
-        let gate = stage.engine.state().gate(stage.gate()).expect("it waits").clone();
+        let gate = stage.engine.state().gate(stage.oldest_gate()).expect("it waits").clone();
         assert_eq!(gate.fallback(), fallback);
         assert_eq!(gate.deadline(), Some(gate.opened_at() + seconds(60)));
         stage.now = stage.engine.state().next_deadline().expect("it waits");
         assert_eq!(stage.now, gate.opened_at() + seconds(20));
-        assert_eq!(only(&stage.tell(Command::Tick), "gate"), "gate reminded");
-        assert_eq!(only(&stage.tell(Command::Tick), "gate"), "", "once");
+        assert_eq!(facts_with(&stage.send_command(Command::Tick), "gate"), "gate reminded");
+        assert_eq!(facts_with(&stage.send_command(Command::Tick), "gate"), "", "once");
         stage.now = stage.engine.state().next_deadline().expect("it waits");
-        assert_eq!(only(&stage.tell(Command::Tick), "gate"), "gate resolved expired");
+        assert_eq!(facts_with(&stage.send_command(Command::Tick), "gate"), "gate resolved expired");
         assert_eq!(
             stage.engine.state().gate(gate.id()).and_then(|gate| gate.resolution()),
             Some(&GateResolution::Expired)
         );
-        assert_eq!(stage.result(), want);
+        assert_eq!(stage.last_result(), want);
     }
 }
 
 #[test]
 fn gates_are_counted_by_stage() {
-    let mut stage = thinking(open());
-    stage.want([wanted("ask", ""), wanted("plan", ""), wanted("execution", ""), wanted("plan", "")]);
+    let mut stage = thinking(open_rules());
+    stage.request_calls([
+        tool_call("ask", ""),
+        tool_call("plan", ""),
+        tool_call("execution", ""),
+        tool_call("plan", ""),
+    ]);
     let mut seen = Vec::new();
-    while let Some(gate) = stage.waiting() {
+    while let Some(gate) = stage.first_gate() {
         let number = gate.number();
-        assert_eq!(stage.here().gate_at(gate.stage(), number), Some(gate.id()));
+        assert_eq!(stage.current_session().gate_at(gate.stage(), number), Some(gate.id()));
         seen.push((format!("{:?}", gate.kind()), gate.ordinal(), number));
-        stage.decide(gate.id(), says(&["approve"]), "ana", None).1.expect("it is offered");
+        stage.answer_gate(gate.id(), says(&["approve"]), "ana", None).1.expect("it is offered");
     }
     let want = [("Question", 1, 1), ("Question", 2, 2), ("Plan", 3, 1), ("Execution", 4, 1), ("Plan", 5, 2)];
     assert_eq!(seen, want.map(|(kind, ordinal, number)| (kind.to_owned(), ordinal, number)));
-    assert_eq!(stage.here().gate_at(countersign_core::gate::GateStage::Plan, 0), None);
+    assert_eq!(stage.current_session().gate_at(countersign_core::gate::GateStage::Plan, 0), None);
 }

@@ -9,42 +9,42 @@ use countersign_core::{
     session::WhenBusy,
 };
 
-use crate::stage::{Stage, Told, asking, wanted};
+use crate::engine_fixture::{EngineFixture, EngineOutcome, asking_rules, tool_call};
 
-fn gated() -> (Stage, GateId) {
-    let mut stage = Stage::new(asking());
-    stage.prompt(WhenBusy::Refuse);
-    stage.want([wanted("write", "a")]);
-    let gate = stage.gate();
+fn gated() -> (EngineFixture, GateId) {
+    let mut stage = EngineFixture::new(asking_rules());
+    stage.send_prompt(WhenBusy::Refuse);
+    stage.request_calls([tool_call("write", "a")]);
+    let gate = stage.oldest_gate();
     (stage, gate)
 }
 
-fn shown(stage: &mut Stage, gate: GateId, reference: &str) -> Told {
+fn shown(stage: &mut EngineFixture, gate: GateId, reference: &str) -> EngineOutcome {
     let (surface, reference) = ("chat".to_owned(), reference.to_owned());
-    stage.tell(Command::Gate(gate::Command::Shown { gate, surface, reference }))
+    stage.send_command(Command::Gate(gate::Command::Shown { gate, surface, reference }))
 }
 
-fn updated(stage: &mut Stage, gate: GateId, reference: &str) -> Told {
+fn updated(stage: &mut EngineFixture, gate: GateId, reference: &str) -> EngineOutcome {
     let (surface, reference) = ("chat".to_owned(), reference.to_owned());
-    stage.tell(Command::Gate(gate::Command::Updated { gate, surface, reference }))
+    stage.send_command(Command::Gate(gate::Command::Updated { gate, surface, reference }))
 }
 
-fn told(facts: &[&str]) -> Told {
-    Told(facts.iter().map(|fact| (*fact).to_owned()).collect(), Ok(EngineReply::Done))
+fn done_outcome(facts: &[&str]) -> EngineOutcome {
+    EngineOutcome(facts.iter().map(|fact| (*fact).to_owned()).collect(), Ok(EngineReply::Done))
 }
 
 #[test]
 fn what_a_surface_shows_is_recorded_once_and_survives() {
     let (mut stage, gate) = gated();
-    assert_eq!(shown(&mut stage, gate, "7"), told(&["gate shown"]));
-    assert_eq!(shown(&mut stage, gate, "7"), told(&[]));
-    assert_eq!(updated(&mut stage, gate, "7"), told(&[]), "it waits: there is no end to show");
-    stage.restart(asking(), ResumeMode::Go);
-    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
-    assert_eq!(shown(&mut stage, gate, "8"), told(&["gate shown"]), "sent while somebody answered");
-    assert_eq!(updated(&mut stage, gate, "7"), told(&["gate updated"]));
-    assert_eq!(updated(&mut stage, gate, "7"), told(&[]));
-    assert_eq!(updated(&mut stage, gate, "9"), told(&[]), "nothing was shown there");
+    assert_eq!(shown(&mut stage, gate, "7"), done_outcome(&["gate shown"]));
+    assert_eq!(shown(&mut stage, gate, "7"), done_outcome(&[]));
+    assert_eq!(updated(&mut stage, gate, "7"), done_outcome(&[]), "it waits: there is no end to show");
+    stage.restart(asking_rules(), ResumeMode::Go);
+    stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    assert_eq!(shown(&mut stage, gate, "8"), done_outcome(&["gate shown"]), "sent while somebody answered");
+    assert_eq!(updated(&mut stage, gate, "7"), done_outcome(&["gate updated"]));
+    assert_eq!(updated(&mut stage, gate, "7"), done_outcome(&[]));
+    assert_eq!(updated(&mut stage, gate, "9"), done_outcome(&[]), "nothing was shown there");
     let showing = |reference: &str, is_final, revision| GateSurface {
         surface: "chat".to_owned(),
         reference: reference.to_owned(),
@@ -64,7 +64,7 @@ fn nothing_is_shown_of_a_gate_that_nobody_opened() {
     let (mut stage, _) = gated();
     let unknown = GateId::new(IdGenerator::new([9; 16]).next_uuid(stage.now));
     let refusal = CommandError::Answer(AnswerError::Unknown(unknown));
-    assert_eq!(shown(&mut stage, unknown, "7"), Told(Vec::new(), Err(refusal)));
+    assert_eq!(shown(&mut stage, unknown, "7"), EngineOutcome(Vec::new(), Err(refusal)));
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn a_gate_whose_end_is_not_shown_stays_a_day() {
         for reference in references {
             shown(&mut stage, gate, reference);
         }
-        stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
-        stage.end(0);
+        stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+        stage.end_call(0);
         updated(&mut stage, gate, "7");
         let now = stage.now + Duration::from_secs(after);
         stage.engine.evict_idle(now, None);
