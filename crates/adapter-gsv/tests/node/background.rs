@@ -3,23 +3,23 @@
 use serde_json::{Value, json};
 
 use crate::{
-    fake_gateway::{Gateway, Line},
-    node_process::Place,
+    fake_gateway::{FakeConnection, FakeGateway},
+    node_process::NodeFixture,
 };
 
 /// The next event, not answered yet.
-fn event(line: &mut Line) -> Value {
-    line.asked("node.exec.event")
+fn next_event(line: &mut FakeConnection) -> Value {
+    line.next_request("node.exec.event")
 }
 
 /// The next event, which the gateway takes.
-fn taken(line: &mut Line) -> Value {
-    let asked = event(line);
-    line.answer(&asked, json!({ "ok": true }));
-    asked["params"].clone()
+fn acknowledge_event(line: &mut FakeConnection) -> Value {
+    let request = next_event(line);
+    line.answer(&request, json!({ "ok": true }));
+    request["params"].clone()
 }
 
-fn begin(line: &mut Line, call: &str, command: &str) -> String {
+fn start_in_background(line: &mut FakeConnection, call: &str, command: &str) -> String {
     let begun = line.call(call, "Bash", json!({ "command": command, "background": true }));
     assert_eq!(begun["status"], "running");
     begun["sessionId"].as_str().unwrap().to_owned()
@@ -27,25 +27,25 @@ fn begin(line: &mut Line, call: &str, command: &str) -> String {
 
 #[test]
 fn a_command_is_told_of_behind_its_result_event_by_event() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (_node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (_node, mut line) = place.start_connected(&gateway);
     let command = json!({ "command": "read -r line; echo \"got $line\"; exit 4", "background": true });
     line.invoke("c1", "Bash", command);
     let result = line.result("c1");
     let id = result["params"]["result"]["sessionId"].as_str().unwrap().to_owned();
     // Nothing is told of it before the gateway has taken the result that names it.
-    assert_eq!(line.unasked(), Vec::<Value>::new());
+    assert_eq!(line.unread_frames(), Vec::<Value>::new());
     line.answer(&result, json!({ "ok": true }));
-    let started = event(&mut line);
+    let started = next_event(&mut line);
     assert_eq!(
         started["params"],
         json!({ "eventId": format!("{id}-started"), "sessionId": id, "event": "started", "callId": "c1", "startedAt": result["params"]["result"]["startedAt"] })
     );
     line.call("c2", "Process", json!({ "action": "submit", "sessionId": id, "data": "it" }));
     // The next one waits until the one before is taken.
-    assert_eq!(line.unasked(), Vec::<Value>::new());
+    assert_eq!(line.unread_frames(), Vec::<Value>::new());
     line.answer(&started, json!({ "ok": true }));
-    let ended = taken(&mut line);
+    let ended = acknowledge_event(&mut line);
     assert_eq!(
         (&ended["event"], &ended["exitCode"], &ended["outputTail"], &ended["eventId"]),
         (&json!("failed"), &json!(4), &json!("got it\n"), &json!(format!("{id}-ended")))
@@ -57,24 +57,24 @@ fn a_command_is_told_of_behind_its_result_event_by_event() {
 
 #[test]
 fn events_wait_for_the_gateway_in_their_order() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (node, mut line) = place.connected(&gateway);
-    let first = begin(&mut line, "c1", "true");
-    let second = begin(&mut line, "c2", "exit 2");
-    let early = event(&mut line);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (node, mut line) = place.start_connected(&gateway);
+    let first = start_in_background(&mut line, "c1", "true");
+    let second = start_in_background(&mut line, "c2", "exit 2");
+    let early = next_event(&mut line);
     assert_eq!(early["params"]["eventId"], format!("{first}-started"));
     // Not taken: it comes again, over the next line and in the next process.
     drop(line);
     let mut line = gateway.accept();
-    let again = event(&mut line);
+    let again = next_event(&mut line);
     assert_eq!(again["params"], early["params"]);
     line.refuse(&again, 500, "not recorded");
-    assert_eq!(event(&mut line)["params"], early["params"]);
+    assert_eq!(next_event(&mut line)["params"], early["params"]);
     node.kill();
-    let (_node, mut line) = place.connected(&gateway);
+    let (_node, mut line) = place.start_connected(&gateway);
     let mut of: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
     for _ in 0..4 {
-        let event = taken(&mut line);
+        let event = acknowledge_event(&mut line);
         let session = event["sessionId"].as_str().unwrap().to_owned();
         of.entry(session).or_default().push(event["event"].as_str().unwrap().to_owned());
     }
@@ -82,20 +82,20 @@ fn events_wait_for_the_gateway_in_their_order() {
         [(first, "finished"), (second, "failed")].map(|(id, end)| (id, vec!["started".to_owned(), end.to_owned()]));
     assert_eq!(of, want.into_iter().collect());
     line.call("c9", "Glob", json!({ "pattern": "*" }));
-    assert_eq!(line.unasked(), Vec::<Value>::new());
+    assert_eq!(line.unread_frames(), Vec::<Value>::new());
 }
 
 #[test]
 fn a_command_that_died_with_the_process_is_told_of() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (node, mut line) = place.connected(&gateway);
-    let id = begin(&mut line, "c1", "sleep 600");
-    assert_eq!(taken(&mut line)["event"], "started");
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (node, mut line) = place.start_connected(&gateway);
+    let id = start_in_background(&mut line, "c1", "sleep 600");
+    assert_eq!(acknowledge_event(&mut line)["event"], "started");
     // By its answer to this it has noted that.
     line.call("c0", "Glob", json!({ "pattern": "*" }));
     node.kill();
-    let (_node, mut line) = place.connected(&gateway);
-    let ended = taken(&mut line);
+    let (_node, mut line) = place.start_connected(&gateway);
+    let ended = acknowledge_event(&mut line);
     assert_eq!(
         (&ended["sessionId"], &ended["event"], &ended["signal"], &ended["callId"]),
         (&json!(id), &json!("failed"), &json!("SIG9"), &json!("c1"))
@@ -106,25 +106,25 @@ fn a_command_that_died_with_the_process_is_told_of() {
 
 #[test]
 fn a_command_that_is_ended_or_takes_too_long_says_so() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (mut node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (mut node, mut line) = place.start_connected(&gateway);
     let late = line.call("c1", "Bash", json!({ "command": "sleep 600", "background": true, "timeout": 50 }));
-    assert_eq!(taken(&mut line)["event"], "started");
-    let ended = taken(&mut line);
+    assert_eq!(acknowledge_event(&mut line)["event"], "started");
+    let ended = acknowledge_event(&mut line);
     assert_eq!(
         (&ended["sessionId"], &ended["event"], &ended["signal"]),
         (&late["sessionId"], &json!("timed_out"), &json!("SIG15"))
     );
-    let id = begin(&mut line, "c2", "sleep 600");
-    assert_eq!(taken(&mut line)["event"], "started");
+    let id = start_in_background(&mut line, "c2", "sleep 600");
+    assert_eq!(acknowledge_event(&mut line)["event"], "started");
     line.call("c3", "Process", json!({ "action": "kill", "sessionId": id }));
-    let ended = taken(&mut line);
+    let ended = acknowledge_event(&mut line);
     assert_eq!((&ended["event"], &ended["signal"]), (&json!("failed"), &json!("SIG15")));
     // A node that is ended tells of what it ended, if the gateway is there.
-    let id = begin(&mut line, "c4", "sleep 600");
-    assert_eq!(taken(&mut line)["event"], "started");
+    let id = start_in_background(&mut line, "c4", "sleep 600");
+    assert_eq!(acknowledge_event(&mut line)["event"], "started");
     node.terminate();
-    let ended = taken(&mut line);
+    let ended = acknowledge_event(&mut line);
     assert_eq!((&ended["sessionId"], &ended["event"]), (&json!(id), &json!("failed")));
     assert_eq!(node.end().code, Some(0));
 }

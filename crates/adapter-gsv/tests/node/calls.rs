@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::{fake_gateway::Gateway, node_process::Place};
+use crate::{fake_gateway::FakeGateway, node_process::NodeFixture};
 
 #[test]
 fn a_node_says_what_it_offers_and_what_it_is() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (mut node, line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (mut node, line) = place.start_connected(&gateway);
     assert_eq!(node.ready(), format!("countersign node desk connected to {}", gateway.url()));
     let hello = &line.hello;
     assert_eq!((&hello["minProtocol"], &hello["maxProtocol"], &hello["journal"]), (&json!(1), &json!(1), &json!(true)));
@@ -32,9 +32,9 @@ fn a_node_says_what_it_offers_and_what_it_is() {
 
 #[test]
 fn each_tool_does_what_gateways_expect() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (_node, mut line) = place.connected(&gateway);
-    let path = place.at("a.txt");
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (_node, mut line) = place.start_connected(&gateway);
+    let path = place.workspace_path("a.txt");
     let workspace = place.folder.join("work").display().to_string();
     assert_eq!(
         line.call("c1", "Write", json!({ "path": "a.txt", "content": "one\ntwo\n" })),
@@ -70,8 +70,8 @@ fn each_tool_does_what_gateways_expect() {
 
 #[test]
 fn a_call_is_done_once_however_often_it_is_asked_for() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (_node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (_node, mut line) = place.start_connected(&gateway);
     let append = json!({ "command": "echo once >> marks" });
     let first = line.call("c1", "Bash", append.clone());
     let again = line.call("c1", "Bash", append);
@@ -83,8 +83,8 @@ fn a_call_is_done_once_however_often_it_is_asked_for() {
 
 #[test]
 fn calls_work_beside_each_other_and_too_many_are_refused() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (_node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (_node, mut line) = place.start_connected(&gateway);
     // Held back by a file that is not there yet.
     let held = json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" });
     for number in 0..64 {
@@ -117,21 +117,24 @@ fn calls_work_beside_each_other_and_too_many_are_refused() {
 
 #[test]
 fn programs_and_the_log_are_looked_for() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (_node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (_node, mut line) = place.start_connected(&gateway);
     let probe = |id: &str, kind: &str| json!({ "probeId": id, "kind": kind, "bins": ["sh", "no-such-tool", "../sh", ""], "timeoutMs": 1000 });
     line.event("node.probe", probe("p1", "bins"));
-    let asked = line.asked("node.probe.result");
-    line.answer(&asked, json!({ "ok": true }));
-    assert_eq!(asked["params"], json!({ "probeId": "p1", "ok": true, "bins": { "no-such-tool": false, "sh": true } }));
+    let request = line.next_request("node.probe.result");
+    line.answer(&request, json!({ "ok": true }));
+    assert_eq!(
+        request["params"],
+        json!({ "probeId": "p1", "ok": true, "bins": { "no-such-tool": false, "sh": true } })
+    );
     line.event("node.probe", probe("p2", "moon"));
-    let asked = line.asked("node.probe.result");
-    assert_eq!(asked["params"], json!({ "probeId": "p2", "ok": false, "error": "Unknown probe kind: moon" }));
+    let request = line.next_request("node.probe.result");
+    assert_eq!(request["params"], json!({ "probeId": "p2", "ok": false, "error": "Unknown probe kind: moon" }));
     line.call("c1", "Glob", json!({ "pattern": "*" }));
     line.event("logs.get", json!({ "callId": "l1", "lines": 1 }));
-    let asked = line.asked("logs.result");
-    assert_eq!((&asked["params"]["callId"], &asked["params"]["truncated"]), (&json!("l1"), &json!(true)));
-    let lines = asked["params"]["lines"].as_array().unwrap();
+    let request = line.next_request("logs.result");
+    assert_eq!((&request["params"]["callId"], &request["params"]["truncated"]), (&json!("l1"), &json!(true)));
+    let lines = request["params"]["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 1);
     let logged: Value = serde_json::from_str(lines[0].as_str().unwrap()).unwrap();
     assert_eq!((&logged["fields"]["message"], &logged["fields"]["tool"]), (&json!("a call is done"), &json!("Glob")));
@@ -140,8 +143,8 @@ fn programs_and_the_log_are_looked_for() {
 
 #[test]
 fn what_cannot_be_read_changes_nothing() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (_node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (_node, mut line) = place.start_connected(&gateway);
     for frame in [
         "no JSON",
         "[]",
@@ -155,7 +158,7 @@ fn what_cannot_be_read_changes_nothing() {
     }
     line.raw(r#"{"type":"req","id":"g1","method":"chat.send","params":{}}"#);
     assert_eq!(line.call("c1", "Glob", json!({ "pattern": "*" }))["count"], 0);
-    let unasked = line.unasked();
+    let unasked = line.unread_frames();
     let want = json!({ "type": "res", "id": "g1", "ok": false, "error": { "code": 404, "message": "Unknown method: chat.send" } });
     assert_eq!(unasked, [want]);
 }

@@ -8,18 +8,18 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    fake_gateway::Gateway,
-    node_process::{Node, Place},
+    fake_gateway::FakeGateway,
+    node_process::{NodeFixture, SpawnedNode},
 };
 
 #[test]
 fn files_stay_in_the_workspace_through_links_too() {
-    let (place, gateway) = (Place::new(), Gateway::start());
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     place.write("outside/secret", "secret\n");
-    symlink(place.folder.join("outside"), place.at("out")).unwrap();
-    symlink(place.folder.join("outside/secret"), place.at("leak")).unwrap();
-    symlink(place.folder.join("outside/new"), place.at("dangling")).unwrap();
-    let (_node, mut line) = place.connected(&gateway);
+    symlink(place.folder.join("outside"), place.workspace_path("out")).unwrap();
+    symlink(place.folder.join("outside/secret"), place.workspace_path("leak")).unwrap();
+    symlink(place.folder.join("outside/new"), place.workspace_path("dangling")).unwrap();
+    let (_node, mut line) = place.start_connected(&gateway);
     let paths = ["out/secret", "leak", "dangling", "../outside/secret", "/etc/passwd", "../data/node.db", "../token"];
     for (at, path) in paths.iter().enumerate() {
         for (tool, args) in [
@@ -44,11 +44,11 @@ fn files_stay_in_the_workspace_through_links_too() {
 
 #[test]
 fn what_a_node_keeps_is_for_its_user_alone() {
-    let (place, gateway) = (Place::new(), Gateway::start());
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     // As an earlier version made it.
     place.write("data/node.db", "");
     fs::set_permissions(place.folder.join("data/node.db"), fs::Permissions::from_mode(0o644)).unwrap();
-    let (_node, mut line) = place.connected(&gateway);
+    let (_node, mut line) = place.start_connected(&gateway);
     line.call("c1", "Bash", json!({ "command": "true" }));
     for kept in fs::read_dir(place.folder.join("data")).unwrap().map(Result::unwrap) {
         let mode = kept.metadata().unwrap().permissions().mode();
@@ -58,9 +58,9 @@ fn what_a_node_keeps_is_for_its_user_alone() {
 
 #[test]
 fn what_the_machine_denies_is_not_done_and_what_destroys_neither() {
-    let (place, gateway) = (Place::new(), Gateway::start());
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     place.write("data/permissions.yaml", "rules:\n  - { pattern: 'bash(git push*)', action: deny }\n");
-    let (_node, mut line) = place.connected(&gateway);
+    let (_node, mut line) = place.start_connected(&gateway);
     for (call, command, want) in [
         ("c1", "git push origin main", "Refused by the node: bash is denied by rule \"bash(git push*)\""),
         ("c2", "true; rm -rf /", "Refused by the node, where nobody can allow it: bash is held because it"),
@@ -75,23 +75,23 @@ fn what_the_machine_denies_is_not_done_and_what_destroys_neither() {
 
 #[test]
 fn rules_that_would_not_deny_keep_a_node_from_starting() {
-    let (place, gateway) = (Place::new(), Gateway::start());
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     place.write(
         "data/permissions.yaml",
         "rules:\n  - { pattern: 'Bash(*)', action: deny }\n  - { pattern: '*', action: allow }\n",
     );
-    let end = Node::spawn(place.command(&gateway.url(), &["--token-file", "token"])).end();
+    let end = SpawnedNode::spawn(place.command(&gateway.url(), &["--token-file", "token"])).end();
     assert_eq!(end.code, Some(1));
-    assert!(end.said.contains("permissions.yaml:2: Bash is called bash in rules"), "{}", end.said);
-    assert!(end.said.contains("permissions.yaml:3: a node can only deny"), "{}", end.said);
+    assert!(end.stderr.contains("permissions.yaml:2: Bash is called bash in rules"), "{}", end.stderr);
+    assert!(end.stderr.contains("permissions.yaml:3: a node can only deny"), "{}", end.stderr);
 }
 
 #[test]
 fn commands_cannot_read_the_token_of_the_node() {
-    let (place, gateway) = (Place::new(), Gateway::start());
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let mut command = place.command(&gateway.url(), &["--token-env", "SECRET_OF_NODE"]);
     command.env("SECRET_OF_NODE", "tok-env");
-    let _node = Node::spawn(command);
+    let _node = SpawnedNode::spawn(command);
     let mut line = gateway.accept();
     assert_eq!(line.hello["auth"], json!({ "token": "tok-env" }));
     // Nothing in a process is hidden from the system's administrator.

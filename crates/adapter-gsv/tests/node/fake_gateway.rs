@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket, protocol::CloseFrame};
 
 /// Where nodes connect.
-pub(crate) struct Gateway(TcpListener);
+pub(crate) struct FakeGateway(TcpListener);
 
-impl Gateway {
+impl FakeGateway {
     pub(crate) fn start() -> Self {
         Self(TcpListener::bind("127.0.0.1:0").unwrap())
     }
@@ -23,7 +23,7 @@ impl Gateway {
     }
 
     /// The next connection, before a word was said on it.
-    fn take(&self) -> Line {
+    fn accept_connection(&self) -> FakeConnection {
         self.0.set_nonblocking(true).unwrap();
         let deadline = Instant::now() + WAIT_TIMEOUT;
         let stream = loop {
@@ -39,36 +39,36 @@ impl Gateway {
         stream.set_nonblocking(false).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Line { socket: tungstenite::accept(stream).unwrap(), early: Vec::new(), hello: Value::Null }
+        FakeConnection { socket: tungstenite::accept(stream).unwrap(), early: Vec::new(), hello: Value::Null }
     }
 
     /// A node that connects, and what it says of itself.
-    pub(crate) fn accept(&self) -> Line {
-        let mut line = self.take();
-        let asked = line.asked("connect");
-        line.answer(&asked, json!({ "type": "hello-ok", "protocol": 1 }));
-        line.hello = asked["params"].clone();
+    pub(crate) fn accept(&self) -> FakeConnection {
+        let mut line = self.accept_connection();
+        let request = line.next_request("connect");
+        line.answer(&request, json!({ "type": "hello-ok", "protocol": 1 }));
+        line.hello = request["params"].clone();
         line
     }
 
     /// A node that connects and is told no.
     pub(crate) fn refuse(&self, code: i64, message: &str) -> Value {
-        let mut line = self.take();
-        let asked = line.asked("connect");
-        line.refuse(&asked, code, message);
-        asked["params"].clone()
+        let mut line = self.accept_connection();
+        let request = line.next_request("connect");
+        line.refuse(&request, code, message);
+        request["params"].clone()
     }
 }
 
 /// A connection of a node.
-pub(crate) struct Line {
+pub(crate) struct FakeConnection {
     socket: WebSocket<TcpStream>,
     early: Vec<Value>,
     /// What it said when it connected.
     pub(crate) hello: Value,
 }
 
-impl Line {
+impl FakeConnection {
     fn send(&mut self, frame: &Value) {
         self.socket.send(Message::text(frame.to_string())).unwrap();
     }
@@ -89,13 +89,13 @@ impl Line {
         self.event("tool.resume", json!({ "callId": call }));
     }
 
-    pub(crate) fn answer(&mut self, asked: &Value, payload: Value) {
-        self.send(&json!({ "type": "res", "id": asked["id"], "ok": true, "payload": payload }));
+    pub(crate) fn answer(&mut self, request: &Value, payload: Value) {
+        self.send(&json!({ "type": "res", "id": request["id"], "ok": true, "payload": payload }));
     }
 
-    pub(crate) fn refuse(&mut self, asked: &Value, code: i64, message: &str) {
+    pub(crate) fn refuse(&mut self, request: &Value, code: i64, message: &str) {
         let error = json!({ "code": code, "message": message });
-        self.send(&json!({ "type": "res", "id": asked["id"], "ok": false, "error": error }));
+        self.send(&json!({ "type": "res", "id": request["id"], "ok": false, "error": error }));
     }
 
     /// The next request that is `like`, whatever came before it.
@@ -118,7 +118,7 @@ impl Line {
         }
     }
 
-    pub(crate) fn asked(&mut self, method: &str) -> Value {
+    pub(crate) fn next_request(&mut self, method: &str) -> Value {
         self.request(|frame| frame["type"] == "req" && frame["method"] == method)
     }
 
@@ -129,9 +129,9 @@ impl Line {
 
     /// What came of a call, which the gateway takes.
     pub(crate) fn outcome(&mut self, call: &str) -> Value {
-        let asked = self.result(call);
-        self.answer(&asked, json!({ "ok": true }));
-        asked["params"].clone()
+        let request = self.result(call);
+        self.answer(&request, json!({ "ok": true }));
+        request["params"].clone()
     }
 
     /// Has a call done that works, and gives its result.
@@ -151,7 +151,7 @@ impl Line {
     }
 
     /// What was asked for and not looked at, once all of it has come that was sent before now.
-    pub(crate) fn unasked(&mut self) -> Vec<Value> {
+    pub(crate) fn unread_frames(&mut self) -> Vec<Value> {
         self.socket.send(Message::Ping(Vec::new().into())).unwrap();
         loop {
             match self.socket.read().unwrap() {

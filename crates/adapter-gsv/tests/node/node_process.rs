@@ -17,18 +17,18 @@ use nix::{
 };
 use tempfile::TempDir;
 
-use crate::fake_gateway::{Gateway, Line};
+use crate::fake_gateway::{FakeConnection, FakeGateway};
 
 /// What nodes show.
 pub(crate) const TOKEN: &str = "tok-node-4c1d";
 
 /// A machine.
-pub(crate) struct Place {
+pub(crate) struct NodeFixture {
     _root: TempDir,
     pub(crate) folder: PathBuf,
 }
 
-impl Place {
+impl NodeFixture {
     pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().canonicalize().unwrap();
@@ -50,7 +50,7 @@ impl Place {
     }
 
     /// A path in the workspace.
-    pub(crate) fn at(&self, name: &str) -> String {
+    pub(crate) fn workspace_path(&self, name: &str) -> String {
         self.folder.join("work").join(name).display().to_string()
     }
 
@@ -69,48 +69,48 @@ impl Place {
         command
     }
 
-    pub(crate) fn start(&self, gateway: &Gateway) -> Node {
-        Node::spawn(self.command(&gateway.url(), &["--token-file", "token"]))
+    pub(crate) fn start(&self, gateway: &FakeGateway) -> SpawnedNode {
+        SpawnedNode::spawn(self.command(&gateway.url(), &["--token-file", "token"]))
     }
 
     /// A node and its connection.
-    pub(crate) fn connected(&self, gateway: &Gateway) -> (Node, Line) {
+    pub(crate) fn start_connected(&self, gateway: &FakeGateway) -> (SpawnedNode, FakeConnection) {
         let node = self.start(gateway);
         let line = gateway.accept();
         (node, line)
     }
 }
 
-type Notices = Arc<(Mutex<String>, Condvar)>;
+type NoticeBuffer = Arc<(Mutex<String>, Condvar)>;
 
 /// How it ended.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct NodeExit {
     pub(crate) code: Option<i32>,
-    pub(crate) said: String,
+    pub(crate) stderr: String,
 }
 
 /// A process.
-pub(crate) struct Node {
+pub(crate) struct SpawnedNode {
     child: Child,
-    said: Notices,
+    notices: NoticeBuffer,
     reader: Option<thread::JoinHandle<()>>,
 }
 
-impl Node {
+impl SpawnedNode {
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = Notices::default();
-        let heard = Arc::clone(&said);
+        let notices = NoticeBuffer::default();
+        let writer = Arc::clone(&notices);
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let reader = thread::spawn(move || {
             let mut line = String::new();
             while stderr.read_line(&mut line).is_ok_and(|count| count > 0) {
-                heard.0.lock().unwrap().push_str(&std::mem::take(&mut line));
-                heard.1.notify_all();
+                writer.0.lock().unwrap().push_str(&std::mem::take(&mut line));
+                writer.1.notify_all();
             }
         });
-        Self { child, said, reader: Some(reader) }
+        Self { child, notices, reader: Some(reader) }
     }
 
     /// The first line that it says on stdout.
@@ -121,10 +121,11 @@ impl Node {
     }
 
     /// Waits until it has said this on stderr.
-    pub(crate) fn says(&self, text: &str) {
-        let said = self.said.0.lock().unwrap();
-        let (said, over) = self.said.1.wait_timeout_while(said, WAIT_TIMEOUT, |said| !said.contains(text)).unwrap();
-        assert!(!over.timed_out(), "it did not say {text:?}, but: {said}");
+    pub(crate) fn wait_for_notice(&self, text: &str) {
+        let notices = self.notices.0.lock().unwrap();
+        let (notices, over) =
+            self.notices.1.wait_timeout_while(notices, WAIT_TIMEOUT, |notices| !notices.contains(text)).unwrap();
+        assert!(!over.timed_out(), "it did not say {text:?}, but: {notices}");
     }
 
     /// Ends it as a power cut would.
@@ -138,14 +139,14 @@ impl Node {
     }
 
     /// Waits until it has ended.
-    pub(crate) fn end(&mut self) -> End {
+    pub(crate) fn end(&mut self) -> NodeExit {
         let code = self.child.wait().unwrap().code();
         self.reader.take().unwrap().join().unwrap();
-        End { code, said: self.said.0.lock().unwrap().clone() }
+        NodeExit { code, stderr: self.notices.0.lock().unwrap().clone() }
     }
 }
 
-impl Drop for Node {
+impl Drop for SpawnedNode {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

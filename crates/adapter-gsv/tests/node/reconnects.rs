@@ -3,25 +3,25 @@
 use countersign_testkit::process::eventually;
 use serde_json::{Value, json};
 
-use crate::{fake_gateway::Gateway, node_process::Place};
+use crate::{fake_gateway::FakeGateway, node_process::NodeFixture};
 
 /// A command that says that it works, and waits for a file.
 fn held() -> Value {
     json!({ "command": "echo began >> marks; while [ ! -e go ]; do sleep 0.02; done; echo ended >> marks" })
 }
 
-fn began(place: &Place) {
+fn wait_for_start(place: &NodeFixture) {
     eventually("the command", || {
-        std::fs::read_to_string(place.at("marks")).ok().filter(|marks| marks.starts_with("began\n"))
+        std::fs::read_to_string(place.workspace_path("marks")).ok().filter(|marks| marks.starts_with("began\n"))
     });
 }
 
 #[test]
 fn a_call_goes_on_while_the_line_is_cut_and_its_result_is_given_when_it_is_asked_for() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (_node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (_node, mut line) = place.start_connected(&gateway);
     line.invoke("c1", "Bash", held());
-    began(&place);
+    wait_for_start(&place);
     drop(line);
     let mut line = gateway.accept();
     line.resume("c1");
@@ -30,7 +30,7 @@ fn a_call_goes_on_while_the_line_is_cut_and_its_result_is_given_when_it_is_asked
     drop(line);
     // Taken or not, it is given again, and nothing is told that nobody asks for.
     let mut line = gateway.accept();
-    assert_eq!(line.unasked(), Vec::<Value>::new());
+    assert_eq!(line.unread_frames(), Vec::<Value>::new());
     line.resume("c1");
     assert_eq!(line.outcome("c1")["result"]["exitCode"], 0);
     line.invoke("c1", "Bash", held());
@@ -40,12 +40,12 @@ fn a_call_goes_on_while_the_line_is_cut_and_its_result_is_given_when_it_is_asked
 
 #[test]
 fn a_result_that_the_gateway_did_not_take_outlives_a_kill() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (node, mut line) = place.start_connected(&gateway);
     line.invoke("c1", "Bash", json!({ "command": "echo once >> marks; cat marks" }));
     let first = line.result("c1")["params"].clone();
     node.kill();
-    let (_node, mut line) = place.connected(&gateway);
+    let (_node, mut line) = place.start_connected(&gateway);
     line.resume("c1");
     assert_eq!(line.outcome("c1"), first);
     assert_eq!(place.read("work/marks"), "once\n");
@@ -53,16 +53,16 @@ fn a_result_that_the_gateway_did_not_take_outlives_a_kill() {
 
 #[test]
 fn a_call_that_broke_off_with_the_process_is_unknown_and_never_runs_again() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (node, mut line) = place.start_connected(&gateway);
     line.invoke("c1", "Bash", held());
-    began(&place);
+    wait_for_start(&place);
     node.kill();
     place.write("work/go", "");
-    let (node, mut line) = place.connected(&gateway);
-    node.says("broke off the last time");
-    for asked in 0..2 {
-        match asked {
+    let (node, mut line) = place.start_connected(&gateway);
+    node.wait_for_notice("broke off the last time");
+    for attempt in 0..2 {
+        match attempt {
             0 => line.resume("c1"),
             _ => line.invoke("c1", "Bash", held()),
         }
@@ -74,21 +74,21 @@ fn a_call_that_broke_off_with_the_process_is_unknown_and_never_runs_again() {
 
 #[test]
 fn a_call_that_never_came_is_not_begun_and_never_will_be() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (node, mut line) = place.start_connected(&gateway);
     line.resume("c1");
     assert_eq!(line.outcome("c1"), json!({ "callId": "c1", "fate": "not_begun" }));
     node.kill();
-    let (_node, mut line) = place.connected(&gateway);
+    let (_node, mut line) = place.start_connected(&gateway);
     line.invoke("c1", "Write", json!({ "path": "marks", "content": "" }));
     assert_eq!(line.outcome("c1"), json!({ "callId": "c1", "fate": "not_begun" }));
-    assert!(!std::fs::exists(place.at("marks")).unwrap());
+    assert!(!std::fs::exists(place.workspace_path("marks")).unwrap());
 }
 
 #[test]
 fn a_result_that_cannot_be_taken_now_is_told_again() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (_node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (_node, mut line) = place.start_connected(&gateway);
     line.invoke("c1", "Glob", json!({ "pattern": "*" }));
     let first = line.result("c1");
     line.refuse(&first, 500, "not recorded");
@@ -96,41 +96,41 @@ fn a_result_that_cannot_be_taken_now_is_told_again() {
     assert_eq!(first["params"], second["params"]);
     line.refuse(&second, 404, "Unknown callId");
     line.call("c2", "Glob", json!({ "pattern": "*" }));
-    assert_eq!(line.unasked(), Vec::<Value>::new());
+    assert_eq!(line.unread_frames(), Vec::<Value>::new());
 }
 
 #[test]
 fn a_node_comes_back_by_itself() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (node, line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (node, line) = place.start_connected(&gateway);
     let hello = line.hello.clone();
     line.close(1012, "restarting");
-    node.says("the gateway ends or restarts; the next try is in");
+    node.wait_for_notice("the gateway ends or restarts; the next try is in");
     let line = gateway.accept();
     assert_eq!(line.hello, hello);
     drop(line);
-    node.says("the connection broke");
+    node.wait_for_notice("the connection broke");
     // A token that is wrong later is no reason to give up: somebody may put it right.
     gateway.refuse(401, "Unauthorized: invalid or missing token");
-    node.says("does not know the token");
+    node.wait_for_notice("does not know the token");
     place.write("token", "tok-new\n");
     assert_eq!(gateway.accept().hello["auth"], json!({ "token": "tok-new" }));
 }
 
 #[test]
 fn a_node_whose_place_is_taken_says_so() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (node, line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (node, line) = place.start_connected(&gateway);
     line.close(1000, "Replaced by newer node connection");
-    node.says("another node with this id is connected now; this one tries again in 60.0 s");
+    node.wait_for_notice("another node with this id is connected now; this one tries again in 60.0 s");
 }
 
 #[test]
 fn a_node_that_is_ended_tells_what_it_stopped() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (mut node, mut line) = place.connected(&gateway);
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (mut node, mut line) = place.start_connected(&gateway);
     line.invoke("c1", "Bash", held());
-    began(&place);
+    wait_for_start(&place);
     node.terminate();
     let outcome = line.outcome("c1");
     assert_eq!((&outcome["result"]["status"], &outcome["result"]["signal"]), (&json!("failed"), &json!("SIG15")));
@@ -138,7 +138,7 @@ fn a_node_that_is_ended_tells_what_it_stopped() {
     let end = node.end();
     assert_eq!(end.code, Some(0), "{end:?}");
     assert_eq!(place.read("work/marks"), "began\n");
-    let (_node, mut line) = place.connected(&gateway);
+    let (_node, mut line) = place.start_connected(&gateway);
     line.resume("c1");
     assert_eq!(line.outcome("c1"), outcome);
 }

@@ -5,13 +5,13 @@ use std::net::TcpListener;
 use countersign_testkit::process::binary_path;
 
 use crate::{
-    fake_gateway::Gateway,
-    node_process::{Node, Place},
+    fake_gateway::FakeGateway,
+    node_process::{NodeFixture, SpawnedNode},
 };
 
 #[test]
 fn what_is_wrong_is_said_before_anything_is_begun() {
-    let (place, gateway) = (Place::new(), Gateway::start());
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     place.write("empty", "");
     let url = gateway.url();
     for (url, more, want) in [
@@ -25,9 +25,9 @@ fn what_is_wrong_is_said_before_anything_is_begun() {
         ("http://127.0.0.1:1", &[], "--url takes ws:// or wss://"),
         ("ws://token@127.0.0.1:1", &[], "takes no token"),
     ] {
-        let end = Node::spawn(place.command(url, more)).end();
+        let end = SpawnedNode::spawn(place.command(url, more)).end();
         assert_eq!(end.code, Some(1), "{more:?}: {end:?}");
-        assert!(end.said.contains(want), "{more:?}: {}", end.said);
+        assert!(end.stderr.contains(want), "{more:?}: {}", end.stderr);
     }
     for (flag, value, want) in [
         ("--workspace", "nowhere", "--workspace nowhere is not there: make the folder first"),
@@ -42,9 +42,9 @@ fn what_is_wrong_is_said_before_anything_is_begun() {
         for (name, usual) in [("--workspace", "work"), ("--id", "desk")] {
             command.args([name, if name == flag { value } else { usual }]);
         }
-        let end = Node::spawn(command).end();
+        let end = SpawnedNode::spawn(command).end();
         assert_eq!(end.code, Some(1), "{flag} {value}: {end:?}");
-        assert!(end.said.contains(want), "{flag} {value}: {}", end.said);
+        assert!(end.stderr.contains(want), "{flag} {value}: {}", end.stderr);
     }
 }
 
@@ -59,50 +59,50 @@ fn a_gateway_that_does_not_take_the_node_ends_it_with_the_reason() {
         ),
         (102, "Unsupported protocol version", "the gateway does not take this node: Unsupported protocol version"),
     ] {
-        let (place, gateway) = (Place::new(), Gateway::start());
+        let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
         let mut node = place.start(&gateway);
         gateway.refuse(code, message);
         let end = node.end();
         assert_eq!(end.code, Some(1), "{end:?}");
-        assert!(end.said.contains(want), "{}", end.said);
+        assert!(end.stderr.contains(want), "{}", end.stderr);
     }
 }
 
 #[test]
 fn a_gateway_that_is_not_there_is_waited_for() {
-    let place = Place::new();
+    let place = NodeFixture::new();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut node = Node::spawn(place.command(&format!("ws://{address}"), &["--token-file", "token"]));
-    node.says(&format!("not connected: ws://{address}/ws: Connection refused"));
+    let mut node = SpawnedNode::spawn(place.command(&format!("ws://{address}"), &["--token-file", "token"]));
+    node.wait_for_notice(&format!("not connected: ws://{address}/ws: Connection refused"));
     node.terminate();
     assert_eq!(node.end().code, Some(0));
 }
 
 #[test]
 fn two_nodes_do_not_share_a_data_directory() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let (_node, _line) = place.connected(&gateway);
-    let end = Node::spawn(place.command(&gateway.url(), &["--token-file", "token"])).end();
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let (_node, _line) = place.start_connected(&gateway);
+    let end = SpawnedNode::spawn(place.command(&gateway.url(), &["--token-file", "token"])).end();
     assert_eq!(end.code, Some(1));
-    assert!(end.said.contains("another node runs with the data directory"), "{}", end.said);
+    assert!(end.stderr.contains("another node runs with the data directory"), "{}", end.stderr);
 }
 
 #[test]
 fn what_happens_is_told_as_json_to_programs() {
-    let (place, gateway) = (Place::new(), Gateway::start());
-    let node = Node::spawn(place.command(&gateway.url(), &["--token-file", "token", "--log-format", "json"]));
+    let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
+    let node = SpawnedNode::spawn(place.command(&gateway.url(), &["--token-file", "token", "--log-format", "json"]));
     let _line = gateway.accept();
-    node.says(r#""message":"connected""#);
+    node.wait_for_notice(r#""message":"connected""#);
 }
 
 #[test]
 fn the_help_says_how_to_begin() {
-    let place = Place::new();
-    let said =
+    let place = NodeFixture::new();
+    let output =
         std::process::Command::new(binary_path()).current_dir(&place.folder).args(["node", "--help"]).output().unwrap();
     // Lines break where the terminal ends.
-    let said = String::from_utf8(said.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let help = String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     for want in ["countersign node --url wss://", "--token-file FILE", "not confined", "kitchen__Bash"] {
-        assert!(said.contains(want), "{said}");
+        assert!(help.contains(want), "{help}");
     }
 }

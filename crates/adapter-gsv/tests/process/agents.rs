@@ -9,7 +9,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::chat::{said, send, talk};
+use crate::chat::{message_text, send, talk};
 
 fn write(scene: &GatewayFixture, name: &str, text: &str) {
     let path = scene.folder.join(name);
@@ -19,8 +19,8 @@ fn write(scene: &GatewayFixture, name: &str, text: &str) {
 
 /// What the model was told first in a request.
 fn system(scene: &GatewayFixture, number: usize) -> String {
-    let asked = scene.provider.wait_request(number);
-    asked.messages()[0]["content"].as_str().map_or_else(|| asked.messages()[0].to_string(), str::to_owned)
+    let request = scene.provider.wait_request(number);
+    request.messages()[0]["content"].as_str().map_or_else(|| request.messages()[0].to_string(), str::to_owned)
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn an_agents_files_are_told_as_they_were_when_its_run_began() {
     ]);
     talk(&mut peer, "main", "hello", "r-1");
     for number in 0..2 {
-        let told = system(&scene, number);
+        let prompt = system(&scene, number);
         for part in [
             "I am calm.",
             "Ana has a cat.",
@@ -50,14 +50,17 @@ fn an_agents_files_are_told_as_they_were_when_its_run_began() {
             "- gsv__ReadFile: ",
             "Session: agent:main:main",
         ] {
-            assert!(told.contains(part), "{part} in {told}");
+            assert!(prompt.contains(part), "{part} in {prompt}");
         }
-        assert!(!told.contains("I am wild."), "{number}");
+        assert!(!prompt.contains("I am wild."), "{number}");
     }
     fs::remove_file(scene.folder.join("agents/main/BOOTSTRAP.md")).unwrap();
     talk(&mut peer, "book", "hello", "r-2");
-    let told = system(&scene, 2);
-    assert!(told.contains("I am wild.") && !told.contains("Ana has a cat.") && !told.contains("# First run"), "{told}");
+    let prompt = system(&scene, 2);
+    assert!(
+        prompt.contains("I am wild.") && !prompt.contains("Ana has a cat.") && !prompt.contains("# First run"),
+        "{prompt}"
+    );
     peer.expect_ok("config.set", json!({ "path": "systemPrompt", "value": "You are Tom." }));
     talk(&mut peer, "book", "hello", "r-3");
     assert!(system(&scene, 3).starts_with("You are Tom."));
@@ -108,12 +111,12 @@ fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
     );
     write(&scene, "agents/main/skills/plain/SKILL.md", "---\nname: simple\nalways: true\n---\nDoes it.\n");
     let (gateway, mut peer) = scene.start_peer();
-    let told = |peer: &mut GsvPeer| {
+    let skills_and_status = |peer: &mut GsvPeer| {
         let status = peer.expect_ok("skills.status", json!({}));
         let of = |skill: &Value| json!([skill["name"], skill["eligible"], skill["eligibleHosts"], skill["reasons"]]);
         (status["skills"].as_array().unwrap().iter().map(of).collect::<Value>(), status)
     };
-    let (skills, status) = told(&mut peer);
+    let (skills, status) = skills_and_status(&mut peer);
     assert_eq!(
         skills,
         json!([
@@ -130,7 +133,7 @@ fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
     );
     let mut pi = GsvPeer::open_connection(&gateway);
     pi.expect_ok("connect", node_params("pi", &["Bash"]));
-    let (skills, status) = told(&mut peer);
+    let (skills, status) = skills_and_status(&mut peer);
     assert_eq!(
         skills,
         json!([["fly", false, [], ["requires env: WINGS"]], ["simple", true, ["pi"], []], ["tea", true, ["pi"], []],])
@@ -145,7 +148,7 @@ fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
     );
     assert!(!prompt.contains("Flies away"));
     peer.expect_ok("config.set", json!({ "path": "skills.entries.tea.enabled", "value": false }));
-    let (skills, _) = told(&mut peer);
+    let (skills, _) = skills_and_status(&mut peer);
     assert_eq!(skills[2], json!(["tea", false, [], ["disabled by skills.entries policy"]]));
     assert_eq!(
         peer.expect_error("skills.status", json!({ "agentId": 5 })),
@@ -177,15 +180,15 @@ fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
         text_reply("- Ana likes tea"),
         text_reply("done"),
     ]);
-    assert_eq!(said(&talk(&mut peer, "main", "go on", "r-3")), "done");
+    assert_eq!(message_text(&talk(&mut peer, "main", "go on", "r-3")), "done");
     let memory = only_file_in(scene.folder.join("agents/main/memory"), |_| true);
     let notes = fs::read_to_string(memory).unwrap();
     assert!(notes.ends_with(" -->\n- Ana likes tea\n"), "{notes}");
-    let asked = scene.provider.wait_request(4);
+    let request = scene.provider.wait_request(4);
     assert!(
-        asked.messages_text().contains("NONE") && asked.messages_text().contains(&long(0)),
+        request.messages_text().contains("NONE") && request.messages_text().contains(&long(0)),
         "{}",
-        asked.messages_text()
+        request.messages_text()
     );
     let archives = scene.data_dir().join("objects/agents/main/sessions");
     let part = only_file_in(archives, |name| name.contains("-part") && name.ends_with(".jsonl.gz"));
@@ -207,8 +210,8 @@ fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
     assert_eq!((&compacted["trimmedMessages"], &compacted["keptMessages"]), (&json!(5), &json!(2)));
     scene.provider.script_replies([text_reply("still here")]);
     talk(&mut peer, "main", "and now", "r-4");
-    let told = scene.provider.last_request().messages_text();
-    assert!(!told.contains("What was said before.") && told.contains("go on"), "{told}");
+    let prompt = scene.provider.last_request().messages_text();
+    assert!(!prompt.contains("What was said before.") && prompt.contains("go on"), "{prompt}");
 }
 
 #[test]
@@ -259,7 +262,7 @@ fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
     let reset = peer.expect_ok("session.reset", json!({ "sessionKey": "main" }));
     assert_eq!(reset["archivedMessages"], 2);
     scene.provider.wait_request(3);
-    assert_eq!(said(&talk(&mut peer, "main", "still there?", "r-3")), "here");
+    assert_eq!(message_text(&talk(&mut peer, "main", "still there?", "r-3")), "here");
     let prompt = system(&scene, 4);
     assert!(prompt.contains("- Ana likes tea") && !prompt.contains("NONE"), "{prompt}");
 }
@@ -272,7 +275,7 @@ fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
     talk(&mut peer, "main", "I am Ana", "r-1");
     peer.expect_ok("session.reset", json!({ "sessionKey": "main" }));
     let is_wanted =
-        |asked: &ProviderRequest| asked.messages_text().contains("Write down what the agent should still know");
+        |request: &ProviderRequest| request.messages_text().contains("Write down what the agent should still know");
     scene.provider.wait_request_when(1, is_wanted);
     gateway.kill();
     scene.provider.script_replies([text_reply("- Her name is Ana.")]);
@@ -287,11 +290,11 @@ fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
         scene.run_as_person(&["audit", "export"]).out.contains(r#""remembered":{"renewed""#).then_some(())
     });
     assert_eq!(gateway.stop().code, Some(0));
-    let asked = scene.provider.request_count();
+    let request_count = scene.provider.request_count();
     let gateway = scene.start();
     let mut peer = GsvPeer::connect_client(&gateway, "again");
     scene.provider.script_replies([text_reply("Hello.")]);
     talk(&mut peer, "main", "hello", "r-2");
-    assert_eq!((notes(), scene.provider.request_count()), (Some(noted), asked + 1));
+    assert_eq!((notes(), scene.provider.request_count()), (Some(noted), request_count + 1));
     scene.verify_log();
 }

@@ -7,30 +7,30 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::chat::{said, send, talk};
+use crate::chat::{message_text, send, talk};
 
 /// A run that waits for an answer about these files; the event that asks.
-fn asks(scene: &GatewayFixture, peer: &mut GsvPeer, files: &[&str]) -> Value {
+fn start_gated_run(scene: &GatewayFixture, peer: &mut GsvPeer, files: &[&str]) -> Value {
     let calls = files.iter().enumerate().map(|(number, file)| write_part(&format!("c{number}"), file)).collect();
     scene.provider.script_replies([ProviderReply::new(calls), text_reply("went on")]);
-    let asked = talk(peer, "s", "please write", "r-1");
-    assert_eq!(asked["state"], "final", "{asked}");
-    asked
+    let event = talk(peer, "s", "please write", "r-1");
+    assert_eq!(event["state"], "final", "{event}");
+    event
 }
 
 /// The token that a text shows.
-fn token(asked: &Value) -> String {
-    let text = said(asked);
+fn token(event: &Value) -> String {
+    let text = message_text(event);
     let from = text.find('#').unwrap();
     text[from..].split_whitespace().next().unwrap().to_owned()
 }
 
-fn file(scene: &GatewayFixture, name: &str) -> bool {
+fn file_exists(scene: &GatewayFixture, name: &str) -> bool {
     scene.folder.join("agents/main").join(name).exists()
 }
 
 fn result(scene: &GatewayFixture, call: &str) -> String {
-    scene.provider.wait_request_when(1, |asked| asked.call_result(call).is_some()).call_result(call).unwrap()
+    scene.provider.wait_request_when(1, |request| request.call_result(call).is_some()).call_result(call).unwrap()
 }
 
 #[test]
@@ -48,15 +48,15 @@ fn what_would_run_is_shown_whole_and_the_next_message_answers() {
     ] {
         let scene = GatewayFixture::for_peers();
         let (_gateway, mut peer) = scene.start_peer();
-        let asked = asks(&scene, &mut peer, &["a.txt"]);
-        let text = said(&asked);
+        let card = start_gated_run(&scene, &mut peer, &["a.txt"]);
+        let text = message_text(&card);
         assert!(text.contains("a.txt") && text.contains("by the agent") && text.contains("yes"), "{text}");
-        let answer = answer.replace("TOKEN", &token(&asked));
+        let answer = answer.replace("TOKEN", &token(&card));
         let sent = send(&mut peer, "s", &answer, "r-2");
         assert_eq!(sent, json!({ "status": "started", "runId": "r-2" }), "{answer}");
         let last = peer.wait_event("chat", &json!({ "runId": "r-2" }));
-        assert_eq!((&last["state"], said(&last)), (&json!("final"), "went on"), "{answer}");
-        assert_eq!(file(&scene, "a.txt"), is_done, "{answer}");
+        assert_eq!((&last["state"], message_text(&last)), (&json!("final"), "went on"), "{answer}");
+        assert_eq!(file_exists(&scene, "a.txt"), is_done, "{answer}");
         if answer.contains("not today") {
             assert!(result(&scene, "c0").contains("not today"), "{}", result(&scene, "c0"));
         }
@@ -77,11 +77,11 @@ fn any_other_message_is_told_so_and_waits_behind_the_answer() {
     let sent = send(&mut peer, "s", "yes please, and how is the weather?", "r-2");
     assert_eq!(sent, json!({ "status": "started", "runId": "r-2", "queued": true }));
     // The original's command line waits for this, and would let nobody answer for two minutes.
-    let told = peer.wait_event("chat", &json!({ "runId": "r-2" }));
-    assert!(told["state"] == "final" && said(&told).contains("is awaited first"), "{told}");
+    let event = peer.wait_event("chat", &json!({ "runId": "r-2" }));
+    assert!(event["state"] == "final" && message_text(&event).contains("is awaited first"), "{event}");
     send(&mut peer, "s", "yes", "r-3");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3" }))), "went on");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-2" }))), "and the weather is fine");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-3" }))), "went on");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-2" }))), "and the weather is fine");
     // It was said before the answer, though its turn came behind: nothing was said since.
     let late = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "yes" }));
     assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
@@ -110,20 +110,23 @@ fn lines_that_were_sent_before_a_card_was_shown_never_answer_it() {
     latches[0].open();
     assert!(early[1]["queued"] == true && early[2]["queued"] == true, "{early:?}");
     let first = peer.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }));
-    assert!(said(&first).contains("a.txt") && !file(&scene, "a.txt"), "{first}");
+    assert!(message_text(&first).contains("a.txt") && !file_exists(&scene, "a.txt"), "{first}");
     let next = lines(&mut peer, &[("r-4", "what is it?"), ("r-5", "yes")]);
     assert_eq!(next[1], json!({ "status": "started", "runId": "r-5" }));
     for late in lines(&mut peer, &[("r-6", "yes"), ("r-7", "/approve")]) {
-        assert!(late["response"].as_str().is_some_and(|told| told.starts_with("Too late")), "{late}");
+        assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
     }
     latches[1].open();
-    assert!(said(&peer.wait_event("chat", &json!({ "runId": "r-4", "state": "final" }))).contains("is awaited first"));
+    assert!(
+        message_text(&peer.wait_event("chat", &json!({ "runId": "r-4", "state": "final" })))
+            .contains("is awaited first")
+    );
     let second = peer.wait_event("chat", &json!({ "runId": "r-5", "state": "final" }));
-    assert!(said(&second).contains("b.txt") && scene.pending_gates().len() == 1, "{second}");
-    assert!(!file(&scene, "b.txt"));
+    assert!(message_text(&second).contains("b.txt") && scene.pending_gates().len() == 1, "{second}");
+    assert!(!file_exists(&scene, "b.txt"));
     send(&mut peer, "s", "no", "r-8");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-8", "state": "final" }))), "went on");
-    assert!(file(&scene, "a.txt") && !file(&scene, "b.txt"));
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-8", "state": "final" }))), "went on");
+    assert!(file_exists(&scene, "a.txt") && !file_exists(&scene, "b.txt"));
 }
 
 #[test]
@@ -135,16 +138,16 @@ fn a_preview_ends_with_the_card_that_waits() {
         let messages = preview["messages"].as_array().unwrap().clone();
         (messages.len(), messages.last().unwrap()["content"][0]["text"].clone())
     };
-    let first = asks(&scene, &mut peer, &["a.txt", "b.txt"]);
+    let first = start_gated_run(&scene, &mut peer, &["a.txt", "b.txt"]);
     for (limit, count) in [(Value::Null, 3), (json!(0), 3), (json!(2), 2), (json!(1), 1), (json!(100), 3)] {
-        assert_eq!(last(&mut peer, limit.clone()), (count, said(&first).into()), "{limit}");
+        assert_eq!(last(&mut peer, limit.clone()), (count, message_text(&first).into()), "{limit}");
     }
     send(&mut peer, "s", "yes", "r-2");
     let second = peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }));
-    assert_eq!(last(&mut peer, json!(1)), (1, said(&second).into()));
+    assert_eq!(last(&mut peer, json!(1)), (1, message_text(&second).into()));
     // Once nothing waits any more the conversation is all there is.
     send(&mut peer, "s", "no", "r-3");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
     assert_eq!(last(&mut peer, json!(1)), (1, json!("went on")));
 }
 
@@ -152,12 +155,16 @@ fn a_preview_ends_with_the_card_that_waits() {
 fn several_are_asked_about_one_at_a_time() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    let first = asks(&scene, &mut peer, &["a.txt", "b.txt"]);
-    assert!(said(&first).contains("a.txt") && !said(&first).contains("b.txt"), "{}", said(&first));
-    assert!(said(&first).contains("1 more"), "{}", said(&first));
+    let first = start_gated_run(&scene, &mut peer, &["a.txt", "b.txt"]);
+    assert!(
+        message_text(&first).contains("a.txt") && !message_text(&first).contains("b.txt"),
+        "{}",
+        message_text(&first)
+    );
+    assert!(message_text(&first).contains("1 more"), "{}", message_text(&first));
     send(&mut peer, "s", "yes", "r-2");
     let second = peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }));
-    assert!(said(&second).contains("b.txt"), "{}", said(&second));
+    assert!(message_text(&second).contains("b.txt"), "{}", message_text(&second));
     // What belongs to the first does not answer the second.
     let late = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": format!("yes {}", token(&first)) }));
     assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
@@ -166,103 +173,103 @@ fn several_are_asked_about_one_at_a_time() {
     let unclear = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/approve everything" }));
     assert!(unclear["error"].as_str().is_some_and(|text| text.starts_with("Not understood")), "{unclear}");
     send(&mut peer, "s", "no", "r-3");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
-    assert!(file(&scene, "a.txt") && !file(&scene, "b.txt"));
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert!(file_exists(&scene, "a.txt") && !file_exists(&scene, "b.txt"));
 }
 
 #[test]
 fn an_answer_for_the_session_is_not_asked_for_again_and_ends_with_it() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    asks(&scene, &mut peer, &["a.txt"]);
+    start_gated_run(&scene, &mut peer, &["a.txt"]);
     send(&mut peer, "s", "/approve session", "r-2");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-2" }))), "went on");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-2" }))), "went on");
     scene.provider.script_replies([ProviderReply::new(vec![write_part("c9", "a.txt")]), text_reply("once more")]);
-    assert_eq!(said(&talk(&mut peer, "s", "again", "r-3")), "once more");
+    assert_eq!(message_text(&talk(&mut peer, "s", "again", "r-3")), "once more");
     peer.expect_ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     peer.expect_ok("session.reset", json!({ "sessionKey": "s" }));
     scene.provider.script_replies([ProviderReply::new(vec![write_part("c10", "a.txt")]), text_reply("once more")]);
-    assert!(said(&talk(&mut peer, "s", "again", "r-4")).contains("Approval needed"));
+    assert!(message_text(&talk(&mut peer, "s", "again", "r-4")).contains("Approval needed"));
 }
 
 #[test]
 fn commands_work_while_something_waits_and_a_stop_withdraws_it() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    asks(&scene, &mut peer, &["a.txt"]);
+    start_gated_run(&scene, &mut peer, &["a.txt"]);
     let status = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/status" }));
     assert_eq!(status["command"], "status");
     let stopped = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/stop" }));
     assert_eq!(stopped["response"], "Stopped run r-1, cancelled 1 pending tool(s).");
     assert_eq!(peer.wait_event("chat", &json!({ "runId": "r-1" }))["error"], "Run cancelled by user");
-    assert!(scene.pending_gates().is_empty() && !file(&scene, "a.txt"));
+    assert!(scene.pending_gates().is_empty() && !file_exists(&scene, "a.txt"));
 }
 
 #[test]
 fn a_word_that_comes_twice_allows_one_thing() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    asks(&scene, &mut peer, &["a.txt", "b.txt"]);
+    start_gated_run(&scene, &mut peer, &["a.txt", "b.txt"]);
     let yes = json!({ "sessionKey": "s", "message": "yes", "runId": "r-2" });
     let both = [peer.send_request("chat.send", yes.clone()), peer.send_request("chat.send", yes)];
     let first = peer.wait_response(&both[0]);
     assert_eq!(first["payload"], json!({ "status": "started", "runId": "r-2" }), "{first}");
     let second = peer.wait_response(&both[1])["payload"].clone();
     assert!(second == first["payload"] || second["error"].is_string(), "{second}");
-    let asked = peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }));
-    assert!(said(&asked).contains("b.txt"), "{}", said(&asked));
+    let card = peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }));
+    assert!(message_text(&card).contains("b.txt"), "{}", message_text(&card));
     assert_eq!(scene.pending_gates().len(), 1, "the second still waits");
-    assert!(!file(&scene, "b.txt"));
+    assert!(!file_exists(&scene, "b.txt"));
     // Whoever has seen the card answers it, in a word and under a name of its own.
     send(&mut peer, "s", "yes", "r-3");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
-    assert!(file(&scene, "a.txt") && file(&scene, "b.txt"));
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert!(file_exists(&scene, "a.txt") && file_exists(&scene, "b.txt"));
 }
 
 #[test]
 fn a_word_for_a_card_that_somebody_else_decided_does_not_answer_the_next() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    let first = asks(&scene, &mut peer, &["a.txt", "b.txt"]);
+    let first = start_gated_run(&scene, &mut peer, &["a.txt", "b.txt"]);
     let gates = scene.pending_gates();
     let of = |name: &str| gates.iter().find(|gate| gate.to_string().contains(name)).unwrap()["id"].as_str().unwrap();
     let denied = scene.run_as_person(&["gates", "deny", of("a.txt")]);
     assert_eq!(denied.code, Some(0), "{denied:?}");
     let next = peer.wait_event("chat", &json!({ "state": "final" }));
-    assert!(said(&next).contains("b.txt"), "{next}");
+    assert!(message_text(&next).contains("b.txt"), "{next}");
     for word in ["yes", "/approve"] {
-        let told = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": word }));
-        let told = told["response"].as_str().unwrap();
-        assert!(told.starts_with(&format!("Too late: {} was denied by ", token(&first))), "{told}");
-        assert!(told.contains(&format!("`/approve {}`", token(&next))), "{told}");
+        let reply = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": word }));
+        let response = reply["response"].as_str().unwrap();
+        assert!(response.starts_with(&format!("Too late: {} was denied by ", token(&first))), "{response}");
+        assert!(response.contains(&format!("`/approve {}`", token(&next))), "{response}");
     }
-    assert!(!file(&scene, "b.txt"));
+    assert!(!file_exists(&scene, "b.txt"));
     send(&mut peer, "s", &format!("yes {}", token(&next)), "r-3");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
-    assert!(!file(&scene, "a.txt") && file(&scene, "b.txt"));
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert!(!file_exists(&scene, "a.txt") && file_exists(&scene, "b.txt"));
 }
 
 #[test]
 fn what_is_decided_elsewhere_goes_on_under_a_name_that_is_announced() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    let asked = asks(&scene, &mut peer, &["a.txt"]);
+    let card = start_gated_run(&scene, &mut peer, &["a.txt"]);
     scene.allow_gate(&scene.wait_gate());
-    let told = peer.wait_event("chat", &json!({ "state": "partial" }));
-    let run = told["runId"].as_str().unwrap().to_owned();
-    assert!(run != "r-1" && told["text"].as_str().unwrap().contains("was allowed by"), "{told}");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": run, "state": "final" }))), "went on");
-    assert!(file(&scene, "a.txt"));
+    let event = peer.wait_event("chat", &json!({ "state": "partial" }));
+    let run = event["runId"].as_str().unwrap().to_owned();
+    assert!(run != "r-1" && event["text"].as_str().unwrap().contains("was allowed by"), "{event}");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": run, "state": "final" }))), "went on");
+    assert!(file_exists(&scene, "a.txt"));
     // Whoever answers now is too late, and is told who decided.
-    for late in ["yes", &format!("/approve {}", token(&asked)), "/deny"] {
-        let told = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": late }));
+    for late in ["yes", &format!("/approve {}", token(&card)), "/deny"] {
+        let reply = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": late }));
         assert!(
-            told["response"].as_str().is_some_and(|text| text.starts_with("Too late: ") && text.contains(" by ")),
-            "{late}: {told}"
+            reply["response"].as_str().is_some_and(|text| text.starts_with("Too late: ") && text.contains(" by ")),
+            "{late}: {reply}"
         );
     }
     // Once something else was said, a bare word is a message.
     scene.provider.script_replies([text_reply("fine"), text_reply("what do you mean?")]);
     talk(&mut peer, "s", "thanks", "r-5");
-    assert_eq!(said(&talk(&mut peer, "s", "yes", "r-6")), "what do you mean?");
+    assert_eq!(message_text(&talk(&mut peer, "s", "yes", "r-6")), "what do you mean?");
 }

@@ -23,12 +23,12 @@ fn in_group(from: &str, id: &str, words: &str) -> Value {
     message
 }
 
-pub(crate) fn hear(wx: &mut GsvPeer, message: Value) -> Value {
+pub(crate) fn send_inbound(wx: &mut GsvPeer, message: Value) -> Value {
     wx.expect_ok("channel.inbound", message)
 }
 
 /// The text of the next message to a chat.
-pub(crate) fn told(wx: &mut GsvPeer) -> String {
+pub(crate) fn outbound_text(wx: &mut GsvPeer) -> String {
     let outbound = wx.wait_event("channel.outbound", &json!({}));
     outbound["message"]["text"].as_str().unwrap().to_owned()
 }
@@ -53,7 +53,7 @@ fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
         call_part("c0", "gsv__ListFiles", &json!({ "path": "." })),
     ]);
     scene.provider.script_replies([looks, text_reply("here you are")]);
-    let taken = hear(&mut wx, message("p1", "m1", "what is there?"));
+    let taken = send_inbound(&mut wx, message("p1", "m1", "what is there?"));
     let run = taken["runId"].as_str().unwrap().to_owned();
     assert_eq!(taken, json!({ "status": "started", "sessionKey": "agent:main:main", "runId": run }));
     let typing = |wx: &mut GsvPeer| {
@@ -69,8 +69,8 @@ fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
     }
     assert_eq!(typing(&mut wx), false);
     assert_eq!(client.wait_event("chat", &json!({ "runId": run, "state": "final" }))["sessionKey"], "agent:main:main");
-    let asked = scene.provider.wait_request(0).messages_text();
-    assert!(asked.contains("[wx · ") && asked.contains(" UTC] what is there?"), "{asked}");
+    let request_text = scene.provider.wait_request(0).messages_text();
+    assert!(request_text.contains("[wx · ") && request_text.contains(" UTC] what is there?"), "{request_text}");
     let listed = client.expect_ok("channels.list", json!({}));
     assert_eq!((&listed["count"], &listed["channels"][0]["channel"]), (&json!(1), &json!("wx")));
     assert!(listed["channels"][0]["lastMessageAt"].as_u64() >= listed["channels"][0]["connectedAt"].as_u64());
@@ -81,21 +81,21 @@ fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
 fn commands_and_directives_are_answered_in_the_chat_with_marks() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
-    let taken = hear(&mut wx, message("p1", "m1", "/status"));
+    let taken = send_inbound(&mut wx, message("p1", "m1", "/status"));
     assert_eq!((&taken["status"], &taken["command"]), (&json!("command"), &json!("status")));
-    let shown = told(&mut wx);
+    let shown = outbound_text(&mut wx);
     assert!(shown.starts_with("**Session Status**"), "{shown}");
     assert_eq!(taken["response"], shown);
-    let taken = hear(&mut wx, message("p1", "m2", "/think:high"));
+    let taken = send_inbound(&mut wx, message("p1", "m2", "/think:high"));
     assert_eq!(taken["status"], "directive-only");
-    assert_eq!(told(&mut wx), "_Thinking: high_");
-    let again = hear(&mut wx, message("p1", "m1", "/status"));
+    assert_eq!(outbound_text(&mut wx), "_Thinking: high_");
+    let again = send_inbound(&mut wx, message("p1", "m1", "/status"));
     assert_eq!((&again["status"], &again["command"]), (&json!("command"), &json!("status")));
-    let again = hear(&mut wx, message("p1", "m2", "/think:high"));
+    let again = send_inbound(&mut wx, message("p1", "m2", "/think:high"));
     assert_eq!((&again["status"], &again["response"]), (&json!("directive-only"), &json!("_Thinking: high_")));
     scene.provider.script_replies([text_reply("hi")]);
-    hear(&mut wx, message("p1", "m3", "hello"));
-    assert_eq!(told(&mut wx), "hi", "what came twice is answered once");
+    send_inbound(&mut wx, message("p1", "m3", "hello"));
+    assert_eq!(outbound_text(&mut wx), "hi", "what came twice is answered once");
 }
 
 #[test]
@@ -105,11 +105,11 @@ fn groups_have_sessions_of_their_own_and_bindings_name_agents() {
     let binding = json!([{ "agentId": "club", "match": { "channel": "wx", "peer": { "kind": "group", "id": "g1" } } }]);
     set(&mut client, "agents.bindings", binding);
     set(&mut client, "userTimezone", json!("Europe/Berlin"));
-    let taken = hear(&mut wx, in_group("p1", "m1", "hello"));
+    let taken = send_inbound(&mut wx, in_group("p1", "m1", "hello"));
     assert_eq!(taken["sessionKey"], "agent:club:wx:group:g1");
     wx.wait_event("channel.outbound", &json!({ "peer": { "kind": "group", "id": "g1" } }));
-    let asked = scene.provider.wait_request(0).messages_text();
-    assert!(asked.contains("· Ana] hello") && asked.contains(" CE"), "{asked}");
+    let request_text = scene.provider.wait_request(0).messages_text();
+    assert!(request_text.contains("· Ana] hello") && request_text.contains(" CE"), "{request_text}");
 }
 
 #[test]
@@ -118,9 +118,9 @@ fn whoever_is_not_on_the_list_is_blocked() {
     let (_gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("allowlist"));
     set(&mut client, "channels.wx.allowFrom", json!(["+49 170 1234567"]));
-    let blocked = hear(&mut wx, message("491709999999@s.whatsapp.net", "m1", "hello"));
+    let blocked = send_inbound(&mut wx, message("491709999999@s.whatsapp.net", "m1", "hello"));
     assert_eq!(blocked, json!({ "status": "blocked", "reason": "Sender is not on the allowlist" }));
-    assert_eq!(hear(&mut wx, message("491701234567:12@s.whatsapp.net", "m2", "hello"))["status"], "started");
+    assert_eq!(send_inbound(&mut wx, message("491701234567:12@s.whatsapp.net", "m2", "hello"))["status"], "started");
     assert_eq!(client.expect_ok("pair.list", json!({})), json!({ "pairs": {} }));
 }
 
@@ -130,10 +130,10 @@ fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
     let (gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
     for id in ["m1", "m2"] {
-        let taken = hear(&mut wx, message("bob", id, &"hi ".repeat(100)));
+        let taken = send_inbound(&mut wx, message("bob", id, &"hi ".repeat(100)));
         assert_eq!(taken, json!({ "status": "pending_pairing", "senderId": "bob" }));
     }
-    assert!(told(&mut wx).contains("let you in"));
+    assert!(outbound_text(&mut wx).contains("let you in"));
     let row = client.expect_ok("pair.list", json!({}))["pairs"]["wx:bob"].take();
     assert_eq!((&row["senderId"], &row["senderName"], &row["channel"]), (&json!("bob"), &json!("Ana"), &json!("wx")));
     assert_eq!(row["firstMessage"].as_str().unwrap().len(), 200);
@@ -145,16 +145,16 @@ fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
     let mut client = GsvPeer::connect_client(&gateway, "again");
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     scene.allow_gate(gates[0]["id"].as_str().unwrap());
-    let mut welcome = told(&mut wx);
+    let mut welcome = outbound_text(&mut wx);
     if welcome.contains("let you in") {
         // The first one was not proved to be there before the kill: it may come again.
-        welcome = told(&mut wx);
+        welcome = outbound_text(&mut wx);
     }
     assert!(welcome.contains("You were let in"), "{welcome}");
     let allowed = client.expect_ok("config.get", json!({ "path": "channels.wx.allowFrom" }));
     assert_eq!(allowed["value"], json!(["bob"]));
     assert_eq!(client.expect_ok("pair.list", json!({})), json!({ "pairs": {} }));
-    assert_eq!(hear(&mut wx, message("bob", "m3", "hello"))["status"], "started");
+    assert_eq!(send_inbound(&mut wx, message("bob", "m3", "hello"))["status"], "started");
     scene.verify_log();
 }
 
@@ -185,7 +185,7 @@ fn whoever_knocks_has_the_name_of_the_sender_or_of_the_chat() {
         if !sender.is_null() {
             inbound["sender"] = sender;
         }
-        let knocked = hear(&mut wx, inbound);
+        let knocked = send_inbound(&mut wx, inbound);
         let pairs = client.expect_ok("pair.list", json!({}))["pairs"].take();
         let row = pairs.as_object().unwrap().values().find(|row| row["senderId"] == knocked["senderId"]).unwrap();
         assert_eq!(row["senderName"], want, "case {number}: {row}");
@@ -198,14 +198,14 @@ fn pairing_is_answered_over_the_wire_and_whoever_is_rejected_may_ask_again() {
     let (_gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
     let bob = json!({ "channel": "wx", "senderId": "+49 170 1234567" });
-    hear(&mut wx, message("491701234567", "m1", "hello"));
+    send_inbound(&mut wx, message("491701234567", "m1", "hello"));
     assert_eq!(client.expect_ok("pair.reject", bob.clone()), json!({ "rejected": true, "senderId": "+491701234567" }));
     let nobody = error_body(404, "No pending pairing for wx:+491701234567");
     assert_eq!(client.expect_error("pair.approve", bob.clone()), nobody);
-    hear(&mut wx, message("491701234567", "m2", "hello?"));
+    send_inbound(&mut wx, message("491701234567", "m2", "hello?"));
     let approved = client.expect_ok("pair.approve", bob.clone());
     assert_eq!(approved, json!({ "approved": true, "senderId": "+491701234567", "senderName": "Ana" }));
-    assert_eq!(hear(&mut wx, message("491701234567", "m3", "hello!"))["status"], "started");
+    assert_eq!(send_inbound(&mut wx, message("491701234567", "m3", "hello!"))["status"], "started");
     assert_eq!(client.expect_error("pair.reject", bob), nobody);
     for params in [json!({}), json!({ "channel": "wx" })] {
         assert_eq!(client.expect_error("pair.approve", params), error_body(400, "channel and senderId required"));
@@ -219,16 +219,16 @@ fn a_network_that_spells_itself_with_capitals_is_no_other_one() {
     let mut loud = GsvPeer::connect_channel(&gateway, "WX", "a2");
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
     let shout = |id: &str| {
-        let mut said = message("bob", id, "hello");
-        said["channel"] = json!("WX");
-        said["accountId"] = json!("a2");
-        said
+        let mut inbound = message("bob", id, "hello");
+        inbound["channel"] = json!("WX");
+        inbound["accountId"] = json!("a2");
+        inbound
     };
-    assert_eq!(hear(&mut loud, shout("m1"))["status"], "pending_pairing");
+    assert_eq!(send_inbound(&mut loud, shout("m1"))["status"], "pending_pairing");
     client.expect_ok("pair.approve", json!({ "channel": "WX", "senderId": "bob" }));
     let allowed = client.expect_ok("config.get", json!({ "path": "channels.wx.allowFrom" }));
     assert_eq!(allowed["value"], json!(["bob"]));
-    assert_eq!(hear(&mut loud, shout("m2"))["status"], "started");
+    assert_eq!(send_inbound(&mut loud, shout("m2"))["status"], "started");
 }
 
 #[test]
@@ -239,24 +239,24 @@ fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
         ProviderReply::new(vec![write_part("c0", "a.txt"), write_part("c1", "b.txt")]),
         text_reply("both done"),
     ]);
-    hear(&mut wx, in_group("ana", "m1", "write two files"));
-    let first = told(&mut wx);
+    send_inbound(&mut wx, in_group("ana", "m1", "write two files"));
+    let first = outbound_text(&mut wx);
     assert!(first.contains("a.txt") && first.contains("by the agent") && first.contains("1 more"), "{first}");
-    let foreign = hear(&mut wx, in_group("bob", "m2", "/approve"));
+    let foreign = send_inbound(&mut wx, in_group("bob", "m2", "/approve"));
     assert_eq!(foreign["response"], "That is for somebody else to answer.");
-    assert_eq!(told(&mut wx), "That is for somebody else to answer.");
-    let queued = hear(&mut wx, in_group("bob", "m3", "yes"));
+    assert_eq!(outbound_text(&mut wx), "That is for somebody else to answer.");
+    let queued = send_inbound(&mut wx, in_group("bob", "m3", "yes"));
     assert_eq!(queued["status"], "started");
-    assert!(told(&mut wx).contains("Somebody else's answer is awaited"));
-    let answered = hear(&mut wx, in_group("ana", "m4", "yes"));
+    assert!(outbound_text(&mut wx).contains("Somebody else's answer is awaited"));
+    let answered = send_inbound(&mut wx, in_group("ana", "m4", "yes"));
     assert_eq!(answered["status"], "started");
-    let second = told(&mut wx);
+    let second = outbound_text(&mut wx);
     assert!(second.contains("b.txt"), "{second}");
     // The same answer again is the first one's, and no answer to what is asked now.
-    assert_eq!(hear(&mut wx, in_group("ana", "m4", "yes")), answered);
+    assert_eq!(send_inbound(&mut wx, in_group("ana", "m4", "yes")), answered);
     assert_eq!(scene.pending_gates().len(), 1);
-    hear(&mut wx, in_group("ana", "m5", "no"));
-    assert_eq!(told(&mut wx), "both done");
+    send_inbound(&mut wx, in_group("ana", "m5", "no"));
+    assert_eq!(outbound_text(&mut wx), "both done");
     let is_there = |name: &str| scene.folder.join("agents/main").join(name).exists();
     assert_eq!((is_there("a.txt"), is_there("b.txt")), (true, false));
     scene.verify_log();
@@ -267,11 +267,11 @@ fn a_gate_that_was_decided_elsewhere_is_told_in_the_chat() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
     scene.provider.script_replies([ProviderReply::new(vec![write_part("c0", "a.txt")]), text_reply("done")]);
-    hear(&mut wx, message("ana", "m1", "write"));
-    told(&mut wx);
+    send_inbound(&mut wx, message("ana", "m1", "write"));
+    outbound_text(&mut wx);
     let gate = scene.wait_gate();
     scene.allow_gate(&gate);
-    let both = [told(&mut wx), told(&mut wx)];
+    let both = [outbound_text(&mut wx), outbound_text(&mut wx)];
     assert!(both.iter().any(|text| text.contains("was allowed by local:")), "{both:?}");
     assert!(both.contains(&"done".to_owned()), "{both:?}");
 }
@@ -282,7 +282,7 @@ fn what_is_owed_to_a_chat_comes_once_its_account_is_back_and_after_a_kill() {
     let (gateway, client, mut wx) = network(&scene);
     let latch = Latch::default();
     scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("late news")])]);
-    hear(&mut wx, message("ana", "m1", "news?"));
+    send_inbound(&mut wx, message("ana", "m1", "news?"));
     scene.provider.wait_request(0);
     drop(wx);
     let mut client = client;
@@ -292,11 +292,11 @@ fn what_is_owed_to_a_chat_comes_once_its_account_is_back_and_after_a_kill() {
     gateway.kill();
     let gateway = scene.start();
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
-    assert_eq!(told(&mut wx), "late news");
+    assert_eq!(outbound_text(&mut wx), "late news");
     // What it was proved to have does not come again.
     scene.provider.script_replies([text_reply("more")]);
-    hear(&mut wx, message("ana", "m2", "more?"));
-    assert_eq!(told(&mut wx), "more");
+    send_inbound(&mut wx, message("ana", "m2", "more?"));
+    assert_eq!(outbound_text(&mut wx), "more");
     scene.verify_log();
 }
 
@@ -305,18 +305,18 @@ fn a_message_that_comes_again_after_a_kill_is_the_same_message() {
     let scene = GatewayFixture::for_peers();
     let (gateway, client, mut wx) = network(&scene);
     scene.provider.script_replies([text_reply("hi")]);
-    let taken = hear(&mut wx, message("ana", "m1", "hello"));
-    assert_eq!(told(&mut wx), "hi");
+    let taken = send_inbound(&mut wx, message("ana", "m1", "hello"));
+    assert_eq!(outbound_text(&mut wx), "hi");
     drop((client, wx));
     gateway.kill();
     let gateway = scene.start();
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
-    assert_eq!(hear(&mut wx, message("ana", "m1", "hello")), taken);
+    assert_eq!(send_inbound(&mut wx, message("ana", "m1", "hello")), taken);
     scene.provider.script_replies([text_reply("well")]);
-    hear(&mut wx, message("ana", "m2", "and you?"));
-    let mut words = told(&mut wx);
+    send_inbound(&mut wx, message("ana", "m2", "and you?"));
+    let mut words = outbound_text(&mut wx);
     if words == "hi" {
-        words = told(&mut wx);
+        words = outbound_text(&mut wx);
     }
     assert_eq!((words.as_str(), scene.provider.request_count()), ("well", 2));
 }
@@ -327,18 +327,18 @@ fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
     let (gateway, client, mut wx) = network(&scene);
     scene.create_marks();
     scene.provider.script_replies([ProviderReply::new(vec![mark_part("c0")]), text_reply("done")]);
-    hear(&mut wx, message("ana", "m1", "mark it"));
-    let asked = told(&mut wx);
+    send_inbound(&mut wx, message("ana", "m1", "mark it"));
+    let question = outbound_text(&mut wx);
     drop((client, wx));
     gateway.kill();
     let gateway = scene.start();
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     // It may not have been proved before the kill that the question came: whoever names it means it all the same.
-    let token = asked[asked.find('#').unwrap()..].split_whitespace().next().unwrap();
-    hear(&mut wx, message("ana", "m2", &format!("/approve {token}")));
-    let mut words = told(&mut wx);
-    if words == asked {
-        words = told(&mut wx);
+    let token = question[question.find('#').unwrap()..].split_whitespace().next().unwrap();
+    send_inbound(&mut wx, message("ana", "m2", &format!("/approve {token}")));
+    let mut words = outbound_text(&mut wx);
+    if words == question {
+        words = outbound_text(&mut wx);
     }
     assert_eq!(words, "done");
     assert_eq!(scene.read_marks(), "marks: once\n");
@@ -357,10 +357,10 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
         message
     };
     let picture = json!({ "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo=" });
-    hear(&mut wx, with("m1", picture));
-    told(&mut wx);
-    let asked = scene.provider.wait_request(0).messages_text();
-    assert!(asked.contains("data:image/png;base64,iVBORw0KGgo="), "{asked}");
+    send_inbound(&mut wx, with("m1", picture));
+    outbound_text(&mut wx);
+    let request_text = scene.provider.wait_request(0).messages_text();
+    assert!(request_text.contains("data:image/png;base64,iVBORw0KGgo="), "{request_text}");
     let preview = client.expect_ok("session.preview", json!({ "sessionKey": "main" }));
     let part = &preview["messages"][0]["content"][1];
     let name = part["r2Key"].as_str().unwrap();
@@ -368,8 +368,8 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     assert!(scene.data_dir().join("objects").join(name).exists());
     let document =
         json!({ "type": "document", "mimeType": "application/pdf", "filename": "a.pdf", "data": "JVBERg==" });
-    hear(&mut wx, with("m2", document));
-    told(&mut wx);
+    send_inbound(&mut wx, with("m2", document));
+    outbound_text(&mut wx);
     assert!(scene.provider.wait_request(1).messages_text().contains("[Document a.pdf (application/pdf) at media/"));
     for (data, want) in [("%%%", "message.media[0].data is no base64"), ("", "message.media[0].data is empty")] {
         let picture = json!({ "type": "image", "mimeType": "image/png", "data": data });
@@ -382,8 +382,8 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     assert_eq!(reset["mediaDeleted"], 2, "{reset}");
     assert!(!scene.data_dir().join("objects").join(name).exists());
     // With a message that has its session begin anew the picture comes into the new one, and with a directive to the model.
-    hear(&mut wx, message("ana", "m5", "before"));
-    told(&mut wx);
+    send_inbound(&mut wx, message("ana", "m5", "before"));
+    outbound_text(&mut wx);
     client.expect_ok(
         "session.patch",
         json!({ "sessionKey": "main", "resetPolicy": { "mode": "idle", "idleMinutes": 0 } }),
@@ -391,8 +391,8 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     for (id, words) in [("m6", "what is this?"), ("m7", "/think:low")] {
         let mut message = with(id, json!({ "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo=" }));
         message["message"]["text"] = json!(words);
-        assert_eq!(hear(&mut wx, message)["status"], "started");
-        told(&mut wx);
+        assert_eq!(send_inbound(&mut wx, message)["status"], "started");
+        outbound_text(&mut wx);
         assert!(scene.provider.last_request().messages_text().contains("data:image/png;base64,iVBORw0KGgo="), "{id}");
     }
 }
@@ -482,8 +482,8 @@ fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
         let question = json!([{ "id": "which", "question": "Which one?", "options": [] }]);
         let asks = ProviderReply::new(vec![call_part("c0", "ask", &json!({ "questions": question }))]);
         scene.provider.script_replies([asks, text_reply("thanks")]);
-        hear(&mut wx, message("ana", &format!("{id}1"), "choose"));
-        assert!(told(&mut wx).contains("Which one?"));
+        send_inbound(&mut wx, message("ana", &format!("{id}1"), "choose"));
+        assert!(outbound_text(&mut wx).contains("Which one?"));
         let mut answer = message("ana", &format!("{id}2"), words);
         answer["message"]["media"] = json!([{ "type": "image", "mimeType": "image/png", "data": "!!!" }]);
         let refused = wx.expect_error("channel.inbound", answer.clone());
@@ -493,10 +493,10 @@ fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
             "it answers nothing and may come again"
         );
         answer["message"]["media"] = json!([media]);
-        assert_eq!(hear(&mut wx, answer)["status"], "started");
-        assert_eq!(told(&mut wx), "thanks");
-        let asked = scene.provider.last_request().messages_text();
-        assert!(asked.contains(want), "{asked}");
+        assert_eq!(send_inbound(&mut wx, answer)["status"], "started");
+        assert_eq!(outbound_text(&mut wx), "thanks");
+        let request_text = scene.provider.last_request().messages_text();
+        assert!(request_text.contains(want), "{request_text}");
     }
 }
 
@@ -507,17 +507,17 @@ fn a_long_wait_for_a_provider_is_asked_about_in_the_chat() {
     scene
         .provider
         .script_replies([error_reply(429, "slow down").with_header("retry-after", "600"), text_reply("here I am")]);
-    hear(&mut wx, message("ana", "m1", "hello"));
-    let card = told(&mut wx);
+    send_inbound(&mut wx, message("ana", "m1", "hello"));
+    let card = outbound_text(&mut wx);
     let (question, choices) = card.split_once("\n- ").unwrap();
     assert!(question.contains("local/small-1 cannot be asked again before "), "{card}");
     assert!(
         choices.starts_with("Wait until ")
             && choices.ends_with("\n- Use local/small-2\n- Stop\nAnswer with one of these.")
     );
-    hear(&mut wx, message("ana", "m2", "what?"));
-    assert!(told(&mut wx).contains("only its choices answer it"));
-    assert_eq!(hear(&mut wx, message("ana", "m3", "use"))["status"], "started");
-    assert_eq!(told(&mut wx), "here I am");
+    send_inbound(&mut wx, message("ana", "m2", "what?"));
+    assert!(outbound_text(&mut wx).contains("only its choices answer it"));
+    assert_eq!(send_inbound(&mut wx, message("ana", "m3", "use"))["status"], "started");
+    assert_eq!(outbound_text(&mut wx), "here I am");
     assert_eq!(scene.provider.last_request().body["model"], "small-2");
 }

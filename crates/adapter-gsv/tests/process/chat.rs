@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 /// The text of the message of an event.
-pub(crate) fn said(event: &Value) -> &str {
+pub(crate) fn message_text(event: &Value) -> &str {
     event["message"]["content"][0]["text"].as_str().unwrap_or_default()
 }
 
@@ -36,7 +36,7 @@ fn a_message_is_answered_to_every_client_under_the_key_that_each_wrote() {
     web.expect_ok("session.get", json!({ "sessionKey": "main" }));
     scene.provider.script_replies([text_reply("hello yourself")]);
     let last = talk(&mut cli, "agent:main:cli:dm:main", "hello", "r-1");
-    assert_eq!((&last["state"], said(&last)), (&json!("final"), "hello yourself"));
+    assert_eq!((&last["state"], message_text(&last)), (&json!("final"), "hello yourself"));
     assert_eq!(last["sessionKey"], "agent:main:cli:dm:main");
     assert_eq!(web.wait_event("chat", &json!({ "runId": "r-1" }))["sessionKey"], "main");
     assert_eq!(other.wait_event("chat", &json!({ "runId": "r-1" }))["sessionKey"], "agent:main:main");
@@ -61,8 +61,12 @@ fn who_asks_for_it_hears_what_is_said_while_it_is_said() {
     send(&mut client, "s", "hi", "r-1");
     assert_eq!(listener.wait_event("chat", &json!({ "runId": "r-1", "state": "delta" }))["text"], "Hel");
     latch.open();
-    assert_eq!(said(&listener.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }))), "Hello");
-    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-1" }))), "Hello", "others hear the end alone");
+    assert_eq!(message_text(&listener.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }))), "Hello");
+    assert_eq!(
+        message_text(&client.wait_event("chat", &json!({ "runId": "r-1" }))),
+        "Hello",
+        "others hear the end alone"
+    );
 }
 
 #[test]
@@ -71,8 +75,8 @@ fn nodes_and_channels_hear_nothing_of_chats() {
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "n1", &["A"]);
     talk(&mut client, "s", "hello", "r-1");
-    let asked = node.send_request("nope", json!({}));
-    node.wait_response(&asked);
+    let request_id = node.send_request("nope", json!({}));
+    node.wait_response(&request_id);
     assert_eq!(node.take_early_frames(), Vec::<Value>::new());
 }
 
@@ -130,14 +134,15 @@ fn text_beside_calls_is_told_on_the_way_with_its_message() {
     send(&mut peer, "s", "what is there?", "r-1");
     let partial = peer.wait_event("chat", &json!({ "runId": "r-1" }));
     assert_eq!((&partial["state"], &partial["text"]), (&json!("partial"), &json!("Let me look")));
-    let wanted = &partial["message"]["content"][1];
-    assert_eq!((&wanted["type"], &wanted["name"]), (&json!("toolCall"), &json!("gsv__ListFiles")));
+    let tool_call = &partial["message"]["content"][1];
+    assert_eq!((&tool_call["type"], &tool_call["name"]), (&json!("toolCall"), &json!("gsv__ListFiles")));
     let last = peer.wait_event("chat", &json!({ "runId": "r-1" }));
-    assert_eq!((&last["state"], said(&last)), (&json!("final"), "empty"));
-    let told = peer.expect_ok("session.preview", json!({ "sessionKey": "s" }));
-    let roles: Vec<&str> = told["messages"].as_array().unwrap().iter().map(|it| it["role"].as_str().unwrap()).collect();
+    assert_eq!((&last["state"], message_text(&last)), (&json!("final"), "empty"));
+    let preview = peer.expect_ok("session.preview", json!({ "sessionKey": "s" }));
+    let roles: Vec<&str> =
+        preview["messages"].as_array().unwrap().iter().map(|it| it["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "toolResult", "assistant"]);
-    assert_eq!(told["messages"][0]["content"], "what is there?");
+    assert_eq!(preview["messages"][0]["content"], "what is there?");
 }
 
 #[test]
@@ -167,8 +172,8 @@ fn messages_behind_a_run_wait_in_order_and_a_stop_lets_the_next_one_begin() {
     latch.open();
     let stopped = peer.wait_event("chat", &json!({ "runId": "q1" }));
     assert_eq!((&stopped["state"], &stopped["error"]), (&json!("error"), &json!("Run cancelled by user")));
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "q2" }))), "second");
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "q3" }))), "third");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "q2" }))), "second");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "q3" }))), "third");
     assert_eq!(command(&mut peer, "q", "/STOP")["response"], "No run in progress.");
 }
 
@@ -259,8 +264,8 @@ fn each_command_has_its_answers_and_its_errors() {
     }
     assert!(command(&mut peer, "c", "/help")["response"].as_str().unwrap().contains("/approve"));
     scene.provider.script_replies([text_reply("one"), text_reply("two")]);
-    assert_eq!(said(&talk(&mut peer, "c", "/unknown thing", "r-2")), "one");
-    assert_eq!(said(&talk(&mut peer, "c", "/help\nme out", "r-3")), "two");
+    assert_eq!(message_text(&talk(&mut peer, "c", "/unknown thing", "r-2")), "one");
+    assert_eq!(message_text(&talk(&mut peer, "c", "/help\nme out", "r-3")), "two");
 }
 
 #[test]
@@ -281,11 +286,11 @@ fn a_directive_counts_for_its_message_and_line_breaks_stay() {
     assert_eq!(sent["directives"], json!({ "model": { "provider": "local", "id": "small-2" } }));
     peer.wait_event("chat", &json!({ "runId": "d1" }));
     talk(&mut peer, "d", "next", "d2");
-    let asked: Vec<(Value, bool)> = (0..2)
+    let requests: Vec<(Value, bool)> = (0..2)
         .map(|number| scene.provider.wait_request(number))
-        .map(|asked| (asked.body["model"].clone(), asked.messages_text().contains("one\\ntwo three")))
+        .map(|request| (request.body["model"].clone(), request.messages_text().contains("one\\ntwo three")))
         .collect();
-    assert_eq!(asked, [(json!("small-2"), true), (json!("small-1"), true)]);
+    assert_eq!(requests, [(json!("small-2"), true), (json!("small-1"), true)]);
 }
 
 #[test]
@@ -304,8 +309,8 @@ fn failures_of_a_provider_end_the_run_with_what_went_wrong() {
     // No failure is a message, wherever messages are counted or read.
     let preview = peer.expect_ok("session.preview", json!({ "sessionKey": "e" }));
     let roles: Vec<&Value> = preview["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
-    let told = ["user", "user", "user"].map(Value::from);
-    assert_eq!((roles, &preview["messageCount"]), (told.iter().collect(), &json!(3)), "{preview}");
+    let expected_roles = ["user", "user", "user"].map(Value::from);
+    assert_eq!((roles, &preview["messageCount"]), (expected_roles.iter().collect(), &json!(3)), "{preview}");
     assert_eq!(peer.expect_ok("session.stats", json!({ "sessionKey": "e" }))["messageCount"], 3);
     assert!(command(&mut peer, "e", "/status")["response"].as_str().unwrap().contains("Messages: 3\n"));
     assert_eq!(command(&mut peer, "e", "/new")["response"], "Session reset. Archived 3 messages.");

@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{GatewayFixture, GatewayServer, eventually, gsv::GsvPeer, http::HttpClient};
 
-use crate::nodes::noting;
+use crate::nodes::connect_journaling_node;
 
 fn page(gateway: &GatewayServer) -> String {
     let reply = HttpClient::new(&gateway.address).get("/console/agents");
@@ -11,10 +11,10 @@ fn page(gateway: &GatewayServer) -> String {
 }
 
 /// Waits until the page has all of this.
-fn shows(gateway: &GatewayServer, wanted: &[&str]) {
+fn wait_for_page(gateway: &GatewayServer, expected: &[&str]) {
     eventually("the page", || {
         let page = page(gateway);
-        wanted.iter().all(|wanted| page.contains(wanted)).then_some(())
+        expected.iter().all(|text| page.contains(text)).then_some(())
     });
 }
 
@@ -24,7 +24,7 @@ fn nodes_and_accounts_are_shown_while_they_are_here_and_when_they_are_away() {
     let gateway = scene.start();
     let none = page(&gateway);
     assert!(none.contains("No machine has connected as a node"), "{none}");
-    let node = noting(&gateway, "attic", &["Echo", "Other"]);
+    let node = connect_journaling_node(&gateway, "attic", &["Echo", "Other"]);
     let plain = GsvPeer::connect_node(&gateway, "shed", &["Echo"]);
     let account = GsvPeer::connect_channel(&gateway, "pigeon", "roof");
     let here = "<span class=\"badge good\">connected</span>";
@@ -32,7 +32,7 @@ fn nodes_and_accounts_are_shown_while_they_are_here_and_when_they_are_away() {
     let no_journal = "<p class=\"note\">Keeps no journal";
     let row = |name: &str, state: &str| format!("<td>{name}</td><td>{state}");
     let pigeon = |state: &str| format!("<td>pigeon <code>roof</code></td><td>{state}");
-    shows(
+    wait_for_page(
         &gateway,
         &[
             &format!("{}</td>", row("attic", here)),
@@ -42,9 +42,9 @@ fn nodes_and_accounts_are_shown_while_they_are_here_and_when_they_are_away() {
         ],
     );
     drop((node, account));
-    shows(&gateway, &[&row("attic", away), &row("shed", here), &pigeon(away)]);
+    wait_for_page(&gateway, &[&row("attic", away), &row("shed", here), &pigeon(away)]);
     drop(plain);
     gateway.kill();
     let gateway = scene.start();
-    shows(&gateway, &[&row("attic", away), &row("shed", away), &pigeon(away)]);
+    wait_for_page(&gateway, &[&row("attic", away), &row("shed", away), &pigeon(away)]);
 }

@@ -7,7 +7,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-use crate::chat::{said, send, talk};
+use crate::chat::{message_text, send, talk};
 
 #[test]
 fn what_waits_in_a_session_is_answered_after_a_kill_under_the_names_that_it_had() {
@@ -28,7 +28,7 @@ fn what_waits_in_a_session_is_answered_after_a_kill_under_the_names_that_it_had(
     latch.open();
     for (run, want) in [("r-1", "first"), ("r-2", "second"), ("r-3", "third")] {
         let last = peer.wait_event("chat", &json!({ "runId": run, "state": "final" }));
-        assert_eq!((said(&last), &last["sessionKey"]), (want, &json!("main")), "{run}");
+        assert_eq!((message_text(&last), &last["sessionKey"]), (want, &json!("main")), "{run}");
     }
     scene.verify_log();
 }
@@ -44,7 +44,7 @@ fn a_gate_that_waits_is_answered_after_a_kill_and_runs_once() {
     let gateway = GatewayServer::start(&scene);
     let mut peer = GsvPeer::connect_client(&gateway, "again");
     assert_eq!(send(&mut peer, "main", "yes", "r-2"), json!({ "status": "started", "runId": "r-2" }));
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "done");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "done");
     assert_eq!(scene.read_marks(), "marks: once\n");
     scene.verify_log();
 }

@@ -12,7 +12,7 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 use crate::{
-    channels::{hear, message},
+    channels::{message, send_inbound},
     chat::talk,
     webhook,
 };
@@ -62,12 +62,12 @@ fn media_that_are_too_large_are_refused_with_their_size_as_a_frame() {
     let (gateway, _client) = scene.start_peer();
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     let (media, refused) = too_large();
-    let mut said = message("ana", "m1", "look");
-    said["message"]["media"] = media;
-    assert_eq!(wx.expect_error("channel.inbound", said), refused);
+    let mut inbound = message("ana", "m1", "look");
+    inbound["message"]["media"] = media;
+    assert_eq!(wx.expect_error("channel.inbound", inbound), refused);
     // Nothing of it is kept, and whoever sent it may go on.
     assert!(!scene.data_dir().join("objects/media").exists());
-    assert_eq!(hear(&mut wx, message("ana", "m1", "a word"))["status"], "started");
+    assert_eq!(send_inbound(&mut wx, message("ana", "m1", "a word"))["status"], "started");
     assert_eq!(scene.provider.wait_request(0).messages().len(), 2);
 }
 
@@ -77,9 +77,9 @@ fn media_that_are_too_large_are_refused_with_their_size_as_a_post() {
     let (gateway, mut client) = scene.start_peer();
     webhook::set_up(&mut client, None);
     let (media, refused) = too_large();
-    let mut said = webhook::hello("look");
-    said["message"]["media"] = media;
-    let posted = webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &said, |it| it);
+    let mut inbound = webhook::hello("look");
+    inbound["message"]["media"] = media;
+    let posted = webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &inbound, |it| it);
     assert_eq!((posted.status, posted.json()), (400, refused));
     assert!(!scene.data_dir().join("objects/media").exists());
     assert_eq!(scene.provider.request_count(), 0);
@@ -90,13 +90,13 @@ fn a_file_that_an_agent_sends_is_owed_to_its_chat_as_it_was_through_a_kill() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
-    hear(&mut wx, message("ana", "m1", "hello"));
+    send_inbound(&mut wx, message("ana", "m1", "hello"));
     wx.wait_event("channel.outbound", &json!({}));
     drop(wx);
     put(&scene, "charts/week.png", BEGIN);
-    let told = send(&scene, &mut client, "c1", &json!({ "path": "/charts/week.png", "text": "this week" }));
+    let result = send(&scene, &mut client, "c1", &json!({ "path": "/charts/week.png", "text": "this week" }));
     let peer = json!({ "kind": "dm", "id": "ana" });
-    assert_eq!(told, json!({ "ok": true, "channel": "wx", "accountId": "a1", "peer": peer }));
+    assert_eq!(result, json!({ "ok": true, "channel": "wx", "accountId": "a1", "peer": peer }));
     put(&scene, "charts/week.png", b"another one");
     gateway.kill();
     let gateway = scene.start();
@@ -148,8 +148,8 @@ fn what_an_agent_cannot_send_it_is_told_and_nothing_of_it_stays() {
     .into_iter()
     .enumerate()
     {
-        let told = send(&scene, &mut client, &format!("c{number}"), &arguments);
-        assert!(told.as_str().is_some_and(|told| told.contains(want)), "{arguments}: {told}");
+        let result = send(&scene, &mut client, &format!("c{number}"), &arguments);
+        assert!(result.as_str().is_some_and(|text| text.contains(want)), "{arguments}: {result}");
     }
     assert_eq!(waiting(&scene), 0);
 }
@@ -161,12 +161,12 @@ fn a_rule_about_words_lets_no_file_go() {
     ).create();
     let (gateway, mut client) = scene.start_peer();
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
-    hear(&mut wx, message("ana", "m1", "hello"));
+    send_inbound(&mut wx, message("ana", "m1", "hello"));
     wx.wait_event("channel.outbound", &json!({}));
     put(&scene, "secret.txt", b"s");
     put(&scene, "a.txt", b"a");
     let denied = send(&scene, &mut client, "c1", &json!({ "path": "secret.txt" }));
-    assert!(denied.as_str().is_some_and(|told| told.starts_with("Denied by policy")), "{denied}");
+    assert!(denied.as_str().is_some_and(|text| text.starts_with("Denied by policy")), "{denied}");
     let call = call_part("c2", "gsv__SendFile", &json!({ "path": "a.txt", "text": "here" }));
     scene.provider.script_replies([ProviderReply::new(vec![call]), text_reply("done")]);
     talk(&mut client, "s", "send it", "r-2");

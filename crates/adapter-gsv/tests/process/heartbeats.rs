@@ -11,7 +11,7 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 use crate::{
-    chat::{said, send},
+    chat::{message_text, send},
     webhook,
 };
 
@@ -57,9 +57,9 @@ fn a_heartbeat_reads_the_list_anew_each_time_and_people_are_told_what_is_news() 
         let want = json!({ "ok": true, "message": format!("Heartbeat triggered for agent main (session: {key})") });
         assert_eq!(trigger(&mut peer), want);
         let last = peer.wait_event("chat", &json!({ "sessionKey": key, "state": "final" }));
-        assert_eq!(said(&last), reply);
-        let asked = scene.provider.last_request();
-        let message = asked.messages().last().unwrap()["content"].to_string();
+        assert_eq!(message_text(&last), reply);
+        let request = scene.provider.last_request();
+        let message = request.messages().last().unwrap()["content"].to_string();
         assert!(message.contains(tasks) && message.contains("HEARTBEAT_OK"), "{message}");
         eventually("its end", || state(&mut peer)["lastHeartbeatAt"].as_u64());
     }
@@ -85,10 +85,10 @@ fn whoever_wants_a_heartbeat_of_an_agent_that_is_removed_is_told_so() {
     for _ in 0..20 {
         set(&mut peer, "agents.list", json!([{ "id": "main" }, { "id": "x" }]));
         let mut other = GsvPeer::connect_client(&gateway, "other");
-        let asked = other.send_request("heartbeat.trigger", json!({ "agentId": "x" }));
+        let request_id = other.send_request("heartbeat.trigger", json!({ "agentId": "x" }));
         set(&mut peer, "agents.list", json!([{ "id": "main" }]));
-        let told = other.wait_response(&asked)["payload"]["message"].take();
-        assert!(told.as_str().is_some_and(|told| told.starts_with("Heartbeat ")), "{told}");
+        let message = other.wait_response(&request_id)["payload"]["message"].take();
+        assert!(message.as_str().is_some_and(|text| text.starts_with("Heartbeat ")), "{message}");
     }
 }
 
@@ -146,8 +146,8 @@ fn an_alert_reaches_the_chat_however_short_and_the_same_one_does_so_once() {
     std::fs::write(&list, "look at the oven").unwrap();
     scene.provider.script_replies([text_reply("hello")]);
     webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &webhook::hello("hi"), |it| it);
-    let told = |number: usize| other.wait_request(number, |_| true).body["message"]["text"].clone();
-    assert_eq!(told(0), "hello");
+    let posted_text = |number: usize| other.wait_request(number, |_| true).body["message"]["text"].clone();
+    assert_eq!(posted_text(0), "hello");
     let mut number = 0;
     for (reply, want) in [
         (text_reply("HEARTBEAT_OK"), None),
@@ -165,12 +165,12 @@ fn an_alert_reaches_the_chat_however_short_and_the_same_one_does_so_once() {
         eventually("its end", || (state(&mut peer)["lastHeartbeatAt"] != before).then_some(()));
         if let Some(want) = want {
             number += 1;
-            let told = told(number);
-            assert!(told.as_str().unwrap().starts_with(want), "{told}");
+            let text = posted_text(number);
+            assert!(text.as_str().unwrap().starts_with(want), "{text}");
         }
     }
     let last = state(&mut peer);
-    assert_eq!((&last["lastHeartbeatText"], other.request_count(|_| true)), (&told(number), number + 1));
+    assert_eq!((&last["lastHeartbeatText"], other.request_count(|_| true)), (&posted_text(number), number + 1));
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn the_runs_of_a_heartbeat_that_comes_back_are_not_those_of_before() {
     for _ in 0..2 {
         set(&mut peer, "agents.list", json!([{ "id": "night" }]));
         scene.provider.script_replies([text_reply("The door is open.")]);
-        let told = peer.expect_ok("heartbeat.trigger", json!({ "agentId": "night" }));
-        assert_eq!(told["ok"], true, "{told}");
+        let response = peer.expect_ok("heartbeat.trigger", json!({ "agentId": "night" }));
+        assert_eq!(response["ok"], true, "{response}");
         let key = "agent:night:heartbeat:system:internal";
         let last = peer.wait_event("chat", &json!({ "sessionKey": key, "state": "final" }));
         runs.push(last["runId"].as_str().unwrap().to_owned());

@@ -14,7 +14,7 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 use crate::{
-    chat::{said, send, talk},
+    chat::{message_text, send, talk},
     webhook,
 };
 
@@ -65,13 +65,13 @@ fn a_task_runs_in_a_session_of_its_own_with_its_model_and_is_waited_for() {
         "jobId": job["id"], "status": "ok", "summary": "There are 7.", "durationMs": null, "nextRunAtMs": LATER,
     });
     assert_eq!(ran, json!({ "ok": true, "ran": 1, "results": [result] }));
-    let asked = scene.provider.last_request();
-    assert_eq!(asked.body["model"], "small-2");
-    let message = asked.messages().last().unwrap()["content"].to_string();
+    let request = scene.provider.last_request();
+    assert_eq!(request.body["model"], "small-2");
+    let message = request.messages().last().unwrap()["content"].to_string();
     assert!(message.contains("[cron · ") && message.contains("Count the boxes."), "{message}");
     let key = format!("agent:main:cron:{}", id(&job));
     let last = peer.wait_event("chat", &json!({ "sessionKey": key, "state": "final" }));
-    assert_eq!(said(&last), "There are 7.");
+    assert_eq!(message_text(&last), "There are 7.");
     let found = rested(&mut peer, &job);
     let state = &found["state"];
     assert_eq!((&state["lastStatus"], &state["lastDurationMs"]), (&json!("ok"), &took));
@@ -177,7 +177,7 @@ fn a_system_event_is_said_in_the_main_session() {
     assert!(last.messages_text().contains("hello") && last.messages_text().contains("The door bell rang."));
     let last =
         peer.wait_event("chat", &json!({ "sessionKey": "main", "state": "final", "runId": format!("{}-1", id(&job)) }));
-    assert_eq!(said(&last), "I look.");
+    assert_eq!(message_text(&last), "I look.");
     assert!(
         !scene.provider.last_request().messages_text().contains("delivered by itself"),
         "nobody has spoken in a chat network"
@@ -192,8 +192,8 @@ fn what_a_system_event_is_answered_goes_to_the_chat_that_spoke_last() {
     webhook::set_up(&mut peer, Some(&other.url));
     scene.provider.script_replies([text_reply("hello")]);
     webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &webhook::hello("hi"), |it| it);
-    let told = |number: usize| other.wait_request(number, |_| true).body;
-    assert_eq!(told(0)["message"]["text"], "hello");
+    let posted_body = |number: usize| other.wait_request(number, |_| true).body;
+    assert_eq!(posted_body(0)["message"]["text"], "hello");
     let schedule = json!({ "kind": "at", "atMs": LATER });
     let spec = json!({ "mode": "systemEvent", "text": "The door bell rang." });
     let job = add(&mut peer, json!({ "name": "bell", "schedule": schedule, "spec": spec }));
@@ -204,9 +204,9 @@ fn what_a_system_event_is_answered_goes_to_the_chat_that_spoke_last() {
     ] {
         scene.provider.script_replies([reply]);
         force(&mut peer, &job);
-        let told = told(number);
-        assert!(told["message"]["text"].as_str().unwrap().starts_with(want), "{told}");
-        assert_eq!((&told["sessionKey"], &told["peer"]), (&json!("agent:main:main"), &to));
+        let body = posted_body(number);
+        assert!(body["message"]["text"].as_str().unwrap().starts_with(want), "{body}");
+        assert_eq!((&body["sessionKey"], &body["peer"]), (&json!("agent:main:main"), &to));
     }
     assert!(
         scene.provider.last_request().messages_text().contains("delivered by itself"),
@@ -226,13 +226,13 @@ fn a_job_that_is_due_already_and_is_forced_runs_once_and_is_waited_for() {
     ]);
     let schedule = json!({ "kind": "at", "atMs": 1 });
     let job = add(&mut peer, json!({ "name": "n", "schedule": schedule, "spec": { "mode": "task", "message": "go" } }));
-    let asked = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    let request_id = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
     scene.provider.wait_request(0);
     let again = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
     peer.expect_ok("cron.status", json!({}));
     latch.open();
-    for asked in [asked, again] {
-        let ran = peer.wait_response(&asked)["payload"].take();
+    for request_id in [request_id, again] {
+        let ran = peer.wait_response(&request_id)["payload"].take();
         let result = &ran["results"][0];
         assert_eq!((&ran["ran"], &result["status"], &result["summary"]), (&json!(1), &json!("ok"), &json!("done")));
     }
@@ -271,11 +271,11 @@ fn what_a_job_asks_goes_to_a_person_and_without_one_is_refused() {
     let job = add(&mut peer, task("marks", "go"));
     let key = format!("agent:main:cron:{}", id(&job));
     scene.provider.script_replies([ProviderReply::new(vec![mark_part("c0")]), text_reply("done")]);
-    let asked = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    let request_id = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
     let card = peer.wait_event("chat", &json!({ "sessionKey": key, "state": "final" }));
-    assert!(said(&card).contains("marks: once"), "{card}");
+    assert!(message_text(&card).contains("marks: once"), "{card}");
     send(&mut peer, &key, "yes", "r-yes");
-    let ran = peer.wait_response(&asked);
+    let ran = peer.wait_response(&request_id);
     assert_eq!(ran["payload"]["results"][0]["summary"], "done");
     assert_eq!(scene.read_marks(), "marks: once\n");
 
@@ -374,14 +374,14 @@ fn a_job_that_is_not_due_does_not_run() {
     assert_eq!(peer.expect_ok("cron.run", json!({})), none);
     let latch = Latch::default();
     scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("done")])]);
-    let asked = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    let request_id = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
     scene.provider.wait_request(0);
     let mut other = GsvPeer::connect_client(&gateway, "other");
     let again = other.expect_ok("cron.run", json!({ "id": job["id"], "mode": "force" }));
     assert_eq!((&again["ran"], &again["results"][0]["status"]), (&json!(0), &json!("skipped")));
     assert_eq!(other.expect_ok("cron.status", json!({}))["runningCount"], 1);
     latch.open();
-    assert_eq!(peer.wait_response(&asked)["payload"]["ran"], 1);
+    assert_eq!(peer.wait_response(&request_id)["payload"]["ran"], 1);
 }
 
 #[test]
@@ -391,12 +391,12 @@ fn a_job_that_is_removed_while_it_runs_runs_to_its_end() {
     let job = add(&mut peer, task("goes", "go"));
     let latch = Latch::default();
     scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("done")])]);
-    let asked = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    let request_id = peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
     scene.provider.wait_request(0);
     let mut other = GsvPeer::connect_client(&gateway, "other");
     assert_eq!(other.expect_ok("cron.remove", json!({ "id": job["id"] }))["removed"], true);
     latch.open();
-    let ran = peer.wait_response(&asked)["payload"].take();
+    let ran = peer.wait_response(&request_id)["payload"].take();
     assert_eq!((&ran["ran"], &ran["results"][0]["summary"]), (&json!(1), &json!("done")), "{ran}");
 }
 
@@ -465,7 +465,7 @@ fn an_agent_plans_in_the_words_of_people() {
     let wrong = json!({ "action": "add", "job": { "name": "n", "schedule": "tomorrow" } });
     let calls = [call_part("c0", "gsv__Cron", &plan), call_part("c1", "gsv__Cron", &wrong)];
     scene.provider.script_replies([ProviderReply::new(calls.into()), text_reply("planned")]);
-    assert_eq!(said(&talk(&mut peer, "main", "tea in two hours, please", "r-1")), "planned");
+    assert_eq!(message_text(&talk(&mut peer, "main", "tea in two hours, please", "r-1")), "planned");
     let last = scene.provider.last_request();
     assert!(last.call_result("c1").unwrap().contains("has no time of day"), "{:?}", last.call_result("c1"));
     let jobs = peer.expect_ok("cron.list", json!({}));
@@ -523,8 +523,8 @@ fn what_a_job_came_to_goes_to_its_chat_and_so_does_that_it_failed() {
         scene.provider.script_replies([reply]);
         force(&mut peer, &report);
         assert!(text(number).starts_with(want), "{}", text(number));
-        let told = other.wait_request(number, |_| true).body;
-        assert_eq!((&told["sessionKey"], &told["peer"]), (&json!(key), &to));
+        let body = other.wait_request(number, |_| true).body;
+        assert_eq!((&body["sessionKey"], &body["peer"]), (&json!(key), &to));
     }
     // The same again is news to nobody; what comes next is.
     for reply in [error_reply(400, "no such thing"), text_reply("There are 9.")] {

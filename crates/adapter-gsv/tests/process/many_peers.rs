@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
-use crate::chat::{said, talk};
+use crate::chat::{message_text, talk};
 
 /// How many should be there, and how many at least.
 const MANY: u64 = 10_000;
@@ -19,11 +19,11 @@ const OTHERS: u64 = 200;
 /// As many as this machine lets a process have: the test's own process has one line each, and so has the gateway.
 fn many() -> u64 {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    let wanted = (MANY + OTHERS).min(hard);
-    if soft < wanted {
-        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).unwrap();
+    let needed = (MANY + OTHERS).min(hard);
+    if soft < needed {
+        setrlimit(Resource::RLIMIT_NOFILE, needed, hard).unwrap();
     }
-    let count = MANY.min(soft.max(wanted) - OTHERS);
+    let count = MANY.min(soft.max(needed) - OTHERS);
     assert!(count >= AT_LEAST, "a process may have {hard} descriptors: too few for this test");
     count
 }
@@ -37,12 +37,12 @@ fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
         (0..count).map(|number| GsvPeer::connect_client(&gateway, &format!("idle-{number}"))).collect();
     let mut speaker = GsvPeer::connect_client(&gateway, "speaker");
     scene.provider.script_replies([text_reply("hello everybody")]);
-    assert_eq!(said(&talk(&mut speaker, "s", "say hello", "r-1")), "hello everybody");
+    assert_eq!(message_text(&talk(&mut speaker, "s", "say hello", "r-1")), "hello everybody");
     // None of them has read anything since it came.
     for peer in &mut crowd {
-        let told = peer.wait_event("chat", &json!({ "runId": "r-1" }));
+        let event = peer.wait_event("chat", &json!({ "runId": "r-1" }));
         assert_eq!(
-            (&told["state"], &told["sessionKey"], said(&told)),
+            (&event["state"], &event["sessionKey"], message_text(&event)),
             (&json!("final"), &json!("s"), "hello everybody")
         );
     }
@@ -50,7 +50,7 @@ fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
     let mut late = GsvPeer::connect_client(&gateway, "late");
     scene.provider.script_replies([text_reply("and again")]);
     talk(&mut speaker, "s", "say it again", "r-2");
-    assert_eq!(said(&late.wait_event("chat", &json!({}))), "and again");
+    assert_eq!(message_text(&late.wait_event("chat", &json!({}))), "and again");
     drop(crowd);
     assert_eq!(speaker.expect_ok("sessions.list", json!({}))["count"], 1);
 }

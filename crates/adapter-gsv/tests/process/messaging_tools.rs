@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 use crate::{
-    channels::{hear, message, told},
+    channels::{message, outbound_text, send_inbound},
     chat::talk,
 };
 
@@ -20,8 +20,11 @@ fn open() -> GatewayFixture {
 }
 
 fn result(scene: &GatewayFixture, request: usize, id: &str) -> Value {
-    let text =
-        scene.provider.wait_request_when(request, |asked| asked.call_result(id).is_some()).call_result(id).unwrap();
+    let text = scene
+        .provider
+        .wait_request_when(request, |candidate| candidate.call_result(id).is_some())
+        .call_result(id)
+        .unwrap();
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
@@ -36,8 +39,8 @@ fn a_message_goes_to_whoever_last_spoke_or_to_a_chat_that_is_named() {
     assert!(early.as_str().unwrap().contains("nobody has spoken with main"), "{early}");
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     scene.provider.script_replies([text_reply("hi Ana")]);
-    hear(&mut wx, message("ana", "m1", "hello"));
-    assert_eq!(told(&mut wx), "hi Ana");
+    send_inbound(&mut wx, message("ana", "m1", "hello"));
+    assert_eq!(outbound_text(&mut wx), "hi Ana");
     let elsewhere =
         json!({ "text": "to you all", "channel": "wx", "to": "g1", "peerKind": "group", "replyToId": "m9" });
     scene.provider.script_replies([
@@ -47,7 +50,7 @@ fn a_message_goes_to_whoever_last_spoke_or_to_a_chat_that_is_named() {
         text_reply("done"),
     ]);
     talk(&mut client, "s", "tell them", "r-2");
-    assert_eq!(told(&mut wx), "by the way");
+    assert_eq!(outbound_text(&mut wx), "by the way");
     let group = wx.wait_event("channel.outbound", &json!({}));
     assert_eq!(group["peer"], json!({ "kind": "group", "id": "g1" }));
     assert_eq!(group["message"], json!({ "text": "to you all", "replyToId": "m9" }));

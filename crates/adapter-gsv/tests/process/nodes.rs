@@ -7,7 +7,7 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 /// A node that keeps a journal.
-pub(crate) fn noting(gateway: &GatewayServer, id: &str, tools: &[&str]) -> GsvPeer {
+pub(crate) fn connect_journaling_node(gateway: &GatewayServer, id: &str, tools: &[&str]) -> GsvPeer {
     let mut peer = GsvPeer::open_connection(gateway);
     let mut params = params(id, tools);
     params["journal"] = true.into();
@@ -18,15 +18,15 @@ pub(crate) fn noting(gateway: &GatewayServer, id: &str, tools: &[&str]) -> GsvPe
 }
 
 /// The next call that a node is given.
-pub(crate) fn given(node: &mut GsvPeer, tool: &str) -> Value {
+pub(crate) fn next_invocation(node: &mut GsvPeer, tool: &str) -> Value {
     node.wait_event("tool.invoke", &json!({ "tool": tool }))
 }
 
-fn gives(node: &mut GsvPeer, call: &Value, result: Value) -> Value {
+fn send_result(node: &mut GsvPeer, call: &Value, result: Value) -> Value {
     node.expect_ok("tool.result", json!({ "callId": call["callId"], "result": result }))
 }
 
-fn names(peer: &mut GsvPeer) -> Vec<String> {
+fn tool_names(peer: &mut GsvPeer) -> Vec<String> {
     let listed = peer.expect_ok("tools.list", json!({}));
     let tools = listed["tools"].as_array().unwrap();
     tools
@@ -43,7 +43,7 @@ fn audit(scene: &GatewayFixture) -> String {
 }
 
 /// The error that a request is answered.
-fn fails(peer: &mut GsvPeer, id: &str) -> Value {
+fn request_error(peer: &mut GsvPeer, id: &str) -> Value {
     peer.wait_response(id)["error"].take()
 }
 
@@ -52,21 +52,21 @@ fn a_client_has_a_node_do_something_under_either_name() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Echo", "Other"]);
-    assert_eq!(names(&mut client), ["box__Echo", "box__Other"]);
-    assert_eq!(names(&mut node), ["box__Echo", "box__Other"]);
+    assert_eq!(tool_names(&mut client), ["box__Echo", "box__Other"]);
+    assert_eq!(tool_names(&mut node), ["box__Echo", "box__Other"]);
     for (name, args) in [("box__Echo", json!({ "x": [1, null, "é"] })), ("box:Echo", json!({}))] {
-        let asked = client.send_request("tool.invoke", json!({ "tool": name, "args": args }));
-        let call = given(&mut node, "Echo");
+        let request_id = client.send_request("tool.invoke", json!({ "tool": name, "args": args }));
+        let call = next_invocation(&mut node, "Echo");
         assert_eq!(call["args"], args, "{name}");
-        assert_eq!(gives(&mut node, &call, json!({ "said": name })), json!({ "ok": true }));
-        assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": { "said": name } }));
+        assert_eq!(send_result(&mut node, &call, json!({ "said": name })), json!({ "ok": true }));
+        assert_eq!(client.wait_response(&request_id)["payload"], json!({ "result": { "said": name } }));
     }
-    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Echo" }));
-    let call = given(&mut node, "Echo");
+    let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Echo" }));
+    let call = next_invocation(&mut node, "Echo");
     node.expect_ok("tool.result", json!({ "callId": call["callId"], "error": "disk on fire" }));
-    assert_eq!(fails(&mut client, &asked), error_body(500, "disk on fire"));
+    assert_eq!(request_error(&mut client, &request_id), error_body(500, "disk on fire"));
     drop(node);
-    eventually("its tools are gone", || names(&mut client).is_empty().then_some(()));
+    eventually("its tools are gone", || tool_names(&mut client).is_empty().then_some(()));
 }
 
 #[test]
@@ -120,10 +120,10 @@ fn a_rule_that_denies_stops_what_a_client_has_a_node_do() {
     assert_eq!(denied["code"], 403, "{denied}");
     assert!(denied["message"].as_str().unwrap().starts_with("Denied by policy: "), "{denied}");
     // Nobody is asked about what a person does.
-    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Asked" }));
-    let call = given(&mut node, "Asked");
-    gives(&mut node, &call, json!("done"));
-    assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": "done" }));
+    let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Asked" }));
+    let call = next_invocation(&mut node, "Asked");
+    send_result(&mut node, &call, json!("done"));
+    assert_eq!(client.wait_response(&request_id)["payload"], json!({ "result": "done" }));
     let audit = audit(&scene);
     let by_whom = audit.lines().any(|line| line.contains("client:tester") && line.contains("allowed"));
     assert!(by_whom, "{audit}");
@@ -138,13 +138,13 @@ fn a_result_that_cannot_be_read_ends_its_call() {
     let wrong_error = "error must be a string";
     let too_deep = "params cannot be read: recursion limit exceeded at line 1 column 128";
     for (name, value, why) in [("error", json!({ "text": "no" }), wrong_error), ("result", deep, too_deep)] {
-        let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
-        let call = given(&mut node, "Mute");
+        let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
+        let call = next_invocation(&mut node, "Mute");
         let refused = node.expect_error("tool.result", json!({ "callId": call["callId"], name: value }));
         assert_eq!(refused, error_body(400, why));
-        let told = client.wait_response(&asked)["error"].clone();
-        assert_eq!(told, error_body(500, &format!("the node's result was refused: {why}")));
-        assert_eq!(gives(&mut node, &call, json!("again")), json!({ "ok": true, "dropped": true }));
+        let failure = client.wait_response(&request_id)["error"].clone();
+        assert_eq!(failure, error_body(500, &format!("the node's result was refused: {why}")));
+        assert_eq!(send_result(&mut node, &call, json!("again")), json!({ "ok": true, "dropped": true }));
     }
 }
 
@@ -154,13 +154,13 @@ fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     let mut other = GsvPeer::connect_node(&gateway, "other", &["Mute"]);
-    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
-    let call = given(&mut node, "Mute");
+    let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
+    let call = next_invocation(&mut node, "Mute");
     let forged = json!({ "callId": call["callId"], "result": "forged" });
     assert_eq!(other.expect_error("tool.result", forged), error_body(403, "Node not authorized for this call"));
-    assert_eq!(gives(&mut node, &call, json!("real")), json!({ "ok": true }));
-    assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": "real" }));
-    assert_eq!(gives(&mut node, &call, json!("again")), json!({ "ok": true, "dropped": true }));
+    assert_eq!(send_result(&mut node, &call, json!("real")), json!({ "ok": true }));
+    assert_eq!(client.wait_response(&request_id)["payload"], json!({ "result": "real" }));
+    assert_eq!(send_result(&mut node, &call, json!("again")), json!({ "ok": true, "dropped": true }));
     assert_eq!(
         node.expect_error("tool.result", json!({ "callId": "zzz", "result": 1 })),
         error_body(404, "Unknown callId")
@@ -169,11 +169,11 @@ fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
 
     let mut gone = GsvPeer::connect_client(&gateway, "gone");
     gone.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
-    let call = given(&mut node, "Mute");
+    let call = next_invocation(&mut node, "Mute");
     drop(gone);
     // The gateway has noticed: a second client of that id would be told otherwise.
     drop(GsvPeer::connect_client(&gateway, "gone"));
-    assert_eq!(gives(&mut node, &call, json!("for nobody")), json!({ "ok": true, "dropped": true }));
+    assert_eq!(send_result(&mut node, &call, json!("for nobody")), json!({ "ok": true, "dropped": true }));
 }
 
 #[test]
@@ -181,25 +181,25 @@ fn what_a_lost_node_had_is_answered_at_once_and_never_sent_again() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
-    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
-    let lost = given(&mut node, "Mute");
+    let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
+    let lost = next_invocation(&mut node, "Mute");
     drop(node);
-    assert_eq!(fails(&mut client, &asked), error_body(503, "Node disconnected: box"));
+    assert_eq!(request_error(&mut client, &request_id), error_body(503, "Node disconnected: box"));
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
-    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
-    let replaced = given(&mut node, "Mute");
+    let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
+    let replaced = next_invocation(&mut node, "Mute");
     assert_ne!(replaced["callId"], lost["callId"]);
     let mut newer = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
-    assert_eq!(fails(&mut client, &asked), error_body(503, "Node disconnected: box"));
+    assert_eq!(request_error(&mut client, &request_id), error_body(503, "Node disconnected: box"));
     assert_eq!(node.read_frame(), GsvSocketEvent::Closed(1000, "Replaced by newer node connection".to_owned()));
     for call in [&lost, &replaced] {
-        assert_eq!(gives(&mut newer, call, json!("late")), json!({ "ok": true, "dropped": true }));
+        assert_eq!(send_result(&mut newer, call, json!("late")), json!({ "ok": true, "dropped": true }));
     }
     // It works, and was sent nothing of before.
-    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
-    let call = given(&mut newer, "Mute");
-    gives(&mut newer, &call, json!(1));
-    assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": 1 }));
+    let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
+    let call = next_invocation(&mut newer, "Mute");
+    send_result(&mut newer, &call, json!(1));
+    assert_eq!(client.wait_response(&request_id)["payload"], json!({ "result": 1 }));
     assert_eq!(newer.take_early_frames(), Vec::<Value>::new());
     let audit = audit(&scene);
     assert_eq!(audit.matches("result_dropped").count(), 2, "{audit}");
@@ -212,14 +212,14 @@ fn what_comes_after_a_restart_of_the_gateway_is_kept_beside_its_call_once() {
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
-    let call = given(&mut node, "Mute");
+    let call = next_invocation(&mut node, "Mute");
     gateway.kill();
     let gateway = scene.start();
     let mut other = GsvPeer::connect_node(&gateway, "other", &["Mute"]);
     let late = json!({ "callId": call["callId"], "result": "late" });
     assert_eq!(other.expect_error("tool.result", late), error_body(403, "Node not authorized for this call"));
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
-    assert_eq!(gives(&mut node, &call, json!("late")), json!({ "ok": true, "dropped": true }));
+    assert_eq!(send_result(&mut node, &call, json!("late")), json!({ "ok": true, "dropped": true }));
     let again = json!({ "callId": call["callId"], "result": "late" });
     assert_eq!(node.expect_error("tool.result", again), error_body(404, "Unknown callId"));
     assert_eq!(node.take_early_frames(), Vec::<Value>::new());
@@ -233,12 +233,12 @@ fn a_request_is_sent_under_the_clients_id_and_nobody_waits() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
-    let wanted = json!({ "callId": "r1", "tool": "box__Mute", "args": { "z": 1 }, "sessionKey": "main" });
-    assert_eq!(client.expect_ok("tool.request", wanted.clone()), json!({ "status": "sent" }));
-    assert_eq!(given(&mut node, "Mute"), json!({ "callId": "r1", "tool": "Mute", "args": { "z": 1 } }));
-    assert_eq!(client.expect_error("tool.request", wanted), error_body(400, "callId is taken: r1"));
-    let told = json!({ "callId": "r1", "result": 1 });
-    assert_eq!(node.expect_error("tool.result", told), error_body(404, "Unknown session tool call: r1"));
+    let request = json!({ "callId": "r1", "tool": "box__Mute", "args": { "z": 1 }, "sessionKey": "main" });
+    assert_eq!(client.expect_ok("tool.request", request.clone()), json!({ "status": "sent" }));
+    assert_eq!(next_invocation(&mut node, "Mute"), json!({ "callId": "r1", "tool": "Mute", "args": { "z": 1 } }));
+    assert_eq!(client.expect_error("tool.request", request), error_body(400, "callId is taken: r1"));
+    let result = json!({ "callId": "r1", "result": 1 });
+    assert_eq!(node.expect_error("tool.result", result), error_body(404, "Unknown session tool call: r1"));
 }
 
 #[test]
@@ -248,12 +248,14 @@ fn an_id_goes_to_one_of_those_who_ask_for_it_at_once() {
     let mut other = GsvPeer::connect_client(&gateway, "other");
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     for round in 0..8 {
-        let wanted = json!({ "callId": format!("same{round}"), "tool": "box__Mute", "args": {}, "sessionKey": "main" });
-        let asked = [client.send_request("tool.request", wanted.clone()), other.send_request("tool.request", wanted)];
-        let told = [client.wait_response(&asked[0]), other.wait_response(&asked[1])];
-        let sent = told.iter().filter(|told| told["ok"] == true).count();
-        assert_eq!(sent, 1, "{told:?}");
-        assert_eq!(given(&mut node, "Mute")["callId"], format!("same{round}"));
+        let request =
+            json!({ "callId": format!("same{round}"), "tool": "box__Mute", "args": {}, "sessionKey": "main" });
+        let request_ids =
+            [client.send_request("tool.request", request.clone()), other.send_request("tool.request", request)];
+        let answers = [client.wait_response(&request_ids[0]), other.wait_response(&request_ids[1])];
+        let sent = answers.iter().filter(|answer| answer["ok"] == true).count();
+        assert_eq!(sent, 1, "{answers:?}");
+        assert_eq!(next_invocation(&mut node, "Mute")["callId"], format!("same{round}"));
     }
     assert_eq!(node.take_early_frames(), Vec::<Value>::new());
 }
@@ -267,7 +269,7 @@ fn what_was_asked_for_is_done_whether_or_not_its_asker_stays() {
         let mut asker = GsvPeer::connect_client(&gateway, "asker");
         asker.send_request("tool.invoke", json!({ "tool": "box__Mute", "args": { "round": round } }));
         drop(asker);
-        assert_eq!(given(&mut node, "Mute")["args"], json!({ "round": round }));
+        assert_eq!(next_invocation(&mut node, "Mute")["args"], json!({ "round": round }));
     }
 }
 
@@ -275,16 +277,16 @@ fn what_was_asked_for_is_done_whether_or_not_its_asker_stays() {
 fn a_node_that_keeps_a_journal_is_asked_what_became_of_a_clients_call() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let mut node = noting(&gateway, "box", &["Once"]);
-    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Once" }));
-    let call = given(&mut node, "Once");
+    let mut node = connect_journaling_node(&gateway, "box", &["Once"]);
+    let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Once" }));
+    let call = next_invocation(&mut node, "Once");
     drop(node);
-    assert_eq!(fails(&mut client, &asked), error_body(503, "Node disconnected: box"));
+    assert_eq!(request_error(&mut client, &request_id), error_body(503, "Node disconnected: box"));
     gateway.kill();
     let gateway = scene.start();
-    let mut node = noting(&gateway, "box", &["Once"]);
+    let mut node = connect_journaling_node(&gateway, "box", &["Once"]);
     assert_eq!(node.wait_event("tool.resume", &json!({})), json!({ "callId": call["callId"] }));
-    assert_eq!(gives(&mut node, &call, json!("done once")), json!({ "ok": true, "dropped": true }));
+    assert_eq!(send_result(&mut node, &call, json!("done once")), json!({ "ok": true, "dropped": true }));
     let audit = audit(&scene);
     assert!(audit.contains("done once") && audit.contains("asked_again"), "{audit}");
     assert_eq!(node.take_early_frames(), Vec::<Value>::new());
@@ -303,14 +305,14 @@ fn nodes_are_asked_which_programs_they_have_that_skills_need() {
     // A node that comes is asked by itself.
     let first = node.wait_event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
     node.expect_ok("node.probe.result", json!({ "probeId": first["probeId"], "ok": true, "bins": {} }));
-    let asked = client.send_request("skills.update", json!({ "force": true }));
+    let request_id = client.send_request("skills.update", json!({ "force": true }));
     let probe = node.wait_event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
-    let told = json!({ "probeId": probe["probeId"], "ok": true, "bins": { "git": true } });
+    let probe_result = json!({ "probeId": probe["probeId"], "ok": true, "bins": { "git": true } });
     let mut other = GsvPeer::connect_node(&gateway, "other", &["Echo"]);
-    assert_eq!(other.expect_error("node.probe.result", told.clone())["code"], 500);
-    assert_eq!(node.expect_ok("node.probe.result", told.clone()), json!({ "ok": true }));
-    assert_eq!(node.expect_ok("node.probe.result", told), json!({ "ok": true, "dropped": true }));
-    let updated = client.wait_response(&asked)["payload"].take();
+    assert_eq!(other.expect_error("node.probe.result", probe_result.clone())["code"], 500);
+    assert_eq!(node.expect_ok("node.probe.result", probe_result.clone()), json!({ "ok": true }));
+    assert_eq!(node.expect_ok("node.probe.result", probe_result), json!({ "ok": true, "dropped": true }));
+    let updated = client.wait_response(&request_id)["payload"].take();
     assert_eq!((&updated["updatedNodeCount"], &updated["errors"]), (&json!(1), &json!([])), "{updated}");
     assert_eq!(updated["skills"][0]["eligibleHosts"], json!(["box"]), "{updated}");
     // What it does not name it does not have.
@@ -360,10 +362,10 @@ fn what_command_lines_have_nodes_do_stands_in_one_session_whatever_they_are_call
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Echo"]);
     for number in 0..3 {
         let mut client = GsvPeer::connect_client(&gateway, &format!("client-{number}"));
-        let asked = client.send_request("tool.invoke", json!({ "tool": "box__Echo" }));
-        let call = given(&mut node, "Echo");
-        gives(&mut node, &call, json!(number));
-        assert_eq!(client.wait_response(&asked)["payload"], json!({ "result": number }));
+        let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Echo" }));
+        let call = next_invocation(&mut node, "Echo");
+        send_result(&mut node, &call, json!(number));
+        assert_eq!(client.wait_response(&request_id)["payload"], json!({ "result": number }));
     }
     let audit = audit(&scene);
     assert_eq!(audit.matches("Tools that clients called").count(), 1, "{audit}");
@@ -376,10 +378,10 @@ fn a_call_has_its_time_and_what_comes_later_is_dropped() {
     let (gateway, mut client) = scene.start_peer();
     client.expect_ok("config.set", json!({ "path": "timeouts.toolMs", "value": 1000 }));
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
-    let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
-    let call = given(&mut node, "Mute");
-    assert_eq!(fails(&mut client, &asked), error_body(503, "Tool execution timed out"));
-    assert_eq!(gives(&mut node, &call, json!("late")), json!({ "ok": true, "dropped": true }));
+    let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
+    let call = next_invocation(&mut node, "Mute");
+    assert_eq!(request_error(&mut client, &request_id), error_body(503, "Tool execution timed out"));
+    assert_eq!(send_result(&mut node, &call, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
 #[test]
@@ -387,17 +389,17 @@ fn a_call_that_never_began_or_is_in_doubt_is_no_success() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
-    for (told, want) in [
+    for (outcome, want) in [
         (json!({ "fate": "not_begun" }), "the node never began this call"),
         (json!({ "fate": "not_begun", "error": "it never came" }), "it never came"),
         (json!({ "fate": "unknown" }), "the node does not know what became of this call"),
     ] {
-        let asked = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
-        let call = given(&mut node, "Mute");
-        let mut result = told.clone();
+        let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
+        let call = next_invocation(&mut node, "Mute");
+        let mut result = outcome.clone();
         result["callId"] = call["callId"].clone();
         node.expect_ok("tool.result", result);
-        assert_eq!(fails(&mut client, &asked), error_body(500, want), "{told}");
+        assert_eq!(request_error(&mut client, &request_id), error_body(500, want), "{outcome}");
     }
 }
 
@@ -408,30 +410,30 @@ fn logs_are_given_by_the_node_that_is_meant() {
     assert_eq!(client.expect_error("logs.get", json!({})), error_body(503, "No nodes connected"));
     let mut node = GsvPeer::connect_node(&gateway, "box", &["A"]);
     for (params, lines) in [(json!({}), 100), (json!({ "lines": 7.9 }), 7), (json!({ "lines": 999_999 }), 5000)] {
-        let asked = client.send_request("logs.get", params);
-        let wanted = node.wait_event("logs.get", &json!({}));
-        assert_eq!(wanted["lines"], lines);
-        let told = json!({ "callId": wanted["callId"], "lines": ["a", "b"], "truncated": lines == 7 });
-        assert_eq!(node.expect_ok("logs.result", told), json!({ "ok": true }));
+        let request_id = client.send_request("logs.get", params);
+        let request = node.wait_event("logs.get", &json!({}));
+        assert_eq!(request["lines"], lines);
+        let result = json!({ "callId": request["callId"], "lines": ["a", "b"], "truncated": lines == 7 });
+        assert_eq!(node.expect_ok("logs.result", result), json!({ "ok": true }));
         let want = json!({ "nodeId": "box", "lines": ["a", "b"], "count": 2, "truncated": lines == 7 });
-        assert_eq!(client.wait_response(&asked)["payload"], want);
+        assert_eq!(client.wait_response(&request_id)["payload"], want);
     }
-    let asked = client.send_request("logs.get", json!({ "nodeId": "box" }));
-    let wanted = node.wait_event("logs.get", &json!({}));
+    let request_id = client.send_request("logs.get", json!({ "nodeId": "box" }));
+    let request = node.wait_event("logs.get", &json!({}));
     let mut other = GsvPeer::connect_node(&gateway, "other", &["A"]);
-    let told = json!({ "callId": wanted["callId"], "error": "no log" });
-    assert_eq!(other.expect_error("logs.result", told.clone()), error_body(403, "Node not authorized for this call"));
-    assert_eq!(node.expect_ok("logs.result", told.clone()), json!({ "ok": true }));
-    assert_eq!(fails(&mut client, &asked), error_body(500, "no log"));
+    let result = json!({ "callId": request["callId"], "error": "no log" });
+    assert_eq!(other.expect_error("logs.result", result.clone()), error_body(403, "Node not authorized for this call"));
+    assert_eq!(node.expect_ok("logs.result", result.clone()), json!({ "ok": true }));
+    assert_eq!(request_error(&mut client, &request_id), error_body(500, "no log"));
     assert_eq!(node.expect_error("logs.result", json!({ "callId": "zzz" })), error_body(404, "Unknown callId"));
-    assert_eq!(node.expect_error("logs.result", told), error_body(404, "Unknown callId"), "it was answered");
-    let asked = client.send_request("logs.get", json!({ "nodeId": "box" }));
-    let wanted = node.wait_event("logs.get", &json!({}));
-    let unreadable = json!({ "callId": wanted["callId"], "lines": "a" });
+    assert_eq!(node.expect_error("logs.result", result), error_body(404, "Unknown callId"), "it was answered");
+    let request_id = client.send_request("logs.get", json!({ "nodeId": "box" }));
+    let request = node.wait_event("logs.get", &json!({}));
+    let unreadable = json!({ "callId": request["callId"], "lines": "a" });
     let refused = node.expect_error("logs.result", unreadable);
     let why = format!("the node's result was refused: {}", refused["message"].as_str().unwrap());
-    assert_eq!(fails(&mut client, &asked), error_body(500, &why));
-    let late = json!({ "callId": wanted["callId"], "lines": ["a"] });
+    assert_eq!(request_error(&mut client, &request_id), error_body(500, &why));
+    let late = json!({ "callId": request["callId"], "lines": ["a"] });
     assert_eq!(node.expect_ok("logs.result", late), json!({ "ok": true, "dropped": true }));
     for (params, want) in [
         (json!({}), error_body(400, "nodeId required when multiple nodes are connected")),
@@ -443,9 +445,9 @@ fn logs_are_given_by_the_node_that_is_meant() {
     let lost = client.send_request("logs.get", json!({ "nodeId": "other" }));
     other.wait_event("logs.get", &json!({}));
     drop(other);
-    assert_eq!(fails(&mut client, &lost), error_body(503, "Node disconnected: other"));
+    assert_eq!(request_error(&mut client, &lost), error_body(503, "Node disconnected: other"));
     let replaced = client.send_request("logs.get", json!({ "nodeId": "box" }));
     node.wait_event("logs.get", &json!({}));
     let _newer = GsvPeer::connect_node(&gateway, "box", &["A"]);
-    assert_eq!(fails(&mut client, &replaced), error_body(503, "Node replaced during log request: box"));
+    assert_eq!(request_error(&mut client, &replaced), error_body(503, "Node replaced during log request: box"));
 }

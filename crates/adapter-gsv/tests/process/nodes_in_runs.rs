@@ -8,8 +8,8 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 use crate::{
-    chat::{said, send, talk},
-    nodes::{given, noting},
+    chat::{message_text, send, talk},
+    nodes::{connect_journaling_node, next_invocation},
 };
 
 /// Rules under which everything is allowed but what is dangerous.
@@ -26,14 +26,14 @@ fn open() -> GatewayFixture {
 
 /// The result of a call, as the model reads it in its request of this number.
 fn result(scene: &GatewayFixture, number: usize, call: &str) -> String {
-    scene.provider.wait_request_when(number, |asked| asked.call_result(call).is_some()).call_result(call).unwrap()
+    scene.provider.wait_request_when(number, |request| request.call_result(call).is_some()).call_result(call).unwrap()
 }
 
-fn gives(node: &mut GsvPeer, call: &Value, result: Value) -> Value {
+fn send_result(node: &mut GsvPeer, call: &Value, result: Value) -> Value {
     node.expect_ok("tool.result", json!({ "callId": call["callId"], "result": result }))
 }
 
-fn ends(peer: &mut GsvPeer, run: &str) -> Value {
+fn final_event(peer: &mut GsvPeer, run: &str) -> Value {
     peer.wait_event("chat", &json!({ "runId": run, "state": "final" }))
 }
 
@@ -51,15 +51,15 @@ fn calls_of_a_message_are_with_their_nodes_side_by_side_and_read_in_order() {
     scene.provider.script_replies([ProviderReply::new(calls), text_reply("all checked")]);
     send(&mut client, "s", "go", "r-1");
     // They are begun beside each other, in whichever order.
-    let mut both = [given(&mut node, "Meet"), given(&mut node, "Meet")];
+    let mut both = [next_invocation(&mut node, "Meet"), next_invocation(&mut node, "Meet")];
     both.sort_by_key(|call| call["args"]["n"].as_u64());
     let [first, second] = both;
     assert_eq!((&first["args"], &second["args"]), (&json!({ "n": 1 }), &json!({ "n": 2 })));
-    let third = given(&mut node, "Fail");
-    gives(&mut node, &second, json!({ "got": 2 }));
-    gives(&mut node, &first, json!("plain"));
+    let third = next_invocation(&mut node, "Fail");
+    send_result(&mut node, &second, json!({ "got": 2 }));
+    send_result(&mut node, &first, json!("plain"));
     node.expect_ok("tool.result", json!({ "callId": third["callId"], "error": "boom" }));
-    assert_eq!(said(&ends(&mut client, "r-1")), "all checked");
+    assert_eq!(message_text(&final_event(&mut client, "r-1")), "all checked");
     let results = ["c0", "c1", "c2", "c3"].map(|call| result(&scene, 1, call));
     assert_eq!(results, ["plain", "Error: boom", r#"{"got":2}"#, "Error: No node provides tool: gone__X"]);
     let preview = client.expect_ok("session.preview", json!({ "sessionKey": "s" }));
@@ -97,44 +97,44 @@ fn a_node_that_is_lost_in_a_run_leaves_an_error_and_the_run_goes_on() {
         .provider
         .script_replies([ProviderReply::new(vec![call_part("c0", "box__Once", &json!({}))]), text_reply("went on")]);
     send(&mut client, "s", "go", "r-1");
-    let lost = given(&mut node, "Once");
+    let lost = next_invocation(&mut node, "Once");
     drop(node);
-    assert_eq!(said(&ends(&mut client, "r-1")), "went on");
-    let told = result(&scene, 1, "c0");
-    assert!(told.starts_with("Error: Node disconnected: box."), "{told}");
+    assert_eq!(message_text(&final_event(&mut client, "r-1")), "went on");
+    let output = result(&scene, 1, "c0");
+    assert!(output.starts_with("Error: Node disconnected: box."), "{output}");
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Once"]);
-    assert_eq!(gives(&mut node, &lost, json!("late")), json!({ "ok": true, "dropped": true }));
+    assert_eq!(send_result(&mut node, &lost, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
 /// A run whose call is with a node that keeps a journal.
 fn with_its_node(scene: &GatewayFixture) -> (GatewayServer, GsvPeer, GsvPeer, Value) {
     let (gateway, mut client) = scene.start_peer();
-    let mut node = noting(&gateway, "box", &["Once"]);
+    let mut node = connect_journaling_node(&gateway, "box", &["Once"]);
     scene
         .provider
         .script_replies([ProviderReply::new(vec![call_part("c0", "box__Once", &json!({}))]), text_reply("went on")]);
     send(&mut client, "s", "go", "r-1");
-    let wanted = given(&mut node, "Once");
-    (gateway, client, node, wanted)
+    let invocation = next_invocation(&mut node, "Once");
+    (gateway, client, node, invocation)
 }
 
 #[test]
 fn a_run_waits_for_the_journal_of_its_node() {
-    for (told, want) in [
+    for (outcome, want) in [
         (json!({ "result": "from the journal" }), "from the journal"),
         (json!({ "error": "it failed" }), "Error: it failed"),
         (json!({ "fate": "not_begun", "error": "it never came" }), "Error: it never came"),
         (json!({ "fate": "unknown", "error": "the node died" }), "Error: the node died"),
     ] {
         let scene = open();
-        let (gateway, mut client, node, wanted) = with_its_node(&scene);
+        let (gateway, mut client, node, invocation) = with_its_node(&scene);
         drop(node);
-        let mut node = noting(&gateway, "box", &["Once"]);
-        assert_eq!(node.wait_event("tool.resume", &json!({})), json!({ "callId": wanted["callId"] }));
-        let mut params = told.clone();
-        params["callId"] = wanted["callId"].clone();
-        assert_eq!(node.expect_ok("tool.result", params), json!({ "ok": true }), "{told}");
-        assert_eq!(said(&ends(&mut client, "r-1")), "went on", "{told}");
+        let mut node = connect_journaling_node(&gateway, "box", &["Once"]);
+        assert_eq!(node.wait_event("tool.resume", &json!({})), json!({ "callId": invocation["callId"] }));
+        let mut params = outcome.clone();
+        params["callId"] = invocation["callId"].clone();
+        assert_eq!(node.expect_ok("tool.result", params), json!({ "ok": true }), "{outcome}");
+        assert_eq!(message_text(&final_event(&mut client, "r-1")), "went on", "{outcome}");
         assert_eq!(result(&scene, 1, "c0"), want);
         assert_eq!(node.take_early_frames(), Vec::<Value>::new(), "nothing is sent twice");
         scene.verify_log();
@@ -144,16 +144,16 @@ fn a_run_waits_for_the_journal_of_its_node() {
 #[test]
 fn gateway_and_node_die_with_a_call_in_hand_and_it_is_done_once() {
     let scene = open();
-    let (gateway, _client, node, wanted) = with_its_node(&scene);
+    let (gateway, _client, node, invocation) = with_its_node(&scene);
     gateway.kill();
     drop(node);
     let gateway = scene.start();
     let mut client = GsvPeer::connect_client(&gateway, "again");
     client.expect_ok("session.get", json!({ "sessionKey": "s" }));
-    let mut node = noting(&gateway, "box", &["Once"]);
-    assert_eq!(node.wait_event("tool.resume", &json!({})), json!({ "callId": wanted["callId"] }));
-    assert_eq!(gives(&mut node, &wanted, json!("was done")), json!({ "ok": true }));
-    assert_eq!(said(&ends(&mut client, "r-1")), "went on");
+    let mut node = connect_journaling_node(&gateway, "box", &["Once"]);
+    assert_eq!(node.wait_event("tool.resume", &json!({})), json!({ "callId": invocation["callId"] }));
+    assert_eq!(send_result(&mut node, &invocation, json!("was done")), json!({ "ok": true }));
+    assert_eq!(message_text(&final_event(&mut client, "r-1")), "went on");
     assert_eq!(result(&scene, 1, "c0"), "was done");
     assert_eq!(node.take_early_frames(), Vec::<Value>::new());
     scene.verify_log();
@@ -166,17 +166,17 @@ fn a_call_that_a_person_allowed_goes_to_its_node_and_no_other_does() {
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Danger"]);
     let calls = vec![call_part("c0", "box__Danger", &json!({ "path": "/etc/passwd" }))];
     scene.provider.script_replies([ProviderReply::new(calls), text_reply("did it")]);
-    let asked = talk(&mut client, "s", "please", "r-1");
-    let shown = said(&asked);
+    let card = talk(&mut client, "s", "please", "r-1");
+    let shown = message_text(&card);
     assert!(shown.contains("box__Danger") && shown.contains("/etc/passwd"), "{shown}");
     // The gateway's own folder is none of the node's.
     assert!(shown.contains("\non node: box\n") && !shown.contains("in folder"), "{shown}");
     assert_eq!(node.caught_up_node(), Vec::<Value>::new());
     send(&mut client, "s", "yes", "r-2");
-    let wanted = given(&mut node, "Danger");
-    assert_eq!(wanted["args"], json!({ "path": "/etc/passwd" }));
-    gives(&mut node, &wanted, json!("ok"));
-    assert_eq!(said(&ends(&mut client, "r-2")), "did it");
+    let invocation = next_invocation(&mut node, "Danger");
+    assert_eq!(invocation["args"], json!({ "path": "/etc/passwd" }));
+    send_result(&mut node, &invocation, json!("ok"));
+    assert_eq!(message_text(&final_event(&mut client, "r-2")), "did it");
 }
 
 #[test]
@@ -188,17 +188,17 @@ fn a_line_for_a_nodes_shell_is_allowed_command_by_command() {
     let calls = |command: &str| vec![call_part("c0", "box__Bash", &json!({ "command": command }))];
     scene.provider.script_replies([ProviderReply::new(calls("ls -l; ls")), text_reply("looked")]);
     send(&mut client, "s", "look", "r-1");
-    let wanted = given(&mut node, "Bash");
-    assert_eq!(wanted["args"], json!({ "command": "ls -l; ls" }));
-    gives(&mut node, &wanted, json!("ok"));
-    assert_eq!(said(&ends(&mut client, "r-1")), "looked");
+    let invocation = next_invocation(&mut node, "Bash");
+    assert_eq!(invocation["args"], json!({ "command": "ls -l; ls" }));
+    send_result(&mut node, &invocation, json!("ok"));
+    assert_eq!(message_text(&final_event(&mut client, "r-1")), "looked");
     for (number, command) in ["ls; touch x", "ls $(touch x)"].into_iter().enumerate() {
         scene.provider.script_replies([ProviderReply::new(calls(command)), text_reply("did not")]);
-        let asked = talk(&mut client, "s", "more", &format!("r-2{number}"));
-        let shown = said(&asked);
+        let card = talk(&mut client, "s", "more", &format!("r-2{number}"));
+        let shown = message_text(&card);
         assert!(shown.contains("touch x"), "{shown}");
         assert_eq!(node.caught_up_node(), Vec::<Value>::new());
-        assert_eq!(said(&talk(&mut client, "s", "no", &format!("r-3{number}"))), "did not");
+        assert_eq!(message_text(&talk(&mut client, "s", "no", &format!("r-3{number}"))), "did not");
     }
 }
 
@@ -212,10 +212,10 @@ fn a_node_that_says_nothing_is_not_waited_for() {
         .provider
         .script_replies([ProviderReply::new(vec![call_part("c0", "box__Mute", &json!({}))]), text_reply("went on")]);
     send(&mut client, "s", "go", "r-1");
-    let wanted = given(&mut node, "Mute");
-    assert_eq!(said(&ends(&mut client, "r-1")), "went on");
+    let invocation = next_invocation(&mut node, "Mute");
+    assert_eq!(message_text(&final_event(&mut client, "r-1")), "went on");
     assert_eq!(result(&scene, 1, "c0"), "Error: Tool execution timed out");
-    assert_eq!(gives(&mut node, &wanted, json!("late")), json!({ "ok": true, "dropped": true }));
+    assert_eq!(send_result(&mut node, &invocation, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
 #[test]
@@ -225,12 +225,12 @@ fn a_run_that_is_stopped_does_not_wait_for_its_node() {
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
     scene.provider.script_replies([ProviderReply::new(vec![call_part("c0", "box__Mute", &json!({}))])]);
     send(&mut client, "s", "go", "r-1");
-    let wanted = given(&mut node, "Mute");
+    let invocation = next_invocation(&mut node, "Mute");
     let stopped = client.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/stop" }));
     assert_eq!(stopped["response"], "Stopped run r-1, cancelled 1 pending tool(s).");
     let ended = client.wait_event("chat", &json!({ "runId": "r-1", "state": "error" }));
     assert_eq!(ended["error"], "Run cancelled by user");
-    assert_eq!(gives(&mut node, &wanted, json!("late")), json!({ "ok": true, "dropped": true }));
+    assert_eq!(send_result(&mut node, &invocation, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
 /// A run that left something working at its node; the id of the call that began it.
@@ -240,11 +240,11 @@ fn leaves_behind(scene: &GatewayFixture, client: &mut GsvPeer, node: &mut GsvPee
         text_reply("it builds"),
     ]);
     send(client, "s", "build", "r-1");
-    let wanted = given(node, "Bash");
+    let invocation = next_invocation(node, "Bash");
     let running = json!({ "status": "running", "sessionId": "x-1", "pid": 7, "tail": "" });
-    assert_eq!(gives(node, &wanted, running), json!({ "ok": true }));
-    assert_eq!(said(&ends(client, "r-1")), "it builds");
-    wanted["callId"].clone()
+    assert_eq!(send_result(node, &invocation, running), json!({ "ok": true }));
+    assert_eq!(message_text(&final_event(client, "r-1")), "it builds");
+    invocation["callId"].clone()
 }
 
 fn finished(id: &str) -> Value {
@@ -265,8 +265,8 @@ fn the_end_of_what_a_run_left_working_begins_a_run_once() {
     assert_eq!(node.expect_ok("node.exec.event", started), json!({ "ok": true }));
     scene.provider.script_replies([text_reply("it is built")]);
     assert_eq!(node.expect_ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
-    let told = client.wait_event("chat", &json!({ "state": "final" }));
-    assert_eq!(said(&told), "it is built");
+    let last_event = client.wait_event("chat", &json!({ "state": "final" }));
+    assert_eq!(message_text(&last_event), "it is built");
     let preview = client.expect_ok("session.preview", json!({ "sessionKey": "s", "limit": 2 }));
     let message = preview["messages"][0]["content"].as_str().unwrap();
     let (marker, event) = message.split_once('\n').unwrap();
@@ -307,9 +307,9 @@ fn what_happened_is_told_before_what_people_said_meanwhile() {
     send(&mut client, "s", "two", "r-3");
     assert_eq!(node.expect_ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
     latch.open();
-    assert_eq!(said(&ends(&mut client, "r-2")), "first");
+    assert_eq!(message_text(&final_event(&mut client, "r-2")), "first");
     let happened = client.wait_event("chat", &json!({ "state": "final" }));
-    assert_eq!(said(&happened), "second");
+    assert_eq!(message_text(&happened), "second");
     assert_ne!(happened["runId"], "r-3");
-    assert_eq!(said(&ends(&mut client, "r-3")), "third");
+    assert_eq!(message_text(&final_event(&mut client, "r-3")), "third");
 }

@@ -13,7 +13,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::chat::{said, send, talk};
+use crate::chat::{message_text, send, talk};
 
 const RULES: &str = "
 rules:
@@ -23,15 +23,15 @@ defaults:
 ";
 
 /// The machine's process. It ends with the test.
-struct Machine(Child);
+struct RealNode(Child);
 
-impl Drop for Machine {
+impl Drop for RealNode {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-impl Machine {
+impl RealNode {
     fn start(scene: &GatewayFixture, gateway: &GatewayServer) -> Self {
         let folder = &scene.folder;
         fs::create_dir_all(folder.join("desk")).unwrap();
@@ -60,7 +60,7 @@ fn has_tools(client: &mut GsvPeer) -> bool {
     client.expect_ok("tools.list", json!({})).to_string().contains("desk__Bash")
 }
 
-fn comes(client: &mut GsvPeer) {
+fn wait_for_tools(client: &mut GsvPeer) {
     eventually("the node is there", || has_tools(client).then_some(()));
 }
 
@@ -68,25 +68,25 @@ fn comes(client: &mut GsvPeer) {
 fn a_call_that_was_allowed_is_done_once_although_its_node_was_killed_meanwhile() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
-    let mut machine = Machine::start(&scene, &gateway);
-    comes(&mut client);
+    let mut machine = RealNode::start(&scene, &gateway);
+    wait_for_tools(&mut client);
     let append = call_part("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
     scene.provider.script_replies([ProviderReply::new(vec![append]), text_reply("did it")]);
-    let asked = talk(&mut client, "s", "please", "r-1");
-    assert!(said(&asked).contains("echo once >> marks"), "{asked}");
+    let card = talk(&mut client, "s", "please", "r-1");
+    assert!(message_text(&card).contains("echo once >> marks"), "{card}");
     machine.kill();
     eventually("the node is gone", || (!has_tools(&mut client)).then_some(()));
-    let _machine = Machine::start(&scene, &gateway);
-    comes(&mut client);
+    let _machine = RealNode::start(&scene, &gateway);
+    wait_for_tools(&mut client);
     send(&mut client, "s", "yes", "r-2");
-    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "did it");
+    assert_eq!(message_text(&client.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "did it");
     assert_eq!(fs::read_to_string(scene.folder.join("desk/marks")).unwrap(), "once\n");
     scene.verify_log();
 }
 
 /// The gate of something that is asked about once the node is there.
-fn asked(scene: &GatewayFixture, client: &mut GsvPeer) -> String {
-    comes(client);
+fn raise_gate(scene: &GatewayFixture, client: &mut GsvPeer) -> String {
+    wait_for_tools(client);
     let waits = call_part("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
     scene.provider.script_replies([ProviderReply::new(vec![waits])]);
     talk(client, "s", "please", "r-1");
@@ -98,8 +98,8 @@ fn asked(scene: &GatewayFixture, client: &mut GsvPeer) -> String {
 fn a_command_of_a_node_on_this_machine_decides_nothing() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
-    let _machine = Machine::start(&scene, &gateway);
-    let gate = asked(&scene, &mut client);
+    let _machine = RealNode::start(&scene, &gateway);
+    let gate = raise_gate(&scene, &mut client);
     let (address, port) = (&gateway.address, gateway.address.rsplit_once(':').unwrap().1);
     let over_port = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'POST /api/v1/gates/{gate}/allow HTTP/1.1\\r\\nhost: {address}\\r\\n\
@@ -112,8 +112,8 @@ fn a_command_of_a_node_on_this_machine_decides_nothing() {
         scene.provider.script_replies([ProviderReply::new(vec![tries]), text_reply("tried")]);
         let run = format!("r-t{number}");
         talk(&mut client, &format!("t{number}"), "try", &run);
-        let told = scene.provider.last_request().call_result("c1").unwrap();
-        assert!(told.contains("which may not decide"), "{told}");
+        let output = scene.provider.last_request().call_result("c1").unwrap();
+        assert!(output.contains("which may not decide"), "{output}");
     }
     assert_eq!(scene.run_as_person(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
 }
@@ -122,8 +122,8 @@ fn a_command_of_a_node_on_this_machine_decides_nothing() {
 fn a_command_that_has_killed_its_node_decides_nothing_either() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
-    let _machine = Machine::start(&scene, &gateway);
-    let gate = asked(&scene, &mut client);
+    let _machine = RealNode::start(&scene, &gateway);
+    let gate = raise_gate(&scene, &mut client);
     let (address, port) = (&gateway.address, gateway.address.rsplit_once(':').unwrap().1);
     // Its keeper is held up first, or that would end it before it is killed itself.
     let script = format!(
@@ -139,8 +139,8 @@ cat <&3 > told.new; mv told.new told
     let tries = call_part("c1", "desk__Bash", &json!({ "command": "setsid bash away.sh $PPID & wait" }));
     scene.provider.script_replies([ProviderReply::new(vec![tries])]);
     send(&mut client, "t", "try", "r-2");
-    let told = eventually("it was told", || fs::read_to_string(scene.folder.join("desk/told")).ok());
-    assert!(told.starts_with("HTTP/1.1 403 ") && told.contains("which may not decide"), "{told}");
+    let response = eventually("it was told", || fs::read_to_string(scene.folder.join("desk/told")).ok());
+    assert!(response.starts_with("HTTP/1.1 403 ") && response.contains("which may not decide"), "{response}");
     assert_eq!(scene.run_as_person(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
 }
 
@@ -149,8 +149,8 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let folder = scene.folder.clone();
-    let mut machine = Machine::start(&scene, &gateway);
-    comes(&mut client);
+    let mut machine = RealNode::start(&scene, &gateway);
+    wait_for_tools(&mut client);
     // The command waits until somebody writes into its pipe.
     assert!(Command::new("mkfifo").arg(folder.join("desk/pipe")).status().unwrap().success());
     let waits = json!({ "command": "echo x >> marks; read line < pipe; echo got $line" });
@@ -164,12 +164,12 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     let gateway = scene.start();
     // The port is another one: the machine is told so by being started anew, over the same journal.
     machine.kill();
-    let _machine = Machine::start(&scene, &gateway);
+    let _machine = RealNode::start(&scene, &gateway);
     let mut client = GsvPeer::connect_client(&gateway, "again");
-    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
-    let told =
-        scene.provider.wait_request_when(1, |asked| asked.call_result("c0").is_some()).call_result("c0").unwrap();
-    assert!(told.contains("got word") || told.starts_with("Error: "), "{told}");
+    assert_eq!(message_text(&client.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
+    let output =
+        scene.provider.wait_request_when(1, |request| request.call_result("c0").is_some()).call_result("c0").unwrap();
+    assert!(output.contains("got word") || output.starts_with("Error: "), "{output}");
     assert_eq!(fs::read_to_string(folder.join("desk/marks")).unwrap(), "x\n");
     scene.verify_log();
 }
@@ -178,8 +178,8 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
 fn a_call_in_whose_middle_the_node_is_killed_is_begun_once_and_said_to_be_unknown() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
-    let mut machine = Machine::start(&scene, &gateway);
-    comes(&mut client);
+    let mut machine = RealNode::start(&scene, &gateway);
+    wait_for_tools(&mut client);
     let marks = || fs::read_to_string(scene.folder.join("desk/marks")).ok();
     let waits = json!({ "command": "echo once >> marks; while [ ! -e go ]; do sleep 0.02; done" });
     scene
@@ -189,11 +189,11 @@ fn a_call_in_whose_middle_the_node_is_killed_is_begun_once_and_said_to_be_unknow
     send(&mut client, "s", "yes", "r-2");
     eventually("it works", marks);
     machine.kill();
-    let _machine = Machine::start(&scene, &gateway);
-    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "it is unknown");
-    let told =
-        scene.provider.wait_request_when(1, |asked| asked.call_result("c0").is_some()).call_result("c0").unwrap();
-    assert!(told.contains("does not know what came of it"), "{told}");
+    let _machine = RealNode::start(&scene, &gateway);
+    assert_eq!(message_text(&client.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "it is unknown");
+    let output =
+        scene.provider.wait_request_when(1, |request| request.call_result("c0").is_some()).call_result("c0").unwrap();
+    assert!(output.contains("does not know what came of it"), "{output}");
     assert_eq!(marks().as_deref(), Some("once\n"));
     scene.verify_log();
 }
@@ -205,8 +205,8 @@ fn a_node_goes_on_while_the_gateway_is_killed_and_gives_the_next_one_what_came_o
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let gateway = GatewayServer::start_with(&scene, &["--port", &port]);
     let mut client = GsvPeer::connect_client(&gateway, "tester");
-    let _machine = Machine::start(&scene, &gateway);
-    comes(&mut client);
+    let _machine = RealNode::start(&scene, &gateway);
+    wait_for_tools(&mut client);
     let folder = scene.folder.join("desk");
     let waits = json!({ "command": "echo x >> marks; while [ ! -e go ]; do sleep 0.02; done; echo ended" });
     scene
@@ -217,13 +217,13 @@ fn a_node_goes_on_while_the_gateway_is_killed_and_gives_the_next_one_what_came_o
     gateway.kill();
     let gateway = GatewayServer::start_with(&scene, &["--port", &port]);
     let mut client = GsvPeer::connect_client(&gateway, "again");
-    comes(&mut client);
+    wait_for_tools(&mut client);
     fs::write(folder.join("go"), "").unwrap();
-    assert_eq!(said(&client.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
-    let told =
-        scene.provider.wait_request_when(1, |asked| asked.call_result("c0").is_some()).call_result("c0").unwrap();
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&told["status"], &told["output"]), (&json!("completed"), &json!("ended\n")));
+    assert_eq!(message_text(&client.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
+    let output =
+        scene.provider.wait_request_when(1, |request| request.call_result("c0").is_some()).call_result("c0").unwrap();
+    let result: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((&result["status"], &result["output"]), (&json!("completed"), &json!("ended\n")));
     assert_eq!(fs::read_to_string(folder.join("marks")).unwrap(), "x\n");
     scene.verify_log();
 }
@@ -232,23 +232,23 @@ fn a_node_goes_on_while_the_gateway_is_killed_and_gives_the_next_one_what_came_o
 fn a_command_in_the_background_of_a_node_tells_its_session_when_it_is_over() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
-    let _machine = Machine::start(&scene, &gateway);
-    comes(&mut client);
+    let _machine = RealNode::start(&scene, &gateway);
+    wait_for_tools(&mut client);
     let waits = json!({ "command": "while [ ! -e go ]; do sleep 0.02; done; echo it is over", "background": true });
     let begun = ProviderReply::new(vec![call_part("c0", "desk__Bash", &waits)]);
     scene.provider.script_replies([begun, text_reply("it runs"), text_reply("I see")]);
-    assert_eq!(said(&talk(&mut client, "s", "please", "r-1")), "it runs");
+    assert_eq!(message_text(&talk(&mut client, "s", "please", "r-1")), "it runs");
     fs::write(scene.folder.join("desk/go"), "").unwrap();
-    let asked = scene.provider.wait_request(2).messages_text();
-    assert!(asked.contains("async_exec_completion") && asked.contains("it is over"), "{asked}");
+    let request_text = scene.provider.wait_request(2).messages_text();
+    assert!(request_text.contains("async_exec_completion") && request_text.contains("it is over"), "{request_text}");
 }
 
 #[test]
 fn a_client_uses_the_tools_of_a_node_and_reads_its_log() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
-    let _machine = Machine::start(&scene, &gateway);
-    comes(&mut client);
+    let _machine = RealNode::start(&scene, &gateway);
+    wait_for_tools(&mut client);
     let mut invoke = |tool: &str, args: Value| client.call_method("tool.invoke", json!({ "tool": tool, "args": args }));
     let written = invoke("desk__Write", json!({ "path": "a", "content": "one\n" }));
     assert_eq!(written["payload"]["result"]["bytes"], 4, "{written}");

@@ -10,7 +10,7 @@ use countersign_testkit::process::{
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use crate::chat::{said, send, talk};
+use crate::chat::{message_text, send, talk};
 
 fn of(key: &str) -> Value {
     json!({ "sessionKey": key })
@@ -45,9 +45,9 @@ fn every_method_about_a_session_wants_its_key() {
 fn a_session_that_nobody_spoke_in_is_told_as_it_would_be_and_is_not_listed() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
-    let told = session(&mut peer, "never");
+    let details = session(&mut peer, "never");
     assert_eq!(
-        (&told["sessionKey"], &told["messageCount"], &told["tokens"], &told["resetPolicy"]),
+        (&details["sessionKey"], &details["messageCount"], &details["tokens"], &details["resetPolicy"]),
         (
             &json!("never"),
             &json!(0),
@@ -70,24 +70,24 @@ fn a_patch_is_merged_by_member_and_reaches_the_model() {
         session(&mut peer, "book")
     };
     patch(json!({ "settings": { "model": { "id": "small-2" }, "maxTokens": 500 }, "label": "My book" }));
-    let told = patch(json!({ "settings": { "systemPrompt": "Be a pirate." }, "resetPolicy": { "idleMinutes": 9 } }));
-    assert_eq!(told["label"], "My book");
+    let details = patch(json!({ "settings": { "systemPrompt": "Be a pirate." }, "resetPolicy": { "idleMinutes": 9 } }));
+    assert_eq!(details["label"], "My book");
     assert_eq!(
-        told["settings"],
+        details["settings"],
         json!({ "model": { "provider": "local", "id": "small-2" }, "systemPrompt": "Be a pirate.", "maxTokens": 500 })
     );
-    assert_eq!(told["resetPolicy"], json!({ "mode": "daily", "atHour": 4 }));
-    let told = patch(json!({ "resetPolicy": { "mode": "idle" } }));
-    assert_eq!(told["resetPolicy"], json!({ "mode": "idle", "idleMinutes": 9 }));
+    assert_eq!(details["resetPolicy"], json!({ "mode": "daily", "atHour": 4 }));
+    let details = patch(json!({ "resetPolicy": { "mode": "idle" } }));
+    assert_eq!(details["resetPolicy"], json!({ "mode": "idle", "idleMinutes": 9 }));
     talk(&mut peer, "book", "ahoy", "r-1");
-    let asked = scene.provider.wait_request(0);
-    assert_eq!(asked.body["model"], "small-2");
-    assert!(asked.messages_text().contains("Be a pirate."));
-    assert!(asked.body["max_tokens"] == 500 || asked.body["max_completion_tokens"] == 500, "{}", asked.body);
+    let request = scene.provider.wait_request(0);
+    assert_eq!(request.body["model"], "small-2");
+    assert!(request.messages_text().contains("Be a pirate."));
+    assert!(request.body["max_tokens"] == 500 || request.body["max_completion_tokens"] == 500, "{}", request.body);
     let unset = json!({ "sessionKey": "book", "label": null, "settings": { "model": null, "maxTokens": null } });
     peer.expect_ok("session.patch", unset);
-    let told = session(&mut peer, "book");
-    assert_eq!((&told["label"], &told["settings"]), (&Value::Null, &json!({ "systemPrompt": "Be a pirate." })));
+    let details = session(&mut peer, "book");
+    assert_eq!((&details["label"], &details["settings"]), (&Value::Null, &json!({ "systemPrompt": "Be a pirate." })));
     let wrong = json!({ "sessionKey": "book", "resetPolicy": { "atHour": 24 } });
     assert_eq!(peer.expect_error("session.patch", wrong), error_body(400, "resetPolicy.atHour must be from 0 to 23"));
 }
@@ -142,9 +142,9 @@ fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() 
     );
     let tail = archive(&scene, &format!("agents/main/sessions/{old}.jsonl.gz"));
     assert_eq!((tail.len(), &tail[0]["content"]), (2, &json!("page 2 ü")));
-    let told = session(&mut peer, "book");
-    assert_eq!((&told["sessionId"], &told["messageCount"]), (&json!(new), &json!(0)));
-    assert_eq!(told["tokens"], json!({ "input": 0, "output": 0, "total": 0 }));
+    let details = session(&mut peer, "book");
+    assert_eq!((&details["sessionId"], &details["messageCount"]), (&json!(new), &json!(0)));
+    assert_eq!(details["tokens"], json!({ "input": 0, "output": 0, "total": 0 }));
     let history = peer.expect_ok("session.history", of("book"));
     assert_eq!(history, json!({ "sessionKey": "book", "currentSessionId": new, "previousSessionIds": [old] }));
     let empty = peer.expect_ok("session.reset", of("book"));
@@ -176,7 +176,7 @@ fn a_reset_ends_what_works_and_what_waits() {
     for run in ["z1", "z2"] {
         assert_eq!(peer.wait_event("chat", &json!({ "runId": run }))["error"], "Run cancelled by user", "{run}");
     }
-    assert_eq!(said(&talk(&mut peer, "z", "hello", "z3")), "fresh");
+    assert_eq!(message_text(&talk(&mut peer, "z", "hello", "z3")), "fresh");
     assert_eq!(session(&mut peer, "z")["messageCount"], 2);
 }
 
@@ -194,8 +194,8 @@ fn a_session_that_is_due_begins_anew_with_the_message_that_comes() {
     assert_eq!(before["messageCount"], 4);
     peer.expect_ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "idleMinutes": 0 } }));
     talk(&mut peer, "nap", "after the nap", "n3");
-    let told = session(&mut peer, "nap");
-    assert_eq!((&told["messageCount"], &told["previousSessionIds"]), (&json!(2), &json!([before["sessionId"]])));
+    let details = session(&mut peer, "nap");
+    assert_eq!((&details["messageCount"], &details["previousSessionIds"]), (&json!(2), &json!([before["sessionId"]])));
     let old = before["sessionId"].as_str().unwrap();
     assert_eq!(archive(&scene, &format!("agents/main/sessions/{old}.jsonl.gz")).len(), 4);
     peer.expect_ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "mode": "manual" } }));

@@ -172,7 +172,8 @@ fn a_changed_token_ends_the_connections_that_showed_another() {
     let mut node = GsvPeer::connect_node(&gateway, "kitchen", &["Read"]);
     set(&mut peer, "auth.token", json!("second"));
     for gone in [&mut other, &mut node] {
-        let end = std::iter::repeat_with(|| gone.read_frame()).find(|heard| !matches!(heard, GsvSocketEvent::Frame(_)));
+        let end =
+            std::iter::repeat_with(|| gone.read_frame()).find(|received| !matches!(received, GsvSocketEvent::Frame(_)));
         assert!(matches!(&end, Some(GsvSocketEvent::Closed(4001, _))), "{end:?}");
     }
     assert_eq!(get(&mut peer, "timeouts.toolMs"), json!(60_000));

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use countersign_protocol::gsv::method;
 
-use player::Outcome;
+use player::TranscriptOutcome;
 
 /// No network logs in over the wire here, so nothing comes of it but the reason: see channel.login in docs/protocol/gsv.md.
 const NEVER_WORKS: &str = "channel.login";
@@ -21,7 +21,8 @@ fn folder() -> PathBuf {
 /// Plays the transcript of a method, and looks for what it must show. A row that ends in `…` is the beginning of an error.
 fn shows(method: &str, errors: &[&str]) {
     let text = fs::read_to_string(folder().join(format!("{method}.txt"))).unwrap();
-    let outcomes: Vec<Outcome> = player::play(&text).into_iter().filter(|outcome| outcome.method == method).collect();
+    let outcomes: Vec<TranscriptOutcome> =
+        player::play(&text).into_iter().filter(|outcome| outcome.method == method).collect();
     let works = outcomes.iter().any(|outcome| outcome.error.is_none());
     assert_eq!(works, method != NEVER_WORKS, "whether {method} works");
     for row in errors {

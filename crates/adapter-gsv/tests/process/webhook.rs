@@ -78,10 +78,10 @@ fn what_is_signed_is_taken_once_and_what_is_said_is_posted_signed_until_it_is_ta
         "channel": "webhook", "accountId": "default", "peer": { "kind": "dm", "id": "ana" },
         "sessionKey": "agent:main:main", "message": { "text": "it is locked", "replyToId": "m1" },
     });
-    for asked in [&first, &second] {
-        assert_eq!((asked.path.as_str(), &asked.body), ("/hook", &want));
-        let (id, at) = (asked.header("webhook-id"), asked.header("webhook-timestamp"));
-        assert_eq!(asked.header("webhook-signature"), signature(id, at, &asked.text));
+    for request in [&first, &second] {
+        assert_eq!((request.path.as_str(), &request.body), ("/hook", &want));
+        let (id, at) = (request.header("webhook-id"), request.header("webhook-timestamp"));
+        assert_eq!(request.header("webhook-signature"), signature(id, at, &request.text));
         assert!(id.starts_with("letter_"), "{id}");
     }
     assert_eq!(first.header("webhook-id"), second.header("webhook-id"));
@@ -126,19 +126,19 @@ fn what_is_not_signed_lately_by_whoever_has_the_secret_is_refused() {
 fn a_redirect_is_not_followed_and_the_letter_is_not_tried_again() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
-    let other = FakeServer::start(|asked| match asked.path.as_str() {
+    let other = FakeServer::start(|request| match request.path.as_str() {
         "/moved" => (302, String::new()),
         _ => (204, String::new()),
     });
     set_up(&mut client, Some(&format!("{}/moved", other.url)));
     scene.provider.script_replies([text_reply("one"), text_reply("two")]);
     post(&gateway.address, "/channels/webhook", "m1", 0, &hello("one?"), |it| it);
-    other.wait_request(0, |asked| asked.path == "/moved");
+    other.wait_request(0, |request| request.path == "/moved");
     client.expect_ok("config.set", json!({ "path": "channels.webhook.url", "value": format!("{}/here", other.url) }));
     post(&gateway.address, "/channels/webhook", "m2", 0, &hello("two?"), |it| it);
-    let second = other.wait_request(0, |asked| asked.path == "/here");
+    let second = other.wait_request(0, |request| request.path == "/here");
     assert_eq!(second.body["message"]["text"], "two");
-    assert_eq!(other.request_count(|asked| asked.path == "/moved"), 1);
+    assert_eq!(other.request_count(|request| request.path == "/moved"), 1);
 }
 
 #[test]
@@ -168,9 +168,9 @@ fn a_body_that_says_nothing_of_its_length_or_is_too_long_is_refused_and_small_on
         std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
         // The gateway may have answered before it had all of it.
         let _ = std::io::Write::write_all(&mut stream, &body);
-        let mut told = [0; 12];
-        std::io::Read::read_exact(&mut stream, &mut told).unwrap();
-        assert_eq!(&told, b"HTTP/1.1 413", "{how}");
+        let mut status_line = [0; 12];
+        std::io::Read::read_exact(&mut stream, &mut status_line).unwrap();
+        assert_eq!(&status_line, b"HTTP/1.1 413", "{how}");
     }
     // As many as may come at once are begun and never end.
     let held: Vec<std::net::TcpStream> = (0..4)
@@ -182,9 +182,9 @@ fn a_body_that_says_nothing_of_its_length_or_is_too_long_is_refused_and_small_on
             );
             std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
             // The gateway wants the body: it reads.
-            let mut told = [0; 12];
-            std::io::Read::read_exact(&mut stream, &mut told).unwrap();
-            assert_eq!(&told, b"HTTP/1.1 100");
+            let mut status_line = [0; 12];
+            std::io::Read::read_exact(&mut stream, &mut status_line).unwrap();
+            assert_eq!(&status_line, b"HTTP/1.1 100");
             stream
         })
         .collect();

@@ -9,7 +9,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::chat::{said, talk};
+use crate::chat::{message_text, talk};
 
 fn at(path: &str) -> Value {
     json!({ "path": path })
@@ -87,7 +87,7 @@ fn a_run_works_with_its_own_files_by_the_gateways_tools() {
     ];
     peer.expect_ok("config.set", json!({ "path": "apiKeys.local", "value": "sk-not-for-models" }));
     scene.provider.script_replies([ProviderReply::new(Vec::from(calls)), text_reply("done")]);
-    assert_eq!(said(&talk(&mut peer, "main", "please", "r-1")), "done");
+    assert_eq!(message_text(&talk(&mut peer, "main", "please", "r-1")), "done");
     let shown = peer.expect_ok("session.preview", json!({ "sessionKey": "main" }));
     // Those that only read are done beside each other.
     let mut results: Vec<(&str, &str)> = shown["messages"]
@@ -124,14 +124,14 @@ fn what_a_run_changes_passes_policy_and_its_gate() {
     fs::create_dir_all(file("")).unwrap();
     fs::write(file("b.md"), "stays").unwrap();
     scene.provider.script_replies([ProviderReply::new(vec![write, delete]), text_reply("done")]);
-    let asked = talk(&mut peer, "main", "please", "r-1");
-    assert!(said(&asked).contains("gsv__WriteFile:\npath: a.md\ncontent: x"), "{asked}");
+    let card = talk(&mut peer, "main", "please", "r-1");
+    assert!(message_text(&card).contains("gsv__WriteFile:\npath: a.md\ncontent: x"), "{card}");
     assert!(!file("a.md").exists());
     let answer = |peer: &mut GsvPeer| {
         peer.expect_ok("chat.send", json!({ "sessionKey": "main", "message": "yes", "runId": "r-2" }))
     };
     answer(&mut peer);
-    assert_eq!(said(&peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "done");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }))), "done");
     assert_eq!(fs::read_to_string(file("a.md")).unwrap(), "x");
     assert_eq!(fs::read_to_string(file("b.md")).unwrap(), "stays");
 }

@@ -182,8 +182,8 @@ fn a_session_has_one_turn_at_a_time_and_a_turn_can_be_stopped() {
     turn.wait_named("token");
     let again = http.post("/api/chat/start", &json!({ "session_id": session, "message": "more" }));
     assert_eq!((again.status, &again.json()["active_stream_id"]), (409, &json!(stream)));
-    let wanted = json!({ "session_id": session, "message": "more", "model": "other" });
-    let again = http.post("/api/chat/start", &wanted);
+    let body = json!({ "session_id": session, "message": "more", "model": "other" });
+    let again = http.post("/api/chat/start", &body);
     assert_eq!((again.status, &again.json()["active_stream_id"]), (409, &json!(stream)));
     let known = http.get(&format!("/api/session?session_id={session}&messages=0")).json();
     assert_eq!((&known["session"]["active_stream_id"], &known["session"]["model"]), (&json!(stream), &json!("small")));
@@ -201,9 +201,9 @@ fn a_session_has_one_turn_at_a_time_and_a_turn_can_be_stopped() {
     assert_eq!(event_numbers(&events, &stream), (1..=events.len() as u64).collect::<Vec<_>>());
     talk.provider.wait_request_when(0, |request| request.is_gone);
     assert_eq!(http.get(&cancel).json()["cancelled"], false, "it is over");
-    let told = http.get(&format!("/api/session?session_id={session}")).json();
-    let messages = told["session"]["messages"].as_array().unwrap();
-    assert_eq!(message_roles(&told["session"]), ["user", "assistant", "assistant"]);
+    let loaded = http.get(&format!("/api/session?session_id={session}")).json();
+    let messages = loaded["session"]["messages"].as_array().unwrap();
+    assert_eq!(message_roles(&loaded["session"]), ["user", "assistant", "assistant"]);
     assert_eq!((&messages[1]["content"], &messages[1]["_partial"]), (&json!("some words"), &json!(true)));
     assert_eq!(messages[2]["_error"], true);
 
@@ -224,9 +224,9 @@ fn a_turn_that_is_stopped_at_a_call_says_so_and_no_other_does() {
     assert_eq!(http.get(&format!("/api/chat/cancel?stream_id={stream}")).json()["cancelled"], true);
     turn.wait_end();
     let read = |query: &str| http.get(&format!("/api/session?session_id={session}{query}")).json()["session"].clone();
-    let told = read("");
-    assert_eq!(message_roles(&told), ["user", "assistant", "tool", "assistant"]);
-    let note = &told["messages"][3];
+    let loaded = read("");
+    assert_eq!(message_roles(&loaded), ["user", "assistant", "tool", "assistant"]);
+    let note = &loaded["messages"][3];
     assert_eq!((&note["content"], &note["_error"]), (&json!("Task cancelled."), &json!(true)));
     http.stream_chat(&http.start_chat(&session, "still there?")).wait_end();
     let all = ["user", "assistant", "tool", "assistant", "user", "assistant"];
@@ -313,8 +313,8 @@ fn what_was_said_is_there_after_a_restart() {
     assert_eq!(gateway.stop().code, Some(0));
 
     let (_gateway, http) = talk.start_web();
-    let told = http.get(&format!("/api/session?session_id={session}")).json();
-    assert_eq!(message_roles(&told["session"]), ["user", "assistant"]);
+    let loaded = http.get(&format!("/api/session?session_id={session}")).json();
+    assert_eq!(message_roles(&loaded["session"]), ["user", "assistant"]);
     let events = http.stream_chat(&stream).wait_end();
     assert_eq!(token_text(&events), "hello there");
     assert!(event_numbers(&events, &stream).iter().all(|number| !first.contains(number)), "no number twice");
@@ -431,10 +431,10 @@ fn a_browser_that_asks_first_is_told_nothing_that_lets_another_origin_in() {
     for (http, status) in [(ours, 200), (theirs, 403)] {
         let http = http.with_header("access-control-request-method", "POST");
         for path in ["/api/chat/start", "/api/approval/respond", "/api/v1/gates", "/console/rules"] {
-            let told = http.send_request("OPTIONS", path, "");
-            assert_eq!(told.status, status, "{path}: {}", told.body);
+            let reply = http.send_request("OPTIONS", path, "");
+            assert_eq!(reply.status, status, "{path}: {}", reply.body);
             for name in ["origin", "methods", "credentials"] {
-                assert_eq!(told.header(&format!("access-control-allow-{name}")), None, "{path}");
+                assert_eq!(reply.header(&format!("access-control-allow-{name}")), None, "{path}");
             }
         }
     }

@@ -15,7 +15,7 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 /// A conversation of one exchange for each message, each answered with its number.
-fn told(talk: &GatewayFixture, http: &HttpClient, messages: &[&str]) -> String {
+fn create_conversation(talk: &GatewayFixture, http: &HttpClient, messages: &[&str]) -> String {
     let session = http.create_session();
     for (number, message) in messages.iter().enumerate() {
         talk.provider.script_replies([text_reply(&format!("answer {number}"))]);
@@ -35,7 +35,7 @@ fn texts(session: &Value) -> Vec<String> {
     messages.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
-fn done(http: &HttpClient, path: &str, body: Value) -> Value {
+fn post_ok(http: &HttpClient, path: &str, body: Value) -> Value {
     let reply = http.post(path, &body);
     assert_eq!(reply.status, 200, "{path} {body}: {reply:?}");
     reply.json()
@@ -46,7 +46,7 @@ fn row(http: &HttpClient, session: &str) -> Option<Value> {
     listed["sessions"].as_array().unwrap().iter().find(|row| row["session_id"] == session).cloned()
 }
 
-fn asked(talk: &GatewayFixture, number: usize) -> String {
+fn request_text(talk: &GatewayFixture, number: usize) -> String {
     talk.provider.wait_request(number).messages().iter().map(Value::to_string).collect()
 }
 
@@ -54,8 +54,8 @@ fn asked(talk: &GatewayFixture, number: usize) -> String {
 fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    let session = told(&talk, &http, &["first", "second"]);
-    let back = done(&http, "/api/session/undo", json!({ "session_id": session }));
+    let session = create_conversation(&talk, &http, &["first", "second"]);
+    let back = post_ok(&http, "/api/session/undo", json!({ "session_id": session }));
     assert_eq!((&back["removed_count"], &back["removed_preview"]), (&json!(2), &json!("second")));
     assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"]);
     assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
@@ -66,13 +66,13 @@ fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
     assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
     talk.provider.script_replies([text_reply("again")]);
     http.stream_chat(&http.start_chat(&session, "third")).wait_end();
-    let heard = asked(&talk, 2);
-    assert!(heard.contains("first") && heard.contains("third") && !heard.contains("second"), "{heard}");
+    let prompt = request_text(&talk, 2);
+    assert!(prompt.contains("first") && prompt.contains("third") && !prompt.contains("second"), "{prompt}");
 
-    let back = done(&http, "/api/session/retry", json!({ "session_id": session }));
+    let back = post_ok(&http, "/api/session/retry", json!({ "session_id": session }));
     assert_eq!(back["last_user_text"], "third");
-    done(&http, "/api/session/undo", json!({ "session_id": session }));
-    let nothing = done(&http, "/api/session/undo", json!({ "session_id": session }));
+    post_ok(&http, "/api/session/undo", json!({ "session_id": session }));
+    let nothing = post_ok(&http, "/api/session/undo", json!({ "session_id": session }));
     assert!(nothing["error"].as_str().unwrap().starts_with("Nothing to undo"), "{nothing}");
 }
 
@@ -80,12 +80,12 @@ fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
 fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = told(&talk, &http, &["first", "second"]);
-    let fork = done(&http, "/api/session/branch", json!({ "session_id": session, "keep_count": 2 }));
+    let session = create_conversation(&talk, &http, &["first", "second"]);
+    let fork = post_ok(&http, "/api/session/branch", json!({ "session_id": session, "keep_count": 2 }));
     assert_eq!((&fork["title"], &fork["parent_session_id"]), (&json!("first (fork)"), &json!(session)));
-    let copy = done(&http, "/api/session/duplicate", json!({ "session_id": session }));
+    let copy = post_ok(&http, "/api/session/duplicate", json!({ "session_id": session }));
     assert_eq!(copy["session"]["title"], "first (copy)");
-    let cut = done(&http, "/api/session/truncate", json!({ "session_id": session, "keep_count": 3 }));
+    let cut = post_ok(&http, "/api/session/truncate", json!({ "session_id": session, "keep_count": 3 }));
     assert_eq!(texts(&cut["session"]), ["first", "answer 0", "second"]);
     assert_eq!(row(&http, &session).unwrap()["message_count"], 3);
     // Each is a conversation of its own.
@@ -93,12 +93,12 @@ fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
     talk.provider.script_replies([text_reply("forked")]);
     http.stream_chat(&http.start_chat(fork, "elsewhere")).wait_end();
     assert_eq!(texts(&load(&http, fork)), ["first", "answer 0", "elsewhere", "forked"]);
-    let heard = asked(&talk, 2);
-    assert!(heard.contains("answer 0") && !heard.contains("second"), "{heard}");
+    let prompt = request_text(&talk, 2);
+    assert!(prompt.contains("answer 0") && !prompt.contains("second"), "{prompt}");
     let copy = copy["session"]["session_id"].as_str().unwrap();
     assert_eq!(texts(&load(&http, copy)), ["first", "answer 0", "second", "answer 1"]);
 
-    let cleared = done(&http, "/api/session/clear", json!({ "session_id": session }));
+    let cleared = post_ok(&http, "/api/session/clear", json!({ "session_id": session }));
     assert_eq!((message_roles(&cleared["session"]).len(), &cleared["session"]["title"]), (0, &json!("Untitled")));
     talk.provider.script_replies([text_reply("fresh")]);
     http.stream_chat(&http.start_chat(&session, "begin anew")).wait_end();
@@ -114,14 +114,14 @@ fn what_is_cut_keeps_the_results_of_calls_that_ran() {
         let session = http.create_session();
         talk.provider.script_replies([ProviderReply::new(vec![write("c1"), write("c2")]), text_reply("both written")]);
         http.stream_chat(&http.start_chat(&session, "write both")).wait_end();
-        let cut = done(&http, "/api/session/truncate", json!({ "session_id": session, "keep_count": keep }));
+        let cut = post_ok(&http, "/api/session/truncate", json!({ "session_id": session, "keep_count": keep }));
         assert_eq!(message_roles(&cut["session"]), ["user", "assistant", "tool", "tool"], "{keep}");
         talk.provider.script_replies([text_reply("next")]);
         http.stream_chat(&http.start_chat(&session, "go on")).wait_end();
-        let heard = talk.provider.last_request();
-        let results = ["c1", "c2"].map(|id| heard.call_result(id).unwrap());
+        let request = talk.provider.last_request();
+        let results = ["c1", "c2"].map(|id| request.call_result(id).unwrap());
         assert!(results.iter().all(|result| result.ends_with("wrote 7 bytes")), "{keep}: {results:?}");
-        assert!(!heard.messages_text().contains("both written"), "{keep}");
+        assert!(!request.messages_text().contains("both written"), "{keep}");
     }
 }
 
@@ -146,7 +146,7 @@ fn an_answer_is_asked_for_again_in_its_place() {
     http.stream_chat(reply.json()["stream_id"].as_str().unwrap()).wait_end();
     assert_eq!(texts(&load(&http, &session)), ["first", "better"]);
     assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
-    assert!(!asked(&talk, 1).contains("answer 0"));
+    assert!(!request_text(&talk, 1).contains("answer 0"));
     assert_eq!(start(&revision).status, 409, "that answer is not there any more");
 }
 
@@ -170,11 +170,11 @@ fn a_turn_that_ended_is_listed_as_running_until_its_stream_is_read() {
 fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    let [kept, gone] = ["kept", "gone"].map(|text| told(&talk, &http, &[text]));
-    done(&http, "/api/session/pin", json!({ "session_id": kept }));
-    let archived = done(&http, "/api/session/archive", json!({ "session_id": kept, "archived": true }));
+    let [kept, gone] = ["kept", "gone"].map(|text| create_conversation(&talk, &http, &[text]));
+    post_ok(&http, "/api/session/pin", json!({ "session_id": kept }));
+    let archived = post_ok(&http, "/api/session/archive", json!({ "session_id": kept, "archived": true }));
     assert_eq!((&archived["session"]["pinned"], &archived["session"]["archived"]), (&json!(true), &json!(true)));
-    assert_eq!(done(&http, "/api/session/delete", json!({ "session_id": gone }))["ok"], true);
+    assert_eq!(post_ok(&http, "/api/session/delete", json!({ "session_id": gone }))["ok"], true);
     gateway.kill();
     let (_gateway, http) = talk.start_web();
     let listed = row(&http, &kept).unwrap();
@@ -186,7 +186,7 @@ fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
     assert_eq!(http.post("/api/chat/start", &message).status, 404);
     let listed = http.get("/api/v1/sessions").body;
     assert!(listed.contains(&kept) && !listed.contains(&gone), "{listed}");
-    done(&http, "/api/session/pin", json!({ "session_id": kept, "pinned": false }));
+    post_ok(&http, "/api/session/pin", json!({ "session_id": kept, "pinned": false }));
     assert_eq!(row(&http, &kept).unwrap()["pinned"], false);
     // The record has what happened.
     let tail = talk.run_as_person(&["audit", "tail"]);
@@ -202,7 +202,7 @@ fn a_session_that_is_deleted_at_work_stops_and_waits_for_nobody() {
     http.start_chat(&session, "run it");
     let waits = || http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending_count"].clone();
     eventually("a card", || (waits() == 1).then_some(()));
-    done(&http, "/api/session/delete", json!({ "session_id": session }));
+    post_ok(&http, "/api/session/delete", json!({ "session_id": session }));
     eventually("no card", || (waits() == 0).then_some(()));
     assert_eq!(row(&http, &session), None, "also once the end of its turn is recorded");
 }
@@ -212,7 +212,7 @@ fn a_session_and_its_draft_outlive_a_crash_before_the_first_message() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
     let session = http.create_session();
-    done(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought" }));
+    post_ok(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought" }));
     gateway.kill();
     let (_gateway, http) = talk.start_web();
     assert_eq!(load(&http, &session)["composer_draft"]["text"], "half a thought");
@@ -226,13 +226,13 @@ fn a_session_and_its_draft_outlive_a_crash_before_the_first_message() {
 fn settings_drafts_and_the_reasoning_effort_are_kept() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
-    let session = told(&talk, &http, &["first"]);
+    let session = create_conversation(&talk, &http, &["first"]);
     let set =
-        done(&http, "/api/settings", json!({ "send_key": "ctrl+enter", "show_cli_sessions": true, "tts_rate": 1 }));
+        post_ok(&http, "/api/settings", json!({ "send_key": "ctrl+enter", "show_cli_sessions": true, "tts_rate": 1 }));
     assert_eq!((&set["send_key"], &set["show_cli_sessions"]), (&json!("ctrl+enter"), &json!(false)));
     assert_eq!(set["not_changed"], json!(["show_cli_sessions"]), "it would show what is not here");
-    done(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought ", "files": [] }));
-    done(&http, "/api/reasoning", json!({ "effort": "high" }));
+    post_ok(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought ", "files": [] }));
+    post_ok(&http, "/api/reasoning", json!({ "effort": "high" }));
     gateway.kill();
     let (_gateway, http) = talk.start_web();
     assert_eq!(http.get("/api/settings").json()["send_key"], "ctrl+enter");
@@ -252,7 +252,7 @@ fn settings_drafts_and_the_reasoning_effort_are_kept() {
 fn what_is_wrong_is_told_with_the_name_of_its_field() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = told(&talk, &http, &["first"]);
+    let session = create_conversation(&talk, &http, &["first"]);
     let nobody = "0".repeat(12);
     for (path, body, status, error) in [
         ("/api/session/pin", json!({}), 400, "session_id is required"),
@@ -365,7 +365,7 @@ fn what_is_wrong_is_told_with_the_name_of_its_field() {
 fn conversations_are_searched_exported_and_their_files_read() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let session = told(&talk, &http, &["where is the green door"]);
+    let session = create_conversation(&talk, &http, &["where is the green door"]);
     let found = http.get("/api/sessions/search?q=ANSWER&content=1&depth=5").json();
     assert_eq!((&found["count"], &found["sessions"][0]["match_type"]), (&json!(1), &json!("content")));
     assert_eq!(found["sessions"][0]["match_preview"], "answer 0");
@@ -402,15 +402,15 @@ fn a_model_and_a_folder_are_chosen_in_the_ways_that_clients_write_them() {
         [("scripted-1", json!("demo")), ("@local:small", json!(null)), ("demo/scripted-1", json!(null))]
     {
         let body = json!({ "session_id": session, "model": model, "model_provider": provider });
-        let told = done(&http, "/api/session/update", body);
+        let updated = post_ok(&http, "/api/session/update", body);
         assert_eq!(
-            told["session"]["model"],
+            updated["session"]["model"],
             model.trim_start_matches("@local:").trim_start_matches("demo/"),
             "{model}"
         );
     }
-    let told = done(&http, "/api/session/update", json!({ "session_id": session, "workspace": "other" }));
-    assert!(told["session"]["workspace"].as_str().unwrap().ends_with("/agents/other"), "{told}");
+    let updated = post_ok(&http, "/api/session/update", json!({ "session_id": session, "workspace": "other" }));
+    assert!(updated["session"]["workspace"].as_str().unwrap().ends_with("/agents/other"), "{updated}");
 }
 
 #[test]
@@ -433,13 +433,13 @@ fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
     let first = turn(&here, "no");
     first.wait_named("approval");
     decide(&here, "deny");
-    let told = notices(&first.wait_end());
+    let denials = notices(&first.wait_end());
     assert_eq!(
-        told,
+        denials,
         ["Denied. The same call of bash stays denied for 15 minutes, in this conversation and in no other."]
     );
-    let heard = talk.provider.wait_request(1).call_result("c1").unwrap();
-    assert!(heard.ends_with("stays denied. That holds in this conversation for 15 minutes."), "{heard}");
+    let output = talk.provider.wait_request(1).call_result("c1").unwrap();
+    assert!(output.ends_with("stays denied. That holds in this conversation for 15 minutes."), "{output}");
 
     // In the same conversation nobody is asked, and both sides learn why; also after a restart.
     gateway.kill();
@@ -450,12 +450,12 @@ fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
     };
     let again = turn(&here, "still no").wait_end();
     assert!(!event_names(&again).contains(&"approval"), "{again:?}");
-    let told = notices(&again);
+    let denials = notices(&again);
     assert!(
-        told[0].starts_with(
+        denials[0].starts_with(
             "bash was denied without a question. Denied by policy: because web:open denied it in this conversation"
         ),
-        "{told:?}"
+        "{denials:?}"
     );
     // In another one it waits for a person as if nothing had been.
     let other = turn(&there, "yes");
@@ -482,8 +482,8 @@ fn three_denials_in_a_row_still_stop_a_turn_from_asking() {
     for number in 0..3 {
         let pending = format!("/api/approval/pending?session_id={session}");
         let card = eventually(&format!("card {number}"), || {
-            let told = http.get(&pending).json()["pending"].clone();
-            (told["command"] == format!("echo {number}")).then_some(told)
+            let approval = http.get(&pending).json()["pending"].clone();
+            (approval["command"] == format!("echo {number}")).then_some(approval)
         });
         let body = json!({ "session_id": session, "choice": "deny", "approval_id": card["approval_id"] });
         assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
@@ -503,14 +503,14 @@ fn arguments_are_texts_in_events_and_in_the_history() {
     let events = http.stream_chat(&http.start_chat(&session, "edit it")).wait_end();
     let want = json!({ "path": "a.txt", "edits": "[{\"old_text\":\"a\"}]", "all": "true" });
     let ended = events.iter().filter(|event| event.name.starts_with("tool"));
-    let told: Vec<&Value> = ended.map(|event| &event.data["args"]).collect();
-    assert_eq!(told, [&want, &want]);
+    let event_args: Vec<&Value> = ended.map(|event| &event.data["args"]).collect();
+    assert_eq!(event_args, [&want, &want]);
     let loaded = load(&http, &session);
     assert_eq!(loaded["tool_calls"][0]["args"], want);
     let written = loaded["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
-    let mut said = arguments;
-    said["_i"] = "a test".into();
-    assert_eq!(serde_json::from_str::<Value>(written).unwrap(), said, "as the model wrote them");
+    let mut expected = arguments;
+    expected["_i"] = "a test".into();
+    assert_eq!(serde_json::from_str::<Value>(written).unwrap(), expected, "as the model wrote them");
 }
 
 #[test]
@@ -534,9 +534,9 @@ fn an_answer_has_its_own_time_and_its_tokens_are_told_wherever_they_are_counted(
     assert!(times[1] - times[0] >= 0.05, "{times:?}");
     assert!(loaded["last_message_at"].as_f64().unwrap() >= times[1], "{loaded}");
     for path in ["session?messages=0&", "session?messages=1&msg_limit=1&", "session/status?"] {
-        let told = http.get(&format!("/api/{path}session_id={session}")).json();
-        let told = if path.starts_with("session?") { &told["session"] } else { &told };
-        assert_eq!((&told["input_tokens"], &told["output_tokens"]), (&json!(2400), &json!(50)), "{path}");
+        let reply = http.get(&format!("/api/{path}session_id={session}")).json();
+        let counts = if path.starts_with("session?") { &reply["session"] } else { &reply };
+        assert_eq!((&counts["input_tokens"], &counts["output_tokens"]), (&json!(2400), &json!(50)), "{path}");
     }
     assert_eq!(row(&http, &session).unwrap()["input_tokens"], 2450, "the list knows the sum");
 }
@@ -555,8 +555,8 @@ fn a_card_says_a_command_once() {
     let turn = http.stream_chat(&http.start_chat(&session, "run it"));
     for command in ["echo hi > made", "date -u"] {
         let card = eventually("the card", || {
-            let told = http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending"].clone();
-            told["command"].as_str().is_some_and(|shown| shown.contains(command)).then_some(told)
+            let approval = http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending"].clone();
+            approval["command"].as_str().is_some_and(|shown| shown.contains(command)).then_some(approval)
         });
         // What the front end puts together of it.
         let shown = format!("{} [{}] {}", card["description"], card["pattern_keys"][0], card["command"]);
@@ -577,10 +577,10 @@ fn the_reasoning_effort_that_is_set_is_asked_for() {
     let talk = GatewayOptions::new().with_config(&models).with_rules(RULES).with_provider(provider).create();
     let (_gateway, http) = talk.start_web();
     let session = http.create_session();
-    let set = done(&http, "/api/reasoning", json!({ "effort": "high", "model": "deep", "provider": "local" }));
+    let set = post_ok(&http, "/api/reasoning", json!({ "effort": "high", "model": "deep", "provider": "local" }));
     assert_eq!((&set["reasoning_effort"], &set["supports_reasoning_effort"]), (&json!("high"), &json!(true)));
     for (number, effort) in ["high", "low"].into_iter().enumerate() {
-        done(&http, "/api/reasoning", json!({ "effort": effort }));
+        post_ok(&http, "/api/reasoning", json!({ "effort": effort }));
         talk.provider.script_replies([text_reply("yes")]);
         http.stream_chat(&http.start_chat(&session, "think")).wait_end();
         assert_eq!(talk.provider.wait_request(number).body["reasoning_effort"], effort);

@@ -15,7 +15,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use self::client::{Stream, ask, chat, get, pending, post, respond};
+use self::client::{SseStream, ask, chat, get, pending, post, respond};
 
 /// The session of the agent of most tests.
 const AGENT: &str = "agent:default";
@@ -24,7 +24,7 @@ const AGENT: &str = "agent:default";
 fn raise(gateway: &GatewayServer, agent: &mut AgentClient, id: u32, thing: &str) -> String {
     let before = pending(gateway, "approval", AGENT)["pending_count"].as_u64().unwrap();
     agent.request_tool(id, "turn", json!({ "thing": thing, "way": "open" }));
-    let mut stream = Stream::of(gateway, "approval", AGENT);
+    let mut stream = SseStream::for_session(gateway, "approval", AGENT);
     stream.until(|frame| frame.state().1 == before + 1);
     let rows = ask(gateway, "GET", "/api/sessions", None).1;
     assert!(rows.to_string().contains(AGENT), "{rows}");
@@ -33,9 +33,9 @@ fn raise(gateway: &GatewayServer, agent: &mut AgentClient, id: u32, thing: &str)
 
 /// The names of what waits in the agent's session, oldest first, by answering nothing.
 fn names(gateway: &GatewayServer) -> Vec<String> {
-    let mut stream = Stream::of(gateway, "session", AGENT);
+    let mut stream = SseStream::for_session(gateway, "session", AGENT);
     let count = pending(gateway, "approval", AGENT)["pending_count"].as_u64().unwrap();
-    (0..count).map(|_| stream.named("approval_required")["approval_id"].as_str().unwrap().to_owned()).collect()
+    (0..count).map(|_| stream.next_named("approval_required")["approval_id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn every_stream_shows_the_oldest_and_how_many_wait() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    let mut streams = [(); 2].map(|()| Stream::of(&gateway, "approval", AGENT));
+    let mut streams = [(); 2].map(|()| SseStream::for_session(&gateway, "approval", AGENT));
     let nothing = json!({ "pending": null, "pending_count": 0 });
     for stream in &mut streams {
         let first = stream.next();
@@ -55,7 +55,7 @@ fn every_stream_shows_the_oldest_and_how_many_wait() {
             assert_eq!((frame.event.as_str(), frame.state()), ("approval", (head, count)));
         }
         // Whoever comes now is told the same first, and so is whoever asks.
-        let first = Stream::of(&gateway, "approval", AGENT).next();
+        let first = SseStream::for_session(&gateway, "approval", AGENT).next();
         assert_eq!((first.event.as_str(), first.state()), ("initial", (head, count)));
         assert_eq!(pending(&gateway, "approval", AGENT), first.data);
     };
@@ -116,9 +116,9 @@ fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
     for body in [json!({ "choice": "once" }), json!({ "session_id": " ", "approval_id": a })] {
         assert_eq!(answer(body), error("session_id is required"));
     }
-    for (choice, told) in [(json!("allow"), "allow"), (json!(""), ""), (json!(5), "5")] {
+    for (choice, shown) in [(json!("allow"), "allow"), (json!(""), ""), (json!(5), "5")] {
         let refused = answer(json!({ "session_id": AGENT, "choice": choice, "approval_id": a }));
-        assert_eq!(refused, error(&format!("Invalid choice: {told}")));
+        assert_eq!(refused, error(&format!("Invalid choice: {shown}")));
     }
     // Names that name nothing of this session.
     let typed = || error("approval_id must be a text");
@@ -128,8 +128,8 @@ fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
         (json!(7), typed()),
         (json!({}), typed()),
     ] {
-        let told = answer(json!({ "session_id": AGENT, "choice": "once", "approval_id": named }));
-        assert_eq!(told, want, "{named}");
+        let reply = answer(json!({ "session_id": AGENT, "choice": "once", "approval_id": named }));
+        assert_eq!(reply, want, "{named}");
     }
     assert_eq!(respond(&gateway, "agent:kitchen", "once", Some(&a)), cleared("once"));
     assert_eq!(names(&gateway), [&a, &b, &c, &d].map(Clone::clone));
@@ -160,7 +160,7 @@ fn of_two_answers_at_once_one_has_an_effect() {
     for round in 0..5 {
         let id = raise(&gateway, &mut agent, round, &format!("door-{round}"));
         let together = Barrier::new(4);
-        let told: Vec<(u16, Value)> = thread::scope(|scope| {
+        let replies: Vec<(u16, Value)> = thread::scope(|scope| {
             let answers = ["once", "deny", "once", "deny"].map(|choice| {
                 let (gateway, id, together) = (&gateway, &id, &together);
                 scope.spawn(move || {
@@ -171,14 +171,15 @@ fn of_two_answers_at_once_one_has_an_effect() {
             answers.into_iter().map(|answer| answer.join().unwrap()).collect()
         });
         let counted = |choice: &str| {
-            let counted = told.iter().filter(|(_, told)| told["choice"] == choice && told["stale_cleared"].is_null());
+            let counted =
+                replies.iter().filter(|(_, reply)| reply["choice"] == choice && reply["stale_cleared"].is_null());
             counted.count()
         };
-        assert!(told.iter().all(|(status, told)| *status == 200 && told["ok"] == true), "{told:?}");
+        assert!(replies.iter().all(|(status, reply)| *status == 200 && reply["ok"] == true), "{replies:?}");
         let (once, deny) = (counted("once"), counted("deny"));
-        assert!((once, deny) == (2, 0) || (once, deny) == (0, 2), "{told:?}");
+        assert!((once, deny) == (2, 0) || (once, deny) == (0, 2), "{replies:?}");
         let is_done = agent.wait_reply(&json!(round))["result"]["status"] == "executed";
-        assert_eq!(is_done, once == 2, "{told:?}");
+        assert_eq!(is_done, once == 2, "{replies:?}");
         assert_eq!(place.service.request_count(&format!("/turn/door-{round}")), usize::from(is_done));
         if !is_done {
             // An agent that is denied again and again would be asked about once only.
@@ -224,8 +225,8 @@ fn where_a_rule_names_people_an_answer_is_one_of_several() {
         assert_eq!(respond(&gateway, AGENT, "always", Some(&id)), voted);
     }
     // Nobody is let through in their place.
-    let (_, told) = post(&gateway, "/api/session/yolo", json!({ "session_id": AGENT }));
-    assert_eq!(told, json!({ "ok": true, "yolo_enabled": true }));
+    let (_, reply) = post(&gateway, "/api/session/yolo", json!({ "session_id": AGENT }));
+    assert_eq!(reply, json!({ "ok": true, "yolo_enabled": true }));
     let now = pending(&gateway, "approval", AGENT);
     assert_eq!((&now["pending"]["approval_id"], &now["pending"]["have"]), (&json!(id), &json!(1)), "{now}");
     assert_eq!(respond(&gateway, AGENT, "deny", Some(&id)).1["ok"], true);
@@ -237,7 +238,7 @@ fn nobody_in_time_takes_the_card_down() {
     let place = GatewayFixture::with_config_and_rules("approval_timeout: 1", RULES);
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    let mut stream = Stream::of(&gateway, "approval", AGENT);
+    let mut stream = SseStream::for_session(&gateway, "approval", AGENT);
     agent.request_tool(1, "turn", json!({ "thing": "door" }));
     let gate = stream.until(|frame| frame.state().1 == 1);
     let id = gate.state().0.unwrap();
@@ -253,16 +254,16 @@ fn what_waits_keeps_its_names_through_a_power_cut() {
     let (gateway, _) = talk.start_web();
     let (session, _) =
         chat(&talk, &gateway, [ProviderReply::new(vec![bash_part("c1", "echo ran >> out")]), text_reply("done")]);
-    let asked = eventually("the approval", || {
-        let told = pending(&gateway, "approval", &session);
-        (told["pending_count"] == 1).then_some(told)
+    let approval = eventually("the approval", || {
+        let waiting = pending(&gateway, "approval", &session);
+        (waiting["pending_count"] == 1).then_some(waiting)
     });
     gateway.kill();
     let (gateway, _) = talk.start_web();
-    assert_eq!(pending(&gateway, "approval", &session), asked);
-    let mut stream = Stream::of(&gateway, "approval", &session);
-    assert_eq!(stream.next().data, asked);
-    let id = asked["pending"]["approval_id"].as_str().unwrap();
+    assert_eq!(pending(&gateway, "approval", &session), approval);
+    let mut stream = SseStream::for_session(&gateway, "approval", &session);
+    assert_eq!(stream.next().data, approval);
+    let id = approval["pending"]["approval_id"].as_str().unwrap();
     assert_eq!(respond(&gateway, &session, "once", Some(id)).1["ok"], true);
     assert_eq!(stream.next().state(), (None, 0));
     talk.provider.wait_request(1);
@@ -282,7 +283,7 @@ fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
     let destroys = "rm -rf / --one-file-system --nope";
     let (session, turn) =
         chat(&talk, &gateway, [ProviderReply::new(vec![bash_part("c1", destroys)]), text_reply("done")]);
-    let mut stream = Stream::of(&gateway, "approval", &session);
+    let mut stream = SseStream::for_session(&gateway, "approval", &session);
     let mut first = stream.next();
     if first.state().1 == 0 {
         first = stream.next();
@@ -295,13 +296,13 @@ fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
     assert_eq!(bare["pending_count"].take(), 1);
     bare.as_object_mut().unwrap().remove("pending_count");
     assert_eq!(bare, card);
-    let told = post(&gateway, "/api/session/yolo", json!({ "session_id": session })).1;
-    assert_eq!(told["yolo_enabled"], true);
+    let reply = post(&gateway, "/api/session/yolo", json!({ "session_id": session })).1;
+    assert_eq!(reply["yolo_enabled"], true);
     assert_eq!(pending(&gateway, "approval", &session)["pending"], card, "nobody is let through at the floor");
     assert_eq!(respond(&gateway, &session, "deny", None).1["ok"], true);
-    let told = talk.provider.wait_request(1).call_result("c1").unwrap();
+    let output = talk.provider.wait_request(1).call_result("c1").unwrap();
     assert_eq!(
-        told,
+        output,
         "Denied by web:open. A person refused this. Do not retry it: the same action in other words stays denied. That holds in this \
         conversation for 15 minutes."
     );
@@ -316,13 +317,13 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     let is_on = || get(&gateway, &format!("/api/session/yolo?session_id={AGENT}"))["yolo_enabled"].clone();
     let turn = |body: Value| post(&gateway, "/api/session/yolo", body);
     for (method, body) in [("GET", None), ("POST", Some(json!({})))] {
-        let told = ask(&gateway, method, "/api/session/yolo", body.as_ref());
-        assert_eq!(told, (400, json!({ "error": "session_id is required" })));
+        let reply = ask(&gateway, method, "/api/session/yolo", body.as_ref());
+        assert_eq!(reply, (400, json!({ "error": "session_id is required" })));
     }
     assert_eq!(is_on(), false);
     for enabled in [json!(null), json!("yes"), json!(1), json!([true])] {
-        let told = turn(json!({ "session_id": AGENT, "enabled": enabled }));
-        assert_eq!(told, (400, json!({ "error": "enabled must be true or false" })));
+        let reply = turn(json!({ "session_id": AGENT, "enabled": enabled }));
+        assert_eq!(reply, (400, json!({ "error": "enabled must be true or false" })));
     }
     let a = raise(&gateway, &mut agent, 1, "door-a");
     raise(&gateway, &mut agent, 2, "door-b");
@@ -336,7 +337,7 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
         body[field] = value;
         assert_eq!(post(&gateway, "/api/approval/respond", body), (400, json!({ "error": error })));
     }
-    let mut stream = Stream::of(&gateway, "approval", AGENT);
+    let mut stream = SseStream::for_session(&gateway, "approval", AGENT);
     assert_eq!(turn(json!({ "session_id": AGENT })), (200, json!({ "ok": true, "yolo_enabled": true })));
     assert_eq!(is_on(), true);
     stream.until(|frame| frame.state() == (None, 0));
@@ -351,8 +352,8 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     raise(&gateway, &mut agent, 5, "door-d");
     let own = json!({ "session_id": AGENT, "choice": "once", "approval_id": a, "yolo": true });
     // What was answered long ago lets the session through all the same: it is what the person wants.
-    let (_, told) = post(&gateway, "/api/approval/respond", own);
-    assert_eq!(told, json!({ "ok": true, "choice": "once", "stale_cleared": true, "yolo_enabled": true }));
+    let (_, reply) = post(&gateway, "/api/approval/respond", own);
+    assert_eq!(reply, json!({ "ok": true, "choice": "once", "stale_cleared": true, "yolo_enabled": true }));
     assert_eq!(agent.wait_reply(&json!(5))["result"]["status"], "executed");
     assert_eq!(turn(json!({ "session_id": AGENT, "enabled": false })).1["yolo_enabled"], false);
     // Who comes behind somebody's denial, or names what never was, lets nothing through.
@@ -360,8 +361,8 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     assert_eq!(respond(&gateway, AGENT, "deny", Some(&denied)).1["ok"], true);
     for named in [denied.as_str(), "nonsense"] {
         let late = json!({ "session_id": AGENT, "choice": "once", "approval_id": named, "yolo": true });
-        let (_, told) = post(&gateway, "/api/approval/respond", late);
-        assert_eq!((&told["stale_cleared"], &told["yolo_enabled"]), (&json!(true), &json!(false)), "{named}");
+        let (_, reply) = post(&gateway, "/api/approval/respond", late);
+        assert_eq!((&reply["stale_cleared"], &reply["yolo_enabled"]), (&json!(true), &json!(false)), "{named}");
     }
     for (body, status) in [
         (json!({ "session_id": "nobody" }), 404),
@@ -375,8 +376,8 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     // It is lost with the process.
     gateway.kill();
     let gateway = GatewayServer::start(&place);
-    let told = get(&gateway, &format!("/api/session/yolo?session_id={AGENT}"));
-    assert_eq!(told, json!({ "yolo_enabled": false }));
+    let state = get(&gateway, &format!("/api/session/yolo?session_id={AGENT}"));
+    assert_eq!(state, json!({ "yolo_enabled": false }));
 }
 
 #[test]
@@ -389,7 +390,7 @@ fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
     let first = raise(&gateway, &mut agent, 1, "door-a");
     let second = raise(&gateway, &mut agent, 2, "door-b");
     let together = Barrier::new(2);
-    let told: Vec<(u16, Value)> = thread::scope(|scope| {
+    let replies: Vec<(u16, Value)> = thread::scope(|scope| {
         let posts = [(); 2].map(|()| {
             scope.spawn(|| {
                 together.wait();
@@ -398,7 +399,7 @@ fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
         });
         posts.into_iter().map(|post| post.join().unwrap()).collect()
     });
-    assert_eq!(told[0], told[1]);
+    assert_eq!(replies[0], replies[1]);
     assert_eq!(names(&gateway), [second], "{first} alone was answered");
     // Another answer is no repetition, and neither is the same of somebody who has looked at what waits now.
     assert_eq!(respond(&gateway, AGENT, "deny", None).0, 200);

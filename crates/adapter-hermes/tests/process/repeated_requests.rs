@@ -59,8 +59,8 @@ fn a_message_behind_a_compaction_has_a_stream_that_outlives_the_gateway() {
     let stream = http.start_chat(&session, "third");
     assert_eq!(http.stream_chat(&stream).wait_named("compressing").name, "compressing");
     asked_for_a_summary(&talk);
-    let told = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
-    let waiting = (&told["active_stream_id"], &told["pending_user_message"], &told["is_streaming"]);
+    let loaded = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
+    let waiting = (&loaded["active_stream_id"], &loaded["pending_user_message"], &loaded["is_streaming"]);
     assert_eq!(waiting, (&json!(stream), &json!("third"), &json!(true)));
     let again = http.post("/api/chat/start", &json!({ "session_id": session, "message": "fourth" }));
     assert_eq!((again.status, &again.json()["active_stream_id"]), (409, &json!(stream)));
@@ -113,8 +113,8 @@ fn a_turn_that_fills_the_window_is_summed_up_before_the_next_and_holds_nobody_up
             "stream_end"
         );
     }
-    let told = http.get(&format!("/api/v1/sessions/{session}")).json();
-    assert_eq!((&told["state"], talk.provider.request_count()), (&json!("resting"), 2));
+    let details = http.get(&format!("/api/v1/sessions/{session}")).json();
+    assert_eq!((&details["state"], talk.provider.request_count()), (&json!("resting"), 2));
     let events = http.stream_chat(&http.start_chat(&session, "third")).wait_end();
     assert_eq!((token_text(&events).as_str(), event_names(&events).last()), ("as you say", Some(&"stream_end")));
     assert!(event_names(&events).contains(&"compressed"), "{:?}", event_names(&events));
@@ -147,8 +147,11 @@ fn whoever_stops_a_turn_that_waits_takes_back_nobody_elses_message() {
     eventually("the summary ends", || (http.get(&path).json()["state"] == "resting").then_some(()));
     assert_eq!(http.get(&path).json()["queued"], 1, "it waits for the next turn, as everything that is queued");
     http.stream_chat(&http.start_chat(&session, "fourth")).wait_end();
-    let asked = talk.provider.last_request().messages_text();
-    assert!(asked.contains("another's") && asked.contains("fourth") && !asked.contains("third"), "{asked}");
+    let request_text = talk.provider.last_request().messages_text();
+    assert!(
+        request_text.contains("another's") && request_text.contains("fourth") && !request_text.contains("third"),
+        "{request_text}"
+    );
 }
 
 #[test]
@@ -197,8 +200,8 @@ fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
     talk.provider.script_replies([counted(), error_reply(400, "prompt is too long"), held]);
     let (session, again) = overflowed(&talk, &http);
     let path = format!("/api/v1/sessions/{session}");
-    let told = http.get(&path).json();
-    assert!(told["state"] == "working" && told["run"].is_string(), "{told}");
+    let details = http.get(&path).json();
+    assert!(details["state"] == "working" && details["run"].is_string(), "{details}");
     let turn = http.stream_chat(&again);
     turn.wait_named("compressing");
     let refused = http.post("/api/chat/start", &json!({ "session_id": session, "message": "now" }));
@@ -228,8 +231,8 @@ fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
     let rests = |http: &HttpClient| eventually("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
     rests(&http);
     let messages = format!("{path}/messages");
-    let said = key(&http, "say").post(&messages, &json!({ "text": "second" }));
-    assert_eq!(said.status, 202, "{said:?}");
+    let posted = key(&http, "say").post(&messages, &json!({ "text": "second" }));
+    assert_eq!(posted.status, 202, "{posted:?}");
     rests(&http);
     gateway.kill();
 
@@ -238,7 +241,7 @@ fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
         let again = key(&http, "open").post("/api/v1/sessions", &open);
         assert_eq!((again.status, again.json()), (201, first.json()));
         let again = key(&http, "say").post(&messages, &json!({ "text": "second" }));
-        assert_eq!((again.status, again.json()), (202, said.json()));
+        assert_eq!((again.status, again.json()), (202, posted.json()));
     }
     for (name, path, body) in [("open", "/api/v1/sessions", json!({})), ("say", &messages, json!({ "text": "other" }))]
     {
@@ -301,11 +304,15 @@ fn older_messages_are_asked_for_by_where_the_page_began() {
         ("msg_before=0", json!([]), 0),
         ("msg_before=99", json!(["first", "one", "second", "two"]), 0),
     ] {
-        let told = http.get(&format!("/api/session?session_id={session}&{query}")).json()["session"].clone();
-        let said: Vec<_> =
-            told["messages"].as_array().unwrap().iter().map(|message| message["content"].clone()).collect();
-        assert_eq!((json!(said), &told["_messages_offset"]), (want, &json!(offset)), "{query}");
-        assert_eq!((&told["_messages_truncated"], &told["message_count"]), (&json!(offset > 0), &json!(4)), "{query}");
+        let loaded = http.get(&format!("/api/session?session_id={session}&{query}")).json()["session"].clone();
+        let contents: Vec<_> =
+            loaded["messages"].as_array().unwrap().iter().map(|message| message["content"].clone()).collect();
+        assert_eq!((json!(contents), &loaded["_messages_offset"]), (want, &json!(offset)), "{query}");
+        assert_eq!(
+            (&loaded["_messages_truncated"], &loaded["message_count"]),
+            (&json!(offset > 0), &json!(4)),
+            "{query}"
+        );
     }
 }
 
@@ -313,20 +320,22 @@ fn older_messages_are_asked_for_by_where_the_page_began() {
 fn a_look_at_the_health_tells_what_was_looked_at() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
-    let told = http.get("/health").json();
-    assert_eq!((&told["status"], &told["checks"]), (&json!("ok"), &Value::Null));
-    let before = told["accept_loop"]["requests_total"].as_u64().unwrap();
-    let told = http.get("/health?deep=1").json();
-    assert_eq!(told["accept_loop"]["requests_total"], before + 1);
-    assert!(told["accept_loop"]["last_request_at"].as_f64().unwrap() >= told["server_started_at"].as_f64().unwrap());
+    let health = http.get("/health").json();
+    assert_eq!((&health["status"], &health["checks"]), (&json!("ok"), &Value::Null));
+    let before = health["accept_loop"]["requests_total"].as_u64().unwrap();
+    let health = http.get("/health?deep=1").json();
+    assert_eq!(health["accept_loop"]["requests_total"], before + 1);
+    assert!(
+        health["accept_loop"]["last_request_at"].as_f64().unwrap() >= health["server_started_at"].as_f64().unwrap()
+    );
     for check in ["engine", "record", "sessions"] {
-        assert_eq!(told["checks"][check]["status"], "ok", "{told}");
+        assert_eq!(health["checks"][check]["status"], "ok", "{health}");
     }
-    assert_eq!(told["last_run_finished_at"], Value::Null, "no run has ended yet");
+    assert_eq!(health["last_run_finished_at"], Value::Null, "no run has ended yet");
     talk.provider.script_replies([text_reply("one")]);
     let session = http.create_session();
     http.stream_chat(&http.start_chat(&session, "first")).wait_end();
-    let told = http.get("/health").json();
-    assert!(told["last_run_finished_at"].as_f64() >= told["server_started_at"].as_f64(), "{told}");
-    assert!(!told.to_string().contains(&session), "anybody may ask: sessions are not named");
+    let health = http.get("/health").json();
+    assert!(health["last_run_finished_at"].as_f64() >= health["server_started_at"].as_f64(), "{health}");
+    assert!(!health.to_string().contains(&session), "anybody may ask: sessions are not named");
 }

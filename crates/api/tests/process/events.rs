@@ -22,9 +22,9 @@ const SESSIONS: usize = 20;
 const KILLS: usize = 8;
 
 /// Numbers that are the same in every run.
-struct Dice(u64);
+struct XorShiftRng(u64);
 
-impl Dice {
+impl XorShiftRng {
     fn below(&mut self, most: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -34,15 +34,19 @@ impl Dice {
 }
 
 /// Somebody who follows, whatever becomes of the line.
-struct Reader {
-    dice: Dice,
+struct ReconnectingReader {
+    dice: XorShiftRng,
     last: String,
-    heard: Vec<ApiEvent>,
+    events: Vec<ApiEvent>,
 }
 
-impl Reader {
+impl ReconnectingReader {
     fn new(seed: u64) -> Self {
-        Self { dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)), last: "start".to_owned(), heard: Vec::new() }
+        Self {
+            dice: XorShiftRng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            last: "start".to_owned(),
+            events: Vec::new(),
+        }
     }
 
     fn open(&mut self, address: &str) -> std::io::Result<ApiEvents> {
@@ -58,7 +62,7 @@ impl Reader {
             assert_ne!(event.name, "reset", "{event:?} after {}", self.last);
             self.last = event.id.clone().unwrap();
             if event.name != "ready" {
-                self.heard.push(event);
+                self.events.push(event);
             }
         }
     }
@@ -80,7 +84,7 @@ impl Reader {
 
     fn follow_to(&mut self, address: &str, end: u64) {
         let mut events = self.open(address).unwrap();
-        while self.heard.last().is_none_or(|event| event.data["lsn"].as_u64() < Some(end)) {
+        while self.events.last().is_none_or(|event| event.data["lsn"].as_u64() < Some(end)) {
             events.read_bytes(64 << 10).unwrap();
             self.take(&mut events);
         }
@@ -90,7 +94,7 @@ impl Reader {
 #[test]
 fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misses_nothing() {
     let place = GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES);
-    let mut readers: Vec<Reader> = (1..=READERS).map(Reader::new).collect();
+    let mut readers: Vec<ReconnectingReader> = (1..=READERS).map(ReconnectingReader::new).collect();
     let (cuts, opened) = (AtomicUsize::new(0), AtomicUsize::new(0));
     for kill in 1..=KILLS {
         let gateway = GatewayServer::start(&place);
@@ -109,8 +113,8 @@ fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misse
                     while !is_over.load(Ordering::Relaxed) {
                         // What is asked of a gateway that is killed comes to nothing.
                         let say = json!({ "message": "hello" });
-                        let told = send_request(&address, ("POST", "/api/v1/sessions"), &[], Some(&say));
-                        opened.fetch_add(usize::from(told.is_ok_and(|told| told.status == 201)), Ordering::Relaxed);
+                        let reply = send_request(&address, ("POST", "/api/v1/sessions"), &[], Some(&say));
+                        opened.fetch_add(usize::from(reply.is_ok_and(|reply| reply.status == 201)), Ordering::Relaxed);
                     }
                 });
             }
@@ -138,11 +142,11 @@ fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misse
         .map(|record| (record["lsn"].as_u64().unwrap(), record))
         .collect();
     for (number, reader) in readers.iter().enumerate() {
-        let lsns: Vec<u64> = reader.heard.iter().map(|event| event.data["lsn"].as_u64().unwrap()).collect();
+        let lsns: Vec<u64> = reader.events.iter().map(|event| event.data["lsn"].as_u64().unwrap()).collect();
         let want: Vec<u64> = (1..=*lsns.last().unwrap()).collect();
-        let at = lsns.iter().zip(&want).position(|(heard, want)| heard != want);
+        let at = lsns.iter().zip(&want).position(|(received, want)| received != want);
         assert!(at.is_none() && lsns.len() == want.len() && *lsns.last().unwrap() >= head, "reader {number} at {at:?}");
-        for event in &reader.heard {
+        for event in &reader.events {
             let (lsn, id) = (event.data["lsn"].as_u64().unwrap(), event.id.clone().unwrap());
             let record = &record[&lsn];
             assert_eq!(id, format!("{lsn}-{}", &record["chain"].as_str().unwrap()[..16]));
@@ -165,12 +169,12 @@ fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_
     let say = json!({ "message": "hello" });
     assert_eq!(send_request(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
     let mut events = ApiEvents::open(&gateway.address, "?after=start&content=1", &[]).unwrap();
-    let heard = events.read_until(|event| event.data["event"] == "ended");
-    assert_eq!((heard[0].name.as_str(), &heard[0].data), ("ready", &json!({ "after": "0" })));
-    let said =
-        heard.iter().any(|event| event.data["content"]["text"].as_str().is_some_and(|text| text.contains("hello")));
-    assert!(said, "{heard:?}");
-    let last = heard.last().unwrap().id.clone().unwrap();
+    let received = events.read_until(|event| event.data["event"] == "ended");
+    assert_eq!((received[0].name.as_str(), &received[0].data), ("ready", &json!({ "after": "0" })));
+    let has_text =
+        received.iter().any(|event| event.data["content"]["text"].as_str().is_some_and(|text| text.contains("hello")));
+    assert!(has_text, "{received:?}");
+    let last = received.last().unwrap().id.clone().unwrap();
     let (lsn, chain) = last.split_once('-').unwrap();
     let lsn: u64 = lsn.parse().unwrap();
     for (case, cursor, reason) in [
@@ -178,18 +182,18 @@ fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_
         ("another history", format!("{lsn}-0123456789abcdef"), "elsewhere"),
     ] {
         let mut events = ApiEvents::open(&gateway.address, &format!("?after={cursor}"), &[]).unwrap();
-        let heard = events.read_until(|event| event.data["lsn"] == 2);
+        let received = events.read_until(|event| event.data["lsn"] == 2);
         let want = json!({ "asked": cursor, "reason": reason, "after": "0" });
-        assert_eq!((heard[0].name.as_str(), &heard[0].data), ("reset", &want), "{case}");
-        assert_eq!((&heard[1].data["lsn"], heard.len()), (&json!(1), 3), "{case}");
+        assert_eq!((received[0].name.as_str(), &received[0].data), ("reset", &want), "{case}");
+        assert_eq!((&received[1].data["lsn"], received.len()), (&json!(1), 3), "{case}");
     }
     // The same cursor in a record that has not come that far.
     let gateway = GatewayServer::start(&other);
     let mut events = ApiEvents::open(&gateway.address, &format!("?after={last}"), &[]).unwrap();
     assert_eq!(events.read_until(|_| true)[0].name, "reset");
-    let told = send_request(&gateway.address, ("GET", "/api/v1/events?after=yesterday"), &[], None).unwrap();
-    assert_eq!(told.status, 400, "{told:?}");
-    assert!(told.body["detail"].as_str().unwrap().contains("yesterday"), "{told:?}");
+    let reply = send_request(&gateway.address, ("GET", "/api/v1/events?after=yesterday"), &[], None).unwrap();
+    assert_eq!(reply.status, 400, "{reply:?}");
+    assert!(reply.body["detail"].as_str().unwrap().contains("yesterday"), "{reply:?}");
 }
 
 #[test]
@@ -205,10 +209,10 @@ fn what_is_said_is_heard_while_it_is_said_by_those_who_ask_for_it() {
     }
     assert_eq!(send_request(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
     let is_end = |event: &ApiEvent| event.data["kind"] == "run" && event.data["event"] == "ended";
-    let (heard, facts) = (lively.read_until(is_end), plain.read_until(is_end));
-    let texts: String = heard.iter().filter_map(|event| event.data["text"].as_str()).collect();
-    assert!(texts.contains("scripted model"), "{heard:?}");
-    assert!(heard.iter().all(|event| (event.name == "live") == event.id.is_none()));
-    let without: Vec<&ApiEvent> = heard.iter().filter(|event| event.name != "live").collect();
+    let (live_events, facts) = (lively.read_until(is_end), plain.read_until(is_end));
+    let texts: String = live_events.iter().filter_map(|event| event.data["text"].as_str()).collect();
+    assert!(texts.contains("scripted model"), "{live_events:?}");
+    assert!(live_events.iter().all(|event| (event.name == "live") == event.id.is_none()));
+    let without: Vec<&ApiEvent> = live_events.iter().filter(|event| event.name != "live").collect();
     assert_eq!(without, facts.iter().collect::<Vec<_>>());
 }

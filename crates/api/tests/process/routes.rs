@@ -16,10 +16,10 @@ fn program<'a>(place: &GatewayFixture, gateway: &'a GatewayServer, name: &str, s
     ApiClient { gateway, token: made["token"].as_str().unwrap().to_owned() }
 }
 
-fn is_problem(answer: &ApiReply, status: u16, told: &str) {
+fn is_problem(answer: &ApiReply, status: u16, detail: &str) {
     assert_eq!((answer.status, &answer.body["status"]), (status, &json!(status)), "{answer:?}");
     assert!(answer.head.to_lowercase().contains("content-type: application/problem+json"), "{answer:?}");
-    assert!(answer.body["detail"].as_str().unwrap().contains(told), "{answer:?}");
+    assert!(answer.body["detail"].as_str().unwrap().contains(detail), "{answer:?}");
 }
 
 #[test]
@@ -43,13 +43,13 @@ fn a_token_does_what_its_scopes_say_until_it_is_removed() {
     assert!(!listed.to_string().contains(&reader.token));
     assert_eq!(place.run_as_person(&["tokens", "remove", "reader"]).code, Some(0));
     eventually("the end of the token", || (reader.get("/api/v1/gates").status == 401).then_some(()));
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&["tokens", "remove", "reader"][..], "there is no token reader"),
         (&["tokens", "add", "a b", "--scope", "read"], "no name for a token"),
         (&["tokens", "add", "x", "--scope", "rule"], "invalid value"),
     ] {
-        let said = place.run_as_person(arguments);
-        assert!(said.code != Some(0) && said.err.contains(told), "{said:?}");
+        let output = place.run_as_person(arguments);
+        assert!(output.code != Some(0) && output.err.contains(expected), "{output:?}");
     }
 }
 
@@ -182,8 +182,8 @@ fn a_gate_is_listed_read_and_answered_once() {
     let denied = bo.post(&format!("/api/v1/gates/{}/deny", place.wait_gate()), json!({ "reason": "not at night" }));
     assert_eq!((denied.status, &denied.body["resolution"]), (200, &json!("denied")));
     assert!(agent.wait_reply(&json!(2)).to_string().contains("not at night"));
-    let said = bo.get_body(&format!("/api/v1/gates/{}", denied.body["id"].as_str().unwrap()));
-    assert_eq!(said["said"], "not at night");
+    let resolved = bo.get_body(&format!("/api/v1/gates/{}", denied.body["id"].as_str().unwrap()));
+    assert_eq!(resolved["said"], "not at night");
     is_problem(&bo.get("/api/v1/gates/gate_0193f1b0000070008000000000000001"), 404, "there is no gate");
     assert_eq!(place.service.request_count("/turn/door"), 1);
 }
@@ -196,21 +196,24 @@ fn a_session_is_opened_spoken_in_and_read_page_by_page() {
     let opened = program.post("/api/v1/sessions", json!({ "workspace": "garden", "message": "hello there" }));
     assert_eq!((opened.status, &opened.body["state"]), (201, &json!("working")), "{opened:?}");
     let path = format!("/api/v1/sessions/{}", opened.body["id"].as_str().unwrap());
-    let rest = || eventually("rest", || Some(program.get_body(&path)).filter(|told| told["state"] == "resting"));
-    let told = rest();
-    assert_eq!((&told["name"], &told["door"], &told["length"]), (&json!("hello there"), &json!("api"), &json!(2)));
+    let rest = || eventually("rest", || Some(program.get_body(&path)).filter(|session| session["state"] == "resting"));
+    let session = rest();
     assert_eq!(
-        (&told["entries"][0]["message"]["role"], &told["entries"][1]["message"]["role"]),
+        (&session["name"], &session["door"], &session["length"]),
+        (&json!("hello there"), &json!("api"), &json!(2))
+    );
+    assert_eq!(
+        (&session["entries"][0]["message"]["role"], &session["entries"][1]["message"]["role"]),
         (&json!("user"), &json!("assistant"))
     );
-    let said = program.post(&format!("{path}/messages"), json!({ "text": "once more" }));
-    assert_eq!((said.status, &said.body["state"]), (202, &json!("working")));
+    let posted = program.post(&format!("{path}/messages"), json!({ "text": "once more" }));
+    assert_eq!((posted.status, &posted.body["state"]), (202, &json!("working")));
     assert_eq!(rest()["length"], 4);
     let newest = program.get_body(&format!("{path}?limit=3"));
     let before = newest["earlier"].as_str().unwrap();
     let older = program.get_body(&format!("{path}?limit=3&before={before}"));
     assert_eq!((older["entries"].as_array().unwrap().len(), &older["earlier"]), (1, &Value::Null));
-    assert_eq!(older["entries"][0], told["entries"][0]);
+    assert_eq!(older["entries"][0], session["entries"][0]);
     is_problem(&program.post(&format!("{path}/steer"), json!({ "text": "left" })), 409, "no run works");
     assert_eq!(program.post(&format!("{path}/stop"), json!({})).body, json!({ "run": null, "stopped": false }));
     is_problem(&program.post(&format!("{path}/messages"), json!({})), 400, "text is missing");
@@ -267,16 +270,16 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
     assert_eq!(&paged, entries);
     // What the command line says is the same too.
     let tail = place.run_as_person(&["audit", "tail", "--json", "--tool", "turn", "--outcome", "denied"]);
-    let mut told: Vec<Value> = tail.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut printed: Vec<Value> = tail.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut denied = program.get_body("/api/v1/audit?tool=turn&outcome=denied")["entries"].as_array().unwrap().clone();
-    denied.iter_mut().chain(&mut told).for_each(|entry| drop(entry.as_object_mut().unwrap().remove("cursor")));
-    assert!(!denied.is_empty() && denied == told, "{denied:?} {told:?}");
+    denied.iter_mut().chain(&mut printed).for_each(|entry| drop(entry.as_object_mut().unwrap().remove("cursor")));
+    assert!(!denied.is_empty() && denied == printed, "{denied:?} {printed:?}");
     assert_eq!(
         program.get_body("/api/v1/audit?last=2")["entries"].as_array().unwrap()[..],
         entries[entries.len() - 2..]
     );
-    let wanted = entries.iter().find(|entry| entry["event"] == "wanted").unwrap();
-    let one = program.get_body(&format!("/api/v1/audit/{}", wanted["lsn"]));
+    let call_entry = entries.iter().find(|entry| entry["event"] == "wanted").unwrap();
+    let one = program.get_body(&format!("/api/v1/audit/{}", call_entry["lsn"]));
     assert!(one["content"]["text"].as_str().unwrap().contains("look(a0)"), "{one}");
     let head = program.get_body("/api/v1/audit/head");
     assert_eq!(head["cursor"], entries.last().unwrap()["cursor"]);
@@ -285,7 +288,7 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
     let zeros = "0".repeat(64);
     let checked = program.get_body(&format!("/api/v1/audit/verify?head=1:{zeros}"));
     assert!(checked["flaw"].as_str().unwrap().contains("rewritten"), "{checked}");
-    for (query, told) in [
+    for (query, detail) in [
         ("?outcome=great", "\"great\" is no outcome"),
         ("?kind=tool", "\"tool\" is no kind"),
         ("?since=yesterday", "since: a time is"),
@@ -293,7 +296,7 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
         ("?limit=0", "from 1 to 1000"),
         ("?colour=red", "no parameter \"colour\""),
     ] {
-        is_problem(&program.get(&format!("/api/v1/audit{query}")), 400, told);
+        is_problem(&program.get(&format!("/api/v1/audit{query}")), 400, detail);
     }
     is_problem(&program.get("/api/v1/audit?after=1-0123456789abcdef"), 410, "not of this record");
     is_problem(&program.get("/api/v1/audit/999999"), 404, "no record 999999");
@@ -306,8 +309,9 @@ fn a_request_is_explained_as_the_command_line_does_and_the_interface_describes_i
     let program = program(&place, &gateway, "looker", "read");
     let explained = program
         .post("/api/v1/policy/explain", json!({ "tool": "turn", "arguments": { "thing": "lock", "way": "open" } }));
-    let said = place.run(&["policy", "explain", "turn", "thing=lock", "way=open", "--json", "--config", "config.yaml"]);
-    let want = said.json();
+    let output =
+        place.run(&["policy", "explain", "turn", "thing=lock", "way=open", "--json", "--config", "config.yaml"]);
+    let want = output.json();
     assert_eq!(explained.status, 200);
     for name in ["verdict", "signature", "principal", "door", "target", "steps"] {
         assert_eq!(explained.body[name], want[name], "{name}");
@@ -332,7 +336,7 @@ fn json_that_is_called_a_form_is_told_what_to_send() {
     let http = http::HttpClient::new(&gateway.address)
         .with_header("authorization", &bearer)
         .with_header("content-type", "application/x-www-form-urlencoded");
-    let told = http.send_request("POST", "/api/v1/gates/gate_00000000/deny", "{\"reason\": \"no\"}");
-    assert_eq!(told.status, 400, "{told:?}");
-    assert!(told.json()["detail"].as_str().unwrap().contains("send Content-Type: application/json"), "{told:?}");
+    let reply = http.send_request("POST", "/api/v1/gates/gate_00000000/deny", "{\"reason\": \"no\"}");
+    assert_eq!(reply.status, 400, "{reply:?}");
+    assert!(reply.json()["detail"].as_str().unwrap().contains("send Content-Type: application/json"), "{reply:?}");
 }

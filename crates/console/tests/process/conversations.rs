@@ -26,8 +26,8 @@ fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
     let visitor = BrowserClient::default();
     let (page, _) = working(&talk, &http);
     for (way, message) in [("unsay", "to the <left>"), ("stop", "to the right")] {
-        let said = visitor.post_form(&gateway, &format!("{page}/say"), &[("message", message), ("key", way)]);
-        assert_eq!(said.status, 303, "{}", said.text);
+        let posted = visitor.post_form(&gateway, &format!("{page}/say"), &[("message", message), ("key", way)]);
+        assert_eq!(posted.status, 303, "{}", posted.text);
         let shown = visitor.get_page(&gateway, &page).text;
         assert!(shown.contains("Waits to be said") && shown.contains("Take it back"), "{shown}");
         let back = visitor.post_form(&gateway, &format!("{page}/{way}"), &[]);
@@ -41,10 +41,10 @@ fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
     }
     eventually("the end of the run", || (!visitor.get_page(&gateway, &page).text.contains(">working<")).then_some(()));
     talk.provider.script_replies([ProviderReply::new(vec![saying("here")])]);
-    let said = visitor.post_form(&gateway, &format!("{page}/say"), &[("message", "still there?"), ("key", "k")]);
-    assert_eq!(said.status, 303);
-    let asked = talk.provider.wait_request(1).messages_text();
-    assert!(asked.contains("still there?") && !asked.contains("to the right"), "{asked}");
+    let posted = visitor.post_form(&gateway, &format!("{page}/say"), &[("message", "still there?"), ("key", "k")]);
+    assert_eq!(posted.status, 303);
+    let request_text = talk.provider.wait_request(1).messages_text();
+    assert!(request_text.contains("still there?") && !request_text.contains("to the right"), "{request_text}");
 }
 
 #[test]
@@ -85,11 +85,11 @@ fn lists_follow_what_happens() {
         assert!(page.contains("data-follows"), "{page}");
         let (_, rest) = page.split_once("data-after=\"").unwrap();
         let live = format!("/console/live?after={}", rest.split('"').next().unwrap());
-        let (heard, window) = visitor.read_until(&gateway, &format!("{live}&all=1"), "event: hello");
-        assert!(!heard.contains("stirred"), "{heard}");
+        let (frames, window) = visitor.read_until(&gateway, &format!("{live}&all=1"), "event: hello");
+        assert!(!frames.contains("stirred"), "{frames}");
         assert_eq!(visitor.post_form(&gateway, "/console/sessions", &[("message", path)]).status, 303);
-        let (heard, _) = visitor.read_until(&gateway, &format!("{live}&all=1"), "event: stirred");
-        assert!(!heard.contains("reload"), "{heard}");
+        let (frames, _) = visitor.read_until(&gateway, &format!("{live}&all=1"), "event: stirred");
+        assert!(!frames.contains("reload"), "{frames}");
         drop(window);
         // What still happens in the first round would be news in the second.
         let rests = || {

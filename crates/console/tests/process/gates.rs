@@ -73,10 +73,10 @@ fn a_denial_carries_its_reason_and_whoever_is_late_hears_who_was_first() {
     let reply = agent.wait_reply(&json!(1)).to_string();
     assert!(reply.contains("it <rains>") || reply.contains("denied"), "{reply}");
     let late = [("digest", digest.as_str()), ("answer", "once"), ("key", "second")];
-    let told = visitor.post_form(&gateway, &path, &late);
-    assert_eq!(told.status, 409);
-    assert!(told.text.contains("Somebody at this machine was first: denied."), "{}", told.text);
-    assert!(told.text.contains("<q>it &lt;rains&gt;</q>"), "{}", told.text);
+    let refused = visitor.post_form(&gateway, &path, &late);
+    assert_eq!(refused.status, 409);
+    assert!(refused.text.contains("Somebody at this machine was first: denied."), "{}", refused.text);
+    assert!(refused.text.contains("<q>it &lt;rains&gt;</q>"), "{}", refused.text);
     // The same form, sent twice, is no second answer.
     let again = [("answer", "deny"), ("reason", "it <rains>"), ("key", "first")];
     assert_eq!(visitor.post_form(&gateway, &path, &again).status, 303);
@@ -90,14 +90,14 @@ fn only_what_was_shown_is_allowed_and_only_what_is_offered() {
     let (_agent, gate) = waiting(&place, &gateway, "door");
     let visitor = BrowserClient::default();
     let path = format!("/console/gates/{gate}");
-    for (fields, told) in [
+    for (fields, expected) in [
         (&[("answer", "once")][..], "not what was shown"),
         (&[("answer", "once"), ("digest", "00")], "not what was shown"),
         (&[("answer", "maybe")], "Choose one of the answers"),
         (&[("answer", "say"), ("text", "x")], "no question"),
     ] {
         let page = visitor.post_form(&gateway, &path, fields);
-        assert_eq!((page.status, page.text.contains(told)), (400, true), "{fields:?}: {}", page.text);
+        assert_eq!((page.status, page.text.contains(expected)), (400, true), "{fields:?}: {}", page.text);
     }
     let fields = [("answer", "grant"), ("reach", "always"), ("lasts", "0"), ("covers", "pattern:*")];
     let page = answer(&visitor, &gateway, &gate, &fields);
@@ -151,14 +151,14 @@ fn a_window_that_comes_back_hears_what_it_missed_or_that_it_missed_too_much() {
     // Frames are made while somebody looks.
     let (_, window) = visitor.read_until(&gateway, &live, "event: hello");
     let (_agent, gate) = waiting(&place, &gateway, "door");
-    let (heard, _) = visitor.read_until(&gateway, &live, &gate);
-    assert!(heard.contains("event: gate\ndata: {") && heard.contains("\"isNew\":true,\"waiting\":1"), "{heard}");
+    let (frames, _) = visitor.read_until(&gateway, &live, &gate);
+    assert!(frames.contains("event: gate\ndata: {") && frames.contains("\"isNew\":true,\"waiting\":1"), "{frames}");
     assert_eq!(answer(&visitor, &gateway, &gate, &[("answer", "deny")]).status, 303);
-    let (heard, _) = visitor.read_until(&gateway, &live, "\"state\":\"over\"");
-    assert_eq!(heard.matches("event: gate\n").count(), 2, "{heard}");
+    let (frames, _) = visitor.read_until(&gateway, &live, "\"state\":\"over\"");
+    assert_eq!(frames.matches("event: gate\n").count(), 2, "{frames}");
     for (after, why) in [("0", "of before it began"), ("99999999", "of another record")] {
-        let (heard, _) = visitor.read_until(&gateway, &format!("/console/live?after={after}"), "event: reload");
-        assert!(!heard.contains("event: gate\n"), "{why}: {heard}");
+        let (frames, _) = visitor.read_until(&gateway, &format!("/console/live?after={after}"), "event: reload");
+        assert!(!frames.contains("event: gate\n"), "{why}: {frames}");
     }
     drop(window);
 }
@@ -170,9 +170,9 @@ fn other_sites_and_windows_without_the_token_change_nothing() {
     let (_agent, gate) = waiting(&place, &gateway, "door");
     let path = format!("/console/gates/{gate}");
     let stranger = BrowserClient::default();
-    let asked = stranger.get_page(&gateway, &path);
-    assert_eq!(asked.status, 302);
-    assert!(asked.header("location").unwrap().starts_with("/login?next=%2Fconsole%2Fgates%2F"));
+    let redirect = stranger.get_page(&gateway, &path);
+    assert_eq!(redirect.status, 302);
+    assert!(redirect.header("location").unwrap().starts_with("/login?next=%2Fconsole%2Fgates%2F"));
     assert_eq!(stranger.get_page(&gateway, "/console/style.css").status, 200);
     let entered = stranger.post_form(&gateway, "/login", &[("password", "open-sesame"), ("next", &path)]);
     assert_eq!((entered.status, entered.header("location")), (303, Some(&*path)));
@@ -246,8 +246,12 @@ fn a_rule_is_explained_and_read_again() {
     let refused = visitor.get_page(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=");
     assert!(refused.text.contains("Missing required argument: thing"), "{}", refused.text);
     place.write_file("permissions.yaml", "rules: [ { pattern: 5 } ]\n");
-    let told = visitor.post_form(&gateway, "/console/reload", &[]);
-    assert!(told.text.contains("were not taken") && told.text.contains("permissions.yaml"), "{}", told.text);
+    let reloaded = visitor.post_form(&gateway, "/console/reload", &[]);
+    assert!(
+        reloaded.text.contains("were not taken") && reloaded.text.contains("permissions.yaml"),
+        "{}",
+        reloaded.text
+    );
     place.write_file("permissions.yaml", "rules:\n  - { pattern: 'turn(lock*', action: allow }\n");
     assert!(visitor.post_form(&gateway, "/console/reload", &[]).text.contains("are in force"));
     let explained = visitor.get_page(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock");

@@ -63,7 +63,7 @@ fn record(place: &GatewayFixture) -> String {
 }
 
 /// What a person asked for before, so that there is a past.
-fn asked(place: &GatewayFixture, agent: &mut AgentClient, id: u32, thing: &str) {
+fn record_allowed_call(place: &GatewayFixture, agent: &mut AgentClient, id: u32, thing: &str) {
     agent.request_tool(id, "turn", json!({ "thing": thing, "way": "up" }));
     place.allow_gate(&place.wait_gate());
     assert_eq!(agent.wait_reply(&json!(id))["result"]["status"], "executed");
@@ -75,8 +75,8 @@ fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
     let gateway = GatewayServer::start(&place);
     let visitor = BrowserClient::default();
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    asked(&place, &mut agent, 1, "east");
-    asked(&place, &mut agent, 2, "west");
+    record_allowed_call(&place, &mut agent, 1, "east");
+    record_allowed_call(&place, &mut agent, 2, "west");
     let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow&description=blinds%20%3Cup%3E");
     for want in [
         "1 recorded call: it would have <strong>allowed 1</strong>, asked 0, denied 0.",
@@ -98,11 +98,11 @@ fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
     let want = RULES.replace("# never\n", &format!("# never\n{item}"));
     assert_eq!(text(&place), want);
     assert_eq!(fs::metadata(file(&place)).unwrap().permissions().mode() & 0o777, 0o640);
-    let told = record(&place);
+    let audit = record(&place);
     let change = "web:open changes the file of rules: + - { pattern: \"turn(east*\", action: allow, description: \"blinds <up>\" }";
-    assert!(told.contains(change), "{told}");
-    let (_, behind) = told.split_once(change).unwrap();
-    assert!(behind.contains("rules in force: "), "{told}");
+    assert!(audit.contains(change), "{audit}");
+    let (_, behind) = audit.split_once(change).unwrap();
+    assert!(behind.contains("rules in force: "), "{audit}");
     // Nobody is asked about it any more.
     agent.request_tool(3, "turn", json!({ "thing": "east", "way": "down" }));
     assert_eq!(agent.wait_reply(&json!(3))["result"]["status"], "executed");
@@ -115,16 +115,16 @@ fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
 }
 
 /// Whether a change has come so far.
-type Reached = fn(&GatewayFixture, u64) -> bool;
+type ProgressCheck = fn(&GatewayFixture, u64) -> bool;
 
 #[test]
 fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_record_of_what_was_begun() {
-    let grown: Reached = |place, before| wal(place) > before;
-    let drafted: Reached = |place, _| {
+    let grown: ProgressCheck = |place, before| wal(place) > before;
+    let drafted: ProgressCheck = |place, _| {
         let mut names = fs::read_dir(&place.folder).unwrap().map(|entry| entry.unwrap().file_name());
         names.any(|name| name.to_string_lossy().starts_with(".permissions.yaml."))
     };
-    let replaced: Reached = |place, _| text(place) != RULES;
+    let replaced: ProgressCheck = |place, _| text(place) != RULES;
     for (step, reached) in [("record", grown), ("draft", drafted), ("file", replaced)] {
         let place = GatewayFixture::with_config_and_rules("", RULES);
         let gateway = GatewayServer::start(&place);
@@ -170,7 +170,7 @@ fn a_file_that_changed_since_the_page_was_made_is_left_alone_and_the_newer_effec
     let gateway = GatewayServer::start(&place);
     let visitor = BrowserClient::default();
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    asked(&place, &mut agent, 1, "east");
+    record_allowed_call(&place, &mut agent, 1, "east");
     let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow");
     let other = format!("{RULES}defaults: [ {{ pattern: 'turn(east*', action: deny }} ]\n")
         .replace("turn(lock*", "turn(east, *");
@@ -198,7 +198,7 @@ fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
     let gateway = GatewayServer::start(&place);
     let visitor = BrowserClient::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
-    for (fields, told) in [
+    for (fields, expected) in [
         (&[("pattern", "")][..], "there is no rule"),
         (&[("action", "alow")], "Unknown action: alow."),
         (&[("pattern", "look(")], "permissions.yaml:3: \"look(\" matches nothing"),
@@ -214,7 +214,7 @@ fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
     ] {
         let refused = save(&visitor, &gateway, &page, fields);
         let found = refused.text.replace("&quot;", "\"");
-        assert_eq!((refused.status, found.contains(told)), (400, true), "{fields:?}: {found}");
+        assert_eq!((refused.status, found.contains(expected)), (400, true), "{fields:?}: {found}");
         assert!(found.contains("Nothing was saved"), "{found}");
         assert_eq!(text(&place), rules);
     }
@@ -379,7 +379,7 @@ fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
     assert_eq!(text(&place), format!("{rule}defaults:\n  - {{ pattern: 'look*', action: deny }}\n"));
     agent.request_tool(3, "look", json!({ "thing": "lamp" }));
     assert!(agent.wait_reply(&json!(3))["error"].is_object());
-    for (text, told) in [
+    for (text, expected) in [
         ("tool: turn\nargs: { way: { mx: 1 } }\naction: deny", "permissions.yaml:8: rules[1].args.way"),
         ("tool: turn\naction: perhaps", "Invalid permission action"),
         ("just words", "what was written is no rule"),
@@ -387,7 +387,11 @@ fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
     ] {
         let query: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let page = preview(&visitor, &gateway, &format!("form=yaml&text={query}"));
-        assert!(page.text.contains("This cannot be saved") && page.text.contains(told), "{told}: {}", page.text);
+        assert!(
+            page.text.contains("This cannot be saved") && page.text.contains(expected),
+            "{expected}: {}",
+            page.text
+        );
     }
     let nowhere = visitor.get_page(&gateway, "/console/try?form=yaml&line=99");
     assert_eq!(nowhere.status, 404);

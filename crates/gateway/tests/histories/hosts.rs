@@ -13,13 +13,13 @@ use countersign_gateway::control::{FILE, Request};
 use serde_json::{Value, json};
 
 use crate::{
-    lines::{Line, Out},
-    outside::{Told, World},
+    connection::{JsonConnection, OutboundFrames},
+    fixture::{HistoryFixture, MessageOutcome},
 };
 
 /// What a host heard on one line.
 #[derive(Default)]
-struct Book {
+struct HostConnectionState {
     is_in: bool,
     /// What it asked and has no answer.
     open: BTreeSet<String>,
@@ -27,15 +27,15 @@ struct Book {
     messages: Option<Vec<String>>,
 }
 
-pub(crate) struct Host {
-    world: World,
+pub(crate) struct SimulatedHost {
+    world: HistoryFixture,
     product: AgentProduct,
     socket: PathBuf,
-    line: Option<(Line, Arc<Mutex<Book>>)>,
+    line: Option<(JsonConnection, Arc<Mutex<HostConnectionState>>)>,
 }
 
-impl Host {
-    pub(crate) fn new(world: World, product: AgentProduct) -> Self {
+impl SimulatedHost {
+    pub(crate) fn new(world: HistoryFixture, product: AgentProduct) -> Self {
         let socket = world.folder("data").join(FILE);
         Self { world, product, socket, line: None }
     }
@@ -58,16 +58,18 @@ impl Host {
     }
 
     /// Comes to its session where it is not there.
-    pub(crate) async fn come(&mut self) {
+    pub(crate) async fn ensure_connected(&mut self) {
         if self.line.as_ref().is_some_and(|(line, _)| line.is_open()) {
             return;
         }
         self.line = None;
-        let book: Arc<Mutex<Book>> = Arc::default();
+        let book: Arc<Mutex<HostConnectionState>> = Arc::default();
         let (world, shared, name) = (self.world.clone(), Arc::clone(&book), self.product.name());
         let hello = serde_json::to_string(&Request::Attach(Box::new(self.handover()))).unwrap();
-        let heard = move |frame: Value, out: &Out| hear(&world, name, &mut shared.lock().unwrap(), &frame, out);
-        let Some(line) = Line::local(&self.socket, &hello, heard).await else { return };
+        let on_frame = move |frame: Value, out: &OutboundFrames| {
+            handle_frame(&world, name, &mut shared.lock().unwrap(), &frame, out)
+        };
+        let Some(line) = JsonConnection::local(&self.socket, &hello, on_frame).await else { return };
         self.line = Some((line, book));
         if self.is_gjc() {
             let parameters = json!({ "type": "object", "properties": { "thing": { "type": "string" } } });
@@ -76,13 +78,13 @@ impl Host {
         }
     }
 
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn disconnect(&mut self) {
         self.line = None;
     }
 
     fn ask(&self, mut command: Value, kind: &str) {
         let Some((line, book)) = &self.line else { return };
-        let id = self.world.with(|ledger| ledger.thing(kind));
+        let id = self.world.with_ledger(|ledger| ledger.next_name(kind));
         book.lock().unwrap().open.insert(id.clone());
         command["id"] = id.into();
         line.send(command);
@@ -90,11 +92,11 @@ impl Host {
 
     /// Says something in its session.
     pub(crate) async fn say(&mut self) {
-        self.come().await;
+        self.ensure_connected().await;
         let Some((line, book)) = &self.line else { return };
-        let text = self.world.with(|ledger| {
-            let text = ledger.thing(self.product.name());
-            ledger.said.insert(text.clone(), Told::Nothing);
+        let text = self.world.with_ledger(|ledger| {
+            let text = ledger.next_name(self.product.name());
+            ledger.messages.insert(text.clone(), MessageOutcome::Nothing);
             text
         });
         book.lock().unwrap().open.insert(text.clone());
@@ -106,12 +108,12 @@ impl Host {
     }
 
     /// Asks for what its session holds.
-    pub(crate) fn look(&self) {
+    pub(crate) fn request_messages(&self) {
         self.ask(json!({ "type": "get_messages" }), "look");
     }
 
     /// What people said in its session, as it was last shown to this host.
-    pub(crate) fn spoken(&self) -> Option<Vec<String>> {
+    pub(crate) fn user_messages(&self) -> Option<Vec<String>> {
         self.line.as_ref().and_then(|(_, book)| book.lock().unwrap().messages.clone())
     }
 
@@ -124,7 +126,13 @@ impl Host {
     }
 }
 
-fn hear(world: &World, door: &str, book: &mut Book, frame: &Value, out: &Out) {
+fn handle_frame(
+    world: &HistoryFixture,
+    door: &str,
+    book: &mut HostConnectionState,
+    frame: &Value,
+    out: &OutboundFrames,
+) {
     if !book.is_in {
         // What the gateway says before the line is the door's.
         if let Some(error) = frame["error"].as_str() {
@@ -134,49 +142,49 @@ fn hear(world: &World, door: &str, book: &mut Book, frame: &Value, out: &Out) {
         return;
     }
     match frame["type"].as_str() {
-        Some("response") => answered(world, book, frame),
-        Some("extension_ui_request") => dialog(world, frame, out),
+        Some("response") => handle_response(world, book, frame),
+        Some("extension_ui_request") => answer_dialog(world, frame, out),
         Some("host_tool_call") => strike(world, frame, out),
         _ => {}
     }
 }
 
 /// A session that does not open says why; while its record cannot be written, or the line before is still ending, that is right.
-fn book_refusal(world: &World, door: &str, error: &str) {
+fn book_refusal(world: &HistoryFixture, door: &str, error: &str) {
     let is_known = ["written", "already", "process", "record", "ends", "clos", "space", "disk"];
     if !is_known.iter().any(|known| error.contains(known)) {
-        world.wrong(format!("{door}: a session did not open: {error}"));
+        world.report_violation(format!("{door}: a session did not open: {error}"));
     }
 }
 
-fn answered(world: &World, book: &mut Book, frame: &Value) {
+fn handle_response(world: &HistoryFixture, book: &mut HostConnectionState, frame: &Value) {
     let id = frame["id"].as_str().unwrap_or_default();
     if !book.open.remove(id) {
-        return world.wrong(format!("a host has an answer to nothing, or a second one: {frame}"));
+        return world.report_violation(format!("a host has an answer to nothing, or a second one: {frame}"));
     }
     let is_done = frame["success"] == true;
     if frame["command"] == "get_messages" && is_done {
         let messages = frame["data"]["messages"].as_array().cloned().unwrap_or_default();
-        let said = messages.iter().filter(|message| message["role"] == "user").map(text);
-        book.messages = Some(said.collect());
+        let user_texts = messages.iter().filter(|message| message["role"] == "user").map(text);
+        book.messages = Some(user_texts.collect());
     }
-    world.with(|ledger| {
-        if let Some(told) = ledger.said.get_mut(id) {
-            *told = if is_done { Told::Taken } else { Told::Refused };
+    world.with_ledger(|ledger| {
+        if let Some(outcome) = ledger.messages.get_mut(id) {
+            *outcome = if is_done { MessageOutcome::Taken } else { MessageOutcome::Refused };
         }
     });
 }
 
 /// Answers what it is asked, or leaves it to somebody else.
-fn dialog(world: &World, frame: &Value, out: &Out) {
+fn answer_dialog(world: &HistoryFixture, frame: &Value, out: &OutboundFrames) {
     let mut answer = json!({ "type": "extension_ui_response", "id": frame["id"] });
     let allows = world.chance(75);
     match frame["method"].as_str() {
         Some("confirm") => answer["confirmed"] = allows.into(),
         Some("select") => {
             let options = frame["options"].as_array().cloned().unwrap_or_default();
-            let wanted = if allows { "Allow once" } else { "Deny" };
-            match options.iter().find(|option| option.as_str().is_some_and(|option| option.starts_with(wanted))) {
+            let prefix = if allows { "Allow once" } else { "Deny" };
+            match options.iter().find(|option| option.as_str().is_some_and(|option| option.starts_with(prefix))) {
                 Some(option) => answer["value"] = option.clone(),
                 None => answer["cancelled"] = true.into(),
             }
@@ -193,9 +201,9 @@ fn dialog(world: &World, frame: &Value, out: &Out) {
 }
 
 /// Does what it lends, and says so in its time; or never.
-fn strike(world: &World, frame: &Value, out: &Out) {
+fn strike(world: &HistoryFixture, frame: &Value, out: &OutboundFrames) {
     let thing = frame["arguments"]["thing"].as_str().unwrap_or_default();
-    world.with(|ledger| ledger.did(thing));
+    world.with_ledger(|ledger| ledger.record_done(thing));
     if world.fails(6) {
         return;
     }

@@ -9,10 +9,13 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::outside::World;
+use crate::fixture::HistoryFixture;
 
 /// Answers each connection on a port of its own, until its runtime ends.
-pub(crate) async fn serve<F>(world: World, answer: impl Fn(TcpStream, World) -> F + Send + 'static) -> SocketAddr
+pub(crate) async fn serve<F>(
+    world: HistoryFixture,
+    answer: impl Fn(TcpStream, HistoryFixture) -> F + Send + 'static,
+) -> SocketAddr
 where
     F: Future<Output = std::io::Result<()>> + Send + 'static,
 {
@@ -28,27 +31,27 @@ where
 }
 
 /// What came at a server.
-pub(crate) struct Asked {
+pub(crate) struct HttpRequest {
     pub(crate) path: String,
     pub(crate) body: Vec<u8>,
 }
 
 /// Reads one request; `None` if there is none.
-pub(crate) async fn request(stream: &mut TcpStream) -> std::io::Result<Option<Asked>> {
+pub(crate) async fn request(stream: &mut TcpStream) -> std::io::Result<Option<HttpRequest>> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
-    let Some((first, length)) = beginning(&mut reader).await? else { return Ok(None) };
+    let Some((first, length)) = read_head(&mut reader).await? else { return Ok(None) };
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).await?;
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-    Ok(Some(Asked { path, body }))
+    Ok(Some(HttpRequest { path, body }))
 }
 
 /// A reply: its status, and its JSON if it is any.
-pub(crate) type Reply = (u16, Value);
+pub(crate) type JsonReply = (u16, Value);
 
 /// Gets from a connection of its own. `None` where no whole reply comes.
-pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<Reply> {
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<JsonReply> {
     get_text(address, path).await.map(json_reply)
 }
 
@@ -58,7 +61,7 @@ pub(crate) async fn get_text(address: SocketAddr, path: &str) -> Option<(u16, St
 }
 
 /// Posts on a connection of its own. `None` where no whole reply comes.
-pub(crate) async fn post(address: SocketAddr, path: &str, body: &Value, key: Option<&str>) -> Option<Reply> {
+pub(crate) async fn post(address: SocketAddr, path: &str, body: &Value, key: Option<&str>) -> Option<JsonReply> {
     let key = key.map(|key| format!("idempotency-key: {key}\r\n")).unwrap_or_default();
     let body = body.to_string();
     let head =
@@ -66,7 +69,7 @@ pub(crate) async fn post(address: SocketAddr, path: &str, body: &Value, key: Opt
     send(address, &head, &body).await.ok().flatten().map(json_reply)
 }
 
-fn json_reply((status, body): (u16, String)) -> Reply {
+fn json_reply((status, body): (u16, String)) -> JsonReply {
     (status, serde_json::from_str(&body).unwrap_or_default())
 }
 
@@ -75,7 +78,7 @@ async fn send(address: SocketAddr, head: &str, body: &str) -> std::io::Result<Op
     stream.set_nodelay(true)?;
     stream.write_all(format!("{head}host: {address}\r\nconnection: close\r\n\r\n{body}").as_bytes()).await?;
     let mut reader = BufReader::new(stream);
-    let Some((first, length)) = beginning(&mut reader).await? else { return Ok(None) };
+    let Some((first, length)) = read_head(&mut reader).await? else { return Ok(None) };
     let Some(status) = first.split(' ').nth(1).and_then(|status| status.parse().ok()) else { return Ok(None) };
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).await?;
@@ -89,12 +92,12 @@ pub(crate) async fn open(address: SocketAddr, path: &str) -> std::io::Result<Opt
     let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
     let mut reader = BufReader::new(stream);
-    let opened = beginning(&mut reader).await?;
+    let opened = read_head(&mut reader).await?;
     Ok(opened.is_some_and(|(first, _)| first.contains(" 200 ")).then_some(reader))
 }
 
 /// The first line, and how long the body is.
-async fn beginning(
+async fn read_head(
     reader: &mut (impl tokio::io::AsyncBufRead + Unpin),
 ) -> std::io::Result<Option<(String, Option<usize>)>> {
     let (mut first, mut line, mut length) = (String::new(), String::new(), None);

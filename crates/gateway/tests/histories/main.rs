@@ -14,23 +14,23 @@
 
 mod agents;
 mod browsers;
-mod dice;
+mod connection;
+mod fixture;
 mod hosts;
 mod http;
-mod life;
-mod lines;
+mod lifetime;
 mod model;
-mod outside;
 mod peers;
 mod people;
 mod realms;
+mod record_checks;
+mod rng;
 mod service;
 mod tokens;
-mod witness;
 
 use countersign_runtime::store::MemoryLog;
 
-use self::outside::{Figures, World};
+use self::fixture::{HistoryCounts, HistoryFixture};
 
 /// How many histories, unless `COUNTERSIGN_HISTORIES` says so.
 const HISTORIES: u64 = 12;
@@ -42,15 +42,15 @@ const LIVES: u32 = 4;
 const DEATHS: u32 = 20;
 
 /// One history from its beginning to its rest.
-fn live(seed: u64) -> Figures {
+fn live(seed: u64) -> HistoryCounts {
     let log = MemoryLog::new();
-    let world = World::new(seed);
+    let world = HistoryFixture::new(seed);
     for _ in 0..LIVES {
-        life::run(&log, &world, false);
+        lifetime::run(&log, &world, false);
     }
     // One that dies of what was planted before is followed by another.
-    assert!((0..DEATHS).any(|_| life::run(&log, &world, true)), "it does not live to its end");
-    witness::examine(&log, &world);
+    assert!((0..DEATHS).any(|_| lifetime::run(&log, &world, true)), "it does not live to its end");
+    record_checks::check_record(&log, &world);
     world.figures()
 }
 
@@ -59,7 +59,7 @@ fn at_five_doors_nothing_is_lost_nothing_is_done_twice_and_everybody_is_told_the
     let _ = rustls::crypto::ring::default_provider().install_default();
     let histories = std::env::var("COUNTERSIGN_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(HISTORIES);
     let first = std::env::var(FIRST).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let mut total = Figures::default();
+    let mut total = HistoryCounts::default();
     for seed in first..first + histories {
         // A broken promise is told with the seed of its history.
         match std::panic::catch_unwind(|| live(seed)) {

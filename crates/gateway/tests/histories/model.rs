@@ -6,7 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
-use crate::{http, outside::World};
+use crate::{fixture::HistoryFixture, http};
 
 /// How long a provider hangs before its line breaks.
 const HANGS: Duration = Duration::from_secs(900);
@@ -14,13 +14,13 @@ const DOWN: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nc
 const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
 /// Serves until its runtime ends.
-pub(crate) async fn start(world: World) -> SocketAddr {
+pub(crate) async fn start(world: HistoryFixture) -> SocketAddr {
     http::serve(world, answer).await
 }
 
-async fn answer(mut stream: TcpStream, world: World) -> std::io::Result<()> {
-    let Some(asked) = http::request(&mut stream).await? else { return Ok(()) };
-    let asked: Value = serde_json::from_slice(&asked.body)?;
+async fn answer(mut stream: TcpStream, world: HistoryFixture) -> std::io::Result<()> {
+    let Some(request) = http::request(&mut stream).await? else { return Ok(()) };
+    let body: Value = serde_json::from_slice(&request.body)?;
     tokio::time::sleep(world.pause()).await;
     if world.fails(8) {
         return stream.write_all(DOWN.as_bytes()).await;
@@ -33,20 +33,20 @@ async fn answer(mut stream: TcpStream, world: World) -> std::io::Result<()> {
     if world.fails(6) {
         return stream.write_all(chunk(&json!({ "content": "half" }), None).as_bytes()).await;
     }
-    let is_answer = asked["messages"].as_array().and_then(|all| all.last()).is_some_and(|last| last["role"] == "tool");
-    let tool = tool(&asked).filter(|_| !is_answer || world.fails(15));
-    let mut said = String::new();
+    let is_answer = body["messages"].as_array().and_then(|all| all.last()).is_some_and(|last| last["role"] == "tool");
+    let tool = tool(&body).filter(|_| !is_answer || world.fails(15));
+    let mut reply = String::new();
     match &tool {
         Some(tool) => {
             for index in 0..=world.below(2) {
-                said.push_str(&call(&world, tool, index));
+                reply.push_str(&call(&world, tool, index));
             }
         }
-        None => said.push_str(&chunk(&json!({ "content": "done" }), None)),
+        None => reply.push_str(&chunk(&json!({ "content": "done" }), None)),
     }
-    said.push_str(&chunk(&json!({}), Some(if tool.is_some() { "tool_calls" } else { "stop" })));
-    said.push_str("data: [DONE]\n\n");
-    let (first, rest) = said.split_at(said.len() / 2);
+    reply.push_str(&chunk(&json!({}), Some(if tool.is_some() { "tool_calls" } else { "stop" })));
+    reply.push_str("data: [DONE]\n\n");
+    let (first, rest) = reply.split_at(reply.len() / 2);
     stream.write_all(first.as_bytes()).await?;
     tokio::time::sleep(world.pause()).await;
     stream.write_all(rest.as_bytes()).await?;
@@ -58,17 +58,17 @@ async fn answer(mut stream: TcpStream, world: World) -> std::io::Result<()> {
 }
 
 /// Which of its tools the model uses: that of a node or a host, else one that writes a file.
-fn tool(asked: &Value) -> Option<String> {
-    let tools = asked["tools"].as_array()?.iter().filter_map(|tool| tool["function"]["name"].as_str());
+fn tool(request: &Value) -> Option<String> {
+    let tools = request["tools"].as_array()?.iter().filter_map(|tool| tool["function"]["name"].as_str());
     let names: Vec<&str> = tools.collect();
-    let wanted = ["box__strike", "strike", "gsv__WriteFile", "write"];
-    wanted.iter().find(|wanted| names.contains(wanted)).map(|name| (*name).to_owned())
+    let preferred = ["box__strike", "strike", "gsv__WriteFile", "write"];
+    preferred.iter().find(|name| names.contains(name)).map(|name| (*name).to_owned())
 }
 
-fn call(world: &World, tool: &str, index: u64) -> String {
-    let (kind, thing) = world.with(|ledger| match tool {
-        "gsv__WriteFile" | "write" => ("path", ledger.thing("file")),
-        _ => ("thing", ledger.thing(if tool == "strike" { "host" } else { "node" })),
+fn call(world: &HistoryFixture, tool: &str, index: u64) -> String {
+    let (kind, thing) = world.with_ledger(|ledger| match tool {
+        "gsv__WriteFile" | "write" => ("path", ledger.next_name("file")),
+        _ => ("thing", ledger.next_name(if tool == "strike" { "host" } else { "node" })),
     });
     let mut arguments = json!({ kind: thing, "_i": "a history" });
     if kind == "path" {

@@ -9,8 +9,8 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    lines::{Line, Out},
-    outside::{Told, World},
+    connection::{JsonConnection, OutboundFrames},
+    fixture::{HistoryFixture, MessageOutcome},
 };
 
 /// What peers show.
@@ -36,74 +36,75 @@ pub(crate) fn hello(mode: &str, id: &str) -> Value {
 }
 
 /// What a request was about.
-enum Asked {
+enum PendingRequest {
     Message(String),
     Call(String),
     Else,
 }
 
 /// What has no answer yet, by the id of its request.
-type Open = Arc<Mutex<BTreeMap<String, Asked>>>;
+type PendingRequests = Arc<Mutex<BTreeMap<String, PendingRequest>>>;
 
-pub(crate) struct Client {
-    world: World,
+pub(crate) struct SimulatedClient {
+    world: HistoryFixture,
     address: SocketAddr,
-    line: Option<(Line, Open)>,
+    line: Option<(JsonConnection, PendingRequests)>,
 }
 
-impl Client {
-    pub(crate) const fn new(world: World, address: SocketAddr) -> Self {
+impl SimulatedClient {
+    pub(crate) const fn new(world: HistoryFixture, address: SocketAddr) -> Self {
         Self { world, address, line: None }
     }
 
-    async fn come(&mut self) {
+    async fn ensure_connected(&mut self) {
         if self.line.as_ref().is_some_and(|(line, _)| line.is_open()) {
             return;
         }
-        let open = Open::default();
-        open.lock().unwrap().insert("hello".to_owned(), Asked::Else);
+        let open = PendingRequests::default();
+        open.lock().unwrap().insert("hello".to_owned(), PendingRequest::Else);
         let (world, shared) = (self.world.clone(), Arc::clone(&open));
-        let heard = move |frame: Value, _: &Out| hear(&world, &mut shared.lock().unwrap(), &frame);
-        let Some(line) = Line::websocket(self.address, "/ws", heard).await else { return };
+        let on_frame =
+            move |frame: Value, _: &OutboundFrames| handle_frame(&world, &mut shared.lock().unwrap(), &frame);
+        let Some(line) = JsonConnection::websocket(self.address, "/ws", on_frame).await else { return };
         line.send(hello("client", "histories"));
         self.line = Some((line, open));
     }
 
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn disconnect(&mut self) {
         self.line = None;
     }
 
-    async fn ask(&mut self, method: &str, params: Value, about: Asked) {
-        self.come().await;
+    async fn ask(&mut self, method: &str, params: Value, about: PendingRequest) {
+        self.ensure_connected().await;
         let Some((line, open)) = &self.line else { return };
-        let id = self.world.with(|ledger| ledger.thing("q"));
+        let id = self.world.with_ledger(|ledger| ledger.next_name("q"));
         open.lock().unwrap().insert(id.clone(), about);
         line.send(json!({ "type": "req", "id": id, "method": method, "params": params }));
     }
 
     /// Says something in its session.
     pub(crate) async fn say(&mut self) {
-        let text = self.world.with(|ledger| {
-            let text = ledger.thing("client");
-            ledger.said.insert(text.clone(), Told::Nothing);
+        let text = self.world.with_ledger(|ledger| {
+            let text = ledger.next_name("client");
+            ledger.messages.insert(text.clone(), MessageOutcome::Nothing);
             text
         });
         let params = json!({ "sessionKey": SESSION, "message": format!("{text}."), "runId": format!("run-{text}") });
-        self.ask("chat.send", params, Asked::Message(text)).await;
+        self.ask("chat.send", params, PendingRequest::Message(text)).await;
     }
 
     /// Answers what its session is asked.
     pub(crate) async fn answer(&mut self, word: &str) {
-        let run = self.world.with(|ledger| ledger.thing("answer"));
+        let run = self.world.with_ledger(|ledger| ledger.next_name("answer"));
         let params = json!({ "sessionKey": SESSION, "message": word, "runId": run });
-        self.ask("chat.send", params, Asked::Else).await;
+        self.ask("chat.send", params, PendingRequest::Else).await;
     }
 
     /// Has the node do something.
     pub(crate) async fn call(&mut self) {
-        let thing = self.world.with(|ledger| ledger.thing("node"));
+        let thing = self.world.with_ledger(|ledger| ledger.next_name("node"));
         let params = json!({ "tool": "box__strike", "args": { "thing": thing } });
-        self.ask("tool.invoke", params, Asked::Call(thing)).await;
+        self.ask("tool.invoke", params, PendingRequest::Call(thing)).await;
     }
 
     /// Whether everything that was asked on this line has its answer.
@@ -112,74 +113,74 @@ impl Client {
     }
 }
 
-fn hear(world: &World, open: &mut BTreeMap<String, Asked>, frame: &Value) {
+fn handle_frame(world: &HistoryFixture, open: &mut BTreeMap<String, PendingRequest>, frame: &Value) {
     if frame["type"] != "res" {
         return;
     }
-    let Some(asked) = frame["id"].as_str().and_then(|id| open.remove(id)) else {
-        return world.wrong(format!("a client has an answer to nothing, or a second one: {frame}"));
+    let Some(request) = frame["id"].as_str().and_then(|id| open.remove(id)) else {
+        return world.report_violation(format!("a client has an answer to nothing, or a second one: {frame}"));
     };
     let (is_ok, code) = (frame["ok"] == true, frame["error"]["code"].as_i64().unwrap_or_default());
-    match asked {
-        Asked::Message(text) => {
-            let told = match code {
-                _ if is_ok => Told::Taken,
-                400..500 => Told::Refused,
-                _ => Told::Nothing,
+    match request {
+        PendingRequest::Message(text) => {
+            let outcome = match code {
+                _ if is_ok => MessageOutcome::Taken,
+                400..500 => MessageOutcome::Refused,
+                _ => MessageOutcome::Nothing,
             };
-            world.with(|ledger| ledger.said.insert(text, told));
+            world.with_ledger(|ledger| ledger.messages.insert(text, outcome));
         }
-        Asked::Call(thing) if is_ok && world.with(|ledger| ledger.done.get(&thing) != Some(&1)) => {
-            world.wrong(format!("{thing} was told as done: {frame}"));
+        PendingRequest::Call(thing) if is_ok && world.with_ledger(|ledger| ledger.done.get(&thing) != Some(&1)) => {
+            world.report_violation(format!("{thing} was told as done: {frame}"));
         }
-        Asked::Call(_) | Asked::Else => {}
+        PendingRequest::Call(_) | PendingRequest::Else => {}
     }
 }
 
 /// A node with one tool, which counts.
-pub(crate) struct Node {
-    world: World,
+pub(crate) struct SimulatedNode {
+    world: HistoryFixture,
     address: SocketAddr,
-    line: Option<Line>,
+    line: Option<JsonConnection>,
 }
 
-impl Node {
-    pub(crate) const fn new(world: World, address: SocketAddr) -> Self {
+impl SimulatedNode {
+    pub(crate) const fn new(world: HistoryFixture, address: SocketAddr) -> Self {
         Self { world, address, line: None }
     }
 
     /// Connects where it is not connected.
-    pub(crate) async fn come(&mut self) {
-        if self.line.as_ref().is_some_and(Line::is_open) {
+    pub(crate) async fn ensure_connected(&mut self) {
+        if self.line.as_ref().is_some_and(JsonConnection::is_open) {
             return;
         }
         let world = self.world.clone();
-        let heard = move |frame: Value, out: &Out| strike(&world, &frame, out);
-        let Some(line) = Line::websocket(self.address, "/ws", heard).await else { return };
+        let on_frame = move |frame: Value, out: &OutboundFrames| strike(&world, &frame, out);
+        let Some(line) = JsonConnection::websocket(self.address, "/ws", on_frame).await else { return };
         line.send(hello("node", "box"));
         self.line = Some(line);
     }
 
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn disconnect(&mut self) {
         self.line = None;
     }
 }
 
 /// Does what it is told, and says so in its time; or never.
-fn strike(world: &World, frame: &Value, out: &Out) {
+fn strike(world: &HistoryFixture, frame: &Value, out: &OutboundFrames) {
     if frame["ok"] == false && frame["error"]["code"].as_i64().is_some_and(|code| code < 500) {
-        world.wrong(format!("a node is told {frame}"));
+        world.report_violation(format!("a node is told {frame}"));
     }
     if frame["event"] != "tool.invoke" {
         return;
     }
     let call = &frame["payload"];
     let thing = call["args"]["thing"].as_str().unwrap_or_default();
-    world.with(|ledger| ledger.did(thing));
+    world.with_ledger(|ledger| ledger.record_done(thing));
     if world.fails(8) {
         return;
     }
-    let (id, pause) = (world.with(|ledger| ledger.thing("result")), world.pause());
+    let (id, pause) = (world.with_ledger(|ledger| ledger.next_name("result")), world.pause());
     let params = json!({ "callId": call["callId"], "result": format!("did {thing}") });
     let result = json!({ "type": "req", "id": id, "method": "tool.result", "params": params });
     let out = out.clone();

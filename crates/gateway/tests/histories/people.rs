@@ -8,12 +8,12 @@ use tokio::{
     net::UnixStream,
 };
 
-use crate::{http, outside::World};
+use crate::{fixture::HistoryFixture, http};
 
 /// Everything that waits, oldest first. `None` if that cannot be had now.
-pub(crate) async fn waiting(address: SocketAddr) -> Option<Vec<Value>> {
-    let (status, told) = http::get(address, "/api/v1/gates").await?;
-    (status == 200).then(|| told["gates"].as_array().unwrap().clone())
+pub(crate) async fn waiting_gates(address: SocketAddr) -> Option<Vec<Value>> {
+    let (status, reply) = http::get(address, "/api/v1/gates").await?;
+    (status == 200).then(|| reply["gates"].as_array().unwrap().clone())
 }
 
 /// Whether no session works or waits. `None` if that cannot be had now.
@@ -23,13 +23,13 @@ pub(crate) async fn is_at_rest(address: SocketAddr) -> Option<bool> {
 
 /// The sessions that wait or work.
 pub(crate) async fn at_work(address: SocketAddr) -> Option<Vec<Value>> {
-    let (status, told) = http::get(address, "/api/v1/sessions?limit=100").await?;
-    let sessions = told["sessions"].as_array().filter(|_| status == 200)?;
+    let (status, reply) = http::get(address, "/api/v1/sessions?limit=100").await?;
+    let sessions = reply["sessions"].as_array().filter(|_| status == 200)?;
     Some(sessions.iter().filter(|session| session["state"] != "resting").cloned().collect())
 }
 
 /// Answers one gate at some door; now and then twice, and by two at once.
-pub(crate) async fn answer(world: &World, address: SocketAddr, socket: &Path, gate: &Value) {
+pub(crate) async fn answer(world: &HistoryFixture, address: SocketAddr, socket: &Path, gate: &Value) {
     let allows = world.chance(75);
     let mut one = Box::pin(at_some_door(world, address, socket, gate, allows));
     match world.below(10) {
@@ -50,7 +50,7 @@ pub(crate) async fn answer(world: &World, address: SocketAddr, socket: &Path, ga
     }
 }
 
-async fn at_some_door(world: &World, address: SocketAddr, socket: &Path, gate: &Value, allows: bool) {
+async fn at_some_door(world: &HistoryFixture, address: SocketAddr, socket: &Path, gate: &Value, allows: bool) {
     let id = gate["id"].as_str().unwrap();
     let became = match world.below(3) {
         0 => over_api(address, id, allows).await,
@@ -58,7 +58,7 @@ async fn at_some_door(world: &World, address: SocketAddr, socket: &Path, gate: &
         _ => over_browser(address, gate, id, allows).await,
     };
     if let Some(became) = became {
-        world.with(|ledger| ledger.answered(id, &became));
+        world.with_ledger(|ledger| ledger.record_answer(id, &became));
     }
 }
 
@@ -69,8 +69,8 @@ const fn word(allows: bool) -> &'static str {
 /// How the gate is resolved, if that was told.
 async fn over_api(address: SocketAddr, gate: &str, allows: bool) -> Option<String> {
     let path = format!("/api/v1/gates/{gate}/{}", if allows { "allow" } else { "deny" });
-    let (status, told) = http::post(address, &path, &json!({}), Some(&format!("{gate}-{allows}"))).await?;
-    matches!(status, 200 | 409).then(|| told["resolution"].as_str().map(str::to_owned)).flatten()
+    let (status, reply) = http::post(address, &path, &json!({}), Some(&format!("{gate}-{allows}"))).await?;
+    matches!(status, 200 | 409).then(|| reply["resolution"].as_str().map(str::to_owned)).flatten()
 }
 
 async fn over_socket(socket: &Path, gate: &str, allows: bool) -> Option<String> {
@@ -81,38 +81,38 @@ async fn over_socket(socket: &Path, gate: &str, allows: bool) -> Option<String> 
     let mut stream = UnixStream::connect(socket).await.ok()?;
     stream.write_all(format!("{request}\n").as_bytes()).await.ok()?;
     let line = BufReader::new(stream).lines().next_line().await.ok()??;
-    let told: Value = serde_json::from_str(&line).unwrap();
-    told.get("ok").map(|_| word(allows).to_owned())
+    let reply: Value = serde_json::from_str(&line).unwrap();
+    reply.get("ok").map(|_| word(allows).to_owned())
 }
 
 async fn over_browser(address: SocketAddr, gate: &Value, id: &str, allows: bool) -> Option<String> {
     let choice = if allows { "once" } else { "deny" };
     let body = json!({ "session_id": gate["session"], "choice": choice, "approval_id": id });
-    let (status, told) = http::post(address, "/api/approval/respond", &body, None).await?;
-    let counted = status == 200 && told["ok"] == true && told.get("stale_cleared").is_none();
+    let (status, reply) = http::post(address, "/api/approval/respond", &body, None).await?;
+    let counted = status == 200 && reply["ok"] == true && reply.get("stale_cleared").is_none();
     counted.then(|| word(allows).to_owned())
 }
 
 /// Follows from where it was until its connection ends.
-pub(crate) async fn follow(world: World, address: SocketAddr) {
-    let after = world.with(|ledger| ledger.cursor.clone()).unwrap_or_else(|| "start".to_owned());
+pub(crate) async fn follow(world: HistoryFixture, address: SocketAddr) {
+    let after = world.with_ledger(|ledger| ledger.cursor.clone()).unwrap_or_else(|| "start".to_owned());
     let Ok(Some(mut stream)) = http::open(address, &format!("/api/v1/events?after={after}")).await else { return };
     let (mut line, mut id) = (String::new(), String::new());
     while matches!(stream.read_line(&mut line).await, Ok(count) if count > 0) {
         if line.starts_with("event: reset") {
-            world.wrong("a cursor that was told was refused");
+            world.report_violation("a cursor that was told was refused");
         }
-        if let Some(told) = line.strip_prefix("id: ") {
-            told.trim().clone_into(&mut id);
+        if let Some(value) = line.strip_prefix("id: ") {
+            value.trim().clone_into(&mut id);
         }
         if let Some(data) = line.strip_prefix("data: ")
             && let Ok(event) = serde_json::from_str::<Value>(data)
             && let Some(lsn) = event["lsn"].as_u64()
         {
-            world.with(|ledger| {
+            world.with_ledger(|ledger| {
                 let last = ledger.seen.keys().next_back().copied().unwrap_or(0);
                 if lsn != last + 1 {
-                    ledger.wrong(format!("the follower saw {lsn} behind {last}"));
+                    ledger.report_violation(format!("the follower saw {lsn} behind {last}"));
                 }
                 ledger.seen.insert(lsn, event["facts"].clone());
                 ledger.cursor = Some(id.clone());

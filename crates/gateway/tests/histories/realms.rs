@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     http,
-    life::{patient, within, write},
+    lifetime::{block_on_paused, wait_for, write},
 };
 
 const SETTINGS: &str = "
@@ -36,14 +36,14 @@ providers:
 ";
 
 /// A realm that is served.
-struct Served {
+struct ServedRealm {
     realm: GatewayRealm,
     serving: JoinSet<()>,
     address: SocketAddr,
     folder: TempDir,
 }
 
-impl Served {
+impl ServedRealm {
     /// Serves a realm whose rules let every command of a shell be decided by `action`.
     async fn new(action: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -69,15 +69,15 @@ impl Served {
     }
 
     async fn get(&self, path: &str) -> Value {
-        let (status, told) = patient(http::get(self.address, path)).await.unwrap().unwrap();
-        assert_eq!(status, 200, "{path}: {told}");
-        told
+        let (status, reply) = wait_for(http::get(self.address, path)).await.unwrap().unwrap();
+        assert_eq!(status, 200, "{path}: {reply}");
+        reply
     }
 
     async fn post(&self, path: &str, body: Value) -> Value {
-        let (status, told) = patient(http::post(self.address, path, &body, None)).await.unwrap().unwrap();
-        assert!(status < 300, "{path}: {status} {told}");
-        told
+        let (status, reply) = wait_for(http::post(self.address, path, &body, None)).await.unwrap().unwrap();
+        assert!(status < 300, "{path}: {status} {reply}");
+        reply
     }
 
     /// Opens a session and returns its id.
@@ -90,28 +90,28 @@ impl Served {
         let source = self.realm.handle().source(InboxLane::Request);
         let read =
             source.read_state(|engine| engine.state().sessions().map(|one| one.id().to_string()).collect::<Vec<_>>());
-        let (sessions, _) = patient(read).await.unwrap().unwrap();
+        let (sessions, _) = wait_for(read).await.unwrap().unwrap();
         (sessions, self.realm.handle().log().head(Partition::ZERO).await.unwrap().lsn.0)
     }
 
     /// Returns the figures that only grow and are not zero.
     async fn figures(&self) -> Vec<String> {
-        let (status, told) = patient(http::get_text(self.address, "/metrics")).await.unwrap().unwrap();
-        assert_eq!(status, 200, "{told}");
+        let (status, text) = wait_for(http::get_text(self.address, "/metrics")).await.unwrap().unwrap();
+        assert_eq!(status, 200, "{text}");
         let is_counted = |line: &&str| !line.starts_with('#') && line.contains("_total") && !line.ends_with(" 0");
-        told.lines().filter(is_counted).map(str::to_owned).collect()
+        text.lines().filter(is_counted).map(str::to_owned).collect()
     }
 
     /// Returns the verdict on a command of a shell.
     async fn verdict(&self) -> Value {
-        let asked = json!({ "tool": "bash", "arguments": { "command": "git push" } });
-        self.post("/api/v1/policy/explain", asked).await["verdict"].clone()
+        let request = json!({ "tool": "bash", "arguments": { "command": "git push" } });
+        self.post("/api/v1/policy/explain", request).await["verdict"].clone()
     }
 
     /// Closes it with every connection to its port, and returns its folder.
     async fn close(self) -> TempDir {
         let Self { realm, mut serving, folder, .. } = self;
-        patient(realm.close(async { while serving.join_next().await.is_some() {} })).await.unwrap();
+        wait_for(realm.close(async { while serving.join_next().await.is_some() {} })).await.unwrap();
         assert!(serving.is_empty());
         folder
     }
@@ -129,26 +129,27 @@ fn write_rules(folder: &TempDir, action: &str) {
 #[test]
 fn two_realms_of_one_process_know_nothing_of_each_other() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    within(async {
-        let (one, other) = (Served::new("allow").await, Served::new("deny").await);
+    block_on_paused(async {
+        let (one, other) = (ServedRealm::new("allow").await, ServedRealm::new("deny").await);
 
         let (_, other_head) = other.sessions().await;
         let session = one.open_session().await;
         assert_eq!(one.sessions().await.0, std::slice::from_ref(&session));
         assert_eq!(other.sessions().await, (Vec::new(), other_head));
         one.get(&format!("/api/v1/sessions/{session}")).await;
-        let strange = patient(http::get(other.address, &format!("/api/v1/sessions/{session}"))).await.unwrap().unwrap();
+        let strange =
+            wait_for(http::get(other.address, &format!("/api/v1/sessions/{session}"))).await.unwrap().unwrap();
         assert_eq!(strange.0, 404);
 
-        let stream = patient(http::open(one.address, "/api/v1/events")).await.unwrap().unwrap();
+        let stream = wait_for(http::open(one.address, "/api/v1/events")).await.unwrap().unwrap();
         assert!(stream.is_some());
-        let open_streams = |served: &Served| served.realm.doors().open_connections.stream.get();
+        let open_streams = |served: &ServedRealm| served.realm.doors().open_connections.stream.get();
         assert_eq!((open_streams(&one), open_streams(&other)), (1, 0));
 
         assert_eq!((one.verdict().await, other.verdict().await), (json!("allow"), json!("deny")));
         write_rules(&one.folder, "ask");
         write_rules(&other.folder, "allow");
-        patient(one.realm.reload()).await.unwrap();
+        wait_for(one.realm.reload()).await.unwrap();
         assert_eq!((one.verdict().await, other.verdict().await), (json!("ask"), json!("deny")));
     });
 }
@@ -156,8 +157,8 @@ fn two_realms_of_one_process_know_nothing_of_each_other() {
 #[test]
 fn what_one_realm_does_is_in_no_figure_of_another() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    within(async {
-        let (one, other) = (Served::new("allow").await, Served::new("deny").await);
+    block_on_paused(async {
+        let (one, other) = (ServedRealm::new("allow").await, ServedRealm::new("deny").await);
         let before = other.figures().await;
         one.post("/api/v1/sessions", json!({ "message": "hello" })).await;
         let started = "countersign_runs_started_total 1".to_owned();
@@ -173,13 +174,13 @@ fn what_one_realm_does_is_in_no_figure_of_another() {
 #[test]
 fn a_realm_that_closes_leaves_the_others_of_its_process_at_work() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    within(async {
-        let (one, other) = (Served::new("allow").await, Served::new("deny").await);
+    block_on_paused(async {
+        let (one, other) = (ServedRealm::new("allow").await, ServedRealm::new("deny").await);
         let address = one.address;
         assert!(has_socket(&one.folder));
         let closed = one.close().await;
         assert!(!has_socket(&closed));
-        assert!(patient(http::get(address, "/livez")).await.unwrap().is_none());
+        assert!(wait_for(http::get(address, "/livez")).await.unwrap().is_none());
 
         assert!(has_socket(&other.folder));
         assert_eq!(other.verdict().await, "deny");

@@ -4,19 +4,19 @@ use std::net::SocketAddr;
 
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
-use crate::{http, outside::World};
+use crate::{fixture::HistoryFixture, http};
 
 const DONE: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 14\r\nconnection: close\r\n\r\n{\"state\":\"on\"}";
 const DOWN: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 /// Serves until its runtime ends.
-pub(crate) async fn start(world: World) -> SocketAddr {
+pub(crate) async fn start(world: HistoryFixture) -> SocketAddr {
     http::serve(world, answer).await
 }
 
-async fn answer(mut stream: TcpStream, world: World) -> std::io::Result<()> {
-    let Some(asked) = http::request(&mut stream).await? else { return Ok(()) };
-    let Some(thing) = asked.path.strip_prefix("/turn/") else { return stream.write_all(DOWN.as_bytes()).await };
+async fn answer(mut stream: TcpStream, world: HistoryFixture) -> std::io::Result<()> {
+    let Some(request) = http::request(&mut stream).await? else { return Ok(()) };
+    let Some(thing) = request.path.strip_prefix("/turn/") else { return stream.write_all(DOWN.as_bytes()).await };
     tokio::time::sleep(world.pause()).await;
     if world.fails(8) {
         return stream.write_all(DOWN.as_bytes()).await;
@@ -25,7 +25,7 @@ async fn answer(mut stream: TcpStream, world: World) -> std::io::Result<()> {
     if world.fails(4) {
         return Ok(());
     }
-    world.with(|ledger| ledger.did(thing));
+    world.with_ledger(|ledger| ledger.record_done(thing));
     tokio::time::sleep(world.pause()).await;
     // Gone behind it, or in the middle of saying so.
     if world.fails(4) {

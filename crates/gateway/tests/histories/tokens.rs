@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::{
-    life::{Gateway, pass, patient, settle, start, within},
-    lines::Line,
-    outside::World,
+    connection::JsonConnection,
+    fixture::HistoryFixture,
+    lifetime::{RunningGateway, advance_time, block_on_paused, settle, start, wait_for},
     peers::{TOKEN, hello},
 };
 
@@ -18,35 +18,35 @@ const LONG: u64 = 10_000;
 const NEXT: &str = "tok-that-comes-behind-it";
 
 /// A client with this token, and the answers that it got.
-async fn client(at: std::net::SocketAddr, id: &str, token: &str) -> (Line, Arc<Mutex<Vec<Value>>>) {
+async fn client(at: std::net::SocketAddr, id: &str, token: &str) -> (JsonConnection, Arc<Mutex<Vec<Value>>>) {
     let answers = Arc::<Mutex<Vec<Value>>>::default();
-    let heard = Arc::clone(&answers);
-    let line = Line::websocket(at, "/ws", move |frame, _| {
+    let received = Arc::clone(&answers);
+    let line = JsonConnection::websocket(at, "/ws", move |frame, _| {
         if frame["type"] == "res" {
-            heard.lock().unwrap().push(frame);
+            received.lock().unwrap().push(frame);
         }
     });
     let line = line.await.unwrap();
-    let mut said = hello("client", id);
-    said["params"]["auth"]["token"] = json!(token);
-    line.send(said);
-    let told = Arc::clone(&answers);
+    let mut connect_request = hello("client", id);
+    connect_request["params"]["auth"]["token"] = json!(token);
+    line.send(connect_request);
+    let arrived = Arc::clone(&answers);
     let is_told = async {
-        while told.lock().unwrap().is_empty() {
+        while arrived.lock().unwrap().is_empty() {
             settle().await;
         }
     };
-    patient(is_told).await.unwrap();
+    wait_for(is_told).await.unwrap();
     (line, answers)
 }
 
 /// Waits until the heartbeat of the only agent is planned.
-async fn is_planned(line: &Line, told: &Mutex<Vec<Value>>) {
-    let last = || told.lock().unwrap().last().cloned().unwrap();
+async fn is_planned(line: &JsonConnection, answers: &Mutex<Vec<Value>>) {
+    let last = || answers.lock().unwrap().last().cloned().unwrap();
     while !last()["payload"]["agents"]["main"]["nextHeartbeatAt"].is_u64() {
-        let before = told.lock().unwrap().len();
+        let before = answers.lock().unwrap().len();
         line.send(json!({ "type": "req", "id": "status", "method": "heartbeat.status" }));
-        while told.lock().unwrap().len() == before {
+        while answers.lock().unwrap().len() == before {
             settle().await;
         }
     }
@@ -55,17 +55,17 @@ async fn is_planned(line: &Line, told: &Mutex<Vec<Value>>) {
 #[test]
 fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the_next_one_was_recorded() {
     for became in [UncertainOutcome::Written, UncertainOutcome::Lost] {
-        let world = World::new(0);
-        within(async {
+        let world = HistoryFixture::new(0);
+        block_on_paused(async {
             let (tell, opened) = oneshot::channel();
-            let Gateway { serving, ready, end, .. } = start(MemoryLog::new(), &world, tell).await;
+            let RunningGateway { serving, ready, end, .. } = start(MemoryLog::new(), &world, tell).await;
             let log = opened.await.unwrap();
-            let address = patient(ready).await.unwrap().unwrap().rsplit('/').next().unwrap().parse().unwrap();
-            let (bystander, told) = client(address, "bystander", TOKEN).await;
-            assert_eq!(told.lock().unwrap()[0]["ok"], true);
-            let (setter, heard) = client(address, "setter", TOKEN).await;
+            let address = wait_for(ready).await.unwrap().unwrap().rsplit('/').next().unwrap().parse().unwrap();
+            let (bystander, bystander_answers) = client(address, "bystander", TOKEN).await;
+            assert_eq!(bystander_answers.lock().unwrap()[0]["ok"], true);
+            let (setter, setter_answers) = client(address, "setter", TOKEN).await;
             // What the first of them had planned is recorded: the disk breaks for what comes now.
-            patient(is_planned(&bystander, &told)).await.unwrap();
+            wait_for(is_planned(&bystander, &bystander_answers)).await.unwrap();
             log.fail_after(0, LogFault::Breaks(became));
             let set = json!({ "path": "auth.token", "value": NEXT });
             setter.send(json!({ "type": "req", "id": "set", "method": "config.set", "params": set }));
@@ -75,29 +75,29 @@ fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the
                     settle().await;
                 }
             };
-            patient(is_broken).await.unwrap();
+            wait_for(is_broken).await.unwrap();
             // Nobody is told anything until the disk works, or it takes too long.
-            assert_eq!(heard.lock().unwrap().len(), 1);
+            assert_eq!(setter_answers.lock().unwrap().len(), 1);
             assert!(bystander.is_open());
-            pass(LONG).await;
+            advance_time(LONG).await;
             log.set_disk(DiskState::Works);
             let is_through = async {
-                while heard.lock().unwrap().len() < 2 {
+                while setter_answers.lock().unwrap().len() < 2 {
                     settle().await;
                 }
                 settle().await;
             };
-            patient(is_through).await.unwrap();
-            let told = heard.lock().unwrap().get(1).cloned().unwrap();
-            assert!(told["ok"] == false && told["error"]["code"] == 500, "{became:?} {told}");
+            wait_for(is_through).await.unwrap();
+            let answer = setter_answers.lock().unwrap().get(1).cloned().unwrap();
+            assert!(answer["ok"] == false && answer["error"]["code"] == 500, "{became:?} {answer}");
             let is_lost = became == UncertainOutcome::Lost;
             assert_eq!(bystander.is_open(), is_lost);
             for (token, is_taken) in [(TOKEN, is_lost), (NEXT, !is_lost)] {
-                let (_line, told) = client(address, "another", token).await;
-                assert_eq!(told.lock().unwrap()[0]["ok"], is_taken, "{token}");
+                let (_line, answers) = client(address, "another", token).await;
+                assert_eq!(answers.lock().unwrap()[0]["ok"], is_taken, "{token}");
             }
             let _ = end.send(());
-            assert!(matches!(patient(serving).await, Some(Ok(Ok(())))));
+            assert!(matches!(wait_for(serving).await, Some(Ok(Ok(())))));
         });
     }
 }

@@ -27,14 +27,14 @@ use serde_json::{Value, json};
 
 /// How a request of a transcript was answered.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct TranscriptOutcome {
     pub(super) method: String,
     /// Code and message, if it was an error.
     pub(super) error: Option<String>,
 }
 
 /// A peer with what it was sent and nobody looked at.
-struct Seat {
+struct TranscriptPeer {
     peer: GsvPeer,
     /// Requests that are not answered yet: id and method.
     open: VecDeque<(Value, String)>,
@@ -43,8 +43,8 @@ struct Seat {
     ended: Option<GsvSocketEvent>,
 }
 
-impl Seat {
-    fn hear(&mut self) {
+impl TranscriptPeer {
+    fn read_frame(&mut self) {
         assert_eq!(self.ended, None, "it is closed");
         match self.peer.read_frame() {
             GsvSocketEvent::Frame(frame) if frame["type"] == "res" => self.answers.push_back(frame),
@@ -59,13 +59,13 @@ impl Seat {
             if let Some(at) = self.events.iter().position(|event| event["event"] == *name) {
                 return self.events.remove(at).unwrap();
             }
-            self.hear();
+            self.read_frame();
         }
     }
 
     fn answer(&mut self) -> Value {
         while self.answers.is_empty() {
-            self.hear();
+            self.read_frame();
         }
         self.answers.pop_front().unwrap()
     }
@@ -76,25 +76,25 @@ impl Seat {
             if let Some(at) = self.answers.iter().position(|answer| answer["id"] == *id) {
                 return self.answers.remove(at).unwrap();
             }
-            self.hear();
+            self.read_frame();
         }
     }
 }
 
-struct Stage {
+struct TranscriptFixture {
     scene: GatewayFixture,
     gateway: GatewayServer,
-    seats: BTreeMap<String, Seat>,
+    seats: BTreeMap<String, TranscriptPeer>,
     names: BTreeMap<String, Value>,
     /// What the model is to say, which it is told when the lines about it are over.
     replies: Vec<ProviderReply>,
     held: Option<Latch>,
-    asked: u64,
-    outcomes: Vec<Outcome>,
+    request_count: u64,
+    outcomes: Vec<TranscriptOutcome>,
 }
 
 /// Plays a transcript to its end.
-pub(super) fn play(script: &str) -> Vec<Outcome> {
+pub(super) fn play(script: &str) -> Vec<TranscriptOutcome> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for (number, line) in script.lines().enumerate() {
         match line.strip_prefix(' ') {
@@ -105,14 +105,14 @@ pub(super) fn play(script: &str) -> Vec<Outcome> {
     }
     let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
-    let mut stage = Stage {
+    let mut stage = TranscriptFixture {
         scene,
         gateway,
         seats: BTreeMap::new(),
         names: BTreeMap::new(),
         replies: Vec::new(),
         held: None,
-        asked: 0,
+        request_count: 0,
         outcomes: Vec::new(),
     };
     for (number, line) in lines {
@@ -122,17 +122,17 @@ pub(super) fn play(script: &str) -> Vec<Outcome> {
     stage.outcomes
 }
 
-fn two(text: &str) -> (&str, &str) {
+fn split_word(text: &str) -> (&str, &str) {
     text.split_once(' ').unwrap_or((text, ""))
 }
 
-fn value(text: &str) -> Value {
+fn parse_value(text: &str) -> Value {
     if text.is_empty() { json!({}) } else { serde_json::from_str(text).unwrap_or_else(|_| panic!("no JSON: {text}")) }
 }
 
-impl Stage {
+impl TranscriptFixture {
     fn line(&mut self, line: &str) -> Result<(), String> {
-        let (who, rest) = two(line);
+        let (who, rest) = split_word(line);
         if who != "=" && !self.replies.is_empty() {
             self.scene.provider.script_replies(self.replies.drain(..));
         }
@@ -141,7 +141,7 @@ impl Stage {
             "+" => self.comes(rest),
             "-" => drop(self.seats.remove(rest)),
             _ => {
-                let (mark, rest) = two(rest);
+                let (mark, rest) = split_word(rest);
                 let rest = self.named(rest);
                 let mut seat = self.seats.remove(who).ok_or("nobody is called so")?;
                 let done = self.speaks(&mut seat, mark, &rest);
@@ -164,30 +164,30 @@ impl Stage {
     }
 
     fn happens(&mut self, line: &str) {
-        let (what, rest) = two(line);
+        let (what, rest) = split_word(line);
         let reply = match what {
             "file" => {
-                let (path, text) = two(rest);
+                let (path, text) = split_word(rest);
                 let path = self.scene.folder.join(path);
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-                return std::fs::write(path, value(text).as_str().unwrap()).unwrap();
+                return std::fs::write(path, parse_value(text).as_str().unwrap()).unwrap();
             }
             "set" => {
-                let (path, to) = two(rest);
+                let (path, to) = split_word(rest);
                 let mut client = GsvPeer::connect_client(&self.gateway, "who-sets");
-                client.expect_ok("config.set", json!({ "path": path, "value": value(to) }));
+                client.expect_ok("config.set", json!({ "path": path, "value": parse_value(to) }));
                 return;
             }
             "release" => return self.held.take().unwrap().open(),
             "say" => text_reply(rest),
             "refuse" => {
-                let (status, why) = two(rest);
+                let (status, why) = split_word(rest);
                 error_reply(status.parse().unwrap(), why)
             }
             "call" => {
-                let (id, rest) = two(rest);
-                let (name, arguments) = two(rest);
-                ProviderReply::new(vec![call_part(id, name, &value(arguments))])
+                let (id, rest) = split_word(rest);
+                let (name, arguments) = split_word(rest);
+                ProviderReply::new(vec![call_part(id, name, &parse_value(arguments))])
             }
             "hold" => {
                 let latch = self.held.insert(Latch::default()).clone();
@@ -199,8 +199,8 @@ impl Stage {
     }
 
     fn comes(&mut self, line: &str) {
-        let (name, rest) = two(line);
-        let (mode, rest) = two(rest);
+        let (name, rest) = split_word(line);
+        let (mode, rest) = split_word(rest);
         let mut params = match mode {
             "line" | "client" => connect_params("client", name),
             "node" => node_params(name, &rest.split(' ').collect::<Vec<_>>()),
@@ -214,41 +214,48 @@ impl Stage {
         if mode != "line" {
             peer.expect_ok("connect", params);
         }
-        let seat = Seat { peer, open: VecDeque::new(), answers: VecDeque::new(), events: VecDeque::new(), ended: None };
+        let seat = TranscriptPeer {
+            peer,
+            open: VecDeque::new(),
+            answers: VecDeque::new(),
+            events: VecDeque::new(),
+            ended: None,
+        };
         self.seats.insert(name.to_owned(), seat);
     }
 
-    fn speaks(&mut self, seat: &mut Seat, mark: &str, rest: &str) -> Result<(), String> {
+    fn speaks(&mut self, seat: &mut TranscriptPeer, mark: &str, rest: &str) -> Result<(), String> {
         match mark {
             ">" => {
-                let (method, params) = two(rest);
-                self.asked += 1;
-                let id = json!(format!("request-{}", self.asked));
-                seat.peer.send_frame(json!({ "type": "req", "id": id, "method": method, "params": value(params) }));
+                let (method, params) = split_word(rest);
+                self.request_count += 1;
+                let id = json!(format!("request-{}", self.request_count));
+                seat.peer
+                    .send_frame(json!({ "type": "req", "id": id, "method": method, "params": parse_value(params) }));
                 seat.open.push_back((id, method.to_owned()));
                 Ok(())
             }
             "<" | "!" => {
                 let (id, method) = seat.open.pop_front().ok_or("nothing was asked")?;
                 let (want, error) = if mark == "<" {
-                    (json!({ "type": "res", "id": id, "ok": true, "payload": value(rest) }), None)
+                    (json!({ "type": "res", "id": id, "ok": true, "payload": parse_value(rest) }), None)
                 } else {
-                    let (code, message) = two(rest);
+                    let (code, message) = split_word(rest);
                     let message = message.replace("\\n", "\n");
                     let error = json!({ "code": code.parse::<i32>().unwrap(), "message": message });
                     (json!({ "type": "res", "id": id, "ok": false, "error": error }), Some(rest.to_owned()))
                 };
                 let got = seat.answer_to(&id);
-                self.outcomes.push(Outcome { method, error });
+                self.outcomes.push(TranscriptOutcome { method, error });
                 self.same(&want, &got)
             }
             "*" => {
-                let (event, payload) = two(rest);
+                let (event, payload) = split_word(rest);
                 let mut got = seat.event(event);
                 if let Some(seq) = got.as_object_mut().unwrap().remove("seq") {
                     assert!(seq.is_u64() && event == "chat", "{got}");
                 }
-                self.same(&json!({ "type": "evt", "event": event, "payload": value(payload) }), &got)
+                self.same(&json!({ "type": "evt", "event": event, "payload": parse_value(payload) }), &got)
             }
             "~" => {
                 seat.peer.send_frame(rest);
@@ -256,12 +263,12 @@ impl Stage {
             }
             "=" => {
                 let got = seat.answer();
-                self.same(&value(rest), &got)
+                self.same(&parse_value(rest), &got)
             }
             "|" => {
-                let (code, reason) = two(rest);
+                let (code, reason) = split_word(rest);
                 while seat.ended.is_none() {
-                    seat.hear();
+                    seat.read_frame();
                 }
                 let want = GsvSocketEvent::Closed(code.parse().unwrap(), reason.to_owned());
                 (seat.ended.as_ref() == Some(&want)).then_some(()).ok_or_else(|| format!("it came to {:?}", seat.ended))

@@ -21,9 +21,9 @@ pub(crate) fn ask(gateway: &GatewayServer, method: &str, path: &str, body: Optio
 }
 
 pub(crate) fn get(gateway: &GatewayServer, path: &str) -> Value {
-    let (status, told) = ask(gateway, "GET", path, None);
-    assert_eq!(status, 200, "{path}: {told}");
-    told
+    let (status, body) = ask(gateway, "GET", path, None);
+    assert_eq!(status, 200, "{path}: {body}");
+    body
 }
 
 pub(crate) fn post(gateway: &GatewayServer, path: &str, body: Value) -> (u16, Value) {
@@ -46,12 +46,12 @@ pub(crate) fn pending(gateway: &GatewayServer, kind: &str, session: &str) -> Val
 
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Frame {
+pub(crate) struct SseFrame {
     pub(crate) event: String,
     pub(crate) data: Value,
 }
 
-impl Frame {
+impl SseFrame {
     /// The name of what is at the head, and how much waits.
     pub(crate) fn state(&self) -> (Option<&str>, u64) {
         let head = &self.data["pending"];
@@ -61,13 +61,13 @@ impl Frame {
 }
 
 /// A stream that is open. Nothing of it is read before it is asked for.
-pub(crate) struct Stream {
+pub(crate) struct SseStream {
     lines: BufReader<TcpStream>,
     /// What is left of the chunk that is being read.
     chunk: Vec<u8>,
 }
 
-impl Stream {
+impl SseStream {
     /// Opens a stream; the status and text of a refusal.
     pub(crate) fn open(gateway: &GatewayServer, path: &str) -> Result<Self, (u16, String)> {
         let mut stream = TcpStream::connect(&gateway.address).unwrap();
@@ -86,12 +86,12 @@ impl Stream {
         Ok(Self { lines, chunk: Vec::new() })
     }
 
-    pub(crate) fn of(gateway: &GatewayServer, kind: &str, session: &str) -> Self {
+    pub(crate) fn for_session(gateway: &GatewayServer, kind: &str, session: &str) -> Self {
         Self::open(gateway, &format!("/api/{kind}/stream?session_id={session}")).unwrap_or_else(|why| panic!("{why:?}"))
     }
 
     /// The next event, or `None` at the end. What only keeps the stream alive is passed over.
-    pub(crate) fn read(&mut self) -> Option<Frame> {
+    pub(crate) fn read(&mut self) -> Option<SseFrame> {
         let (mut event, mut data) = (String::new(), None);
         let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
@@ -104,18 +104,18 @@ impl Stream {
             } else if let Some(text) = line.strip_prefix("data: ") {
                 data = Some(serde_json::from_str(text).unwrap());
             } else if let (true, Some(data)) = (line.is_empty(), data.take()) {
-                return Some(Frame { event, data });
+                return Some(SseFrame { event, data });
             }
         }
     }
 
     /// The next event.
-    pub(crate) fn next(&mut self) -> Frame {
+    pub(crate) fn next(&mut self) -> SseFrame {
         self.read().expect("the stream goes on")
     }
 
     /// The next event of that name.
-    pub(crate) fn named(&mut self, event: &str) -> Value {
+    pub(crate) fn next_named(&mut self, event: &str) -> Value {
         loop {
             let frame = self.next();
             if frame.event == event {
@@ -125,7 +125,7 @@ impl Stream {
     }
 
     /// The next state that fits: the newest one alone has to come.
-    pub(crate) fn until(&mut self, fits: impl Fn(&Frame) -> bool) -> Frame {
+    pub(crate) fn until(&mut self, fits: impl Fn(&SseFrame) -> bool) -> SseFrame {
         loop {
             let frame = self.next();
             if fits(&frame) {

@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use super::client::{Stream, chat, pending, post};
+use super::client::{SseStream, chat, pending, post};
 
 const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";
 
@@ -32,7 +32,7 @@ fn free() -> Value {
 }
 
 /// The name of the oldest question, once it is another than `before`.
-fn next(stream: &mut Stream, before: Option<&str>) -> (String, Value) {
+fn next(stream: &mut SseStream, before: Option<&str>) -> (String, Value) {
     let frame = stream.until(|frame| frame.state().0.is_some_and(|id| Some(id) != before));
     (frame.state().0.unwrap().to_owned(), frame.data["pending"].clone())
 }
@@ -47,7 +47,7 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
         text_reply("done"),
     ];
     let (session, turn) = chat(&talk, &gateway, script);
-    let mut stream = Stream::of(&gateway, "clarify", &session);
+    let mut stream = SseStream::for_session(&gateway, "clarify", &session);
     let (first, card) = next(&mut stream, None);
     let is = |name: &str| card[name].clone();
     assert_eq!(
@@ -82,11 +82,11 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
         assert_eq!(respond(body.clone()), want, "{body}");
     }
     let own = json!({ "session_id": session, "clarify_id": first, "response": " blue\\u{200b} " });
-    let told = (200, json!({ "ok": true, "response": "blue\\u{200b}" }));
-    assert_eq!(respond(own.clone()), told);
+    let accepted = (200, json!({ "ok": true, "response": "blue\\u{200b}" }));
+    assert_eq!(respond(own.clone()), accepted);
     let (second, _) = next(&mut stream, Some(&first));
     // The same again gets the first result, and another answer is too late.
-    assert_eq!(respond(own), told);
+    assert_eq!(respond(own), accepted);
     assert_eq!(respond(json!({ "session_id": session, "clarify_id": first, "response": "red" })), stale);
     assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(second));
     let body = json!({ "session_id": session, "clarify_id": "", "response": null, "answer": "b, c, a", "choice": "d" });
@@ -98,10 +98,10 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
     assert_eq!(respond(json!({ "session_id": session, "response": "because" })).0, 200);
     assert_eq!(stream.next().state(), (None, 0));
     turn.wait_end();
-    let told = talk.provider.last_request();
+    let request = talk.provider.last_request();
     let want = "Which colour?\n  blue\u{200b}\nWhich of them?\n  a, b, c\nWhy?\n  42";
     assert_eq!(
-        (told.call_result("c1").as_deref(), told.call_result("c2").as_deref()),
+        (request.call_result("c1").as_deref(), request.call_result("c2").as_deref()),
         (Some(want), Some("Why?\n  because"))
     );
 }
@@ -112,7 +112,7 @@ fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
     let (gateway, _) = talk.start_web();
     let one = || [ProviderReply::new(vec![asks("c1", &json!([colour()]))]), text_reply("done")];
     let (session, turn) = chat(&talk, &gateway, one());
-    let mut stream = Stream::of(&gateway, "clarify", &session);
+    let mut stream = SseStream::for_session(&gateway, "clarify", &session);
     let (id, card) = next(&mut stream, None);
     assert_eq!(card["timeout_seconds"], 2);
     assert_eq!(stream.next().state(), (None, 0));
@@ -122,7 +122,7 @@ fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
     assert!(talk.provider.last_request().messages_text().contains("nobody answered in time"));
 
     let (session, _) = chat(&talk, &gateway, one());
-    let (id, _) = next(&mut Stream::of(&gateway, "clarify", &session), None);
+    let (id, _) = next(&mut SseStream::for_session(&gateway, "clarify", &session), None);
     gateway.kill();
     let (gateway, _) = talk.start_web();
     // Its time goes on, and it has some more, because nobody could answer meanwhile.
@@ -138,10 +138,10 @@ fn words_without_a_name_that_are_posted_twice_answer_one_question() {
     let (gateway, _) = talk.start_web();
     let both = ProviderReply::new(vec![asks("c1", &json!([free(), several()]))]);
     let (session, turn) = chat(&talk, &gateway, [both, text_reply("done")]);
-    let mut stream = Stream::of(&gateway, "clarify", &session);
+    let mut stream = SseStream::for_session(&gateway, "clarify", &session);
     let (first, _) = next(&mut stream, None);
     let together = Barrier::new(2);
-    let told: Vec<(u16, Value)> = thread::scope(|scope| {
+    let replies: Vec<(u16, Value)> = thread::scope(|scope| {
         let posts = [(); 2].map(|()| {
             scope.spawn(|| {
                 together.wait();
@@ -150,9 +150,9 @@ fn words_without_a_name_that_are_posted_twice_answer_one_question() {
         });
         posts.into_iter().map(|post| post.join().unwrap()).collect()
     });
-    assert_eq!((&told[0].1, &told[1]), (&json!({ "ok": true, "response": "a" }), &told[0]));
+    assert_eq!((&replies[0].1, &replies[1]), (&json!({ "ok": true, "response": "a" }), &replies[0]));
     let (second, card) = next(&mut stream, Some(&first));
-    assert_eq!(card["question"], "Which of them?", "{told:?}");
+    assert_eq!(card["question"], "Which of them?", "{replies:?}");
     // Whoever has looked at it says the same of it.
     assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(second));
     assert_eq!(post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "response": "a" })).0, 200);
@@ -169,14 +169,14 @@ fn a_long_wait_for_a_provider_is_a_question() {
     let talk = GatewayOptions::for_web().with_config("retry_max_wait: 900\nretry_ask_after: 60\n").create();
     let (gateway, _) = talk.start_web();
     let (session, turn) = chat(&talk, &gateway, [error_reply(429, "slow down").with_header("retry-after", "120")]);
-    let mut stream = Stream::of(&gateway, "clarify", &session);
+    let mut stream = SseStream::for_session(&gateway, "clarify", &session);
     let (id, card) = next(&mut stream, None);
     assert!(card["question"].as_str().unwrap().starts_with("local/small cannot be asked again before "), "{card}");
     let choices = card["choices_offered"].as_array().unwrap();
     assert_eq!((choices.len(), &choices[1]), (2, &json!("Stop")), "{card}");
     assert!(choices[0].as_str().unwrap().starts_with("Wait until "), "{card}");
     let respond =
-        |said: &str| post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "response": said }));
+        |answer: &str| post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "response": answer }));
     assert_eq!(respond("maybe").0, 409);
     assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(id));
     assert_eq!(respond("stop").0, 200);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     AGENT,
-    client::{Stream, ask, get, pending, respond},
+    client::{SseStream, ask, get, pending, respond},
     raise,
 };
 
@@ -19,16 +19,16 @@ fn a_session_tells_of_turns_approvals_and_tools() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
     let session = http.create_session();
-    let mut stream = Stream::of(&gateway, "session", &session);
-    assert_eq!(stream.named("initial"), json!({ "session_id": session }));
+    let mut stream = SseStream::for_session(&gateway, "session", &session);
+    assert_eq!(stream.next_named("initial"), json!({ "session_id": session }));
     talk.provider.script_replies([
         ProviderReply::new(vec![bash_part("c1", "echo hello # there\ndate")]),
         text_reply("it said hello"),
     ]);
     let turn = http.start_chat(&session, "begin");
-    let started = stream.named("turn_started");
+    let started = stream.next_named("turn_started");
     assert_eq!((&started["stream_id"], &started["session_id"]), (&json!(turn), &json!(session)));
-    let required = stream.named("approval_required");
+    let required = stream.next_named("approval_required");
     let id = required["approval_id"].as_str().unwrap();
     assert_eq!(
         (&required["pending_count"], &required["choices"]),
@@ -39,25 +39,25 @@ fn a_session_tells_of_turns_approvals_and_tools() {
     assert!(shown.ends_with(": echo hello # there\\u{a}date") && shown.contains(" (bash in /"), "{required}");
     assert_eq!(required["route"], json!(format!("/session/{session}")));
     // Whoever comes now finds the turn and what waits in it.
-    let mut late = Stream::of(&gateway, "session", &session);
+    let mut late = SseStream::for_session(&gateway, "session", &session);
     assert_eq!(late.next().event, "initial");
-    let running = late.named("server_turn_started");
+    let running = late.next_named("server_turn_started");
     assert_eq!((&running["stream_id"], &running["recovered"]), (&json!(turn), &json!(true)));
-    assert_eq!(late.named("approval_required"), required);
+    assert_eq!(late.next_named("approval_required"), required);
     assert_eq!(respond(&gateway, &session, "once", Some(id)).1["ok"], true);
     for status in ["running", "completed"] {
-        let activity = stream.named("activity_summary");
+        let activity = stream.next_named("activity_summary");
         assert_eq!(activity["tool"], json!({ "name": "bash", "status": status }));
     }
-    let over = stream.named("turn_completed");
+    let over = stream.next_named("turn_completed");
     assert!(over["status"] == "completed" && over["summary"].as_str().unwrap().contains("it said hello"), "{over}");
-    let updated = stream.named("session-updated");
+    let updated = stream.next_named("session-updated");
     let known = get(&gateway, &format!("/api/session?session_id={session}"))["session"]["message_count"].clone();
     assert_eq!(updated, json!({ "session_id": session, "message_count": known }));
     // Whoever knows less than there is, is told so.
     let path = format!("/api/session/stream?session_id={session}&known_count=1");
-    assert_eq!(Stream::open(&gateway, &path).unwrap().named("session-updated")["message_count"], known);
-    assert_eq!(Stream::open(&gateway, "/api/session/stream").err().unwrap().0, 400);
+    assert_eq!(SseStream::open(&gateway, &path).unwrap().next_named("session-updated")["message_count"], known);
+    assert_eq!(SseStream::open(&gateway, "/api/session/stream").err().unwrap().0, 400);
 }
 
 #[test]
@@ -65,15 +65,15 @@ fn the_list_tells_that_it_changed_and_why() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    let mut list = Stream::open(&gateway, "/api/sessions/events").unwrap();
+    let mut list = SseStream::open(&gateway, "/api/sessions/events").unwrap();
     let id = raise(&gateway, &mut agent, 1, "door-a");
     let mut version = 0;
     let mut next = |want: &str| {
-        let told = list.named("sessions_changed");
-        assert_eq!((&told["type"], &told["session_id"]), (&json!("sessions_changed"), &json!(AGENT)));
-        assert_eq!(told["reason"], want);
-        assert!(told["version"].as_u64().unwrap() > version, "{told}");
-        version = told["version"].as_u64().unwrap();
+        let change = list.next_named("sessions_changed");
+        assert_eq!((&change["type"], &change["session_id"]), (&json!("sessions_changed"), &json!(AGENT)));
+        assert_eq!(change["reason"], want);
+        assert!(change["version"].as_u64().unwrap() > version, "{change}");
+        version = change["version"].as_u64().unwrap();
     };
     next("attention_pending");
     let other = raise(&gateway, &mut agent, 2, "door-b");
@@ -82,10 +82,10 @@ fn the_list_tells_that_it_changed_and_why() {
     next("attention_resolved");
     respond(&gateway, AGENT, "once", Some(&other));
     next("attention_cleared");
-    let (status, told) = ask(&gateway, "GET", "/api/sessions/gateway/stream?probe=1", None);
-    assert_eq!((status, &told["enabled"]), (404, &json!(false)));
+    let (status, reply) = ask(&gateway, "GET", "/api/sessions/gateway/stream?probe=1", None);
+    assert_eq!((status, &reply["enabled"]), (404, &json!(false)));
     for kind in ["approval", "clarify"] {
-        let (status, _) = Stream::open(&gateway, &format!("/api/{kind}/stream")).err().unwrap();
+        let (status, _) = SseStream::open(&gateway, &format!("/api/{kind}/stream")).err().unwrap();
         assert_eq!(status, 400, "{kind}");
         assert_eq!(get(&gateway, &format!("/api/{kind}/pending"))["pending"], Value::Null);
     }
@@ -97,8 +97,8 @@ fn who_reads_late_gets_the_newest_state_and_holds_up_nobody() {
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     // What this one does not read soon fills its line.
-    let mut deaf = Stream::of(&gateway, "approval", AGENT);
-    let mut quick = Stream::of(&gateway, "approval", AGENT);
+    let mut deaf = SseStream::for_session(&gateway, "approval", AGENT);
+    let mut quick = SseStream::for_session(&gateway, "approval", AGENT);
     let long = "x".repeat(60_000);
     for round in 0..60 {
         agent.request_tool(round, "turn", json!({ "thing": format!("door-{round}"), "way": long }));
@@ -124,8 +124,8 @@ fn streams_leave_room_for_answers() {
     agent.request_tool(1, "turn", json!({ "thing": "door" }));
     let gate = place.wait_gate();
     let path = format!("/api/approval/stream?session_id={AGENT}");
-    let mut streams: Vec<Stream> = (0..64).map(|_| Stream::open(&gateway, &path).unwrap()).collect();
-    let (status, head) = Stream::open(&gateway, &path).err().unwrap();
+    let mut streams: Vec<SseStream> = (0..64).map(|_| SseStream::open(&gateway, &path).unwrap()).collect();
+    let (status, head) = SseStream::open(&gateway, &path).err().unwrap();
     assert_eq!((status, head.contains("retry-after: 5")), (503, true), "{head}");
     // Those who say nothing do not take the place of those who answer, nor of streams.
     let silent: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(&gateway.address).unwrap()).collect();
@@ -135,15 +135,16 @@ fn streams_leave_room_for_answers() {
         stream.until(|frame| frame.state() == (None, 0));
     }
     drop((silent, streams));
-    eventually("room for a stream", || Stream::open(&gateway, &path).ok());
+    eventually("room for a stream", || SseStream::open(&gateway, &path).ok());
 }
 
 #[test]
 fn a_gateway_that_ends_ends_its_streams() {
     let place = GatewayFixture::new();
     let mut gateway = GatewayServer::start(&place);
-    let mut streams = Vec::from(["approval", "clarify", "session"].map(|kind| Stream::of(&gateway, kind, AGENT)));
-    streams.push(Stream::open(&gateway, "/api/sessions/events").unwrap());
+    let mut streams =
+        Vec::from(["approval", "clarify", "session"].map(|kind| SseStream::for_session(&gateway, kind, AGENT)));
+    streams.push(SseStream::open(&gateway, "/api/sessions/events").unwrap());
     let end = gateway.stop();
     assert_eq!(end.code, Some(0));
     for stream in &mut streams {

@@ -20,36 +20,36 @@ use tokio::{
 use tokio_tungstenite::tungstenite::Message;
 
 /// Where frames for the gateway are put.
-pub(crate) type Out = mpsc::UnboundedSender<Value>;
+pub(crate) type OutboundFrames = mpsc::UnboundedSender<Value>;
 
 /// An open line. Dropped, it is cut without a word.
-pub(crate) struct Line {
-    out: Out,
+pub(crate) struct JsonConnection {
+    out: OutboundFrames,
     is_open: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
-impl Line {
+impl JsonConnection {
     /// A line over a WebSocket at `path`. Whatever comes goes to `heard`, with a way to say something about it.
     pub(crate) async fn websocket(
         address: SocketAddr,
         path: &str,
-        mut heard: impl FnMut(Value, &Out) + Send + 'static,
+        mut on_frame: impl FnMut(Value, &OutboundFrames) + Send + 'static,
     ) -> Option<Self> {
         let stream = TcpStream::connect(address).await.ok()?;
         stream.set_nodelay(true).ok()?;
         let (mut socket, _) = tokio_tungstenite::client_async(format!("ws://{address}{path}"), stream).await.ok()?;
-        Some(Self::run(move |mut said, out| async move {
+        Some(Self::run(move |mut outbound, out| async move {
             loop {
                 tokio::select! {
-                    frame = said.recv() => {
+                    frame = outbound.recv() => {
                         let Some(frame) = frame else { return };
                         if socket.send(Message::text(frame.to_string())).await.is_err() {
                             return;
                         }
                     }
                     message = socket.next() => match message {
-                        Some(Ok(Message::Text(text))) => heard(serde_json::from_str(&text).unwrap(), &out),
+                        Some(Ok(Message::Text(text))) => on_frame(serde_json::from_str(&text).unwrap(), &out),
                         // The pong is written with the next send; it must not wait for that.
                         Some(Ok(Message::Ping(_))) => {
                             if socket.flush().await.is_err() {
@@ -68,23 +68,23 @@ impl Line {
     pub(crate) async fn local(
         path: &Path,
         hello: &str,
-        mut heard: impl FnMut(Value, &Out) + Send + 'static,
+        mut on_frame: impl FnMut(Value, &OutboundFrames) + Send + 'static,
     ) -> Option<Self> {
         let mut stream = UnixStream::connect(path).await.ok()?;
         stream.write_all(format!("{hello}\n").as_bytes()).await.ok()?;
-        Some(Self::run(move |mut said, out| async move {
+        Some(Self::run(move |mut outbound, out| async move {
             let (reading, mut writing) = stream.into_split();
             let mut lines = BufReader::new(reading).lines();
             loop {
                 tokio::select! {
-                    frame = said.recv() => {
+                    frame = outbound.recv() => {
                         let Some(frame) = frame else { return };
                         if writing.write_all(format!("{frame}\n").as_bytes()).await.is_err() {
                             return;
                         }
                     }
                     line = lines.next_line() => match line {
-                        Ok(Some(line)) => heard(serde_json::from_str(&line).unwrap(), &out),
+                        Ok(Some(line)) => on_frame(serde_json::from_str(&line).unwrap(), &out),
                         _ => return,
                     },
                 }
@@ -92,13 +92,13 @@ impl Line {
         }))
     }
 
-    fn run<F>(serve: impl FnOnce(mpsc::UnboundedReceiver<Value>, Out) -> F) -> Self
+    fn run<F>(serve: impl FnOnce(mpsc::UnboundedReceiver<Value>, OutboundFrames) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (out, said) = mpsc::unbounded_channel();
+        let (out, outbound) = mpsc::unbounded_channel();
         let is_open = Arc::new(AtomicBool::new(true));
-        let (ended, serving) = (Arc::clone(&is_open), serve(said, out.clone()));
+        let (ended, serving) = (Arc::clone(&is_open), serve(outbound, out.clone()));
         let task = tokio::spawn(async move {
             serving.await;
             ended.store(false, Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for JsonConnection {
     fn drop(&mut self) {
         self.task.abort();
     }

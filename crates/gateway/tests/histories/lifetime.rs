@@ -23,12 +23,12 @@ use tokio::{
 };
 
 use crate::{
-    agents::{self, Agent},
+    agents::{self, SimulatedAgent},
     browsers,
-    hosts::Host,
+    fixture::{HistoryFixture, MessageOutcome},
+    hosts::SimulatedHost,
     model,
-    outside::{Told, World},
-    peers::{self, Client, Node},
+    peers::{self, SimulatedClient, SimulatedNode},
     people, service,
 };
 
@@ -46,8 +46,8 @@ tools:
 "#;
 
 /// Lives until it is asked to end or dies. The last one lets everything come to rest. True if it ended as it should.
-pub(crate) fn run(log: &MemoryLog, world: &World, is_last: bool) -> bool {
-    let survives = within(async {
+pub(crate) fn run(log: &MemoryLog, world: &HistoryFixture, is_last: bool) -> bool {
+    let survives = block_on_paused(async {
         let (tell, opened) = oneshot::channel();
         let gateway = start(log.clone(), world, tell).await;
         let Ok(log) = opened.await else { panic!("no record: {:?}", gateway.serving.await) };
@@ -58,7 +58,7 @@ pub(crate) fn run(log: &MemoryLog, world: &World, is_last: bool) -> bool {
             () = crashed.wait_for_crash() => false,
         }
     });
-    world.with(|ledger| {
+    world.with_ledger(|ledger| {
         ledger.figures.lives += 1;
         ledger.figures.deaths += u64::from(!survives);
     });
@@ -67,7 +67,7 @@ pub(crate) fn run(log: &MemoryLog, world: &World, is_last: bool) -> bool {
 }
 
 /// Does something on a runtime of its own, whose time stands still but for what moves it. Whatever it began ends with it.
-pub(crate) fn within<T>(work: impl Future<Output = T>) -> T {
+pub(crate) fn block_on_paused<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     // Time stands still as long as a thread is busy for this runtime; otherwise it would run on whenever everybody waits for a socket.
     let (release, held) = std::sync::mpsc::channel::<()>();
@@ -80,7 +80,7 @@ pub(crate) fn within<T>(work: impl Future<Output = T>) -> T {
     done
 }
 
-pub(crate) struct Gateway {
+pub(crate) struct RunningGateway {
     pub(crate) serving: JoinHandle<Result<(), ServeError>>,
     pub(crate) ready: oneshot::Receiver<String>,
     pub(crate) end: oneshot::Sender<()>,
@@ -88,7 +88,7 @@ pub(crate) struct Gateway {
 }
 
 /// Writes down everything that a gateway reads, and starts one.
-pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<MemoryLog>) -> Gateway {
+pub(crate) async fn start(log: MemoryLog, world: &HistoryFixture, tell: oneshot::Sender<MemoryLog>) -> RunningGateway {
     let (service, model) = (service::start(world.clone()).await, model::start(world.clone()).await);
     write(&world.folder("permissions.yaml"), RULES);
     write(&world.folder("tools.yaml"), TOOLS);
@@ -99,7 +99,7 @@ pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<M
         write(&folder.join("permissions.yaml"), "rules: [ { pattern: '*', action: ask } ]\n");
     }
     log.set_disk(DiskState::Works);
-    let clock = Clock::starting_at(world.with(|ledger| ledger.now));
+    let clock = Clock::starting_at(world.with_ledger(|ledger| ledger.now));
     let chance = world.clone();
     let platform = Platform {
         program: PathBuf::from("/bin/false"),
@@ -121,7 +121,7 @@ pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<M
         let levels = LogLevels::new(|_| Ok("info".to_owned()));
         gateway::serve(loaded.config, platform, |_| {}, ready, reload, levels, ended.map(drop)).await
     };
-    Gateway { serving: tokio::spawn(serving), ready, end, clock }
+    RunningGateway { serving: tokio::spawn(serving), ready, end, clock }
 }
 
 pub(crate) fn write(path: &Path, text: &str) {
@@ -169,26 +169,26 @@ fn models(model: SocketAddr) -> String {
 }
 
 /// Everybody around the gateway.
-struct Crowd {
-    world: World,
+struct HistoryActors {
+    world: HistoryFixture,
     address: SocketAddr,
     socket: PathBuf,
-    agent: Agent,
-    client: Client,
-    node: Node,
-    hosts: [Host; 2],
+    agent: SimulatedAgent,
+    client: SimulatedClient,
+    node: SimulatedNode,
+    hosts: [SimulatedHost; 2],
     following: JoinHandle<()>,
 }
 
-impl Crowd {
-    fn new(world: &World, address: SocketAddr) -> Self {
+impl HistoryActors {
+    fn new(world: &HistoryFixture, address: SocketAddr) -> Self {
         Self {
             address,
             socket: world.folder("data").join(FILE),
-            agent: Agent::new(world.clone(), address),
-            client: Client::new(world.clone(), address),
-            node: Node::new(world.clone(), address),
-            hosts: [AgentProduct::Omp, AgentProduct::Gjc].map(|product| Host::new(world.clone(), product)),
+            agent: SimulatedAgent::new(world.clone(), address),
+            client: SimulatedClient::new(world.clone(), address),
+            node: SimulatedNode::new(world.clone(), address),
+            hosts: [AgentProduct::Omp, AgentProduct::Gjc].map(|product| SimulatedHost::new(world.clone(), product)),
             following: tokio::spawn(people::follow(world.clone(), address)),
             world: world.clone(),
         }
@@ -204,20 +204,20 @@ impl Crowd {
             8..10 => browsers::say(&self.world, self.address).await,
             10 | 11 => self.hosts[0].say().await,
             12 | 13 => self.hosts[1].say().await,
-            14 => self.node.come().await,
+            14 => self.node.ensure_connected().await,
             _ => match self.world.below(5) {
-                0 => self.agent.leave(),
-                1 => self.client.leave(),
-                2 => self.node.leave(),
-                3 => self.hosts[0].leave(),
-                _ => self.hosts[1].leave(),
+                0 => self.agent.disconnect(),
+                1 => self.client.disconnect(),
+                2 => self.node.disconnect(),
+                3 => self.hosts[0].disconnect(),
+                _ => self.hosts[1].disconnect(),
             },
         }
     }
 
     /// Some of what waits is answered.
     async fn answer(&mut self, percent: u64) {
-        for gate in people::waiting(self.address).await.unwrap_or_default() {
+        for gate in people::waiting_gates(self.address).await.unwrap_or_default() {
             if self.world.chance(percent) {
                 people::answer(&self.world, self.address, &self.socket, &gate).await;
             }
@@ -225,10 +225,10 @@ impl Crowd {
     }
 
     /// Whoever is away comes back, and follows on.
-    async fn gather(&mut self) {
-        self.node.come().await;
+    async fn reconnect_all(&mut self) {
+        self.node.ensure_connected().await;
         for host in &mut self.hosts {
-            host.come().await;
+            host.ensure_connected().await;
         }
         if self.following.is_finished() {
             self.following = tokio::spawn(people::follow(self.world.clone(), self.address));
@@ -236,23 +236,23 @@ impl Crowd {
     }
 }
 
-async fn live(log: MemoryLog, world: &World, gateway: Gateway, is_last: bool) -> bool {
-    let Gateway { serving, ready, end, clock } = gateway;
-    let Some(Ok(address)) = patient(ready).await else { return false };
+async fn live(log: MemoryLog, world: &HistoryFixture, gateway: RunningGateway, is_last: bool) -> bool {
+    let RunningGateway { serving, ready, end, clock } = gateway;
+    let Some(Ok(address)) = wait_for(ready).await else { return false };
     let address = address.rsplit('/').next().unwrap().parse().unwrap();
-    let mut crowd = Crowd::new(world, address);
-    crowd.node.come().await;
+    let mut crowd = HistoryActors::new(world, address);
+    crowd.node.ensure_connected().await;
     // What was planted before may still go wrong in the last one.
     let steps = if is_last { 0 } else { world.below(STEPS) };
     for _ in 0..steps {
         // A step that comes to nothing for so long is left where it is.
-        patient(step(&log, world, &clock, &mut crowd)).await;
+        wait_for(step(&log, world, &clock, &mut crowd)).await;
         settle().await;
-        world.with(|ledger| ledger.now = clock.now());
+        world.with_ledger(|ledger| ledger.now = clock.now());
     }
     log.set_disk(DiskState::Works);
     if is_last {
-        rest(&log, world, &mut crowd).await;
+        come_to_rest(&log, world, &mut crowd).await;
         // A death that was planted before: this life ends by it, and what it had not recorded yet is in no log.
         if log.wait_for_crash().now_or_never().is_some() {
             return false;
@@ -262,12 +262,12 @@ async fn live(log: MemoryLog, world: &World, gateway: Gateway, is_last: bool) ->
         return false;
     }
     let _ = end.send(());
-    let ended = patient(serving).await;
+    let ended = wait_for(serving).await;
     assert!(matches!(ended, Some(Ok(Ok(())))), "it did not end as it should: {ended:?}");
     true
 }
 
-async fn step(log: &MemoryLog, world: &World, clock: &Clock, crowd: &mut Crowd) {
+async fn step(log: &MemoryLog, world: &HistoryFixture, clock: &Clock, crowd: &mut HistoryActors) {
     match world.below(20) {
         0..10 => crowd.act().await,
         10..14 => crowd.answer(60).await,
@@ -276,15 +276,15 @@ async fn step(log: &MemoryLog, world: &World, clock: &Clock, crowd: &mut Crowd) 
             clock.set_ahead(ahead);
         }
         15 => {
-            world.with(|ledger| ledger.figures.faults += 1);
+            world.with_ledger(|ledger| ledger.figures.faults += 1);
             log.fail_after(usize::try_from(world.below(4)).unwrap(), fault(world));
         }
         16 => log.set_disk(if world.chance(40) { DiskState::Full } else { DiskState::Works }),
-        _ => pass([1, 60, 1_000, 15_000][usize::try_from(world.below(4)).unwrap()]).await,
+        _ => advance_time([1, 60, 1_000, 15_000][usize::try_from(world.below(4)).unwrap()]).await,
     }
 }
 
-fn fault(world: &World) -> LogFault {
+fn fault(world: &HistoryFixture) -> LogFault {
     let became = if world.chance(50) { UncertainOutcome::Written } else { UncertainOutcome::Lost };
     match world.below(6) {
         0 => LogFault::Full,
@@ -296,19 +296,19 @@ fn fault(world: &World) -> LogFault {
 }
 
 /// Until nothing works, nothing waits, and everybody has been told everything.
-async fn rest(log: &MemoryLog, world: &World, crowd: &mut Crowd) {
-    world.with(|ledger| ledger.is_calm = true);
+async fn come_to_rest(log: &MemoryLog, world: &HistoryFixture, crowd: &mut HistoryActors) {
+    world.with_ledger(|ledger| ledger.is_calm = true);
     let (mut quiet, mut has_spoken) = (0, false);
     for _ in 0..1_000 {
         let round = async {
-            crowd.gather().await;
+            crowd.reconnect_all().await;
             crowd.answer(100).await;
-            let is_told = crowd.agent.insist().await;
+            let is_told = crowd.agent.retry_unanswered().await;
             is_told && people::is_at_rest(crowd.address).await == Some(true)
         };
-        let is_quiet = patient(round).await == Some(true);
-        pass(5_000).await;
-        quiet = if is_quiet && crowd.client.is_answered() && crowd.hosts.iter().all(Host::is_answered) {
+        let is_quiet = wait_for(round).await == Some(true);
+        advance_time(5_000).await;
+        quiet = if is_quiet && crowd.client.is_answered() && crowd.hosts.iter().all(SimulatedHost::is_answered) {
             quiet + 1
         } else {
             0
@@ -320,68 +320,68 @@ async fn rest(log: &MemoryLog, world: &World, crowd: &mut Crowd) {
         if quiet >= 6 && !has_spoken {
             // What was queued when a process ended is said before whatever its host says next.
             for host in &mut crowd.hosts {
-                patient(host.say()).await;
+                wait_for(host.say()).await;
             }
             (quiet, has_spoken) = (0, true);
         }
         if quiet >= 6 {
-            return compare(log, world, crowd).await;
+            return compare_doors(log, world, crowd).await;
         }
     }
-    let waiting = people::waiting(crowd.address).await;
-    let asked = world.with(|ledger| ledger.asked.clone());
-    let open: Vec<_> = asked.iter().filter(|(_, told)| told.is_none()).collect();
-    let hosts = crowd.hosts.each_ref().map(Host::is_answered);
+    let waiting = people::waiting_gates(crowd.address).await;
+    let requests = world.with_ledger(|ledger| ledger.requests.clone());
+    let open: Vec<_> = requests.iter().filter(|(_, outcome)| outcome.is_none()).collect();
+    let hosts = crowd.hosts.each_ref().map(SimulatedHost::is_answered);
     let (client, at_work) = (crowd.client.is_answered(), people::at_work(crowd.address).await);
-    let agent = patient(crowd.agent.insist()).await;
+    let agent = wait_for(crowd.agent.retry_unanswered()).await;
     panic!(
         "it does not come to rest: {waiting:?}, {open:?}, hosts {hosts:?}, client {client}, agent {agent:?}, {at_work:?}"
     );
 }
 
 /// Whether each door shows what was said at it, and the follower has everything.
-async fn compare(log: &MemoryLog, world: &World, crowd: &mut Crowd) {
+async fn compare_doors(log: &MemoryLog, world: &HistoryFixture, crowd: &mut HistoryActors) {
     let head = log.head(Partition::ZERO).await.unwrap().lsn.0;
-    let has_all = || world.with(|ledger| ledger.seen.keys().next_back().copied().unwrap_or(0)) >= head;
+    let has_all = || world.with_ledger(|ledger| ledger.seen.keys().next_back().copied().unwrap_or(0)) >= head;
     for host in &crowd.hosts {
-        host.look();
+        host.request_messages();
     }
     for _ in 0..100 {
-        if has_all() && crowd.hosts.iter().all(|host| host.spoken().is_some()) {
+        if has_all() && crowd.hosts.iter().all(|host| host.user_messages().is_some()) {
             break;
         }
-        pass(1_000).await;
-        crowd.gather().await;
+        advance_time(1_000).await;
+        crowd.reconnect_all().await;
     }
     assert!(has_all(), "the follower does not come to {head}");
     let mut shown: Vec<(&str, Vec<String>)> = Vec::new();
     for (door, host) in ["omp", "gjc"].into_iter().zip(&crowd.hosts) {
-        shown.push((door, host.spoken().expect("a host is shown its session")));
+        shown.push((door, host.user_messages().expect("a host is shown its session")));
     }
-    let chats = world.with(|ledger| ledger.chats.clone());
+    let chats = world.with_ledger(|ledger| ledger.chats.clone());
     let mut in_chats = Vec::new();
     for chat in chats {
         // One in which nobody spoke is worth no record.
-        in_chats.extend(browsers::spoken(crowd.address, &chat).await.unwrap_or_default());
+        in_chats.extend(browsers::user_messages(crowd.address, &chat).await.unwrap_or_default());
     }
     shown.push(("browser", in_chats));
-    let said = world.with(|ledger| ledger.said.clone());
-    for (text, told) in said {
+    let messages = world.with_ledger(|ledger| ledger.messages.clone());
+    for (text, outcome) in messages {
         let Some((_, texts)) = shown.iter().find(|(door, _)| text.starts_with(door)) else { continue };
         let times = texts.iter().filter(|shown| **shown == format!("{text}.")).count();
-        let holds = match told {
-            Told::Taken => times == 1,
-            Told::Refused => times == 0,
-            Told::Nothing => times <= 1,
+        let holds = match outcome {
+            MessageOutcome::Taken => times == 1,
+            MessageOutcome::Refused => times == 0,
+            MessageOutcome::Nothing => times <= 1,
         };
         if !holds {
-            world.wrong(format!("{text} was told as {told:?} and is shown {times} times"));
+            world.report_violation(format!("{text} was told as {outcome:?} and is shown {times} times"));
         }
     }
 }
 
 /// Waits for something while time passes slowly. `None` if it does not come.
-pub(crate) async fn patient<T>(waited_for: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn wait_for<T>(waited_for: impl Future<Output = T>) -> Option<T> {
     tokio::pin!(waited_for);
     for _ in 0..PATIENCE {
         let beat = async {
@@ -398,7 +398,7 @@ pub(crate) async fn patient<T>(waited_for: impl Future<Output = T>) -> Option<T>
 }
 
 /// Lets time pass, with room in between for what it brings about.
-pub(crate) async fn pass(milliseconds: u64) {
+pub(crate) async fn advance_time(milliseconds: u64) {
     let mut left = milliseconds;
     while left > 0 {
         let next = left.min(1_000);

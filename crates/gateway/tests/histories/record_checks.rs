@@ -17,10 +17,10 @@ use countersign_core::{
 use countersign_runtime::store::{Log as _, MemoryLog, Partition, StoredContent, StoredRecord};
 use serde_json::Value;
 
-use crate::outside::{Became, Told, World};
+use crate::fixture::{HistoryFixture, MessageOutcome, ToolRequestOutcome};
 
 /// Compares all of it.
-pub(crate) fn examine(log: &MemoryLog, world: &World) {
+pub(crate) fn check_record(log: &MemoryLog, world: &HistoryFixture) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let log = log.restart();
     let (records, contents, report) = runtime.block_on(async {
@@ -31,17 +31,17 @@ pub(crate) fn examine(log: &MemoryLog, world: &World) {
     });
     assert_eq!(report.flaw, None, "the chain does not verify");
     let contents: Vec<Option<Arc<str>>> = contents.into_iter().map(|content| content.and_then(text)).collect();
-    followed(&records, world);
-    gates(&records, world);
-    messages(&records, &contents, world);
-    calls(&records, &contents, world);
-    world.with(|ledger| ledger.figures.facts += report.records);
+    check_follower(&records, world);
+    check_gates(&records, world);
+    check_messages(&records, &contents, world);
+    check_calls(&records, &contents, world);
+    world.with_ledger(|ledger| ledger.figures.facts += report.records);
     world.check();
 }
 
 /// What the follower saw is the record, each fact once and in its place.
-fn followed(records: &[StoredRecord], world: &World) {
-    let seen = world.with(|ledger| ledger.seen.clone());
+fn check_follower(records: &[StoredRecord], world: &HistoryFixture) {
+    let seen = world.with_ledger(|ledger| ledger.seen.clone());
     for record in records {
         let facts: Value = serde_json::from_str(&record.facts).unwrap();
         // The last life wrote its end behind everything that anybody could still see.
@@ -57,7 +57,7 @@ fn followed(records: &[StoredRecord], world: &World) {
 }
 
 /// A gate opens once and is resolved once, as everybody was told who answered it.
-fn gates(records: &[StoredRecord], world: &World) {
+fn check_gates(records: &[StoredRecord], world: &HistoryFixture) {
     let mut opened = BTreeSet::new();
     let mut resolved = BTreeMap::new();
     for record in records {
@@ -70,11 +70,11 @@ fn gates(records: &[StoredRecord], world: &World) {
         }
     }
     assert_eq!(opened, resolved.keys().copied().collect(), "at rest every gate is resolved");
-    world.with(|ledger| ledger.figures.gates += resolved.len() as u64);
+    world.with_ledger(|ledger| ledger.figures.gates += resolved.len() as u64);
     let resolved: BTreeMap<String, &str> =
         resolved.iter().map(|(gate, became)| (gate.to_string(), word(became))).collect();
-    for (gate, told) in world.with(|ledger| ledger.answered.clone()) {
-        assert_eq!(resolved.get(&gate).copied(), Some(told.as_str()), "{gate} was told to be so");
+    for (gate, reported) in world.with_ledger(|ledger| ledger.answered.clone()) {
+        assert_eq!(resolved.get(&gate).copied(), Some(reported.as_str()), "{gate} was told to be so");
     }
 }
 
@@ -91,22 +91,22 @@ const fn word(resolution: &GateResolution) -> &'static str {
 }
 
 /// What was taken is there once, what was refused is not.
-fn messages(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &World) {
-    for (text, told) in world.with(|ledger| ledger.said.clone()) {
-        let said = format!("{text}.");
-        let has_it = |content: &Option<Arc<str>>| content.as_ref().is_some_and(|content| content.contains(&said));
+fn check_messages(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &HistoryFixture) {
+    for (text, outcome) in world.with_ledger(|ledger| ledger.messages.clone()) {
+        let sent_text = format!("{text}.");
+        let has_it = |content: &Option<Arc<str>>| content.as_ref().is_some_and(|content| content.contains(&sent_text));
         let entries = records.iter().zip(contents).filter(|(record, content)| {
             matches!(event(record), Event::Session(session::Event::Entry { .. })) && has_it(content)
         });
         let (times, is_anywhere) = (entries.count(), contents.iter().any(has_it));
-        match told {
-            Told::Taken => assert!(is_anywhere, "{text} was taken and is nowhere"),
-            Told::Refused => assert_eq!(times, 0, "{text} was refused and is there"),
-            Told::Nothing => {}
+        match outcome {
+            MessageOutcome::Taken => assert!(is_anywhere, "{text} was taken and is nowhere"),
+            MessageOutcome::Refused => assert_eq!(times, 0, "{text} was refused and is there"),
+            MessageOutcome::Nothing => {}
         }
         assert!(times <= 1, "{text} is there {times} times");
-        if told == Told::Taken {
-            world.with(|ledger| {
+        if outcome == MessageOutcome::Taken {
+            world.with_ledger(|ledger| {
                 let figures = &mut ledger.figures;
                 *match text.split('_').next().unwrap() {
                     "browser" => &mut figures.browsers,
@@ -120,7 +120,7 @@ fn messages(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &Wor
 }
 
 /// Nothing starts without leave or twice, nothing is done that was not started, and what was told of it holds.
-fn calls(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &World) {
+fn check_calls(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &HistoryFixture) {
     let mut things: BTreeMap<CallId, String> = BTreeMap::new();
     let (mut allowed, mut started, mut ended) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (mut once, mut at_peers, mut resumed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -131,8 +131,8 @@ fn calls(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &World)
                 if repeat == RepeatMode::Once {
                     once.insert(call);
                 }
-                let wanted: Value = serde_json::from_str(content.as_deref().unwrap_or("null")).unwrap();
-                let arguments = &wanted["arguments"];
+                let proposal: Value = serde_json::from_str(content.as_deref().unwrap_or("null")).unwrap();
+                let arguments = &proposal["arguments"];
                 let thing = arguments["thing"].as_str().or_else(|| arguments["path"].as_str());
                 assert!(things.insert(call, thing.unwrap_or_default().to_owned()).is_none(), "{call} is wanted twice");
             }
@@ -157,27 +157,28 @@ fn calls(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &World)
     }
     assert_eq!(things.keys().copied().collect::<BTreeSet<_>>(), ended, "at rest every call has ended");
     let begun: BTreeSet<&String> = started.iter().filter_map(|call| things.get(call)).collect();
-    let done = world.with(|ledger| ledger.done.clone());
+    let done = world.with_ledger(|ledger| ledger.done.clone());
     for (thing, times) in &done {
         assert_eq!(*times, 1, "{thing} was done {times} times");
         assert!(begun.contains(thing), "{thing} was done, and no record has its start");
     }
-    for (thing, told) in world.with(|ledger| ledger.asked.clone()) {
+    for (thing, outcome) in world.with_ledger(|ledger| ledger.requests.clone()) {
         let times = done.get(&thing).copied().unwrap_or(0);
-        let holds = match told.expect("everything is told in the end") {
-            Became::Executed => times == 1,
-            Became::NotDone => times == 0,
-            Became::Unknown => true,
+        let holds = match outcome.expect("everything is told in the end") {
+            ToolRequestOutcome::Executed => times == 1,
+            ToolRequestOutcome::NotDone => times == 0,
+            ToolRequestOutcome::Unknown => true,
         };
-        assert!(holds, "{thing} was told as {told:?} and was done {times} times");
+        assert!(holds, "{thing} was told as {outcome:?} and was done {times} times");
     }
     let written = ["work", "agents"].map(|folder| files(&world.folder(folder))).concat();
     for file in &written {
         assert!(begun.contains(file), "{file} was written, and no record has its start");
     }
-    world.with(|ledger| {
+    world.with_ledger(|ledger| {
         let count = |kind: &str| done.keys().filter(|thing| thing.starts_with(kind)).count() as u64;
-        let executed = ledger.asked.values().filter(|told| **told == Some(Became::Executed)).count() as u64;
+        let executed =
+            ledger.requests.values().filter(|outcome| **outcome == Some(ToolRequestOutcome::Executed)).count() as u64;
         let (by_nodes, by_hosts) = (count("node"), count("host"));
         let figures = &mut ledger.figures;
         figures.executed += executed;

@@ -12,14 +12,14 @@ use countersign_core::time::Millis;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::dice::Dice;
+use crate::rng::SplitMixRng;
 
 /// When histories begin.
 const BEGIN: Millis = Millis(1_700_000_000_000);
 
 /// What somebody was told of what they said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum MessageOutcome {
     /// It was taken.
     Taken,
     /// It was not, and nothing happened.
@@ -30,7 +30,7 @@ pub(crate) enum Told {
 
 /// What an agent was told of what it asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Became {
+pub(crate) enum ToolRequestOutcome {
     Executed,
     /// Denied, expired, or failed before anything was done.
     NotDone,
@@ -39,7 +39,7 @@ pub(crate) enum Became {
 
 /// How much was seen.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct HistoryCounts {
     pub(crate) lives: u64,
     pub(crate) deaths: u64,
     pub(crate) faults: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Figures {
     pub(crate) gjc: u64,
 }
 
-impl Figures {
+impl HistoryCounts {
     fn each(&mut self) -> [&mut u64; 14] {
         let Self { lives, deaths, faults, facts, gates, answers, executed, by_nodes, .. } = self;
         let Self { by_hosts, written, browsers, clients, omp, gjc, .. } = self;
@@ -85,13 +85,13 @@ impl Figures {
 /// What was really done, and what was told.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    pub(crate) figures: Figures,
+    pub(crate) figures: HistoryCounts,
     /// How often each thing was done, wherever.
     pub(crate) done: BTreeMap<String, u32>,
     /// What agents asked for, and the last word about it.
-    pub(crate) asked: BTreeMap<String, Option<Became>>,
+    pub(crate) requests: BTreeMap<String, Option<ToolRequestOutcome>>,
     /// What was said at each door, and what its sender was told.
-    pub(crate) said: BTreeMap<String, Told>,
+    pub(crate) messages: BTreeMap<String, MessageOutcome>,
     /// How gates were told to be resolved, to those who answered.
     pub(crate) answered: BTreeMap<String, String>,
     /// What the follower saw: facts by their place.
@@ -110,52 +110,52 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// A thing that nobody wanted before; `kind` says what it is.
-    pub(crate) fn thing(&mut self, kind: &str) -> String {
+    pub(crate) fn next_name(&mut self, kind: &str) -> String {
         self.things += 1;
         format!("{kind}_{}", self.things)
     }
 
     /// A promise was broken.
-    pub(crate) fn wrong(&mut self, what: impl fmt::Display) {
+    pub(crate) fn report_violation(&mut self, what: impl fmt::Display) {
         self.wrongs.push(what.to_string());
     }
 
-    pub(crate) fn did(&mut self, thing: &str) {
+    pub(crate) fn record_done(&mut self, thing: &str) {
         *self.done.entry(thing.to_owned()).or_default() += 1;
     }
 
     /// Everybody is told the same of a gate.
-    pub(crate) fn answered(&mut self, gate: &str, resolution: &str) {
+    pub(crate) fn record_answer(&mut self, gate: &str, resolution: &str) {
         self.figures.answers += 1;
         let before = self.answered.insert(gate.to_owned(), resolution.to_owned());
         if before.as_ref().is_some_and(|before| before != resolution) {
-            self.wrong(format!("{gate} was told as {before:?}, then as {resolution}"));
+            self.report_violation(format!("{gate} was told as {before:?}, then as {resolution}"));
         }
     }
 }
 
 /// All of it, shared by everybody who plays.
 #[derive(Clone)]
-pub(crate) struct World {
-    inner: Arc<(Mutex<(Ledger, Dice)>, TempDir)>,
+pub(crate) struct HistoryFixture {
+    inner: Arc<(Mutex<(Ledger, SplitMixRng)>, TempDir)>,
 }
 
-impl World {
+impl HistoryFixture {
     pub(crate) fn new(seed: u64) -> Self {
         let folder = tempfile::Builder::new().prefix("history").tempdir().unwrap();
         for name in ["agent", "gjc", "work", "home"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let ledger = Ledger { now: BEGIN, ..Ledger::default() };
-        Self { inner: Arc::new((Mutex::new((ledger, Dice::new(seed))), folder)) }
+        Self { inner: Arc::new((Mutex::new((ledger, SplitMixRng::new(seed))), folder)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Ledger, Dice)> {
+    fn lock(&self) -> MutexGuard<'_, (Ledger, SplitMixRng)> {
         self.inner.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Never held over an await.
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
+    pub(crate) fn with_ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
         look(&mut self.lock().0)
     }
 
@@ -173,28 +173,28 @@ impl World {
 
     /// Whether something goes wrong in `percent` of the cases, as long as anything may.
     pub(crate) fn fails(&self, percent: u64) -> bool {
-        !self.with(|ledger| ledger.is_calm) && self.chance(percent)
+        !self.with_ledger(|ledger| ledger.is_calm) && self.chance(percent)
     }
 
     /// How long something outside takes.
     pub(crate) fn pause(&self) -> Duration {
-        if self.with(|ledger| ledger.is_calm) {
+        if self.with_ledger(|ledger| ledger.is_calm) {
             return Duration::ZERO;
         }
         Duration::from_millis([0, 0, 1, 40, 700, 5_000][usize::try_from(self.below(6)).unwrap()])
     }
 
-    pub(crate) fn wrong(&self, what: impl fmt::Display) {
-        self.with(|ledger| ledger.wrong(what));
+    pub(crate) fn report_violation(&self, what: impl fmt::Display) {
+        self.with_ledger(|ledger| ledger.report_violation(what));
     }
 
-    pub(crate) fn figures(&self) -> Figures {
-        self.with(|ledger| ledger.figures)
+    pub(crate) fn figures(&self) -> HistoryCounts {
+        self.with_ledger(|ledger| ledger.figures)
     }
 
     /// The promises that were broken so far.
     pub(crate) fn check(&self) {
-        let wrongs = self.with(|ledger| std::mem::take(&mut ledger.wrongs));
+        let wrongs = self.with_ledger(|ledger| std::mem::take(&mut ledger.wrongs));
         assert!(wrongs.is_empty(), "{wrongs:#?}");
     }
 

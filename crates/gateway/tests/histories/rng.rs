@@ -2,14 +2,14 @@
 
 /// The same seed gives the same numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SplitMixRng(u64);
 
-impl Dice {
+impl SplitMixRng {
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    fn roll(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -20,13 +20,13 @@ impl Dice {
 
     /// From 0 up to and without `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.roll() % end
+        self.next_number() % end
     }
 
     pub(crate) fn bytes(&mut self) -> [u8; 16] {
         let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.roll().to_le_bytes());
-        bytes[8..].copy_from_slice(&self.roll().to_le_bytes());
+        bytes[..8].copy_from_slice(&self.next_number().to_le_bytes());
+        bytes[8..].copy_from_slice(&self.next_number().to_le_bytes());
         bytes
     }
 }
