@@ -4,9 +4,9 @@
 
 use std::{env, fs, io, path::Path, process, sync::OnceLock};
 
-use countersign_testkit::fuzz::{TARGETS, Target};
+use countersign_testkit::fuzz::{TARGETS, FuzzTarget};
 
-static TARGET: OnceLock<&'static Target> = OnceLock::new();
+static TARGET: OnceLock<&'static FuzzTarget> = OnceLock::new();
 
 libfuzzer_sys::fuzz_target!(
     init: {
@@ -35,20 +35,20 @@ libfuzzer_sys::fuzz_target!(
 );
 
 /// Something that is done with a file or folder in the place of fuzzing.
-type Errand = fn(&Target, &Path) -> io::Result<()>;
+type Errand = fn(&FuzzTarget, &Path) -> io::Result<()>;
 
-fn words(target: &Target, file: &Path) -> io::Result<()> {
-    fs::write(file, target.dictionary())
+fn words(target: &FuzzTarget, file: &Path) -> io::Result<()> {
+    fs::write(file, target.libfuzzer_dictionary())
 }
 
 /// Lays what was kept out as files, as libFuzzer reads it.
-fn found(target: &Target, folder: &Path) -> io::Result<()> {
-    for (number, input) in target.found()?.into_iter().enumerate() {
+fn found(target: &FuzzTarget, folder: &Path) -> io::Result<()> {
+    for (number, input) in target.found_inputs()?.into_iter().enumerate() {
         fs::write(folder.join(number.to_string()), input)?;
     }
     Ok(())
 }
 
-fn keep(target: &Target, folder: &Path) -> io::Result<()> {
-    target.keep(folder)
+fn keep(target: &FuzzTarget, folder: &Path) -> io::Result<()> {
+    target.keep_inputs(folder)
 }

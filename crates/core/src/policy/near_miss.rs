@@ -234,7 +234,7 @@ mod tests {
     use crate::{
         policy::{
             Constraints, DefaultPolicy, GrantSet, PathContext, PolicyLayers, PolicySubject, RuleLayer, RuleSource,
-            compile, compile_rules, evaluate,
+            compile_rules, evaluate,
             testing::{bash, subject},
         },
         time::Millis,

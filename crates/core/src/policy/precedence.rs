@@ -102,9 +102,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::pattern_covers;
-    use crate::policy::{
-        CompiledRules, Rule, RuleAction, RuleLayer, RuleSet, RuleSource, SearchBudget, compile, compile_rules,
-    };
+    use crate::policy::{CompiledRules, Rule, RuleAction, RuleLayer, RuleSet, RuleSource, SearchBudget, compile_rules};
 
     #[test]
     fn a_pattern_covers_another_only_where_that_is_plain() {

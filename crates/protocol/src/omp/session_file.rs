@@ -65,7 +65,8 @@ impl SessionHeader {
     pub fn parse<L: AsRef<str>>(lines: &mut impl Iterator<Item = L>) -> Option<Self> {
         let mut lines = lines.filter(|line| !line.as_ref().trim_ascii().is_empty());
         let first = lines.next()?;
-        let first = first.as_ref().strip_prefix('\u{feff}').unwrap_or(first.as_ref());
+        let first = first.as_ref();
+        let first = first.strip_prefix('\u{feff}').unwrap_or(first);
         let Some(title_line) = TitleLine::parse(first) else { return parse_header(first) };
         let mut header = parse_header(lines.next()?.as_ref())?;
         if let Some(title) = title_line.title() {

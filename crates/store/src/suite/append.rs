@@ -3,8 +3,8 @@
 use countersign_core::id::Lsn;
 
 use super::{
-    LogFixture, ZERO, all_records, append, append_as_owner, append_texts, log_head, record_facts, take_over,
-    text_batch, text_record,
+    LogFixture, ZERO, all_records, append_as_owner, append_texts, log_head, record_facts, take_over, text_batch,
+    text_record,
 };
 use crate::{
     append::PendingAppend,
