@@ -1,6 +1,6 @@
-//! The four wires: what a request looks like on each and how its answer is read.
+//! The four wires: the format of a request on each, and the reading of its answer.
 //!
-//! It must not know sockets: bytes are built and events are read, by whoever has them.
+//! It must not know sockets: it builds bytes and reads events for a caller that has them.
 
 use serde_json::value::RawValue;
 
@@ -12,13 +12,14 @@ mod conversation;
 mod effort;
 mod google;
 mod kept_members;
+mod lenient;
 mod parts;
 mod responses;
 pub(crate) mod unplaced;
 
 /// A request as it is sent. The credential is in the headers and nowhere else.
 pub(crate) struct WireRequest {
-    /// Where to.
+    /// Address of the request.
     pub(crate) url: String,
     /// Besides the content type. Later ones replace earlier ones of the same name.
     pub(crate) headers: Vec<(String, String)>,
@@ -26,14 +27,14 @@ pub(crate) struct WireRequest {
     pub(crate) body: Vec<u8>,
 }
 
-/// How far an answer has come.
+/// Progress of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerProgress {
-    /// Its end has not been seen.
+    /// The end has not been seen.
     Open,
-    /// It is whole; what may still come is what it used.
+    /// The answer is complete; only its usage may still come.
     Whole,
-    /// It has ended and `Stop` was the last event.
+    /// The answer has ended and [`ModelEvent::Stop`] was the last event.
     Ended,
 }
 
@@ -42,7 +43,7 @@ pub(crate) trait AnswerDecoder: Send {
     /// Reads the data of one server-sent event.
     ///
     /// # Errors
-    /// What the provider said in the stream, or [`FailureKind::Broken`]. What was ready before stays to be taken.
+    /// The provider's error in the stream, or [`FailureKind::Broken`]. Items that were ready before stay to be taken.
     fn decode_event(&mut self, data: &str) -> Result<AnswerProgress, ModelFailure>;
 
     /// Learns that nothing more comes.
@@ -51,17 +52,17 @@ pub(crate) trait AnswerDecoder: Send {
     /// [`FailureKind::Broken`] unless the answer is whole.
     fn finish_stream(&mut self) -> Result<(), ModelFailure>;
 
-    /// Takes what is ready.
+    /// Takes the ready events.
     fn take_events(&mut self) -> Vec<ModelEvent>;
 
-    /// How many bytes of the answer are held that no event has told of yet.
+    /// Returns the bytes of the answer that are held and in no event yet.
     fn held_bytes(&self) -> usize;
 
-    /// The members of events that are read.
+    /// Returns the members of events that are read.
     fn known_members(&self) -> &'static [&'static str];
 }
 
-/// A decoder for one answer over `api`. `None` for the wire that is none.
+/// Returns a decoder for one answer over `api`. `None` for the wire that is none.
 pub(crate) fn decoder_for(api: ModelApi) -> Option<Box<dyn AnswerDecoder>> {
     match api {
         ModelApi::AnthropicMessages => Some(Box::new(anthropic::decoder::AnthropicDecoder::default())),
@@ -72,7 +73,7 @@ pub(crate) fn decoder_for(api: ModelApi) -> Option<Box<dyn AnswerDecoder>> {
     }
 }
 
-/// Builds what is sent for `request`.
+/// Builds the request on the wire for `request`.
 ///
 /// # Errors
 /// [`FailureKind::Refused`] if the entry's address or model id cannot be put into a URL.
@@ -86,12 +87,12 @@ pub(crate) fn prepare_request(request: &ModelRequest) -> Result<WireRequest, Mod
     }
 }
 
-/// The base address without its trailing slashes.
+/// Returns the base address without its trailing slashes.
 fn base_address(request: &ModelRequest) -> &str {
     request.entry.base_url.trim_end_matches('/')
 }
 
-/// The address of `path` below the base address. A query of the base stays behind the path. A path that begins with the
+/// Returns the address of `path` below the base address. A query of the base stays after the path. A path that begins with the
 /// version with which the base ends has it once.
 fn endpoint_url(request: &ModelRequest, path: &str) -> String {
     let (base, query) = match request.entry.base_url.split_once('?') {
@@ -103,14 +104,14 @@ fn endpoint_url(request: &ModelRequest, path: &str) -> String {
     query.map_or_else(|| format!("{base}{path}"), |query| format!("{base}{path}?{query}"))
 }
 
-/// Whether the requests go to `host` or a host below it.
+/// Reports whether the requests go to `host` or a host below it.
 fn goes_to(request: &ModelRequest, host: &str) -> bool {
     reqwest::Url::parse(&request.entry.base_url).ok().is_some_and(|url| {
         url.host_str().is_some_and(|name| name == host || name.strip_suffix(host).is_some_and(|sub| sub.ends_with('.')))
     })
 }
 
-/// `arguments` as a JSON object; what is none is sent back as `{}`, since providers refuse anything else.
+/// Returns `arguments` as a JSON object; any other text is sent back as `{}`, since providers refuse anything else.
 fn object_or_empty(arguments: &str) -> &RawValue {
     serde_json::from_str::<&RawValue>(arguments)
         .ok()
@@ -135,17 +136,17 @@ fn serialise_body(body: &impl serde::Serialize) -> Result<Vec<u8>, ModelFailure>
         .map_err(|error| ModelFailure::new(FailureKind::Refused, format!("the request cannot be written: {error}")))
 }
 
-/// The failure of a stream that stopped in the middle.
+/// Returns the failure of a stream that stopped in the middle.
 fn unfinished_stream() -> ModelFailure {
     ModelFailure::new(FailureKind::Broken, "stream ended before its end (terminated)")
 }
 
-/// The failure of a stream that its server says is over, although a call in it is not.
+/// Returns the failure of a stream that its server ended, although a call in it is not complete.
 fn cut_call() -> ModelFailure {
     ModelFailure::new(FailureKind::Broken, "stream ended within the arguments of a tool call (terminated)")
 }
 
-/// The failure of an answer that the provider held back.
+/// Returns the failure of an answer that the provider held back.
 fn withheld_answer(reason: &str) -> ModelFailure {
     ModelFailure::new(
         FailureKind::Refused,
@@ -153,19 +154,19 @@ fn withheld_answer(reason: &str) -> ModelFailure {
     )
 }
 
-/// The failure of an answer with content that nobody asked for and that has no place in a conversation here. It would
+/// Returns the failure of an answer with content that the request did not cause and that has no place in a conversation here. It would
 /// come again.
 fn unreadable_content(what: &str) -> ModelFailure {
     let what = crate::failure::excerpt(what);
     ModelFailure::new(FailureKind::Refused, format!("the answer holds content that cannot be read: {what}"))
 }
 
-/// The failure of an answer that does not fit together.
+/// Returns the failure of an answer that does not fit together.
 fn malformed_stream(what: &str) -> ModelFailure {
     ModelFailure::new(FailureKind::Broken, format!("malformed stream (terminated): {}", crate::failure::excerpt(what)))
 }
 
-/// Whether two texts hold the same JSON value.
+/// Reports whether two texts hold the same JSON value.
 fn is_same_json(left: &str, right: &str) -> bool {
     let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
     left == right || read(left).is_some_and(|left| read(right) == Some(left))
@@ -216,7 +217,7 @@ mod tests {
         serde_json::from_slice(&prepare_request(request).unwrap().body).unwrap()
     }
 
-    /// A call of another model with its result.
+    /// Returns a call of another model with its result.
     fn called(id: &str) -> [RequestMessage; 2] {
         let (id, name, arguments) = (id.to_owned(), "ls".to_owned(), "{}".to_owned());
         let call = MessagePart::ToolCall { id: id.clone(), name: name.clone(), arguments, signature: None };

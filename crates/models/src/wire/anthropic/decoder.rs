@@ -1,4 +1,4 @@
-//! Reads Anthropic's stream. Its end is the reason in `message_delta`, behind which `message_stop` comes.
+//! Reads Anthropic's stream. Its end is the reason in `message_delta`, after which `message_stop` comes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     FailureKind, FinishReason, ModelEvent, ModelFailure, ModelUsage, PartKind,
     failure::{AnswerEnding, in_stream, read_ending},
     wire::{
-        AnswerDecoder, AnswerProgress, cut_call, is_same_json, malformed_stream, parse_json,
+        AnswerDecoder, AnswerProgress, cut_call, is_same_json, lenient, malformed_stream, parse_json,
         parts::PartAssembler,
         unfinished_stream,
         unplaced::{ContentRule, find_unplaced, find_unplaced_in},
@@ -35,17 +35,20 @@ pub(crate) struct AnthropicDecoder {
 #[derive(Deserialize)]
 struct AnthropicFrame<'a> {
     r#type: String,
+    #[serde(default, deserialize_with = "lenient::index")]
     index: Option<u64>,
     message: Option<MessageStart>,
     #[serde(borrow)]
     content_block: Option<&'a RawValue>,
     delta: Option<AnthropicDelta>,
+    #[serde(default, deserialize_with = "lenient::object")]
     usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
 struct MessageStart {
     id: Option<String>,
+    #[serde(default, deserialize_with = "lenient::object")]
     usage: Option<AnthropicUsage>,
     /// Empty: the blocks come later.
     content: Option<Value>,
@@ -82,18 +85,22 @@ struct StopDetails {
     explanation: Option<String>,
 }
 
-/// Counts from the beginning of the answer. Absent and null leave what was said before.
+/// Counts from the beginning of the answer. Absent and null leave the earlier value.
 #[derive(Deserialize)]
 struct AnthropicUsage {
+    #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_creation_input_tokens: Option<u64>,
 }
 
 impl AnswerDecoder for AnthropicDecoder {
     fn decode_event(&mut self, data: &str) -> Result<AnswerProgress, ModelFailure> {
-        // Not Anthropic's own end: gateways that speak several wires put it behind every stream.
+        // Not Anthropic's own end: gateways that speak several wires put it after every stream.
         if data.trim() == "[DONE]" {
             return self.finish_whole();
         }
@@ -170,7 +177,7 @@ impl AnthropicDelta {
         [&self.text, &self.thinking, &self.partial_json].into_iter().flatten().any(|text| !text.is_empty())
     }
 
-    /// Whether it is of a kind that adds to a block, or only says where a text comes from.
+    /// Reports whether it is of a kind that adds to a block, or only says where a text comes from.
     fn is_known(&self) -> bool {
         let kinds = ["text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"];
         self.r#type.as_deref().is_none_or(|kind| kinds.contains(&kind))

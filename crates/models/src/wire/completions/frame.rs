@@ -8,17 +8,22 @@ use serde_json::{Map, Value};
 use super::provider_extensions;
 use crate::{
     ModelUsage,
-    wire::unplaced::{ContentRule, find_unplaced},
+    wire::{
+        lenient,
+        unplaced::{ContentRule, find_unplaced},
+    },
 };
 
 #[derive(Deserialize)]
 pub(super) struct CompletionsChunk {
+    #[serde(default, deserialize_with = "lenient::id")]
     pub(super) id: Option<String>,
     pub(super) object: Option<String>,
     pub(super) choices: Option<Vec<CompletionsChoice>>,
+    #[serde(default, deserialize_with = "lenient::object")]
     pub(super) usage: Option<CompletionsUsage>,
     pub(super) error: Option<Value>,
-    /// Of servers that repeat beside the choices what these say, as the next two.
+    /// Of servers that repeat the text of the choices next to them, as the next two.
     pub(super) text: Option<Value>,
     pub(super) content: Option<Value>,
     pub(super) output_text: Option<Value>,
@@ -26,15 +31,17 @@ pub(super) struct CompletionsChunk {
 
 #[derive(Deserialize)]
 pub(super) struct CompletionsChoice {
+    #[serde(default, deserialize_with = "lenient::index")]
     pub(super) index: Option<u64>,
     pub(super) delta: Option<CompletionsDelta>,
-    /// The whole answer, which some servers send in the place of deltas or behind them.
+    /// The whole answer, which some servers send in the place of deltas or after them.
     pub(super) message: Option<CompletionsDelta>,
     /// Of servers that answer as the older Completions did.
     pub(super) text: Option<String>,
     pub(super) finish_reason: Option<String>,
     pub(super) native_finish_reason: Option<Value>,
-    /// Some servers say here what others say beside the choices.
+    /// Some servers send here the usage that others send next to the choices.
+    #[serde(default, deserialize_with = "lenient::object")]
     pub(super) usage: Option<CompletionsUsage>,
     pub(super) error: Option<Value>,
     #[serde(flatten)]
@@ -88,7 +95,9 @@ pub(super) enum ThinkingValue {
 
 #[derive(Deserialize)]
 pub(super) struct ToolCallDelta {
+    #[serde(default, deserialize_with = "lenient::index")]
     pub(super) index: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::id")]
     pub(super) id: Option<String>,
     pub(super) function: Option<FunctionDelta>,
     #[serde(flatten)]
@@ -106,20 +115,26 @@ pub(super) struct FunctionDelta {
 
 #[derive(Deserialize)]
 pub(super) struct CompletionsUsage {
+    #[serde(default, deserialize_with = "lenient::count")]
     pub(super) prompt_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     pub(super) completion_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::object")]
     pub(super) prompt_tokens_details: Option<PromptDetails>,
+    #[serde(default, deserialize_with = "lenient::count")]
     pub(super) prompt_cache_hit_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct PromptDetails {
+    #[serde(default, deserialize_with = "lenient::count")]
     pub(super) cached_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     pub(super) cache_write_tokens: Option<u64>,
 }
 
 impl ContentPart {
-    /// What it says of the model's thoughts, if it is about those. A signature is the end of a thought.
+    /// Returns its text of the model's thoughts, if it is about those. A signature is the end of a thought.
     pub(super) fn thought_text(&self) -> Option<String> {
         let is_thinking = self.is_thinking();
         let signature = self.rest.get("signature").and_then(Value::as_str);
@@ -130,19 +145,19 @@ impl ContentPart {
         })
     }
 
-    /// What it says of the answer.
+    /// Returns its texts of the answer.
     pub(super) fn answer_texts(&self) -> impl Iterator<Item = &str> {
         let text = self.text.as_deref().filter(|_| !self.is_thinking());
         [text, self.refusal.as_deref()].into_iter().flatten()
     }
 
-    /// The same part without what it says of the answer.
+    /// Returns the same part without its texts of the answer.
     pub(super) fn without_answer_texts(self) -> Self {
         let text = if self.is_thinking() { self.text } else { None };
         Self { text, refusal: None, ..self }
     }
 
-    /// Whether it holds nothing, whatever its type.
+    /// Reports whether it holds nothing, for any type.
     pub(super) fn is_empty(&self) -> bool {
         self.answer_texts().all(str::is_empty) && self.thought_text().is_none() && self.rest.is_empty()
     }
@@ -162,14 +177,14 @@ impl ThinkingValue {
 }
 
 impl ToolCallDelta {
-    /// The one call of a server that knows no lists of them.
+    /// Returns the one call of a server that knows no lists of them.
     pub(super) fn from_function(function: FunctionDelta) -> Self {
         Self { index: None, id: None, function: Some(function), rest: Map::new() }
     }
 }
 
 impl FunctionDelta {
-    /// The arguments as text.
+    /// Returns the arguments as text.
     pub(super) fn arguments_text(&self) -> Option<String> {
         match &self.arguments {
             None | Some(Value::Null) => None,
@@ -200,7 +215,7 @@ impl CompletionsChoice {
     }
 }
 
-/// Reads what was used.
+/// Reads the usage.
 pub(super) fn read_usage(tokens: CompletionsUsage) -> ModelUsage {
     let details = tokens.prompt_tokens_details.as_ref();
     let cache_read = details.and_then(|details| details.cached_tokens).or(tokens.prompt_cache_hit_tokens).unwrap_or(0);

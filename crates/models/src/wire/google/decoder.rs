@@ -1,4 +1,4 @@
-//! Reads Google's stream. Its end is a `finishReason`, or `[DONE]` where a gateway puts that behind.
+//! Reads Google's stream. Its end is a `finishReason`, or `[DONE]` if a gateway appends that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::{
     FinishReason, ModelEvent, ModelFailure, ModelUsage, PartKind,
     failure::{AnswerEnding, in_stream, read_ending},
     wire::{
-        AnswerDecoder, AnswerProgress, parse_json,
+        AnswerDecoder, AnswerProgress, lenient, parse_json,
         parts::PartAssembler,
         unfinished_stream,
         unplaced::{ContentRule, find_unplaced_in},
@@ -36,6 +36,7 @@ struct GoogleFrame<'a> {
     #[serde(borrow)]
     candidates: Option<Vec<&'a RawValue>>,
     prompt_feedback: Option<PromptFeedback>,
+    #[serde(default, deserialize_with = "lenient::object")]
     usage_metadata: Option<GoogleUsage>,
     response_id: Option<String>,
     error: Option<Value>,
@@ -78,7 +79,7 @@ struct StreamedFunctionCall<'a> {
 }
 
 impl StreamedFunctionCall<'_> {
-    /// The member with pieces of arguments that is not read: nobody asks for arguments in pieces.
+    /// Returns the member with pieces of arguments that is not read: no request has arguments in pieces.
     fn unread_member(&self) -> Option<&'static str> {
         let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
         if self.partial_args.as_ref().is_some_and(|value| !is_empty(value)) {
@@ -97,10 +98,15 @@ struct PromptFeedback {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct GoogleUsage {
+    #[serde(default, deserialize_with = "lenient::count")]
     prompt_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     tool_use_prompt_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cached_content_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     candidates_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     thoughts_token_count: Option<u64>,
 }
 
@@ -133,7 +139,7 @@ impl AnswerDecoder for GoogleDecoder {
                 }
                 None => Vec::new(),
             };
-            // One candidate is asked for.
+            // The request has one candidate.
             if at > 0 {
                 if pieces.is_empty() {
                     continue;
@@ -211,7 +217,7 @@ impl GoogleDecoder {
         Ok(())
     }
 
-    /// Adds to the text or the thinking that is open. One signature signs one part: nothing is added behind it.
+    /// Adds to the text or the thinking that is open. One signature signs one part: nothing is added after it.
     fn push_prose(&mut self, thought: bool, text: &str, signature: &str) {
         if text.is_empty() && signature.is_empty() {
             return;
@@ -237,7 +243,7 @@ impl GoogleDecoder {
 /// Members of a chunk that are read.
 const EVENT: [&str; 5] = ["candidates", "promptFeedback", "usageMetadata", "responseId", "error"];
 
-/// Members of a part that are read, or that only tell about it.
+/// Members of a part that are read, or that only hold data about it.
 const KNOWN: [&str; 6] = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata", "videoMetadata"];
 
 /// Members of a function call that are read.

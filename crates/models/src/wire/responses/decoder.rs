@@ -9,7 +9,7 @@ use crate::{
     FinishReason, ModelEvent, ModelFailure, ModelUsage,
     failure::{AnswerEnding, in_stream, known_ending, read_ending},
     wire::{
-        AnswerDecoder, AnswerProgress, cut_call, malformed_stream, parse_json, unfinished_stream,
+        AnswerDecoder, AnswerProgress, cut_call, lenient, malformed_stream, parse_json, unfinished_stream,
         unplaced::{ContentRule, find_unplaced, find_unplaced_in},
         unreadable_content,
     },
@@ -24,9 +24,12 @@ pub(crate) struct ResponsesDecoder {
 #[derive(Deserialize)]
 struct ResponsesFrame<'a> {
     r#type: String,
+    #[serde(default, deserialize_with = "lenient::index")]
     output_index: Option<u64>,
     item_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient::index")]
     content_index: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::index")]
     summary_index: Option<u64>,
     #[serde(borrow)]
     item: Option<&'a RawValue>,
@@ -47,6 +50,7 @@ struct ResponseObject<'a> {
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     incomplete_details: Option<IncompleteDetails>,
+    #[serde(default, deserialize_with = "lenient::object")]
     usage: Option<ResponsesUsage>,
     #[serde(borrow)]
     output: Option<Vec<&'a RawValue>>,
@@ -60,13 +64,17 @@ struct IncompleteDetails {
 
 #[derive(Deserialize)]
 struct ResponsesUsage {
+    #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::object")]
     input_tokens_details: Option<InputDetails>,
 }
 
 #[derive(Deserialize)]
 struct InputDetails {
+    #[serde(default, deserialize_with = "lenient::count")]
     cached_tokens: Option<u64>,
 }
 
@@ -95,7 +103,7 @@ pub(super) struct OutputContent {
 }
 
 impl OutputItem {
-    /// Whether its reasoning came with what only the provider can read.
+    /// Reports whether its reasoning came with data that only the provider can read.
     pub(super) fn is_sealed(&self) -> bool {
         self.encrypted_content.as_ref().is_some_and(|sealed| !sealed.is_empty())
     }
@@ -106,7 +114,7 @@ impl OutputContent {
         matches!(self.r#type.as_deref(), Some("reasoning_text" | "summary_text"))
     }
 
-    /// Refuses content that is read nowhere: that of another type, and that beside a text.
+    /// Refuses content that is read nowhere: that of another type, and that next to a text.
     pub(super) fn check_readable(&self) -> Result<(), ModelFailure> {
         let kinds = ["output_text", "text", "refusal", "reasoning_text", "summary_text"];
         let kind = self.r#type.as_deref().unwrap_or("text");
@@ -137,13 +145,13 @@ impl AnswerDecoder for ResponsesDecoder {
         let response = frame.response.map(|raw| parse_json::<ResponseObject<'_>>(raw.get())).transpose()?;
         let place = (frame.output_index, frame.item_id.as_deref());
         let delta = frame.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
-        // What a delta that is no text would add is not known, and must not be missing.
+        // The addition of a delta that is no text is not known, and must not be missing.
         let is_lost = frame.delta.as_ref().is_some_and(|delta| !delta.is_null() && !delta.is_string());
         frame.part.as_ref().map_or(Ok(()), OutputContent::check_readable)?;
         let whole = [frame.text.as_ref().and_then(Value::as_str), frame.refusal.as_deref(), frame.arguments.as_deref()];
         let has_whole = whole.into_iter().flatten().any(|text| !text.is_empty());
         match frame.r#type.as_str() {
-            // What is said in another member than that of a delta would be left out.
+            // Text in another member than that of a delta would be left out.
             kind if kind.ends_with(".delta") && has_whole && delta.is_empty() => {
                 return Err(malformed_stream(&format!("an event of type {kind:?} without its delta")));
             }
@@ -199,7 +207,7 @@ impl AnswerDecoder for ResponsesDecoder {
                 return Err(in_stream(error.map_or("the response failed", RawValue::get)));
             }
             "error" => return Err(in_stream(data)),
-            // Thinking is said again whole.
+            // Thinking is repeated whole.
             "response.reasoning_text.done"
             | "response.reasoning_summary_text.done"
             | "response.reasoning.done"
@@ -286,7 +294,7 @@ impl ResponsesDecoder {
         };
         let stop = match reason.as_deref().map(|reason| (reason, known_ending(reason, None))) {
             Some((_, Some(AnswerEnding::Failed(failure)))) => return Err(failure),
-            // What ends an answer early and is no limit is the provider's failure, in its own word.
+            // An early end of an answer that is no limit is the provider's failure, in its own word.
             Some((reason, Some(AnswerEnding::Stopped(FinishReason::Stop | FinishReason::ToolUse)) | None)) => {
                 return Err(match read_ending("error", Some(reason)) {
                     AnswerEnding::Failed(failure) => failure,
