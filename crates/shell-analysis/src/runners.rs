@@ -1,4 +1,4 @@
-//! Programs that run others, beside what rules on their own name cover: for deny rules and the floor.
+//! Programs that run others, beyond those that rules on their own name cover: for deny rules and the floor.
 //!
 //! It must not decide what is covered: a rule on `npx eslint` covers that line, and one that denies `eslint` denies it.
 
@@ -6,36 +6,37 @@ use super::{
     git,
     programs::base_name,
     run_target::{MOST_TAILS, is_open, replace_mark},
+    unwrap::glued_text,
     word::{ShellWord, UNKNOWN},
 };
 
-/// What a command hands on, as far as its words tell.
+/// Commands that a command runs, as far as its words show.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct NestedCommands {
     /// Words that may be a command.
     pub(super) commands: Vec<Vec<ShellWord>>,
     /// Texts that a shell may read.
     pub(super) texts: Vec<String>,
-    /// Whether a text that a shell surely reads has words put in that are only known when it runs.
+    /// True if a text that a shell surely reads has inserted words that are only known when it runs.
     pub(super) is_open: bool,
 }
 
 /// Shells whose text this grammar does not read.
 const OTHER_SHELLS: &str = "zsh ksh mksh oksh lksh ash posh yash fish csh tcsh osh ysh";
 
-/// Programs that run the words behind their options.
+/// Programs that run the words after their options.
 const RUNNERS: &str = "npx bunx uvx valgrind catchsegv caffeinate chronic linux32 linux64 x86_64 i386 i486 i586 i686 uname26 choom \
     uclampset ssh-agent gpg-agent systemd-cat systemd-inhibit dbus-launch tini aa-exec dumb-init catatonit \
     eatmydata softlimit pgrphack fghack cpulimit cgexec trickle tsocks proxychains4 wine with-contenv";
 
-/// Programs that run the words behind their options and one more word, such as a user or a file.
+/// Programs that run the words after their options and one more word, such as a user or a file.
 const RUNNERS_BEHIND_OPERAND: &str = "pipx coresched gosu su-exec runcon faketime setlock envdir envuidgid setuidgid s6-setuidgid \
     argv0 dotenv";
 
-/// How the names of the programs begin that load others.
+/// Beginnings of the names of the programs that load others.
 const LOADERS: [&str; 5] = ["ld-linux", "ld-musl", "ld.so", "ld64.so", "ld-2."];
 
-/// Programs that run the words behind one of theirs, each with the number of operands that stand between.
+/// Programs that run the words after one of theirs, each with the number of operands in between.
 const RUNNERS_BY_WORD: [(&str, &[&str], usize); 22] = [
     ("cmake", &["-E"], 1),
     ("uv", &["run"], 0),
@@ -65,7 +66,7 @@ const RUNNERS_BY_WORD: [(&str, &[&str], usize); 22] = [
 /// Options of these that have no value.
 const FLAGS: &str = "-- -y --yes --no --no-install -q --quiet --silent --offline --verbose --no-sync --frozen --locked";
 
-/// Whether `program` reads commands on its input, so that what is written out for it is looked at.
+/// Reports whether `program` reads commands on its input, so that its written input is analysed.
 pub(super) fn reads_commands(program: &str) -> bool {
     is_listed(OTHER_SHELLS, program)
         || matches!(program, "ssh" | "sudo" | "doas" | "su" | "runuser" | "at" | "batch" | "crontab" | "sg")
@@ -108,7 +109,7 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
         "fd" | "fdfind" => {
             with_unknown_words(behind(&|text| is_short(text, 'x') || is_short(text, 'X') || text.starts_with("--exec")))
         }
-        // Behind colons stand the words that it puts behind the command.
+        // The words after colons are those that it appends to the command.
         "parallel" => {
             let inputs = arguments.iter().position(|word| word.value.starts_with(":::"));
             let marked = |word: &ShellWord| {
@@ -138,7 +139,7 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
     }
 }
 
-/// What `start-stop-daemon` starts: the program is an option's value, its arguments stand behind two dashes.
+/// Returns the command that `start-stop-daemon` starts: the program is an option's value, its arguments follow two dashes.
 fn started_commands(arguments: &[ShellWord]) -> NestedCommands {
     const OPTIONS: [&str; 4] = ["--exec", "--startas", "-x", "-a"];
     let values: Vec<String> = arguments.iter().map(ShellWord::approximate_text).collect();
@@ -153,14 +154,14 @@ fn started_commands(arguments: &[ShellWord]) -> NestedCommands {
     NestedCommands { texts, ..NestedCommands::default() }
 }
 
-/// The same of commands that get words from elsewhere behind their own.
+/// Returns the same of commands to which words from elsewhere are appended.
 fn with_unknown_words(words: &[ShellWord]) -> NestedCommands {
     let longer = |words: Vec<ShellWord>| [words.as_slice(), &[ShellWord::unknown_word()]].concat();
     NestedCommands { commands: command_tails(words, 0).into_iter().map(longer).collect(), ..NestedCommands::default() }
 }
 
-/// The first words that may be a program, each with what stands behind it. `operands` is the number of words before the program, but for
-/// options and their values. An unknown word behind the program is none.
+/// Returns the first words that may be a program, each with the words after it. `operands` is the number of words before the program,
+/// except options and their values. An unknown word after the program is none.
 fn command_tails(words: &[ShellWord], operands: usize) -> Vec<Vec<ShellWord>> {
     let is_option = |word: &ShellWord| word.value.starts_with('-');
     let may_be_value = |at: usize| {
@@ -197,10 +198,20 @@ fn by_git(arguments: &[ShellWord]) -> NestedCommands {
             }
             Some("bisect") => found.commands.extend(command_tails(behind(&["run"]), 0)),
             Some("rebase") => {
-                let text = behind(&["-x", "--exec"]).iter().take(1);
-                found.is_open |= text.clone().any(is_open);
-                found.texts.extend(text.map(ShellWord::approximate_text));
-                found.texts.extend(values.iter().filter_map(|text| text.strip_prefix("--exec=")).map(str::to_owned));
+                // A long option may be cut short, and a short one has its value in the same word or the next.
+                for (at, word) in rest.iter().enumerate() {
+                    let is_long = word.value.starts_with("--e");
+                    if !is_long && (word.value.starts_with("--") || !word.value.starts_with('-')) {
+                        continue;
+                    }
+                    found.texts.extend(glued_text(&word.approximate_text(), 'x'));
+                    if is_long && !word.value.contains('=') || !is_long && word.value.ends_with('x') {
+                        let next = rest.get(at + 1);
+                        found.is_open |= next.is_some_and(is_open);
+                        found.texts.extend(next.map(ShellWord::approximate_text));
+                    }
+                    found.is_open |= is_open(word);
+                }
             }
             Some(_) | None => {}
         }
@@ -208,7 +219,7 @@ fn by_git(arguments: &[ShellWord]) -> NestedCommands {
     found
 }
 
-/// Texts behind the options of `tar` and `dpkg` and in the variables of `make` that are run.
+/// Returns texts after the options of `tar` and `dpkg` and in the variables of `make` that are run.
 fn assigned_texts(arguments: &[ShellWord]) -> Vec<String> {
     const SIGNS: [&str; 6] = ["exec=", "--to-command=", "--use-compress-program=", "--rsh-command=", "-invoke=", "!="];
     let behind = |word: &ShellWord| {

@@ -43,26 +43,38 @@ pub(super) fn unwrap_command(argv: &[ShellWord]) -> RunTarget {
     }
 }
 
-/// What a wrapper may run whose words nobody can tell apart.
+/// Returns the possible targets of a wrapper whose words cannot be told apart.
 fn by_wrapper(name: &str, argv: &[ShellWord]) -> RunTarget {
     let mut runs = possible_targets(argv, "what another program runs");
     let reads_text = matches!(name, "su" | "runuser" | "flock" | "script");
     let is_text = |pair: &[ShellWord]| takes_text(&pair[0].value) && is_open(&pair[1]);
     let is_joined =
         |word: &ShellWord| word.value.split_once('=').is_some_and(|(name, _)| takes_text(name)) && is_open(word);
-    if let RunTarget::Anything { is_open, .. } = &mut runs {
+    if let RunTarget::Anything { is_open, texts, .. } = &mut runs {
+        if reads_text {
+            texts.extend(argv.iter().filter_map(ShellWord::as_literal).filter_map(|word| glued_text(word, 'c')));
+        }
         *is_open = reads_text && (argv.windows(2).any(is_text) || argv.iter().any(is_joined));
     }
     runs
 }
 
-/// Whether the value of an option may be a text for a shell, by the names that such options have.
+/// Returns the value that is written into the same word as its option: after the letter of a short one (`-vS"…"`), or after `=`.
+pub(super) fn glued_text(word: &str, letter: char) -> Option<String> {
+    let (_, text) = match word.strip_prefix("--") {
+        Some(long) => long.split_once('=')?,
+        None => word.strip_prefix('-')?.split_once(letter)?,
+    };
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// Reports whether the value of an option may be a text for a shell, by the names that such options have.
 fn takes_text(option: &str) -> bool {
     let is_short = option.starts_with('-') && !option.starts_with("--") && option.ends_with('c');
     is_short || matches!(option, "--command" | "--session-command")
 }
 
-/// Whether it is told of programs called `name` what they run.
+/// Reports whether the targets of programs called `name` are known.
 pub(super) fn is_known(name: &str) -> bool {
     const KNOWN: &str =
         "command builtin exec nohup setsid nice ionice stdbuf time timeout env xargs find eval trap alias";
@@ -73,8 +85,8 @@ fn has_option(argv: &[ShellWord], any_of: &[&str]) -> bool {
     argv.get(1).and_then(ShellWord::as_literal).is_some_and(|word| any_of.contains(&word))
 }
 
-/// The words behind the options and `operands` operands; none if an option is not known, or one of the words that are passed over may
-/// become several, of which the next would be what runs.
+/// Returns the words after the options and `operands` operands; none if an option is not known, or one of the words that are passed over
+/// may become several, of which the next would be the program.
 fn words_after_options(argv: &[ShellWord], flags: &[&str], valued: &[&str], operands: usize) -> Option<Vec<ShellWord>> {
     let mut at = 1;
     while let Some(word) = argv.get(at) {
@@ -120,11 +132,7 @@ fn unwrap_env(argv: &[ShellWord]) -> RunTarget {
                 let RunTarget::Anything { perhaps, mut texts, is_open, .. } = possible_targets(argv, "") else {
                     return RunTarget::Itself;
                 };
-                texts.extend(argv.iter().filter_map(ShellWord::as_literal).filter_map(|word| {
-                    word.split_once("-S")
-                        .or_else(|| word.split_once("--split-string="))
-                        .map(|(_, text)| text.to_owned())
-                }));
+                texts.extend(argv.iter().filter_map(ShellWord::as_literal).filter_map(|word| glued_text(word, 'S')));
                 return RunTarget::Anything { why: "an option of env", perhaps, texts, is_open };
             }
             _ if word.raw.trim_start_matches(['\'', '"']).contains('=') || word.value.contains('=') => {
@@ -146,7 +154,7 @@ fn unwrap_env(argv: &[ShellWord]) -> RunTarget {
 fn unwrap_xargs(argv: &[ShellWord]) -> RunTarget {
     const FLAGS: [&str; 11] =
         ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit", "-p", "-0r", "--interactive"];
-    // `--replace`, `--max-lines` and `--eof` take a value behind `=` or none, never the next word.
+    // `--replace`, `--max-lines` and `--eof` take a value after `=` or none, never the next word.
     const VALUED: [&str; 14] = [
         "-n",
         "-L",
@@ -208,7 +216,7 @@ fn unwrap_xargs(argv: &[ShellWord]) -> RunTarget {
     RunTarget::Other { assignments: Vec::new(), argv: inner }
 }
 
-/// `argv` of `xargs` with each letter of its groups by itself: `-0rn1` is `-0 -r -n1`.
+/// Returns `argv` of `xargs` with each letter of its groups by itself: `-0rn1` is `-0 -r -n1`.
 fn ungroup_flags(argv: &[ShellWord]) -> Vec<ShellWord> {
     let mut words: Vec<ShellWord> = argv.iter().take(1).cloned().collect();
     let mut at = 1;
@@ -247,7 +255,7 @@ fn unwrap_eval(argv: &[ShellWord]) -> RunTarget {
     RunTarget::Anything { why: "eval", perhaps: Vec::new(), texts: vec![words.join(" ")], is_open }
 }
 
-/// Texts that the shell keeps to run at another time: those of `trap`, and what stands behind the names of `alias`.
+/// Returns texts that the shell keeps to run at another time: those of `trap`, and those after the names of `alias`.
 fn unwrap_deferred(argv: &[ShellWord]) -> RunTarget {
     let is_alias = argv[0].as_literal().map(base_name) == Some("alias");
     let value = |text: String| match text.split_once('=').filter(|_| is_alias) {
@@ -259,8 +267,8 @@ fn unwrap_deferred(argv: &[ShellWord]) -> RunTarget {
     RunTarget::Anything { why: "a text that runs later", perhaps: Vec::new(), texts, is_open }
 }
 
-/// Where the text of `-c` stands: behind all options. None if one of them may take it for its value; and whether only a `--` stands
-/// between.
+/// Returns the position of the text of `-c`: after all options. None if one of them may take it for its value; and whether only a `--`
+/// stands between.
 fn script_at(argv: &[ShellWord], mut at: usize, mut plain: bool) -> Option<(usize, bool)> {
     while let Some(text) = argv.get(at).and_then(ShellWord::as_literal) {
         match text {
@@ -288,7 +296,7 @@ fn unwrap_shell(argv: &[ShellWord]) -> RunTarget {
                 return possible_targets(argv, "a shell with an option that takes a word");
             };
             let Some(script) = argv.get(at) else { break };
-            // What the text makes of them is anybody's guess.
+            // The text may use them in any way.
             let rest = || possible_targets(&argv[at..], "").into_commands();
             let is_posix = matches!(argv[0].as_literal().map(base_name), Some("sh" | "dash"));
             return match script.as_literal() {

@@ -21,7 +21,7 @@ impl LineWalk<'_> {
     pub(super) fn walk_simple(&mut self, command: &ast::SimpleCommand) {
         if let Some(name) = &command.word_or_name {
             let scanned = word::scan_word(&name.value, self.known_folders().as_known(&[]));
-            // Where nothing is known of a variable, it may hold nothing.
+            // An unknown variable may be empty.
             let is_own = ["$FUNCNAME", "${FUNCNAME", "$0"].iter().any(|own| name.value.contains(own));
             self.calls.note_call(&scanned.value.replace(UNKNOWN, ""), is_own);
         }
@@ -34,9 +34,13 @@ impl LineWalk<'_> {
         for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
             self.walk_item(item, WordPosition::Behind, &mut argv);
         }
-        // Behind `time`, which the grammar takes for a word of its own.
+        // After `time`, which the grammar takes for a word of its own.
         if argv.len() > 1 && argv[0].as_literal() == Some("--") {
             argv.remove(0);
+        }
+        // The word is bash's own. For another shell `time` is a program, and these are its options.
+        if argv.len() > 1 && argv[0].as_literal().is_some_and(|option| option.starts_with('-')) {
+            argv.insert(0, ShellWord::from_text("time"));
         }
         if assignments.len() > given || !argv.is_empty() {
             assignments.iter().chain(&argv).for_each(|word| self.variables.note_assignment(word, self.place));
@@ -143,7 +147,7 @@ impl LineWalk<'_> {
                 if !folders.is_empty() {
                     self.here.go_below();
                 }
-                // How deep what was found lies nobody can tell.
+                // The depth of the match is unknown.
                 if !folders.is_empty() && inner.iter().flatten().any(|word| word.value.contains("..")) {
                     self.here.lose_track();
                 }
@@ -200,8 +204,16 @@ impl LineWalk<'_> {
                 ["PAGER", "EDITOR", "VISUAL", "BROWSER", "ASKPASS", "COMMAND"].iter().any(|end| name.ends_with(end));
             if gives_git_settings(name) && value != "/dev/null" {
                 self.may_begin("git");
-            } else if is_run && value.contains(char::is_whitespace) {
+            } else if is_run && value.starts_with(UNKNOWN) {
+                self.any_command();
+            } else if value.contains(char::is_whitespace) && (is_run || !value.contains(UNKNOWN)) {
+                // Any program may run what its environment holds.
                 self.suppose_commands(&value.replace(UNKNOWN, "$unknown"));
+            }
+        }
+        if program == Some("git") {
+            for text in given_settings(words) {
+                self.suppose_commands(text.trim_start_matches('!'));
             }
         }
         match program {
@@ -234,7 +246,7 @@ impl LineWalk<'_> {
         }
     }
 
-    /// What the call sets for every command of its line.
+    /// Returns the variables that the call sets for every command of its line.
     fn environment_words(&self) -> Vec<ShellWord> {
         let assignment = |(name, value): &(String, String)| {
             let raw = format!("{name}={}", word::quote_text(value));
@@ -253,7 +265,7 @@ impl LineWalk<'_> {
 
     fn change_folder(&mut self, argv: &[ShellWord]) {
         let program = argv.first().and_then(ShellWord::as_literal).map(base_name);
-        // Whoever stands in a folder that is moved stands elsewhere then.
+        // A process in a folder that is moved is elsewhere then.
         if program == Some("mv")
             && argv[1..].iter().flat_map(ShellWord::all_texts).any(|text| self.here.is_within(text))
         {
@@ -268,7 +280,7 @@ impl LineWalk<'_> {
             };
             let to = argv[1..].iter().find(|word| !is_option(&word.value));
             let is_physical = argv[1..].iter().any(|word| is_option(&word.value) && word.value.contains('P'));
-            // Behind a link a step up leads to the folder around what it stands for.
+            // After a link a step up leads to the folder around its target.
             if is_physical && to.is_some_and(|to| to.all_texts().any(|text| self.is_up_behind_name(text))) {
                 return self.here.change_dir(None);
             }
@@ -285,7 +297,7 @@ impl LineWalk<'_> {
         }
     }
 
-    /// Whether a step up in `text` may stand behind the name of a link, one of the folder that the shell is in among them.
+    /// Reports whether a step up in `text` may follow the name of a link, one of the current folder among them.
     fn is_up_behind_name(&self, text: &str) -> bool {
         let is_at_start = self.here.only_dir() == Some(self.place.cwd.as_str());
         let mut parts = text.split('/').filter(|part| !matches!(*part, "" | "."));
@@ -368,21 +380,41 @@ impl LineWalk<'_> {
     }
 }
 
-/// Whether a variable names settings of git, or a file of them: one of them may be an alias.
+/// Reports whether a variable names settings of git, or a file of them: one of them may be an alias.
 fn gives_git_settings(variable: &str) -> bool {
     let setting = variable.strip_prefix("GIT_CONFIG_").unwrap_or_default();
     ["COUNT", "KEY_", "VALUE_", "PARAMETERS", "GLOBAL", "SYSTEM"].iter().any(|name| setting.starts_with(name))
 }
 
-/// Where a word stands that looks like an assignment.
+/// Position of a word that looks like an assignment.
 #[derive(Clone, Copy)]
 enum WordPosition {
     Before,
     Behind,
 }
 
-/// Whether a text that the shell runs may take it elsewhere. Of what it does not say nobody can tell.
+/// Reports whether a text that the shell runs may change its folder. Texts that are not spelled out may.
 fn may_change_folder(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.split(|c| !is_name(c)).any(|word| matches!(word, "cd" | "pushd" | "popd" | "unknown"))
+}
+
+/// Returns the values of settings that a call of git gives it (`-c name=value`, `config name value`) and that may be commands: those of
+/// several words.
+fn given_settings(words: &[ShellWord]) -> Vec<String> {
+    let is_config = words.iter().any(|word| word.value == "config");
+    let mut values = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let text = word.approximate_text();
+        let setting = match text.strip_prefix("-c") {
+            Some("") => words.get(at + 1).map(ShellWord::approximate_text),
+            Some(glued) => Some(glued.to_owned()),
+            None if is_config && !text.starts_with('-') => Some(format!("={text}")),
+            None => None,
+        };
+        values
+            .extend(setting.as_deref().and_then(|setting| setting.split_once('=')).map(|(_, value)| value.to_owned()));
+    }
+    values.retain(|value| value.contains(char::is_whitespace));
+    values
 }

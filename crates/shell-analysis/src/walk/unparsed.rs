@@ -5,7 +5,7 @@ use brush_parser::Token;
 use super::{LineWalk, MOST_TEXTS_DEEP};
 use crate::{action_class::ActionClass as Class, line::UNPARSABLE, programs, word::ShellWord};
 
-/// How many pieces of a text that cannot be parsed are looked at.
+/// Maximum number of pieces of a text that cannot be parsed that are looked at.
 const MOST_PARTS: usize = 256;
 
 impl LineWalk<'_> {
@@ -17,7 +17,7 @@ impl LineWalk<'_> {
 
     pub(super) fn note_unparsable(&mut self, text: &str) {
         self.line.note_opaque(UNPARSABLE);
-        // A shell runs what stands before the fault, and nobody can tell what that is.
+        // A shell runs the text before the fault, and its commands cannot be determined.
         self.line.classes.insert(Class::BashDestructive);
         if let Some(program) = programs::mentions_destroyer(text) {
             self.line.note_floor(format!("cannot be parsed and names {program}"));
@@ -40,7 +40,7 @@ impl LineWalk<'_> {
             let is_reserved = |word: &&str| RESERVED.split_ascii_whitespace().any(|known| known == *word);
             let raw = part.split_whitespace().skip_while(is_reserved);
             let mut words: Vec<ShellWord> = raw.flat_map(|raw| self.scan_words(raw)).collect();
-            // What sets a variable, or redirects, stands before a command.
+            // Assignments and redirections stand before a command.
             let before = words.iter().take_while(|word| stands_before(&word.value)).count();
             if 0 < before && before < words.len() {
                 self.judge_perhaps(&words[before..]);
@@ -53,10 +53,14 @@ impl LineWalk<'_> {
                 self.judge_perhaps(&words);
             }
         }
+        // A quoted text may be one for another shell (`sh -c "…"`).
+        for quoted in quoted_texts(text).take(MOST_PARTS) {
+            self.suppose_commands(quoted);
+        }
         self.depth -= 1;
     }
 
-    /// A text that is not parsed for its array indices: what its words run is judged all the same.
+    /// Notes a text that is not parsed for its array indices: the commands in its words are judged all the same.
     pub(super) fn note_involved(&mut self, text: &str, tokens: &[Token]) {
         self.note_unparsable(text);
         self.depth += 1;
@@ -69,10 +73,18 @@ impl LineWalk<'_> {
     }
 }
 
-/// Whether a word of a text that cannot be parsed stands before a command: an assignment, or a redirection with its target.
+/// Reports whether a word of a text that cannot be parsed stands before a command: an assignment, or a redirection with its target.
 fn stands_before(word: &str) -> bool {
     let name = word.split(['=', '+']).next().unwrap_or_default();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let target = word.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['<', '>', '-']);
     is_name && word.contains('=') || target.len() < word.len() && !target.is_empty() && word.contains(['<', '>'])
+}
+
+/// Returns the texts of several words that stand within a pair of quotes of one kind.
+fn quoted_texts(text: &str) -> impl Iterator<Item = &str> {
+    ['"', '\'']
+        .into_iter()
+        .flat_map(|quote| text.split(quote).skip(1).step_by(2))
+        .filter(|inner| inner.contains(char::is_whitespace))
 }

@@ -1,4 +1,4 @@
-//! Shell lines that may run what a rule denies, in words that nobody knows before they run.
+//! Shell lines that may run a denied command, in words that are unknown before they run.
 
 use super::{PolicyFixture, word};
 use crate::policy::testing::bash;
@@ -154,4 +154,45 @@ fn what_a_line_sets_for_later_words_is_not_trusted() {
         let verdict = PolicyFixture::new(&["deny bash(git push*)", "allow *"]).judge(&bash(line));
         assert_ne!(word(&verdict), "allow", "{line}: {verdict}");
     }
+}
+
+#[test]
+fn texts_in_the_word_of_an_option_or_in_the_environment_are_judged() {
+    judge_each(
+        &NO_PUSH,
+        &[
+            ("sh -c 'time -f %e git push'", "deny"),
+            ("bash --posix -c 'time -f %e git push'", "deny"),
+            ("time -p git push", "deny"),
+            ("sh -c 'time -f %e git status'", "allow"),
+            ("env -vS\"git push\"", "deny"),
+            ("env -iS'git push'", "deny"),
+            ("env --split-s='git push'", "deny"),
+            ("env -vS\"git status\"", "allow"),
+            ("git rebase -x\"git push\" main", "deny"),
+            ("git rebase -ix \"git push\" main", "deny"),
+            ("git rebase --ex=\"git push\" main", "deny"),
+            ("git rebase --exec 'git push' main", "deny"),
+            ("git rebase -x 'make test' main", "allow"),
+            ("git rebase -i main", "allow"),
+            ("script -qc\"git push\" /dev/null", "deny"),
+            ("GIT_SSH_COMMAND='bash -c \"git push\"' git fetch", "deny"),
+            ("PAGER='sh -c \"git push\"' git log", "deny"),
+            ("X='git push'; PAGER=\"$X\" git log", "deny"),
+            ("PAGER=\"$X\" git log", "ask"),
+            ("GIT_EXTERNAL_DIFF='git push' git diff", "deny"),
+            ("RUSTC_WRAPPER='git push' cargo build", "deny"),
+            ("CFLAGS='-O2 -g' make", "allow"),
+            ("RUSTFLAGS='-C target-cpu=native' cargo build", "allow"),
+            ("GIT_SSH_COMMAND='ssh -i k' git fetch", "allow"),
+            ("git -c core.sshCommand='git push;' fetch ssh://h/x", "deny"),
+            ("git -c credential.helper='!git push' fetch", "deny"),
+            ("git -ccore.pager='git push' log", "deny"),
+            ("git config core.editor 'git push'", "deny"),
+            ("git config user.name 'Ana Example'", "allow"),
+            ("git -c user.name='Ana Example' commit -m x", "allow"),
+            ("git commit -m 'explain git push'", "allow"),
+            ("git commit -m 'say \"git push now\" to them'", "allow"),
+        ],
+    );
 }
