@@ -35,10 +35,10 @@ use super::{
     open_session::OpenSession, outbox::FrameOutbox, session_store::SessionStore,
 };
 
-/// Where frames go to, each whole and with its line end.
+/// Channel for frames, each whole and with its line end.
 pub type FrameSender = mpsc::Sender<Bytes>;
 
-/// What a command came to, and what is done with it.
+/// Continuation of a command, with its result.
 pub(crate) type AdapterCallback = Box<dyn FnOnce(&mut OmpAdapter) + Send>;
 type PendingReply = Pin<Box<dyn Future<Output = (u64, AdapterCallback)> + Send>>;
 
@@ -54,31 +54,31 @@ pub struct OmpAdapter {
     pub encoder: EventEncoder,
     pub(crate) operation: ActiveOperation,
     pub waiting: VecDeque<QueuedCommand>,
-    /// What is done once something has ended, first come, first served.
+    /// Callbacks for ends of operations, first come, first served.
     pub(crate) waiters: Vec<(WaitUntil, AdapterCallback)>,
     pub(crate) pending: FuturesOrdered<PendingReply>,
     /// Answers that wait for more than a reply. None of them holds up another.
     pub(crate) beside: FuturesUnordered<PendingReply>,
-    /// What is shown once more, if nobody has ended it by then. Nobody waits for that.
+    /// Gates that are shown once more if they are still pending. Their replies have no waiter.
     pub(crate) shown_again: FuturesUnordered<PendingReply>,
-    /// A reply that came before frames that it stands behind.
+    /// A reply that came before the frames that precede it.
     pub(crate) early: Option<(u64, AdapterCallback)>,
     pub(super) outbox: FrameOutbox,
     pub dialogs: OpenDialogs,
     /// The grants that are being written to their file.
     pub(crate) grant_writes: JoinSet<()>,
     pub(crate) is_closing: bool,
-    /// Whose turn it is to make a page: one holds all of a session's texts.
+    /// Permit to make a page: one holds all of a session's texts.
     pub pages: Arc<Semaphore>,
-    /// Whether the command that is done now was stopped before its turn came.
+    /// True if the current command was stopped before its turn came.
     pub(crate) is_given_up: bool,
-    /// How many stops were asked for that nobody has answered yet: what comes behind one finds what is left.
+    /// Number of stops without an answer yet: a later command finds the state after it.
     pub(crate) stops: usize,
-    /// Whether a run is being stopped for another one, which has not begun: the next that is to take a run's place waits for it.
+    /// True if a run is being stopped for another one, which has not begun: the next that is to take a run's place waits for it.
     pub(crate) is_replacing: bool,
-    /// Whether the host was told that the log takes nothing.
+    /// True if the host was informed that the log takes nothing.
     pub(crate) is_log_stuck: bool,
-    /// The level that was asked for last, before a model's limits.
+    /// The level that was requested last, before a model's limits.
     pub requested_level: Option<String>,
     pub(crate) modes: [String; 3],
     pub(crate) scoped: Vec<countersign_agent_dir::ModelChoice>,
@@ -118,7 +118,7 @@ impl OmpAdapter {
         }
     }
 
-    /// Puts a frame behind the others.
+    /// Appends a frame to the others.
     pub fn write_frame<'a>(&mut self, frame: impl Into<OutgoingFrame<'a>>) {
         if let Some(seat) = self.seat.as_ref().filter(|seat| *self.current.borrow() != seat.id.as_str()) {
             self.current.send_replace(seat.id.to_string());
@@ -132,7 +132,7 @@ impl OmpAdapter {
         self.seat.as_ref()
     }
 
-    /// Asks the engine; `then` is done with the reply once everything released before it was told.
+    /// Sends a command to the engine; `then` is called with the reply once everything released before it was sent.
     pub async fn send_command(
         &mut self,
         command: EngineCommand,
@@ -165,7 +165,7 @@ impl OmpAdapter {
         }
     }
 
-    /// The next answer that waited for more than a reply.
+    /// Returns the next answer that waited for more than a reply.
     pub(super) async fn next_beside(&mut self) -> Option<(u64, AdapterCallback)> {
         self.beside.next().await
     }
@@ -193,13 +193,13 @@ impl OmpAdapter {
         }
     }
 
-    /// Does what waits for an end that is not told any more: the session is over.
+    /// Runs the callbacks that wait for an end that does not come any more: the session is over.
     pub fn end_all(&mut self) {
         self.encoder = EventEncoder::default();
         self.run_waiters();
     }
 
-    /// The next reply, in the order in which they were asked for.
+    /// Returns the next reply, in the order of the requests.
     pub(crate) async fn next_reply(&mut self) -> Option<(u64, AdapterCallback)> {
         match self.early.take() {
             Some(early) => Some(early),

@@ -1,6 +1,6 @@
-//! Sessions of stdio doors that live in a gateway: their hosts' processes are pipes to it.
+//! Sessions of stdio adapters that live in a gateway: their hosts' processes are pipes to it.
 //!
-//! It must not know what the pipes say: a door is opened on each as on two pipes of its own. What the door takes from the
+//! It must not know what the pipes say: an adapter is opened on each as on two pipes of its own. What the adapter takes from the
 //! process and the machine around it is handed over.
 
 mod attached_sessions;
@@ -18,15 +18,15 @@ use tokio_util::task::TaskTracker;
 pub use attached_sessions::{AttachGuard, AttachedSessions};
 pub use grant_writer::GrantWriter;
 
-/// How long sessions have to bring their files up to date when the gateway ends.
+/// Time for sessions to bring their files up to date when the gateway ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a host's process hands over: all that its door would have read from the process and from the files of rules.
+/// State that a host's process hands over: all that its adapter would have read from the process and from the files of rules.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachParams {
-    /// Which door it is, such as `omp`.
+    /// Name of the adapter, such as `omp`.
     pub door: String,
-    /// The arguments behind its name.
+    /// The arguments after its name.
     pub arguments: Vec<String>,
     /// The working folder of the process.
     pub cwd: PathBuf,
@@ -36,9 +36,9 @@ pub struct AttachParams {
     pub variables: Vec<(OsString, OsString)>,
     /// Its rules, as it read them.
     pub rules: Vec<RulesText>,
-    /// Its number, by which others are told who has a session.
+    /// Id of the process, which tells others the owner of a session.
     pub process: u32,
-    /// Whether a session that has a log of its own comes along.
+    /// True if a session that has a log of its own comes along.
     pub moves: bool,
 }
 
@@ -54,24 +54,24 @@ impl fmt::Debug for AttachParams {
     }
 }
 
-/// Where a gateway takes in the sessions of hosts.
+/// Server that takes in the sessions of hosts in a gateway.
 pub struct AttachServer {
     pub handle: OwnerHandle,
     pub sessions: Arc<AttachedSessions>,
     pub clock: Clock,
-    /// What is started again for the children that run commands.
+    /// Program that is started again for the children that run commands.
     pub program: PathBuf,
-    /// The gateway's own files, which no tool of a guest may touch either.
+    /// The gateway's own files, which no tool of an attached session may touch either.
     pub path_context: PathContext,
     /// The data directory, by which it is found again.
     pub folder: PathBuf,
-    /// The grants for good, as far as they are in the files of their agent directories.
+    /// The permanent grants, as far as they are in the files of their agent directories.
     pub(crate) grant_writer: GrantWriter,
-    /// What has to end before the record is given up: lines to hosts, and sessions whose hosts have gone.
+    /// Tasks that have to end before the record is released: connections to hosts, and sessions whose hosts have gone.
     pub open: TaskTracker,
 }
 
-/// What a hall is made of.
+/// Options of an attach server.
 pub struct AttachOptions {
     pub handle: OwnerHandle,
     pub sessions: Arc<AttachedSessions>,

@@ -1,4 +1,4 @@
-//! The door of a session that lives in a gateway: what its host's process hands over, and the door that is opened on it there.
+//! The adapter of a session that lives in a gateway: what its host's process hands over, and the adapter that is opened on it there.
 
 mod connection;
 
@@ -27,10 +27,10 @@ use crate::attach::{AttachParams, AttachServer};
 
 pub use connection::{AttachReply, serve_attached};
 
-/// Where a session is to live, as flags and settings say.
+/// Place in which a session is to live, as flags and settings say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachPlan {
-    /// Whether a gateway takes it in.
+    /// Selects whether a gateway takes it in.
     pub when: AttachMode,
     /// The data directory of that gateway, where one is named.
     pub data: Option<PathBuf>,
@@ -58,7 +58,8 @@ pub fn attach_plan(flags: &AdapterFlags, process: &LaunchEnvironment) -> Result<
     Ok(AttachPlan { when, data })
 }
 
-/// What the process of a host hands over to a gateway. `moves` says whether a session that has a log of its own comes along.
+/// Returns the state that the process of a host hands over to a gateway. `moves` says whether a session that has a log of its own comes
+/// along.
 ///
 /// # Errors
 /// [`StartError`] for rules that cannot be read.
@@ -86,25 +87,25 @@ fn environment_and_cwd(
     Ok((environment, cwd.map_err(StartError::new)?))
 }
 
-/// The variables that are text.
+/// Returns the variables that are text.
 fn text_environment(process: &LaunchEnvironment) -> ProcessEnvironment {
     let texts = process.variables.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
     texts.collect()
 }
 
-/// What a host reads as a notice that its session's gateway has gone, one line.
+/// Returns the notice, one line, that tells a host that its session's gateway has gone.
 pub fn error_notice(problem: String) -> Option<Bytes> {
     let method = UiMethod::Notify { message: problem, notify_type: Some(NotifyType::Error) };
     Some(encode_line(&UiRequest { id: dialogs::fresh_id()?, method }))
 }
 
-/// What a host reads as the answer to a request that the gateway took with it, one line.
+/// Returns the answer, one line, to a request that the gateway took with it.
 pub fn failure_response(id: &Value, command: &str, problem: &str) -> Option<Bytes> {
     let id = OmpRequestId::from(RawJson::from(id.clone()));
     Some(encode_line(&OmpResponse::failure(Some(id), command.to_owned(), problem)))
 }
 
-/// Opens the door of a session that a host brought.
+/// Opens the adapter of a session that a host brought.
 ///
 /// # Errors
 /// [`StartError`], with nothing begun.

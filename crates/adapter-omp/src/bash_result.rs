@@ -4,7 +4,7 @@ use countersign_core::message::BashMessage;
 use countersign_protocol::omp::state::BashResult;
 use serde_json::Value;
 
-/// The answer to a person's command, from its message: what a cut output was is beside it, any other says it by itself.
+/// Returns the answer to a user's command, from its message: a cut output is added in full, any other is in the message.
 pub(crate) fn bash_result(bash: &BashMessage) -> BashResult {
     let cut = bash.meta.as_ref().and_then(|meta| meta.get("truncation"));
     let count = |key: &str, whole: usize| {

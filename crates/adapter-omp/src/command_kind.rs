@@ -5,13 +5,13 @@ use countersign_protocol::{
     omp::{AdoptedCommand, OmpCommand},
 };
 
-/// Whether it runs a person's command.
+/// Reports whether it runs a user's command.
 pub(crate) const fn is_bash(command: &gjc::GjcCommand) -> bool {
     matches!(command, gjc::GjcCommand::Shared(OmpCommand::Bash { .. }))
 }
 
-/// Whether a command is done while a person's command, or a compaction, still works. A plain prompt waits for a compaction: it would be refused as one
-/// that comes during a run.
+/// Reports whether a command is done while a user's command, or a compaction, still works. A plain prompt waits for a compaction: it would
+/// be refused as one that comes during a run.
 pub(crate) const fn goes_beside(command: &gjc::GjcCommand, is_compacting: bool) -> bool {
     let command = match command {
         gjc::GjcCommand::Shared(command) => command,
@@ -31,7 +31,7 @@ pub(crate) const fn goes_beside(command: &gjc::GjcCommand, is_compacting: bool) 
     }
 }
 
-/// Whether a command opens another session.
+/// Reports whether a command opens another session.
 pub(crate) const fn leaves_session(command: &gjc::GjcCommand) -> bool {
     matches!(
         command,
@@ -45,12 +45,12 @@ pub(crate) const fn leaves_session(command: &gjc::GjcCommand) -> bool {
     )
 }
 
-/// Whether a command puts a run in the place of the one that works.
+/// Reports whether a command replaces the current run by another.
 pub(crate) const fn replaces_run(command: &gjc::GjcCommand) -> bool {
     matches!(command, gjc::GjcCommand::Shared(OmpCommand::AbortAndPrompt { .. }))
 }
 
-/// Whether a command says what there is in the session that is open.
+/// Reports whether a command reads the state of the open session.
 pub(crate) const fn reads_session(command: &gjc::GjcCommand) -> bool {
     matches!(
         command,

@@ -1,4 +1,4 @@
-//! What each command of the wire asks of the engine, and how it is answered.
+//! Handlers of the commands of the wire: their engine commands, and their answers.
 
 pub mod conversation;
 mod login;
@@ -122,7 +122,7 @@ pub async fn handle_adopted(door: &mut OmpAdapter, id: Option<OmpRequestId>, com
     }
 }
 
-/// How many commands may wait where an abort is to wait for its turn as well.
+/// Maximum number of waiting commands if an abort is to wait for its turn as well.
 const MOST_WAITING: usize = 1024;
 
 /// Answers with nothing but that it is done, or with why not.
@@ -138,11 +138,11 @@ pub(super) fn write_ack(
     }
 }
 
-/// Stops the run, what summarises its context, and what was asked for before and has not begun; answered when all has ended.
+/// Stops the run, the compaction, and earlier requests that have not begun; answered when all has ended.
 async fn abort_run(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     door.give_up();
     if door.begins_later() {
-        // What works is stopped at once. What begins later is, by the same in its turn.
+        // Current work is stopped at once. Later work is stopped by the same in its turn.
         stop_all(door, Box::new(|_, _| ())).await;
         if door.waiting.len() >= MOST_WAITING {
             return door.write_frame(&OmpResponse::failure(id, "abort", "too many commands are waiting"));
@@ -164,13 +164,13 @@ pub(super) async fn abort_again(door: &mut OmpAdapter, id: Option<OmpRequestId>)
     .await;
 }
 
-/// What is done once something was stopped, or could not be: then its end is not recorded.
+/// Callback after a stop, or after a failed one: then its end is not recorded.
 pub(super) type StopCallback = Box<dyn FnOnce(&mut OmpAdapter, Result<(), OwnerError>) + Send>;
 
 /// Stops the run of the session and what summarises its context, and then does `then`.
 pub(super) async fn stop_all(door: &mut OmpAdapter, then: StopCallback) {
     let not_stopped = Arc::new(OnceLock::new());
-    // A compaction that was asked for just now is not told of yet, or has still to begin.
+    // A compaction that was requested just now has no event yet, or has still to begin.
     let is_beginning = match &mut door.operation {
         ActiveOperation::ToCompact { is_given_up } => {
             *is_given_up = true;
@@ -226,7 +226,7 @@ pub(super) async fn stop_run(door: &mut OmpAdapter, then: StopCallback) {
     door.send_command(command, move |door, replied| {
         door.stops -= 1;
         match replied {
-            // One that waits for a compaction begins behind it, and ends; where nothing runs, it may be a compaction that was stopped.
+            // One that waits for a compaction begins after it, and ends; if nothing runs, it may be a compaction that was stopped.
             Ok(EngineReply::Stopping(_) | EngineReply::Done) => {
                 let ended: AdapterCallback = Box::new(move |door| then(door, Ok(())));
                 door.run_after(
@@ -244,7 +244,7 @@ pub(super) async fn stop_run(door: &mut OmpAdapter, then: StopCallback) {
     .await;
 }
 
-/// Why a command could not be sent on.
+/// Returns the reason why a command could not be sent on.
 pub(super) const fn not_sent(door: &OmpAdapter) -> &'static str {
     if door.is_closing { "the session is closing" } else { "too many commands are waiting" }
 }
@@ -255,7 +255,7 @@ async fn abort_retry(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     door.send_command(command, move |door, replied| write_ack(door, id, "abort_retry", replied)).await;
 }
 
-/// Ends the command that works, and those that wait behind it: they come to the same, without having begun.
+/// Ends the running command, and those that wait for it: they have the same result, without having begun.
 async fn abort_bash(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     let Some(seat) = door.current_session() else { return };
     let command = EngineCommand::Call(call::Command::Abort { session: seat.id.clone() });

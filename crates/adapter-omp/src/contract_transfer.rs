@@ -1,4 +1,4 @@
-//! Another session in the place of one with a contract is under the same contract, and its meters go on.
+//! Another session in the place of one with a contract is under the same contract, and its meters continue.
 
 use countersign_core::{
     engine::Command,
@@ -18,7 +18,7 @@ pub(super) async fn transfer_contract(old: &OpenSession, new: &OpenSession) -> R
         let ledger = contract.ledger();
         let carried = ContractCarryover {
             under: contract.declared_in().clone(),
-            // What has not come back yet counts whole: its end is told to a session that nobody looks at any more.
+            // Reservations that have not come back yet count whole: their end goes to a session without readers.
             spent: ledger.total_taken(),
             began: ledger.began_at().unwrap_or_else(|| contract.declared_at()),
             declared: contract.narrower_terms().cloned().map(Box::new),

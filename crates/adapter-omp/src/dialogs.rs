@@ -22,26 +22,26 @@ const SESSION: &str = "Allow for this session";
 const ALWAYS: &str = "Always allow exactly this";
 const DENY: &str = "Deny";
 
-/// What answers an approval.
+/// Words that answer an approval.
 const APPROVAL_WORDS: [&str; 4] = [ONCE, SESSION, ALWAYS, DENY];
 
 /// The dialogs that a host has open: which gate each of them shows.
 ///
-/// A dialog's id is made of random bits for every showing and is nowhere but here and on the host's wire. A gate's own id can be read from the log by whatever runs as the
-/// same user, also by a command of the agent, which could then write an answer into the host's pipe. Nothing needs to find a dialog again: it lives no longer than its
-/// connection, and a gate that is shown again has a new one.
+/// A dialog's id is made of random bits for every showing and is nowhere but here and on the host's wire. A gate's own id can be read from
+/// the log by any process of the same user, also by a command of the agent, which could then write an answer into the host's pipe. No
+/// later lookup needs a dialog: it lives no longer than its connection, and a gate that is shown again has a new one.
 #[derive(Debug, Default)]
 pub struct OpenDialogs {
     open: BTreeMap<String, OpenDialog>,
 }
 
-/// What a dialog shows.
+/// Dialog that a host has open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenDialog {
     pub gate: GateId,
-    /// What the dialogs before it came to, if the gate is a question.
+    /// Answers to the dialogs before it, if the gate is a question.
     pub(crate) draft: AnswerDraft,
-    /// Whether what asks may end by itself before it is answered, and the run goes on.
+    /// True if the requester may end by itself before it is answered, and the run continues.
     pub(crate) may_pass: bool,
 }
 
@@ -54,13 +54,13 @@ impl OpenDialogs {
         Some(id)
     }
 
-    /// What the dialog shows. An answer closes a dialog, so each is taken once.
+    /// Takes an open dialog. An answer closes a dialog, so each is taken once.
     pub fn take_dialog(&mut self, id: &str) -> Option<OpenDialog> {
         self.open.remove(id)
     }
 
-    /// Forgets the dialog of a gate that is resolved. Gives what takes it away from the host, where it would stay open otherwise:
-    /// one for words, any that somebody may have answered `elsewhere`, and any of what may end by itself.
+    /// Forgets the dialog of a gate that is resolved. Returns the request that closes it at the host, where it would stay open otherwise:
+    /// one for words, any that may have been answered `elsewhere`, and any whose requester may end by itself.
     pub fn forget_gate(&mut self, gate: GateId, elsewhere: bool) -> Option<UiRequest> {
         let (id, shown) = self.open.iter().find(|(_, shown)| shown.gate == gate)?;
         let (id, is_left) = (id.clone(), shown.draft.is_in_words() || shown.may_pass);
@@ -75,14 +75,14 @@ impl OpenDialogs {
     }
 }
 
-/// An id that nobody can guess; `None` if the system has no randomness.
+/// Returns a random id; `None` if the system has no randomness.
 pub(crate) fn fresh_id() -> Option<String> {
     let mut seed = [0; 16];
     getrandom::fill(&mut seed).ok()?;
     Some(hex::encode(seed))
 }
 
-/// What a gate that waits is shown with: a question follows `draft`, an approval is as it was asked.
+/// Returns the dialog of a pending gate: a question follows `draft`, an approval is as it was requested.
 pub(crate) fn dialog_method(
     gate: &Gate,
     request: &GateRequest,
@@ -108,7 +108,7 @@ pub(crate) fn dialog_method(
     })
 }
 
-/// Whether an approval that offers so much is a plain yes or no.
+/// Reports whether an approval with this offer is a plain yes or no.
 fn is_confirm(offered: &[ApprovalScope]) -> bool {
     offered == [ApprovalScope::Once]
 }
@@ -121,8 +121,8 @@ const fn scope_label(scope: ApprovalScope) -> &'static str {
     }
 }
 
-/// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered and in the words of the dialog's
-/// method, is denied.
+/// Returns the meaning of a host's answer to a dialog. Any answer that does not clearly allow, as far as was offered and in the words of
+/// the dialog's method, is a denial.
 pub(crate) fn answer_step(
     answer: &UiAnswer,
     kind: Kind,

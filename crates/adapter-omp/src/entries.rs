@@ -18,9 +18,9 @@ use countersign_runtime::estimate_message_tokens;
 use countersign_view::time;
 use serde_json::{Value, json};
 
-use crate::session_file::{BlobStore, convert};
+use crate::session_file::{BlobStore, context_cuts, convert};
 
-/// The content of a `thinking_level_change` entry.
+/// Returns the content of a `thinking_level_change` entry.
 pub(crate) fn thinking_change(level: Option<&str>) -> MessageContent {
     note_content(&json!({ "thinkingLevel": level }))
 }
@@ -29,7 +29,7 @@ fn note_content(value: &Value) -> MessageContent {
     MessageContent { content: value.to_string().into(), tokens: 0 }
 }
 
-/// An entry of the log as a line of a session file. `None` if its content cannot be read.
+/// Returns an entry of the log as a line of a session file. `None` if its content cannot be read.
 pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> {
     let body = match &entry.kind {
         SessionEntryKind::ModelChange => {
@@ -49,7 +49,7 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
                 extra: ExtraMembers::default(),
             })
         }
-        SessionEntryKind::Other => {
+        SessionEntryKind::ContextReset | SessionEntryKind::Other => {
             let mut line = FileEntry::parse(content).ok()?;
             line.id = entry.id.to_string();
             line.parent_id = entry.parent.as_ref().map(ToString::to_string);
@@ -89,7 +89,7 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
     })
 }
 
-/// A line of a session file as an entry of the log. Nothing in it counts as a decision.
+/// Returns a line of a session file as an entry of the log. Nothing in it counts as a decision.
 pub(crate) fn from_file(entry: &FileEntry, blobs: &BlobStore) -> ImportedEntry {
     let id = EntryId::new(entry.id.as_str());
     let parent = entry.parent_id.as_deref().map(EntryId::new);
@@ -118,6 +118,7 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &BlobStore) -> ImportedEntry {
                 Some((provider, id)) => {
                     imported(SessionEntryKind::ModelChange, model_change(&provider, &id).content.to_string(), 0, at)
                 }
+                None if context_cuts::is_reset(entry) => imported(SessionEntryKind::ContextReset, raw(), 0, at),
                 None => imported(SessionEntryKind::Other, raw(), 0, at),
             },
             Some((mut message, own)) => {
@@ -152,7 +153,7 @@ fn entry_kind(message: &StoredMessage, entry: &FileEntry) -> SessionEntryKind {
     }
 }
 
-/// The wire form of an entry's message, as events and answers have it. `None` for what is no message.
+/// Returns the wire form of an entry's message, as events and answers have it. `None` for what is no message.
 pub(crate) fn to_wire(entry: &SessionEntry, content: &str) -> Option<RawJson> {
     let mut message: StoredMessage = serde_json::from_str(content).ok()?;
     if let (SessionEntryKind::Compaction { .. }, StoredMessage::CompactionSummary(summary)) =
@@ -164,7 +165,7 @@ pub(crate) fn to_wire(entry: &SessionEntry, content: &str) -> Option<RawJson> {
     Some(RawJson::from_wire(&convert::to_wire(&message, entry.at)))
 }
 
-/// The wire form of a message's content.
+/// Returns the wire form of a message's content.
 pub(crate) fn content_to_wire(content: &str, at: Millis) -> Option<RawJson> {
     let message: StoredMessage = serde_json::from_str(content).ok()?;
     Some(RawJson::from_wire(&convert::to_wire(&message, at)))

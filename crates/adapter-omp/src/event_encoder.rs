@@ -40,25 +40,25 @@ use self::{
 use super::entries;
 use crate::{refusal_text::CANCELLED, session_file::convert};
 
-/// What was said of a session, as far as later frames need it.
+/// State of the frames of a session, as far as later frames need it.
 #[derive(Default)]
 pub struct EventEncoder {
-    /// Whether a run works: between `agent_start` and the end of it, waits included.
+    /// True if a run works: between `agent_start` and the end of it, waits included.
     is_running: bool,
     is_compacting: bool,
-    /// Whether it waits before another attempt.
+    /// True if it waits before another attempt.
     is_waiting: bool,
-    /// Whether a run that ends is not told of any more.
+    /// True if the end of the run is not sent any more.
     is_detached: bool,
-    /// Whether the session is being closed: what begins then need not go on.
+    /// True if the session is being closed: work that begins then need not continue.
     is_closing: bool,
-    /// Whether a turn has begun that was not told of yet.
+    /// True if a turn has begun that was not sent yet.
     owes_turn: bool,
-    /// Whether something has ended and nobody was told that all is quiet.
+    /// True if an operation has ended and no frame has reported yet that the session is idle.
     owes_settled: bool,
     added: Vec<RawJson>,
     partial: Option<PartialMessage>,
-    /// When the model was last asked: the time of its message, from its beginning to its record.
+    /// Time of the last request to the model: the time of its message, from its beginning to its record.
     requested_at: Option<Millis>,
     turn_message: Option<RawJson>,
     turn_results: Vec<RawJson>,
@@ -73,24 +73,24 @@ pub struct EventEncoder {
     reason: Option<CompactionCause>,
 }
 
-/// Something that whoever waits for an end wants to know, beside the frames.
+/// End of an operation for the code that waits for it, in addition to the frames.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndedOperation {
-    /// The run is over, and its last frame was told.
+    /// The run is over, and its last frame was sent.
     Run,
-    /// A compaction that somebody asked for is over.
+    /// A requested compaction is over.
     Compaction(Result<CompactionResult, String>),
     /// A person's command is over. Its message is the content of the entry before.
     Command(CallId, Option<String>),
 }
 
 impl EventEncoder {
-    /// Whether a run works or waits for another attempt.
+    /// Reports whether a run works or waits for another attempt.
     pub fn is_running(&self) -> bool {
         self.is_running
     }
 
-    /// Whether a context is being summarised.
+    /// Reports whether a context is being summarised.
     pub(crate) fn is_compacting(&self) -> bool {
         self.is_compacting
     }
@@ -113,13 +113,12 @@ impl EventEncoder {
         })
     }
 
-    /// The teller of the session that takes the place of this one. That all is quiet is still to be said of a run that was
-    /// stopped for it.
+    /// Returns the encoder of the session that replaces this one. It still has to report as idle a run that was stopped for it.
     pub(crate) fn successor_encoder(&self) -> Self {
         Self { owes_settled: self.owes_settled || self.is_running, ..Self::default() }
     }
 
-    /// Whether it is to be said that all is quiet, as soon as it has been for a while.
+    /// Reports whether the session is to be reported as idle, as soon as it has been for a while.
     pub(crate) fn is_settling(&self) -> bool {
         self.owes_settled && !self.is_running && !self.is_compacting
     }
@@ -137,7 +136,7 @@ impl EventEncoder {
         }
     }
 
-    /// What a committed fact looks like. `content` is that of the fact, or what its entry points to.
+    /// Encodes a committed fact. `content` is that of the fact, or of the entry that it points to.
     pub fn encode_fact(
         &mut self,
         recorded: &RecordedFact,
@@ -194,7 +193,7 @@ impl EventEncoder {
             }
             session::Event::CompactionEnded { ok, aborted, then, .. } => {
                 self.is_compacting = false;
-                // What waited for it begins with the next fact.
+                // Work that waited for it begins with the next fact.
                 self.is_running = *then == AfterCompaction::Prompt;
                 self.owes_settled = true;
                 let result = self.compacted.take().filter(|_| *ok);
@@ -252,6 +251,7 @@ impl EventEncoder {
             | SessionEntryKind::BranchSummary
             | SessionEntryKind::ModelChange
             | SessionEntryKind::ThinkingChange
+            | SessionEntryKind::ContextReset
             | SessionEntryKind::Other => {}
         }
     }
@@ -357,7 +357,7 @@ impl EventEncoder {
 
     fn end_run(&mut self, end: RunOutcome, attempts: u32, frames: &mut Vec<OmpEvent>) {
         if std::mem::take(&mut self.is_waiting) {
-            // A person was asked about the wait and said stop, or nobody answered.
+            // An approver was asked about the wait and stopped it, or there was no answer.
             let is_failed = end == RunOutcome::Failed;
             let final_error = if is_failed { self.error.clone() } else { "Retry cancelled".to_owned() };
             frames.push(OmpEvent::AutoRetryEnd {
@@ -448,7 +448,7 @@ impl EventEncoder {
         frames.push(OmpEvent::MessageEnd { message });
     }
 
-    /// What a live frame looks like.
+    /// Encodes a live frame.
     pub fn encode_live(&mut self, live: &LiveUpdate, now: Millis, frames: &mut Vec<OmpEvent>) {
         if !self.is_running || self.is_detached {
             return;

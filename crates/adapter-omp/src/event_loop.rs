@@ -1,4 +1,4 @@
-//! The door's loop: lines in, frames out, and what happens in between in its order.
+//! The adapter's loop: lines in, frames out, and what happens in between in its order.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ use super::{
     session_file_writer::{SessionFileWriter, UnwrittenError},
 };
 
-/// How many commands may wait behind one that takes long.
+/// Maximum number of commands that wait for one that takes long.
 const LANE: usize = 256;
-/// How long nothing must happen before it is said that all is quiet.
+/// Time without events before the session is reported as idle.
 const QUIET: Duration = Duration::from_millis(120);
-/// How often it is looked whether a host that does not read has gone.
+/// Time between two checks whether a host that does not read has gone.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Why a door did not end well.
+/// Why an adapter did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum EndError {
     /// The session's log could not be written any more.
@@ -37,7 +37,7 @@ pub enum EndError {
     Unwritten(#[from] UnwrittenError),
 }
 
-/// What the one who writes the session's file has to tell next.
+/// Returns the next notice of the writer of the session's file.
 async fn next_notice(file_writer: &mut Option<SessionFileWriter>) -> String {
     match file_writer {
         Some(file_writer) => file_writer.next_notice().await,
@@ -46,7 +46,7 @@ async fn next_notice(file_writer: &mut Option<SessionFileWriter>) -> String {
 }
 
 impl OmpAdapter {
-    /// Runs until what it hears has ended or `stop` is ready.
+    /// Runs until the input has ended or `stop` is ready.
     ///
     /// # Errors
     /// If the session's log ended before that.
@@ -93,7 +93,7 @@ impl OmpAdapter {
                         break;
                     }
                 }
-                // That a call is to stop is told before its end is.
+                // The stop of a call is sent before its end is.
                 order = self.host_calls.next(), if !self.outbox.is_full() => host::send_order(&mut self, order),
                 Some(reply) = self.pending.next(), if self.early.is_none() && !self.pending.is_empty() => {
                     self.early = Some(reply);
@@ -143,12 +143,12 @@ impl OmpAdapter {
         Ok(written?)
     }
 
-    /// Whether nothing that was asked is still to be answered.
+    /// Reports whether every request is answered.
     fn is_answered(&self) -> bool {
         self.pending.is_empty() && self.early.is_none() && self.beside.is_empty()
     }
 
-    /// Whether everything that was asked is done.
+    /// Reports whether every request is done.
     fn is_idle(&self) -> bool {
         self.is_answered()
             && self.waiting.is_empty()
@@ -162,7 +162,7 @@ impl OmpAdapter {
         if turn == CommandTurn::Again {
             return commands::abort_again(self, id).await;
         }
-        // Whether it may be asked for is looked at all the same.
+        // Its permission is checked all the same.
         self.is_given_up = turn == CommandTurn::GivenUp;
         self.dispatch_command(id, command).await;
         self.is_given_up = false;
@@ -173,7 +173,7 @@ impl OmpAdapter {
         self.dialect.hooks.on_command(self, id, command).await;
     }
 
-    /// Whether a host that reads means another session: it has asked for one, and commands are done one by one.
+    /// Reports whether a reading host means another session: it has requested one, and commands are done one by one.
     fn is_about_to_leave(&self, command: &GjcCommand) -> bool {
         let leaves = || self.waiting.iter().any(|waiting| command_kind::leaves_session(&waiting.command));
         let is_leaving = || {
@@ -185,8 +185,8 @@ impl OmpAdapter {
         !self.store.common.dialect.reads_at_once && command_kind::reads_session(command) && (is_leaving() || leaves())
     }
 
-    /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
-    /// the lane, and they pass nothing but commands of the person that wait for it.
+    /// Takes the next command out of the queue that may be done now. Commands that do not need the lane pass one that takes long, but they
+    /// pass only commands of the user that wait for it.
     fn next_command(&mut self) -> Option<QueuedCommand> {
         if !self.waiters.is_empty() || self.stops > 0 || self.outbox.is_overfull() {
             return None;
@@ -206,7 +206,7 @@ impl OmpAdapter {
             | ActiveOperation::HandOff
             | ActiveOperation::Short => return None,
         };
-        // What takes a run's place waits until the one before has begun, and so does what stops it.
+        // A command that replaces a run waits until the one before has begun, and so does one that stops it.
         let waits = |next: &QueuedCommand| {
             self.is_replacing && (next.turn == CommandTurn::Again || command_kind::replaces_run(&next.command))
         };
@@ -229,7 +229,7 @@ impl OmpAdapter {
                 }
             }
             Ok(GjcInboundFrame::UiResponse { id, answer }) => self.handle_answer(&id, &answer).await,
-            // What was not asked of the host is passed over.
+            // An answer without a request is passed over.
             Ok(GjcInboundFrame::HostTool { id, answer }) => {
                 host::tool_answered(self, &id, answer).await;
             }

@@ -1,13 +1,13 @@
-//! Where the numbers of a session's events begin in a process, and up to where processes before it have told.
+//! First number of a session's events in a process, and last number of the processes before it.
 //!
-//! It must not know who reads them.
+//! It must not know which client reads them.
 
 use countersign_core::{engine::Command, id::SessionId, session::Command as SessionCommand, time::Millis};
 use countersign_runtime::OwnerHandle;
 
 use super::{adapter::OmpAdapter, open_session_error::OpenSessionError};
 
-/// How many events of earlier processes a client is sent at most. So many numbers are left free before those that a process
+/// Maximum number of events of earlier processes that a client is sent. So many numbers are left free before those that a process
 /// uses.
 pub const KEPT_EVENTS: u64 = 10_000;
 
@@ -17,11 +17,11 @@ pub struct EarlierEvents {
     pub handle: OwnerHandle,
     /// The session.
     pub session: SessionId,
-    /// The number behind which this process counts.
+    /// Number after which this process counts.
     pub until: u64,
 }
 
-/// How many events may have been counted of a session that was opened at `opened`, by processes that ended before this one
+/// Returns how many events may have been counted of a session that was opened at `opened`, by processes that ended before this one
 /// `begun`: more than any could tell in the time since. One that was opened since begins with none.
 pub(super) fn initial_sequence(opened: Millis, begun: Millis, now: Millis) -> u64 {
     /// Of each millisecond.
@@ -29,7 +29,7 @@ pub(super) fn initial_sequence(opened: Millis, begun: Millis, now: Millis) -> u6
     if opened >= begun { 0 } else { now.0.saturating_sub(opened.0).saturating_mul(MOST).saturating_add(KEPT_EVENTS) }
 }
 
-/// Notes in the log that all before was told by processes before this one, which counts behind `counted`. None if there was none.
+/// Notes in the log that processes before this one sent all earlier events; this one counts after `counted`. None if there was none.
 pub(super) async fn record_sequence(
     door: &mut OmpAdapter,
     counted: u64,

@@ -18,9 +18,9 @@ use countersign_runtime::{CommandSource, OwnerHandle};
 use super::{entries, open_session_error::OpenSessionError};
 use crate::session_file::{BlobStore, OpenedFile};
 
-/// What one batch of an import holds at most, in bytes, unless a single entry is larger.
+/// Maximum size of one batch of an import, in bytes, unless a single entry is larger.
 const BATCH: usize = 256 * 1024;
-/// How many contents are read at once.
+/// Number of contents that are read at once.
 const READ: usize = 512;
 
 /// Entries of a session, and how much of the record they are of.
@@ -30,15 +30,15 @@ pub(super) struct EntryTree {
     pub(super) head: Lsn,
 }
 
-/// What came of following a file.
+/// Result of following a file.
 pub(super) struct FileSyncResult {
-    /// What the file lacks.
+    /// Entries that the file lacks.
     pub(super) missing: EntryTree,
-    /// Whether what the file holds took the place of what the log had.
+    /// True if the content of the file replaced that of the log.
     pub(super) is_changed: bool,
 }
 
-/// What the log knows of a session and its file.
+/// State of the log about a session and its file.
 struct RecordedSession {
     entries: Vec<SessionEntry>,
     head: Lsn,
@@ -47,11 +47,12 @@ struct RecordedSession {
     is_at_rest: bool,
 }
 
-/// Has the log hold what the file holds, and gives the entries that the file lacks: its end was lost, or they came about since. More
-/// may come about at any time, behind the fact that it names.
+/// Brings the log to the content of the file, and returns the entries that the file lacks: its end was lost, or they are newer. More
+/// may come at any time, after the fact that it names.
 ///
-/// An entry that the file holds unchanged stays what it is in the log. Once the file has something else, what it holds is the tree: an id means the file's entry, and what had
-/// it before lies in the log's history only. Nothing in the tree has changed if this process dies before the last batch.
+/// An entry that the file holds unchanged stays as it is in the log. Once the file has something else, its content is the tree: an id means
+/// the file's entry, and the earlier one remains in the log's history only. Nothing in the tree has changed if this process dies before the
+/// last batch.
 pub(super) async fn follow_file(
     handle: &OwnerHandle,
     requests: &CommandSource,
@@ -65,7 +66,7 @@ pub(super) async fn follow_file(
     let gathered = compare_entries(handle, &known, opened, proven, blobs).await?;
     let in_file: BTreeSet<&str> = file.iter().map(|entry| entry.id.as_str()).collect();
     let lacks = |entry: &SessionEntry| !in_file.contains(entry.id.as_str());
-    // What is missing before an end that is as we left it was never written: nobody took it out.
+    // Entries that are missing before an end that is as we left it were never written: they were not removed.
     let left: BTreeSet<&str> = file[..proven].iter().map(|entry| entry.id.as_str()).collect();
     let sure = known.entries.iter().rposition(|entry| left.contains(entry.id.as_str())).map_or(0, |at| at + 1);
     let lost = known.entries[sure..].iter().skip_while(|entry| !lacks(entry)).all(lacks);
@@ -159,7 +160,7 @@ async fn recorded_session(requests: &CommandSource, id: &SessionId) -> Result<Re
     read.await.and_then(|(known, _)| known).ok_or(OpenSessionError::Closed)
 }
 
-/// How many entries of the file the recorded digest proves to be as they were written.
+/// Returns the number of entries of the file that the recorded digest proves to be unchanged.
 async fn unchanged_count(known: &RecordedSession, opened: &Arc<OpenedFile>) -> Result<usize, OpenSessionError> {
     let Some((length, digest)) = known.file.clone() else { return Ok(0) };
     let opened = Arc::clone(opened);
@@ -177,7 +178,7 @@ async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     tokio::task::spawn_blocking(work).await.map_err(|error| OpenSessionError::Owner(error.to_string()))
 }
 
-/// How the log stands to each entry of the file, of which the first `proven` need not be looked at.
+/// Compares the log with each entry of the file, of which the first `proven` need not be checked.
 async fn compare_entries(
     handle: &OwnerHandle,
     known: &RecordedSession,
@@ -219,7 +220,7 @@ async fn compare_entries(
     Ok(gathered)
 }
 
-/// Whether an entry of the log and one of the file say the same, in whatever form.
+/// Reports whether an entry of the log and one of the file are equal, in whatever form.
 fn is_same_entry(ours: &SessionEntry, content: &str, theirs: &FileEntry, blobs: &BlobStore) -> bool {
     let value = |entry: Option<FileEntry>| serde_json::to_value(entry?).ok();
     let (Some(mut mine), Some(line)) = (value(entries::to_file(ours, content)), value(Some(theirs.clone()))) else {
@@ -228,7 +229,7 @@ fn is_same_entry(ours: &SessionEntry, content: &str, theirs: &FileEntry, blobs: 
     if mine == line {
         return true;
     }
-    // Somebody else writes the same in another form: what counts is what it is to us.
+    // Another program writes the same in another form: the parsed entry counts.
     let read = entries::from_file(theirs, blobs);
     let entry =
         SessionEntry { parent: read.parent, kind: read.kind, at: read.made_at.unwrap_or(ours.at), ..ours.clone() };

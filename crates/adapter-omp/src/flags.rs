@@ -1,4 +1,4 @@
-//! The flags that hosts start the door with. Source: docs/protocol/omp.md, Starting.
+//! The flags that hosts start the adapter with. Source: docs/protocol/omp.md, Starting.
 
 mod restrictive_flags;
 mod stage_flag;
@@ -12,10 +12,10 @@ pub use self::stage_flag::StageFlag;
 use self::restrictive_flags::{parse_tools, refusal_for, set_once};
 use countersign_agent_dir::{AgentProduct, ProcessEnvironment};
 
-/// What the command line says. Flags that mean nothing here are accepted and ignored.
+/// Flags of the command line. Flags without a meaning here are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdapterFlags {
-    /// Whose door it is.
+    /// Product whose adapter it is.
     pub product: AgentProduct,
     /// `--mode`.
     pub mode: Option<String>,
@@ -77,7 +77,7 @@ pub struct AdapterFlags {
     pub no_merge: bool,
     /// Flags that load code which is not run here.
     pub not_run: Vec<String>,
-    /// Flags that nobody here knows. Hosts pass those of the original.
+    /// Unknown flags. Hosts pass those of the original.
     pub unknown: Vec<String>,
     /// `@file` arguments, which this mode refuses.
     pub files: Vec<String>,
@@ -88,7 +88,7 @@ pub struct AdapterFlags {
 }
 
 impl AdapterFlags {
-    /// Whether the host shows the questions of tools as dialogs.
+    /// Reports whether the host shows the questions of tools as dialogs.
     pub fn shows_dialogs(&self) -> bool {
         matches!(self.mode.as_deref(), Some("rpc-ui" | "bridge"))
     }
@@ -101,14 +101,14 @@ impl AdapterFlags {
     }
 }
 
-/// A flag as somebody who looks for it is told of it.
+/// A flag as the help text shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlagHelp {
     /// Its name, without the dashes.
     pub name: &'static str,
-    /// What its value is, if it takes one.
+    /// Name of its value, if it takes one.
     pub value: Option<&'static str>,
-    /// What it is for.
+    /// Purpose of the flag.
     pub help: &'static str,
 }
 
@@ -158,7 +158,7 @@ const fn switch_flag(name: &'static str, help: &'static str) -> FlagHelp {
 const IGNORED_WITH_VALUE: [&str; 8] =
     ["--skills", "--plugin-dir", "--provider-session-id", "--smol", "--slow", "--plan", "--export", "--theme"];
 
-/// Flags that take a value which a host is told of.
+/// Flags that take a value and are reported to a host.
 const REPORTED_WITH_VALUE: [&str; 8] = [
     "--add-dir",
     "--agent",
@@ -186,7 +186,7 @@ const IGNORED: [&str; 12] = [
     "--hide-thinking",
 ];
 
-/// The flags of the door as a table for a person.
+/// Returns the flags of the adapter as a table for a person.
 pub fn help_table() -> String {
     let name = |listed: &FlagHelp| match listed.value {
         Some(value) => format!("--{} {value}", listed.name),
@@ -196,16 +196,16 @@ pub fn help_table() -> String {
     FLAG_HELP.iter().map(|listed| format!("  {:width$}  {}\n", name(listed), listed.help)).collect()
 }
 
-/// Reads the arguments behind `omp`.
+/// Reads the arguments after `omp`.
 ///
 /// # Errors
-/// The flag that lacks its value or has one that it cannot have; the one that restricts and is not enforced here; the one that
-/// was probably meant to restrict, by its letters or its words. Without it the session would have other rights than its host thinks.
+/// The flag that lacks its value or has an invalid one; the one that restricts and is not enforced here; the one that
+/// was probably meant to restrict, by its letters or its words. Without it the session would have other rights than its host expects.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<AdapterFlags, String> {
     parse_for(AgentProduct::Omp, arguments)
 }
 
-/// Reads the arguments behind the name of a door of `product`.
+/// Reads the arguments after the name of an adapter of `product`.
 ///
 /// # Errors
 /// As [`parse`].

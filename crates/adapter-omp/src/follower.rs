@@ -1,4 +1,4 @@
-//! Work that follows the log of a session beside the door, for as long as the session is open.
+//! Work that follows the log of a session in addition to the adapter, for as long as the session is open.
 //!
 //! It must not know what is followed, nor what for.
 
@@ -8,14 +8,14 @@ use countersign_core::{engine::RecordedFact, id::SessionId};
 use countersign_runtime::{Clock, CommandSource, ContentCache, FactFollower};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Starts a follower of a session that works in a folder. None where the session needs none.
+/// Function that starts a follower of a session that works in a folder. None if the session needs none.
 pub(crate) type StartFollower = fn(SessionId, &Path, LogReaders) -> Option<LogFollower>;
 
 /// Access of a follower to the log of its session.
 pub struct LogReaders {
-    /// Reads the engine.
+    /// Source of the engine's state.
     pub source: CommandSource,
-    /// Reads contents.
+    /// Source of contents.
     pub contents: ContentCache,
     /// Follows the facts of the session from before the first read on.
     pub facts: FactFollower<Arc<RecordedFact>>,

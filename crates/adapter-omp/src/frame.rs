@@ -1,4 +1,4 @@
-//! Frames of a door, before a dialect encodes them.
+//! Frames of an adapter, before a dialect encodes them.
 
 use bytes::Bytes;
 use countersign_protocol::{
@@ -14,9 +14,9 @@ pub enum OutgoingFrame<'a> {
     Ready,
     /// The answer to a command.
     Response(&'a OmpResponse),
-    /// What happened.
+    /// An event of the session.
     Event(&'a OmpEvent),
-    /// A run stands still and goes on by itself.
+    /// A run stands still and continues by itself.
     Pause {
         /// Every message that it added so far.
         messages: &'a [RawJson],
@@ -25,7 +25,7 @@ pub enum OutgoingFrame<'a> {
     Level(Option<&'a str>),
     /// Something for the host to show.
     Dialog(&'a UiRequest),
-    /// A call that somebody must allow, on its way to the bridge.
+    /// A call that requires an approval, on its way to the bridge.
     Permission(&'a PermissionFrame),
     /// About a call of a tool of the host.
     HostTool(&'a HostToolFrame),
@@ -33,7 +33,7 @@ pub enum OutgoingFrame<'a> {
     HostUri(&'a HostUriFrame),
     /// A gate, for hosts that answer gates as such.
     Gate(&'a WorkflowGate),
-    /// For which client the frames behind it are. It reaches none.
+    /// Number of the client of the frames after it. It is never sent itself.
     Client(u64),
 }
 
@@ -72,7 +72,7 @@ impl OutgoingFrame<'_> {
             Self::Dialog(dialog) => Some(encode_line(dialog)),
             Self::HostTool(frame) => Some(encode_line(frame)),
             Self::HostUri(frame) => Some(encode_line(frame)),
-            // There is no bridge to hosts of omp and no socket, they are not told of levels, and see gates as dialogs.
+            // There is no bridge to hosts of omp and no socket, they get no levels, and see gates as dialogs.
             Self::Permission(_) | Self::Level(_) | Self::Gate(_) | Self::Client(_) => None,
         }
     }

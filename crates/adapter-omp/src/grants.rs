@@ -18,25 +18,26 @@ use countersign_runtime::tools::regular;
 /// Its name in the agent directory.
 pub const FILE: &str = countersign_agent_dir::agent_dir::GRANTS_FILE;
 
-/// How long another process may hold the file.
+/// Maximum time for which another process may hold the file.
 const LOCKED: Duration = Duration::from_secs(2);
-/// How often the lock is tried.
+/// Time between two tries of the lock.
 const TRIED: Duration = Duration::from_millis(25);
 
-/// What the file says, and whether it says it well.
+/// Content of the file, and its state.
 #[derive(Debug, Default)]
 struct GrantsFile {
     grants: Vec<Grant>,
     /// The lines that are worth keeping, each with its end.
     lines: Vec<u8>,
-    /// Whether a line stands there twice or is no JSON.
+    /// True if the file has a line twice or one that is no JSON.
     is_damaged: bool,
 }
 
-/// The grants of the file at `path`, each once. Lines that are no grants are passed over: what is lost is asked for again. A file with lines that say nothing new is rewritten.
+/// Returns the grants of the file at `path`, each once. Lines that are no grants are passed over: a lost one is requested again. A file
+/// with redundant lines is rewritten.
 ///
 /// # Errors
-/// What the system said, other than that there is no file.
+/// Error of the system, except if there is no file.
 pub fn load_grants(path: &Path) -> io::Result<Vec<Grant>> {
     let found = match regular::open_file(path, OpenOptions::new().read(true)) {
         Ok(file) => read_grants(file)?,
@@ -60,7 +61,8 @@ pub fn load_grants(path: &Path) -> io::Result<Vec<Grant>> {
 /// Adds a grant, once.
 ///
 /// # Errors
-/// What the system said, [`io::ErrorKind::WouldBlock`] if another process holds the file too long. The grant then holds for its session only.
+/// Error of the system, [`io::ErrorKind::WouldBlock`] if another process holds the file too long. The grant then holds for its session
+/// only.
 pub fn save_grant(path: &Path, grant: &Grant) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
@@ -79,7 +81,7 @@ pub fn save_grant(path: &Path, grant: &Grant) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Whether a line can be added as it is: a crash may have torn the last one.
+/// Reports whether a line can be added as it is: a crash may have torn the last one.
 fn ends_well(file: &mut File) -> io::Result<bool> {
     if file.metadata()?.len() == 0 {
         return Ok(true);
@@ -90,7 +92,7 @@ fn ends_well(file: &mut File) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// The file at `path`, held alone. Another process may have put another file there while this one was waited for.
+/// Opens the file at `path` and locks it. Another process may have put another file there while this one was waited for.
 fn open_locked(path: &Path) -> io::Result<File> {
     let begun = Instant::now();
     loop {

@@ -23,25 +23,25 @@ use super::{
 };
 
 const NAME: &str = "handoff";
-/// What is told where there is nothing to hand over.
+/// Error text if there is nothing to hand over.
 const NOTHING: &str = "Nothing to hand off (no messages yet)";
-/// What is told when the session ends meanwhile.
+/// Error text if the session ends meanwhile.
 const CLOSING: &str = "the session is closing";
-/// What the agent is asked for.
+/// Prompt for the agent.
 const HANDOFF_PROMPT: &str = "Your work goes on in a new session that has seen nothing of this one. Write down everything that whoever takes \
 over has to know: what was asked for, what is decided and why, what is done and how you know, what is left and in which order, the \
 files and commands that matter, and what went wrong and must not be tried again. Be exact with names, paths and numbers. Use no \
 tools; answer with that text alone.";
 
-/// What follows once the run that writes is told of.
+/// Next step once the run that writes has been reported.
 enum HandoffStep {
-    /// It goes on, and is looked at again after this.
+    /// It continues, and is looked at again after this.
     After(WaitUntil),
     /// It has written this.
     Begin(Box<HandoffSummary>),
 }
 
-/// What a summary of the work is found in.
+/// Source of a summary of the work.
 struct HandoffSummary {
     content: Lsn,
     settings: Settings,
@@ -92,7 +92,7 @@ fn handoff_prompt(instructions: Option<String>) -> MessageContent {
     MessageContent { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
 }
 
-/// The run has ended: what it wrote begins the other session.
+/// Continues after the end of the run: its text begins the other session.
 fn follow_handoff(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     let Some(seat) = door.seat.as_ref().filter(|_| !door.is_closing) else {
         door.operation = ActiveOperation::Free;
@@ -107,7 +107,7 @@ fn follow_handoff(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
             if session.run().is_some() {
                 return Some(HandoffStep::After(WaitUntil::RunEnded));
             }
-            // Behind a summary it goes on, or asks again what was too long.
+            // After a summary it continues, or repeats the request that was too long.
             if session.active_compaction().is_some() {
                 return Some(HandoffStep::After(WaitUntil::CompactionEnded));
             }
@@ -134,7 +134,7 @@ fn follow_handoff(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
         let text = text.and_then(|content| assistant_text(&content));
         let begun = match written.zip(text) {
             Some((written, text)) => begin_successor(&session_store, written.settings, old, text).await.map(Some),
-            // It was stopped, or said nothing.
+            // It was stopped, or had no text.
             None => Ok(None),
         };
         let then: AdapterCallback = Box::new(move |door| {
@@ -161,7 +161,7 @@ fn assistant_text(content: &str) -> Option<String> {
     Some(text_of(&assistant.content).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// A session that begins with `text`, which is also kept beside the file of the one before, where that has one.
+/// Opens a session that begins with `text`, which is also kept next to the file of the one before, if that has one.
 async fn begin_successor(
     session_store: &SessionStore,
     settings: Settings,
@@ -196,7 +196,7 @@ async fn begin_successor(
         made_at: None,
     });
     let parent = old.map(|old| old.display().to_string());
-    let beginning = SessionStart { path: None, parent, settings, entries };
+    let beginning = SessionStart { path: None, parent, name: None, settings, entries };
     let seat = OpenSession::begin_new(session_store, beginning).await.map_err(|error| error.to_string())?;
     Ok((seat, HandoffResult { saved_path: saved.map(|path| path.display().to_string()) }))
 }

@@ -1,4 +1,4 @@
-//! What a host lends the agent: its tools, and what it has behind URIs of its own.
+//! Capabilities that a host lends the agent: its tools, and its URIs.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(super) async fn set_uri_schemes(door: &mut OmpAdapter, id: Option<OmpRequest
     door.write_frame(&OmpResponse::success(id, "set_host_uri_schemes", &names));
 }
 
-/// Notes that whoever is there lends something, and gives it the calls that waited for that.
+/// Notes that the current client lends a capability, and gives it the calls that waited for that.
 async fn update_offers(door: &mut OmpAdapter, note: impl FnOnce(&mut HostCallTable)) {
     note(&mut door.host_calls);
     serve_calls(door).await;
@@ -61,12 +61,12 @@ pub(super) fn send_order(door: &mut OmpAdapter, order: PeerOrder) {
     }
 }
 
-/// Takes what the host says of a call of its tool. Whether it was asked for that.
+/// Takes the host's answer to a call of its tool. Returns whether there was such a request.
 pub(super) async fn tool_answered(door: &mut OmpAdapter, id: &str, answer: HostToolAnswer) -> bool {
     door.host_calls.tool_answered(id, answer).await
 }
 
-/// Takes what the host says of a request at one of its URIs. Whether it was asked for that.
+/// Takes the host's answer to a request at one of its URIs. Returns whether there was such a request.
 pub(super) async fn uri_answered(door: &mut OmpAdapter, id: &str, result: HostUriResult) -> bool {
     door.host_calls.uri_answered(id, result).await
 }
@@ -76,7 +76,7 @@ pub(super) async fn host_left(door: &mut OmpAdapter) {
     door.host_calls.host_left().await;
 }
 
-/// Another client is there, with nothing in hand. Frames behind the one that says so are for it.
+/// Handles a new client, which has no calls yet. Frames after the one that announces it are for it.
 pub(super) async fn host_arrived(door: &mut OmpAdapter, client: u64) {
     door.host_calls.host_arrived().await;
     door.dialect.hooks.on_client(door);
@@ -84,7 +84,7 @@ pub(super) async fn host_arrived(door: &mut OmpAdapter, client: u64) {
     serve_calls(door).await;
 }
 
-/// The client that is there was there before: what is lent is lent by it.
+/// Handles a client that is back: it still lends what it lent.
 pub(super) async fn host_resumed(door: &mut OmpAdapter) {
     let (has_tools, has_uris) = door.store.common.host_capabilities.has_tools_and_schemes();
     update_offers(door, |calls| {

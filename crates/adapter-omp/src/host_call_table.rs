@@ -1,6 +1,6 @@
-//! The calls that a host has in hand: which frame asked for which, and what came back.
+//! Open calls of a host: the frame that requested each, and its answer.
 //!
-//! It decides nothing: what becomes of a call is said by [`countersign_runtime::Exchange`] and recorded by the engine. Source:
+//! It decides nothing: [`countersign_runtime::PeerExchange`] determines the outcome of a call, and the engine records it. Source:
 //! docs/protocol/gjc.md, Host tools and Host URIs.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,16 +29,16 @@ use crate::{
     image,
 };
 
-/// How many calls that nobody waits for any more are remembered, so that what the host still says of them is recorded.
+/// Number of stopped calls that are remembered, so that later answers of the host are recorded.
 const STOPPED: usize = 256;
 
-/// What a host is told.
+/// Frame for a host.
 pub(crate) enum HostCallFrame {
     Tool(HostToolFrame),
     Uri(HostUriFrame),
 }
 
-/// What a host was asked for.
+/// Kind of a request to a host.
 enum HostCallKind {
     Tool,
     Uri { operation: UriOperation, url: String, is_immutable: bool },
@@ -49,21 +49,21 @@ struct OpenHostCall {
     kind: HostCallKind,
 }
 
-/// What a client said of itself that it does.
+/// Capabilities that a client offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct HostOffers {
     tools: bool,
     uris: bool,
 }
 
-/// What one host has in hand.
+/// Open calls of one host.
 #[derive(Default)]
 pub(crate) struct HostCallTable {
     /// The session whose calls come over the lines.
     session: Option<SessionId>,
-    /// Whether nobody is there. Nothing is sent then: it would reach nobody, and might have.
+    /// True if no client is connected. Nothing is sent then: it would reach no client, and might have.
     is_away: bool,
-    /// What whoever is there lends: a client that lends nothing does not know what it would be asked.
+    /// Offers of the current client: a client that lends nothing does not know the requests.
     offers: HostOffers,
     tools: Option<PeerLink>,
     uris: Option<PeerLink>,
@@ -81,7 +81,7 @@ async fn next_order(link: &mut Option<PeerLink>) -> Option<PeerOrder> {
 }
 
 impl HostCallTable {
-    /// Has lines for whatever the host lends to `session`. Calls that wait for it begin.
+    /// Opens links for the capabilities that the host lends to `session`. Calls that wait for it begin.
     pub(crate) async fn open_links(&mut self, peers: &PeerRegistry, session: &SessionId, results: &CommandSource) {
         if self.session.as_ref() != Some(session) {
             self.tools = None;
@@ -99,22 +99,22 @@ impl HostCallTable {
         }
     }
 
-    /// Whoever is there lends tools, or takes them back: it knows of them.
+    /// Notes that the current client lends tools, or takes them back: it knows of them.
     pub(super) const fn offer_tools(&mut self) {
         self.offers.tools = true;
     }
 
-    /// The same of URIs.
+    /// Notes the same of URIs.
     pub(super) const fn offer_uris(&mut self) {
         self.offers.uris = true;
     }
 
-    /// Nobody is there yet: clients come and go.
+    /// Expects a client later: clients come and go.
     pub(crate) const fn expect_host(&mut self) {
         self.is_away = true;
     }
 
-    /// Waits for the next order; for good while there is no line.
+    /// Waits for the next order; forever while there is no link.
     ///
     /// *Cancellation*: a future that is dropped loses no order.
     pub(crate) async fn next(&mut self) -> PeerOrder {
@@ -135,7 +135,7 @@ impl HostCallTable {
         }
     }
 
-    /// Another client is there in the place of whoever was. What was lent while nobody was there is lent by it.
+    /// Handles a new client in place of the previous one. It takes over what was lent while there was no client.
     pub(super) async fn host_arrived(&mut self) {
         if !self.is_away {
             self.host_left().await;
@@ -229,7 +229,7 @@ impl HostCallTable {
         Some(frame)
     }
 
-    /// Takes what a host says of a call of its tool. Whether it was asked for that: what it says of others is passed over.
+    /// Takes a host's answer to a call of its tool. Returns whether there was such a request: other answers are passed over.
     pub(crate) async fn tool_answered(&mut self, id: &str, answer: HostToolAnswer) -> bool {
         let is_tool = |open: &OpenHostCall| matches!(open.kind, HostCallKind::Tool);
         let output = match answer {
@@ -248,7 +248,7 @@ impl HostCallTable {
         true
     }
 
-    /// Takes what a host says of a request at one of its URIs. Whether it was asked for that.
+    /// Takes a host's answer to a request at one of its URIs. Returns whether there was such a request.
     pub(crate) async fn uri_answered(&mut self, id: &str, result: HostUriResult) -> bool {
         let Some(open) = self.remove_call(id, |open| matches!(open.kind, HostCallKind::Uri { .. })) else {
             return false;
@@ -274,7 +274,7 @@ impl HostCallTable {
     }
 }
 
-/// A name for a frame.
+/// Returns a name for a frame.
 fn fresh_id() -> String {
     let mut bits = [0; 8];
     getrandom::fill(&mut bits).expect("the system has randomness: the session's id came from there");
@@ -285,7 +285,7 @@ fn failed_output(text: String) -> CallOutput {
     CallOutput { is_error: true, ..CallOutput::from_text(text).with_details(json!({})) }
 }
 
-/// What a host gave back, as the model is told it. A block of a kind that models do not know is its JSON.
+/// Converts the output of a host for the model. A block of a kind that models do not know is its JSON.
 fn from_wire(output: ToolOutput) -> CallOutput {
     let block = |block: OmpContentBlock| match block {
         OmpContentBlock::Text(text) => MessageBlock::from_text(text.text),

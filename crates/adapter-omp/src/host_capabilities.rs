@@ -1,7 +1,7 @@
-//! What a host lends the agent of a session: tools of its own, and what lies behind URIs of its schemes.
+//! Capabilities that a host lends the agent of a session: tools of its own, and URIs of its schemes.
 //!
-//! The tools of a run follow it: what a host takes back is gone from the next request to the model. What was lent stays while
-//! the host is away; calls of it wait. It must not know which calls are open.
+//! The tools of a run follow it: a tool that a host takes back is gone from the next request to the model. Lent tools stay while
+//! the host is away; calls of them wait. It must not know which calls are open.
 
 mod host_tool;
 mod uri_tool;
@@ -29,7 +29,7 @@ use uri_tool::UriAwareTool;
 
 use countersign_agent_dir::restrictions::is_named;
 
-/// What the hosts of one process lend. It outlives sessions, as the process does.
+/// Capabilities that the hosts of one process lend. They outlive sessions, as the process does.
 pub(crate) struct HostCapabilities {
     own: Arc<ToolRegistry>,
     /// Names and patterns of tools that no run has, those of hosts included.
@@ -40,43 +40,43 @@ pub(crate) struct HostCapabilities {
 
 #[derive(Default)]
 struct CapabilityState {
-    /// In the order in which they were given, each with whether the model is told of it.
+    /// Tools in the order in which they were given, each with whether the model sees it.
     tools: Vec<(Arc<HostTool>, bool)>,
     schemes: Arc<SchemeMap>,
-    /// The tools of the session that asked last.
+    /// Tools of the last session that requested them.
     made: Option<(SessionId, Arc<ToolRegistry>)>,
 }
 
 /// The schemes of a host by name.
 pub(crate) type SchemeMap = BTreeMap<String, HostScheme>;
 
-/// Who does the calls of host tools in a session.
+/// Returns the peer that does the calls of host tools in a session.
 pub(super) fn tools_of(session: &SessionId) -> PeerId {
     PeerId::new(format!("host-tools:{session}"))
 }
 
-/// Who reads and writes at the URIs of a session's host.
+/// Returns the peer that reads and writes at the URIs of a session's host.
 pub(super) fn uris_of(session: &SessionId) -> PeerId {
     PeerId::new(format!("host-uris:{session}"))
 }
 
 impl HostCapabilities {
-    /// Nothing yet, beside the tools that are the agent's own.
+    /// Creates it without capabilities, apart from the tools that are the agent's own.
     pub(crate) fn new(own: Arc<ToolRegistry>) -> Self {
         Self { own, excluded: BTreeSet::new(), peers: PeerRegistry::default(), state: Mutex::default() }
     }
 
-    /// Leaves out the tools of hosts that `excluded` names, in small letters.
+    /// Excludes the tools of hosts that `excluded` names, in lower case.
     pub(crate) fn excluding_tools(self, excluded: BTreeSet<String>) -> Self {
         Self { excluded, ..self }
     }
 
-    /// The lines over which hosts are given work.
+    /// Returns the links over which hosts get work.
     pub(crate) fn peer_registry(&self) -> &PeerRegistry {
         &self.peers
     }
 
-    /// The tools of a session: the agent's own, then the host's.
+    /// Returns the tools of a session: the agent's own, then the host's.
     pub(crate) fn tool_registry(&self, session: &SessionId) -> Arc<ToolRegistry> {
         let mut state = self.state.lock();
         if let Some((_, made)) = state.made.as_ref().filter(|(of, _)| of == session) {
@@ -122,18 +122,18 @@ impl HostCapabilities {
         state.made = None;
     }
 
-    /// Whether the host has a tool of this name, hidden or not.
+    /// Reports whether the host has a tool of this name, hidden or not.
     pub(super) fn has_tool(&self, name: &str) -> bool {
         self.state.lock().tools.iter().any(|(tool, _)| tool.name == name)
     }
 
-    /// Whether the host has anything at all to be given calls of.
+    /// Reports whether the host has tools, and whether it has schemes.
     pub(super) fn has_tools_and_schemes(&self) -> (bool, bool) {
         let state = self.state.lock();
         (!state.tools.is_empty(), !state.schemes.is_empty())
     }
 
-    /// A scheme of the host.
+    /// Returns a scheme of the host.
     pub(super) fn find_scheme(&self, name: &str) -> Option<HostScheme> {
         self.state.lock().schemes.get(name).cloned()
     }
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(tool.spec().schema["type"], "object");
     }
 
-    /// Where a call of one of the agent's own tools goes, with the path as it is decided.
+    /// Returns the target of a call of one of the agent's own tools, with the path as it is decided.
     fn goes(capabilities: &HostCapabilities, tool: &str, path: &str) -> Result<(CallRoute, String), String> {
         let registry = capabilities.tool_registry(&session());
         let mut arguments = json!({ "path": path }).as_object().cloned().unwrap();

@@ -3,13 +3,13 @@
 use countersign_protocol::omp::message::ImageContent;
 use countersign_view::{LineMode, escape};
 
-/// How large one image may be, in bytes of the decoded image.
+/// Maximum size of one image, in bytes of the decoded image.
 pub const LARGEST: usize = 20 << 20;
 
-/// Whether an image can be one, as far as that shows without a look into it.
+/// Checks that an image is valid, as far as that shows without decoding it.
 ///
 /// # Errors
-/// What is wrong with it, with the name of the member.
+/// The fault, with the name of the member.
 pub fn check_image(image: &ImageContent) -> Result<(), String> {
     if image.data.is_empty() {
         return Err("data is empty".to_owned());
@@ -37,7 +37,7 @@ pub fn check_image(image: &ImageContent) -> Result<(), String> {
     Ok(())
 }
 
-/// How many bytes base64 stands for.
+/// Returns the number of bytes that base64 encodes.
 pub fn decoded_len(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }

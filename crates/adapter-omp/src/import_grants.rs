@@ -1,6 +1,6 @@
 //! The grants that outlive sessions, brought into the session that opens.
 //!
-//! It must not write the file: what an answer granted is added where it is told.
+//! It must not write the file: the grant of an answer is added where the answer is handled.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,11 @@ use countersign_runtime::CommandSource;
 
 use super::{grants, open_session_error::OpenSessionError, session_store::SessionStore};
 
-/// How many grants are adopted at once.
+/// Number of grants that are adopted at once.
 const GRANTS: usize = 256;
 
-/// Brings the grants of a session in step with the file of those that outlive sessions: what is there holds, what a person took out of it does not.
+/// Brings the grants of a session in step with the file of those that outlive sessions: what is there holds, what a person took out of it
+/// does not.
 pub(super) async fn import_grants(
     session_store: &SessionStore,
     requests: &CommandSource,
@@ -29,7 +30,7 @@ pub(super) async fn import_grants(
     let scope = realm.map_or(GrantReach::Always, GrantReach::Realm);
     if let Some(attach_target) = &session_store.attach_target {
         let (_, position) = requests.read_state(|_| ()).await.ok_or(OpenSessionError::Closed)?;
-        // What was given a moment ago is in the file before it is asked what is not.
+        // A grant that was given a moment ago is in the file before the file is compared.
         if !attach_target.server.grant_writer.wait_for_position(position).await {
             return Err(OpenSessionError::Closed);
         }

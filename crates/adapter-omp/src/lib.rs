@@ -1,4 +1,4 @@
-//! The omp door: JSON lines over stdio, for hosts that embed a coding agent. Source: docs/protocol/omp.md.
+//! The omp adapter: JSON lines over stdio, for hosts that embed a coding agent. Source: docs/protocol/omp.md.
 //!
 //! It turns lines into commands and what happens into lines; it decides nothing about calls, gates or runs.
 

@@ -1,4 +1,4 @@
-//! Which models a door may cycle through, and which one it begins with. Source: docs/protocol/omp.md, Fields that restrict.
+//! Models that an adapter may cycle through, and the first of them. Source: docs/protocol/omp.md, Fields that restrict.
 
 use countersign_agent_dir::{
     AgentSettings, ModelChoice, ModelRoster,
@@ -8,7 +8,7 @@ use countersign_runtime::models::{ModelApi, demo};
 
 use super::flags::AdapterFlags;
 
-/// The models that are cycled through: those that the flag and the settings of every file mean.
+/// Returns the models that are cycled through: those that the flag and the settings of every file mean.
 pub(super) fn scope_models(
     flags: &AdapterFlags,
     settings: &AgentSettings,
@@ -50,7 +50,7 @@ pub(super) fn scope_models(
     Ok(scoped.unwrap_or_default())
 }
 
-/// The model to begin with. A key from the command line is for its provider.
+/// Returns the model to begin with. A key from the command line is for its provider.
 pub(super) fn initial_model(
     flags: &AdapterFlags,
     settings: &AgentSettings,

@@ -1,4 +1,4 @@
-//! Models and thinking levels as the door speaks of them.
+//! Models and thinking levels as the adapter speaks of them.
 
 use countersign_protocol::{
     JsNumber,
@@ -7,7 +7,7 @@ use countersign_protocol::{
 pub(crate) use countersign_runtime::model_ref;
 use countersign_runtime::models::{InputModality, ModelEntry, ThinkingLevel, ThinkingParameter};
 
-/// A model as a host sees it. Headers stay here: they may be keys.
+/// Returns a model as a host sees it. Headers stay here: they may be keys.
 pub(crate) fn to_wire(entry: &ModelEntry) -> OmpModel {
     OmpModel {
         id: entry.id.clone(),
@@ -47,14 +47,14 @@ pub(crate) fn to_wire(entry: &ModelEntry) -> OmpModel {
     }
 }
 
-/// The level that a model gets for `wanted`: within its limits, none where it cannot think or the word is no level.
+/// Returns the level that a model gets for `requested`: within its limits, none if it cannot think or the word is no level.
 pub(crate) fn clamp_level(entry: &ModelEntry, requested: Option<&str>) -> Option<ThinkingLevel> {
     let level = requested.and_then(ThinkingLevel::parse).filter(|_| entry.reasoning)?;
     let (least, most) = level_limits(entry);
     Some(if level == ThinkingLevel::Off { level } else { level.min(most).max(least) })
 }
 
-/// The levels that a model goes through, off first.
+/// Returns the levels that a model goes through, off first.
 pub(crate) fn supported_levels(entry: &ModelEntry) -> Vec<ThinkingLevel> {
     let all =
         [ThinkingLevel::Minimal, ThinkingLevel::Low, ThinkingLevel::Medium, ThinkingLevel::High, ThinkingLevel::Xhigh];
@@ -62,7 +62,7 @@ pub(crate) fn supported_levels(entry: &ModelEntry) -> Vec<ThinkingLevel> {
     std::iter::once(ThinkingLevel::Off).chain(all.into_iter().filter(|level| (least..=most).contains(level))).collect()
 }
 
-/// The least and the most that a model thinks, where it does.
+/// Returns the least and the most that a model thinks, where it does.
 fn level_limits(entry: &ModelEntry) -> (ThinkingLevel, ThinkingLevel) {
     entry
         .thinking

@@ -15,7 +15,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::omp::session_file::{
-    FileForm, SessionEntryBody, SessionFileEntry as FileEntry, SessionHeader,
+    FileForm, SessionEntryBody, SessionFile, SessionFileEntry as FileEntry, SessionHeader,
 };
 use countersign_runtime::{
     CommandSource, InboxLane, OwnerError, OwnerHandle, Subscriber, store,
@@ -40,13 +40,15 @@ use crate::{
     session_file::{self, EntryWriter, SessionFileWriteError, name},
 };
 
-/// What a session begins with.
+/// Initial state of a session.
 pub struct SessionStart {
-    /// Where its file is to be; absent means by the usual rule.
+    /// Planned path of its file; absent means by the usual rule.
     pub path: Option<PathBuf>,
     /// The session that it came from.
     pub parent: Option<String>,
-    /// What is set.
+    /// Its name for people.
+    pub name: Option<String>,
+    /// Initial settings.
     pub settings: Settings,
     /// Entries that it begins with, in order.
     pub entries: Vec<ImportedEntry>,
@@ -63,11 +65,11 @@ pub struct OpenSession {
     /// The list of tasks as it was at what was released last; the workshop's is ahead of that.
     pub(crate) sent_tasks: TodoList,
     pub(crate) file_writer: Option<SessionFileWriter>,
-    /// What follows its log beside the door, where the dialect has such work.
+    /// Follower of its log in addition to the adapter, if the dialect has such work.
     pub follower: Option<LogFollower>,
     /// Its place in the gateway that it lives in; none where its log is its own.
     pub attach_guard: Option<AttachGuard>,
-    /// What of its file was left out when it was read, until the host has been told.
+    /// Report of the parts of its file that were left out or read otherwise than another program would, until the host has it.
     pub(crate) damage: Option<String>,
 }
 
@@ -89,7 +91,7 @@ impl OpenSession {
         let parent = beginning.parent.clone();
         let open = session::Command::Open {
             cwd: session_store.cwd.display().to_string(),
-            name: None,
+            name: beginning.name.clone(),
             parent: parent.clone(),
             door: Some(session_store.common.product.name().to_owned()),
             settings: Box::new(beginning.settings),
@@ -104,7 +106,8 @@ impl OpenSession {
                 digest: Digest::hash_bytes(b"").to_string(),
             };
             requests.send_command(Command::Session(id.clone(), planned)).await?;
-            let header = session_file::open::new_header(&id, now, &session_store.cwd, parent);
+            let mut header = session_file::open::new_header(&id, now, &session_store.cwd, parent);
+            header.title = beginning.name;
             writer = Some(
                 EntryWriter::new(path, header, session_store.blob_store())
                     .when_unanswered(session_store.common.dialect.unanswered),
@@ -116,7 +119,7 @@ impl OpenSession {
             begin_with(&requests, &id, beginning.entries).await?;
             count_tasks(&requests, &id, &sent_tasks).await?;
         }
-        // The door tells live frames as well, and both it and the writer of the file say how far they are by positions.
+        // The adapter tells live frames as well, and both it and the writer of the file say how far they are by positions.
         let subscriber = handle.subscribe().await.ok_or(OpenSessionError::Closed)?;
         let mut file_writer = None;
         if let Some(mut writer) = writer {
@@ -205,7 +208,7 @@ impl OpenSession {
         seat.map(Some)
     }
 
-    /// `told_tasks` is the list of tasks as the file has it.
+    /// Continues a session. `sent_tasks` is the list of tasks as the file has it.
     async fn continue_session(
         session_store: &SessionStore,
         open: OpenedLog,
@@ -221,13 +224,13 @@ impl OpenSession {
             SessionOrigin::Log(_) => None,
         };
         let requests = handle.source(InboxLane::Request);
-        // What is under way goes on meanwhile: nothing of it may fall between what is read now and what is followed later.
+        // Running work continues meanwhile: none of it may fall between this read and the later events.
         let following = handle.subscribe().await.ok_or(OpenSessionError::Closed)?;
         let known = tree_of(&requests, &id).await.ok_or(OpenSessionError::Closed)?;
         if known.is_none() {
             let cwd = session_store.cwd.display().to_string();
             if !header.cwd.is_empty() && header.cwd != cwd {
-                // Rules and protected files were read for this folder; a file that anybody may have written must not choose another.
+                // Rules and protected files were read for this folder; a file that any program may have written must not choose another.
                 tracing::warn!(
                     named = header.cwd,
                     "the session file names another working folder; the session works in {cwd}"
@@ -245,7 +248,7 @@ impl OpenSession {
                 requests.send_command(Command::Session(id.clone(), came)).await?;
             }
         }
-        // Rules and protected files were read for this folder; a session that was somewhere else comes here, unless it waits for somebody.
+        // Rules and protected files were read for this folder; a session that was somewhere else comes here, unless it has a pending gate.
         let cwd = session_store.cwd.display().to_string();
         if let Some(folder) = cwd_of(&requests, &id).await.filter(|at| known.is_some() && *at != cwd) {
             let moved = requests.send_command(Command::Session(id.clone(), session::Command::Relocate { cwd })).await;
@@ -279,7 +282,7 @@ impl OpenSession {
                 }
             },
         };
-        // What nobody has touched since holds no name that is newer than ours.
+        // A file that is unchanged since holds no name that is newer than ours.
         let is_as_left = is_recorded(&requests, &id, &writer).await;
         let lsns: Vec<_> = missing.iter().map(|entry| entry.content).collect();
         let contents =
@@ -289,7 +292,7 @@ impl OpenSession {
         for line in &lines {
             writer.push(line)?;
         }
-        // What went on working meanwhile may have a list that is not recorded yet.
+        // Work that continued meanwhile may have a list that is not recorded yet.
         let is_as_in_file = environment.todo_list().get() == sent_tasks.get();
         if !lines.is_empty() {
             let written = match &file {
@@ -361,10 +364,10 @@ impl OpenSession {
         })
     }
 
-    /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log. In a gateway it goes on.
+    /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log. In a gateway it continues.
     ///
     /// # Errors
-    /// [`Unwritten`]: it is closed, and its file is not whole.
+    /// [`UnwrittenError`]: it is closed, and its file is not whole.
     pub async fn close(self) -> Result<(), UnwrittenError> {
         if let Some(follower) = self.follower {
             follower.wait_finished().await;
@@ -384,13 +387,13 @@ impl OpenSession {
         written
     }
 
-    /// The session's file, where it has one.
+    /// Returns the session's file, where it has one.
     pub fn path(&self) -> Option<&Path> {
         self.file_writer.as_ref().map(SessionFileWriter::path)
     }
 }
 
-/// A new session's id, in the form of its dialect.
+/// Returns a new session's id, in the form of its dialect.
 fn fresh_id(session_store: &SessionStore) -> Result<SessionId, getrandom::Error> {
     let mut seed = [0; 10];
     getrandom::fill(&mut seed)?;
@@ -428,7 +431,7 @@ pub(super) async fn read_file(path: &Path) -> Result<Option<Arc<session_file::Op
     Ok(opened.map(Arc::new))
 }
 
-/// Where a session that is taken up comes from.
+/// Origin of a session that is resumed.
 enum SessionOrigin {
     /// Its file.
     File(Arc<session_file::OpenedFile>),
@@ -446,7 +449,7 @@ async fn name_of(requests: &CommandSource, id: &SessionId) -> Option<String> {
     requests.read_state(move |engine| engine.state().session(&id)?.name().map(str::to_owned)).await?.0
 }
 
-/// Whether the file lies elsewhere than the one that was written, and that is still there.
+/// Reports whether the file is at another path than the one that was written, and that one still exists.
 async fn is_copy(handle: &OwnerHandle, id: &SessionId, opened: &session_file::OpenedFile) -> bool {
     let target = id.clone();
     let requests = handle.source(InboxLane::Request);
@@ -471,7 +474,7 @@ async fn record_mark(requests: &CommandSource, id: &SessionId, writer: &EntryWri
     Ok(())
 }
 
-/// Whether the file is what the log says was written last.
+/// Reports whether the file is as the log says it was written last.
 async fn is_recorded(requests: &CommandSource, id: &SessionId, writer: &EntryWriter) -> bool {
     let Some(mark) = writer.current_mark() else { return false };
     let (id, now) = (id.clone(), (writer.path().display().to_string(), mark.length, mark.digest.to_string()));
@@ -482,7 +485,7 @@ async fn is_recorded(requests: &CommandSource, id: &SessionId, writer: &EntryWri
     matches!(read.await, Some((Some(()), _)))
 }
 
-/// The entries of a session as they are now; none inside if there is no such session.
+/// Returns the entries of a session as they are now; none inside if there is no such session.
 async fn tree_of(requests: &CommandSource, id: &SessionId) -> Option<Option<EntryTree>> {
     let id = id.clone();
     let read = requests.read_state(move |engine| {
@@ -504,7 +507,7 @@ fn start_file_writer(
     SessionFileWriter::start(id.clone(), writer, due, following, head, handle.contents().clone(), source)
 }
 
-/// The name that entries give a session; related programs write one there instead of into the header.
+/// Returns the name that entries give a session; related programs write one there instead of into the header.
 fn name_in_file(entries: &[FileEntry]) -> Option<String> {
     let last = entries.iter().rev().find_map(|entry| match &entry.body {
         SessionEntryBody::SessionInfo(info) => Some(info.name.clone()),
@@ -513,7 +516,13 @@ fn name_in_file(entries: &[FileEntry]) -> Option<String> {
     last.flatten().filter(|name| !name.trim().is_empty())
 }
 
-/// The first entries of a new session: which model, and how much it thinks.
+/// Returns the name of the session of a file.
+pub(super) fn session_name(file: &SessionFile) -> Option<String> {
+    let title = file.header.title.clone().filter(|title| !title.trim().is_empty());
+    title.or_else(|| name_in_file(&file.entries)).map(|name| name.trim().to_owned())
+}
+
+/// Returns the first entries of a new session: which model, and how much it thinks.
 pub(crate) fn first_entries(settings: &Settings) -> Vec<ImportedEntry> {
     let mut parent = None;
     let mut entries = Vec::new();

@@ -1,20 +1,20 @@
 //! Frames on their way out: a queue before the channel that the writing thread empties.
 //!
-//! It must not know what a frame says. A host that does not read fills it; whoever feeds it asks first whether it is full.
+//! It must not know the content of a frame. A host that does not read fills it; its writer first checks whether it is full.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{Sender, error::TrySendError};
 
-/// How many frames may wait before nothing more is told that can wait.
+/// Maximum number of waiting frames before frames that can wait are held back.
 const FRAMES: usize = 256;
-/// How many may wait before nothing more is taken from the host either.
+/// Maximum number of waiting frames before input of the host is not taken either.
 const DEAF: usize = 4 * FRAMES;
-/// How many bytes may wait, for the first of the two limits; the second is four times that.
+/// Number of bytes that may wait, for the first of the two limits; the second is four times that.
 const BYTES: usize = 16 << 20;
 
-/// Nobody takes frames any more.
+/// The reader of frames has gone.
 #[derive(Debug)]
 pub(super) struct OutputClosed;
 
@@ -30,7 +30,7 @@ impl FrameOutbox {
         Self { frames: VecDeque::new(), bytes: 0, output }
     }
 
-    /// Puts a frame behind the others.
+    /// Appends a frame to the others.
     pub(super) fn push(&mut self, frame: Bytes) {
         self.bytes += frame.len();
         self.frames.push_back(frame);
@@ -40,12 +40,12 @@ impl FrameOutbox {
         self.frames.is_empty()
     }
 
-    /// Whether so much waits that what happens is not told until some of it was taken.
+    /// Reports whether so many frames wait that events are held back until some were taken.
     pub(super) fn is_full(&self) -> bool {
         self.frames.len() >= FRAMES || self.bytes >= BYTES
     }
 
-    /// Whether so much waits that commands are not taken either.
+    /// Reports whether so many frames wait that commands are not taken either.
     pub(super) fn is_overfull(&self) -> bool {
         self.frames.len() >= DEAF || self.bytes >= 4 * BYTES
     }

@@ -1,11 +1,11 @@
-//! How runs of a door's sessions ask people, as settings and the dialect say.
+//! Settings of the questions of runs of an adapter's sessions, from the user's settings and the dialect.
 
 use countersign_agent_dir as agent_dir;
 use countersign_core::session::QuestionSettings;
 
 use super::dialect_options::DialectOptions;
 
-/// How runs of a session ask people.
+/// Returns the settings of the questions of runs of a session.
 pub(super) fn question_settings(settings: &agent_dir::AgentSettings, dialect: &DialectOptions) -> QuestionSettings {
     let gates = &settings.ours.gates;
     QuestionSettings {

@@ -15,12 +15,12 @@ use countersign_runtime::store::{Log as _, LogOptions, Partition, SqliteLog};
 use super::session_store::SessionStore;
 use crate::attach::home;
 
-/// How many logs are looked into at most, the newest first.
+/// Maximum number of logs that are checked, the newest first.
 const LOOKED_AT: usize = 16;
-/// How many records are read at once. The first ones say where the file is, and then the session begins.
+/// Number of records that are read at once. The first ones have the path of the file, and then the session begins.
 const PAGE: usize = 64;
 
-/// The newest such session whose file was to be in `folder`, if it is newer than `than`.
+/// Returns the newest such session whose file was to be in `folder`, if it is newer than `than`.
 pub(crate) async fn newest_unwritten(
     session_store: &SessionStore,
     folder: &Path,
@@ -39,7 +39,7 @@ pub(crate) async fn newest_unwritten(
     None
 }
 
-/// Where the file of the session was to be whose id begins with `wanted`.
+/// Returns the planned path of the file of the session whose id begins with `prefix`.
 pub(crate) async fn find_by_id(session_store: &SessionStore, prefix: &str) -> Option<PathBuf> {
     session_store.folder.as_ref().filter(|_| !prefix.is_empty())?;
     for (log, _) in session_logs(session_store).into_iter().take(LOOKED_AT) {
@@ -51,7 +51,7 @@ pub(crate) async fn find_by_id(session_store: &SessionStore, prefix: &str) -> Op
     None
 }
 
-/// The session whose file was to be at `path`.
+/// Returns the session whose file was to be at `path`.
 pub(crate) async fn find_by_path(session_store: &SessionStore, path: &Path) -> Option<SessionId> {
     session_store.folder.as_ref()?;
     for (log, _) in session_logs(session_store).into_iter().take(LOOKED_AT) {
@@ -62,13 +62,13 @@ pub(crate) async fn find_by_path(session_store: &SessionStore, path: &Path) -> O
     None
 }
 
-/// A path to what is not there, by the folder's own name.
+/// Returns a path to what is not there, by the folder's own name.
 fn real_path(path: &Path) -> PathBuf {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     folder.zip(path.file_name()).map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name))
 }
 
-/// The logs of the agent directory and the files that name those elsewhere, the one written to last first.
+/// Returns the logs of the agent directory and the files that name those elsewhere, the one written to last first.
 fn session_logs(session_store: &SessionStore) -> Vec<(PathBuf, SystemTime)> {
     let folder = home::countersign_folder(session_store.common.folder.root());
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -86,7 +86,8 @@ fn session_logs(session_store: &SessionStore) -> Vec<(PathBuf, SystemTime)> {
     logs
 }
 
-/// Where the file of a log's session was to be, and which session it is. `None` for one that was being made of another when its process died: nobody was told of it.
+/// Returns the planned path of the file of a log's session, and its id. `None` for one that was being made of another when its process
+/// died: no host knew of it.
 async fn planned_file(log: &Path) -> Option<(PathBuf, SessionId)> {
     if log.extension().is_some_and(|extension| extension == "home") {
         // Its log is a gateway's; this says as much.
@@ -98,7 +99,7 @@ async fn planned_file(log: &Path) -> Option<(PathBuf, SessionId)> {
     loop {
         let page = log.read_records(Partition::ZERO, after, PAGE).await.ok()?;
         for stored in &page {
-            // What a later version wrote says nothing here.
+            // An event of a later version has no meaning here.
             let Ok(Event::Session(event)) = Event::decode(&stored.kind, stored.version, &stored.facts) else {
                 continue;
             };

@@ -3,17 +3,17 @@
 use countersign_core::engine::CommandError;
 use countersign_runtime::OwnerError;
 
-/// What whoever asked for a compaction is told where it was stopped.
+/// Answer to a request for a compaction that was stopped.
 pub(crate) const CANCELLED: &str = "Compaction cancelled";
 
-/// What a prompt is told that was stopped before it began.
+/// Answer to a prompt that was stopped before it began.
 pub(crate) const ABORTED: &str = "Request was aborted";
 
-/// What a prompt is told while a run works and it says nothing of queueing.
+/// Answer to a prompt while a run works if the prompt has no queueing mode.
 pub(crate) const BUSY: &str =
     "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
 
-/// What a host reads of a refusal.
+/// Returns the text of a refusal for a host.
 pub fn refusal_message(refused: &OwnerError) -> String {
     match refused {
         OwnerError::Refusal(CommandError::EmptyName) => "Session name cannot be empty".to_owned(),

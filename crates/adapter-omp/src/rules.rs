@@ -1,4 +1,4 @@
-//! The rules of a stdio door: where they come from, and what they protect.
+//! The rules of a stdio adapter: their sources, and the paths that they protect.
 
 use std::path::{Path, PathBuf};
 
@@ -46,9 +46,9 @@ pub struct PreparedRules {
 /// The file of a repository's own rules, below its working folder. It can only tighten.
 const PROJECT: &str = ".countersign/permissions.yaml";
 
-/// Whose rules they are, and what lies around the calls that they judge.
+/// Owner of the rules, and the environment of the calls that they judge.
 pub struct RulesContext<'a> {
-    /// Whose door it is.
+    /// Product whose adapter it is.
     pub product: AgentProduct,
     /// The agent directory.
     pub folder: &'a AgentDir,
@@ -66,13 +66,13 @@ pub struct RulesContext<'a> {
     pub asks: &'a [&'a str],
     /// Folders below the working folder whose files people's tools read as records.
     pub records: &'a [&'a str],
-    /// What settings of the originals take away.
+    /// Restrictions by settings of the originals.
     pub restrictions: &'a Restrictions,
-    /// Which calls are approved each time.
+    /// Calls that are approved each time.
     pub approval: ApprovalMode,
 }
 
-/// Reads the files of rules of a stdio door: `--permissions`, or those of the agent directory, and the working folder's own.
+/// Reads the files of rules of a stdio adapter: `--permissions`, or those of the agent directory, and the working folder's own.
 ///
 /// # Errors
 /// [`RulesError`] for the first file that cannot be read.
@@ -92,7 +92,7 @@ pub fn read_rule_files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> R
     Ok(files)
 }
 
-/// Compiles the rules of a stdio door.
+/// Compiles the rules of a stdio adapter.
 ///
 /// # Errors
 /// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
@@ -100,7 +100,7 @@ pub fn compile_rules(files: &[RulesText], place: &RulesContext<'_>) -> Result<Pr
     let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, ConfigErrors>>()?;
     let has_rules = sources.iter().any(|source| source.layer == RuleLayer::Main && has_any(source));
     sources.extend(asking_source(place.asks, has_rules));
-    // Settings name a tool in any letters, and their reader refuses slips.
+    // Settings name a tool in any case, and their reader rejects mistakes.
     let of_files = sources.len();
     sources.extend(place.restrictions.rule_sources());
     // A host may bring tools of its own, also of these names.
@@ -151,7 +151,7 @@ pub fn compile_rules(files: &[RulesText], place: &RulesContext<'_>) -> Result<Pr
         protected: own.iter().map(|path| text(path)).chain(of_gateway(|around| &around.protected)).collect(),
         unreadable: unreadable.map(|path| text(&path)).chain(of_gateway(|around| &around.unreadable)).collect(),
         door: Some(product.name().to_owned()),
-        // The agent directory is where grants for good are kept.
+        // The agent directory is where permanent grants are kept.
         realm: gateway.map(|_| text(folder.root())),
         approval,
     };
@@ -173,7 +173,8 @@ pub fn compile_rules(files: &[RulesText], place: &RulesContext<'_>) -> Result<Pr
     })
 }
 
-/// A warning for each rule that is bound to an adapter which this program does not have. One of a gateway's may stand in a file of both.
+/// Returns a warning for each rule that is bound to an adapter which this program does not have. One of a gateway's may stand in a file of
+/// both.
 fn unknown_doors(source: &RuleSource) -> Vec<String> {
     let known = Protocol::OF_GATEWAY.into_iter().chain(Protocol::STDIO).map(Protocol::name);
     let known: Vec<&str> = known.collect();
@@ -192,7 +193,8 @@ fn has_any(source: &RuleSource) -> bool {
     !source.rules.rules.is_empty() || !source.rules.defaults.is_empty()
 }
 
-/// Defaults that ask about `tools`, behind those of every file. Where no file says anything, all else goes on unasked.
+/// Returns defaults that require approval for `tools`, after those of every file. If no file has rules, all else continues without
+/// approval.
 fn asking_source(tools: &[&str], has_rules: bool) -> Option<RuleSource> {
     let ask = |tool: &&str| Rule::new(format!("{tool}(*)"), RuleAction::Ask);
     let rest = (!has_rules).then(|| Rule::new("*".to_owned(), RuleAction::Allow));
@@ -200,7 +202,8 @@ fn asking_source(tools: &[&str], has_rules: bool) -> Option<RuleSource> {
     (!tools.is_empty()).then(|| RuleSource { name: "the bridge".to_owned(), layer: RuleLayer::Main, rules })
 }
 
-/// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
+/// Returns the paths that no governed tool may write to, each as named and as resolved: the gateway's own files, the rules, and the
+/// sessions.
 pub(crate) fn protected_paths(
     records: &[&str],
     folder: &AgentDir,

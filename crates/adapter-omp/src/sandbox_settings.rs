@@ -1,4 +1,4 @@
-//! What holds the commands of a stdio door, and what no command may write.
+//! Sandbox of the commands of a stdio adapter, and paths that no command may write.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use countersign_runtime::tools::{Sandbox, sandbox::SandboxSettings};
 use tracing::info;
 
 /// Folders of a working folder that only its own reading of a command protects: a kernel that keeps one out of a folder
-/// lets nothing new be made beside it, and work is what that folder is for.
+/// lets no new file be made next to it, and work is what that folder is for.
 const IN_PLACE: [&str; 2] = [".countersign", ".gjc"];
 
-/// The sandbox of sessions in `cwd`, in which nothing writes to `denied` or reads the agent directory.
+/// Returns the sandbox of sessions in `cwd`, in which nothing writes to `denied` or reads the agent directory.
 pub(super) fn build_sandbox(settings: &SandboxSettings, folder: &AgentDir, cwd: &Path, denied: &[PathBuf]) -> Sandbox {
     let in_place = |path: &&PathBuf| IN_PLACE.iter().any(|name| path.starts_with(cwd.join(name)));
     let protected = denied.iter().filter(|path| !in_place(path)).cloned().collect();

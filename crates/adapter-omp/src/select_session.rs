@@ -1,4 +1,4 @@
-//! Which session a door opens: the one that its flags name, the newest, a fork, or a new one.
+//! Session that an adapter opens: the one that its flags name, the newest, a fork, or a new one.
 
 use std::{
     collections::HashMap,
@@ -8,14 +8,17 @@ use std::{
 };
 
 use countersign_agent_dir::ModelChoice;
-use countersign_core::{id::EntryId, session::Settings};
+use countersign_core::{
+    id::EntryId,
+    session::{ImportedEntry, SessionEntryKind, Settings},
+};
 use countersign_runtime::models::{ModelApi, ModelEntry, ThinkingLevel};
 use serde_json::Value;
 
 use super::{
     flags::AdapterFlags,
     models,
-    open_session::{OpenSession, SessionStart, first_entries, read_file},
+    open_session::{OpenSession, SessionStart, first_entries, read_file, session_name},
     open_session_error::OpenSessionError,
     recover_unwritten,
     session_store::SessionStore,
@@ -25,7 +28,7 @@ use crate::session_file::{OpenedFile, convert::INHERIT, find};
 
 /// The role of the model that a session works with.
 const DEFAULT_ROLE: &str = "default";
-/// The role of a model that stood in for another one after a failure. A session does not go on with it.
+/// The role of a model that stood in for another one after a failure. A session does not continue with it.
 const FALLBACK_ROLE: &str = "fallback";
 
 /// Opens the session that the flags name, or begins one.
@@ -41,7 +44,8 @@ pub(super) async fn open_session(
         |target: &str| find::find_session(target, &session_store.cwd, folder, Some(&sessions)).map(|found| found.path);
     if let Some(target) = &flags.fork {
         let path = named(target).ok_or_else(|| no_session(target))?;
-        return fork_session(session_store, &path, settings).await;
+        let restore = |notes: &[_]| start_settings(session_store, flags, choice, settings, notes);
+        return fork_session(session_store, &path, restore).await;
     }
     let path = match &flags.resume {
         Some(target) => match named(target) {
@@ -56,37 +60,27 @@ pub(super) async fn open_session(
         None => None,
     };
     let Some(path) = path else { return begin_session(session_store, settings).await };
-    // A model that the command line names is stronger than the one that the session had.
-    let is_named = flags.model.is_some() || flags.provider.is_some();
-    let named_level = flags.thinking.clone().or_else(|| choice.level.map(|level| level.as_str().to_owned()));
-    let restore = |settings: Settings, notes: &[(EntryId, String)]| {
-        let level = named_level.or_else(|| last_level(notes)).or_else(|| settings.thinking.clone());
-        let restored = restored_settings(session_store, settings, notes);
-        let model = restored.model.clone();
-        let entry = model.and_then(|model| session_store.common.model_entry(&model.provider, &model.id));
-        let entry = if is_named { Some(choice.entry.clone()) } else { entry };
-        match entry {
-            Some(entry) => with_model(restored, &entry, level.as_deref()),
-            None => restored,
-        }
-    };
+    let restore =
+        |settings: Settings, notes: &[(EntryId, String)]| start_settings(session_store, flags, choice, settings, notes);
     let fallback = settings.clone();
-    let opened = OpenSession::reopen_file(session_store, &path, move |_, notes| restore(settings, notes)).await;
+    let opened = OpenSession::reopen_file(session_store, &path, |_, notes| restore(settings, notes)).await;
     let opened = match opened {
-        Err(OpenSessionError::Copy(copy)) => return fork_opened(session_store, copy, fallback).await,
+        Err(OpenSessionError::Copy(copy)) => {
+            return fork_opened(session_store, copy, |notes| restore(fallback, notes)).await;
+        }
         opened => opened?,
     };
     match opened {
         Some(seat) => Ok(seat),
         None => {
             let entries = first_entries(&fallback);
-            let beginning = SessionStart { path: Some(path), parent: None, settings: fallback, entries };
+            let beginning = SessionStart { path: Some(path), parent: None, name: None, settings: fallback, entries };
             OpenSession::begin_new(session_store, beginning).await.map_err(StartError::from)
         }
     }
 }
 
-/// The newest session of the working folder, whether or not its file was written yet.
+/// Returns the newest session of the working folder, whether or not its file was written yet.
 async fn newest_session(session_store: &SessionStore) -> Option<PathBuf> {
     let folder = session_store.folder.as_ref()?;
     let file = find::newest_session(folder).map(|found| found.path);
@@ -106,47 +100,55 @@ fn with_model(mut settings: Settings, entry: &ModelEntry, thinking: Option<&str>
 
 async fn begin_session(session_store: &SessionStore, settings: Settings) -> Result<OpenSession, StartError> {
     let entries = first_entries(&settings);
-    let beginning = SessionStart { path: None, parent: None, settings, entries };
+    let beginning = SessionStart { path: None, parent: None, name: None, settings, entries };
     OpenSession::begin_new(session_store, beginning).await.map_err(StartError::from)
 }
 
-/// A new session with the conversation of another, without its decisions.
+/// Returns a new session with the conversation of another, without its decisions.
 async fn fork_session(
     session_store: &SessionStore,
     path: &Path,
-    settings: Settings,
+    settings: impl FnOnce(&[(EntryId, String)]) -> Settings,
 ) -> Result<OpenSession, StartError> {
     let opened = read_file(path).await?;
     let opened = opened.ok_or_else(|| no_session(path.display()))?;
     fork_opened(session_store, opened, settings).await
 }
 
-/// A new session with the conversation of a file that was read.
+/// Returns a new session with the conversation of a file that was read.
 pub(crate) async fn fork_opened(
     session_store: &SessionStore,
     opened: Arc<OpenedFile>,
-    settings: Settings,
+    settings: impl FnOnce(&[(EntryId, String)]) -> Settings,
 ) -> Result<OpenSession, StartError> {
     let parent = Some(opened.path.display().to_string());
-    let (blobs, damage) = (session_store.blob_store(), opened.damage_report());
+    let (blobs, damage, name) = (session_store.blob_store(), opened.damage_report(), session_name(&opened.file));
     let entries = tokio::task::spawn_blocking(move || {
-        opened.file.entries.iter().map(|entry| super::entries::from_file(entry, &blobs)).collect()
+        opened.file.entries.iter().map(|entry| super::entries::from_file(entry, &blobs)).collect::<Vec<_>>()
     });
     let entries = entries.await.map_err(StartError::new)?;
-    let beginning = SessionStart { path: None, parent, settings, entries };
+    let is_note =
+        |entry: &&ImportedEntry| matches!(entry.kind, SessionEntryKind::ModelChange | SessionEntryKind::ThinkingChange);
+    let notes = entries.iter().filter(is_note).map(|entry| (entry.id.clone(), entry.message.content.to_string()));
+    let settings = settings(&notes.collect::<Vec<_>>());
+    let beginning = SessionStart { path: None, parent, name, settings, entries };
     let seat = OpenSession::begin_new(session_store, beginning).await.map_err(StartError::from)?;
     Ok(OpenSession { damage, ..seat })
 }
 
-/// The thinking level that a session had last, as far as it is known here. `None` as well if that was the one of its start.
+/// Returns the thinking level that a session had last, as far as it is known here. `None` as well if that was the one of its start.
 fn last_level(notes: &[(EntryId, String)]) -> Option<String> {
     let values = notes.iter().rev().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok());
-    let mut levels = values.filter_map(|value| Some(value.get("thinkingLevel")?.as_str()?.to_owned()));
+    let mut levels = values.filter_map(|value| match value.get("thinkingLevel")? {
+        // No level is set, as omp writes it for `off`.
+        Value::Null => Some(ThinkingLevel::Off.as_str().to_owned()),
+        level => level.as_str().map(str::to_owned),
+    });
     let last = levels.find(|level| level == INHERIT || ThinkingLevel::parse(level).is_some())?;
     ThinkingLevel::parse(&last).map(|level| level.as_str().to_owned())
 }
 
-/// The settings of a session that is opened again: the model and the level that it had last, where they can still be had.
+/// Returns the settings of a session that is opened again: the model and the level that it had last, where they can still be had.
 pub(crate) fn restored_settings(
     session_store: &SessionStore,
     mut settings: Settings,
@@ -159,6 +161,10 @@ pub(crate) fn restored_settings(
         let (provider, id) = model.split_once('/')?;
         session_store.common.model_entry(provider, id).filter(is_usable)
     });
+    let entry = entry.or_else(|| {
+        let model = settings.model.as_ref()?;
+        session_store.common.model_entry(&model.provider, &model.id)
+    });
     let level = last_level(notes).or_else(|| settings.thinking.clone());
     if let Some(entry) = entry {
         settings = with_model(settings, &entry, level.as_deref());
@@ -166,7 +172,28 @@ pub(crate) fn restored_settings(
     settings
 }
 
-/// The models of a session that is opened again, as `provider/id`, the best first.
+/// Returns the settings of a session that the program starts with: those that it had last, unless the command line names others.
+fn start_settings(
+    session_store: &SessionStore,
+    flags: &AdapterFlags,
+    choice: &ModelChoice,
+    settings: Settings,
+    notes: &[(EntryId, String)],
+) -> Settings {
+    let named = flags.thinking.clone().or_else(|| choice.level.map(|level| level.as_str().to_owned()));
+    let level = named.or_else(|| last_level(notes)).or_else(|| settings.thinking.clone());
+    let restored = restored_settings(session_store, settings, notes);
+    let is_named = flags.model.is_some() || flags.provider.is_some();
+    let model = restored.model.clone();
+    let entry = model.and_then(|model| session_store.common.model_entry(&model.provider, &model.id));
+    let entry = if is_named { Some(choice.entry.clone()) } else { entry };
+    match entry {
+        Some(entry) => with_model(restored, &entry, level.as_deref()),
+        None => restored,
+    }
+}
+
+/// Returns the models of a session that is opened again, as `provider/id`, the best first.
 ///
 /// A change of model names the role that the model got: the session's own (`default`, or none), one that stood in for another after a
 /// failure (`fallback`), or one for a while. The last one counts if the session works with it; else the session's own does.
@@ -202,7 +229,10 @@ mod tests {
             (vec![level("low".into()), level("off".into())], Some("off")),
             (vec![level("max".into())], Some("xhigh")),
             (vec![level("low".into()), level("none of these".into())], Some("low")),
-            (vec![level("low".into()), level(Value::Null)], Some("low")),
+            (vec![level(Value::Null)], Some("off")),
+            (vec![level("low".into()), level(Value::Null), model()], Some("off")),
+            (vec![level(Value::Null), level("low".into())], Some("low")),
+            (vec![level("inherit".into()), level(Value::Null)], Some("off")),
             (vec![level("inherit".into())], None),
             (vec![level("low".into()), level("inherit".into())], None),
             (vec![level("inherit".into()), level("low".into())], Some("low")),

@@ -1,4 +1,4 @@
-//! What runs of a session work with: models, tools, prompts.
+//! Environment of the runs of a session: models, tools, prompts.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{dialect_options::DialectOptions, host_capabilities::HostCapabilities};
 
-/// What all sessions of one process share.
+/// State that all sessions of one process share.
 pub struct AdapterContext {
-    /// Whose hosts it works for.
+    /// Product of its hosts.
     pub product: AgentProduct,
     pub folder: AgentDir,
     /// Properties of the dialect of its hosts.
@@ -35,43 +35,43 @@ pub struct AdapterContext {
     pub(crate) roster: Mutex<ModelRoster>,
     pub models: Arc<dyn LanguageModel>,
     pub registry: Arc<ToolRegistry>,
-    /// What the host lends beside that.
+    /// Capabilities that the host lends in addition.
     pub(crate) host_capabilities: Arc<HostCapabilities>,
     pub environment: CommandEnvironment,
     pub(crate) roots: AllowedRoots,
     pub launcher: tools::exec::ExecLauncher,
     pub sandbox: Sandbox,
-    /// What commands may be given by name.
+    /// Secrets that commands may get by name.
     pub secrets: GatewaySecrets,
     pub system_prompt: Option<String>,
     pub(crate) append_system_prompt: Option<String>,
-    /// Whether instructions are read from `AGENTS.md` and its kin.
+    /// True if instructions are read from `AGENTS.md` and similar files.
     pub(crate) reads_context_files: bool,
-    /// Whether files stand for slash commands.
+    /// True if files stand for slash commands.
     pub(crate) reads_templates: bool,
     pub clock: Clock,
     pub(crate) bash_timeout: Duration,
     /// The longest that a command of the agent may take.
     pub(crate) bash_longest: Option<Duration>,
-    /// Which of them are blocked in favour of a tool.
+    /// Commands that are blocked in favour of a tool.
     pub(crate) interceptor: CommandInterceptor,
     /// The form of `edit`, by which `read` marks lines.
     pub(crate) edit_mode: EditFormat,
-    /// Whether images stay here, whatever a model takes.
+    /// True if images stay here, whatever a model takes.
     pub(crate) block_images: bool,
-    /// How long a provider may send nothing of an answer.
+    /// Time for which a provider may send nothing of an answer.
     pub(crate) silence: Duration,
-    /// Attempts before the host is told of a failure.
+    /// Attempts before a failure is reported to the host.
     pub(crate) silent_retries: SilentRetries,
 }
 
-/// What one session works with.
+/// Environment of one session.
 pub struct SessionEnvironment {
     common: Arc<AdapterContext>,
     shells: SessionShell,
     todos: TodoList,
     artifacts: Option<PathBuf>,
-    /// Stops what works, and what is begun from then on, where the log cannot be told to.
+    /// Stops current work, and later work while the log cannot be written.
     abort_token: Mutex<CancellationToken>,
 }
 
@@ -81,7 +81,7 @@ impl SessionEnvironment {
         Self { common, shells, todos, artifacts, abort_token: Mutex::default() }
     }
 
-    /// What works for a session in place of `before`, whose work goes on: in the same shell, with the same list of tasks.
+    /// Returns the environment of a session in place of `before`, whose work continues: in the same shell, with the same list of tasks.
     pub fn continue_from(before: &Self, common: Arc<AdapterContext>) -> Self {
         Self {
             common,
@@ -96,7 +96,7 @@ impl SessionEnvironment {
         &self.todos
     }
 
-    /// Stops the requests and commands of a run, now and until [`Workshop::release`].
+    /// Stops the requests and commands of a run, now and until [`Self::release_halt`].
     pub(crate) fn halt_models(&self) {
         self.abort_token.lock().cancel();
     }
@@ -116,7 +116,7 @@ impl SessionEnvironment {
 }
 
 impl AdapterContext {
-    /// A model of the catalogue that can be asked.
+    /// Returns a usable model of the catalogue.
     pub fn model_entry(&self, provider: &str, id: &str) -> Option<ModelEntry> {
         if provider == demo::PROVIDER && id == demo::MODEL {
             return Some(demo::model_entry());
@@ -138,7 +138,7 @@ pub(super) const fn edit_mode(mode: settings::EditToolMode) -> EditFormat {
 struct AbortableModel {
     inner: Arc<dyn LanguageModel>,
     abort_token: CancellationToken,
-    /// Whether a setting keeps images from it.
+    /// True if a setting keeps images from it.
     blocks_images: bool,
 }
 

@@ -5,6 +5,7 @@
 //! docs/protocol/omp.md, Session files; ARCHITECTURE.md, The file and the log.
 
 pub mod blobs;
+pub(crate) mod context_cuts;
 pub mod convert;
 pub mod find;
 pub mod mark;

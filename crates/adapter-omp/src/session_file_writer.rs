@@ -19,15 +19,15 @@ use tracing::error;
 use super::entries;
 use crate::session_file::{EntryWriter, FileMark, SessionFileWriteError};
 
-/// How much of what was released may stand behind a name before it is in the file: the file is written as a whole for one, and only
-/// the last of many has to be there.
+/// Maximum number of released items after a name before the name is in the file: the file is written as a whole for one, and only the last
+/// of many has to be there.
 const BEHIND_A_NAME: usize = 1024;
 
 /// The one who writes a session's file.
 pub struct SessionFileWriter {
     path: PathBuf,
     task: tokio::task::JoinHandle<Result<(), UnwrittenError>>,
-    /// Ends it before the log does; so does whoever drops it.
+    /// Ends it before the log ends; so does dropping it.
     ends: DropGuard,
     notices: UnboundedReceiver<String>,
     names: watch::Receiver<u64>,
@@ -45,20 +45,20 @@ struct FileWriterTask {
     is_dirty: bool,
     /// The name that is not in the file yet, and since when the session has it.
     due: Option<(String, Millis)>,
-    /// How much has come since a name that was not tried to be written.
+    /// Number of items since a name that was not tried to be written.
     behind: Option<usize>,
     marked: Option<FileMark>,
     notices: UnboundedSender<String>,
     names: watch::Sender<u64>,
-    /// Whether it was told that the file cannot be written.
+    /// True if it was reported that the file cannot be written.
     is_stuck: bool,
-    /// Whether the file is somebody else's now.
+    /// True if the file belongs to another program now.
     is_lost: bool,
 }
 
 impl SessionFileWriter {
-    /// Follows a session from behind `head` on. What the writer was given already is written first: all entries up to there, and the
-    /// name that is `due`.
+    /// Follows a session from after `head` on. Entries that the writer has already are written first: all entries up to there, and the name
+    /// that is `due`.
     pub fn start(
         session: SessionId,
         writer: EntryWriter,
@@ -92,17 +92,17 @@ impl SessionFileWriter {
         Self { path, task: tokio::spawn(work.follow_log()), ends: ends.drop_guard(), notices, names }
     }
 
-    /// Where the file is, whether or not it is there yet.
+    /// Returns the path of the file, whether or not it exists yet.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Before which frame every name that the session was given is in the file, as far as it can be written.
+    /// Returns the frame before which every name of the session is in the file, as far as it can be written.
     pub fn name_positions(&self) -> watch::Receiver<u64> {
         self.names.clone()
     }
 
-    /// What people should know of the file, as it comes.
+    /// Returns the next notice about the file for users.
     ///
     /// *Cancellation*: nothing is lost.
     pub async fn next_notice(&mut self) -> String {
@@ -138,7 +138,7 @@ impl FileWriterTask {
         loop {
             if let Some(released) = self.subscriber.try_next() {
                 self.handle_released(&released).await;
-                // Something may come without end, and whoever waits for a name must not.
+                // Events may come without end, and the requester of a name must not wait.
                 if self.behind.is_some_and(|behind| behind >= BEHIND_A_NAME) {
                     self.write_name().await;
                 }
@@ -240,7 +240,7 @@ impl FileWriterTask {
         }
         match self.flush() {
             Ok(is_written) => {
-                // Where nothing was to be written nothing shows that it can be.
+                // If there was nothing to write, there is no proof that it can be written.
                 if is_written && std::mem::take(&mut self.is_stuck) {
                     self.send_notice(format!("{}: the session file is written again", self.writer.path().display()));
                 }
@@ -274,7 +274,7 @@ impl FileWriterTask {
         !marks.is_empty()
     }
 
-    /// What could not be written is tried again, unless the file is somebody else's now.
+    /// Tries a failed write again, unless the file belongs to another program now.
     fn handle_failure(&mut self, failed: SessionFileWriteError) {
         match failed {
             SessionFileWriteError::Changed(path) | SessionFileWriteError::Exists(path) => {
@@ -297,8 +297,8 @@ impl FileWriterTask {
         }
     }
 
-    /// Leaves the file as it is: without this entry, those behind it would look as if somebody had taken it out. The next process adds
-    /// what is missing at the end.
+    /// Leaves the file as it is: without this entry, those after it would look as if it had been removed. The next process adds the missing
+    /// entries at the end.
     fn lose_file(&mut self, failed: &impl std::fmt::Display) {
         if !std::mem::replace(&mut self.is_lost, true) {
             let path = self.writer.path().display();

@@ -4,7 +4,7 @@ use countersign_agent_dir::AgentDir;
 use countersign_protocol::gjc::registry::SessionRecord;
 use tokio::sync::watch;
 
-/// A session as other programs find it, for as long as its door is open.
+/// A session as other programs find it, for as long as its adapter is open.
 pub struct SessionListing {
     /// The agent directory of its host.
     pub agent_dir: AgentDir,

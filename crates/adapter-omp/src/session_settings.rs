@@ -44,7 +44,7 @@ pub(super) fn build_settings(
     }
 }
 
-/// What the words of modes mean. A word that nobody knows means the usual.
+/// Returns the modes of these words. An unknown word means the default.
 pub(crate) fn queue_modes([steering, follow_up, interrupt]: &[String; 3]) -> QueueModes {
     let take = |word: &str| if word == "all" { TakeMode::All } else { TakeMode::One };
     let interrupt = if interrupt == "wait" { InterruptMode::Wait } else { InterruptMode::Immediate };

@@ -1,4 +1,4 @@
-//! Where sessions are kept, and how the log of one is opened: its own, or that of the gateway that it lives in.
+//! Place of sessions, and the opening of the log of one: its own, or that of the gateway that it lives in.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,11 +29,11 @@ use crate::{
     session_file::BlobStore,
 };
 
-/// How often it is looked whether a host that died has left its session, and how far apart.
+/// Number of checks whether a host that died has left its session, and the time between them.
 const LOOKS: u32 = 100;
 const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Where sessions of a process are kept.
+/// Place in which sessions of a process are kept.
 #[derive(Clone)]
 pub struct SessionStore {
     pub common: Arc<AdapterContext>,
@@ -42,7 +42,7 @@ pub struct SessionStore {
     pub folder: Option<PathBuf>,
     pub cwd: PathBuf,
     pub merge: std::time::Duration,
-    /// How often a run is reminded of open tasks.
+    /// Number of reminders of open tasks in a run.
     pub reminders: u32,
     /// The folder for temporary files.
     pub temporary: PathBuf,
@@ -50,13 +50,13 @@ pub struct SessionStore {
     pub(crate) attach_target: Option<AttachTarget>,
 }
 
-/// How sessions of a process live in a gateway.
+/// Gateway in which sessions of a process live.
 #[derive(Clone)]
 pub(crate) struct AttachTarget {
     pub server: Arc<AttachServer>,
     /// The process that everything goes to and comes from.
     pub process: u32,
-    /// Whether a session that has a log of its own comes along.
+    /// True if a session that has a log of its own comes along.
     pub moves: bool,
 }
 
@@ -83,13 +83,13 @@ impl SessionStore {
             return Ok(MemoryLog::new().into());
         }
         let path = home::own_log(self.common.folder.root(), id);
-        // One reserve for all sessions of the folder, made behind the first record and not at the start.
+        // One reserve for all sessions of the folder, made after the first record and not at the start.
         let options =
             store::LogOptions { ballast: Some(path.with_file_name("ballast")), ..store::LogOptions::default() };
         SqliteLog::open(&path, options).map(AnyLog::from).map_err(OpenSessionError::Log)
     }
 
-    /// Opens the log of a session: its own, or that of the gateway, where it is one of the guests then.
+    /// Opens the log of a session: its own, or that of the gateway, where it is then one of the attached sessions.
     pub(super) async fn open(&self, id: &SessionId, todos: TodoList) -> Result<OpenedLog, OpenSessionError> {
         match &self.attach_target {
             None => self.open_own(id, todos).await,
@@ -103,7 +103,7 @@ impl SessionStore {
             return Err(elsewhere(home.gateway));
         }
         let environment = Arc::new(self.new_environment(todos));
-        // Its host is to hear all that is done: work starts when the host is told where the session stands.
+        // Its host is to get all events: work starts when the host knows the state of the session.
         let handle = OwnerHandle::open_held(self.open_log(id)?, self.owner_options(&environment)).await?;
         let open = OpenedLog { handle, environment, attach_guard: None };
         let target = id.clone();
@@ -154,7 +154,7 @@ impl SessionStore {
         Ok(OpenedLog { handle, environment, attach_guard: Some(attach_guard) })
     }
 
-    /// Where a session lives, if not in a log of its own.
+    /// Returns the home of a session, if that is not a log of its own.
     pub(super) fn session_home(&self, id: &SessionId) -> Result<Option<SessionHome>, OpenSessionError> {
         if self.folder.is_none() {
             return Ok(None);
@@ -162,7 +162,7 @@ impl SessionStore {
         home::read_home(self.common.folder.root(), id).map_err(OpenSessionError::Home)
     }
 
-    /// Writes where a session lives, before anything of it is acknowledged. True if nobody knew.
+    /// Writes the home of a session, before anything of it is acknowledged. True if it was not known.
     pub(super) fn record_home(&self, id: &SessionId, file: &Path) -> Result<bool, OpenSessionError> {
         let Some(attach_target) = self.attach_target.as_ref().filter(|_| self.folder.is_some()) else {
             return Ok(false);
@@ -194,7 +194,7 @@ impl SessionStore {
     }
 
     fn new_environment(&self, todos: TodoList) -> SessionEnvironment {
-        // A name that nobody can guess cannot be taken before us.
+        // A random name cannot be taken before us.
         let mut name = [0; 12];
         let _ = getrandom::fill(&mut name);
         let artifacts = artifacts::session_folder(&self.temporary, name);

@@ -1,4 +1,4 @@
-//! The end of a conversation: what is still answered, and what is told to a host that listens to the end.
+//! The end of a conversation: last answers, and last frames for a host that reads to the end.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::{
     session_file_writer::UnwrittenError,
 };
 
-/// How long answers that are due are waited for once the host has gone.
+/// Maximum wait for due answers once the host has gone.
 const FAREWELL: Duration = Duration::from_millis(1200);
 
 impl OmpAdapter {
     /// Answers what can still be answered, then ends the session. A host that does not read any more does not keep it open.
     ///
     /// # Errors
-    /// [`Unwritten`], where the dialect reports it to hosts.
+    /// [`UnwrittenError`], if the dialect reports it to hosts.
     pub(super) async fn shut_down(&mut self) -> Result<(), UnwrittenError> {
         self.is_closing = true;
         self.encoder.close();
@@ -28,7 +28,7 @@ impl OmpAdapter {
             let _ = timeout(FAREWELL, self.flush_replies()).await;
         }
         host::host_left(self).await;
-        // In a gateway the session goes on: its host has gone, and nothing else.
+        // In a gateway the session continues: its host has gone, and nothing else.
         let own = self.seat.as_ref().filter(|seat| seat.attach_guard.is_none());
         let is_own = own.is_some();
         let closing = own.map(|seat| {
@@ -65,7 +65,7 @@ impl OmpAdapter {
         if is_reported { written } else { Ok(()) }
     }
 
-    /// The answers that are on their way.
+    /// Waits for the answers that are on their way.
     async fn flush_replies(&mut self) {
         while let Some(reply) = self.next_reply().await {
             let position = reply.0;
@@ -79,7 +79,7 @@ impl OmpAdapter {
         }
     }
 
-    /// What was stopped still says so.
+    /// Writes the ends of stopped operations.
     async fn drain_released(&mut self) {
         while let Some(seat) = &mut self.seat
             && let Some(released) = seat.subscriber.next().await
@@ -91,10 +91,10 @@ impl OmpAdapter {
         }
     }
 
-    /// One request, one response: what was accepted and cannot be done any more is answered with that.
+    /// Refuses the remaining commands: each accepted command gets a response, even if it cannot be done any more.
     async fn refuse_rest(&mut self) {
         const PROBLEM: &str = "the session is closing";
-        // What waits for the end of a run: there is none any more.
+        // Commands that wait for the end of a run: there is none any more.
         self.end_all();
         match std::mem::replace(&mut self.operation, ActiveOperation::Free) {
             ActiveOperation::Free
@@ -107,7 +107,7 @@ impl OmpAdapter {
             ActiveOperation::Session(switch) => {
                 let (id, command, seat) = switch.into_parts();
                 self.write_frame(&OmpResponse::failure(id, command, PROBLEM));
-                // What is told of the end is told of the one that is open.
+                // Frames at the end are about the open one.
                 let _ = seat.close().await;
             }
         }

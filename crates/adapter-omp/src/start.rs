@@ -1,4 +1,4 @@
-//! Starting the door: from flags, files and the environment to a session that is open.
+//! Start of the adapter: from flags, files and the environment to a session that is open.
 
 use std::{
     collections::BTreeSet,
@@ -50,27 +50,27 @@ use super::{
 };
 use crate::session_file::name;
 
-/// How the program around the door is started again, for the children that run commands.
+/// Program around the adapter, which is started again for the children that run commands.
 pub struct ProgramInfo {
     /// The binary.
     pub path: PathBuf,
 }
 
-/// What the door takes from the process and the machine around it. Whoever brings another time and other models drives it in process.
+/// Process and machine around the adapter. A caller that brings another time and other models drives it in process.
 pub struct ProcessContext {
     /// The variables that settings, keys and folders are read from. Commands of the agent inherit those of the process.
     pub environment: ProcessEnvironment,
-    /// What starts the child that runs commands.
+    /// Launcher of the child that runs commands.
     pub launcher: tools::exec::ExecLauncher,
-    /// Where `now` comes from.
+    /// Source of `now`.
     pub clock: Clock,
-    /// What reaches the models of every provider, the demo's apart.
+    /// Client of the models of every provider, the demo's apart.
     pub models: Arc<dyn LanguageModel>,
     /// The process that the host started.
     pub process: LaunchEnvironment,
 }
 
-/// What a process has from whoever started it, beside its arguments.
+/// Environment of a process from its parent, in addition to its arguments.
 #[derive(Clone, Default)]
 pub struct LaunchEnvironment {
     /// Its working folder.
@@ -82,27 +82,27 @@ pub struct LaunchEnvironment {
 }
 
 impl LaunchEnvironment {
-    /// This one.
+    /// Returns the program of this process.
     ///
     /// # Errors
-    /// What the system says of its working folder.
+    /// Error of the system for its working folder.
     pub fn from_current() -> std::io::Result<Self> {
         let cwd = std::env::current_dir()?;
         Ok(Self { cwd, temporary: std::env::temp_dir(), variables: std::env::vars_os().collect() })
     }
 }
 
-/// What has a session live in a gateway.
+/// Request that a session live in a gateway.
 pub(super) struct AttachRequest {
     pub(super) attach_target: AttachTarget,
     pub(super) rules: Vec<RulesText>,
 }
 
 impl ProcessContext {
-    /// Those of this process: its variables, the machine's clock, providers over HTTP.
+    /// Returns the context of this process: its variables, the machine's clock, providers over HTTP.
     ///
     /// # Errors
-    /// What the system says of the working folder.
+    /// Error of the system for the working folder.
     pub fn from_process(program: &ProgramInfo) -> std::io::Result<Self> {
         Ok(Self {
             environment: ProcessEnvironment::of_process(),
@@ -114,10 +114,10 @@ impl ProcessContext {
     }
 }
 
-/// How long deltas are gathered.
+/// Time for which deltas are gathered.
 const MERGE: Duration = Duration::from_millis(50);
 
-/// Opens the door in surroundings of one's own and runs it until the host has gone or `stop` is ready. Notices for a person go to
+/// Opens the adapter in surroundings of one's own and runs it until the host has gone or `stop` is ready. Notices for a person go to
 /// `notice`, one line each.
 ///
 /// # Errors
@@ -134,7 +134,7 @@ pub async fn start_in(
     open_in(flags, surroundings, extend, None, output, notice).await?.run(input, stop).await
 }
 
-/// Opens the door, to be run.
+/// Opens the adapter, to be run.
 ///
 /// # Errors
 /// [`StartError`], before anything was read or written.
@@ -149,12 +149,12 @@ pub async fn open_adapter(
     open_in(flags, surroundings, extend, None, output, notice).await
 }
 
-/// A door whose session is open.
+/// An adapter whose session is open.
 pub struct OpenAdapter {
     door: OmpAdapter,
     /// `provider/id`, as the session began.
     model: Option<String>,
-    /// What processes before this one told of the session, where clients may ask for that.
+    /// Events of the session that earlier processes sent, if clients may request them.
     earlier_events: Option<EarlierEvents>,
 }
 
@@ -179,17 +179,17 @@ impl OpenAdapter {
         self.door.run(InputSource::Clients(clients), stop).await.map_err(StartError::new)
     }
 
-    /// The session that is open, and whichever is open after it.
+    /// Returns the session that is open, and whichever is open after it.
     pub fn current_session(&self) -> watch::Receiver<String> {
         self.door.current.subscribe()
     }
 
-    /// The number of the last event that was told.
+    /// Returns the number of the last event that was sent.
     pub fn last_seq(&self) -> u64 {
         self.door.dialect.hooks.event_sequence(&self.door)
     }
 
-    /// What processes before this one told of the session.
+    /// Takes the events of the session that earlier processes sent.
     pub fn take_earlier_events(&mut self) -> Option<EarlierEvents> {
         self.earlier_events.take()
     }
@@ -211,7 +211,7 @@ impl OpenAdapter {
         }
     }
 
-    /// Whether lines of its host that are not UTF-8 are read as well as they can be.
+    /// Reports whether lines of its host that are not UTF-8 are read as well as they can be.
     pub(crate) fn reads_lossy(&self) -> bool {
         self.door.store.common.dialect.lossy_lines
     }
@@ -221,16 +221,16 @@ impl OpenAdapter {
         self.door.dialect.hooks.list_session(self.session_listing())
     }
 
-    /// Leaves without having been heard.
+    /// Leaves without having taken input.
     pub async fn leave_session(mut self) {
-        // Nothing was said in it.
+        // There was no message in it.
         if let Some(seat) = self.door.seat.take() {
             let _ = seat.close().await;
         }
     }
 }
 
-/// Opens the door: from flags, files and the environment to a session, which `arrival` may have live in a gateway.
+/// Opens the adapter: from flags, files and the environment to a session, which `request` may have live in a gateway.
 pub(super) async fn open_in(
     flags: AdapterFlags,
     surroundings: ProcessContext,
@@ -330,7 +330,7 @@ pub(super) async fn open_in(
     let asking = question_settings::question_settings(&settings, &options);
     let session =
         session_settings::build_settings(&settings, &modes, &choice.entry, &thinking_level, session_store.reminders);
-    // A host that asked for no dialogs may have nobody who reads one: its setting bounds the wait.
+    // A host without dialogs may have no user who reads one: its setting bounds the wait.
     let retry = RetryPolicy { ask_beyond: flags.shows_dialogs(), ..session.retry };
     let session = Settings { asking, retry, ..session };
     let seat = open_session(&flags, &session_store, session, &choice).await?;
@@ -358,14 +358,14 @@ pub(super) async fn open_in(
     Ok(OpenAdapter { door, model, earlier_events })
 }
 
-/// What sessions work with and the flags do not say.
+/// Settings of sessions that are not in the flags.
 struct ContextParts {
     launcher: tools::exec::ExecLauncher,
     sandbox: Sandbox,
     clock: Clock,
     models: Arc<dyn LanguageModel>,
     variables: Vec<(OsString, OsString)>,
-    /// What no tool may write to.
+    /// Paths that no tool may write to.
     denied: Vec<PathBuf>,
     dialect: DialectOptions,
 }

@@ -1,10 +1,10 @@
-//! Why a door did not open.
+//! Why an adapter did not open.
 
 use std::path::{Path, PathBuf};
 
 use crate::open_session_error::OpenSessionError;
 
-/// Why the door did not open. The text is for a person.
+/// Why the adapter did not open. The text is for a person.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
 pub struct StartError {
@@ -18,7 +18,7 @@ impl StartError {
         Self { problem: problem.to_string(), home: None }
     }
 
-    /// The data directory of the gateway that the session lives in, where that is why it did not open.
+    /// Returns the data directory of the gateway that the session lives in, where that is why it did not open.
     pub fn gateway_home(&self) -> Option<&Path> {
         self.home.as_deref()
     }

@@ -15,7 +15,7 @@ use countersign_runtime::{
 use super::{entries, open_session_error::OpenSessionError, todos::stored_phases};
 use crate::session_file;
 
-/// The list of tasks that a session begins with: it may be a branch of one that has tasks.
+/// Returns the list of tasks that a session begins with: it may be a branch of one that has tasks.
 pub(super) fn imported_todos(beginning: &[ImportedEntry]) -> TodoList {
     let may_list =
         |entry: &&ImportedEntry| matches!(entry.kind, SessionEntryKind::ToolResult { .. } | SessionEntryKind::Other);
@@ -36,11 +36,12 @@ pub(super) fn imported_todos(beginning: &[ImportedEntry]) -> TodoList {
     todo_list(beginning.iter().rev().filter(may_list).find_map(|imported| entry_phases(&line(imported)?)))
 }
 
-/// The list of tasks as the conversation that ends with the last of `entries` has it: from a result of the model's, or from a person.
+/// Returns the list of tasks as the conversation that ends with the last of `entries` has it: from a result of the model's, or from a
+/// person.
 pub(super) fn todos_on_path<'a>(entries: impl DoubleEndedIterator<Item = &'a FileEntry>) -> TodoList {
     let mut entries = entries.rev().peekable();
     let mut expected = entries.peek().map(|entry| entry.id.as_str());
-    // What an entry follows stands before it. Others are of branches that were left.
+    // The parent of an entry stands before it. Others are of branches that were left.
     let on_path = entries.filter(|entry| {
         let is_expected = expected == Some(entry.id.as_str());
         if is_expected {

@@ -15,10 +15,10 @@ use countersign_runtime::tools::todo;
 use countersign_view::time;
 use serde_json::json;
 
-/// What the entry of a list that a person set is called in session files.
+/// Name of the entry of a list that a user set, in session files.
 const ENTRY: &str = "user_todo_edit";
 
-/// A phase as a host sees it.
+/// Returns a phase as a host sees it.
 pub fn to_wire(phase: &todo::TaskPhase) -> TodoPhase {
     let task = |task: &todo::PhaseTask| TodoTask {
         id: Some(task.id.clone()),
@@ -34,7 +34,7 @@ pub fn to_wire(phase: &todo::TaskPhase) -> TodoPhase {
     TodoPhase { id: Some(phase.id.clone()), name: phase.name.clone(), tasks: phase.tasks.iter().map(task).collect() }
 }
 
-/// The phases with an id for each of them and their tasks: the one that was given, unless it is there already.
+/// Returns the phases with an id for each of them and their tasks: the one that was given, unless it is there already.
 pub(crate) fn number_phases(phases: Vec<TodoPhase>) -> Vec<todo::TaskPhase> {
     let given = phases.iter().flat_map(|phase| phase.tasks.iter().map(|task| &task.id).chain([&phase.id]));
     let given: BTreeSet<String> = given.flatten().cloned().collect();
@@ -67,7 +67,7 @@ pub(crate) fn number_phases(phases: Vec<TodoPhase>) -> Vec<todo::TaskPhase> {
     numbered
 }
 
-/// The line of a session file that keeps `phases`. Its ids are those that it gets there.
+/// Returns the line of a session file that keeps `phases`. Its ids are those that it gets there.
 pub(crate) fn entry_content(phases: &[todo::TaskPhase], now: Millis) -> MessageContent {
     let body = SessionEntryBody::Custom(CustomEntry {
         custom_type: ENTRY.to_owned(),
@@ -78,14 +78,14 @@ pub(crate) fn entry_content(phases: &[todo::TaskPhase], now: Millis) -> MessageC
     MessageContent { content: RawJson::from_wire(&line).as_text().into(), tokens: 0 }
 }
 
-/// The list that an entry of a session file keeps, if it is one of these.
+/// Returns the list that an entry of a session file keeps, if it is one of these.
 pub fn stored_phases(entry: &SessionFileEntry) -> Option<Vec<todo::TaskPhase>> {
     let SessionEntryBody::Custom(custom) = &entry.body else { return None };
     let data = custom.data.as_ref().filter(|_| custom.custom_type == ENTRY)?;
     todo::TodoList::phases_of(&data.decode_as().ok()?)
 }
 
-/// The same, of the entry's content in the log.
+/// Returns the same, of the entry's content in the log.
 pub(crate) fn stored_phases_in(content: &str) -> Option<Vec<todo::TaskPhase>> {
     content.contains(ENTRY).then(|| SessionFileEntry::parse(content).ok()).flatten().as_ref().and_then(stored_phases)
 }

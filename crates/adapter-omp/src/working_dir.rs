@@ -1,4 +1,4 @@
-//! Where a session works.
+//! Working folder of a session.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use countersign_agent_dir::ProcessEnvironment;
 
 use super::flags::AdapterFlags;
 
-/// The folder that was named, else the one in which the program was started; for the home folder itself one beside, unless that was
+/// Returns the named folder, else the one in which the program was started; for the home folder itself one next to it, unless that was
 /// allowed.
 ///
 /// # Errors

@@ -17,14 +17,14 @@ pub struct QueuedCommand {
     pub turn: CommandTurn,
 }
 
-/// What is done with a command when its turn comes.
+/// Action on a command when its turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandTurn {
-    /// What it says.
+    /// Its own action.
     Own,
     /// Nothing: it was stopped before, and is answered with that.
     GivenUp,
-    /// It has stopped what worked, and stops what began since: it was asked for before.
+    /// It has stopped the work, and stops the work that began since: it was requested before.
     Again,
 }
 
@@ -33,15 +33,15 @@ impl QueuedCommand {
         Self { id, command, turn: CommandTurn::Own }
     }
 
-    /// Whether the agent works once its turn has come.
+    /// Reports whether the agent works once its turn has come.
     pub(crate) const fn begins_run(&self) -> bool {
         matches!(self.turn, CommandTurn::Own)
             && matches!(self.command, GjcCommand::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }))
     }
 }
 
-/// Gives up what an abort need not wait for: what is only answered, and, behind a person's command that has to end first, what would
-/// begin. `behind_command` says whether one works.
+/// Gives up commands for which an abort need not wait: those that are only answered, and, if a user's command has to end first, those that
+/// would begin after it. `behind_command` says whether one works.
 fn give_up(waiting: &mut VecDeque<QueuedCommand>, behind_command: bool) {
     let (mut behind_command, mut is_stuck) = (behind_command, false);
     for waiting in waiting {
@@ -63,13 +63,13 @@ impl OmpAdapter {
         self.waiting.push_front(QueuedCommand::new(id, command));
     }
 
-    /// Gives up what was asked for and has not begun, as far as an abort need not wait for it.
+    /// Gives up requests that have not begun, as far as an abort need not wait for them.
     pub(crate) fn give_up(&mut self) {
         let behind_command = matches!(self.operation, ActiveOperation::Command(..) | ActiveOperation::ToCommand);
         give_up(&mut self.waiting, behind_command);
     }
 
-    /// Puts an abort behind the last that begins before it, and behind no command of the person that comes after that.
+    /// Moves an abort after the last command that begins before it, and after no command of the user that comes later.
     pub(crate) fn stop_again(&mut self, id: Option<OmpRequestId>) {
         let is_before = |waiting: &QueuedCommand| waiting.begins_run() || waiting.turn == CommandTurn::Again;
         let at = self.waiting.iter().rposition(is_before).map_or(0, |last| last + 1);
@@ -77,7 +77,7 @@ impl OmpAdapter {
             .insert(at, QueuedCommand { id, command: GjcCommand::Shared(Shared::Abort), turn: CommandTurn::Again });
     }
 
-    /// Whether something begins later, or takes the session's place, that was asked for before now.
+    /// Reports whether an earlier request begins later, or replaces the session.
     pub(crate) fn begins_later(&self) -> bool {
         let is_handing_over = match &self.operation {
             ActiveOperation::HandOff => true,

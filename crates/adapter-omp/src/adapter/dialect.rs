@@ -1,4 +1,4 @@
-//! The place where another dialect of omp's protocol joins the door: hooks that the door calls, and options that hold for a process.
+//! The place where another dialect of omp's protocol joins the adapter: hooks that the adapter calls, and options that hold for a process.
 //!
 //! It must not know which dialects there are.
 
@@ -26,13 +26,13 @@ use countersign_agent_dir::ProcessEnvironment;
 /// Chooses the dialect of a host by its flags, the product among them, and its environment.
 pub type ExtensionFactory = fn(&AdapterFlags, &ProcessEnvironment) -> ConfiguredDialect;
 
-/// A dialect as a door is opened with it.
+/// A dialect as an adapter is opened with it.
 pub struct ConfiguredDialect {
     pub options: DialectOptions,
     pub dialect: ActiveDialect,
 }
 
-/// Hooks of a dialect, and what they remember of one door.
+/// Hooks of a dialect, and what they remember of one adapter.
 pub struct ActiveDialect {
     pub hooks: &'static dyn DialectExtension,
     state: Box<dyn Any + Send>,
@@ -44,12 +44,12 @@ impl ActiveDialect {
         Self { hooks, state: Box::new(state) }
     }
 
-    /// The state, where it is of this type.
+    /// Returns the state, where it is of this type.
     pub fn state_ref<T: Any>(&self) -> Option<&T> {
         self.state.downcast_ref()
     }
 
-    /// The state, where it is of this type, to be changed.
+    /// Returns the state, where it is of this type, to be changed.
     pub fn state_mut<T: Any>(&mut self) -> Option<&mut T> {
         self.state.downcast_mut()
     }
@@ -57,7 +57,7 @@ impl ActiveDialect {
 
 /// Hooks by which a dialect differs from omp's own protocol. All but `on_command` default to what omp does.
 ///
-/// Hooks are given the door and keep nothing themselves: their state is in [`Dialect::state`].
+/// Hooks are given the adapter and keep nothing themselves: their state is in `ActiveDialect::state`.
 pub trait DialectExtension: Sync {
     /// Decodes a line of the host.
     ///
@@ -118,7 +118,7 @@ pub trait DialectExtension: Sync {
         async { true }.boxed()
     }
 
-    /// Answers a command that nobody knows.
+    /// Answers an unknown command.
     fn on_unknown<'a>(
         &self,
         door: &'a mut OmpAdapter,
@@ -176,12 +176,12 @@ pub trait DialectExtension: Sync {
         async {}.boxed()
     }
 
-    /// The number of the last event that was sent; 0 where events have none.
+    /// Returns the number of the last event that was sent; 0 where events have none.
     fn event_sequence(&self, _door: &OmpAdapter) -> u64 {
         0
     }
 
-    /// Counts events on behind `number`.
+    /// Continues the count of events after `number`.
     fn continue_sequence(&self, _door: &mut OmpAdapter, _number: u64) {}
 
     /// Lists the session of an attached host where other programs look for it, until what is returned is dropped.

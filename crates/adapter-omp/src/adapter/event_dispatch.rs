@@ -1,4 +1,4 @@
-//! What happens in the session, as the door takes it: frames for the host, and what follows for those who wait.
+//! Dispatch of the session's events: frames for the host, and results for waiting commands.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ use crate::{
     grants, todos,
 };
 
-/// A wait for another attempt of which people are told when it ends.
+/// Minimum length of a wait for another attempt whose end is reported to users.
 const LONG: Duration = Duration::from_secs(60);
 
 impl OmpAdapter {
-    /// Whether it is about another session of the same log.
+    /// Reports whether it is about another session of the same log.
     fn is_of_others(&self, released: &ReleasedItem) -> bool {
         let Some(seat) = self.seat.as_ref().filter(|seat| seat.attach_guard.is_some()) else { return false };
         match released {
@@ -95,16 +95,16 @@ impl OmpAdapter {
         self.run_waiters();
     }
 
-    /// Tells when a run goes on that waits for long: a host sees a number of milliseconds in its event, people want the time.
+    /// Tells when a run continues that waits for long: a host sees a number of milliseconds in its event, people want the time.
     fn report_wait(&mut self, event: &Happened) {
-        // What people are asked about says it too.
+        // The question to the approver has it too.
         let Happened::Run(run::Event::BackedOff { delay, until, gate: None, .. }) = event else { return };
         if *delay >= LONG {
             self.report_next_attempt(*until);
         }
     }
 
-    /// Tells when a run that waits for its next attempt goes on.
+    /// Tells when a run that waits for its next attempt continues.
     pub(super) fn report_next_attempt(&mut self, until: Millis) {
         let until = Zone::UTC.date_and_time(until);
         self.notify_host(
@@ -138,10 +138,10 @@ impl OmpAdapter {
         contents.get(&[at]).await.ok()?.pop().flatten()
     }
 
-    /// What facts mean beside their frames.
+    /// Applies the effects of facts other than their frames.
     fn handle_side_effects(&mut self, event: &Happened, content: Option<&str>) {
         match event {
-            // What was adopted was so before the door listened: this one an answer made.
+            // Grants that were adopted existed before the adapter read events: this one comes from an answer.
             Happened::Policy(policy::Event::Granted(grant)) if grant.scope == policy::GrantReach::Always => {
                 self.keep_grant(grant.clone());
             }
@@ -207,13 +207,13 @@ impl OmpAdapter {
         while self.grant_writes.join_next().await.is_some() {}
     }
 
-    /// Notes in the log up to where a run was told that has ended, where clients may ask for what they missed of the next.
+    /// Notes in the log the last number of a run that has ended, if clients may request missed events of the next.
     async fn record_sequence_number(&mut self, ended: Lsn) {
         let number = self.dialect.hooks.event_sequence(self);
         let is_recorded = self.store.common.dialect.lasting_numbers;
         let Some(seat) = self.current_session().filter(|_| is_recorded) else { return };
         let command = session::Command::RecordSequence { number, upto: Some(ended) };
-        // Nobody waits for it: without it a client is told more than it missed.
+        // The result is not awaited: without it a client is sent more than it missed.
         drop(seat.requests.submit_command(Command::Session(seat.id.clone(), command)).await);
     }
 
@@ -242,7 +242,7 @@ impl OmpAdapter {
     }
 }
 
-/// What hosts are told of events that happened at once, in their order.
+/// Emits the frames of events that happened at once, in their order.
 pub fn for_each_frame<'a>(events: &'a [OmpEvent], mut emit: impl FnMut(OutgoingFrame<'a>)) {
     let mut events = events.iter().peekable();
     while let Some(event) = events.next() {
@@ -255,7 +255,7 @@ pub fn for_each_frame<'a>(events: &'a [OmpEvent], mut emit: impl FnMut(OutgoingF
     }
 }
 
-/// The list of tasks that a call left, if it was one that writes it, or that a person set.
+/// Returns the list of tasks that a call left, if it was one that writes it, or that a person set.
 fn written_tasks(content: &str) -> Option<Vec<todo::TaskPhase>> {
     if !content.contains("todo_write") {
         return todos::stored_phases_in(content);

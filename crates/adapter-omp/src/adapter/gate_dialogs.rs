@@ -21,17 +21,17 @@ use crate::{
     event_encoder::{UnfinishedRun, is_interrupted},
 };
 
-/// How long the log has before an answer that it did not take is asked for again.
+/// Time for the log before an answer that it did not take is requested again.
 const BEFORE_AGAIN: Duration = Duration::from_secs(1);
 
-/// Told where the last process ended while a run worked, and nothing goes on by itself.
+/// Notice if the last process ended while a run worked, and nothing continues by itself.
 const INTERRUPTED_RUN: &str = "The last process ended while a run worked, and the run stands: the next prompt goes on with it. What \
                       its last calls came to is in the conversation.";
 
 /// A gate that waits, what it asks, and what is around it.
 type PendingGate = (Gate, GateRequest, GateContext);
 
-/// What is around a gate.
+/// Context of a gate.
 struct GateContext {
     /// The folder of its session.
     cwd: String,
@@ -49,7 +49,7 @@ fn pending_gate(engine: &Engine, gate: GateId) -> Option<PendingGate> {
     Some((found, request, GateContext { cwd, tool_call }))
 }
 
-/// Whether an answer is lost that may count another time.
+/// Reports whether an answer is lost that may count another time.
 const fn is_not_recorded(refused: &OwnerError) -> bool {
     match refused {
         OwnerError::NotRecorded(_) | OwnerError::Unsure(_) | OwnerError::Unreadable(_) | OwnerError::Panicked => true,
@@ -58,8 +58,8 @@ const fn is_not_recorded(refused: &OwnerError) -> bool {
 }
 
 impl OmpAdapter {
-    /// Takes up what another process left: a run that waits, and the gates that it waits for. What goes on by itself starts behind
-    /// that, so that the host hears all of it.
+    /// Resumes the work of another process: a run that waits, and its pending gates. Work that continues by itself starts after that, so
+    /// that the host gets all of it.
     pub(crate) async fn resume_session(&mut self) {
         self.report_state().await;
         if let Some(seat) = &self.seat {
@@ -80,7 +80,7 @@ impl OmpAdapter {
             Ok((left, gates))
         });
         let Some((found, position)) = read.await else { return };
-        // What was released until then is in what was read.
+        // Facts released until then are in the state that was read.
         self.pass_over(position).await;
         let (left, gates) = match found {
             Ok(found) => found,
@@ -120,7 +120,7 @@ impl OmpAdapter {
         }
     }
 
-    /// Reminds a host that expects it of a gate that still waits: as what it was shown, or in a notice beside its dialog.
+    /// Reminds a host that expects it of a gate that is still pending: in its original form, or in a notice in addition to its dialog.
     pub(crate) async fn remind_gate(&mut self, id: GateId) {
         let Some(seat) = self.seat.as_ref().filter(|_| self.store.common.dialect.reminders) else { return };
         let Some((Some((gate, request, _)), _)) =
@@ -157,8 +157,8 @@ impl OmpAdapter {
         self.write_frame(&omp::UiRequest { id, method });
     }
 
-    /// An answer to a dialog. One that nobody waits for is ignored; one that does not count, or could not be recorded, has the gate
-    /// shown again.
+    /// Handles an answer to a dialog. One without an open dialog is ignored; one that does not count, or could not be recorded, has the
+    /// gate shown again.
     pub(crate) async fn handle_answer(&mut self, id: &str, answer: &omp::UiAnswer) {
         let Some((OpenDialog { gate, draft, .. }, seat)) = self.dialogs.take_dialog(id).zip(self.seat.as_ref()) else {
             return;
@@ -184,7 +184,7 @@ impl OmpAdapter {
                     (_, Some(why)) => {
                         let text = format!("The answer does not count, and will be asked for again: {why}");
                         door.notify_host(text, NotifyType::Error);
-                        // Whoever answers by itself would be asked again and again until the log takes something.
+                        // A host that answers by itself would be asked again and again until the log takes something.
                         door.show_again(gate, BEFORE_AGAIN);
                     }
                     _ => {}

@@ -1,4 +1,4 @@
-//! What a host is told beside what happens in the conversation: that something is not kept.
+//! Notices for a host outside of the conversation: that a file or record is not written.
 
 use countersign_core::{engine::Command, id::SessionId, session};
 use countersign_protocol::omp::{UiMethod, UiRequest, ui::NotifyType};

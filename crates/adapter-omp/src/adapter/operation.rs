@@ -8,7 +8,7 @@ use crate::open_session::OpenSession;
 /// A command that takes long: the ordered lane waits for it.
 pub(crate) enum ActiveOperation {
     Free,
-    /// Until what works is stopped, so that a compaction can begin: if nobody has said meanwhile that it is not to.
+    /// Until the work is stopped, so that a compaction can begin, unless it was cancelled meanwhile.
     ToCompact {
         is_given_up: bool,
     },
@@ -26,7 +26,7 @@ pub(crate) enum ActiveOperation {
     Short,
 }
 
-/// What somebody waits for, beside the lane; while somebody does, the lane is not free.
+/// End for which a command waits, outside of the lane; while one does, the lane is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitUntil {
     RunEnded,
@@ -38,22 +38,22 @@ pub(crate) struct SessionSwitch {
     pub(crate) id: Option<OmpRequestId>,
     pub(crate) command: &'static str,
     pub(crate) seat: OpenSession,
-    /// What the command is answered once it is there.
+    /// Answer to the command once it is there.
     pub(crate) data: RawJson,
 }
 
 impl SessionSwitch {
-    /// A session that is open, and the answer to the command that asked for it.
+    /// Creates it from an open session, and the answer to the command that requested it.
     pub(crate) const fn new(id: Option<OmpRequestId>, command: &'static str, seat: OpenSession, data: RawJson) -> Self {
         Self { id, command, seat, data }
     }
 
-    /// What it was asked for by.
+    /// Returns the name of the command that requested it.
     pub(crate) const fn command_name(&self) -> &'static str {
         self.command
     }
 
-    /// Gives up: the command with its id, and the session that nobody wants.
+    /// Gives up: returns the command with its id, and the session that is no longer needed.
     pub(crate) fn into_parts(self) -> (Option<OmpRequestId>, &'static str, OpenSession) {
         (self.id, self.command, self.seat)
     }

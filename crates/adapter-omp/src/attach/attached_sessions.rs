@@ -1,4 +1,4 @@
-//! Who is in the hall: each session with what works for it, while its host is there and until what it left is done.
+//! Attached sessions: each with its environment, while its host is connected and until its remaining work is done.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{AttachServer, home};
 use crate::{session_environment::SessionEnvironment, session_file_writer::SessionFileWriter};
 
-/// How long after the log took nothing it is asked again.
+/// Time before the log is tried again after it took nothing.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The sessions of hosts. What the owner of the record asks for the work of one.
@@ -23,7 +23,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 pub struct AttachedSessions(Mutex<BTreeMap<SessionId, AttachedSession>>);
 
 enum AttachedSession {
-    /// A host is there, or about to be. Work goes on with what the one before it left.
+    /// A host is there, or about to be. Work continues with what the one before it left.
     Here { process: u32, environment: Option<Arc<SessionEnvironment>> },
     /// Its host has gone, and something still works or waits.
     Leaving { environment: Arc<SessionEnvironment>, stays: CancellationToken, left: oneshot::Receiver<()> },
@@ -37,7 +37,7 @@ pub struct AlreadyAttached {
 }
 
 impl AttachedSessions {
-    /// What works for a session.
+    /// Returns the environment of a session.
     pub fn environment_for(&self, session: &SessionId) -> Option<Arc<dyn RunEnvironment>> {
         let sessions = self.0.lock();
         let environment = match sessions.get(session)? {
@@ -48,7 +48,7 @@ impl AttachedSessions {
     }
 }
 
-/// A host's hold on its session. Whoever lets go of it leaves.
+/// A host's hold on its session. Dropping it leaves the session.
 pub struct AttachGuard {
     pub server: Arc<AttachServer>,
     session: SessionId,
@@ -62,7 +62,7 @@ impl AttachGuard {
     /// Enters with a session, and gives what the host before left working in it, if something still does.
     ///
     /// # Errors
-    /// `Taken`: a session has one host.
+    /// [`AlreadyAttached`]: a session has one host.
     pub async fn attach_session(
         server: &Arc<AttachServer>,
         session: &SessionId,
@@ -98,7 +98,7 @@ impl AttachGuard {
         Ok((guard, environment))
     }
 
-    /// Has `workshop` work for the session from now on.
+    /// Sets the environment of the session from now on.
     pub fn set_environment(&mut self, environment: &Arc<SessionEnvironment>) {
         self.environment = Some(Arc::clone(environment));
         if let Some(AttachedSession::Here { environment: works, .. }) =
@@ -108,7 +108,7 @@ impl AttachGuard {
         }
     }
 
-    /// Leaves. What works or waits goes on, and the file is written until it has ended.
+    /// Leaves. What works or waits continues, and the file is written until it has ended.
     pub fn detach_with(mut self, file_writer: Option<SessionFileWriter>) {
         self.file_writer = file_writer;
     }
@@ -173,13 +173,13 @@ impl DetachTask {
             home::remove_home(&self.root, &self.session);
         }
         let mut sessions = self.server.sessions.0.lock();
-        // Somebody may have come meanwhile.
+        // Another host may have come meanwhile.
         if let Some(AttachedSession::Leaving { .. }) = sessions.get(&self.session) {
             sessions.remove(&self.session);
         }
     }
 
-    /// Ready once nothing works or waits in the session and its rules were taken away, or the record has ended.
+    /// Waits until nothing works or waits in the session and its rules were taken away, or the record has ended.
     async fn leave_session(&self) {
         let requests = self.server.handle.source(InboxLane::Request);
         let session = self.session.clone();
@@ -190,7 +190,7 @@ impl DetachTask {
             match requests.send_command(Command::Leave(self.session.clone())).await {
                 Ok(_) | Err(OwnerError::Closed) => return,
                 Err(OwnerError::Refusal(CommandError::Busy(_))) => {}
-                // A log that takes nothing now is asked again: nothing happens in the session that would be a reason to.
+                // A log that takes nothing now is tried again: the session itself has no event that would be a reason to.
                 Err(refused) => {
                     tracing::warn!(%refused, "a session whose host has gone could not be left");
                     tokio::time::sleep(AGAIN).await;

@@ -1,4 +1,4 @@
-//! Grants for good that were given in guests' sessions, brought into the files of their agent directories.
+//! Permanent grants that were given in attached sessions, written into the files of their agent directories.
 //!
 //! They are given from anywhere, whether or not a host is there; so one follower writes them all.
 
@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::grants;
 
-/// How far it is.
+/// Position up to which grants are written.
 pub struct GrantWriter(watch::Receiver<u64>);
 
 impl GrantWriter {
@@ -43,7 +43,7 @@ impl GrantWriter {
     }
 }
 
-/// A grant of a realm that an answer gave. What was adopted belongs to no session, and came from the file.
+/// Returns a grant of a realm that an answer gave. What was adopted belongs to no session, and came from the file.
 fn granted_in_realm(released: &ReleasedItem) -> Option<(String, Grant)> {
     let ReleasedItem::Fact(recorded) = released else { return None };
     let Event::Policy(policy::Event::Granted(grant)) = &recorded.fact.event else { return None };
@@ -53,7 +53,7 @@ fn granted_in_realm(released: &ReleasedItem) -> Option<(String, Grant)> {
     }
 }
 
-/// In the file it is one of every session, as those of sessions with logs of their own are.
+/// Saves a grant of a realm: in the file it is one of every session, as those of sessions with logs of their own are.
 fn save_realm_grant(realm: &str, grant: Grant) -> std::io::Result<()> {
     grants::save_grant(&Path::new(realm).join(grants::FILE), &Grant { scope: GrantReach::Always, ..grant })
 }

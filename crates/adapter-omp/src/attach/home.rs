@@ -1,4 +1,4 @@
-//! Where a session lives, if not in a log of its own: a small file in the agent directory.
+//! Home of a session, if that is not a log of its own: a small file in the agent directory.
 //!
 //! It must not open a log.
 
@@ -20,28 +20,28 @@ pub struct SessionHome {
     pub session: String,
     /// The data directory of the gateway.
     pub gateway: PathBuf,
-    /// Where its session file is, or is to be.
+    /// Path of its session file, or its planned path.
     pub file: PathBuf,
 }
 
-/// The folder of an agent directory in which logs lie, and the files that name those that lie elsewhere.
+/// Returns the folder of an agent directory in which logs lie, and the files that name those that lie elsewhere.
 pub fn countersign_folder(root: &Path) -> PathBuf {
     root.join("countersign")
 }
 
-/// Whether an id can be the name of a file and of nothing else. That of a file which somebody else wrote need not be.
+/// Reports whether an id can be the name of a file and of nothing else. That of a foreign file need not be.
 pub(crate) fn is_plain(id: &SessionId) -> bool {
     let id = id.as_str();
     (1..=128).contains(&id.len())
         && id.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
 }
 
-/// The name of a session's files, without what tells them apart.
+/// Returns the name of a session's files, without what tells them apart.
 pub(crate) fn file_stem(id: &SessionId) -> String {
     if is_plain(id) { id.to_string() } else { Digest::hash_bytes(id.as_str().as_bytes()).to_string() }
 }
 
-/// The log of a session that has one of its own.
+/// Returns the log of a session that has one of its own.
 pub(crate) fn own_log(root: &Path, id: &SessionId) -> PathBuf {
     countersign_folder(root).join(format!("{}.db", file_stem(id)))
 }
@@ -50,15 +50,15 @@ fn home_path(root: &Path, id: &SessionId) -> PathBuf {
     countersign_folder(root).join(format!("{}.home", file_stem(id)))
 }
 
-/// Where a session of the agent directory `root` lives, if not in a log of its own.
+/// Returns the home of a session of the agent directory `root`, if that is not a log of its own.
 ///
 /// # Errors
-/// What the system says; a file that says nothing is an error too, for the session may well live elsewhere.
+/// Error of the system; an empty file is an error too, for the session may well live elsewhere.
 pub fn read_home(root: &Path, id: &SessionId) -> io::Result<Option<SessionHome>> {
     read_at(&home_path(root, id))
 }
 
-/// What the file at `path` says.
+/// Reads the file at `path`.
 pub(crate) fn read_at(path: &Path) -> io::Result<Option<SessionHome>> {
     let bytes = match regular::read_bytes(path, LARGEST) {
         Ok(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! A line between a host's process and the gateway: how it opens, and the bytes behind that.
+//! A connection between a host's process and the gateway: its handshake, and the bytes after that.
 
 use std::sync::Arc;
 
@@ -16,20 +16,21 @@ use crate::{
     attach::{AttachParams, AttachServer},
 };
 
-/// How many lines wait for a door at most; the socket holds the rest.
+/// Maximum number of lines that wait for an adapter; the socket holds the rest.
 const WAITING: usize = 256;
-/// How many frames wait for the socket at most: few, for their bytes are not counted. The door counts what waits behind them.
+/// Maximum number of frames that wait for the socket: few, for their bytes are not counted. The adapter counts the frames that wait after
+/// them.
 const FRAMES: usize = 64;
-/// How much is read at once.
+/// Number of bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// What the gateway says before a line is the door's, each in a line of its own.
+/// Replies of the gateway before a connection is the adapter's, each in a line of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttachReply {
     /// Something for a person to read.
     Notice(String),
-    /// The session is open. What follows in both directions is the door's.
+    /// The session is open. What follows in both directions is the adapter's.
     Ok {},
     /// It is not, and why.
     Error(String),
@@ -69,7 +70,7 @@ pub async fn serve_attached(
     }
     drop(listed);
     read.abort();
-    // The frames end with the door: the last of them are on their way.
+    // The frames end with the adapter: the last of them are on their way.
     let _ = written.await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a host reads of a session: its state, its messages, its counts.
+//! Data of a session for a host: its state, its messages, its counts.
 
 use std::sync::Arc;
 
@@ -53,16 +53,16 @@ async fn answer_from_session<T: Send + 'static>(
     });
 }
 
-/// Whether a compaction is under way that belongs to the work of runs.
+/// Reports whether a compaction is under way that belongs to the work of runs.
 fn goes_on_by_itself(session: &Session) -> bool {
     session.active_compaction().is_some_and(|compaction| compaction.reason != CompactionCause::Manual)
 }
 
-/// What a session is right now.
+/// Current state of a session.
 pub struct StateReply {
     /// As omp has it.
     pub state: RpcSessionState,
-    /// How many tokens its context takes, of how many that the model has.
+    /// Number of tokens of its context, and the maximum of the model.
     pub context: Option<(u64, u64)>,
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn get_state(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     reply_with_state(door, id, |door, snapshot| RawJson::from_wire(&extended_state(door, snapshot))).await;
 }
 
-/// The state with what clients of later versions read.
+/// Returns the state with what clients of later versions read.
 fn extended_state(door: &OmpAdapter, snapshot: StateReply) -> ExtendedState {
     let todo_phases = door.current_session().map(|seat| seat.environment.todo_list().get()).unwrap_or_default();
     ExtendedState {
@@ -83,7 +83,7 @@ fn extended_state(door: &OmpAdapter, snapshot: StateReply) -> ExtendedState {
     }
 }
 
-/// How full a context is.
+/// Returns the usage of a context.
 #[expect(clippy::cast_precision_loss, reason = "no context has so many tokens")]
 pub fn context_usage(tokens: u64, window: u64) -> ContextUsage {
     let percent = (window > 0).then(|| JsNumber(tokens as f64 / window as f64 * 100.0));
@@ -148,7 +148,7 @@ pub async fn reply_with_state(
     });
 }
 
-/// The entries of the context, without their text.
+/// Returns the entries of the context, without their text.
 fn context_entries(session: &Session) -> (Vec<SessionEntry>, Vec<Lsn>) {
     let entries: Vec<SessionEntry> = session.model_context().iter().map(|piece| piece.entry().clone()).collect();
     let lsns = entries.iter().map(|entry| entry.content).collect();
@@ -185,7 +185,7 @@ pub(super) async fn branch_messages(door: &mut OmpAdapter, id: Option<OmpRequest
     .await;
 }
 
-/// The text of a user message's content.
+/// Returns the text of a user message's content.
 pub(super) fn user_text(content: &str) -> Option<String> {
     match serde_json::from_str(content) {
         Ok(StoredMessage::User(message)) => Some(text_of(&message.content)),

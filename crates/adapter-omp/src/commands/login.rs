@@ -7,7 +7,7 @@ use countersign_protocol::{
 
 use crate::adapter::OmpAdapter;
 
-/// Lists the providers that keys are known of. Nobody can log in here: keys are in the environment and in files.
+/// Lists the providers with known keys. There is no login here: keys are in the environment and in files.
 pub(super) fn login_providers(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     let roster = door.store.common.roster.lock();
     let provider = |name: String| LoginProvider {

@@ -17,12 +17,12 @@ use crate::{
 const NAME: &str = "get_messages_page";
 /// The most bytes of a page that has more than one message.
 const MOST: usize = 768 * 1024;
-/// What a host reads whose session works.
+/// Error for a host whose session works.
 const BUSY: (&str, &str) = ("Cannot page messages while the session is changing", "session_busy");
-/// What a host reads whose session has changed since the page before.
+/// Error for a host whose session has changed since the page before.
 const STALE: (&str, &str) = ("RPC message cursor is stale", "stale_cursor");
 
-/// Where a page begins, in which state of which session.
+/// Position of a page, and the state of its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PageCursor {
     offset: usize,
@@ -52,7 +52,7 @@ impl PageCursor {
     }
 }
 
-/// What a session has to page through.
+/// Content to page through.
 enum PageLookup {
     Busy,
     Stale,
@@ -121,7 +121,7 @@ pub(super) async fn get_messages_page(
     });
 }
 
-/// As many of the messages as a page may hold, at least one. An entry without a message counts and is not shown.
+/// Returns as many of the messages as a page may hold, at least one. An entry without a message counts and is not shown.
 fn cut_page(found: impl Iterator<Item = Option<RawJson>>, from: PageCursor) -> MessagesPage {
     let (mut messages, mut bytes, mut taken) = (Vec::new(), 0, 0);
     for message in found {

@@ -1,4 +1,4 @@
-//! What a person says: prompts, steering, follow-ups.
+//! Messages of a user: prompts, steering, follow-ups.
 
 use std::{
     io::{self, Read},
@@ -30,21 +30,21 @@ use crate::{
     refusal_text::{ABORTED, refusal_message},
 };
 
-/// How much of a file that is mentioned is shown, in bytes.
+/// Maximum part of a mentioned file that is shown, in bytes.
 const MENTIONED: usize = 50 * 1024;
-/// How much is shown of all files that one text mentions, in bytes.
+/// Maximum size of all mentioned files of one text that is shown, in bytes.
 const MENTIONED_IN_ALL: usize = 1 << 20;
-/// How large an image may be that is mentioned, and all that one text mentions, in bytes.
+/// Maximum size of a mentioned image, and of all that one text mentions, in bytes.
 const MENTIONED_IMAGES: usize = image::LARGEST;
 
-/// How much of a file shows what it is.
+/// Number of bytes of a file from which its kind is determined.
 const SAMPLE: u64 = 512;
-/// An image counts as so many tokens, whatever its bytes.
+/// Number of tokens of an image, whatever its bytes.
 const IMAGE_TOKENS: u64 = 1200;
 
-/// How much text one message may have, in bytes.
+/// Maximum length of the text of one message, in bytes.
 const TEXT: usize = 16 << 20;
-/// How many images one message may have.
+/// Maximum number of images of one message.
 const IMAGES: usize = 64;
 
 pub(super) async fn submit_prompt(
@@ -149,7 +149,7 @@ async fn send_prompt(
     .await;
 }
 
-/// The list of tasks, if all of them are done: it goes when the next prompt starts.
+/// Returns the list of tasks, if all of them are done: it goes when the next prompt starts.
 fn finished_tasks(door: &OmpAdapter) -> Option<(TodoList, Vec<todo::TaskPhase>)> {
     let todos = door.current_session().filter(|_| !door.encoder.is_running())?.environment.todo_list().clone();
     let list = todos.get();
@@ -192,7 +192,7 @@ async fn queue_message(
     door.send_command(command, move |door, replied| write_ack(door, id, name, replied)).await;
 }
 
-/// What a text stands for: a file's content, if it names one as `/name`, or what the dialect makes of it.
+/// Returns the text that a message stands for: a file's content, if it names one as `/name`, or the expansion of the dialect.
 async fn expand_message(text: String, door: &mut OmpAdapter) -> String {
     let hooks = door.dialect.hooks;
     let text = hooks.on_prompt(door, text);
@@ -213,7 +213,7 @@ async fn expand_message(text: String, door: &mut OmpAdapter) -> String {
     }
 }
 
-/// Whether a message is small enough to be kept, shown and sent again with every turn.
+/// Checks that a message is small enough to be kept, shown and sent again with every turn.
 fn check_limits(text: &str, images: &[ImageContent]) -> Result<(), String> {
     if text.len() > TEXT {
         return Err(format!("Message too long: {} bytes of text (limit {TEXT})", text.len()));
@@ -230,7 +230,7 @@ fn check_limits(text: &str, images: &[ImageContent]) -> Result<(), String> {
     }
 }
 
-/// A message as content: the text, then the images.
+/// Returns a message as content: the text, then the images.
 fn user_message(text: &str, images: &[ImageContent]) -> MessageContent {
     let images = images
         .iter()
@@ -243,7 +243,7 @@ fn user_message(text: &str, images: &[ImageContent]) -> MessageContent {
     MessageContent { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
 }
 
-/// The files that a text mentions as `@path`, with what they hold; images too, if the model sees them.
+/// Returns the files that a text mentions as `@path`, with what they hold; images too, if the model sees them.
 async fn read_mentions(text: &str, door: &mut OmpAdapter) -> Vec<(SessionEntryKind, MessageContent)> {
     let names: Vec<String> = mentioned_names(text).map(str::to_owned).collect();
     if names.is_empty() {
@@ -269,7 +269,7 @@ async fn read_mentions(text: &str, door: &mut OmpAdapter) -> Vec<(SessionEntryKi
     vec![(SessionEntryKind::Custom, MessageContent { content: content.into(), tokens })]
 }
 
-/// How many bytes of files that are mentioned may still be shown.
+/// Number of bytes of mentioned files that may still be shown.
 struct MentionBudget {
     text: usize,
     images: usize,
@@ -281,7 +281,7 @@ fn mentioned_names(text: &str) -> impl Iterator<Item = &str> {
     names.filter(|name| !name.is_empty())
 }
 
-/// A file that is mentioned. What tools may not read is not read for a mention either.
+/// Returns a file that is mentioned. What tools may not read is not read for a mention either.
 fn read_mention(name: &str, boundary: &PathBoundary, cwd: &Path, left: &mut MentionBudget) -> Option<Value> {
     let place = boundary.resolve_path(cwd, Path::new(name)).ok()?;
     let mut file = disk::open_file(&place).ok()?;
@@ -302,7 +302,7 @@ fn read_mention(name: &str, boundary: &PathBoundary, cwd: &Path, left: &mut Ment
     Some(shown)
 }
 
-/// An image as it is shown.
+/// Returns an image as it is shown.
 fn read_image(name: &str, mime_type: &str, file: impl Read, most: usize) -> io::Result<Value> {
     let mut bytes = Vec::new();
     file.take(most as u64).read_to_end(&mut bytes)?;
@@ -310,7 +310,7 @@ fn read_image(name: &str, mime_type: &str, file: impl Read, most: usize) -> io::
     Ok(json!({ "path": name, "content": "", "byteSize": bytes.len(), "image": image }))
 }
 
-/// A file as it is shown if it has at most `most` bytes. One that is made on the fly says that it has none.
+/// Returns a file as it is shown if it has at most `most` bytes. One that is made on the fly says that it has none.
 fn read_text(name: &str, file: impl Read, size: u64, most: usize) -> io::Result<Value> {
     let mut bytes = Vec::new();
     if size <= most as u64 {

@@ -1,4 +1,4 @@
-//! Commands of versions behind 13.19, and of pi, that need nothing of the session. Source: docs/protocol/omp.md, Commands of
+//! Commands of versions after 13.19, and of pi, that need nothing of the session. Source: docs/protocol/omp.md, Commands of
 //! later versions and of pi.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) fn set_fast_mode(door: &mut OmpAdapter, id: Option<OmpRequestId>, ena
     door.write_frame(&response);
 }
 
-/// Takes the wish: there are no subagents that anything could be told of.
+/// Accepts the subscription: there are no subagents with events.
 pub(super) fn set_subagent_subscription(door: &mut OmpAdapter, id: Option<OmpRequestId>, level: SubscriptionLevel) {
     door.write_frame(&OmpResponse::success(id, "set_subagent_subscription", &SubagentSubscription { level }));
 }

@@ -40,13 +40,13 @@ use crate::{
     session_file_writer::SessionFileWriter,
 };
 
-/// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.
+/// Maximum wait for a name to reach the session's file before it is acknowledged without: it is recorded.
 const NAMED: Duration = Duration::from_secs(5);
 
-/// What is answered where the session is gone.
+/// Answer if the session is gone.
 const CLOSED: &str = "the session is closed";
 
-/// Summarises what is old. A run is stopped first, and no more is told of it.
+/// Summarises old entries. A run is stopped first, and is no longer reported.
 pub(super) async fn start_compaction(door: &mut OmpAdapter, id: Option<OmpRequestId>, instructions: Option<String>) {
     if std::mem::take(&mut door.is_given_up) {
         return door.write_frame(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
@@ -95,12 +95,13 @@ pub(super) async fn start_compaction(door: &mut OmpAdapter, id: Option<OmpReques
 
 pub(super) async fn new_session(door: &mut OmpAdapter, id: Option<OmpRequestId>, parent: Option<String>) {
     let settings = current_settings(door).await;
-    let opened = begin_session(door, None, parent, settings, Vec::new()).await;
+    let beginning = SessionStart { path: None, parent, name: None, settings, entries: Vec::new() };
+    let opened = begin_session(door, beginning).await;
     leave_silently(door, id, "new_session", opened).await;
 }
 
-/// The session that is open already, from its beginning: what works in it is stopped, nothing waits to be said, and what comes
-/// behind is said to it as it is then.
+/// Reloads the open session from its beginning: its work is stopped, no message is queued, and later commands see the session as it
+/// is then.
 async fn reload_session(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     const NAME: &str = "switch_session";
     door.encoder.detach();
@@ -163,7 +164,7 @@ pub(super) async fn branch_session(door: &mut OmpAdapter, id: Option<OmpRequestI
         _ => Err("Invalid entry ID for branching".to_owned()),
     };
     match opened {
-        // A host expects that the run it branches from is told to its end.
+        // A host expects all events of the run it branches from.
         Ok((seat, text)) => {
             let data = RawJson::from_wire(&BranchResult { text, cancelled: false });
             leave_session(door, SessionSwitch::new(id, name, seat, data)).await;
@@ -192,17 +193,19 @@ async fn open_clone(door: &mut OmpAdapter) -> Result<OpenSession, String> {
     let Some(old) = door.current_session() else { return Err(CLOSED.to_owned()) };
     let session = old.id.clone();
     let read = old.requests.read_state(move |engine| {
-        let path = engine.state().session(&session)?.path_entries();
-        Some(path.into_iter().cloned().collect::<Vec<SessionEntry>>())
+        let session = engine.state().session(&session)?;
+        let path: Vec<SessionEntry> = session.path_entries().into_iter().cloned().collect();
+        Some((path, session.name().map(str::to_owned)))
     });
-    let Some((Some(path), _)) = read.await else { return Err(CLOSED.to_owned()) };
+    let Some((Some((path, name)), _)) = read.await else { return Err(CLOSED.to_owned()) };
     let lsns: Vec<_> = path.iter().map(|entry| entry.content).collect();
     let texts = old.handle.contents().get(&lsns).await.map_err(|error| error.to_string())?;
     let parent = old.path().map(|path| path.display().to_string());
-    begin_session(door, None, parent, settings, imported_entries(path, texts)).await
+    let entries = imported_entries(path, texts);
+    begin_session(door, SessionStart { path: None, parent, name, settings, entries }).await
 }
 
-/// Entries of one session as another begins with them; none if there is no message among them.
+/// Returns entries of one session as another begins with them; none if there is no message among them.
 fn imported_entries(path: Vec<SessionEntry>, texts: Vec<Option<Arc<str>>>) -> Vec<ImportedEntry> {
     if !path.iter().any(|entry| entry.kind.is_message()) {
         return Vec::new();
@@ -238,7 +241,7 @@ async fn leave_silently(
 async fn leave_session(door: &mut OmpAdapter, switch: SessionSwitch) {
     let switch = Box::new(switch);
     door.operation = ActiveOperation::Short;
-    // What the log could not be told of is stopped when the session is closed.
+    // Work that the log could not be informed of is stopped when the session is closed.
     stop_run(door, Box::new(move |door, _| door.operation = ActiveOperation::Session(switch))).await;
 }
 
@@ -253,7 +256,7 @@ pub(crate) async fn finish_switch(door: &mut OmpAdapter) {
         None => Ok(()),
     };
     if let Err(problem) = carried {
-        // Nothing was said in it.
+        // There was no message in it.
         let _ = seat.close().await;
         door.encoder.attach();
         return door.write_frame(&OmpResponse::failure(id, command, problem));
@@ -270,7 +273,7 @@ pub(crate) async fn finish_switch(door: &mut OmpAdapter) {
     host::serve_calls(door).await;
 }
 
-/// Whether a session may be open at `path`: one that is there, or a new one in a folder where sessions lie.
+/// Checks that a session may be open at `path`: an existing one, or a new one in a folder of sessions.
 fn may_open(door: &OmpAdapter, path: &Path) -> Result<(), String> {
     if path.exists() {
         return Ok(());
@@ -302,16 +305,11 @@ async fn settings_of(seat: &OpenSession) -> Option<Settings> {
     read.await?.0
 }
 
-async fn begin_session(
-    door: &mut OmpAdapter,
-    path: Option<PathBuf>,
-    parent: Option<String>,
-    settings: Settings,
-    entries: Vec<ImportedEntry>,
-) -> Result<OpenSession, String> {
+async fn begin_session(door: &mut OmpAdapter, mut beginning: SessionStart) -> Result<OpenSession, String> {
     door.grants_written().await;
-    let entries = if entries.is_empty() { first_entries(&settings) } else { entries };
-    let beginning = SessionStart { path, parent, settings, entries };
+    if beginning.entries.is_empty() {
+        beginning.entries = first_entries(&beginning.settings);
+    }
     OpenSession::begin_new(&door.store, beginning).await.map_err(|error| error.to_string())
 }
 
@@ -326,13 +324,17 @@ async fn open_file(door: &mut OmpAdapter, path: PathBuf) -> Result<OpenSession, 
     .await;
     let opened = match opened {
         Err(OpenSessionError::Copy(copy)) => {
-            return select_session::fork_opened(&door.store, copy, fallback).await.map_err(|error| error.to_string());
+            let restore = |notes: &[_]| select_session::restored_settings(&session_store, fallback, notes);
+            return select_session::fork_opened(&door.store, copy, restore).await.map_err(|error| error.to_string());
         }
         opened => opened.map_err(|error| error.to_string())?,
     };
     match opened {
         Some(seat) => Ok(seat),
-        None => begin_session(door, Some(path), None, fallback, Vec::new()).await,
+        None => {
+            let (path, entries) = (Some(path), Vec::new());
+            begin_session(door, SessionStart { path, parent: None, name: None, settings: fallback, entries }).await
+        }
     }
 }
 
@@ -341,7 +343,7 @@ fn is_same_file(left: &Path, right: &Path) -> bool {
     whole(left) == whole(right)
 }
 
-/// A new session with everything before a message of a person, whose text the host gets to edit.
+/// Returns a new session with everything before a message of a person, whose text the host gets to edit.
 async fn branch_from(door: &mut OmpAdapter, entry: &EntryId) -> Result<(OpenSession, String), String> {
     let settings = current_settings(door).await;
     let Some(old) = door.current_session() else { return Err(CLOSED.to_owned()) };
@@ -359,14 +361,17 @@ async fn branch_from(door: &mut OmpAdapter, entry: &EntryId) -> Result<(OpenSess
             at = entry.parent.as_ref().and_then(|parent| session.entry(parent));
         }
         path.reverse();
-        Some((chosen, path))
+        Some((chosen, path, session.name().map(str::to_owned)))
     });
-    let Some((Some((chosen, path)), _)) = read.await else { return Err("Invalid entry ID for branching".to_owned()) };
+    let Some((Some((chosen, path, name)), _)) = read.await else {
+        return Err("Invalid entry ID for branching".to_owned());
+    };
     let lsns: Vec<_> = path.iter().map(|entry| entry.content).chain([chosen.content]).collect();
     let mut texts = old.handle.contents().get(&lsns).await.map_err(|error| error.to_string())?;
     let text = texts.pop().flatten().and_then(|text| user_text(&text)).unwrap_or_default();
     let parent = old.path().map(|path| path.display().to_string());
-    let seat = begin_session(door, None, parent, settings, imported_entries(path, texts)).await?;
+    let entries = imported_entries(path, texts);
+    let seat = begin_session(door, SessionStart { path: None, parent, name, settings, entries }).await?;
     Ok((seat, text))
 }
 
@@ -381,8 +386,8 @@ pub(super) async fn set_name(door: &mut OmpAdapter, id: Option<OmpRequestId>, na
             return write_ack(door, id, "set_session_name", replied);
         };
         door.reply_unordered(async move {
-            // Whoever opens the file next takes the name that stands in it for the newest. A keeper that has ended, or has nothing
-            // more to hear of, writes nothing any more.
+            // The next process that opens the file takes the name in it for the newest. A writer that has ended, or gets no more events,
+            // writes nothing any more.
             let written = async {
                 let ((), behind) = requests.read_state(|_| ()).await?;
                 names.wait_for(|before| *before >= behind).await.ok().map(|_| behind)
@@ -441,7 +446,7 @@ pub(super) async fn export_html(door: &mut OmpAdapter, id: Option<OmpRequestId>,
     });
 }
 
-/// Where a page is to be.
+/// Target of an exported page.
 struct ExportTarget {
     given: String,
     cwd: PathBuf,

@@ -1,4 +1,4 @@
-//! What a host sets: models, thinking levels, modes.
+//! Settings by a host: models, thinking levels, modes.
 
 use countersign_agent_dir::persist::{SettingChange, persist_change};
 use countersign_core::{
@@ -63,7 +63,7 @@ async fn choose_model(
     adopt_model(door, id, name, entry, answer).await;
 }
 
-/// Has the session go on with a model, and with the thinking level that it can have; `answer` is written once both are recorded.
+/// Has the session continue with a model, and with the thinking level that it can have; `answer` is written once both are recorded.
 pub async fn adopt_model(
     door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
@@ -73,9 +73,13 @@ pub async fn adopt_model(
 ) {
     let reference = models::model_ref(entry);
     let note = (SessionEntryKind::ModelChange, entries::model_change(&entry.provider, &entry.id));
+    let had_level = has_level(door).await;
     change_setting(door, SessionSetting::Model(reference), Some(note), |_, _| {}).await;
     let level = models::clamp_level(entry, door.requested_level.as_deref()).map(|level| level.as_str().to_owned());
-    change_setting(door, SessionSetting::Thinking(level), None, move |door, replied| match replied {
+    // A session whose model cannot think begins without a level, which is `off` to the next program that opens its file.
+    let note = level.as_deref().filter(|_| !had_level).map(|level| entries::thinking_change(Some(level)));
+    let note = note.map(|note| (SessionEntryKind::ThinkingChange, note));
+    change_setting(door, SessionSetting::Thinking(level), note, move |door, replied| match replied {
         Ok(_) => door.write_frame(&OmpResponse::success(id, name, &answer)),
         Err(refused) => door.write_frame(&OmpResponse::failure(id, name, refusal_message(&refused))),
     })
@@ -108,7 +112,7 @@ fn is_demo(entry: &ModelEntry) -> bool {
     entry.api == countersign_runtime::models::ModelApi::Demo
 }
 
-/// The model that is chosen now.
+/// Returns the model that is chosen now.
 pub(super) async fn current_model(door: &mut OmpAdapter) -> Option<ModelEntry> {
     let seat = door.current_session()?;
     let session = seat.id.clone();
@@ -116,6 +120,16 @@ pub(super) async fn current_model(door: &mut OmpAdapter) -> Option<ModelEntry> {
     let (model, _) = read.await?;
     let model = model?;
     door.store.common.model_entry(&model.provider, &model.id)
+}
+
+/// Returns whether a thinking level is set.
+async fn has_level(door: &mut OmpAdapter) -> bool {
+    let Some(seat) = door.current_session() else { return false };
+    let session = seat.id.clone();
+    let read = seat.requests.read_state(move |engine| {
+        engine.state().session(&session).map(|session| session.settings().thinking.is_some())
+    });
+    read.await.and_then(|(is_set, _)| is_set).unwrap_or_default()
 }
 
 pub(super) async fn available_levels(door: &mut OmpAdapter, id: Option<OmpRequestId>) {

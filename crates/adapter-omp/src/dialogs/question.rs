@@ -1,6 +1,6 @@
-//! A question as dialogs: one after another under one gate, until the person has said all.
+//! A question as dialogs: one after another under one gate, until the user has answered all.
 //!
-//! It must not record anything: what was chosen so far is kept by the dialog that shows it, and a question that is shown anew begins anew.
+//! It must not record anything: choices so far are kept by the open dialog, and a question that is shown again starts from the beginning.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use countersign_view::{GateRequest, LineMode, escape};
 
 use super::APPROVAL_WORDS;
 
-/// What a question begins with that could pass for an approval: one of several lines, or one that offers an approval's words.
+/// Prefix of a question that could pass for an approval: one of several lines, or one that offers an approval's words.
 const ASKS: &str = "The agent asks: ";
 const RECOMMENDED: &str = " (Recommended)";
 const OTHER: &str = "Other (type your own)";
@@ -30,23 +30,23 @@ pub(crate) struct QuestionDialog<'a> {
     kind: Kind,
 }
 
-/// How far a person has come with a question.
+/// Progress of a user with a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnswerDraft {
     /// The choices so far, as indices.
     chosen: BTreeSet<usize>,
-    /// Whether words of one's own are asked for.
+    /// True if the user is asked for words of their own.
     is_in_words: bool,
 }
 
 impl AnswerDraft {
-    /// Whether its dialog has no time-out of its own and must be taken away when the question is over.
+    /// Reports whether its dialog has no time-out of its own and must be closed when the question is over.
     pub(super) const fn is_in_words(&self) -> bool {
         self.is_in_words
     }
 }
 
-/// What follows from an answer to a dialog.
+/// Next step after an answer to a dialog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DialogStep {
     /// The gate is answered.
@@ -55,7 +55,7 @@ pub(crate) enum DialogStep {
     Ask(AnswerDraft),
 }
 
-/// What a line of a dialog stands for.
+/// Meaning of a line of a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DialogOption {
     Choice(usize),
@@ -64,7 +64,7 @@ enum DialogOption {
 }
 
 impl<'a> QuestionDialog<'a> {
-    /// The question of a gate of this kind; `None` for an approval.
+    /// Returns the question of a gate of this kind; `None` for an approval.
     pub(super) fn for_gate(kind: Kind, request: &'a GateRequest) -> Option<Self> {
         request.question().map(|question| Self {
             text: question.text,
@@ -76,7 +76,7 @@ impl<'a> QuestionDialog<'a> {
         })
     }
 
-    /// The dialog that follows `draft`.
+    /// Returns the dialog that follows `draft`.
     pub(super) fn dialog_method(&self, draft: &AnswerDraft, timeout: Option<u64>) -> UiMethod {
         if draft.is_in_words {
             return UiMethod::Editor { title: WORDS.to_owned(), prefill: None, prompt_style: Some(true) };
@@ -89,7 +89,7 @@ impl<'a> QuestionDialog<'a> {
         UiMethod::Select { title, options, timeout }
     }
 
-    /// What an answer to the dialog of `draft` means.
+    /// Returns the step that an answer to the dialog of `draft` means.
     pub(super) fn next_step(&self, draft: &AnswerDraft, answer: &UiAnswer) -> DialogStep {
         let value = match answer {
             UiAnswer::Value(value) => value,
@@ -105,7 +105,7 @@ impl<'a> QuestionDialog<'a> {
                 }
                 DialogStep::Ask(AnswerDraft { chosen, is_in_words: false })
             }
-            // Which changes are wanted has to be said.
+            // The user has to describe the wanted changes.
             Some(DialogOption::Choice(index))
                 if self.kind == Kind::Plan && self.choices[index].label == gate::CHANGE =>
             {
@@ -116,7 +116,7 @@ impl<'a> QuestionDialog<'a> {
             Some(DialogOption::Other) => {
                 DialogStep::Ask(AnswerDraft { chosen: draft.chosen.clone(), is_in_words: true })
             }
-            // Nothing was said, or nothing is chosen to be done with: the same question again, with what was chosen.
+            // An empty answer, or no choice to be done with: the same question again, with the choices so far.
             None if value.trim().is_empty() || value == DONE => {
                 DialogStep::Ask(AnswerDraft { chosen: draft.chosen.clone(), is_in_words: false })
             }
@@ -137,7 +137,7 @@ impl<'a> QuestionDialog<'a> {
         format!("{asks}{}", escape(self.text, LineMode::Many))
     }
 
-    /// The lines of a dialog, each with what it stands for.
+    /// Returns the lines of a dialog, each with what it stands for.
     fn dialog_options(&self, draft: &AnswerDraft) -> Vec<(String, DialogOption)> {
         let labels: Vec<String> =
             self.choices.iter().map(|choice| escape(&choice.label, LineMode::One).into_owned()).collect();
@@ -163,7 +163,7 @@ impl<'a> QuestionDialog<'a> {
         lines
     }
 
-    /// The line that was chosen. Programs also answer with a bare label.
+    /// Returns the line that was chosen. Programs also answer with a bare label.
     fn find_option(&self, draft: &AnswerDraft, value: &str) -> Option<DialogOption> {
         let shown = self.dialog_options(draft).into_iter().find(|(shown, _)| shown == value).map(|(_, line)| line);
         let label = || self.choices.iter().position(|choice| escape(&choice.label, LineMode::One) == value);
@@ -186,7 +186,7 @@ mod tests {
         GateContent::Question { id, question, choices, multi, recommended, about }.into()
     }
 
-    /// The dialogs that `values` lead through, in a few words each, and what is said in the end.
+    /// Returns the dialogs that `values` lead through, in a few words each, and the final answer.
     fn question_transcript(content: &GateRequest, values: &[&str]) -> Vec<String> {
         transcript_of(Kind::Question, content, values)
     }

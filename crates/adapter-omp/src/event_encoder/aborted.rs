@@ -7,24 +7,24 @@ use countersign_core::{
 
 use super::{EventEncoder, OmpEvent, wire_of};
 
-/// What an aborted message says.
+/// Text of an aborted message.
 const ABORTED: &str = "Request was aborted";
 
-/// The turn as the host was told of it.
+/// The turn as the host knows it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum TurnState {
     /// None has begun, or the last one has ended.
     #[default]
     Closed,
-    /// One has begun, and nothing was said in it.
+    /// One has begun, without a message.
     Empty,
     /// One has begun, and the model answered in it.
     Answered,
 }
 
 impl EventEncoder {
-    /// Says that a run was aborted in whose last message nothing says so: it ended while calls worked, or before the model was
-    /// asked again.
+    /// Reports that a run was aborted whose last message does not report it: it ended while calls worked, or before the next request to the
+    /// model.
     pub(super) fn abort_turn(&mut self, at: Millis, frames: &mut Vec<OmpEvent>) {
         let Some(last) = self.last.take().filter(|_| !self.is_waiting && !self.owes_turn) else { return };
         match self.turn {
@@ -42,7 +42,7 @@ impl EventEncoder {
     }
 }
 
-/// A message without its content: who said it, and why it ended.
+/// Returns a message without its content: its author, and the reason for its end.
 pub(super) fn message_identity(assistant: &AssistantReply) -> AssistantReply {
     AssistantReply {
         api: assistant.api.clone(),

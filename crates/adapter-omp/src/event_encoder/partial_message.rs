@@ -55,7 +55,7 @@ fn partial_arguments(api: &str) -> &'static str {
     }
 }
 
-/// Folds a frame of the stream into the message, and says what changed. Sealed thinking is not told of.
+/// Folds a frame of the stream into the message, and returns the change. Sealed thinking is not reported.
 pub(super) fn apply_change(partial: &mut PartialMessage, kind: &LiveKind) -> Option<BlockChange> {
     let PartialMessage { message: partial, arguments, .. } = partial;
     match kind {

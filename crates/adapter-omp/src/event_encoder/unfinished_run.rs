@@ -1,4 +1,4 @@
-//! A run that another process began, as a host hears of it that was not there: it begins, and ends with all that it added.
+//! A run that another process began, for a host that was not connected: it begins, and ends with all that it added.
 
 use countersign_core::{
     call,
@@ -19,9 +19,9 @@ struct RetryWait {
     attempt: u32,
     max_attempts: u32,
     until: Millis,
-    /// Whether people are asked about it.
+    /// True if an approver is asked about it.
     has_question: bool,
-    /// Where the message of the failure lies behind which it waits.
+    /// Position of the message of the failure after which it waits.
     failed: Option<Lsn>,
 }
 
@@ -39,10 +39,10 @@ impl RetryWait {
     }
 }
 
-/// What the log has of a run that works.
+/// State of a running run in the log.
 pub struct UnfinishedRun {
     phase: RunPhase,
-    /// What it added so far, oldest first.
+    /// Entries that it added so far, oldest first.
     added: Vec<SessionEntry>,
     /// Its wait for the next attempt, if it is in one.
     wait: Option<RetryWait>,
@@ -51,13 +51,13 @@ pub struct UnfinishedRun {
 }
 
 impl UnfinishedRun {
-    /// The run that works in a session.
+    /// Returns the run that works in a session.
     pub fn from_engine(engine: &Engine, id: &SessionId) -> Option<Self> {
         let session = engine.state().session(id)?;
         let run = engine.state().run(session.run()?)?;
         let mut added: Vec<SessionEntry> = session.path_entries().into_iter().cloned().collect();
         let began = session.run_began().and_then(|began| added.iter().position(|entry| entry.id == *began));
-        // Where its first message is not there any more, its last one still is.
+        // If its first message is not there any more, its last one still is.
         let from = began.or_else(|| added.iter().rposition(is_answer)).unwrap_or(added.len());
         added.drain(..from);
         let wait = RetryWait::for_run(engine, session, run);
@@ -70,19 +70,19 @@ impl UnfinishedRun {
         Some(Self { phase: run.phase().clone(), added, wait, calls })
     }
 
-    /// Where the contents of what it added lie, and that of the failure that it waits behind.
+    /// Returns the positions of the contents that it added, and that of the failure after which it waits.
     pub fn content_lsns(&self) -> Vec<Lsn> {
         let failed = self.wait.as_ref().and_then(|wait| wait.failed);
         self.added.iter().map(|entry| entry.content).chain(failed).collect()
     }
 
-    /// When it goes on, if it waits for its next attempt and nobody is asked about that.
+    /// Returns the time at which it continues, if it waits for its next attempt without a question to an approver.
     pub fn next_attempt(&self) -> Option<Millis> {
         self.wait.as_ref().filter(|wait| !wait.has_question).map(|wait| wait.until)
     }
 }
 
-/// Whether the last run of a session ended between the result of a call and what the model would have said to it.
+/// Reports whether the last run of a session ended between the result of a call and the model's answer to it.
 pub(crate) fn is_interrupted(engine: &Engine, id: &SessionId) -> bool {
     let session = engine.state().session(id).filter(|session| session.run().is_none());
     let last = session.and_then(|session| session.path_entries().last().map(|entry| entry.kind.clone()));
@@ -94,7 +94,7 @@ fn is_answer(entry: &SessionEntry) -> bool {
 }
 
 impl EventEncoder {
-    /// Takes up a run that another process began. `contents` are those of `Left::contents`, as far as they can be had.
+    /// Takes up a run that another process began. `contents` are those of [`UnfinishedRun::content_lsns`], as far as they can be had.
     pub fn resume_run(
         &mut self,
         left: UnfinishedRun,

@@ -70,15 +70,15 @@ pub(super) fn refusal_for(flag: &str) -> Option<String> {
     Some(format!("{flag} is not a flag of this door: write {written}{whole}"))
 }
 
-/// Whether `argument` is a flag that restricts, and so no value of another.
+/// Reports whether `argument` is a flag that restricts, and so no value of another.
 pub(super) fn is_flag(argument: &str) -> bool {
     let name = argument.split('=').next().unwrap_or(argument);
     let is_short = || name.strip_prefix('-').is_some_and(|name| SHORT.iter().any(|(short, _)| *short == name));
     RESTRICTING.iter().any(|(flag, _)| *flag == name) || is_short()
 }
 
-/// Whether `argument` is a message and no flag: a dash with a blank behind it, or several words behind a dash that is no hyphen, the
-/// first of which is no flag that restricts.
+/// Reports whether `argument` is a message and no flag: a dash before a blank, or several words after a dash that is no hyphen, the first
+/// of which is no flag that restricts.
 pub(super) fn is_message(argument: &str) -> bool {
     let Some(rest) = argument.strip_prefix(is_dash) else { return false };
     if rest.starts_with(char::is_whitespace) {
@@ -130,7 +130,7 @@ const fn is_dash(letter: char) -> bool {
     )
 }
 
-/// Returns how the short flag is written that restricts and with which `name` begins, or ends behind switches.
+/// Returns the spelling of the short flag that restricts and with which `name` begins, or ends after switches.
 fn short_flag(name: &str) -> Option<&'static str> {
     let small = name.to_lowercase();
     let is_behind_switches =
@@ -157,7 +157,7 @@ pub(super) fn parse_tools(flag: &str, value: &str) -> Result<Vec<String>, String
     Ok(names.iter().map(|name| restrictions::name_of(name).to_owned()).collect())
 }
 
-/// Reads names or patterns of tools with commas between, in small letters: a host may call its tools as an original does.
+/// Reads names or patterns of tools separated by commas, in lower case: a host may call its tools as an original does.
 pub(super) fn parse_excluded(flag: &str, value: &str) -> Result<Vec<String>, String> {
     let names: Vec<String> = super::split_list(value).into_iter().map(|name| name.to_lowercase()).collect();
     if names.is_empty() {

@@ -28,7 +28,7 @@ impl HostProvidedTool {
         let schema: Value = tool.parameters.decode_as().unwrap_or(Value::Bool(false));
         let mut shown = schema.clone();
         if let Some(members) = shown.as_object_mut() {
-            // Providers want it said that arguments are an object.
+            // Providers require the type of arguments to be an object.
             members.entry("type").or_insert_with(|| "object".into());
             members.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         }
@@ -60,7 +60,7 @@ impl AgentTool for HostProvidedTool {
             name: &self.spec.name,
             schema: self.schema.as_object().unwrap_or(&none),
             needs_shell: false,
-            // Most hosts work where we do. Where one does not, more is asked about than has to be.
+            // Most hosts work on this machine. If one does not, more calls require approval than necessary.
             machine: ShellMachine::This,
         };
         let shell = ShellInput::of_foreign(&foreign, arguments);

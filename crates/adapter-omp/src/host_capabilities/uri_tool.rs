@@ -20,7 +20,7 @@ use super::SchemeMap;
 /// Arguments that name a place.
 const PLACES: [&str; 3] = ["path", "rename", "move"];
 
-/// What a tool does with a URI.
+/// Use of a URI by a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UriUse {
     Reads,
@@ -39,7 +39,7 @@ pub(super) struct UriAwareTool {
 }
 
 impl UriAwareTool {
-    /// The tool itself, if it takes no path.
+    /// Returns the tool itself, if it takes no path.
     pub(super) fn wrap_tool(inner: &Arc<dyn AgentTool>, schemes: &Arc<SchemeMap>, peer: &PeerId) -> Arc<dyn AgentTool> {
         let mut spec = inner.spec().clone();
         let at_uris = match spec.name.as_str() {
@@ -115,7 +115,7 @@ impl AgentTool for UriAwareTool {
     }
 }
 
-/// What is said of a URI whose scheme the host has not.
+/// Returns the error text for a URI whose scheme the host has not.
 pub(crate) fn unknown_scheme(class: Class, url: &str, scheme: &str) -> String {
     let done = if class == Class::HostUriWrite { "written" } else { "read" };
     format!("{url} was not {done}: the host has no URIs of the scheme {scheme}")

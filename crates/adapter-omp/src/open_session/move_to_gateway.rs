@@ -1,4 +1,4 @@
-//! A session that has a log of its own goes on in a gateway: from rest only, and both logs say so.
+//! A session that has a log of its own continues in a gateway: from rest only, and both logs say so.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::OpenSession;
 use crate::{attach::home, open_session_error::OpenSessionError, session_store::SessionStore};
 
 /// Has the session of the file at `path` leave its own log for the gateway. True if it did: its file holds the whole
-/// conversation then, and what was decided stays behind.
+/// conversation then, and the decisions stay in the old log.
 pub(super) async fn move_session(
     session_store: &SessionStore,
     id: &SessionId,
@@ -54,12 +54,12 @@ pub(super) async fn move_session(
     if left.is_err() {
         home::remove_home(session_store.common.folder.root(), id);
     }
-    // What its file lacks is in the log that moves.
+    // Entries that its file lacks are in the log that moves.
     let _ = seat.close().await;
     left.map(|()| true)
 }
 
-/// What a gateway's log is told of a session that comes from a log of its own.
+/// Returns the command that tells a gateway's log of a session that comes from a log of its own.
 pub(super) fn origin_command(session_store: &SessionStore, id: &SessionId) -> Option<session::Command> {
     session_store.attach_target.as_ref().filter(|_| session_store.folder.is_some())?;
     let own = home::own_log(session_store.common.folder.root(), id);

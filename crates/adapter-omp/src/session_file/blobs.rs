@@ -1,4 +1,4 @@
-//! Images beside session files: each in a file named by the digest of its bytes, and a reference in its place.
+//! Images outside of session files: each in a file named by the digest of its bytes, and a reference in its place.
 //!
 //! It must not know messages beyond where images are in them. Source: docs/protocol/omp.md, Session files.
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::open::LARGEST;
 
-/// From so many base64 characters on an image is put beside.
+/// Number of base64 characters from which on an image is stored outside.
 const LEAST: usize = 1024;
 /// The longest text that a session file holds, in characters.
 const LONGEST: usize = 500_000;
@@ -35,7 +35,7 @@ impl BlobStore {
         Self(folder)
     }
 
-    /// The base64 behind a reference. `None` if `data` is none, or the blob is not there or not what its name says.
+    /// Returns the base64 of a reference. `None` if `data` is none, or the blob is missing or differs from its name.
     pub fn resolve_data(&self, data: &str) -> Option<String> {
         let digest: Digest = data.strip_prefix(PREFIX)?.parse().ok()?;
         let bytes = regular::read_bytes(&self.0.join(digest.to_string()), LARGEST).ok()?;
@@ -81,7 +81,7 @@ impl BlobStore {
     /// returns, and texts that are too long are cut with a notice.
     ///
     /// # Errors
-    /// Whatever the file system says; `line` is then not to be written.
+    /// Any error of the file system; `line` is then not to be written.
     pub fn externalise_images(&self, line: &mut Value) -> io::Result<()> {
         let mut failed = Ok(());
         walk_images(line, &mut |object| {
@@ -111,7 +111,7 @@ impl BlobStore {
     }
 }
 
-/// Whether a line of so many bytes could hold something for [`Blobs::externalise`].
+/// Reports whether a line of so many bytes could hold something for [`BlobStore::externalise_images`].
 pub(super) fn may_need_blobs(line: &[u8]) -> bool {
     line.len() > LONGEST || (line.len() >= LEAST && line.windows(7).any(|window| window == b"\"image\""))
 }

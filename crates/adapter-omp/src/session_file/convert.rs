@@ -18,6 +18,8 @@ use countersign_runtime::models::ThinkingLevel;
 use countersign_view::time::parse_iso;
 use serde_json::{Map, Value};
 
+use super::context_cuts::is_in_words;
+
 type JsonMembers = Map<String, Value>;
 
 /// The member of a message of the log that holds, of the message it came from, what it cannot say itself.
@@ -26,10 +28,9 @@ const ORIGINAL: &str = "$wire";
 /// The name that stands in a session file for the thinking level that the session was started with.
 pub(crate) const INHERIT: &str = "inherit";
 
-/// The message of the log, and its time, which the log keeps beside it.
+/// Returns the message of the log, and its time, which the log keeps separately.
 ///
-/// Plain text becomes a block, code that was run becomes a command, and a role that we do not know becomes a message
-/// that nobody is shown.
+/// Plain text becomes a block, code that was run becomes a command, and an unknown role becomes a message that is never shown.
 pub fn from_wire(message: &AgentMessage) -> (StoredMessage, Option<Millis>) {
     let Ok(Value::Object(mut wire)) = serde_json::to_value(message) else { return (opaque_message(Value::Null), None) };
     let at = wire.shift_remove("timestamp").and_then(|at| at.as_u64()).map(Millis);
@@ -49,7 +50,7 @@ pub fn from_wire(message: &AgentMessage) -> (StoredMessage, Option<Millis>) {
     (converted, at)
 }
 
-/// The message for a session file or the wire.
+/// Returns the message for a session file or the wire.
 pub fn to_wire(message: &StoredMessage, at: Millis) -> AgentMessage {
     let mut plain = message.clone();
     let original = extra_members(&mut plain).remove(ORIGINAL);
@@ -60,7 +61,7 @@ pub fn to_wire(message: &StoredMessage, at: Millis) -> AgentMessage {
         } else {
             wire.iter().chain(&original).map(|(name, value)| (name.clone(), value.clone())).collect()
         };
-        // What was changed since must not come back.
+        // Changed values must not come back.
         let mut same = parse_message(&candidate).unwrap_or_else(|| opaque_message(Value::Object(candidate.clone())));
         extra_members(&mut same).remove(ORIGINAL);
         if same == plain {
@@ -78,7 +79,7 @@ pub fn to_wire(message: &StoredMessage, at: Millis) -> AgentMessage {
         .unwrap_or_else(|_| AgentMessage::Other(RawJson::parse(text).unwrap_or_else(|_| Value::Null.into())))
 }
 
-/// The message that an entry of a session file stands for in the context; `None` where it stands for none.
+/// Returns the message that an entry of a session file stands for in the context; `None` where it stands for none.
 pub fn from_entry(entry: &SessionFileEntry) -> Option<(StoredMessage, Option<Millis>)> {
     let at = parse_iso(&entry.timestamp);
     match &entry.body {
@@ -91,6 +92,8 @@ pub fn from_entry(entry: &SessionFileEntry) -> Option<(StoredMessage, Option<Mil
             members["role"] = "custom".into();
             Some((parse_message(members.as_object()?)?, at))
         }
+        // The messages that it stands for are shown instead.
+        SessionEntryBody::Compaction(body) if !is_in_words(body) => None,
         SessionEntryBody::Compaction(body) => {
             let mut summary = SummaryMessage {
                 summary: body.summary.clone(),
@@ -139,7 +142,7 @@ pub(crate) fn foreign_model(entry: &SessionFileEntry) -> Option<(String, String)
     Some((text("provider")?, text("modelId")?))
 }
 
-/// Whether an entry is of a form that we cannot read, although it belongs to the conversation.
+/// Reports whether an entry is of a form that we cannot read, although it belongs to the conversation.
 pub(super) fn is_not_understood(entry: &SessionFileEntry) -> bool {
     const READ: [&str; 6] =
         ["message", "custom_message", "compaction", "branch_summary", "thinking_level_change", "model_change"];
@@ -202,7 +205,7 @@ fn parse_message(wire: &JsonMembers) -> Option<StoredMessage> {
     serde_json::from_value(Value::Object(wire)).ok()
 }
 
-/// Puts in what an assistant's message may lack: it used nothing, it was done, and nobody knows who wrote it.
+/// Adds the fields that an assistant's message may lack: it used nothing, it was done, and its author is unknown.
 fn complete_assistant(wire: &mut JsonMembers) {
     if wire.get("usage").is_none_or(Value::is_null) {
         wire.insert("usage".to_owned(), Value::Object(JsonMembers::new()));
@@ -218,7 +221,7 @@ fn is_block(block: &Value) -> bool {
     serde_json::from_value::<MessageBlock>(block.clone()).is_ok()
 }
 
-/// A message that we cannot say: kept whole, shown to nobody, without content.
+/// Returns a message that we cannot express: kept whole, never shown, without content.
 fn opaque_message(wire: Value) -> StoredMessage {
     let role = wire.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
     let extra = if wire.is_null() { ExtraFields::new() } else { [(ORIGINAL.to_owned(), wire)].into() };
@@ -238,7 +241,7 @@ fn to_members(message: &StoredMessage) -> JsonMembers {
     }
 }
 
-/// Whether two values say the same: `0` and `0.0` do.
+/// Reports whether two values are equal: `0` and `0.0` are.
 fn values_equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left == right || left.as_f64() == right.as_f64(),

@@ -1,4 +1,4 @@
-//! Which file somebody means with `--continue`, `--resume`, `--session` or `--fork`.
+//! File that a user means with `--continue`, `--resume`, `--session` or `--fork`.
 //!
 //! It must not read more of a file than the header at its beginning.
 
@@ -18,9 +18,9 @@ const LONGEST: u64 = 1 << 20;
 /// A session file and its header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundSession {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What the file begins with.
+    /// Header of the file.
     pub header: SessionHeader,
 }
 
@@ -30,13 +30,13 @@ pub fn read_header(path: &Path) -> Option<SessionHeader> {
     SessionHeader::parse(&mut BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok))
 }
 
-/// The session in `folder` that was written to last.
+/// Returns the session in `folder` that was written to last.
 pub fn newest_session(folder: &Path) -> Option<FoundSession> {
     by_age(folder).into_iter().find_map(|path| read_header(&path).map(|header| FoundSession { path, header }))
 }
 
-/// The session that `wanted` names: a path, or the beginning of an id, looked for in `folder` first and then in the
-/// other folders of `sessions`. Where several fit, the one that was written to last.
+/// Finds the session that `target` names: a path, or the beginning of an id, searched in `folder` first and then in the
+/// other folders of `sessions`. If several fit, the one that was written to last.
 ///
 /// A path that leads nowhere gives `None`: the caller decides whether a session may begin there.
 pub fn find_session(target: &str, cwd: &Path, folder: &Path, sessions: Option<&Path>) -> Option<FoundSession> {
@@ -60,12 +60,12 @@ pub fn find_session(target: &str, cwd: &Path, folder: &Path, sessions: Option<&P
     })
 }
 
-/// Whether `wanted` names a file rather than an id.
+/// Reports whether `target` names a file rather than an id.
 pub fn is_path(target: &str) -> bool {
     target.contains(['/', '\\']) || Path::new(target).extension().is_some_and(|extension| extension == "jsonl")
 }
 
-/// The session files of `folder`, the one written to last first.
+/// Returns the session files of `folder`, the one written to last first.
 pub fn by_age(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<(SystemTime, PathBuf)> = fs::read_dir(folder)
         .into_iter()

@@ -1,11 +1,11 @@
-//! What a file was, by which it is known again.
+//! State of a file, by which it is recognised.
 //!
 //! It must not touch a file. Source: ARCHITECTURE.md, The file and the log.
 
 use countersign_core::digest::Digest;
 use serde::{Deserialize, Serialize};
 
-/// What a file was after a write: how long, and the digest of all of it.
+/// State of a file after a write: its length, and the digest of all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMark {
     /// Bytes.
@@ -15,7 +15,7 @@ pub struct FileMark {
 }
 
 impl FileMark {
-    /// The mark of a file that holds `bytes`.
+    /// Returns the mark of a file that holds `bytes`.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self { length: bytes.len() as u64, digest: Digest::hash_bytes(bytes) }
     }

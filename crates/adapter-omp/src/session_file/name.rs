@@ -1,4 +1,4 @@
-//! Where the file of a session is put and what it is called.
+//! Folder and name of the file of a session.
 //!
 //! It must not touch a file. Source: docs/protocol/omp.md, Configuration.
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use countersign_core::{id::SessionId, time::Millis};
 use countersign_view::time::format_iso;
 
-/// The name of the folder that holds the sessions of one working directory.
+/// Returns the name of the folder that holds the sessions of one working directory.
 ///
 /// In the home folder it is `-` and the path from there, in the temporary folder `-tmp-` and the rest, elsewhere the
 /// whole path between two `--`. Separators and colons become `-`.
@@ -22,7 +22,7 @@ pub fn folder_name(cwd: &Path, home: &Path, temporary: &Path) -> String {
     absolute_name(cwd)
 }
 
-/// The name by which older versions called the folder, wherever it is.
+/// Returns the folder's name in older versions, whatever its place.
 pub fn absolute_name(cwd: &Path) -> String {
     format!("--{}--", joined_path(cwd))
 }
@@ -31,7 +31,7 @@ fn joined_path(path: &Path) -> String {
     path.to_string_lossy().trim_start_matches(['/', '\\']).replace(['/', '\\', ':'], "-")
 }
 
-/// The file of a session that begins at `at`.
+/// Returns the file of a session that begins at `at`.
 pub fn file_path(folder: &Path, at: Millis, id: &SessionId) -> PathBuf {
     // An id that came from elsewhere must not name another folder.
     let id: String = id.as_str().chars().map(|letter| if "/\\:\0".contains(letter) { '-' } else { letter }).collect();

@@ -1,6 +1,6 @@
 //! Opens a session file that is there.
 //!
-//! It must not decide what a context is made of, nor write: an older form is rewritten by whoever continues it.
+//! It must not decide what a context is made of, nor write: an older form is rewritten by the code that continues it.
 
 use std::{
     fmt, io,
@@ -15,30 +15,30 @@ use countersign_protocol::omp::session_file::{
 use countersign_runtime::tools::regular;
 use countersign_view::time::format_iso;
 
-use super::{convert, mark::FileMark};
+use super::{context_cuts::count_wordless, convert, mark::FileMark};
 
 /// The largest file that is read, in bytes.
 pub(super) const LARGEST: u64 = 1 << 30;
 
-/// How long an id may be, in bytes: ids stand in the records of the log.
+/// Maximum length of an id, in bytes: ids are in the records of the log.
 const LONGEST_ID: usize = 1024;
 
 /// A file as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenedFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it says, brought up to date.
+    /// Content of the file, in the current form.
     pub file: SessionFile,
-    /// What is on disk.
+    /// State of the file on disk.
     pub mark: FileMark,
-    /// How much of it is whole lines, in bytes: all but a last line that was cut off in the middle.
+    /// Length of its whole lines, in bytes: all but a last line that was cut off in the middle.
     pub whole: u64,
     content: FileBytes,
 }
 
 impl OpenedFile {
-    /// The digest of the first `length` bytes of the file as it was read. `None` if it has not as many.
+    /// Returns the digest of the first `length` bytes of the file as it was read. `None` if it has not as many.
     pub fn digest_of_prefix(&self, length: u64) -> Option<Digest> {
         if length == self.mark.length {
             return Some(self.mark.digest);
@@ -46,7 +46,8 @@ impl OpenedFile {
         Some(Digest::hash_bytes(self.content.0.get(..usize::try_from(length).ok()?)?))
     }
 
-    /// Says what of the file was left out or moved, for whoever continues it. `None` if it was read as it stands.
+    /// Reports the parts of the file that were left out or moved, and the summaries that do not count. `None` if it was
+    /// read as it stands.
     pub fn damage_report(&self) -> Option<String> {
         // A last line that was cut off is completed from the log, as after any crash.
         let is_cut = self.whole < self.mark.length;
@@ -71,10 +72,23 @@ impl OpenedFile {
             more => Some(format!("{more} entries whose parents lead back to them follow the entries before them")),
         };
         let parts: Vec<String> = [lines, foreign, entries, circles].into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| format!("session file {} is damaged: {}", self.path.display(), parts.join("; ")))
+        let path = self.path.display();
+        let damage = (!parts.is_empty()).then(|| format!("session file {path} is damaged: {}", parts.join("; ")));
+        // It is whole, and another program can read all of it.
+        let wordless = match count_wordless(&self.file.entries) {
+            0 => return damage,
+            1 => "1 compaction has no summary in words; the messages that it stands for are kept in full".to_owned(),
+            more => format!(
+                "{more} compactions have no summary in words; the messages that they stand for are kept in full"
+            ),
+        };
+        Some(match damage {
+            Some(damage) => format!("{damage}; {wordless}"),
+            None => format!("session file {path}: {wordless}"),
+        })
     }
 
-    /// How many entries the first `length` bytes of the file hold, if that can be told.
+    /// Returns the number of entries in the first `length` bytes of the file, if it can be determined.
     pub fn entries_within(&self, length: u64) -> Option<usize> {
         if self.file.unreadable > 0 || self.file.form != FileForm::Current {
             return None;
@@ -103,7 +117,7 @@ pub enum SessionFileOpenError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// It is something else, perhaps no file at all.
@@ -121,7 +135,7 @@ pub enum SessionFileOpenError {
 /// own get one that is the same for the same bytes, so that a file which was imported and not yet rewritten is known again.
 ///
 /// # Errors
-/// [`OpenError`], with the file untouched.
+/// [`SessionFileOpenError`], with the file untouched.
 pub fn open_file(path: &Path) -> Result<Option<OpenedFile>, SessionFileOpenError> {
     let bytes = match regular::read_bytes(path, LARGEST) {
         Ok(bytes) => bytes,
@@ -154,7 +168,7 @@ pub fn open_file(path: &Path) -> Result<Option<OpenedFile>, SessionFileOpenError
     Ok(Some(OpenedFile { path: path.to_owned(), file, mark, whole, content: FileBytes(bytes.into()) }))
 }
 
-/// The entry that a summary keeps as the oldest one.
+/// Returns the entry that a summary keeps as the oldest one.
 const fn first_kept_id(entry: &SessionFileEntry) -> Option<&String> {
     match &entry.body {
         SessionEntryBody::Compaction(body) => Some(&body.first_kept_entry_id),
@@ -162,7 +176,7 @@ const fn first_kept_id(entry: &SessionFileEntry) -> Option<&String> {
     }
 }
 
-/// A last line without a line end counts if nothing of it is missing.
+/// Returns the length of the whole lines. A last line without a line end counts if nothing of it is missing.
 fn whole_length(bytes: &[u8]) -> u64 {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let last = bytes[end..].trim_ascii();
@@ -170,7 +184,7 @@ fn whole_length(bytes: &[u8]) -> u64 {
     (if is_whole { bytes.len() } else { end }) as u64
 }
 
-/// The first line of a new session.
+/// Returns the first line of a new session.
 pub fn new_header(id: &SessionId, at: Millis, cwd: &Path, parent: Option<String>) -> SessionHeader {
     SessionHeader {
         version: VERSION,

@@ -1,6 +1,6 @@
 //! Writes a session file: nothing before the first answer of a model, then only at its end.
 //!
-//! It must not know the engine; it is told what to write and tells what the file has become.
+//! It must not know the engine; it gets entries to write and returns the state of the file.
 
 use std::{
     fs::OpenOptions,
@@ -38,7 +38,7 @@ pub enum SessionFileWriteError {
     Io {
         /// The file or the blob's folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -53,7 +53,7 @@ pub struct EntryWriter {
     waiting: Vec<Vec<u8>>,
     file: FileState,
     unanswered: UnansweredPolicy,
-    /// Whether something waits that somebody said or did, and not only which model there is.
+    /// True if a waiting entry is a message or an action, and not only the choice of a model.
     is_worth_a_file: bool,
 }
 
@@ -63,7 +63,7 @@ pub enum UnansweredPolicy {
     /// There is no file of it.
     #[default]
     Left,
-    /// The file is made when it ends, if it has a name or something was said or done in it.
+    /// The file is made when it ends, if it has a name or a message or an action.
     Written,
 }
 
@@ -91,11 +91,11 @@ impl EntryWriter {
         }
     }
 
-    /// Goes on with the file at `path`, of which the first `keep` bytes count; what is behind them (a torn line) is cut
-    /// off. A line end that is missing is added.
+    /// Continues the file at `path`, of which the first `keep` bytes count; the bytes after them (a torn line) are cut
+    /// off. A missing line end is added.
     ///
     /// # Errors
-    /// [`WriteError::Io`]; [`WriteError::Changed`] if the file is shorter.
+    /// [`SessionFileWriteError::Io`]; [`SessionFileWriteError::Changed`] if the file is shorter.
     pub fn resume(
         path: PathBuf,
         header: SessionHeader,
@@ -130,7 +130,7 @@ impl EntryWriter {
         })
     }
 
-    /// The same, for a session of which this becomes if no model ever answers.
+    /// Returns the same, for a session of which this becomes if no model ever answers.
     #[must_use]
     pub fn when_unanswered(self, unanswered: UnansweredPolicy) -> Self {
         Self { unanswered, ..self }
@@ -146,17 +146,17 @@ impl EntryWriter {
         makes
     }
 
-    /// The file, whether or not it is there.
+    /// Returns the file, whether or not it is there.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The header that the file has, or will have.
+    /// Returns the header that the file has, or will have.
     pub const fn header(&self) -> &SessionHeader {
         &self.header
     }
 
-    /// What the file is now; `None` while there is none.
+    /// Returns the current state of the file; `None` while there is none.
     pub fn current_mark(&self) -> Option<FileMark> {
         match &self.file {
             FileState::Held | FileState::Due => None,
@@ -166,11 +166,11 @@ impl EntryWriter {
         }
     }
 
-    /// Adds an entry. It is in the file after the next [`Self::flush`] that finds an answer of a model among all that
-    /// was added.
+    /// Adds an entry. It is in the file after the next [`Self::flush`] that finds an answer of a model among all added
+    /// entries.
     ///
     /// # Errors
-    /// [`WriteError::Io`] if an image of it cannot be put beside; it is then not added.
+    /// [`SessionFileWriteError::Io`] if an image of it cannot be stored outside; it is then not added.
     pub fn push(&mut self, entry: &SessionFileEntry) -> Result<(), SessionFileWriteError> {
         let line = self.encode_entry(entry)?;
         self.waiting.push(line);
@@ -188,7 +188,7 @@ impl EntryWriter {
     /// lines come all or not at all.
     ///
     /// # Errors
-    /// [`WriteError`]; what waits still waits.
+    /// [`SessionFileWriteError`]; waiting entries still wait.
     pub fn flush(&mut self) -> Result<Vec<FileMark>, SessionFileWriteError> {
         let failed = |source| SessionFileWriteError::Io { path: self.path.clone(), source };
         match &self.file {
@@ -228,11 +228,11 @@ impl EntryWriter {
         Ok(marks)
     }
 
-    /// Names the session, as it was named `at` a time. A file that is there is replaced as a whole; gives what it was after each line, as after a
-    /// rewrite all earlier marks are void.
+    /// Sets the title of the session, as it was named `at` a time. An existing file is replaced as a whole; returns its state after each
+    /// line, as after a rewrite all earlier marks are void.
     ///
     /// # Errors
-    /// [`WriteError`]; the file then has its old name, and the writer too.
+    /// [`SessionFileWriteError`]; the file then has its old name, and the writer too.
     pub fn set_title(&mut self, title: Option<String>, at: Millis) -> Result<Vec<FileMark>, SessionFileWriteError> {
         let old = self.header.clone();
         self.header.set_title(title, &format_iso(at));
@@ -271,10 +271,10 @@ impl EntryWriter {
         Ok(marks)
     }
 
-    /// Puts a whole new content in place of the file, as after a migration or a redaction; what waits is dropped.
+    /// Puts a whole new content in place of the file, as after a migration or a redaction; waiting entries are dropped.
     ///
     /// # Errors
-    /// [`WriteError::Io`]; the file is then as it was.
+    /// [`SessionFileWriteError::Io`]; the file is then as it was.
     pub fn rewrite_entries(&mut self, entries: &[SessionFileEntry]) -> Result<Vec<FileMark>, SessionFileWriteError> {
         let mut lines = vec![self.header.encode()];
         for entry in entries {
@@ -300,7 +300,7 @@ impl EntryWriter {
     }
 }
 
-/// Whether an entry only says how the session is set.
+/// Reports whether an entry only sets an option of the session.
 fn is_setting(entry: &SessionFileEntry) -> bool {
     matches!(
         entry.body,

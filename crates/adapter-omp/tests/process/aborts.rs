@@ -1,4 +1,4 @@
-//! Ends that somebody asks for.
+//! Aborts by the host.
 
 use countersign_testkit::process::{
     HostFixture, frame_shape, message_text as text_of, of_type,
@@ -128,7 +128,7 @@ fn a_prompt_behind_an_abort_finds_no_run() {
     assert_eq!(host.message_texts(), ["go", "old", "next", "ok"]);
 }
 
-/// A run that it left behind would never end.
+/// Tests that an abort stops all earlier requests: a run that remained would never end.
 #[test]
 fn an_abort_leaves_nothing_behind_that_was_asked_for_before_it() {
     for batch in [
@@ -167,7 +167,7 @@ fn an_abort_leaves_nothing_behind_that_was_asked_for_before_it() {
             for (id, name) in commands.iter().enumerate() {
                 let id = id.to_string();
                 let answer = host.wait_frame(from, name, |frame| frame["type"] == "response" && frame["id"] == *id);
-                // Behind a command of the person a prompt may still find the run.
+                // After a command of the user a prompt may still find the run.
                 let may_be_either = *name == "prompt" && is_running && batch.starts_with("bash");
                 assert!(answer["success"] == (*name != "compact") || may_be_either, "{batch}: {answer}");
             }

@@ -99,10 +99,10 @@ fn an_answer_that_comes_before_the_host_is_back_waits_for_its_rules() {
     assert_eq!((attached.gateway.pending_gates(), attached.host.read_file("ran")), (Vec::new(), None));
     attached.host.provider.script_replies([text_reply("done")]);
     let mut host = attached.start_host(&["--continue"]);
-    // It goes on as soon as its rules are there, which may be before the host hears anything.
+    // It continues as soon as its rules are there, which may be before the host gets any frame.
     eventually("the end of the run", || (host.message_texts().last().unwrap() == "done").then_some(()));
     assert!(attached.host.read_file("ran").is_some());
-    // What came about while the session was opened is in its file too.
+    // Entries that were added while the session was opened are in its file too.
     let file = host.session_file();
     host.close_cleanly();
     check_chain(&lines_with(&file, "done"));

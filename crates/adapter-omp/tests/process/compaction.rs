@@ -61,6 +61,8 @@ fn what_an_earlier_compaction_keeps_is_in_the_result_of_the_next_one_and_in_the_
     let kept = json!({ "notes": { "of": ["an extension"] } });
     let mut given = kept.clone();
     given["openaiRemoteCompaction"] = json!({ "replacementHistory": [] });
+    given["anthropicCompaction"] = json!({ "provider": "claude", "content": "in short" });
+    given["snapcompact"] = json!({ "frames": [] });
     let entry = format!("\"type\":\"compaction\",\"preserveData\":{given},");
     let edited = std::fs::read_to_string(&file).unwrap().replace("\"type\":\"compaction\",", &entry);
     std::fs::write(&file, edited).unwrap();

@@ -7,7 +7,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-/// A host whose session has a file.
+/// Returns a host whose session has a file.
 fn begun(place: &HostFixture) -> RpcHost {
     let mut host = place.start(&[]);
     host.run_turn("one");
@@ -15,7 +15,7 @@ fn begun(place: &HostFixture) -> RpcHost {
     host
 }
 
-/// Goes on after a crash; what the provider was asked then must be acceptable, and the file whole.
+/// Continues after a crash; the request to the provider must be acceptable, and the file whole.
 fn go_on(host: &mut RpcHost, place: &HostFixture) {
     host.run_turn("go on");
     assert!(place.provider.last_request().is_paired());

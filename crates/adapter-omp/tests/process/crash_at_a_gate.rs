@@ -14,7 +14,7 @@ fn begun(place: &HostFixture) -> RpcHost {
     host
 }
 
-/// A session in which a call waits to be allowed.
+/// Returns a session in which a call waits to be allowed.
 fn waiting(place: &HostFixture) -> (RpcHost, Value) {
     let mut host = begun(place);
     place

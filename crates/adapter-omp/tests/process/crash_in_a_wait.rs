@@ -13,21 +13,21 @@ use countersign_testkit::process::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// No attempt is silent, and nobody is asked about a wait.
+/// No attempt is silent, and a wait needs no approval.
 const NOTICE_CONFIG: &str =
     "retry: { baseDelayMs: 100, provider: { maxRetries: 0 } }\ncountersign: { retry_ask_after: 0 }\n";
-/// The same, and people are asked about each wait of a minute.
+/// The same, and each wait of a minute opens a question.
 const ASKING_CONFIG: &str =
     "retry: { baseDelayMs: 100, provider: { maxRetries: 0 } }\ncountersign: { retry_ask_after: 60 }\n";
-/// What a host is told that takes up a run in a wait, up to where it hears of the end.
+/// Frames for a host that resumes a run in a wait, up to the end.
 const TAKEN_UP: &str = "ready agent_start agent_end auto_retry_start extension_ui_request";
 
-/// A provider that asks for so many seconds.
+/// Returns a provider that asks for so many seconds.
 fn limited(seconds: &str) -> ProviderReply {
     error_reply(429, "slow down").with_header("retry-after", seconds)
 }
 
-/// A session of one turn, in whose second one the provider gives these replies.
+/// Returns a session of one turn, in whose second one the provider gives these replies.
 fn begun(place: &HostFixture, replies: Vec<ProviderReply>) -> (RpcHost, usize) {
     let mut host = place.start(&[]);
     host.run_turn("one");
@@ -49,7 +49,7 @@ fn notice(host: &RpcHost, from: usize) -> String {
     notification["message"].as_str().unwrap().to_owned()
 }
 
-/// Checks what a host is told of a wait of 100 seconds that it takes up; the failure before was the first.
+/// Checks the frames for a host that resumes a run in a wait of 100 seconds; the failure before was the first.
 fn check_taken_up(host: &mut RpcHost) {
     host.wait_dialog(0);
     let frames = host.frames_since(0);
@@ -64,7 +64,7 @@ fn check_taken_up(host: &mut RpcHost) {
     assert_eq!(host.session_state()["isStreaming"], true);
 }
 
-/// Has another model asked at once, and checks what follows.
+/// Sends a prompt to another model at once, and checks the result.
 fn go_on_with_another_model(host: &mut RpcHost, place: &HostFixture) {
     place.provider.script_replies([text_reply("fine")]);
     let from = host.frame_position();
@@ -207,7 +207,7 @@ fn a_wait_in_a_gateway_outlives_it_and_waits_for_its_host() {
     gateway.kill();
     host.wait_end();
     second();
-    // However often that happens: without its host nothing is asked of the model, and the run stands.
+    // However often that happens: without its host the model gets no request, and the run stands.
     for _ in 0..2 {
         fixture.start_gateway().kill();
     }

@@ -1,4 +1,4 @@
-//! Session files that somebody changed by hand: the conversation is the file's, decisions stay the log's.
+//! Session files that were changed by hand: the conversation is the file's, decisions stay the log's.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// The lines of a session file.
+/// Returns the lines of a session file.
 fn lines(path: &Path) -> Vec<Value> {
     fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -34,7 +34,7 @@ fn message(id: &str, parent: &Value, text: &str) -> Value {
     json!({ "type": "message", "id": id, "parentId": parent, "timestamp": "2026-01-01T00:00:00.000Z", "message": message })
 }
 
-/// A session whose last call waits to be allowed, after one turn.
+/// Returns a session whose last call waits to be allowed, after one turn.
 fn waiting(place: &HostFixture) -> (RpcHost, std::path::PathBuf, Value) {
     let mut host = place.start(&[]);
     host.run_turn("one");
@@ -48,7 +48,7 @@ fn waiting(place: &HostFixture) -> (RpcHost, std::path::PathBuf, Value) {
     (host, path, dialog)
 }
 
-/// The only log of the place.
+/// Returns the only log of the place.
 fn log(place: &HostFixture) -> std::path::PathBuf {
     let files = fs::read_dir(place.agent.join("countersign")).unwrap().map(|entry| entry.unwrap().path());
     let mut logs: Vec<_> = files.filter(|path| path.extension().is_some_and(|extension| extension == "db")).collect();

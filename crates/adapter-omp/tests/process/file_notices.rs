@@ -1,4 +1,4 @@
-//! What people are told of the files of a session.
+//! Notices for users about the files of a session.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ fn a_session_file_with_a_damaged_line_keeps_what_came_before_it() {
         let file = host.session_file();
         lines_with(&file, "three");
         host.close_cleanly();
-        // Without its record the file alone says what was said.
+        // Without its record only the file has the conversation.
         fs::remove_dir_all(place.agent.join("countersign")).unwrap();
         let text = fs::read_to_string(&file).unwrap();
         let damaged: Vec<&str> =

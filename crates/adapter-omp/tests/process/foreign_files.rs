@@ -5,13 +5,13 @@ use std::io::Write as _;
 use countersign_testkit::process::{HostFixture, RpcHost, check_chain, line_texts, lines_when, lines_with};
 use serde_json::{Value, json};
 
-const AT: &str = "2026-01-01T00:00:00.000Z";
+pub(super) const AT: &str = "2026-01-01T00:00:00.000Z";
 
-fn header(version: u8) -> Value {
+pub(super) fn header(version: u8) -> Value {
     json!({ "type": "session", "version": version, "id": "0011223344556677", "timestamp": AT, "cwd": "/" })
 }
 
-fn user(text: &str) -> Value {
+pub(super) fn user(text: &str) -> Value {
     json!({ "role": "user", "content": [{ "type": "text", "text": text }], "timestamp": 1 })
 }
 
@@ -22,20 +22,20 @@ fn assistant(content: Value, stop: &str) -> Value {
         "usage": usage, "stopReason": stop, "timestamp": 2 })
 }
 
-fn says(text: &str) -> Value {
+pub(super) fn says(text: &str) -> Value {
     assistant(json!([{ "type": "text", "text": text }]), "stop")
 }
 
-fn message(id: &str, parent: Option<&str>, message: Value) -> Value {
+pub(super) fn message(id: &str, parent: Option<&str>, message: Value) -> Value {
     json!({ "type": "message", "id": id, "parentId": parent, "timestamp": AT, "message": message })
 }
 
-fn write(place: &HostFixture, lines: &[Value], tail: &str) -> String {
+pub(super) fn write(place: &HostFixture, lines: &[Value], tail: &str) -> String {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     place.write_file("other.jsonl", text + tail).display().to_string()
 }
 
-fn open(place: &HostFixture, lines: &[Value], tail: &str) -> (RpcHost, String) {
+pub(super) fn open(place: &HostFixture, lines: &[Value], tail: &str) -> (RpcHost, String) {
     let path = write(place, lines, tail);
     (place.start(&["--session", &path]), path)
 }
@@ -248,7 +248,7 @@ fn a_name_and_a_model_that_related_programs_write_in_their_own_way_are_read() {
     assert_eq!(again.message_texts(), ["one", "r1", "two", "ok"]);
 }
 
-/// The line that omp 18 writes before the header, of its fixed length.
+/// Returns the line that omp 18 writes before the header, of its fixed length.
 fn title_line(title: &str) -> String {
     let mut line = json!({ "type": "title", "v": 1, "title": title, "updatedAt": AT, "pad": "" });
     line["pad"] = " ".repeat(255 - line.to_string().len()).into();
@@ -321,5 +321,65 @@ fn a_session_does_not_go_on_with_the_model_that_stood_in_for_another() {
         let mut host = place.start(&["--no-session"]);
         host.command_data(json!({ "type": "switch_session", "sessionPath": path }));
         assert_eq!(host.session_state()["model"]["id"], want, "{role}");
+    }
+}
+
+fn thinking(id: &str, parent: &str, members: Value) -> Value {
+    let mut line = json!({ "type": "thinking_level_change", "id": id, "parentId": parent, "timestamp": AT });
+    line.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    line
+}
+
+#[test]
+fn a_thinking_level_that_is_not_there_means_off() {
+    let place = HostFixture::new();
+    for (members, want) in [
+        (json!({ "thinkingLevel": "low" }), "low"),
+        (json!({ "thinkingLevel": null, "configured": null }), "off"),
+        (json!({}), "off"),
+        (json!({ "thinkingLevel": "inherit" }), "high"),
+    ] {
+        let lines = [
+            header(3),
+            message("00000001", None, user("one")),
+            message("00000002", Some("00000001"), says("r1")),
+            thinking("00000003", "00000002", json!({ "thinkingLevel": "medium" })),
+            thinking("00000004", "00000003", members.clone()),
+        ];
+        let path = write(&place, &lines, "");
+        let mut host = place.start(&["--fork", &path]);
+        assert_eq!(host.session_state()["thinkingLevel"], want, "{members}");
+        host.close_cleanly();
+    }
+}
+
+#[test]
+fn a_fork_goes_on_with_the_model_the_level_and_the_name_of_the_session_unless_others_are_named() {
+    let place = HostFixture::new();
+    let mut first = header(3);
+    first["title"] = "their name".into();
+    let model = json!({ "type": "model_change", "id": "00000001", "parentId": null, "timestamp": AT,
+        "model": "claude/claude-1" });
+    let lines = [
+        first,
+        model,
+        thinking("00000002", "00000001", json!({ "thinkingLevel": "low" })),
+        message("00000003", Some("00000002"), user("one")),
+        message("00000004", Some("00000003"), says("r1")),
+    ];
+    let path = write(&place, &lines, "");
+    for (flags, model, level) in [
+        (vec![], "claude-1", "low"),
+        (vec!["--model", "fake/fake-1"], "fake-1", "low"),
+        (vec!["--thinking", "medium"], "claude-1", "medium"),
+        (vec!["--model", "fake/fake-1", "--thinking", "medium"], "fake-1", "medium"),
+    ] {
+        let mut fork = RpcHost::start(&place, &[&flags[..], &["--fork", path.as_str()]].concat());
+        let state = fork.session_state();
+        let got = [&state["model"]["id"], &state["thinkingLevel"], &state["sessionName"]];
+        assert_eq!(got, [model, level, "their name"], "{flags:?}");
+        fork.run_turn("elsewhere");
+        assert_eq!(lines_with(&fork.session_file(), "elsewhere")[0]["title"], "their name");
+        fork.close_cleanly();
     }
 }

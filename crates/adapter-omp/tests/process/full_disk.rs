@@ -12,7 +12,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-/// A host whose agent directory is on a small disk of its own. `None` where the system lets nobody make one.
+/// Starts a host whose agent directory is on a small disk of its own. `None` if the system does not permit one.
 fn start(place: &HostFixture) -> Option<RpcHost> {
     let may = Command::new("unshare").args(["-rm", "true"]).stderr(Stdio::null()).status();
     if !may.is_ok_and(|status| status.success()) {

@@ -1,4 +1,4 @@
-//! Calls that somebody has to allow.
+//! Calls that require an approval.
 
 use countersign_testkit::process::{
     HostFixture, RpcHost, frame_shape, lines_with, message_text as text_of, of_type,
@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// Has the model want `command`, and gives what was said up to a dialog or the end.
+/// Has the model request `command`, and returns the output up to a dialog or the end.
 fn want(host: &mut RpcHost, place: &HostFixture, command: &str) -> (usize, Option<Value>) {
     place.provider.script_replies([ProviderReply::new(vec![bash_part("k", command)]), text_reply("done")]);
     let from = host.send_prompt("go");
@@ -16,7 +16,7 @@ fn want(host: &mut RpcHost, place: &HostFixture, command: &str) -> (usize, Optio
     (from, (next["type"] == "extension_ui_request").then_some(next))
 }
 
-/// Has the model want `command` and answers the dialog with `answer`. Gives the dialog and what was said.
+/// Has the model request `command` and answers the dialog with `answer`. Returns the dialog and the result.
 fn answered(host: &mut RpcHost, place: &HostFixture, command: &str, answer: Value) -> (Value, Vec<Value>) {
     let (from, dialog) = want(host, place, command);
     let dialog = dialog.unwrap();
@@ -80,7 +80,7 @@ fn an_answer_that_is_not_recorded_is_asked_for_again() {
     });
     assert_eq!((&notice["method"], place.read_file("ran")), (&json!("notify"), None));
     std::fs::rename(&away, &log).unwrap();
-    // It may be asked for more than once until the log takes it.
+    // It may be requested more than once until the log takes it.
     let mut at = lost;
     loop {
         let next = host.wait_frame(at, "the dialog or the end", |frame| {
@@ -145,7 +145,7 @@ fn a_session_is_the_same_by_every_name_of_its_file() {
         assert_eq!(want(&mut again, &place, "echo ran >> count").1, None, "what a person allowed in it holds");
         again.kill();
     }
-    // A copy is another one, in which nobody allowed anything.
+    // A copy is another session, without approvals.
     let copy = place.home.join("copy.jsonl");
     std::fs::copy(&file, &copy).unwrap();
     let mut forked = place.start(&["--resume", copy.to_str().unwrap()]);

@@ -25,7 +25,7 @@ fn write(place: &HostFixture, lines: &[Value]) -> PathBuf {
     place.write_file("other.jsonl", lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
-/// All files below the root of a place.
+/// Returns all files below the root of a place.
 fn files(place: &HostFixture) -> BTreeSet<PathBuf> {
     fn below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -87,7 +87,7 @@ fn an_entry_with_an_id_that_is_too_long_is_refused_with_a_message_and_the_file_s
     assert_eq!((end.code, end.stderr.lines().count()), (Some(1), 1), "{}", end.stderr);
     assert!(end.stderr.contains("an id in it is longer than 1024 bytes"), "{}", end.stderr);
     assert_eq!((fs::read(&path).unwrap(), files(&place)), before);
-    // No entry has that id, so the one that names it as its parent follows whatever stands before it.
+    // No entry has that id, so the one that names it as its parent follows the entry before it.
     let orphan = write(&place, &[header("t"), user("a", Some(&long), "one")]);
     assert_eq!(place.start(&["--session", orphan.to_str().unwrap()]).message_texts(), ["one"]);
 }
@@ -173,7 +173,7 @@ fn a_branch_or_fork_that_died_half_made_is_never_continued() {
     again.close_cleanly();
     let folder = path.parent().unwrap();
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
-    // What is made whole is continued as any other.
+    // A repaired file is continued as any other.
     let mut fork = place.start(&["--fork", path.to_str().unwrap()]);
     let made = fork.session_file();
     assert_eq!(fork.message_texts(), ["one", "ok", "the end"]);

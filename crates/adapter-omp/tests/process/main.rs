@@ -7,6 +7,7 @@ mod attach;
 mod bad_input;
 mod bad_providers;
 mod bash_command;
+mod compacted_files;
 mod compaction;
 mod crash;
 mod crash_at_a_gate;

@@ -1,4 +1,4 @@
-//! How much one message may hold.
+//! Limits of one message.
 
 use countersign_testkit::process::{
     HostFixture, Latch, of_type,

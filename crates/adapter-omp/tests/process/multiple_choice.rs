@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// Begins a session, then has the model ask which of a, b and c are wanted. Gives the first dialog.
+/// Begins a session, then has the model ask for a choice among a, b and c. Returns the first dialog.
 fn first_dialog(host: &mut RpcHost, place: &HostFixture) -> Value {
     host.run_turn("one");
     let labels = json!([{ "label": "a" }, { "label": "b" }, { "label": "c" }]);
@@ -26,7 +26,7 @@ fn next_dialog(host: &mut RpcHost, dialog: &Value, value: &str) -> Value {
     host.wait_dialog(from)
 }
 
-/// Answers the last dialog and gives what was said, once the run has ended.
+/// Answers the last dialog and returns the answer, once the run has ended.
 fn final_answer(host: &mut RpcHost, dialog: &Value, answer: Value) -> Value {
     let from = host.frame_position();
     host.answer_dialog(dialog, answer);

@@ -1,4 +1,4 @@
-//! How much is written for how much is said.
+//! Size of the output in relation to the text.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ fn words() -> Vec<String> {
     (0..5000).map(|at| format!("{at:099} ")).collect()
 }
 
-/// Bytes on stdout for each byte of the text of one reply.
+/// Returns the bytes on stdout for each byte of the text of one reply.
 fn bytes_for_each(host: &mut RpcHost, place: &HostFixture, parts: Vec<ReplyPart>, size: usize) -> usize {
     place.provider.script_replies([ProviderReply::new(parts), text_reply("done")]);
     let before = host.output_bytes();
@@ -29,7 +29,7 @@ fn a_burst_costs_at_most_fifteen_times_its_text() {
     let call = ReplyPart::Call { id: "k".into(), name: "write".into(), arguments: writes };
     for (case, parts, size) in [
         ("text", vec![ReplyPart::Text(words())], size),
-        // An answer needs a text, and updates behind the thinking would carry it again.
+        // An answer needs a text, and updates after the thinking would carry it again.
         ("thinking", vec![ReplyPart::Text(vec!["so".into()]), ReplyPart::Think(words())], size),
         ("a call", vec![call], size),
     ] {

@@ -1,4 +1,5 @@
-//! What a provider gives with an answer and wants back: through the session file, a resume, a branch and a compaction, and to nobody else.
+//! State that a provider gives with an answer and requires back: through the session file, a resume, a branch and a compaction, and to no
+//! other provider.
 
 use countersign_testkit::process::{
     HostFixture, lines_with,
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 const SEAL: &str = "U0lH";
 
-/// A thought, a sealed one, and a call that is signed.
+/// Returns a thought, a sealed one, and a call that is signed.
 fn sealed(id: &str) -> ProviderReply {
     let chunk = |delta: Value, finish: Value| {
         let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
@@ -31,7 +32,7 @@ fn sealed(id: &str) -> ProviderReply {
     ProviderReply::new(vec![ReplyPart::Raw(chunks.concat()), ReplyPart::Cut])
 }
 
-/// The message of the model with the call, as the provider is sent it.
+/// Returns the message of the model with the call, as the provider is sent it.
 fn called(request: &ProviderRequest) -> Value {
     let has_calls = |message: &&Value| message.get("tool_calls").is_some();
     request.messages().iter().find(has_calls).cloned().unwrap_or_default()

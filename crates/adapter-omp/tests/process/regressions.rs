@@ -1,4 +1,4 @@
-//! What a host must still see at the edges: after a crash, in another session of the process, in files of others.
+//! Behaviour at the edges: after a crash, in another session of the process, in files of others.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_testkit::process::{

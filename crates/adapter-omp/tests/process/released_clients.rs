@@ -95,7 +95,7 @@ fn every_command_of_every_client_is_answered_once_under_its_id() {
         host.wait_answer(&due);
         ids.push(due.id);
     }
-    // What no client knows has no id, and its hosts wait for none.
+    // An unknown command has no id, and its hosts wait for none.
     host.write_input("{\"id\":\"u\",\"type\":\"dance\"}\n");
     host.wait_frame(from, "the answer without an id", |frame| frame["command"] == "dance" && frame.get("id").is_none());
     host.session_state();

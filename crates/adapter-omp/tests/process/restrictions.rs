@@ -1,4 +1,4 @@
-//! Every flag, setting and member that takes rights away: it is enforced, refused, or told. The rows are those of
+//! Every flag, setting and member that takes rights away: it is enforced, refused, or reported. The rows are those of
 //! docs/protocol/omp.md, Fields that restrict.
 
 use std::collections::BTreeSet;
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 const BOOK: &str = include_str!("../../../../docs/protocol/omp.md");
 
-/// What follows from a restriction.
+/// Effect of a restriction.
 enum ExpectedEffect {
-    /// The call is asked about, as a `confirm`, and does not run by itself.
+    /// The call requires an approval, as a `confirm`, and does not run by itself.
     Asks(ReplyPart),
     /// The call is denied without a question.
     Denied(ReplyPart),
@@ -21,7 +21,7 @@ enum ExpectedEffect {
     Offered(&'static [&'static str], &'static [&'static str]),
     /// The start is refused with these words.
     Refused(&'static str),
-    /// It is told with these words, and nothing else changes.
+    /// It is reported with these words, and nothing else changes.
     Reported(&'static str),
     /// The model reads none of this.
     Unread(&'static str),
@@ -34,7 +34,7 @@ enum ExpectedEffect {
 use ExpectedEffect::{Asks, Denied, Elsewhere, Offered, Refused, RefusedCommand, Reported, Unread};
 
 impl ExpectedEffect {
-    /// The word of the book for it.
+    /// Returns the word of the book for it.
     fn word(&self) -> &'static str {
         match self {
             Asks(_) | Denied(_) | Offered(..) | Unread(_) | Elsewhere(_) => "enforced",
@@ -54,7 +54,7 @@ fn touch() -> ReplyPart {
     bash_part("k", "echo hi > made.txt")
 }
 
-/// Each field, the settings and the flags of a start with it, and what is wanted.
+/// Returns each field, the settings and the flags of a start with it, and the expected effect.
 fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedEffect)> {
     vec![
         ("--approval-mode", "", &["--approval-mode", "write"], Asks(touch())),
@@ -188,7 +188,7 @@ fn check(field: &str, config: &str, flags: &[&str], want: ExpectedEffect) {
     place.write_file("AGENTS.md", "Answer in Latin");
     std::fs::create_dir(place.agent.join("prompts")).unwrap();
     std::fs::write(place.agent.join("prompts/pt.md"), "Template of a text").unwrap();
-    // What allows everything loosens no restriction.
+    // Rules that allow everything loosen no restriction.
     place.write_rules(
         "defaults: [ { pattern: \"*\", action: allow } ]\nrules: [ { pattern: \"write(*)\", action: allow } ]\n",
     );
@@ -265,7 +265,7 @@ fn the_book_has_every_field_that_restricts_and_says_what_becomes_of_it() {
     assert_eq!(book.iter().map(|(field, _)| field.as_str()).collect::<BTreeSet<_>>(), fields.into_iter().collect());
     for (field, _, _, want) in rows() {
         let word = &book.iter().find(|(named, _)| named == field).unwrap().1;
-        // An enforced field may be told of, or refused where its value is wrong.
+        // An enforced field may be reported, or refused if its value is wrong.
         assert!(word == want.word() || word == "enforced", "{field}: {word}");
     }
 }

@@ -1,4 +1,4 @@
-//! A run that one process began and the next one takes up: what a host hears that was not there from the start.
+//! A run that one process began and the next one resumes: the frames for a host that was not connected from the start.
 
 use std::{fs, path::PathBuf};
 
@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// A session of one turn, and what the model says next.
+/// Returns a session of one turn, and what the model says next.
 fn begun(place: &HostFixture, replies: Vec<ProviderReply>) -> RpcHost {
     let mut host = place.start(&[]);
     host.run_turn("one");
@@ -17,7 +17,7 @@ fn begun(place: &HostFixture, replies: Vec<ProviderReply>) -> RpcHost {
     host
 }
 
-/// A session in which a run waits for a dialog and its process was killed.
+/// Leaves a session in which a run waits for a dialog and its process was killed.
 fn left(place: &HostFixture, replies: Vec<ProviderReply>) {
     let mut host = begun(place, replies);
     let from = host.send_prompt("two");
@@ -25,8 +25,8 @@ fn left(place: &HostFixture, replies: Vec<ProviderReply>) {
     host.kill();
 }
 
-/// The same of one call, with the file of the session once the call stands in it: the file follows the record, and one without the call has
-/// no place for its gate.
+/// Leaves the same of one call, with the file of the session once the call stands in it: the file follows the record, and one without the
+/// call has no place for its gate.
 fn left_in_its_file(place: &HostFixture) -> PathBuf {
     let mut host = begun(place, vec![ProviderReply::new(vec![bash_part("k1", "touch ran")]), text_reply("after it")]);
     let from = host.send_prompt("two");
@@ -37,7 +37,7 @@ fn left_in_its_file(place: &HostFixture) -> PathBuf {
     path
 }
 
-/// What a client gathers that waits for the end of a run: all up to it, answering every dialog.
+/// Returns the frames that a client gathers until the end of a run, answering every dialog.
 fn until_the_end(host: &mut RpcHost, from: FramePosition, answer: &Value) -> Vec<Value> {
     let mut answered = from;
     loop {
@@ -180,7 +180,7 @@ fn a_run_that_goes_on_by_itself_is_told_whole() {
     let from = host.send_prompt("two");
     let dialog = host.wait_dialog(from);
     host.answer_dialog(&dialog, json!({ "value": "A" }));
-    // The model was asked for what follows from the answer, and its process dies.
+    // The model got the request after the answer, and its process dies.
     place.provider.wait_request(2);
     host.kill();
     let again = place.resume_host();
@@ -210,7 +210,7 @@ fn a_run_that_is_denied_or_stopped_after_a_restart_ends_with_all_that_it_added()
         };
         let added = check_order(&frames);
         assert_eq!(message_roles(&added), ["user", "assistant", "toolResult", "assistant"], "stopped: {is_stopped}");
-        // What was stopped in a call says so in a message of its own.
+        // A call that was stopped has a message of its own about it.
         assert_eq!(added[3]["stopReason"], if is_stopped { "aborted" } else { "stop" });
         assert_eq!(place.read_file("ran"), None);
     }

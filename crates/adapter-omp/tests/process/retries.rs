@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-/// Without silent attempts: what the host is told of the others.
+/// Without silent attempts: the others are reported to the host.
 const QUICK: &str = "retry: { baseDelayMs: 20, provider: { maxRetries: 0 } }\n";
 const SLOW: &str = "retry: { baseDelayMs: 600000, provider: { maxRetries: 0 } }\n";
 const FAILED: &str = "+assistant -assistant turn_end agent_end";
@@ -41,7 +41,7 @@ fn a_failure_before_the_answer_is_tried_again_in_silence() {
     ] {
         let place = HostFixture::new();
         let mut host = place.start(&[]);
-        // What hosts set of their own retries does not reach the client of the provider.
+        // Retry settings of hosts do not reach the client of the provider.
         host.command_data(json!({ "type": "set_auto_retry", "enabled": false }));
         place.provider.script_replies([reply, text_reply("Recovered")]);
         let frames = host.run_turn("go");

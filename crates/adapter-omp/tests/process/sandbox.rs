@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// No folders for temporary files: the places of a test lie in one.
 const CONFIG: &str = "countersign: { sandbox: { temporary: [], network: off } }\n";
 
-/// Has the model want `part` and gives what it was told of it.
+/// Has the model request `part` and returns the result that it got.
 fn call_result(place: &HostFixture, part: ReplyPart, answer: Option<&Value>) -> String {
     let mut host = place.start(&[]);
     place.provider.script_replies([ProviderReply::new(vec![part]), text_reply("done")]);
@@ -42,7 +42,7 @@ fn a_command_is_held_and_asks_for_exactly_what_it_needs() {
     }
     assert!(result.contains("Permission denied") && result.contains("call again with needs"), "{result}");
     assert!(!outside.exists());
-    // What is known of the text of a command does not matter: the kernel knows the file.
+    // The analysis of the text of a command does not matter: the kernel knows the file.
     let hidden =
         format!("d={}; echo a >$d/age''nt/planted; cat $d/agent/*.yml", place.agent.parent().unwrap().display());
     call_result(&place, bash_part("k", &hidden), None);
@@ -57,7 +57,7 @@ fn a_command_is_held_and_asks_for_exactly_what_it_needs() {
     assert!(again.contains("Permission denied"), "{again}");
 }
 
-/// A server that answers every client, once named hosts can be shown here.
+/// Starts a server that answers every client, once named hosts can be shown here.
 fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -42,7 +42,7 @@ fn what_is_asked_behind_a_command_for_another_session_is_about_that() {
     host.close_cleanly();
 }
 
-/// A name waits for the session's file. What comes behind it must not, nor be told of before it is answered.
+/// Tests that a name waits for the session's file, and later commands do not, and are not answered before it.
 #[test]
 fn a_name_holds_up_nothing_that_is_asked_behind_it() {
     let place = HostFixture::new();

@@ -95,6 +95,22 @@ fn a_fork_has_the_conversation_and_leaves_the_file() {
 }
 
 #[test]
+fn a_branch_has_the_name_of_the_session() {
+    let place = HostFixture::new();
+    let mut host = place.start(&[]);
+    host.run_turn("one");
+    host.run_turn("two");
+    host.command_data(json!({ "type": "set_session_name", "name": "named" }));
+    let messages = host.command_data(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    host.command_data(json!({ "type": "branch", "entryId": messages[1]["entryId"] }));
+    assert_eq!(host.session_state()["sessionName"], "named");
+    assert_eq!(lines_with(&host.session_file(), "one")[0]["title"], "named");
+    host.command_data(json!({ "type": "new_session" }));
+    assert_eq!(host.session_state().get("sessionName"), None);
+    host.close_cleanly();
+}
+
+#[test]
 fn a_session_folder_holds_session_files_only() {
     let place = HostFixture::new();
     let folder = place.home.join("mine");

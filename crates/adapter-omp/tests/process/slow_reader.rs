@@ -13,20 +13,20 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// How many calls the model wants. Every piece of them is told with all that came before, so that there is far more to
-/// tell than any queue holds.
+/// Number of calls that the model makes. Every piece of them is sent with all that came before, so that there is far more to
+/// send than any queue holds.
 const CALLS: usize = 200;
 
 fn session_file(place: &HostFixture) -> PathBuf {
     eventually("a session file", || {
         let folder = fs::read_dir(place.agent.join("sessions")).ok()?.next()?.ok()?.path();
-        // Beside it there may be one that is still being written, under another name.
+        // There may be another one that is still being written, under another name.
         let mut files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
         files.find(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
     })
 }
 
-/// The most memory that a process had, in bytes.
+/// Returns the most memory that a process had, in bytes.
 fn most_memory(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -54,13 +54,13 @@ fn a_host_that_does_not_read_stops_nothing_loses_nothing_and_costs_little() {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // What it takes to work at all is there after a first turn.
+    // Files that are needed for any work exist after a first turn.
     writeln!(input, "{}", json!({ "type": "prompt", "id": "one", "message": "one" })).unwrap();
     assert!(lines.any(|line| line.contains("\"agent_settled\"")));
     let before = most_memory(child.id());
     writeln!(input, "{}", json!({ "type": "prompt", "id": "p", "message": "go" })).unwrap();
 
-    // Nobody has read a byte of it, and the run is recorded to its end.
+    // No byte of it was read, and the run is recorded to its end.
     lines_with(&session_file(&place), "all done");
     rest(child.id());
     let held = most_memory(child.id()) - before;

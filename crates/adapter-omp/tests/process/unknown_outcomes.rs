@@ -1,4 +1,4 @@
-//! Commands of which nobody saw the end.
+//! Commands whose end was not observed.
 
 use countersign_testkit::process::{
     HostFixture, of_type,
@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-/// Takes effect, and takes away who would tell of its end.
+/// Command that takes effect, and kills the process that would report its end.
 const BREAKS_OFF: &str = "echo ran >> count; kill -9 $PPID";
 
 #[test]

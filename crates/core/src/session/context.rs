@@ -1,4 +1,4 @@
-//! Which entries the model is shown.
+//! Entries that the model is shown.
 
 use super::{
     event::SessionEntryKind,
@@ -16,7 +16,7 @@ pub enum ContextPiece<'a> {
 }
 
 impl<'a> ContextPiece<'a> {
-    /// The entry.
+    /// Returns the entry.
     pub const fn entry(self) -> &'a SessionEntry {
         match self {
             Self::Summary(entry) | Self::Entry(entry) => entry,
@@ -24,13 +24,35 @@ impl<'a> ContextPiece<'a> {
     }
 }
 
+/// Start of a context on a path.
+pub(super) struct ContextStart {
+    /// The place of its summary, if it has one.
+    pub(super) summary: Option<usize>,
+    /// The place of the oldest entry that is shown as it is.
+    pub(super) first: usize,
+}
+
+/// Finds the start of the context of a path: after its latest reset, or at a summary after that and the entries that it keeps.
+pub(super) fn find_start(path: &[&SessionEntry]) -> ContextStart {
+    let reset = path.iter().rposition(|entry| entry.shown && entry.kind == SessionEntryKind::ContextReset);
+    let begun = reset.map_or(0, |at| at + 1);
+    let summary = path[begun..].iter().enumerate().rev().find_map(|(at, entry)| match &entry.kind {
+        SessionEntryKind::Compaction { first_kept, .. } if entry.shown => Some((begun + at, first_kept)),
+        _ => None,
+    });
+    let Some((summary, first_kept)) = summary else { return ContextStart { summary: None, first: begun } };
+    // The kept entries may be gone, or come before the reset.
+    let kept = path.iter().position(|entry| entry.id == *first_kept).map_or(summary, |kept| kept.min(summary));
+    ContextStart { summary: Some(summary), first: kept.max(begun) }
+}
+
 impl Session {
-    /// The entries from the first to the leaf, in order.
+    /// Returns the entries from the first to the leaf, in order.
     pub fn path_entries(&self) -> Vec<&SessionEntry> {
         self.path_to(self.leaf())
     }
 
-    /// Returns the number of messages of people and of the model on the way to `leaf`. A failed answer that was asked for
+    /// Returns the number of messages of people and of the model on the way to `leaf`. A failed answer that was requested
     /// again is none.
     pub(crate) fn messages_to(&self, leaf: Option<&EntryId>) -> u64 {
         let is_failure =
@@ -44,7 +66,7 @@ impl Session {
 
     fn path_to(&self, leaf: Option<&EntryId>) -> Vec<&SessionEntry> {
         let mut path = Vec::new();
-        // A file that was edited by hand may hold a circle: the way ends where it would come round.
+        // A file that was edited by hand may contain a cycle: the path ends before it repeats.
         let mut is_on_it = vec![false; self.entries.len()];
         let mut at = leaf.and_then(|leaf| self.by_id.get(leaf));
         while let Some(&index) = at.filter(|index| !is_on_it[**index]) {
@@ -57,22 +79,14 @@ impl Session {
         path
     }
 
-    /// What the model is shown: the latest summary on the path, then what it kept, then the rest.
+    /// Returns the context of the model: the latest summary on the path, then the entries that it kept, then the rest.
     pub fn model_context(&self) -> Vec<ContextPiece<'_>> {
         let path = self.path_entries();
-        let summary =
-            path.iter().rposition(|entry| entry.shown && matches!(entry.kind, SessionEntryKind::Compaction { .. }));
+        let ContextStart { summary, first } = find_start(&path);
         let mut pieces = Vec::with_capacity(path.len());
-        let from = match summary {
-            None => 0,
-            Some(at) => {
-                pieces.push(ContextPiece::Summary(path[at]));
-                let SessionEntryKind::Compaction { first_kept, .. } = &path[at].kind else { return pieces };
-                path.iter().position(|entry| entry.id == *first_kept).map_or(at, |kept| kept.min(at))
-            }
-        };
+        pieces.extend(summary.map(|at| ContextPiece::Summary(path[at])));
         pieces.extend(
-            path[from..]
+            path[first..]
                 .iter()
                 .filter(|entry| entry.shown && entry.kind.is_message())
                 .map(|entry| ContextPiece::Entry(entry)),
@@ -80,7 +94,7 @@ impl Session {
         pieces
     }
 
-    /// How many tokens the context takes: what the provider last counted and an estimate of what came since.
+    /// Returns the number of tokens of the context: the last count of the provider and an estimate of later entries.
     pub fn context_tokens(&self) -> u64 {
         let context = self.model_context();
         let (base, from) = self.provider_counted(&context);
@@ -91,14 +105,14 @@ impl Session {
         base.saturating_sub(saved) + new.map(|entry| entry.tokens).sum::<u64>()
     }
 
-    /// How many tokens the next request has. What a provider counted had the preamble in it.
+    /// Returns the number of tokens of the next request. The count of a provider includes the preamble.
     pub(crate) fn request_tokens(&self) -> u64 {
         let (_, from) = self.provider_counted(&self.model_context());
         let preamble = if from == 0 { self.settings().preamble } else { 0 };
         self.context_tokens().saturating_add(preamble)
     }
 
-    /// What a provider counted last, and how many pieces were in that.
+    /// Returns the last count of a provider, and the number of pieces in it.
     fn provider_counted(&self, context: &[ContextPiece<'_>]) -> (u64, usize) {
         let counted = context.iter().rposition(|piece| match (piece, &piece.entry().kind) {
             (ContextPiece::Entry(_), SessionEntryKind::Assistant { stop, total_tokens }) => {
@@ -107,7 +121,7 @@ impl Session {
             _ => false,
         });
         let after_summary = context.iter().rposition(|piece| matches!(piece, ContextPiece::Summary(_)));
-        // What was counted before a compaction says nothing about the context after it.
+        // A count from before a compaction does not apply to the context after it.
         let counted = counted
             .filter(|&at| after_summary.is_none_or(|summary| context[at].entry().lsn > context[summary].entry().lsn));
         match counted {
@@ -119,7 +133,7 @@ impl Session {
         }
     }
 
-    /// Whether the context has grown past the limit of its model.
+    /// Reports whether the context has grown past the limit of its model.
     pub(crate) fn is_over_limit(&self) -> bool {
         let settings = self.settings();
         settings.thresholds.auto

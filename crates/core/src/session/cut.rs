@@ -1,12 +1,13 @@
-//! Where a compaction cuts a context.
+//! Position at which a compaction cuts a context.
 
 use super::{
+    context::find_start,
     event::SessionEntryKind,
     state::{Session, SessionEntry},
 };
 use crate::id::EntryId;
 
-/// Where to cut: everything before is summarised.
+/// Position of the cut: everything before is summarised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionCut {
     /// The oldest entry that is kept.
@@ -17,9 +18,9 @@ pub struct CompactionCut {
     pub tokens_before: u64,
 }
 
-/// Newest results that are never replaced by a notice, in tokens.
+/// Number of newest result tokens that are never replaced by a notice.
 const PRUNE_KEEP: u64 = 40_000;
-/// What pruning must save to be worth it, in tokens.
+/// Minimum number of tokens that pruning must save.
 const PRUNE_WORTH: u64 = 20_000;
 
 impl Session {
@@ -28,34 +29,26 @@ impl Session {
         self.cut_without(None)
     }
 
-    /// The same as if the entry `without` were no longer shown.
+    /// Returns the cut as if the entry `without` were no longer shown.
     pub(crate) fn cut_without(&self, without: Option<&EntryId>) -> Option<CompactionCut> {
         let counts = |entry: &SessionEntry| is_counted(entry) && Some(&entry.id) != without;
         let may_begin = |entry: &SessionEntry| may_begin(entry) && Some(&entry.id) != without;
         let tokens_before = self.context_tokens();
         let path = self.path_entries();
-        let last =
-            path.iter().rposition(|entry| entry.shown && matches!(entry.kind, SessionEntryKind::Compaction { .. }));
-        let from = match last.map(|at| &path[at].kind) {
-            Some(SessionEntryKind::Compaction { first_kept, .. }) => {
-                path.iter().position(|entry| entry.id == *first_kept).unwrap_or(0)
-            }
-            _ => 0,
-        };
-        let part = &path[from..];
+        let part = &path[find_start(&path).first..];
         let estimated: u64 = part.iter().filter(|entry| counts(entry)).map(|entry| entry.tokens).sum();
-        // Where the provider counts more than the estimate, less is kept.
+        // If the provider counts more than the estimate, less is kept.
         let settings = self.settings();
         let limit = settings.model.as_ref().map(|model| settings.thresholds.token_limit(model.context_window));
         let limit = limit.unwrap_or(u64::MAX);
-        // All of it was too long, whatever is said of the model: at most half of that is worth another try.
+        // All of it was too long, despite the settings of the model: at most half of that is worth another try.
         let limit = if without.is_some() { limit.min(tokens_before / 2) } else { limit };
         let scaled = |tokens: u64| {
             let is_more = estimated > 0 && tokens_before > estimated;
             let part = || u128::from(tokens) * u128::from(estimated) / u128::from(tokens_before);
             is_more.then(part).and_then(|part| u64::try_from(part).ok()).unwrap_or(tokens)
         };
-        // What is kept must leave room below the limit, or the next look at it would cut again.
+        // The kept part must leave room below the limit, or the next check would cut again.
         let keep = scaled(settings.thresholds.keep_recent.min((limit / 2).max(1)));
 
         let mut kept = 0;
@@ -74,9 +67,9 @@ impl Session {
             return None;
         }
         let after = |at: usize| (at..part.len()).find(|&index| may_begin(part[index]));
-        // One that leaves no room is summed up, too, unless it is the last: no request with it would be taken.
+        // A message that leaves no room is summarised, too, unless it is the last: a request with it would be refused.
         let behind = (kept > scaled(limit)).then(|| after(at + 1)).flatten();
-        // There may be results alone, which stay with the message that called for them.
+        // There may be results alone, which stay with the message of their calls.
         let ahead = behind.or_else(|| after(at));
         let mut cut = ahead.or_else(|| (0..at).rev().find(|&index| may_begin(part[index])))?;
         while cut > 0
@@ -103,7 +96,7 @@ impl Session {
         Some(CompactionCut { first_kept: part[cut].id.clone(), split_from, tokens_before })
     }
 
-    /// The old results that are worth replacing by a notice; empty if that would save too little.
+    /// Returns the old results that are worth replacing by a notice; empty if that would save too little.
     pub(crate) fn prunable_results(&self) -> Vec<EntryId> {
         let mut newest = 0;
         let mut saved = 0;

@@ -1,4 +1,4 @@
-//! What happened to a session.
+//! Events of a session.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::{
     time::Millis,
 };
 
-/// What an entry of the tree is. Text lies in its content.
+/// Kind of an entry of the tree. The text is in its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionEntryKind {
@@ -22,19 +22,19 @@ pub enum SessionEntryKind {
     Developer,
     /// A message of the model.
     Assistant {
-        /// Why it ended.
+        /// Reason for which it ended.
         stop: StopReason,
-        /// What the provider counted for the request and its answer; 0 if it did not say.
+        /// Tokens that the provider counted for the request and its answer; 0 if it did not report them.
         total_tokens: u64,
     },
     /// The result of a call.
     ToolResult {
-        /// Whether its text may be replaced by a notice when the context grows too long.
+        /// True if its text may be replaced by a notice when the context grows too long.
         prunable: bool,
     },
     /// A command that a person ran.
     Bash {
-        /// False if the model is not to see it.
+        /// False if the model does not see it.
         in_context: bool,
     },
     /// A summary of everything before `first_kept`.
@@ -52,17 +52,19 @@ pub enum SessionEntryKind {
     ModelChange,
     /// The thinking level changed.
     ThinkingChange,
-    /// Something that a session file holds and that is no message.
+    /// The context is empty again: the model is shown nothing of what came before it.
+    ContextReset,
+    /// An entry of a session file that is no message.
     Other,
 }
 
 impl SessionEntryKind {
-    /// Whether it is a whole message of the model: no failure, and not broken off.
+    /// Reports whether it is a whole message of the model: no failure, and not interrupted.
     pub(crate) const fn is_answer(&self) -> bool {
         matches!(self, Self::Assistant { stop, .. } if !matches!(stop, StopReason::Error | StopReason::Aborted))
     }
 
-    /// Whether the model may see it.
+    /// Reports whether the model may see it.
     pub const fn is_message(&self) -> bool {
         match self {
             Self::User
@@ -72,60 +74,62 @@ impl SessionEntryKind {
             | Self::BranchSummary
             | Self::Custom => true,
             Self::Bash { in_context } => *in_context,
-            Self::Compaction { .. } | Self::ModelChange | Self::ThinkingChange | Self::Other => false,
+            Self::Compaction { .. } | Self::ModelChange | Self::ThinkingChange | Self::ContextReset | Self::Other => {
+                false
+            }
         }
     }
 }
 
-/// Builds the content of a [`Kind::ModelChange`]: from there on the session asks this model.
+/// Builds the content of a [`SessionEntryKind::ModelChange`]: from there on the session uses this model.
 pub fn model_change(provider: &str, id: &str) -> MessageContent {
     let content = serde_json::json!({ "model": format!("{provider}/{id}"), "role": "default" });
     MessageContent { content: content.to_string().into(), tokens: 0 }
 }
 
-/// Why a context is compacted.
+/// Cause of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionCause {
-    /// Somebody asked for it.
+    /// A person requested it.
     Manual,
-    /// It grew past its limit.
+    /// The context grew past its limit.
     Threshold,
-    /// The provider said that it is too long.
+    /// The provider reported that it is too long.
     Overflow,
 }
 
-/// What goes on after a compaction.
+/// Work that continues after a compaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterCompaction {
     /// Nothing.
     Rest,
-    /// A run that is told to continue.
+    /// A run that continues its work.
     Continue,
-    /// A run that asks again what did not fit.
+    /// A run that repeats the request that was too long.
     Again,
     /// The prompt that waits in the queue of prompts.
     Prompt,
 }
 
-/// What something that was asked for under a key came to.
+/// Outcome of a command with an idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyedOutcome {
     /// The session was opened.
     Opened,
-    /// This run began with it.
+    /// A run began with it.
     Started(RunId),
-    /// It was put into a queue.
+    /// The message was put into a queue.
     Queued,
-    /// It waits for a compaction; then this run begins with it.
+    /// The message waits for a compaction; then this run begins with it.
     Behind(RunId),
-    /// This run is told of it.
+    /// A run received it.
     Steering(RunId),
 }
 
-/// A fact about one session. Content, where there is some, is the entry's or the queued message's JSON.
+/// A fact about one session. Content, if there is any, is the entry's or the queued message's JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -133,34 +137,34 @@ pub enum Event {
     Opened {
         /// The folder that its tools work in.
         cwd: String,
-        /// Its name for people.
+        /// Its display name.
         name: Option<String>,
-        /// The session that it came from, in the words of whoever opened it.
+        /// The session that it came from, in the form of the client that opened it.
         parent: Option<String>,
-        /// The door that it was opened through; absent in what earlier versions wrote.
+        /// The adapter that it was opened through; absent in records of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         door: Option<String>,
     },
     /// Its rules come from its host, and are those of this digest from now on.
     Hosted {
-        /// Which grants for good it shares with other sessions, such as those of one agent directory.
+        /// Realm of permanent grants that it shares with other sessions, such as those of one agent directory.
         realm: String,
-        /// Of all that the host handed over.
+        /// Digest of everything that the host handed over.
         rules: Digest,
     },
-    /// It goes on in another log; this one has its past.
+    /// The session continues in another log; this one has its past.
     LeftFor {
-        /// Which, in the words of whoever moved it.
+        /// The other log, in the form of the component that moved it.
         home: String,
     },
-    /// It went on from another log, with its conversation and without what was decided there.
+    /// The session continues from another log, with its conversation and without the decisions there.
     CameFrom {
-        /// Which.
+        /// The other log.
         home: String,
     },
     /// A setting changed.
     Set(SessionSetting),
-    /// It was given a name.
+    /// The session was named.
     Named {
         /// Trimmed, not empty.
         name: String,
@@ -171,100 +175,100 @@ pub enum Event {
         id: EntryId,
         /// The entry before it.
         parent: Option<EntryId>,
-        /// What it is.
+        /// Its kind.
         kind: SessionEntryKind,
         /// An estimate of its length.
         tokens: u64,
-        /// When it was made, where that is not the record's own time (imports, queued messages).
+        /// Time of its creation, if that is not the record's own time (imports, queued messages).
         made_at: Option<Millis>,
-        /// Where its content lies; absent means in this record.
+        /// Position of its content; absent means in this record.
         content_at: Option<Lsn>,
     },
-    /// Entries of the session's file are gathered beside the tree, from none.
+    /// Staging of entries of the session's file begins, next to the tree, with none.
     Gathering,
-    /// Entries of the tree that the file holds unchanged were gathered.
+    /// Entries that the file holds unchanged were staged.
     Kept {
-        /// In the order of the file.
+        /// Entries in the order of the file.
         entries: Vec<EntryId>,
     },
-    /// An entry of the file that the tree has not, or has otherwise, was gathered. Its content lies in this record.
+    /// An entry of the file that the tree does not have, or has with other content, was staged. Its content is in this record.
     Gathered {
         /// Its name. Another entry of the tree may have it.
         id: EntryId,
         /// The entry before it.
         parent: Option<EntryId>,
-        /// What it is.
+        /// Its kind.
         kind: SessionEntryKind,
         /// An estimate of its length.
         tokens: u64,
-        /// When it was made, where that is known.
+        /// Time of its creation, if known.
         made_at: Option<Millis>,
     },
-    /// What was gathered is the tree from now on. The entries that were in it before stay in the log and nowhere else.
+    /// The staged entries are the tree from now on. The entries that were in it before stay only in the log.
     Replaced {
         /// The new leaf.
         leaf: Option<EntryId>,
     },
-    /// The leaf was moved: what comes next follows it.
+    /// The leaf was moved: the next entry follows it.
     Moved {
         /// The new leaf; absent means before the first entry.
         leaf: Option<EntryId>,
-        /// The number of messages of people and of the model on the way to it; absent in what earlier versions wrote and
-        /// where the entries on the way are in the same decision.
+        /// The number of messages of people and of the model on the way to it; absent in records of earlier versions and
+        /// if the entries on the way are in the same decision.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         messages: Option<u64>,
     },
     /// A message waits in a queue.
     Queued {
-        /// Which.
+        /// The queue.
         queue: MessageQueue,
         /// An estimate of its length.
         tokens: u64,
-        /// What it will be as an entry.
+        /// Its kind as an entry.
         kind: SessionEntryKind,
-        /// What it says of its run, if it gets one of its own.
+        /// Metadata of its run, if it gets one of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marks: Option<Box<RunMetadata>>,
-        /// Where the message lies that it stays behind also if it goes before others: what a summary is made for has as good as
+        /// Position of the message after which it stays also if it precedes others: the work for which a summary is made counts as
         /// begun.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         behind: Option<Lsn>,
     },
-    /// The oldest message of a queue left it. Its entry stands in the next record.
+    /// The oldest message of a queue left it. Its entry is in the next record.
     Dequeued {
-        /// Which.
+        /// The queue.
         queue: MessageQueue,
     },
     /// All queues were emptied.
     Cleared,
-    /// The conversation begins anew: what was said before stays in the log and nowhere else. The content, where there is one,
-    /// says what is to be done with that.
+    /// The conversation restarts: earlier messages stay only in the log. The content, if there is any,
+    /// is the work to do with them.
     Renewed,
-    /// What was owed when the conversation began anew is done.
+    /// The work owed after a restart of the conversation is done.
     Remembered {
-        /// The record that says what.
+        /// The record of that work.
         renewed: Lsn,
     },
-    /// What was said before an entry is no part of the conversation any more.
+    /// The messages before an entry are no part of the conversation any more.
     Trimmed {
         /// The oldest entry that stays.
         first_kept: EntryId,
     },
     /// An entry is no longer shown to the model.
     Dropped {
-        /// Which.
+        /// The entry.
         entry: EntryId,
     },
     /// Old results are shown to the model as a notice from now on.
     Pruned {
-        /// Which.
+        /// The entries.
         entries: Vec<EntryId>,
     },
     /// A compaction began.
     CompactionStarted {
-        /// Counts compactions of this session.
+        /// Number of the compaction in this session.
         epoch: u32,
-        /// Why.
+        /// Cause.
         reason: CompactionCause,
         /// The oldest entry that is kept.
         first_kept: EntryId,
@@ -272,32 +276,32 @@ pub enum Event {
         split_from: Option<EntryId>,
         /// Tokens of the context before.
         tokens_before: u64,
-        /// What goes on afterwards.
+        /// Work that continues afterwards.
         then: AfterCompaction,
-        /// The run that the prompt which waits begins, where one waits; absent in what earlier versions wrote.
+        /// The run that the waiting prompt begins, if one waits; absent in records of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
-        /// What was noted of the run that asks again afterwards, where one does.
+        /// Metadata of the run that repeats its request afterwards, if one does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marks: Option<Box<RunMetadata>>,
     },
     /// A compaction is to stop.
     CompactionAborting,
-    /// A compaction ended. If it succeeded, its entry stands in the record before.
+    /// A compaction ended. If it succeeded, its entry is in the previous record.
     CompactionEnded {
-        /// Which.
+        /// Number of the compaction.
         epoch: u32,
-        /// Whether there is a summary.
+        /// True if there is a summary.
         ok: bool,
-        /// Whether somebody stopped it.
+        /// True if it was stopped.
         aborted: bool,
-        /// What goes on now.
+        /// Work that continues now.
         then: AfterCompaction,
-        /// What it took of a budget, where that is known; else all that it might have taken.
+        /// Its use of a budget, if known; else its whole reserve.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spent: Option<BudgetAmount>,
     },
-    /// The outcome of a compaction came that nobody waits for any more. It is kept as content and changes nothing.
+    /// The outcome of a compaction came that the session no longer waits for. It is kept as content and changes nothing.
     CompactionDropped {
         /// The compaction that it belongs to.
         epoch: u32,
@@ -311,13 +315,13 @@ pub enum Event {
         /// SHA-256 of its bytes, in hex.
         digest: String,
     },
-    /// A door that numbers what it tells had come to a number, and nothing worked. It changes nothing: it says to what clients
-    /// ask for who saw that number last.
+    /// An adapter with numbered events had reached a number, and nothing worked. It changes nothing: it serves requests of clients
+    /// that saw that number last.
     #[serde(rename = "told")]
     SequenceRecorded {
         /// The number.
         number: u64,
-        /// Everything up to this record was told; absent if that is everything before this one.
+        /// Position of the last sent record; absent if that is everything before this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         upto: Option<Lsn>,
     },
@@ -333,21 +337,21 @@ pub enum Event {
     },
     /// The model's list of tasks changed.
     Tasks {
-        /// Tasks that are not done.
+        /// Number of tasks that are not done.
         open: u32,
     },
     /// The model was reminded of open tasks.
     Reminded {
-        /// How often since a person last spoke.
+        /// Number of reminders since the last message of a person.
         attempt: u32,
     },
-    /// What stands in the records before was asked for under a key: asked for again, it has happened already.
+    /// The previous records are the outcome of a command with a key: a repetition is not executed.
     Keyed {
         /// The key.
         name: String,
-        /// Of what was asked for.
+        /// Digest of the command.
         asks: Digest,
-        /// What it came to.
+        /// Its outcome.
         came_to: KeyedOutcome,
     },
 }

@@ -1,4 +1,4 @@
-//! Which entries a model is shown, how long that is, when it is too long and where it is cut.
+//! Entries that a model is shown, their length, its limit, and the cut of a compaction.
 
 use countersign_core::{
     engine::{Command as EngineCommand, ResumeMode},
@@ -16,7 +16,7 @@ use crate::{
     states::idle,
 };
 
-use SessionEntryKind::{BranchSummary, Custom, Developer, ModelChange, Other, ThinkingChange, User};
+use SessionEntryKind::{BranchSummary, ContextReset, Custom, Developer, ModelChange, Other, ThinkingChange, User};
 
 type ContextEntry = (&'static str, SessionEntryKind, u64);
 
@@ -40,14 +40,14 @@ fn summary(first_kept: &str) -> SessionEntryKind {
     SessionEntryKind::Compaction { first_kept: EntryId::new(first_kept), tokens_before: 9 }
 }
 
-/// A session with these entries, one behind the other.
+/// Returns a session with these entries, one after the other.
 fn with<const N: usize>(entries: [ContextEntry; N]) -> EngineFixture {
     let mut stage = idle();
     stage.import(entries);
     stage
 }
 
-/// What is shown: names of entries, a summary in brackets.
+/// Returns the shown entries: their names, a summary in brackets.
 fn shown(session: &Session) -> String {
     let name = |piece: &ContextPiece<'_>| match piece {
         ContextPiece::Summary(entry) => format!("[{}]", entry.id),
@@ -79,6 +79,28 @@ fn a_model_is_shown_the_messages_of_the_path_behind_its_latest_summary() {
             "kept from before the summary before",
             with([("u", User, 1), ("v", User, 1), ("s", summary("v"), 1), ("w", User, 1), ("t", summary("v"), 1)]),
             "[t] v w",
+        ),
+        ("a reset", with([("u", User, 1), ("r", ContextReset, 0), ("v", User, 1)]), "v"),
+        ("a reset at the end", with([("u", User, 1), ("r", ContextReset, 0)]), ""),
+        (
+            "the latest of two resets",
+            with([("u", User, 1), ("r", ContextReset, 0), ("v", User, 1), ("q", ContextReset, 0), ("w", User, 1)]),
+            "w",
+        ),
+        (
+            "a reset behind a summary",
+            with([("u", User, 1), ("s", summary("u"), 1), ("v", User, 1), ("r", ContextReset, 0), ("w", User, 1)]),
+            "w",
+        ),
+        (
+            "a summary behind a reset",
+            with([("u", User, 1), ("r", ContextReset, 0), ("v", User, 1), ("w", User, 1), ("s", summary("w"), 1)]),
+            "[s] w",
+        ),
+        (
+            "kept from before a reset",
+            with([("u", User, 1), ("r", ContextReset, 0), ("v", User, 1), ("s", summary("u"), 1), ("w", User, 1)]),
+            "[s] v w",
         ),
     ] {
         assert_eq!(shown(stage.current_session()), want, "{case}");
@@ -151,7 +173,7 @@ fn settings(window: u64, thresholds: CompactionThresholds) -> SessionSetting {
     SessionSetting::All(Box::new(Settings { model: Some(model), thresholds, ..Settings::default() }))
 }
 
-/// The thresholds of the stage: 850 of 1,000 tokens, 50 of which are kept.
+/// Returns the thresholds of the fixture: 850 of 1,000 tokens, 50 of which are kept.
 fn plain() -> CompactionThresholds {
     CompactionThresholds { auto: true, reserve: 100, keep_recent: 50, at_tokens: None, at_percent: None }
 }
@@ -224,7 +246,7 @@ fn whoever_stops_what_a_prompt_waits_for_stops_the_prompt() {
     }
 }
 
-/// The agent goes on by itself behind some: not where somebody stopped it, however far the summary had come.
+/// The agent continues automatically after some: not if it was stopped, at any progress of the summary.
 #[test]
 fn nothing_follows_a_compaction_that_was_stopped() {
     let abort = || EngineCommand::Run(run::Command::Abort { session: session_id() });
@@ -275,7 +297,7 @@ fn who_stops_a_request_that_is_asked_again_takes_back_what_it_was_told_and_nothi
     let summary =
         stage.session_command(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted }).table_cell();
     assert_eq!(summary, "Done: session compaction_ended rest");
-    // What it was told begins a run of its own where the summary fails, also behind a restart.
+    // A message during the compaction begins a run of its own if the summary fails, also after a restart.
     for restarts in [false, true] {
         let mut stage = overflowed();
         if restarts {
@@ -288,7 +310,7 @@ fn who_stops_a_request_that_is_asked_again_takes_back_what_it_was_told_and_nothi
     }
 }
 
-/// A message that was too long with what came before it, while that is summed up.
+/// Returns a message that was too long with the context before it, while that is compacted.
 fn asks_again(stopped: StoppedRun) -> EngineFixture {
     let mut stage = idle();
     stage.change_setting(SessionSetting::All(Box::new(Settings {
@@ -357,7 +379,7 @@ fn what_is_queued_waits_for_a_compaction_behind_what_is_in_the_queue() {
     assert_eq!(stage.current_session().queued_count(), 1, "what came last waits");
 }
 
-/// What is said of a model may be more than it takes: what it refused tells.
+/// The settings of a model may be larger than its limit: its refusal shows the limit.
 #[test]
 fn a_message_that_a_model_would_not_take_is_not_kept_whatever_is_said_of_the_model() {
     let mut stage = idle();
@@ -370,7 +392,7 @@ fn a_message_that_a_model_would_not_take_is_not_kept_whatever_is_said_of_the_mod
     assert!(first_kept.as_str() != "v" && kept == Some(User), "{first_kept}");
 }
 
-/// First kept and first of the turn that is split, as the table writes them.
+/// Returns the first kept entry and the first of the turn that is split, as the table writes them.
 fn cut(stage: &EngineFixture) -> String {
     match stage.current_session().find_cut() {
         None => "nothing".to_owned(),
@@ -421,6 +443,13 @@ fn a_context_is_cut_before_the_newest_part_that_is_kept_and_never_before_a_resul
         ("one that leaves no room, the first", with([("v", User, 900), ("w", User, 9)]), "w"),
         ("one that leaves no room, the last", with([("u", User, 9), ("v", User, 900)]), "v"),
         ("behind a summary", with([("u", User, 60), ("s", summary("u"), 1), ("v", User, 60)]), "v"),
+        ("behind a reset", with([("u", User, 60), ("r", ContextReset, 0), ("v", User, 60), ("w", User, 60)]), "w"),
+        ("behind a reset, too small", with([("u", User, 60), ("r", ContextReset, 0), ("v", User, 60)]), "nothing"),
+        (
+            "behind a summary that keeps nothing",
+            with([("u", User, 60), ("s", summary("x"), 1), ("v", User, 60)]),
+            "nothing",
+        ),
         ("behind a summary, too small", with([("u", User, 60), ("s", summary("v"), 1), ("v", User, 60)]), "nothing"),
     ] {
         assert_eq!(cut(&stage), want, "{case}");

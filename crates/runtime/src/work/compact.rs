@@ -1,4 +1,4 @@
-//! Summarises what a compaction cuts off.
+//! Summarises the messages that a compaction cuts off.
 
 use std::{
     borrow::Cow,
@@ -33,20 +33,21 @@ use crate::{deliver::ContentCache, message_content::encode_message, metrics::Run
 /// The most that a summary may say, in tokens.
 const LONGEST: u64 = 8192;
 
-/// The member of a summary that holds what extensions and providers keep beside its text, by their names.
+/// The member of a summary that holds the data of extensions and providers in addition to its text, by their names.
 const PRESERVED: &str = "preserveData";
 
-/// What a provider keeps that has compacted a conversation itself. It stands for that conversation and for no later one.
-const OF_PROVIDER: &str = "openaiRemoteCompaction";
+/// The members of [`PRESERVED`] that hold a conversation in place of the text: the history of a provider that has compacted it
+/// itself, or an archive of pictures. They stand for that conversation and for no later one.
+const CONVERSATION_DATA: [&str; 3] = ["openaiRemoteCompaction", "anthropicCompaction", "snapcompact"];
 
-/// Returns what the next summary keeps of what the last one kept.
+/// Returns the data that the next summary keeps from the last one.
 fn kept_data(previous: &SummaryMessage) -> Option<Value> {
     let mut kept = previous.extra.get(PRESERVED)?.as_object()?.clone();
-    kept.shift_remove(OF_PROVIDER);
+    kept.retain(|name, _| !CONVERSATION_DATA.contains(&name.as_str()));
     (!kept.is_empty()).then_some(Value::Object(kept))
 }
 
-/// Everything that a summary takes.
+/// Input of a summary.
 pub(super) struct CompactWork {
     session: SessionId,
     epoch: u32,
@@ -160,7 +161,7 @@ impl CompactWork {
         message.extra.extend(kept.map(|kept| (PRESERVED.to_owned(), kept)));
         let mut noted = Vec::new();
         for memory_request in &memories {
-            // What is not remembered is still in what was put away.
+            // Messages that are not remembered are still in the archive.
             match generator.request_summary(&memory_request.system, &memory_request.request, &mut spent).await {
                 Ok(text) => noted.push(text),
                 Err(error) => tracing::warn!(session = %self.session, %error, "nothing could be remembered"),
@@ -177,10 +178,10 @@ impl CompactWork {
     }
 }
 
-/// What is summed up.
+/// Messages to summarise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SummaryTarget {
-    /// What came before: each part with the summary of those before it.
+    /// Earlier messages: each part with the summary of those before it.
     History,
     /// The beginning of a turn that is cut in two: each part for itself.
     Turn,
@@ -196,14 +197,14 @@ struct SummaryGenerator<'a> {
 }
 
 impl SummaryGenerator<'_> {
-    /// About how many tokens of a request for a summary a message takes.
+    /// Estimates the tokens of a message in a request for a summary.
     fn request_tokens(&self, message: &StoredMessage) -> u64 {
         estimate_tokens(self.host.summary_prompts().request_size(message))
     }
 
-    /// Sums up part by part. What is still too long for the model is halved, and of a single message that is, beginning and end are
-    /// told. A part that a model will not sum up is left out and named, unless that is all of it: what was said there is in what is
-    /// put away.
+    /// Sums up part by part. A part too long for the model is halved, and of a single message that is too long, beginning and end
+    /// are sent. A part that a model will not sum up is left out and named, unless that is all of it: its text is in the
+    /// archive.
     async fn sum_up(
         &self,
         of: SummaryTarget,
@@ -237,7 +238,7 @@ impl SummaryGenerator<'_> {
                 }
                 Err(unsaid) => unsaid,
             };
-            // A provider that is away will be there again, and then all of it is summed up.
+            // A provider that is away will be there again, and then everything is summed up.
             if unsaid.may_pass {
                 return Err(unsaid.message);
             }
@@ -248,7 +249,7 @@ impl SummaryGenerator<'_> {
                 continue;
             }
             if unsaid.is_too_long && written.is_empty() && self.is_short(&part) {
-                // What is short is too long, too: its length is not what is wrong, and no other part would be taken.
+                // A short part is too long, too: its length is not the problem, and no other part would be taken.
                 return Err(unsaid.message);
             }
             let why = short_line(&unsaid.message);
@@ -265,13 +266,13 @@ impl SummaryGenerator<'_> {
         }
     }
 
-    /// Whether the length of a part cannot be why a model does not take it.
+    /// Reports whether the length of a part cannot be why a model does not take it.
     fn is_short(&self, part: &[StoredMessage]) -> bool {
         part.iter().map(|message| self.request_tokens(message)).sum::<u64>() < self.chosen.entry.context_window / 16
     }
 
-    /// What is asked for in the place of a part that was too long; none where nothing can be made of it that is shorter, or it is so
-    /// short that its length cannot be what is wrong.
+    /// Returns the requests in the place of a part that was too long; none if nothing shorter can be made of it, or it is so
+    /// short that its length cannot be the problem.
     fn split_smaller(&self, part: &[StoredMessage]) -> Option<Vec<Vec<StoredMessage>>> {
         let all: u64 = part.iter().map(|message| self.request_tokens(message)).sum();
         if self.is_short(part) {
@@ -285,7 +286,7 @@ impl SummaryGenerator<'_> {
         (!one.is_empty()).then(|| vec![one.to_vec(), other.to_vec()])
     }
 
-    /// Asks for one text, again where that may help. What stands for a part of the conversation says something, and is whole.
+    /// Requests one text, again if that may help. The text that replaces a part of the conversation is not empty, and is complete.
     async fn request_summary(
         &self,
         system: &str,
@@ -304,7 +305,7 @@ impl SummaryGenerator<'_> {
     }
 }
 
-/// A message of about `most` tokens: of each of its texts that is longer than its share, beginning and end.
+/// Shortens a message to about `most` tokens: of each of its texts that is longer than its share, beginning and end.
 fn shorten_message(message: &StoredMessage, most: u64) -> StoredMessage {
     let mut message = message.clone();
     let mut texts: Vec<&mut String> = match &mut message {
@@ -337,19 +338,19 @@ fn block_texts(blocks: &mut [MessageBlock]) -> Vec<&mut String> {
     texts
 }
 
-/// What a summary says in its first line that is no heading.
+/// Returns the first line of a summary that is no heading.
 fn first_line(summary: &str) -> Option<String> {
     summary.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).map(short_line)
 }
 
-/// Why a model said nothing that can be used.
+/// Failure of a model to give a usable summary.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 struct SummaryError {
     message: String,
-    /// Whether the same request may be answered another time.
+    /// True if the same request may be answered another time.
     may_pass: bool,
-    /// Whether it was longer than the model takes.
+    /// True if it was longer than the model takes.
     is_too_long: bool,
 }
 
@@ -393,7 +394,7 @@ async fn request_with_retries(
     }
 }
 
-/// What is asked of messages before they are summed up, in as many requests as that takes.
+/// Returns the requests for memories of messages before they are summed up, as many as that takes.
 fn to_remember(parts: &[&[StoredMessage]], turn: &[StoredMessage], host: &dyn RunEnvironment) -> Vec<MemoryRequest> {
     if let [history] = parts {
         return host.memory_request(history, turn).into_iter().collect();
@@ -406,11 +407,11 @@ fn join_notes(noted: &[String]) -> String {
     noted.iter().map(|text| text.trim()).collect::<Vec<_>>().join("\n")
 }
 
-/// Has a model write down what should be remembered of a whole conversation, part by part where it is too long for one request.
-/// What that takes is added to `meters`.
+/// Requests notes about a whole conversation from a model, part by part if it is too long for one request.
+/// Its usage is added to `meters`.
 ///
 /// # Errors
-/// Why it wrote nothing, if it did not write about any part.
+/// The reason why it wrote nothing, if it did not write about any part.
 pub async fn note_down(
     chosen: &ResolvedModel,
     messages: &[StoredMessage],
@@ -435,7 +436,8 @@ pub async fn note_down(
     }
 }
 
-/// The parts in which messages are summed up, in order: all at once, unless that is more than what fits into a request. Then each has at most a quarter of it, or one message.
+/// Returns the parts in which messages are summed up, in order: all at once, unless that is more than fits into a request. Then
+/// each has at most a quarter of it, or one message.
 fn split_parts<'a>(
     messages: &'a [StoredMessage],
     window: u64,
@@ -457,7 +459,7 @@ fn split_parts<'a>(
     parts
 }
 
-/// What requests took so far; none once one of them took what nobody knows.
+/// Cost of the requests so far; none once one of them had an unknown cost.
 struct SpendTracker<'a> {
     amount: Option<BudgetAmount>,
     meters: &'a RuntimeMetrics,
@@ -542,10 +544,19 @@ mod tests {
 
     #[test]
     fn what_a_summary_keeps_goes_on_into_the_next_but_for_what_stood_for_its_conversation() {
-        let of_provider = json!({ "provider": "openai", "replacementHistory": [], "compactionItem": {} });
+        let of_openai = json!({ "provider": "openai", "replacementHistory": [], "compactionItem": {} });
+        let of_anthropic = json!({ "provider": "anthropic", "content": "in short", "encryptedContent": "x" });
+        let archive = json!({ "frames": [], "totalChars": 4, "textHead": "long" });
         for (given, want) in [
-            (json!({ "notes": [1], "openaiRemoteCompaction": of_provider }), Some(json!({ "notes": [1] }))),
-            (json!({ "openaiRemoteCompaction": of_provider }), None),
+            (json!({ "notes": [1], "openaiRemoteCompaction": of_openai }), Some(json!({ "notes": [1] }))),
+            (json!({ "openaiRemoteCompaction": of_openai }), None),
+            (json!({ "anthropicCompaction": of_anthropic, "notes": [1] }), Some(json!({ "notes": [1] }))),
+            (json!({ "snapcompact": archive, "notes": [1] }), Some(json!({ "notes": [1] }))),
+            (
+                json!({ "snapcompact": archive, "anthropicCompaction": of_anthropic, "openaiRemoteCompaction": of_openai }),
+                None,
+            ),
+            (json!({ "b": 1, "snapcompact": null, "a": 2 }), Some(json!({ "b": 1, "a": 2 }))),
             (json!({}), None),
             (Value::Null, None),
         ] {

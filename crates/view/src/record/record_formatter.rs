@@ -1,6 +1,6 @@
-//! Records in a few words, for people.
+//! Short texts of records, for people.
 //!
-//! It decides nothing and fails at nothing: what it cannot read it shows as it lies there. What it says is one line, escaped.
+//! It decides nothing and fails at nothing: unreadable content is shown as it is. Its texts are one line, escaped.
 
 use countersign_core::{
     call::{self, CallEnd},
@@ -20,19 +20,19 @@ use super::{
 };
 use crate::{LineMode, escape};
 
-/// Tells records in their order. It remembers what calls and gates are about, since only their first record says so.
+/// Formats records in their order. It remembers the subjects of calls and gates, since only their first record has them.
 #[derive(Debug, Default)]
 pub struct RecordFormatter {
     trail: RecordContext,
 }
 
 impl RecordFormatter {
-    /// What happened, in one line.
+    /// Returns the event in one line.
     pub fn format_line(&mut self, stored: &StoredRecord, content: Option<&str>) -> String {
         self.describe_record(stored, content).1
     }
 
-    /// What a record is about, and what happened in one line.
+    /// Returns the subject of a record, and the event in one line.
     pub fn describe_record(&mut self, stored: &StoredRecord, content: Option<&str>) -> (RecordSubject, String) {
         let (about, text) = match Event::decode(&stored.kind, stored.version, &stored.facts) {
             Ok(event) => {
@@ -104,7 +104,7 @@ fn call_text(event: &call::Event, about: &RecordSubject) -> String {
     }
 }
 
-/// Whether a call that ended so had been started, or may have been.
+/// Returns true if a call that ended so had been started, or may have been.
 const fn was_run(end: CallEnd) -> bool {
     match end {
         CallEnd::Done { .. } | CallEnd::Failed | CallEnd::Unknown => true,
@@ -140,7 +140,7 @@ fn gate_text(event: &gate::Event, content: Option<&str>, about: &RecordSubject) 
     }
 }
 
-/// How a call ended.
+/// Returns the text for the end of a call.
 pub const fn end_text(end: CallEnd) -> &'static str {
     match end {
         CallEnd::Done { error: false } => "done",
@@ -156,7 +156,7 @@ pub const fn end_text(end: CallEnd) -> &'static str {
     }
 }
 
-/// How a gate was resolved.
+/// Returns the text for the resolution of a gate.
 pub const fn resolution_text(resolution: &GateResolution) -> &'static str {
     match resolution {
         GateResolution::Allowed { scope: ApprovalScope::Once } => "allowed once",
@@ -254,12 +254,13 @@ fn entry_text(kind: &SessionEntryKind, content: Option<&str>) -> String {
         SessionEntryKind::Custom => "extension",
         SessionEntryKind::ModelChange => return "entry: the model changed".to_owned(),
         SessionEntryKind::ThinkingChange => return "entry: the thinking level changed".to_owned(),
+        SessionEntryKind::ContextReset => return "entry: the context was emptied".to_owned(),
         SessionEntryKind::Other => return "entry of another kind".to_owned(),
     };
     format!("{who}: {}", message_text(content))
 }
 
-/// The text of a message, or what it is where it has none.
+/// Returns the text of a message, or its description if it has none.
 fn message_text(content: Option<&str>) -> String {
     let Some(content) = content else { return "(redacted)".to_owned() };
     match serde_json::from_str::<StoredMessage>(content) {
@@ -319,7 +320,7 @@ fn policy_text(event: &policy::Event, content: Option<&str>) -> String {
     }
 }
 
-/// The word under which the record keeps a plain value.
+/// Returns the word under which the record keeps a plain value.
 fn plain_word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word.replace('_', " "),
@@ -328,7 +329,7 @@ fn plain_word(value: &impl Serialize) -> String {
     }
 }
 
-/// The end of an id, which is its random part.
+/// Returns the end of an id, which is its random part.
 fn short_id(id: impl ToString) -> String {
     let id = id.to_string();
     let start = id.len().saturating_sub(8);

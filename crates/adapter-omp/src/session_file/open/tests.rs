@@ -177,7 +177,7 @@ fn ids_and_parents_are_kept_as_they_are_written_however_odd_unless_they_come_twi
     for at in [1, 2] {
         want[at].0.clone_from(&got[at].0);
     }
-    // What names the id means the nearest entry before it.
+    // An entry that names the id means the nearest entry before it.
     want[7].1.clone_from(&got[2].0);
     // The entry before the circle of two is a descendant of it.
     want[3].1.clear();
@@ -326,6 +326,37 @@ fn what_was_left_out_or_moved_is_told_and_what_a_newer_program_wrote_is_not() {
         let place = SessionFileFixture::with(&(lines.join("\n") + "\n"));
         let prefix = format!("session file {} is damaged: ", place.file().display());
         assert_eq!(place.open().damage_report(), want.map(|want| prefix + want), "{case}");
+    }
+}
+
+#[test]
+fn a_compaction_that_is_not_in_words_is_told_and_is_no_damage() {
+    const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
+    let compaction = |id: &str, parent: &str, method: &str| {
+        format!(
+            r#"{{"type":"compaction","id":"{id}","parentId":{parent},"timestamp":"","summary":"s","firstKeptEntryId":"x","tokensBefore":1,"method":"{method}"}}"#
+        )
+    };
+    let one = "1 compaction has no summary in words; the messages that it stands for are kept in full";
+    let two = "2 compactions have no summary in words; the messages that they stand for are kept in full";
+    for (case, lines, want) in [
+        ("in words", vec![compaction("a", "null", "soft")], None),
+        ("one", vec![compaction("a", "null", "snapcompact")], Some(format!(": {one}"))),
+        (
+            "two",
+            vec![compaction("a", "null", "snapcompact"), compaction("b", "\"a\"", "snapcompact")],
+            Some(format!(": {two}")),
+        ),
+        (
+            "with damage",
+            vec![compaction("a", "null", "snapcompact"), "7".to_owned()],
+            Some(format!(" is damaged: 1 line could not be read and was left out; {one}")),
+        ),
+    ] {
+        let lines: Vec<String> = std::iter::once(HEADER.to_owned()).chain(lines).collect();
+        let place = SessionFileFixture::with(&(lines.join("\n") + "\n"));
+        let prefix = format!("session file {}", place.file().display());
+        assert_eq!(place.open().damage_report(), want.map(|want| prefix + &want), "{case}");
     }
 }
 

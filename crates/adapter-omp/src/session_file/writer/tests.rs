@@ -194,7 +194,7 @@ fn a_new_name_replaces_the_first_line_alone() {
     assert_eq!(marks.last(), Some(&FileMark::from_bytes(place.text().as_bytes())));
 }
 
-/// A file as omp 18 begins it: the title line, then the header.
+/// Returns a file as omp 18 begins it: the title line, then the header.
 fn titled(place: &WriterFixture, title: &str) -> String {
     let (writer, _) = answered(place);
     let mut members =
