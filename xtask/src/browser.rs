@@ -9,10 +9,10 @@ use anyhow::{Context as _, bail};
 
 use crate::workspace::{Workspace, cargo_path};
 
-/// Where Chromium is looked for, behind the variable `CHROMIUM`.
+/// Names of Chromium for the lookup, after the variable `CHROMIUM`.
 const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// What is measured.
+/// Options of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// A binary that is there; none builds one.
@@ -83,7 +83,7 @@ fn find_browser() -> Option<PathBuf> {
     BROWSERS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|found| found.is_file())
 }
 
-/// Whether what the lock names is there, and not older than it.
+/// Reports whether the packages of the lock are installed, and not older than it.
 fn is_installed(folder: &Path) -> bool {
     let age = |path: PathBuf| path.metadata().and_then(|found| found.modified()).ok();
     match (age(folder.join("package-lock.json")), age(folder.join("node_modules/.package-lock.json"))) {

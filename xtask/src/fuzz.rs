@@ -8,17 +8,17 @@ use anyhow::{Context as _, bail};
 
 use crate::workspace::{Workspace, cargo_path};
 
-/// What to fuzz, with what and for how long; all but these is handed on as it is.
+/// Targets, mode and duration; all other arguments are passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     target: Option<String>,
     steered: FuzzMode,
-    /// Whether what a guided run reaches is kept in the repository.
+    /// True if the inputs that a guided run found are kept in the repository.
     keeps: bool,
     rest: Vec<String>,
 }
 
-/// How inputs are come by.
+/// Source of inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FuzzMode {
     /// By chance.

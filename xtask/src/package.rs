@@ -1,5 +1,5 @@
-//! `cargo xtask package`: what packages carry beside the binary, into `target/package`: the manual, completions, and the list of
-//! everything that the binary is made of; and where there is `dpkg-deb`, a Debian package of all that.
+//! `cargo xtask package`: files that packages carry in addition to the binary, into `target/package`: the manual, completions, and the list
+//! of everything that the binary is made of; and where there is `dpkg-deb`, a Debian package of all that.
 //!
 //! The same commit and lock file give the same files: no hour, machine or chance is in them.
 
@@ -19,7 +19,7 @@ use crate::workspace::{Workspace, cargo_path};
 /// Each shell with the name of its file.
 const SHELLS: [(&str, &str); 3] = [("bash", "countersign.bash"), ("zsh", "_countersign"), ("fish", "countersign.fish")];
 
-/// What is packed.
+/// Options of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// A binary that is there; none builds one.

@@ -1,5 +1,5 @@
 //! `cargo xtask reference`: the pages of the book that are made of the code: every key of the configuration, every error of every
-//! door. `tidy` finds pages that say something else.
+//! adapter. `tidy` finds pages that differ.
 
 mod errors;
 mod keys;
@@ -19,7 +19,7 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every page with its text.
+/// Returns every page with its text.
 pub(crate) fn reference_pages(workspace: &Workspace) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let folder = workspace.root.join("docs/reference");
     Ok(vec![
@@ -28,7 +28,7 @@ pub(crate) fn reference_pages(workspace: &Workspace) -> anyhow::Result<Vec<(Path
     ])
 }
 
-/// What of a cell would end it.
+/// Escapes the character that would end a cell.
 fn escape_cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the house that no lint knows. Each finding is one line: file:line: what, why.
+//! `cargo xtask tidy`: the rules of this project that no lint knows. Each finding is one line: file:line: what, why.
 
 mod commands;
 mod cycles;
@@ -46,18 +46,18 @@ impl fmt::Display for TidyFinding {
     }
 }
 
-/// What to do.
+/// Action of the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Prints the figures of names and texts instead of findings.
+    /// True if the figures of names and texts are printed instead of findings.
     pub(crate) measure: bool,
 }
 
 impl Options {
-    /// Reads the arguments behind `tidy`.
+    /// Reads the arguments after `tidy`.
     ///
     /// # Errors
-    /// An argument that is none.
+    /// An argument is unknown.
     pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
         let mut options = Self::default();
         for argument in arguments {
@@ -86,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> anyhow::Result<Exi
     Ok(ExitCode::FAILURE)
 }
 
-/// Everything to put right in the workspace, by package and file.
+/// Returns every finding in the workspace, by package and file.
 pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<TidyFinding>> {
     let mut found = Vec::new();
     for package in &workspace.packages {

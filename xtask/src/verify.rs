@@ -22,7 +22,7 @@ use crate::{
     workspace::{Workspace, cargo_path},
 };
 
-/// How much is verified.
+/// Extent of the verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Options {
     Everything,

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-/// What `cargo metadata --no-deps` says, as far as anything here asks.
+/// Workspace as `cargo metadata --no-deps` reports it, as far as xtask needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) struct Dependency {
     pub(crate) kind: DependencyKind,
 }
 
-/// Which of cargo's tables a dependency stands in.
+/// Table of cargo with a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DependencyKind {
     Normal,
@@ -63,7 +63,7 @@ impl Workspace {
         })
     }
 
-    /// `path` as a person at the root of the workspace would type it.
+    /// Returns `path` relative to the root of the workspace.
     pub(crate) fn relative_path<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
@@ -80,7 +80,7 @@ impl Package {
         })
     }
 
-    /// The folder that holds the package.
+    /// Returns the folder that holds the package.
     pub(crate) fn folder(&self) -> &Path {
         self.manifest.parent().unwrap_or(&self.manifest)
     }
@@ -98,12 +98,12 @@ impl Dependency {
     }
 }
 
-/// The cargo that started us, else the one on the path.
+/// Returns the cargo that started us, else the one on the path.
 pub(crate) fn cargo_path() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Every Rust file below `folder`, in order, build output aside.
+/// Returns every Rust file below `folder`, in order, build output aside.
 pub(crate) fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

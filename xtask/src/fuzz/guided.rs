@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 
 use crate::workspace::{Workspace, cargo_path};
 
-/// What has the compiler count which edges were taken and show libFuzzer what is compared.
+/// Flags that make the compiler count taken edges and show libFuzzer compared values.
 const INSTRUMENTED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
@@ -19,8 +19,8 @@ const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 /// Seconds for one input, and MiB for all of a process.
 const BOUNDS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=4096"];
 
-/// Has libFuzzer try each target in turn. What reached new code is kept beside the build, for the next time, and if `keeps` in the
-/// repository: as few inputs as reach the same.
+/// Runs libFuzzer on each target in turn. Inputs that reached new code are kept in the build folder, for the next time, and if `keeps` in
+/// the repository: as few inputs as reach the same.
 pub(super) fn run(workspace: &Workspace, targets: &[&str], keeps: bool, rest: &[String]) -> anyhow::Result<ExitCode> {
     let bounds = fuzzer_bounds(rest)?;
     let program = build_instrumented(workspace)?;
@@ -66,7 +66,7 @@ pub(super) fn run(workspace: &Workspace, targets: &[&str], keeps: bool, rest: &[
     Ok(ExitCode::SUCCESS)
 }
 
-/// An empty folder.
+/// Creates an empty folder.
 fn empty_folder(folder: PathBuf) -> anyhow::Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
@@ -75,7 +75,7 @@ fn empty_folder(folder: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// libFuzzer's words for ours.
+/// Translates our options to libFuzzer's.
 fn fuzzer_bounds(rest: &[String]) -> anyhow::Result<Vec<String>> {
     let mut bounds = Vec::new();
     let mut minutes = 5.0_f64;
@@ -94,7 +94,7 @@ fn fuzzer_bounds(rest: &[String]) -> anyhow::Result<Vec<String>> {
 
 fn build_instrumented(workspace: &Workspace) -> anyhow::Result<PathBuf> {
     let target = workspace.target.join("guided");
-    // The versions that are tested; what it needs beside them is added there.
+    // The tested versions; other dependencies are added there.
     fs::copy(workspace.root.join("Cargo.lock"), workspace.root.join("fuzz/Cargo.lock"))?;
     let status = Command::new(cargo_path())
         .args(["build", "--release", "--target", PLATFORM, "--manifest-path"])

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::command_output;
 use crate::workspace::Workspace;
 
-/// What is packed, as the manifest says it.
+/// Asset of the package, as the manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PackageAsset {
     from: PathBuf,
@@ -66,7 +66,7 @@ pub(super) fn make_package(
     write_file(&tree.join("DEBIAN/conffiles"), &(kept.join("\n") + "\n"), 0o644)?;
     for name in ["postinst", "prerm"] {
         let script = fs::read_to_string(of.join(text("maintainer-scripts")).join(name)).context(name)?;
-        // What debhelper puts there starts units, which this package leaves to whoever installs it.
+        // debhelper's snippets there start units, which this package leaves to the administrator.
         write_file(&tree.join("DEBIAN").join(name), &script.replace("#DEBHELPER#\n", ""), 0o755)?;
     }
     let package = folder.join(format!("countersign_{version}_{architecture}.deb"));
@@ -136,7 +136,7 @@ fn write_file(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
 }
 
-/// The packages with the libraries that a binary names, in the words of `Depends`; nothing where it carries its own.
+/// Returns the packages with the libraries that a binary names, in the words of `Depends`; nothing where it carries its own.
 fn library_dependencies(binary: &[u8]) -> String {
     const MARK: &[u8] = b"GLIBC_2.";
     let number = |at: usize| {

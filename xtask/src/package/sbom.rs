@@ -49,7 +49,7 @@ fn by_id(list: &Value) -> Option<BTreeMap<&str, &Value>> {
     list.as_array()?.iter().map(|one| Some((one["id"].as_str()?, one))).collect()
 }
 
-/// How a package is called wherever it is named.
+/// Returns the package URL of a package.
 fn package_url(package: &Value) -> String {
     let text = |key: &str| package[key].as_str().unwrap_or_default().to_owned();
     format!("pkg:cargo/{}@{}", text("name"), text("version"))

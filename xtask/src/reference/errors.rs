@@ -1,4 +1,4 @@
-//! The page of errors, from the constants, enums and replies of the doors' sources.
+//! The page of errors, from the constants, enums and replies of the adapters' sources.
 
 mod enums;
 mod replies;
@@ -22,13 +22,13 @@ Made of the code by `cargo xtask reference`. `…` stands for what the error nam
 doors; what a person is told beside it is in the record (`countersign audit tail`).
 ";
 
-/// Where errors stand.
+/// Source of errors.
 enum ErrorSource {
     /// `pub mod code` with a documented constant each.
     Codes(&'static str),
     /// A documented enum; codes and statuses from its `code`, `body` and `status`.
     Enum(&'static str, &'static str),
-    /// Replies over HTTP, made in a folder and the file beside it, or in the source of a crate.
+    /// Replies over HTTP, made in a folder and the file of the same name, or in the source of a crate.
     Replies(&'static [&'static str]),
 }
 
@@ -59,7 +59,7 @@ const DOORS: &[(&str, &str, &[ErrorSource])] = &[
             ErrorSource::Enum("protocol/src/omp/host_tool.rs", "ToolsError"),
             ErrorSource::Enum("protocol/src/omp/host_uri.rs", "SchemeError"),
             ErrorSource::Enum("protocol/src/gjc/bridge.rs", "BridgeError"),
-            ErrorSource::Enum("protocol/src/gjc/bridge.rs", "Invalid"),
+            ErrorSource::Enum("protocol/src/gjc/bridge.rs", "ExpectedInput"),
         ],
     ),
     (
@@ -73,7 +73,7 @@ const DOORS: &[(&str, &str, &[ErrorSource])] = &[
          another value is said in words of its own behind the name of the parameter, with status 400.",
         &[
             ErrorSource::Replies(&["api/src", "http/src", "gateway/src/websockets"]),
-            ErrorSource::Enum("core/src/gate/command.rs", "AnswerRefusal"),
+            ErrorSource::Enum("core/src/gate/command.rs", "AnswerError"),
             ErrorSource::Enum("conversations/src/chats.rs", "ChatError"),
         ],
     ),
@@ -119,7 +119,7 @@ fn error_rows(crates: &Path, source: &ErrorSource) -> anyhow::Result<Vec<Vec<Str
             let mut sources = Vec::new();
             for folder in *folders {
                 let folder = crates.join(folder);
-                // The source of a crate has no file beside it, and some modules have no folder.
+                // The source of a crate has no such file, and some modules have no folder.
                 let beside = Some(folder.with_extension("rs")).filter(|path| path.exists());
                 let within = if folder.is_dir() { rust_files(&folder)? } else { Vec::new() };
                 ensure!(beside.is_some() || !within.is_empty(), "{} has no source", folder.display());

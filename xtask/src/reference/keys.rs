@@ -1,4 +1,4 @@
-//! The page of keys, from the lists beside the readers of the files.
+//! The page of keys, from the lists in the readers of the files.
 
 use std::{fmt::Write as _, fs};
 
@@ -37,7 +37,7 @@ pub(super) fn keys_page(workspace: &Workspace) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Lines of `key | what it takes | what holds without it | what it does`.
+/// Returns a table of lines of `key | what it takes | what holds without it | what it does`.
 fn key_table(lines: &str) -> anyhow::Result<String> {
     let mut table = "| key | takes | without it | what it does |\n|---|---|---|---|\n".to_owned();
     for line in lines.lines() {

@@ -32,7 +32,7 @@ pub(crate) fn findings(folder: &Path, sources: &[RustSource<'_>]) -> Vec<TidyFin
     found.collect()
 }
 
-/// A file below `src` with its modules from the top.
+/// Returns a file below `src` with its modules from the top.
 fn module_path(folder: &Path, file: &Path) -> Option<Vec<String>> {
     let below = file.strip_prefix(folder.join("src")).ok()?.with_extension("");
     let parts = below.components().filter_map(|part| match part {
@@ -75,7 +75,7 @@ fn is_root(path: &[String]) -> bool {
     matches!(path, [only] if only == "lib" || only == "main")
 }
 
-/// The sets of several modules of which each reaches each.
+/// Returns the sets of several modules of which each reaches each.
 fn find_cycles<'e>(edges: impl Iterator<Item = &'e (String, String)>) -> Vec<BTreeSet<String>> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (from, to) in edges {
@@ -93,7 +93,7 @@ fn find_cycles<'e>(edges: impl Iterator<Item = &'e (String, String)>) -> Vec<BTr
     found.into_iter().collect()
 }
 
-/// Every module that `from` needs, itself included where it needs itself through others.
+/// Returns every module that `from` needs, itself included where it needs itself through others.
 fn reached_from<'e>(from: &str, next: &BTreeMap<&'e str, BTreeSet<&'e str>>) -> BTreeSet<&'e str> {
     let mut reached = BTreeSet::new();
     let mut open: Vec<&str> = next.get(from).into_iter().flatten().copied().collect();

@@ -1,4 +1,4 @@
-//! Which crate may depend on which.
+//! Permitted dependencies between crates.
 //!
 //! The list holds for normal and for build dependencies. Tests obey it too, with two additions. A crate may dev-depend on itself:
 //! that is how its tests get a feature that the product is built without. A crate may dev-depend on testkit if testkit does not
@@ -111,7 +111,7 @@ const IMPURE: &[&str] = &[
     "tracing",
 ];
 
-/// Crates of ours that may use anyhow: nobody acts on their errors but a person.
+/// Crates of ours that may use anyhow: only users act on their errors.
 const MAY_USE_ANYHOW: &[&str] = &[BINARY, "loadtest", "xtask", TESTKIT];
 
 pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, manifest: &str) -> Vec<TidyFinding> {
@@ -179,7 +179,7 @@ fn is_allowed(workspace: &Workspace, from: &str, to: &str, kind: DependencyKind)
     EDGES.iter().any(|(name, targets)| *name == from && targets.contains(&to))
 }
 
-/// Every crate of ours that `from` needs to be built, itself included.
+/// Returns every crate of ours that `from` needs to be built, itself included.
 fn reached_by<'a>(workspace: &'a Workspace, from: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::from([from]);
     let mut next = vec![from];
@@ -199,12 +199,12 @@ fn is_ours(workspace: &Workspace, name: &str) -> bool {
     workspace.packages.iter().any(|package| package.name == name)
 }
 
-/// `countersign-core` is called `core` in the list; the binary keeps its name.
+/// Returns the name in the list: `countersign-core` is `core` there; the binary keeps its name.
 fn short_name(name: &str) -> &str {
     name.strip_prefix("countersign-").unwrap_or(name)
 }
 
-/// Where `manifest` names `name`, else its first line.
+/// Returns the line of `manifest` that names `name`, else the first.
 fn line_of(manifest: &str, name: &str) -> usize {
     let names = |line: &str| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
     manifest.lines().position(names).map_or(1, |index| index + 1)

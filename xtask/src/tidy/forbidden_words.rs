@@ -24,7 +24,7 @@ pub(crate) fn findings(source: &RustSource<'_>) -> Vec<TidyFinding> {
     found
 }
 
-/// Whether `word` stands in `code` and is not the tail of a longer name.
+/// Reports whether `word` is in `code` and is not the tail of a longer name.
 pub(crate) fn contains_word(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| !code[..at].ends_with(is_word))
 }

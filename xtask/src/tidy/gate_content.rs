@@ -1,7 +1,7 @@
-//! Who reads what a gate keeps to be shown: `core`, which decides about it, and `view`, from which every surface has it.
+//! Permitted readers of the display content of a gate: `core`, which decides about it, and `view`, from which every surface has it.
 //!
-//! It sees the type by its path, an import of it, and what the engine has admitted. It does not see a content that is read as plain
-//! JSON, nor the type behind a name that somebody gave to its module. Tests are exempt: they make gates.
+//! It sees the type by its path, an import of it, and the content that the engine has admitted. It does not see a content that is read as
+//! plain JSON, nor the type through a renamed module. Tests are exempt: they make gates.
 
 use crate::tidy::{
     TidyFinding,
@@ -12,8 +12,8 @@ const WHY: &str = "surfaces read a gate through `GateRequest` and `GateSummary` 
 
 /// The module of core, and the type in it.
 const MODULE: &str = "gate";
-const TYPE: &str = "Content";
-/// What gives the contents that the engine has at hand.
+const TYPE: &str = "GateContent";
+/// Expression that gives the contents that the engine holds.
 const ADMITTED: &str = "admitted()";
 
 /// Packages that may read it: who decides, who shows, and what only tests depend on.
@@ -38,7 +38,7 @@ pub(crate) fn findings(package: &str, source: &RustSource<'_>) -> Vec<TidyFindin
     places.into_iter().map(finding).collect()
 }
 
-/// Where the type is named behind its module, alone or in the braces of an import.
+/// Returns the positions at which the type is named after its module, alone or in the braces of an import.
 fn named_positions(code: &str) -> Vec<usize> {
     let modules = code.match_indices(MODULE).filter(|(at, _)| !code[..*at].ends_with(is_word));
     let behind = modules.filter_map(|(at, _)| {
@@ -55,7 +55,7 @@ fn plain_position(code: &str, at: usize) -> Vec<usize> {
     if is_it { vec![at] } else { Vec::new() }
 }
 
-/// Where the type is one of the names in the braces that begin at `open`.
+/// Returns the positions at which the type is one of the names in the braces that begin at `open`.
 fn grouped_positions(code: &str, open: usize) -> Vec<usize> {
     let mut found = Vec::new();
     let mut depth = 0_usize;
@@ -73,7 +73,7 @@ fn grouped_positions(code: &str, open: usize) -> Vec<usize> {
     found
 }
 
-/// Where a content at hand is taken from the engine.
+/// Returns the positions at which a content is taken from the engine.
 fn admitted_positions(code: &str) -> Vec<usize> {
     let ends = code.match_indices(ADMITTED).map(|(at, _)| at + ADMITTED.len());
     ends.filter(|end| code[*end..].trim_start().starts_with(".gate(")).collect()
@@ -89,15 +89,18 @@ mod tests {
     fn surfaces_do_not_read_what_a_gate_keeps_to_be_shown() {
         for (text, want) in [
             ("use countersign_core::gate::{self, Answer, Gate};", vec![]),
-            ("use countersign_core::{\n    call::{self, Content},\n    gate::{Gate, Kind},\n};", vec![]),
-            ("use countersign_core::{\n    call,\n    gate::{Answer, Content, Gate},\n};", vec![3]),
-            ("use countersign_core::gate::{\n    Answer,\n    Content as Shown,\n};", vec![3]),
-            ("use countersign_core::gate::Content;", vec![1]),
-            ("fn a(content: &gate::Content) {}\nfn b(content: &call::Content, _: gate::ContentKind) {}", vec![1]),
+            ("use countersign_core::{\n    call::{self, CallContent},\n    gate::{Gate, Kind},\n};", vec![]),
+            ("use countersign_core::{\n    call,\n    gate::{GateContent, GateReply, Gate},\n};", vec![3]),
+            ("use countersign_core::gate::{\n    GateReply,\n    GateContent as Shown,\n};", vec![3]),
+            ("use countersign_core::gate::GateContent;", vec![1]),
+            (
+                "fn a(content: &gate::GateContent) {}\nfn b(content: &call::GateContent, _: gate::GateContentKind) {}",
+                vec![1],
+            ),
             ("let a = engine.admitted().gate(id);\nlet b = engine\n    .admitted()\n    .gate(id);", vec![1, 3]),
             ("let a = engine.admitted().call(id);", vec![]),
-            ("use countersign_protocol::agent_gate::Content;", vec![]),
-            ("struct A;\n#[cfg(test)]\nmod tests {\n    use countersign_core::gate::Content;\n}", vec![]),
+            ("use countersign_protocol::agent_gate::GateContent;", vec![]),
+            ("struct A;\n#[cfg(test)]\nmod tests {\n    use countersign_core::gate::GateContent;\n}", vec![]),
         ] {
             let source = RustSource::new(Path::new("crates/api/src/a.rs"), text);
             let lines = |package| findings(package, &source).into_iter().map(|found| found.line).collect::<Vec<_>>();

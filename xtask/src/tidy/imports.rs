@@ -1,6 +1,6 @@
 //! Modules of a crate that a file names by a path from the crate's root: `crate::a::B`, `use crate::{a, b::C}`, `super::a`.
 //!
-//! It reads blanked code, see [`Source`](super::source::Source), and follows no path beyond its first name.
+//! It reads blanked code, see [`RustSource`](super::source::RustSource), and follows no path beyond its first name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use crate::tidy::source::is_word;
 
 const TEST: &str = "#[cfg(test)]";
 
-/// One name behind the root of the crate, with its line from 1.
+/// One name after the root of the crate, with its line from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RootName {
     pub(crate) line: usize,
@@ -39,7 +39,7 @@ pub(crate) fn without_tests(code: &str) -> (String, BTreeSet<String>) {
     (kept, modules)
 }
 
-/// The length of an item with its attributes: up to its semicolon or the brace that closes its body.
+/// Returns the length of an item with its attributes: up to its semicolon or the brace that closes its body.
 fn item_length(item: &str) -> usize {
     let is_import = item.split_once(']').is_some_and(|(_, rest)| {
         let rest = rest.trim_start();
@@ -64,7 +64,7 @@ fn item_length(item: &str) -> usize {
     item.len()
 }
 
-/// Every name that `code`, which lies `depth` modules below the root, names directly behind the root.
+/// Returns every name that `code`, which lies `depth` modules below the root, names directly after the root.
 pub(crate) fn root_names(code: &str, depth: usize) -> Vec<RootName> {
     let mut found = Vec::new();
     for path in root_paths(code, depth) {
@@ -75,7 +75,7 @@ pub(crate) fn root_names(code: &str, depth: usize) -> Vec<RootName> {
     found
 }
 
-/// Where paths go on behind `crate::` or as many `super::` as lead to the root.
+/// Returns the positions at which paths continue after `crate::` or as many `super::` as lead to the root.
 fn root_paths(code: &str, depth: usize) -> Vec<usize> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -113,7 +113,7 @@ fn next_word(code: &str, from: usize) -> Option<Range<usize>> {
     Some(start..start + length)
 }
 
-/// The first names of the path, or of each path in braces, that begins at `at`.
+/// Returns the first names of the path, or of each path in braces, that begins at `at`.
 fn first_names(code: &str, at: usize) -> Vec<Range<usize>> {
     let Some(inside) = code[at..].strip_prefix('{') else {
         return next_word(code, at).filter(|word| word.start == at).into_iter().collect();
@@ -143,7 +143,7 @@ fn first_names(code: &str, at: usize) -> Vec<Range<usize>> {
     found
 }
 
-/// The names that the root file `code` gives to items of its modules: name to module.
+/// Returns the names that the root file `code` gives to items of its modules: name to module.
 pub(crate) fn re_exports(code: &str, modules: &BTreeSet<String>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut rest = code;
@@ -183,7 +183,7 @@ fn add_import_names(
     }
 }
 
-/// The parts of `group` between its own commas.
+/// Returns the parts of `group` between its own commas.
 fn split_group(group: &str) -> Vec<&str> {
     let (mut depth, mut from) = (0_usize, 0);
     let mut found = Vec::new();

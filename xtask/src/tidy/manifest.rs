@@ -1,4 +1,4 @@
-//! What a member's Cargo.toml may say: its lints and its dependencies' versions come from the root.
+//! Rules for a member's Cargo.toml: its lints and its dependencies' versions come from the root.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub(crate) fn findings(file: &Path, manifest: &str) -> Vec<TidyFinding> {
     found
 }
 
-/// The dependency that `text`, a line of `table`, gives a version, path or repository of its own.
+/// Returns the dependency that `text`, a line of `table`, gives a version, path or repository of its own.
 fn own_version<'a>(table: &'a str, text: &'a str) -> Option<&'a str> {
     let (key, value) = text.split_once('=')?;
     let (key, value) = (key.trim(), value.trim());

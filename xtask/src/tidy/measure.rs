@@ -52,7 +52,7 @@ impl Bound {
 }
 
 impl Figure {
-    /// Whether the figure is where it may be, if not where it shall be.
+    /// Reports whether the figure is within its limit, even if it misses its target.
     fn is_within_limit(&self) -> bool {
         let bound = match (self.target, self.limit) {
             (target, None) => target,
@@ -79,7 +79,7 @@ fn rounded(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }
 
-/// Prints every figure beside its target, and the type names that are defined too often.
+/// Prints every figure with its target, and the type names that are defined too often.
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     let (names, texts) = measured(workspace)?;
     figures(&names, &texts).iter().for_each(|figure| println!("{figure}"));

@@ -1,4 +1,4 @@
-//! What files and modules may be called, and how long they may be.
+//! Names of files and modules, and their lengths.
 
 use crate::tidy::{TidyFinding, source::RustSource};
 

@@ -1,6 +1,6 @@
-//! What core and the crates below it may not touch: clocks, dice, threads, files, sockets and maps without an order.
+//! Things that core and the crates below it may not touch: clocks, dice, threads, files, sockets and maps without an order.
 //!
-//! Tests inside these crates are exempt. Their dependencies are checked beside the other edges.
+//! Tests inside these crates are exempt. Their dependencies are checked with the other edges.
 
 use crate::tidy::{
     TidyFinding,
@@ -36,7 +36,7 @@ const FORBIDDEN: &[&str] = &[
 /// Modules of std that are as forbidden inside `use std::{…}`.
 const MODULES: &[&str] = &["fs", "net", "env", "process", "thread"];
 
-/// Whether the rule holds for `package`.
+/// Reports whether the rule holds for `package`.
 pub(crate) fn is_pure(package: &str) -> bool {
     PURE.contains(&package)
 }
@@ -61,7 +61,7 @@ pub(crate) fn findings(source: &RustSource<'_>) -> Vec<TidyFinding> {
     found
 }
 
-/// The forbidden modules that one line of a `use std::{…}` names, `depth` braces deep.
+/// Returns the forbidden modules that one line of a `use std::{…}` names, `depth` braces deep.
 fn forbidden_modules(code: &str, depth: &mut usize) -> Vec<&'static str> {
     let mut found = Vec::new();
     let mut at = 0;

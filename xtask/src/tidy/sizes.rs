@@ -1,4 +1,4 @@
-//! How large a crate may be: one that nobody can keep in mind has several parts.
+//! Maximum size of a crate: a larger one is split.
 
 use std::path::Path;
 

@@ -26,13 +26,13 @@ impl<'a> RustSource<'a> {
         Self { file, code, lines_without_tests }
     }
 
-    /// The lines of code with their numbers from 1.
+    /// Returns the lines of code with their numbers from 1.
     pub(crate) fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
-/// Every page in Markdown that belongs to the project's documents: those at the root and below `docs`, in order.
+/// Returns every page in Markdown that belongs to the project's documents: those at the root and below `docs`, in order.
 pub(crate) fn pages(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
     let mut folders = vec![root.to_path_buf()];
@@ -53,9 +53,9 @@ pub(crate) fn pages(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Lines up to a test module with a body, which is the end of a file by the order of the house.
+/// Returns the number of lines up to a test module with a body, which by convention is the end of a file.
 ///
-/// A `#[cfg(test)]` on anything else hides nothing: code could go on behind it.
+/// A `#[cfg(test)]` on anything else hides nothing: code could follow it.
 fn lines_before_tests(code: &str) -> usize {
     let lines: Vec<&str> = code.lines().collect();
     let begins = |index: &usize| {
@@ -83,7 +83,7 @@ fn blank_literals(text: &str) -> String {
     code
 }
 
-/// The length in bytes of the comment or literal that `rest` begins with, 0 if it begins with code.
+/// Returns the length in bytes of the comment or literal that `rest` begins with, 0 if it begins with code.
 fn literal_length(rest: &str, before: Option<char>) -> usize {
     let in_word = before.is_some_and(is_word);
     if rest.starts_with("//") {
@@ -101,7 +101,7 @@ fn literal_length(rest: &str, before: Option<char>) -> usize {
     }
 }
 
-/// Whether `c` can be part of a name.
+/// Reports whether `c` can be part of a name.
 pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
@@ -141,7 +141,7 @@ fn quoted_length(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// Tells a character from a lifetime: only the character has a quote behind it.
+/// Tells a character from a lifetime: only the character ends in a quote.
 fn character_length(rest: &str) -> usize {
     let mut inside = rest.chars().skip(1);
     match (inside.next(), inside.next()) {

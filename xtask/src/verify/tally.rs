@@ -2,14 +2,14 @@
 
 use std::{fmt, ops::AddAssign};
 
-/// How many tests passed and failed.
+/// Number of tests that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestTally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
 }
 
-/// Who runs the tests and sums them up.
+/// Runner that runs the tests and counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TestRunner {
     Nextest,
@@ -18,7 +18,7 @@ pub(crate) enum TestRunner {
 }
 
 impl TestTally {
-    /// What one line of output adds: the runner's own summary, else nothing.
+    /// Returns the counts that one line of output adds: the runner's own summary, else nothing.
     ///
     /// nextest repeats the output of a test that failed, libtest's summary included, which must not count again.
     pub(crate) fn of_line(runner: TestRunner, line: &str) -> Self {

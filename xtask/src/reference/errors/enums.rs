@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 
-/// What stands between braces behind `head`.
+/// Returns the text between the braces after `head`.
 fn block_behind<'a>(source: &'a str, head: &str) -> Option<&'a str> {
     let from = source.find(head)? + head.len();
     let from = from + source[from..].find('{')? + 1;
@@ -22,7 +22,7 @@ fn block_behind<'a>(source: &'a str, head: &str) -> Option<&'a str> {
     None
 }
 
-/// Code and meaning of each constant of the module `code`.
+/// Returns code and meaning of each constant of the module `code`.
 pub(super) fn code_rows(source: &str) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut meaning = String::new();
@@ -37,7 +37,7 @@ pub(super) fn code_rows(source: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// What an enum is, from the comment above it, without links of its own.
+/// Returns the description of an enum, from the comment above it, without links of its own.
 pub(super) fn enum_description(source: &str, name: &str) -> String {
     let before = source.split(&format!("enum {name} ")).next().unwrap_or_default();
     let is_between =
@@ -47,12 +47,14 @@ pub(super) fn enum_description(source: &str, name: &str) -> String {
     comment.iter().rev().copied().collect::<Vec<_>>().join(" ").replace("[`", "`").replace("`]", "`")
 }
 
-/// Code, text and meaning of each variant of an enum.
+/// Returns code, text and meaning of each variant of an enum.
 pub(super) fn variant_rows(source: &str, name: &str) -> anyhow::Result<Vec<Vec<String>>> {
     let body = block_behind(source, &format!("enum {name} ")).context("there is no such enum")?;
     let of = block_behind(source, &format!("impl {name} ")).unwrap_or_default();
-    let (status, code) = (arm_values(of, "fn status"), arm_values(of, "fn code"));
-    let told_as = arm_values(of, "fn body");
+    let named = |names: [&str; 2]| names.map(|name| arm_values(of, name)).into_iter().find(|values| !values.is_empty());
+    let status = arm_values(of, "fn status");
+    let code = named(["fn error_code", "fn code"]).unwrap_or_default();
+    let told_as = named(["fn error_body", "fn body"]).unwrap_or_default();
     let is_snake = source[..source.find(&format!("enum {name} ")).unwrap_or(0)]
         .trim_end_matches("pub ")
         .ends_with("\"snake_case\")]\n");
@@ -81,7 +83,7 @@ pub(super) fn variant_rows(source: &str, name: &str) -> anyhow::Result<Vec<Vec<S
     Ok(rows)
 }
 
-/// The first number or text of each arm of the function's match, by variant.
+/// Returns the first number or text of each arm of the function's match, by variant.
 fn arm_values(source: &str, function: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let (mut pattern, mut open): (Vec<String>, Vec<String>) = Default::default();
@@ -98,7 +100,7 @@ fn arm_values(source: &str, function: &str) -> BTreeMap<String, String> {
             open = std::mem::take(&mut pattern);
         }
         let number = value.trim().trim_end_matches(',');
-        // What is said last is what tells them apart.
+        // The last string tells them apart.
         let quoted = value.rsplit('"').nth(1).map(str::to_owned);
         let reported = quoted.or_else(|| number.parse::<u16>().is_ok().then(|| number.to_owned()));
         if let Some(reported) = reported {
@@ -114,7 +116,7 @@ fn join_line(before: &str, more: &str) -> String {
     format!("{before} {}", more.trim()).trim().to_owned()
 }
 
-/// A text with `…` wherever something is put in.
+/// Returns a text with `…` wherever something is put in.
 pub(super) fn blank_placeholders(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;

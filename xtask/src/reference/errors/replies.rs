@@ -1,4 +1,4 @@
-//! Reads replies over HTTP that tell of an error: a status and, behind it, the text.
+//! Reads replies over HTTP that report an error: a status and, after it, the text.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ const STATUSES: [(&str, u16); 14] = [
     ("INSUFFICIENT_STORAGE", 507),
 ];
 
-/// What makes an error of a text alone, with its status.
-const MADE: [(&str, u16); 3] = [("Failure::bad(", 400), ("Rejection::bad(", 400), ("::missing(", 404)];
+/// Functions that make an error of a text alone, with its status.
+const MADE: [(&str, u16); 3] = [("Error::bad_request(", 400), ("Rejection::bad(", 400), ("::missing(", 404)];
 
-/// The texts of the constants of a source, by name.
+/// Returns the texts of the constants of a source, by name.
 pub(super) fn text_constants(source: &str) -> BTreeMap<String, String> {
     let named = |behind: &str| {
         let (name, value) = behind.split_once(": &str =")?;
@@ -66,7 +66,7 @@ pub(super) fn error_replies(source: &str, constants: &BTreeMap<String, String>) 
     named.chain(made).collect()
 }
 
-/// A text as it is without the line breaks of its source, and without the one that it ends with.
+/// Returns a text as it is without the line breaks of its source, and without the one that it ends with.
 fn join_lines(text: &str) -> String {
     text.trim_end_matches("\\n").split("\\\n").map(str::trim_start).collect()
 }

@@ -1,4 +1,4 @@
-//! How types, functions and variables are named.
+//! Names of types, functions and variables.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ const STANDARD_FUNCTIONS: &[&str] = &[
     "try_from",
 ];
 
-/// What the code of the workspace is named by. Tests count for the banned words only.
+/// Figures of the names in the code of the workspace. Tests count for the banned words only.
 #[derive(Debug, Default)]
 pub(super) struct NameFigures {
     types: BTreeMap<String, usize>,
@@ -127,7 +127,7 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !is_word(c)).filter(|word| !word.is_empty())
 }
 
-/// The type, trait or alias that a line of code defines. An alias within an implementation or a trait is none.
+/// Returns the type, trait or alias that a line of code defines. An alias within an implementation or a trait is none.
 fn type_name(code: &str) -> Option<&str> {
     let is_alias = !code.starts_with(' ');
     let mut words =
@@ -140,14 +140,14 @@ fn type_name(code: &str) -> Option<&str> {
     words.next().filter(|name| name.starts_with(char::is_uppercase))
 }
 
-/// The function that a line of code declares.
+/// Returns the function that a line of code declares.
 fn function_name(code: &str) -> Option<&str> {
     let at = code.match_indices("fn ").map(|(at, _)| at).find(|at| !code[..*at].ends_with(is_word))?;
     let name = code[at + 3..].split(|c: char| !is_word(c)).next()?;
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// The number of words in a name in camel case. An abbreviation counts as one.
+/// Returns the number of words in a name in camel case. An abbreviation counts as one.
 fn camel_words(name: &str) -> usize {
     let letters: Vec<char> = name.chars().collect();
     let begins = |at: &usize| {

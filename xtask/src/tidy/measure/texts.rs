@@ -1,4 +1,4 @@
-//! How documents and doc comments are written.
+//! Style of documents and doc comments.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,7 +9,7 @@ const QUESTIONS: [&str; 10] =
 const TOLD: [&str; 3] = ["told", "said", "heard"];
 const YOU: [&str; 3] = ["you", "your", "yours"];
 
-/// Folders of pages that state facts and address nobody.
+/// Folders of pages that state facts and do not address the reader.
 const REFERENCE: [&str; 3] = ["docs/adr", "docs/protocol", "docs/reference"];
 
 /// The texts of the workspace in figures.
@@ -93,7 +93,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.contains(char::is_alphabetic))
 }
 
-/// The running text of a page: without code, tables, link targets and comments.
+/// Returns the running text of a page: without code, tables, link targets and comments.
 fn prose(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let mut is_fenced = false;
