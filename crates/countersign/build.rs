@@ -16,7 +16,7 @@ fn main() {
 fn emit_version() {
     println!("cargo::rerun-if-env-changed=COUNTERSIGN_COMMIT");
     let number = env::var("CARGO_PKG_VERSION").unwrap_or_default();
-    // Where the history is not at hand, such as in a container, whoever builds says it.
+    // Where the history is not available, such as in a container, the build environment sets it.
     let from_variable = env::var("COUNTERSIGN_COMMIT").ok().filter(|value| !value.trim().is_empty());
     // Work in progress is built again and again, and its commit says little.
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
@@ -25,7 +25,7 @@ fn emit_version() {
     println!("cargo::rustc-env=COUNTERSIGN_VERSION={version}");
 }
 
-/// The commit and its day, such as `1a2b3c4d5e6f 2026-11-22`; with a mark where files differ from it.
+/// Returns the commit and its day, such as `1a2b3c4d5e6f 2026-11-22`; with a mark where files differ from it.
 fn of_history() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
@@ -51,8 +51,8 @@ fn pack_addresses() {
     }
 }
 
-/// Whether the linker of this build takes a flag, and this machine runs what comes of it: C libraries before 2022 start no program with
-/// such a list. What is built for another kind of machine cannot be run, and goes without.
+/// Reports whether the linker of this build takes a flag, and this machine runs the result: C libraries before 2022 start no program with
+/// such a list. A build for another kind of machine cannot be run, and goes without.
 fn is_known(flag: &str) -> Option<bool> {
     let target = env::var("TARGET").ok()?;
     let host = env::var("HOST").ok()?;

@@ -1,4 +1,4 @@
-//! How an agent shows who it is, before anything else.
+//! Authentication of an agent, before anything else.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -11,16 +11,16 @@ use super::{
     connection_end::{ConnectionEnd, end_for_error, wait_for_close},
 };
 
-/// How long a client has to show who it is.
+/// Time in which a client must authenticate.
 const AUTH: Duration = Duration::from_secs(10);
 
-/// An agent that showed who it is, and the id under which it did.
+/// Agent that authenticated, and the id of its request.
 pub(super) struct AuthenticatedAgent {
     pub(super) known: Arc<RegisteredAgent>,
     pub(super) id: String,
 }
 
-/// Waits for the first frame. Each way to fail is told, and then the connection is closed for good.
+/// Waits for the first frame. Each failure is answered, and then the connection is closed.
 pub(super) async fn authenticate_agent(
     adapter: &Arc<AgentGateAdapter>,
     socket: &mut WebSocket,
@@ -41,7 +41,7 @@ pub(super) async fn authenticate_agent(
             match incoming.request {
                 Ok(AgentGateRequest::Auth { token }) => {
                     match token.and_then(|token| adapter.agent_for_token(&token).cloned()) {
-                        // Whoever shows the right token is never limited: a bad client behind the same address must not
+                        // An agent with the right token is never limited: a bad client behind the same address must not
                         // keep a good one out. A token has too much in it to be found by trying.
                         Some(known) => {
                             adapter.failed.lock().record_success(from);
@@ -68,12 +68,12 @@ pub(super) async fn authenticate_agent(
     Err(ConnectionEnd::Close(close::NORMAL, ""))
 }
 
-/// The next frame with text in it.
+/// Returns the next text frame.
 async fn next_text(socket: &mut WebSocket) -> Result<String, ConnectionEnd> {
     loop {
         match socket.recv().await {
             Some(Ok(Message::Text(text))) => return Ok(text.to_string()),
-            // Clients send JSON in binary frames too; what is no text is no JSON.
+            // Clients send JSON in binary frames too; other bytes are no JSON.
             Some(Ok(Message::Binary(bytes))) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
             Some(Ok(Message::Close(_))) | None => return Err(ConnectionEnd::Gone),

@@ -1,4 +1,4 @@
-//! One connection: who it is, what it asks for, and every reply that it is owed.
+//! One connection: its identity, its requests, and all its replies.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -34,13 +34,13 @@ use super::{
     roster::ConnectionSignal,
 };
 
-/// How long ago a client spoke that is taken for alive without being asked.
+/// Time since its last frame within which a client counts as alive without a ping.
 const RECENT: Duration = Duration::from_secs(1);
-/// How long a client may take nothing of what is sent to it.
+/// Longest time in which a client may read nothing.
 const STUCK: Duration = Duration::from_secs(40);
-/// How long receipts are gathered, so that they share a commit: one for each would be a third for every request.
+/// Time in which receipts are gathered, so that they share a commit: one for each would cost a third of every request.
 const GATHER: Duration = Duration::from_millis(50);
-/// How many requests of one connection may be open.
+/// Most open requests of one connection.
 const OPEN: usize = 4096;
 
 pub(super) async fn serve_connection(
@@ -78,20 +78,20 @@ async fn close_socket(socket: &mut WebSocket, end: &ConnectionEnd) {
             if socket.send(Message::Close(Some(frame))).await.is_ok() {
                 // The client's own close comes back; nothing else matters any more.
                 while let Some(Ok(_)) = socket.recv().await {}
-                // What is left of a frame that is too large is not read, and a line that is closed over unread bytes is
-                // reset: whoever still sends would never see why.
+                // The rest of a frame that is too large is not read, and a socket that is closed over unread bytes is
+                // reset: a client that still sends would never see the reason.
                 if *code == close::TOO_LARGE {
                     std::future::pending::<()>().await;
                 }
             }
         };
-        // Whoever has to make room is waited for by somebody else.
+        // A task of its own waits for a connection that has to make room.
         let patience = if *code == close::RESTART { Duration::from_millis(200) } else { Duration::from_secs(1) };
         let _ = timeout(patience, closing).await;
     }
 }
 
-/// A command that was sent, and the client's id of it.
+/// Command that was sent, and the client's id of it.
 type SentCommand = BoxFuture<'static, (Arc<str>, Result<OwnerReply, OwnerError>)>;
 
 struct AgentGateConnection<'a> {
@@ -103,25 +103,25 @@ struct AgentGateConnection<'a> {
     outcome_sender: mpsc::UnboundedSender<RoutedOutcome>,
     outcomes: mpsc::UnboundedReceiver<RoutedOutcome>,
     sent: FuturesUnordered<SentCommand>,
-    /// Requests that were made and have no reply yet.
+    /// Number of requests without a reply.
     open: usize,
-    /// Calls whose replies were sent behind no ping yet, and those behind each ping that has no pong.
+    /// Calls whose replies no ping followed yet, and those before each ping that has no pong.
     unproven: Vec<CallId>,
-    /// Calls whose end this connection was told, or will be: they are not missed.
+    /// Calls whose end this connection got, or will get: they are not missed.
     mine: BTreeSet<CallId>,
-    /// Those of them that were asked for on an earlier connection and will be answered under their ids here, by id.
+    /// Calls of an earlier connection that will be answered under their ids here, by id.
     taken_up: BTreeMap<Arc<str>, CallId>,
-    /// Those of these that will not, whose ends are on their way.
+    /// Calls among these that will not, whose ends are on their way.
     let_go: BTreeMap<Arc<str>, CallId>,
-    /// The lowest number that was used as an id here.
+    /// Lowest number that was used as an id here.
     lowest: Option<u64>,
     pinged: VecDeque<(u64, Vec<CallId>)>,
-    /// Counts the pings.
+    /// Number of pings.
     pings: u64,
-    /// Calls whose receipt is shown and not recorded yet, and when it will be.
+    /// Calls whose receipt is confirmed and not recorded yet, and the time at which it will be.
     received: Vec<CallId>,
     record_at: Option<Instant>,
-    /// Connections that wait to hear whether this one lives, each with the ping that is to show it.
+    /// Connections that wait for a sign of life of this one, each with the ping that proves it.
     probes: Vec<(u64, oneshot::Sender<()>)>,
 }
 
@@ -174,7 +174,7 @@ impl<'a> AgentGateConnection<'a> {
             let done = tokio::select! {
                 () = wait_for_close(&mut closing) => return ConnectionEnd::Close(close::RESTART, "restarting"),
                 signal = self.signals.recv() => match signal {
-                    // Whoever spoke a moment ago lives, though it may be too busy to answer pings; anybody else is asked.
+                    // A client that sent a frame just now is alive, though it may be too busy to answer pings; any other gets a ping.
                     Some(ConnectionSignal::AreYouThere(answer)) if last_heard.elapsed() < RECENT => {
                         let _ = answer.send(());
                         Ok(())
@@ -197,7 +197,7 @@ impl<'a> AgentGateConnection<'a> {
                 }
                 Some((id, replied)) = self.sent.next() => self.handle_reply(id, replied).await,
                 Some((id, outcome)) = self.outcomes.recv() => match self.let_go.get(&id) {
-                    // Its id meant something else before it was here.
+                    // Its id had another meaning before the request was taken up.
                     Some(call) if *call == outcome.call => {
                         self.let_go.remove(&id);
                         Ok(())
@@ -227,7 +227,7 @@ impl<'a> AgentGateConnection<'a> {
         self.write_message(Message::Text(frame.into())).await
     }
 
-    /// Sends a frame with what is sent next, so that a client reads both at once. It is [flushed](Self::flush) at the latest.
+    /// Sends a frame together with the next one, so that a client reads both at once. It is [flushed](Self::flush) at the latest.
     async fn feed_frame(&mut self, frame: String) -> Result<(), ConnectionEnd> {
         match timeout(STUCK, self.socket.feed(Message::Text(frame.into()))).await {
             Ok(Ok(())) => Ok(()),
@@ -245,7 +245,7 @@ impl<'a> AgentGateConnection<'a> {
     async fn write_message(&mut self, message: Message) -> Result<(), ConnectionEnd> {
         match timeout(STUCK, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
-            // Nothing else of this connection goes on while it waits, not even the look after whether it lives.
+            // The connection does nothing else while it waits, not even pings.
             Ok(Err(_)) | Err(_) => Err(ConnectionEnd::Gone),
         }
     }
@@ -285,7 +285,7 @@ impl<'a> AgentGateConnection<'a> {
                     &self.adapter.tools,
                     AgentToolRequest { session, principal, id: &id, tool, args, key },
                 );
-                // Nobody is asked about a call that could not be sent.
+                // No gate opens for a call that could not be sent.
                 match request.and_then(|request| requests::check_secrets(&self.adapter.secrets, request)) {
                     Err(fault) => self.send_fault(&id, &fault).await,
                     Ok(request) => {
@@ -300,7 +300,7 @@ impl<'a> AgentGateConnection<'a> {
         }
     }
 
-    /// A request was recorded, or was not.
+    /// Handles the record of a request, or its refusal.
     async fn handle_reply(
         &mut self,
         id: Arc<str>,
@@ -351,7 +351,7 @@ impl<'a> AgentGateConnection<'a> {
         self.send_outcome(&id, ToolCallOutcome { call, gate: None, end, content: content.into() }).await
     }
 
-    /// The gate that decided a request, whichever process it was opened in.
+    /// Finds the gate that decided a request, whichever process opened it.
     async fn gate_of(&mut self, call: CallId) -> Option<GateId> {
         let session = self.agent.session.clone();
         let read = self.source.read_of(ResidencyScope::Session(session.clone()), move |engine| {
@@ -360,21 +360,21 @@ impl<'a> AgentGateConnection<'a> {
         read.await?.0
     }
 
-    /// A request is over.
+    /// Sends the outcome of a request.
     async fn send_outcome(&mut self, id: &str, mut outcome: ToolCallOutcome) -> Result<(), ConnectionEnd> {
         self.open = self.open.saturating_sub(1);
         self.taken_up.remove(id);
         if outcome.end == call::CallEnd::Unknown && outcome.gate.is_none() {
             outcome.gate = self.gate_of(outcome.call).await;
         }
-        // Whoever has what it wanted may leave at once, and answers no ping that comes behind that.
+        // A client that has its answer may leave at once, and answers no later ping.
         self.feed_frame(outcome.to_reply(id)).await?;
         self.unproven.push(outcome.call);
         self.request_receipt().await?;
         self.flush().await
     }
 
-    /// Has the client prove that it received what was sent: its pong comes behind that.
+    /// Has the client prove that it received the earlier frames: its pong comes after them.
     async fn request_receipt(&mut self) -> Result<(), ConnectionEnd> {
         if self.pinged.is_empty() && !self.unproven.is_empty() { self.send_ping().await } else { Ok(()) }
     }
@@ -386,8 +386,8 @@ impl<'a> AgentGateConnection<'a> {
         self.write_message(Message::Ping(number.into())).await
     }
 
-    /// A pong shows that its client lives, and one to a ping of ours that everything before that ping arrived. A client may
-    /// leave out all but the last, and may send some that nobody asked for.
+    /// Handles a pong, which shows that its client lives, and that everything before our ping arrived. A client may
+    /// leave out all but the last, and may send unsolicited ones.
     async fn handle_pong(&mut self, payload: &[u8]) -> Result<(), ConnectionEnd> {
         let number = payload.try_into().map_or(0, u64::from_be_bytes);
         for (_, probe) in self.probes.extract_if(.., |(ping, _)| *ping <= number) {
@@ -409,7 +409,7 @@ impl<'a> AgentGateConnection<'a> {
         self.request_receipt().await
     }
 
-    /// Has the receipts recorded that were gathered. Until then their results are told again to whoever asks.
+    /// Records the gathered receipts. Until then their results are listed again on request.
     async fn record_received(&mut self) {
         self.record_at = None;
         let calls = std::mem::take(&mut self.received);
@@ -419,14 +419,14 @@ impl<'a> AgentGateConnection<'a> {
         }
     }
 
-    /// An id means something else now: the program is not the one that asked for what was taken up. It is listed to whoever asks.
+    /// Releases a request that was taken up, because its id has another meaning now: the program is another one. It is listed on request.
     fn release_taken_up(&mut self) {
         for (id, call) in std::mem::take(&mut self.taken_up) {
             self.open = self.open.saturating_sub(1);
             if !self.adapter.outcomes.claim_wait(call, &id, &self.outcome_sender) {
                 self.let_go.insert(id, call);
             }
-            // The same may have been asked for again under its key.
+            // The same may have been requested again under its key.
             if !self.adapter.outcomes.is_waiting(call, &self.outcome_sender) {
                 self.mine.remove(&call);
             }
@@ -434,7 +434,7 @@ impl<'a> AgentGateConnection<'a> {
     }
 
     async fn send_pending(&mut self, id: &str) -> Result<(), ConnectionEnd> {
-        // What was asked for before this is known first, so that nothing is answered twice.
+        // Earlier requests are handled first, so that nothing is answered twice.
         while let Some((id, replied)) = self.sent.next().await {
             self.handle_reply(id, replied).await?;
         }

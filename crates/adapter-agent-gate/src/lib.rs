@@ -1,7 +1,7 @@
-//! The agent-gate door: agents on devices that nobody trusts ask for actions on services whose credentials only the
+//! The agent-gate adapter: agents on untrusted devices request actions on services whose credentials only the
 //! gateway holds. JSON-RPC 2.0 over WebSocket.
 //!
-//! It decides nothing: a frame becomes a command, and what became of it becomes a reply. Source:
+//! It decides nothing: a frame becomes a command, and its outcome becomes a reply. Source:
 //! docs/protocol/agent-gate.md.
 
 mod authentication;
@@ -35,45 +35,45 @@ use subtle::ConstantTimeEq as _;
 use outcome_router::OutcomeRouter;
 use roster::AgentRoster;
 
-/// How rules name this door.
+/// Name of this adapter in rules.
 const ADAPTER_NAME: &str = Protocol::AgentGate.name();
 
-/// An agent that may connect.
+/// Agent that may connect.
 pub struct AgentCredentials {
-    /// Its name for people and rules.
+    /// Name for users and rules.
     pub id: String,
-    /// What it shows.
+    /// Token that it shows.
     pub token: SecretString,
 }
 
-/// How much an agent may ask for.
+/// Limits of an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentLimits {
-    /// Requests in any 60 seconds.
+    /// Most requests in any 60 seconds.
     pub per_minute: u32,
-    /// Requests that wait for people at once.
+    /// Most requests that wait for approval at once.
     pub pending: u32,
-    /// Failed authentications of one address in any 60 seconds.
+    /// Most failed authentications of one address in any 60 seconds.
     pub failed_auth_per_minute: u32,
-    /// How long an approval waits.
+    /// Lifetime of an approval.
     pub approval_timeout: Duration,
 }
 
-/// What the door is opened with.
+/// Settings of the adapter.
 pub struct Settings {
-    /// Who may connect. Empty: the door is closed.
+    /// Agents that may connect. Empty: the adapter is closed.
     pub agents: Vec<AgentCredentials>,
-    /// What they may ask for, in the order of the files.
+    /// Names of their tools, in the order of the files.
     pub listed: Vec<String>,
-    /// The same by name.
+    /// Tools by name.
     pub tools: Arc<ServiceTools>,
-    /// What they may name in arguments.
+    /// Secrets that they may name in arguments.
     pub secrets: GatewaySecrets,
-    /// How much.
+    /// Limits.
     pub limits: AgentLimits,
 }
 
-/// One agent as the door knows it.
+/// Agent that the adapter serves.
 struct RegisteredAgent {
     id: String,
     token: [u8; 32],
@@ -82,14 +82,14 @@ struct RegisteredAgent {
     window: parking_lot::Mutex<SlidingWindow>,
 }
 
-/// The door. One serves all agents of a gateway.
+/// Adapter. One serves all agents of a gateway.
 pub struct AgentGateAdapter {
     handle: OwnerHandle,
     clock: Clock,
     agents: Vec<Arc<RegisteredAgent>>,
     tools: Arc<ServiceTools>,
     secrets: GatewaySecrets,
-    /// What `list_tools` says, written once.
+    /// Result of `list_tools`, encoded once.
     listed: String,
     outcomes: Arc<OutcomeRouter>,
     roster: AgentRoster,
@@ -108,10 +108,10 @@ impl AgentStatus for AgentGateAdapter {
 }
 
 impl AgentGateAdapter {
-    /// Opens the door on an owner, with a session for each agent.
+    /// Opens the adapter on an owner, with a session for each agent.
     ///
     /// # Errors
-    /// Why a session could not be opened.
+    /// The reason why a session could not be opened.
     pub async fn open(handle: OwnerHandle, clock: Clock, settings: Settings) -> Result<Arc<Self>, OwnerError> {
         let requests = handle.source(InboxLane::Request);
         let mut agents = Vec::new();
@@ -162,7 +162,7 @@ impl AgentGateAdapter {
         }))
     }
 
-    /// Whether anybody may connect.
+    /// Reports whether any agent may connect.
     pub fn is_open(&self) -> bool {
         !self.agents.is_empty()
     }
@@ -172,26 +172,26 @@ impl AgentGateAdapter {
         connection::serve_connection(self, socket, from, &place).await;
     }
 
-    /// Whether it is the session of one of the agents.
+    /// Reports whether it is the session of one of the agents.
     pub fn is_agents(&self, session: &SessionId) -> bool {
         self.agents.iter().any(|agent| agent.session == *session)
     }
 
-    /// Tells every agent to come back later. What waits goes on waiting.
+    /// Tells every agent to reconnect later. Pending gates stay.
     pub fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Waits until the door is closed: by [`Door::close`], or because its owner has ended and nobody would be answered.
+    /// Waits until the adapter is closed: by [`AgentGateAdapter::close`], or because its owner has ended and no request could be answered.
     pub async fn wait_until_closed(&self) {
         // The sender is ours, so it cannot be gone.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    /// The agent that shows this token.
+    /// Returns the agent with this token.
     fn agent_for_token(&self, token: &str) -> Option<&Arc<RegisteredAgent>> {
         let shown = token_digest(token);
-        // Every agent is compared, so that the time tells nothing.
+        // Every agent is compared, so that the time reveals nothing.
         let mut found = None;
         for agent in &self.agents {
             if bool::from(agent.token.ct_eq(&shown)) {

@@ -1,4 +1,4 @@
-//! How the end of a request is told: as the reply to it, and as a row of pending results.
+//! Encodes the end of a request: as the reply to it, and as a row of pending results.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use countersign_core::{
 use countersign_protocol::agent_gate::{self as wire, JsonRpcError, LARGEST_FRAME, code};
 use serde_json::{Value, json};
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ToolCallOutcome {
     pub(super) call: CallId,
-    /// The gate that decided it, where somebody looked for it: only the reply to what is unknown names it.
+    /// Gate that decided it, if it was looked up: only the reply to an unknown outcome names it.
     pub(super) gate: Option<GateId>,
     pub(super) end: CallEnd,
-    /// What the service gave as JSON text, or why it was not done.
+    /// Result of the service as JSON text, or the reason why there is none.
     pub(super) content: Arc<str>,
 }
 
 impl ToolCallOutcome {
-    /// The reply under the client's own id, which is JSON text.
+    /// Returns the reply under the client's own id, which is JSON text.
     pub(super) fn to_reply(&self, id: &str) -> String {
         let reply = match self.to_fault() {
-            // Contents can be removed from the record; what was done stays done.
+            // Contents can be removed from the record; the action stays done.
             None if self.content.is_empty() => wire::encode_result(id, &wire::executed_result("null")),
             None => wire::encode_result(id, &wire::executed_result(&self.content)),
             Some(fault) => wire::encode_error(id, &fault),
@@ -56,7 +56,7 @@ impl ToolCallOutcome {
         }
     }
 
-    /// The result as a row of pending results has it.
+    /// Returns the result as a row of pending results.
     pub(super) fn result_row(&self) -> Value {
         match self.end {
             CallEnd::Done { error: false } => {

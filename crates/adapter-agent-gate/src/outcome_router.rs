@@ -1,4 +1,4 @@
-//! Brings the end of each request to the connection that waits for it.
+//! Routes the end of each request to the connection that waits for it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,18 +16,18 @@ use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use super::outcome::ToolCallOutcome;
 
-/// How many ends are kept for connections that have not said yet that they wait.
+/// Most ends that are kept for connections that do not wait yet.
 const KEPT: usize = 4096;
-/// How many bytes of results they may have together.
+/// Most bytes of their results together.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// An end on its way to a connection, with the client's id.
+/// End on its way to a connection, with the client's id.
 pub(super) type RoutedOutcome = (Arc<str>, ToolCallOutcome);
 
-/// A connection that waits, and its client's id of the request.
+/// Connection that waits, and its client's id of the request.
 type WaitingConnection = (Arc<str>, UnboundedSender<RoutedOutcome>);
 
-/// Who waits for what.
+/// Waiters and kept ends.
 #[derive(Default)]
 pub(super) struct OutcomeRouter(Mutex<RouterState>);
 
@@ -37,13 +37,13 @@ struct RouterState {
     ended: HashMap<CallId, ToolCallOutcome>,
     order: VecDeque<CallId>,
     bytes: usize,
-    /// Whether an end was ever let go of.
+    /// True if an end was ever dropped.
     has_forgotten: bool,
 }
 
 impl OutcomeRouter {
-    /// Follows what an owner releases, for as long as it does. When it can no longer be followed, `closing` is told:
-    /// nobody would be answered any more.
+    /// Follows the releases of an owner, for as long as it has any. When it can no longer be followed, `closing` is set:
+    /// no request would be answered any more.
     pub(super) async fn follow_outcomes(handle: &OwnerHandle, closing: watch::Sender<bool>) -> Option<Arc<Self>> {
         let answers = Arc::new(Self::default());
         let mut ends = handle.follow_facts(end_of_request).await?;
@@ -61,10 +61,10 @@ impl OutcomeRouter {
         let mut inner = self.0.lock();
         let outcome = ToolCallOutcome { call, gate: None, end, content };
         for (id, connection) in inner.waiting.remove(&call).unwrap_or_default() {
-            // A connection that is gone asks for what it missed when it comes back.
+            // A connection that is gone requests its missed results when it comes back.
             let _ = connection.send((id, outcome.clone()));
         }
-        // Whoever has not said yet that it waits finds it here.
+        // A connection that does not wait yet finds it here.
         inner.bytes += outcome.content.len();
         inner.order.push_back(call);
         inner.ended.insert(call, outcome);
@@ -76,8 +76,8 @@ impl OutcomeRouter {
         }
     }
 
-    /// Has the end of a call brought to a connection under the client's id, at once if it is over. False if it may have
-    /// ended so long ago that nobody here knows: whoever asks has to look at the state, and may [claim](Self::claim) it.
+    /// Routes the end of a call to the connection under the client's id, at once if it is over. Returns false if it may have
+    /// ended so long ago that it was dropped: the caller has to read the state, and may [claim](Self::claim_wait) it.
     pub(super) fn wait_for_outcome(
         &self,
         call: CallId,
@@ -93,7 +93,7 @@ impl OutcomeRouter {
         !inner.has_forgotten
     }
 
-    /// Takes a connection's wait for a call under an id back. False if its end was brought meanwhile.
+    /// Removes a connection's wait for a call under an id. Returns false if its end was routed meanwhile.
     pub(super) fn claim_wait(&self, call: CallId, id: &str, connection: &UnboundedSender<RoutedOutcome>) -> bool {
         let mut inner = self.0.lock();
         let Some(waiting) = inner.waiting.get_mut(&call) else { return false };
@@ -106,13 +106,13 @@ impl OutcomeRouter {
         claimed
     }
 
-    /// Whether a connection waits for a call under any id.
+    /// Reports whether a connection waits for a call under any id.
     pub(super) fn is_waiting(&self, call: CallId, connection: &UnboundedSender<RoutedOutcome>) -> bool {
         let inner = self.0.lock();
         inner.waiting.get(&call).is_some_and(|waiting| waiting.iter().any(|(_, of)| of.same_channel(connection)))
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub(super) fn remove_connection(&self, connection: &UnboundedSender<RoutedOutcome>) {
         self.0.lock().waiting.retain(|_, waiting| {
             waiting.retain(|(_, of)| !of.same_channel(connection));
@@ -121,7 +121,7 @@ impl OutcomeRouter {
     }
 }
 
-/// Returns the call that ended, if no run asked for it, with how and with what.
+/// Returns the call that ended, if it belongs to no run, with its end and its result.
 fn end_of_request(recorded: &Arc<RecordedFact>) -> Option<(CallId, call::CallEnd, Arc<str>)> {
     match &recorded.fact.event {
         Event::Call(call::Event::Ended { call, end, entry: None }) => {
@@ -150,7 +150,7 @@ mod tests {
         let (answers, (tx, mut rx)) = (OutcomeRouter::default(), unbounded_channel());
         assert!(answers.wait_for_outcome(call(1), "1".into(), &tx));
         answers.record_outcome(call(1), DONE, "[]".into());
-        // The same request under its key once more, from a frame that was behind.
+        // The same request under its key once more, from an earlier frame.
         assert!(answers.wait_for_outcome(call(1), "2".into(), &tx));
         let delivered: Vec<String> = std::iter::from_fn(|| rx.try_recv().ok()).map(|(id, _)| id.to_string()).collect();
         assert_eq!(delivered, ["1", "2"]);

@@ -16,23 +16,23 @@ use serde_json::{Value, json};
 
 use super::{AgentGateAdapter, RegisteredAgent, outcome::ToolCallOutcome};
 
-/// How many bytes of a frame are for rows.
+/// Bytes of a frame for rows.
 const ROOM: usize = LARGEST_FRAME - 1024;
 
-/// What an agent missed.
+/// Results that an agent missed.
 #[derive(Default)]
 pub(super) struct MissedResults {
-    /// The result of `get_pending_results`, as JSON text.
+    /// Result of `get_pending_results`, as JSON text.
     pub(super) listed: String,
     /// Every call that is listed.
     pub(super) calls: Vec<CallId>,
-    /// Results that are sent under their own ids behind the list, whether or not the list had room for them.
+    /// Results that are sent under their own ids after the list, whether or not the list had room for them.
     pub(super) owed: Vec<OwnReply>,
-    /// Requests that are still open and whose ids still mean them.
+    /// Open requests whose ids still mean them.
     pub(super) open: Vec<(CallId, Arc<str>)>,
 }
 
-/// A result that the program which asks can be sent under its own id.
+/// Result that the requesting program can get under its own id.
 pub(super) struct OwnReply {
     pub(super) call: CallId,
     /// The program's own id, as JSON text.
@@ -43,7 +43,7 @@ pub(super) struct OwnReply {
 }
 
 impl OwnReply {
-    /// Reads the ordinary reply; nothing if the record cannot be read.
+    /// Reads the ordinary reply; `None` if the record cannot be read.
     pub(super) async fn read_reply(&self, adapter: &AgentGateAdapter) -> Option<String> {
         let contents = adapter.handle.contents().get(&[self.lsn]).await;
         let content = contents.inspect_err(|error| tracing::error!(%error, "a result cannot be read")).ok()?.pop()?;
@@ -52,8 +52,8 @@ impl OwnReply {
     }
 }
 
-/// What the agent missed, for a connection that asks for it under `id` and used no lower number than `lowest`. What that
-/// connection itself was told or will be, `told`, is not missed.
+/// Collects the results that the agent missed, for a connection that requests them under `id` and used no lower number than `lowest`.
+/// Results in `sent_calls`, which the connection itself got or will get, are not missed.
 pub(super) async fn missed_results(
     adapter: &AgentGateAdapter,
     agent: &RegisteredAgent,
@@ -116,7 +116,7 @@ pub(super) async fn missed_results(
         let too_large =
             || json!({ "status": "error", "data": format!("Response too large ({} bytes)", outcome.content.len()) });
         if !listed.add_row(row, too_large) {
-            // The rest waits for the next time it is asked for.
+            // The rest waits for the next request.
             break;
         }
         missed.calls.push(call);
@@ -127,16 +127,16 @@ pub(super) async fn missed_results(
     Some(missed)
 }
 
-/// What names a result in each of the two forms.
+/// Ids of a result in each of the two forms.
 struct RowIds {
     results: String,
     queued: String,
 }
 
 impl RowIds {
-    /// Names a result to a program that `counts` so. Its own id names it to the program that asked for it. In `results` it does so only
-    /// where nothing follows under that id: clients of the original take such a row for the answer, and it is less than the ordinary
-    /// reply (no data, and an expiry reads as a denial).
+    /// Returns the ids for a program of generation `counts`. Its own id identifies it to the program that requested it.
+    /// In `results` it does so only if nothing follows under that id: clients of the original take such a row for the answer,
+    /// and it is less than the ordinary reply (no data, and an expiry reads as a denial).
     fn for_program(counts: ProgramGeneration, generation: u32, call: CallId, request: &RequestRecord) -> Self {
         let ours = || request.gate.map_or_else(|| call.to_string(), |gate| gate.to_string());
         let own = || id_text(&request.wire);
@@ -150,7 +150,7 @@ impl RowIds {
     }
 }
 
-/// A result that is listed.
+/// Result that is listed.
 struct ResultRow<'a> {
     ids: RowIds,
     request: &'a CallDetails,
@@ -159,7 +159,7 @@ struct ResultRow<'a> {
 }
 
 impl ResultRow<'_> {
-    /// The row in both forms.
+    /// Returns the row in both forms.
     fn json_forms(&self) -> [Value; 2] {
         let (RowIds { results, queued }, request) = (&self.ids, self.request);
         let row = json!({
@@ -179,7 +179,7 @@ impl ResultRow<'_> {
     }
 }
 
-/// The result of `get_pending_results`, in both forms that clients know, as far as it fits into a frame.
+/// Result of `get_pending_results`, in both forms that clients know, as far as it fits into a frame.
 #[derive(Default)]
 struct ResultList {
     results: Vec<String>,
@@ -188,7 +188,7 @@ struct ResultList {
 }
 
 impl ResultList {
-    /// Adds a row, if there is room for it. One that no client would take is `told` of in its place.
+    /// Adds a row, if there is room for it. One that is too large for any client is replaced by `too_large`.
     fn add_row(&mut self, mut row: ResultRow<'_>, too_large: impl Fn() -> Value) -> bool {
         let text = |row: &ResultRow<'_>| row.json_forms().map(|form| form.to_string());
         // A comma stands between two rows.
@@ -214,7 +214,7 @@ impl ResultList {
     }
 }
 
-/// The id as a text: what a text says, anything else as it was written.
+/// Returns the id as a text: the value of a JSON string, any other JSON as it was written.
 fn id_text(wire: &str) -> String {
     serde_json::from_str::<String>(wire).unwrap_or_else(|_| wire.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What a tool request asks of the engine, and what it is refused for before policy is asked.
+//! Converts a tool request to a request of the engine, and refuses invalid ones before policy decides.
 
 use countersign_core::call::AgentRequest;
 use countersign_policy_admin::service_tools::{self, AgentToolRequest, ServiceTools};
@@ -6,7 +6,7 @@ use countersign_protocol::agent_gate::{JsonRpcError, code};
 use countersign_runtime::tools::GatewaySecrets;
 use serde_json::{Map, Value, json};
 
-/// What `list_tools` says.
+/// Returns the result of `list_tools`.
 pub(super) fn tool_list(order: &[String], tools: &ServiceTools) -> String {
     let tools: Vec<Value> = order
         .iter()
@@ -29,12 +29,12 @@ pub(super) fn tool_list(order: &[String], tools: &ServiceTools) -> String {
     json!({ "tools": tools }).to_string()
 }
 
-/// The request that a frame makes.
+/// Builds the request of a frame.
 pub(super) fn build_request(tools: &ServiceTools, query: AgentToolRequest<'_>) -> Result<AgentRequest, JsonRpcError> {
     service_tools::build_request(tools, query).map_err(|message| JsonRpcError::new(code::INVALID, message))
 }
 
-/// The request, if the secrets that it names are to be had.
+/// Returns the request, if the secrets that it names are available.
 pub(super) fn check_secrets(secrets: &GatewaySecrets, request: AgentRequest) -> Result<AgentRequest, JsonRpcError> {
     if request.service.is_some() {
         let filled = secrets.fill_arguments(&request.arguments);

@@ -1,4 +1,4 @@
-//! Which agents are connected: one connection each, so that two never read each other's replies.
+//! Connected agents: one connection each, so that two never read each other's replies.
 
 use std::{
     collections::BTreeMap,
@@ -9,15 +9,15 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-/// How long a connection has to show that it lives.
+/// Time in which a connection has to show that it lives.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a connection is told by another one of the same agent.
+/// Signal from another connection of the same agent.
 #[derive(Debug)]
 pub(super) enum ConnectionSignal {
-    /// Is anybody there? Whoever lives answers.
+    /// Sign of life requested. A live connection answers.
     AreYouThere(oneshot::Sender<()>),
-    /// It is taken for dead: its place is another's now.
+    /// Replaced connection: it counts as dead, and another one has its slot now.
     Replaced,
 }
 
@@ -27,7 +27,7 @@ struct ConnectedAgent {
     signal_sender: mpsc::UnboundedSender<ConnectionSignal>,
 }
 
-/// Who is connected.
+/// Connected agents.
 #[derive(Debug, Default)]
 pub(super) struct AgentRoster {
     agents: Mutex<BTreeMap<String, ConnectedAgent>>,
@@ -35,7 +35,7 @@ pub(super) struct AgentRoster {
 }
 
 impl AgentRoster {
-    /// Takes the place of an agent. `None` if another connection of it lives.
+    /// Takes the slot of an agent. `None` if another connection of it lives.
     pub(super) async fn connect_agent(
         &self,
         agent: &str,
@@ -64,12 +64,12 @@ impl AgentRoster {
         }
     }
 
-    /// Whether an agent has its place.
+    /// Reports whether an agent has a connection.
     pub(super) fn is_connected(&self, agent: &str) -> bool {
         self.agents.lock().contains_key(agent)
     }
 
-    /// Gives a place up, if it is still the connection's own.
+    /// Releases a slot, if it is still the connection's own.
     pub(super) fn disconnect_agent(&self, agent: &str, number: u64) {
         let mut agents = self.agents.lock();
         if agents.get(agent).is_some_and(|connected| connected.number == number) {

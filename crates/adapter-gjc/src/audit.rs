@@ -1,7 +1,7 @@
 //! Writes the audit file of an unattended run: a line for each thing that was decided, in the layout that people's tools read.
 //!
-//! It must not know how lines come about ([`lines`] does for what is in the log). The log is what counts: a file that a crash
-//! left behind is completed from it, and what stands there already is not written again. Source: docs/protocol/gjc.md, Files.
+//! It must not know how lines are made ([`lines`] makes them from the log). The log is authoritative: a file that is incomplete after
+//! a crash is completed from it, and lines that exist are not written again. Source: docs/protocol/gjc.md, Files.
 
 mod background_sync;
 pub(crate) mod gate_note;
@@ -29,7 +29,7 @@ use self::background_sync::BackgroundSync;
 
 /// The folder of all audits below a working folder.
 pub(crate) const RECORDS: &str = ".gjc/audit";
-/// Where the files lie below the working folder.
+/// Folder of the audit files, below the working folder.
 const FOLDER: [&str; 3] = [".gjc", "audit", "unattended"];
 
 /// The gate that a line is about.
@@ -46,28 +46,28 @@ pub(crate) struct AuditGate {
 pub(crate) struct AuditNote {
     /// When.
     pub at: Millis,
-    /// What happened.
+    /// The event.
     pub(crate) event: AuditEvent,
-    /// How it ended.
+    /// Outcome of the event.
     pub outcome: AuditOutcome,
-    /// What tells it from all others: a note with the key of one that is written is dropped.
+    /// Key that identifies the note: a note with the key of one that is written is dropped.
     pub key: String,
     /// The gate that it is about.
     pub gate: Option<AuditGate>,
-    /// Which scope was missing.
+    /// The missing scope.
     pub(crate) scope: Option<String>,
-    /// Which class of actions was missing.
+    /// The missing class of actions.
     pub action: Option<String>,
-    /// Which budget was used up.
+    /// The exceeded budget.
     pub(crate) budget: Option<RawJson>,
     /// The hash of an answer.
     pub(crate) answer_hash: Option<String>,
-    /// What was wrong.
+    /// The error.
     pub error: Option<RawJson>,
 }
 
 impl AuditNote {
-    /// A note of nothing but what happened.
+    /// Returns a note that has only the event.
     pub(crate) fn new(at: Millis, event: AuditEvent, outcome: AuditOutcome, key: String) -> Self {
         let (gate, scope, action, budget, answer_hash, error) = (None, None, None, None, None, None);
         Self { at, event, outcome, key, gate, scope, action, budget, answer_hash, error }
@@ -77,7 +77,7 @@ impl AuditNote {
 /// Why there is no audit file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuditError {
-    /// Somebody wrote into it who should not have.
+    /// Another program wrote into the file.
     #[error("the audit file {} is damaged: line {line} cannot be read", .path.display())]
     Damaged { path: PathBuf, line: usize },
     /// It would lie elsewhere than where it is called.
@@ -142,17 +142,17 @@ impl AuditFile {
         Ok(Self { path, file, disk, written, run, session, actor })
     }
 
-    /// The run that it is of.
+    /// Returns the run that it is of.
     pub(crate) fn run(&self) -> &str {
         &self.run
     }
 
-    /// Names who answers for the run from here on.
+    /// Sets the actor who is responsible for the run from here on.
     pub(crate) fn set_actor(&mut self, actor: &str) {
         self.actor = Some(actor.to_owned());
     }
 
-    /// What the disk did not take. Lines that are in the file do not get lost with the process, but with the power.
+    /// Reports a failed sync to the disk. Lines that are in the file survive the end of the process, but not a power cut.
     ///
     /// # Errors
     /// [`AuditError::Io`], for ever after.
@@ -212,7 +212,7 @@ impl AuditFile {
 
 impl Drop for AuditFile {
     fn drop(&mut self) {
-        // What still waits to be brought there would end with the runtime. Who is told of a failure now is gone.
+        // A sync that is still pending would end with the runtime. A failure can no longer be reported to a client.
         let _ = self.disk.finish_sync();
     }
 }

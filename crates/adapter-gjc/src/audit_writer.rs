@@ -1,4 +1,4 @@
-//! The audit file of the session that a door has: notes go there as things are decided.
+//! The audit file of the session that an adapter has: notes go there as things are decided.
 
 use countersign_adapter_omp::OmpAdapter;
 use countersign_protocol::omp::ui::NotifyType;
@@ -16,7 +16,7 @@ pub(crate) fn write_note(adapter: &mut OmpAdapter, note: AuditNote) {
     }
 }
 
-/// Hears of what the disk did not take of it.
+/// Handles a failed sync of the file to the disk.
 pub(crate) fn check_audit(adapter: &mut OmpAdapter) {
     let Some(UnattendedState { audit: Some(Ok(audit)), .. }) = unattended_mut(adapter) else { return };
     if let Err(error) = audit.check_sync() {
@@ -25,7 +25,7 @@ pub(crate) fn check_audit(adapter: &mut OmpAdapter) {
 }
 
 fn record_failure(adapter: &mut OmpAdapter, problem: String) {
-    // The log has it; nothing goes on that people's tools do not see.
+    // The log has it; nothing continues that people's tools do not see.
     if let Some(unattended) = unattended_mut(adapter) {
         unattended.audit = Some(Err(problem.clone()));
     }

@@ -1,6 +1,6 @@
-//! The bridge: the same door over HTTPS. Source: docs/protocol/gjc.md, Bridge.
+//! The bridge: the same adapter over HTTPS. Source: docs/protocol/gjc.md, Bridge.
 //!
-//! It decides nothing about calls, gates or runs: what clients send becomes lines for a door, what the door says becomes
+//! It decides nothing about calls, gates or runs: what clients send becomes lines for an adapter, what the adapter says becomes
 //! frames in envelopes, which every client reads at its own pace.
 
 mod answer_lines;
@@ -33,25 +33,25 @@ use super::SessionPresence;
 use countersign_adapter_omp::{ClientInput, FrameSender, OpenAdapter, StartError};
 use countersign_http::listen::{AllowedHosts, BoundPort};
 
-/// How many connections there are at most.
+/// Maximum number of connections.
 const CONNECTIONS: usize = 512;
-/// How many of them may be streams of events.
+/// Maximum number of connections that are streams of events.
 const STREAMS: usize = 448;
-/// How many sessions there are at most.
+/// Maximum number of sessions.
 const SESSIONS: usize = 32;
-/// How many lines wait for a door at most.
+/// Maximum number of lines that wait for an adapter.
 const WAITING: usize = 256;
-/// How many frames of a door wait at most.
+/// Maximum number of waiting frames of an adapter.
 const FRAMES: usize = 256;
 
-/// What a request came to, where it is no stream.
+/// Answer to a request that is no stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct BridgeAnswer {
     status: u16,
     body: RawJson,
 }
 
-/// Which session a door is opened on.
+/// Selects the session on which an adapter is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionSelector {
     /// The one that the command line says.
@@ -62,7 +62,7 @@ pub enum SessionSelector {
     Resumed(String),
 }
 
-/// Opens the door of a session.
+/// Opens the adapter of a session.
 pub type AdapterOpener =
     Box<dyn Fn(SessionSelector, FrameSender) -> BoxFuture<'static, Result<OpenAdapter, StartError>> + Send + Sync>;
 
@@ -72,20 +72,20 @@ pub struct BridgeServer {
     state: Arc<BridgeState>,
 }
 
-/// What answers behind the port.
+/// State that request handlers share.
 struct BridgeState {
     setup: BridgeSetup,
     is_tls: bool,
     hosts: AllowedHosts,
-    /// Where clients find it.
+    /// Address under which clients find the bridge.
     address: String,
     /// The first is the one that clients mean who name none.
     conversations: Mutex<Vec<Arc<BridgeConversation>>>,
     streams: Arc<Semaphore>,
-    /// Room for sessions; each has one for as long as its door is open.
+    /// Room for sessions; each has one for as long as its adapter is open.
     session_slots: Arc<Semaphore>,
     open_adapter: AdapterOpener,
-    /// Ends the doors.
+    /// Ends the adapters.
     end: CancellationToken,
     adapters: TaskTracker,
 }
@@ -94,7 +94,7 @@ impl BridgeServer {
     /// Binds the port and opens the first session.
     ///
     /// # Errors
-    /// What keeps it from that, for a person.
+    /// [`BridgeStartError`], for a user.
     pub async fn open(setup: BridgeSetup, open: AdapterOpener) -> Result<Self, BridgeStartError> {
         let unbound = |source| BridgeStartError::Bind { address: setup.address, source };
         let port = BoundPort::bind(setup.address, setup.tls.clone()).map_err(unbound)?;
@@ -117,7 +117,7 @@ impl BridgeServer {
         Ok(Self { port, state })
     }
 
-    /// Its address, such as `https://127.0.0.1:4077`.
+    /// Returns its address, such as `https://127.0.0.1:4077`.
     pub fn address(&self) -> &str {
         &self.state.address
     }
@@ -133,7 +133,7 @@ impl BridgeServer {
             }
             state.end.cancel();
             state.adapters.close();
-            // The frames end with the doors, and the streams with the frames.
+            // The frames end with the adapters, and the streams with the frames.
             state.adapters.wait().await;
         };
         port.serve_router(router, CONNECTIONS, ended).await;
@@ -148,7 +148,7 @@ pub enum BridgeStartError {
     Bind {
         /// The port's address.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// The session.
@@ -157,12 +157,12 @@ pub enum BridgeStartError {
 }
 
 impl BridgeState {
-    /// Whether a token is the one that the host gave. It takes as long for each.
+    /// Reports whether a token is the one that the host gave. Takes the same time for each token.
     fn knows_token(&self, token: &str) -> bool {
         token_matches(&self.setup.token, token)
     }
 
-    /// The conversation about `session`: one that goes on, where it was taken up again after an end.
+    /// Returns the conversation about `session`: one that continues, where it was taken up again after an end.
     fn find_conversation(&self, session: &str) -> Result<Arc<BridgeConversation>, BridgeError> {
         let all = self.conversations.lock();
         let found = all.iter().filter(|one| one.is_called(session)).min_by_key(|one| one.window.is_over());
@@ -177,7 +177,7 @@ impl BridgeState {
         all.push(conversation);
     }
 
-    /// The first of all at the front, and those that were not let go of.
+    /// Returns the first of all at the front, and those that were not let go of.
     fn all_conversations(&self) -> Vec<Arc<BridgeConversation>> {
         self.conversations.lock().clone()
     }
@@ -210,7 +210,7 @@ impl BridgeState {
         Ok(conversation)
     }
 
-    /// Ready once no session is left.
+    /// Waits until no session is left.
     async fn all_ended(&self) {
         // Others may be opened while one is waited for.
         while let Some(one) = self.all_conversations().into_iter().find(|one| !one.window.is_over()) {

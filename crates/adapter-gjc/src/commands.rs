@@ -1,4 +1,4 @@
-//! What each command that only this dialect has asks for, and how it is answered.
+//! Handlers of the commands that only this dialect has.
 
 use countersign_adapter_omp::{OmpAdapter, commands};
 use countersign_protocol::{
@@ -38,7 +38,7 @@ pub(crate) async fn handle_command(adapter: &mut OmpAdapter, id: Option<OmpReque
     }
 }
 
-/// Answers a command that nobody knows.
+/// Answers an unknown command.
 pub(crate) async fn reject_unknown(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, name: Option<String>) {
     if unattended::admit_unknown(adapter, id.as_ref(), name.as_deref()).await {
         adapter.write_frame(&OmpResponse::unknown_command_with_id(id, name));

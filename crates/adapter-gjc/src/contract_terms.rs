@@ -15,7 +15,7 @@ use countersign_protocol::{
     },
 };
 
-/// What the engine is told of a declaration. Limits are whole; a part of a token, a call or a micro-dollar is none.
+/// Converts a declaration to contract terms. Limits are whole; a part of a token, a call or a micro-dollar counts as none.
 pub(crate) fn terms_from_declaration(declaration: &UnattendedDeclaration) -> ContractTerms {
     let actions = declaration.action_allowlist.iter().map(|action| engine_action(*action));
     let (mut commands, mut classes) = (Vec::new(), Vec::new());
@@ -96,7 +96,7 @@ const fn action_of(class: Class) -> Action {
     }
 }
 
-/// The engine's name of a scope.
+/// Returns the engine's name of a scope.
 pub(crate) const fn scope_of(scope: CommandScope) -> ContractScope {
     match scope {
         CommandScope::Prompt => ContractScope::Prompt,
@@ -127,25 +127,25 @@ const fn wire_scope(scope: ContractScope) -> CommandScope {
     }
 }
 
-/// What was missing, in the words of the wire.
+/// Missing permission, in the terms of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingPermission {
     Scope(CommandScope),
     Action(Action),
 }
 
-/// What the wire calls what a contract does not have.
+/// Returns the wire's name of a permission that a contract lacks.
 pub(crate) fn missing_permission(lack: &ContractGap) -> MissingPermission {
     match lack {
         ContractGap::Scope(scope) => MissingPermission::Scope(wire_scope(*scope)),
         ContractGap::Command(scope) => MissingPermission::Action(wire_scope(*scope).action_class()),
         ContractGap::Class(class) => MissingPermission::Action(action_of(*class)),
-        // No declaration of this door names tools.
+        // No declaration of this adapter names tools.
         ContractGap::Tool(_) => MissingPermission::Scope(CommandScope::Admin),
     }
 }
 
-/// Whose contract it is, as refusals name it.
+/// Ids of the contract, as refusals name it.
 #[derive(Clone, Debug)]
 pub(crate) struct ContractIds {
     pub run: String,
@@ -153,7 +153,7 @@ pub(crate) struct ContractIds {
 }
 
 impl ContractIds {
-    /// The `error` of a command that is not covered. `line` is that of a shell command.
+    /// Returns the `error` of a command that is not covered. `line` is that of a shell command.
     pub(crate) fn denied_error(self, lack: &ContractGap, line: Option<String>) -> RawJson {
         match missing_permission(lack) {
             MissingPermission::Scope(scope) => to_json(&ScopeDenied::new(scope, line, self.run, self.session)),
@@ -161,7 +161,7 @@ impl ContractIds {
         }
     }
 
-    /// The `error` of a command for which there is no more.
+    /// Returns the `error` of a command for which there is no more.
     pub(crate) fn exceeded_error(self, breach: BudgetBreach, phase: String) -> RawJson {
         let (metric, [limit, observed]) = wire_amounts(breach);
         to_json(&BudgetExceeded::new(metric, (limit, observed), phase, self.run, self.session))
@@ -172,7 +172,7 @@ fn to_json(error: &impl WireValue) -> RawJson {
     RawJson::from_wire(error)
 }
 
-/// The metric, its limit and what was observed, in the units of declarations.
+/// Returns the metric, its limit and what was observed, in the units of declarations.
 pub(crate) fn wire_amounts(BudgetBreach { metric, limit, observed }: BudgetBreach) -> (BudgetMetric, [JsNumber; 2]) {
     #[expect(clippy::cast_precision_loss, reason = "declarations have no greater precision")]
     let of = |amount: u64| amount as f64;
@@ -184,7 +184,7 @@ pub(crate) fn wire_amounts(BudgetBreach { metric, limit, observed }: BudgetBreac
     }
 }
 
-/// Where a breach was noticed.
+/// Returns the wire's name of the point at which a breach was noticed.
 pub(crate) fn phase_of(place: &BreachPoint) -> String {
     match place {
         BreachPoint::Before(command) => phase::preflight(command),
@@ -195,7 +195,7 @@ pub(crate) fn phase_of(place: &BreachPoint) -> String {
     }
 }
 
-/// Why a declaration was refused.
+/// Returns the body of a refused declaration.
 pub(crate) fn refusal_body(refusal: &unattended::DeclareError) -> DeclarationRefusal {
     match refusal {
         unattended::DeclareError::Widens(more) => {
@@ -213,7 +213,7 @@ pub(crate) fn refusal_body(refusal: &unattended::DeclareError) -> DeclarationRef
     }
 }
 
-/// What becomes of anything that begins work after a breach.
+/// Builds the refusal of any work that begins after a breach.
 pub(crate) fn aborted_refusal(breach: BudgetBreach) -> DeclarationRefusal {
     let (metric, _) = wire_amounts(breach);
     let message = format!("unattended run aborted: budget {} exceeded", metric.name());

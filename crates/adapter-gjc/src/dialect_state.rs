@@ -1,6 +1,6 @@
-//! What a door has beside omp's when it speaks this dialect.
+//! State that an adapter keeps for this dialect, in addition to omp's.
 //!
-//! It must not know what is made of it: commands and hooks read it and change it.
+//! It must not know how it is used: commands and hooks read it and change it.
 
 mod gate_display;
 mod unattended;
@@ -13,20 +13,20 @@ pub(crate) use self::{
 };
 use crate::envelope_writer::EnvelopeWriter;
 
-/// What a door has beside omp's when it speaks this dialect.
+/// State that an adapter keeps for this dialect, in addition to omp's.
 #[derive(Default)]
 pub(crate) struct DialectState {
-    /// What writes its frames.
+    /// Writer of the adapter's frames.
     pub(crate) writer: EnvelopeWriter,
-    /// How its host is shown gates.
+    /// Settings for the display of gates to the host.
     pub(crate) workflow: GateDisplay,
-    /// What reads them.
+    /// Kind of client that reads the frames.
     pub(crate) surface: ClientSurface,
-    /// What it knows of unattended runs.
+    /// State of unattended runs.
     pub(crate) unattended: UnattendedState,
 }
 
-/// What is at the other end of a door.
+/// Kind of client at the other end of an adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ClientSurface {
     /// A host, on standard input and output.
@@ -34,21 +34,21 @@ pub(crate) enum ClientSurface {
     Host,
     /// A socket: one host after another.
     Socket,
-    /// The bridge. It shows calls that somebody must allow as such.
+    /// The bridge. It shows calls that require an approval as such.
     Bridge,
 }
 
-/// The state of this dialect in a door that speaks it.
+/// Returns the state of this dialect in an adapter that speaks it.
 pub(crate) fn gjc_state(adapter: &OmpAdapter) -> Option<&DialectState> {
     adapter.dialect.state_ref()
 }
 
-/// The same, to be changed.
+/// Returns the same, mutable.
 pub(crate) fn gjc_state_mut(adapter: &mut OmpAdapter) -> Option<&mut DialectState> {
     adapter.dialect.state_mut()
 }
 
-/// What a door that speaks this dialect remembers of unattended runs.
+/// Returns the state of unattended runs of an adapter that speaks this dialect.
 pub(crate) fn unattended_mut(adapter: &mut OmpAdapter) -> Option<&mut UnattendedState> {
     gjc_state_mut(adapter).map(|gjc| &mut gjc.unattended)
 }

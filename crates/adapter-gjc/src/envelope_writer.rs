@@ -16,26 +16,26 @@ use countersign_protocol::{
     omp,
 };
 
-/// What writes the frames of one door.
+/// Writer of the frames of one adapter.
 #[derive(Default)]
 pub(crate) struct EnvelopeWriter {
     /// The number of the last envelope; the first has 1.
     seq: u64,
     /// The session that is current, or was last.
     session: String,
-    /// Whether the host asked for small updates.
+    /// True if the host requested small updates.
     is_compact: bool,
-    /// How many updates of messages there were.
+    /// Number of updates of messages so far.
     updates: u64,
-    /// How hard the model thinks, as it was told last.
+    /// Thinking level that was sent last.
     level: Option<Option<String>>,
     /// The breach of a budget for which the run is being ended.
     breach: Option<RawJson>,
-    /// How the end of such a run is called.
+    /// Representation of the end of such a run.
     reasons: StopReasons,
 }
 
-/// How the end of a run that used up its budget is called.
+/// Representation of the end of a run that used up its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StopReasons {
     /// By the breach.
@@ -53,12 +53,12 @@ impl EnvelopeWriter {
         }
     }
 
-    /// The number of the last event.
+    /// Returns the number of the last event.
     pub(crate) const fn last_seq(&self) -> u64 {
         self.seq
     }
 
-    /// Counts on behind `seq`.
+    /// Continues the count after `seq`.
     pub(crate) const fn continue_after(&mut self, seq: u64) {
         self.seq = seq;
     }
@@ -68,7 +68,7 @@ impl EnvelopeWriter {
         self.is_compact = capabilities.compact_updates();
     }
 
-    /// The same for a host that reads ends of runs in this way.
+    /// Sets the way in which the host reads ends of runs.
     pub(crate) fn with_reasons(self, reasons: StopReasons) -> Self {
         Self { reasons, ..self }
     }
@@ -78,7 +78,7 @@ impl EnvelopeWriter {
         self.breach = Some(error);
     }
 
-    /// The line of a frame; none for one that this dialect has not.
+    /// Returns the line of a frame; none for one that this dialect has not.
     pub(crate) fn encode_frame(&mut self, frame: OutgoingFrame<'_>) -> Option<Bytes> {
         match frame {
             OutgoingFrame::Ready => Some(encode_line(&omp::OmpEvent::Ready)),
@@ -132,7 +132,7 @@ impl EnvelopeWriter {
     }
 }
 
-/// A name for a frame: a UUID of version 4.
+/// Returns a name for a frame: a UUID of version 4.
 pub(crate) fn frame_id() -> String {
     let mut bits = [0; 16];
     // Nothing depends on it: a system without randomness has names that are alike.
@@ -140,7 +140,7 @@ pub(crate) fn frame_id() -> String {
     uuid::Builder::from_random_bytes(bits).into_uuid().to_string()
 }
 
-/// Puts the end of a run behind what is told of its attempts: it is the last event of the run.
+/// Moves the end of a run after the events of its attempts: it is the last event of the run.
 pub(crate) fn order_run_end(events: &mut [omp::OmpEvent]) {
     let is = |at: &omp::OmpEvent, next: &omp::OmpEvent| {
         matches!((at, next), (omp::OmpEvent::AgentEnd { .. }, omp::OmpEvent::AutoRetryEnd { .. }))

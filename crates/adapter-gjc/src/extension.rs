@@ -1,4 +1,4 @@
-//! This dialect as the door knows it: its options, and its hooks.
+//! This dialect as the adapter knows it: its options, and its hooks.
 //!
 //! It must not do what hooks are for: each hands over to the module that does.
 
@@ -35,7 +35,7 @@ use super::{
     workflow::{self, NOBODY},
 };
 
-/// How long commands that have come are done after the end of input.
+/// Time for commands that arrived before the end of input to complete.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Chooses the dialect of a host: this one for hosts of gjc, omp's own for those of omp.
@@ -72,7 +72,7 @@ fn dialect_options(flags: &AdapterFlags, environment: &ProcessEnvironment, surfa
         unanswered: UnansweredPolicy::Written,
         follower: Some(workflow::follow_gates),
         record_folders: &RECORD_FOLDERS,
-        // What clients of the bridge expect to be asked.
+        // Clients of the bridge expect a request for approval for these.
         asking_tools: if surface == ClientSurface::Bridge { &["bash"] } else { &[] },
         workflow_tools: true,
         hosts_keep_tasks: true,
@@ -89,7 +89,7 @@ fn dialect_options(flags: &AdapterFlags, environment: &ProcessEnvironment, surfa
     }
 }
 
-/// What a host says of itself by its flags and its environment.
+/// Reads the host's options from its flags and its environment.
 fn host_options(flags: &AdapterFlags, environment: &ProcessEnvironment) -> HostOptions {
     let leaves_out = |name: &str| environment.get(name).is_some_and(|value| value.trim() == "none");
     HostOptions {
@@ -100,7 +100,7 @@ fn host_options(flags: &AdapterFlags, environment: &ProcessEnvironment) -> HostO
     }
 }
 
-/// What counts as yes in a variable.
+/// Reports whether the value of a variable means yes.
 fn is_on(value: &str) -> bool {
     ["1", "true", "yes", "on"].contains(&value.trim().to_ascii_lowercase().as_str())
 }
@@ -214,7 +214,7 @@ impl DialectExtension for GjcDialect {
 
     fn on_client(&self, adapter: &mut OmpAdapter) {
         if let Some(gjc) = gjc_state_mut(adapter).filter(|gjc| gjc.surface == ClientSurface::Socket) {
-            // What the one before asked for is not what this one can read.
+            // The capabilities that the previous client requested do not apply to this one.
             gjc.writer.set_capabilities(&AcceptedCapabilities::for_requested(Vec::new()));
         }
     }

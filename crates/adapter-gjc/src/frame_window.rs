@@ -1,5 +1,5 @@
-//! The frames that were told last, each under its number: everybody who follows has a place among them and takes what is
-//! behind it, so that nobody is waited for.
+//! The last frames, each under its number: each reader has a position among them and takes the frames after it, so that the writer
+//! waits for no reader.
 //!
 //! It must not know what a frame says, nor how it travels.
 
@@ -9,15 +9,15 @@ use bytes::Bytes;
 use countersign_runtime::{FrameRing, RingGap, RingLimit};
 use futures_util::{Stream, stream};
 
-/// How many bytes are kept at most, however few frames that are. One frame is always kept.
+/// Maximum number of bytes that are kept, whatever the number of frames. One frame is always kept.
 const MOST_BYTES: usize = 64 << 20;
-/// How many frames are taken at once.
+/// Maximum number of frames that are taken at once.
 const AT_ONCE: usize = 64;
 
-/// The frames that were told last.
+/// The last frames that were published.
 pub(crate) struct FrameWindow(FrameRing<Bytes>);
 
-/// What is behind a place.
+/// Frames after a position.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WindowPage {
     /// The next frames, with their numbers.
@@ -27,41 +27,41 @@ pub(crate) enum WindowPage {
 }
 
 impl FrameWindow {
-    /// Keeps the `most` frames that came last. Numbers begin behind `last`.
+    /// Keeps the last `most` frames. Numbers begin after `last`.
     pub(crate) fn new(most: usize, last: u64) -> Arc<Self> {
         let limit = RingLimit { frames: most, bytes: MOST_BYTES };
         Arc::new(Self(FrameRing::new(limit, last + 1)))
     }
 
-    /// Puts a frame behind the others, which is made of its number, and gives that.
+    /// Appends a frame that is made from its number, and returns the number.
     pub(crate) fn push(&self, make: impl FnOnce(u64) -> Bytes) -> u64 {
         let number = self.0.push_with(make);
         self.0.publish();
         number
     }
 
-    /// Puts a frame behind the others that has a number already, which must be larger than theirs.
+    /// Appends a frame that has a number already, which must be larger than the last.
     pub(crate) fn push_numbered(&self, number: u64, frame: Bytes) {
         self.0.push_numbered(number, frame);
         self.0.publish();
     }
 
-    /// The number of the last frame.
+    /// Returns the number of the last frame.
     pub(crate) fn last_number(&self) -> u64 {
         self.0.head().next - 1
     }
 
-    /// Whether nothing more comes.
+    /// Reports whether no more frames come.
     pub(crate) fn is_over(&self) -> bool {
         self.0.head().is_over
     }
 
-    /// Nothing more comes.
+    /// Marks the end of the frames.
     pub(crate) fn end(&self) {
         self.0.end();
     }
 
-    /// What is behind the frame with the number `after`, some of it at a time.
+    /// Returns frames after the one with the number `after`, a part of them at a time.
     pub(crate) fn frames_after(&self, after: u64) -> WindowPage {
         match self.0.read_page(after.saturating_add(1), AT_ONCE) {
             Ok(frames) => WindowPage::Frames(frames),
@@ -69,7 +69,7 @@ impl FrameWindow {
         }
     }
 
-    /// The place before the first frame that is kept.
+    /// Returns the place before the first frame that is kept.
     pub(crate) fn before_oldest(&self) -> u64 {
         self.0.oldest_number() - 1
     }
@@ -79,13 +79,13 @@ impl FrameWindow {
         self.0.wait_until_ended().await;
     }
 
-    /// Waits until something is behind `after`, or until nothing more comes.
+    /// Waits until there is a frame after `after`, or until no more frames come.
     pub(crate) async fn wait_for_frame(&self, after: u64) {
         self.0.wait_until_reached(after.saturating_add(1)).await;
     }
 
-    /// All that comes behind `after`, each with its number, and where frames are gone what `lost` makes of the first that is
-    /// kept, under 0, which is the number of none. Dropping it loses nothing to anybody else.
+    /// Streams all frames after `after`, each with its number. Where frames are gone, the result of `lost` for the first kept frame
+    /// comes first, under 0, which is the number of no frame. Dropping the stream loses nothing for other readers.
     pub(crate) fn follow_frames(
         self: Arc<Self>,
         after: u64,
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// What is at hand for somebody at a place.
+    /// Returns the frames that a reader at a position gets at once.
     fn frames_at_hand(window: &Arc<FrameWindow>, after: u64) -> Vec<String> {
         let frames = Arc::clone(window).follow_frames(after, |first| Bytes::from(format!("lost before {first}")));
         let mut frames = Box::pin(frames);

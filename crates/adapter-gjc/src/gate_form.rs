@@ -1,7 +1,7 @@
 //! A gate as hosts of this dialect are shown it, and what an answer in its form says to the engine.
 //!
-//! Everything here is a function of the gate and what it shows: nothing is kept, and a gate that is shown again is the same to the
-//! letter. Source: docs/protocol/gjc.md, Workflow gates.
+//! Everything here is a function of the gate and what it shows: nothing is kept, and a gate that is shown again is identical.
+//! Source: docs/protocol/gjc.md, Workflow gates.
 
 use countersign_core::{
     gate::{self, AnswerForm, ApprovalScope, Gate, GatePhase, GateReply, GateStage, Kind},
@@ -26,7 +26,7 @@ use countersign_view::{
 };
 use serde_json::{Map, Value, json};
 
-/// Whether hosts are shown the choices of a gate beside its schema.
+/// Selects whether hosts are shown the choices of a gate in addition to its schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum GateOptions {
     /// As objects.
@@ -58,7 +58,7 @@ pub(crate) const fn wire_stage(of: GateStage) -> workflow::WorkflowStage {
     }
 }
 
-/// The kind, which goes with the stage: programs know the form of an answer by it.
+/// Returns the kind, which goes with the stage: programs know the form of an answer by it.
 pub(crate) const fn wire_kind(of: GateStage) -> workflow::WorkflowGateKind {
     match of {
         GateStage::Interview => workflow::WorkflowGateKind::Question,
@@ -106,7 +106,7 @@ fn gate_opening(gate: &Gate, request: &GateRequest) -> Result<GateDraft, SchemaE
     }
 }
 
-/// What is decided with a word, and others beside it.
+/// Builds the draft of a gate that is decided by a word, with optional other fields.
 fn sign_off(gate: &Gate, context: WorkflowContext) -> GateDraft {
     if gate.stage() == GateStage::Plan { shapes::approval_gate(context) } else { shapes::execution_gate(context) }
 }
@@ -138,7 +138,7 @@ fn to_question(request: QuestionRequest<'_>) -> AgentQuestion {
     }
 }
 
-/// The kind that a question names for its gate.
+/// Returns the kind that a question names for its gate.
 fn named_kind(given: &Value) -> Option<workflow::WorkflowGateKind> {
     match given.get("kind")?.as_str()? {
         "approval" => Some(workflow::WorkflowGateKind::Approval),
@@ -173,7 +173,7 @@ pub(crate) fn read_answer(gate: &Gate, request: &GateRequest, answer: Value) -> 
     Ok(GateReply::Form(Box::new(AnswerForm { answer: parsed, form: answer, digest })))
 }
 
-/// An answer that nobody looked at.
+/// Builds the reply of an answer that was not validated.
 pub(crate) fn unchecked_answer(answer: Value) -> GateReply {
     let digest = canonical_hash(&answer).parse().expect("a hash is the digits of a digest");
     GateReply::Form(Box::new(AnswerForm { answer: GateReply::Decline, form: answer, digest }))
@@ -184,7 +184,7 @@ pub(crate) fn schema_hash(gate: &Gate, request: &GateRequest) -> Option<String> 
     gate_opening(gate, request).ok().map(|opening| opening.schema.hash().to_owned())
 }
 
-/// What the engine does not take of an answer that fits the schema.
+/// Builds the mismatch for an answer that fits the schema but is not accepted by the engine.
 pub(crate) fn not_offered(problem: &str) -> SchemaMismatch {
     SchemaMismatch { path: "#".to_owned(), keyword: "not_offered", message: problem.to_owned(), expected: None }
 }
@@ -225,8 +225,8 @@ fn parse_answer(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<Ga
     })
 }
 
-/// What a gate that has an answer is told to have, and the answer: in the form that it came in, or in the form that it would have.
-/// None while it waits, and where nothing was answered.
+/// Returns the state and answer of a resolved gate: in the form that the answer came in, or in the form that it would have.
+/// None while the gate waits, and if there was no answer.
 pub(crate) fn resolved_answer(
     gate: &Gate,
     request: &GateRequest,
@@ -251,14 +251,14 @@ pub(crate) fn resolved_answer(
     Some((AnswerResolution::accepted(gate_name(gate)?, canonical_hash(&answer), format_iso(*at)), answer))
 }
 
-/// The answer that counts where nobody gave one.
+/// Returns the answer that counts if there is none.
 fn by_default(gate: &Gate, request: &GateRequest) -> Option<Value> {
     let gate::Fallback::Choice(at) = gate.fallback() else { return None };
     let label = &request.question()?.choices.get(at)?.label;
     answer_form(gate.kind(), request, std::slice::from_ref(label))
 }
 
-/// The form of an answer that somebody gave elsewhere.
+/// Returns the form of an answer that came from another surface.
 fn answer_form(kind: Kind, request: &GateRequest, labels: &[String]) -> Option<Value> {
     let choices = request.question()?.choices;
     if kind != Kind::Question {
@@ -283,7 +283,7 @@ fn decision_form(why: &str, decision: &str, words: Option<&str>) -> Value {
     form
 }
 
-/// The answer as a value. A text that is no JSON cannot come off the wire.
+/// Returns the answer as a value. A text that is no JSON cannot come off the wire.
 pub(crate) fn answer_value(answer: &RawJson) -> Value {
     answer.decode_as().unwrap_or(Value::Null)
 }

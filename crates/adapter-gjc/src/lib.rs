@@ -1,7 +1,8 @@
-//! The gjc door: omp's, in a dialect of its own, with what only this dialect has. Source: docs/protocol/gjc.md.
+//! The gjc adapter: omp's, in a dialect of its own, with what only this dialect has. Source: docs/protocol/gjc.md.
 //!
-//! The door itself is [`countersign_adapter_omp`]'s: it reads lines, keeps the lanes and follows the session. What differs joins it through
-//! hooks (`extension`): how frames are written (`Voice`), the commands that omp has not (`commands`). It decides nothing about calls, gates or runs.
+//! The adapter itself is [`countersign_adapter_omp`]'s: it reads lines, keeps the lanes and follows the session. The differences join it
+//! through hooks (`extension`): the encoding of frames (`EnvelopeWriter`), the commands that omp has not (`commands`). It decides nothing
+//! about calls, gates or runs.
 
 mod audit;
 mod audit_writer;

@@ -1,4 +1,4 @@
-//! Which model new sessions begin with, and how much the model thinks.
+//! Model and thinking level with which new sessions begin.
 
 use countersign_adapter_omp::{OmpAdapter, WaitUntil, commands::settings};
 use countersign_agent_dir::{AgentSettings, SettingChange, persist_change};
@@ -9,7 +9,7 @@ use countersign_protocol::{
 };
 use countersign_runtime::models::ThinkingLevel;
 
-/// Keeps the model that new sessions begin with, and has the session that is open go on with it. While a run works, all of that
+/// Keeps the model that new sessions begin with, and has the session that is open continue with it. While a run works, all of that
 /// waits for its end.
 pub(super) async fn set_default(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, selection: DefaultModel) {
     const NAME: &str = "set_default_model_selection";
@@ -37,7 +37,7 @@ pub(super) async fn set_default(adapter: &mut OmpAdapter, id: Option<OmpRequestI
     settings::adopt_model(adapter, id, NAME, &entry, RawJson::from_wire(&selection)).await;
 }
 
-/// A level as omp has it: of this dialect's two more, one is the highest and the other what the settings say.
+/// Returns a level as omp has it: of this dialect's two more, one is the highest and the other what the settings say.
 pub(super) fn omp_level(adapter: &OmpAdapter, level: String) -> String {
     match level.as_str() {
         "inherit" => {

@@ -1,4 +1,4 @@
-//! Calls that somebody must allow, as the bridge shows them, and what its clients say.
+//! Calls that require an approval, as the bridge shows them, and the answers of its clients.
 //!
 //! It must not know which calls need that: policy says so, and the gate is the same as everywhere.
 
@@ -42,7 +42,7 @@ pub(crate) fn permission_request(
     })
 }
 
-/// What a client's answer to such a call means; none for another gate. Whatever does not clearly allow is a denial.
+/// Returns the meaning of a client's answer to such a call; None for another gate. An answer that does not clearly allow is a denial.
 pub(crate) fn read_answer(answer: &UiAnswer, request: &GateRequest, offered: &[ApprovalScope]) -> Option<GateReply> {
     request.call()?;
     let scope = match answer {
@@ -58,7 +58,7 @@ fn lasting_scope(offered: &[ApprovalScope]) -> Option<ApprovalScope> {
     [ApprovalScope::Session, ApprovalScope::Always].into_iter().find(|scope| offered.contains(scope))
 }
 
-/// What kind of thing a tool does, in the words of the bridge's clients.
+/// Returns the kind of a tool, in the terms of the bridge's clients.
 fn tool_kind(tool: &str) -> &'static str {
     match tool {
         "bash" => "execute",

@@ -1,4 +1,4 @@
-//! A session that is listed for as long as its door is open, under whichever id it has.
+//! A session that is listed for as long as its adapter is open, under whichever id it has.
 //!
 //! It must not know what the session does.
 
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::registry::{RegistryEntry, SessionRegistry};
 
-/// What lists a session until it is dropped.
+/// Lists a session until it is dropped.
 #[derive(Debug)]
 pub struct SessionPresence {
     listing: Arc<Mutex<Option<RegistryEntry>>>,

@@ -23,11 +23,11 @@ use tracing::warn;
 
 /// The folder's name in the agent directory.
 const FOLDER: &str = "rpc-sessions";
-/// The file that whoever writes or removes a record holds.
+/// File that a process locks while it writes or removes a record.
 const LOCK: &str = ".lock";
-/// How long another process may hold it.
+/// Maximum time for which another process may hold the lock.
 const LOCKED: Duration = Duration::from_secs(2);
-/// How often the lock is tried.
+/// Time between two tries of the lock.
 const TRIED: Duration = Duration::from_millis(10);
 
 /// The records of the sessions that run under one agent directory.
@@ -37,16 +37,16 @@ pub struct SessionRegistry {
 }
 
 impl SessionRegistry {
-    /// That of `directory`. Nothing is made before there is a record.
+    /// Returns the registry of `directory`. Nothing is made before there is a record.
     pub fn for_agent_dir(directory: &AgentDir) -> Self {
         Self { folder: directory.root().join(FOLDER) }
     }
 
-    /// The sessions that run, the one that began first at the front. Records of processes that are gone, and those that say
+    /// Returns the sessions that run, the one that began first at the front. Records of processes that are gone, and those that say
     /// nothing, are removed as far as that is allowed.
     ///
     /// # Errors
-    /// What the system says of the folder; one that is not there has no sessions.
+    /// Error of the system for the folder; a missing one has no sessions.
     pub fn list_sessions(&self) -> io::Result<Vec<SessionRecord>> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -69,7 +69,7 @@ impl SessionRegistry {
     /// Lists a session until what is returned is dropped. A session of which the id makes no file name is not listed.
     ///
     /// # Errors
-    /// What the system says.
+    /// Error of the system.
     pub fn add_session(self, record: SessionRecord) -> io::Result<RegistryEntry> {
         self.write_record(&record)?;
         Ok(RegistryEntry { registry: self, record })
@@ -82,14 +82,14 @@ impl SessionRegistry {
         replace_file(&self.folder.join(name), &encode_line(record), FileAccess::Private)
     }
 
-    /// Removes records, each if nobody has written another one in its place.
+    /// Removes records, except those that another process has replaced.
     fn remove_records(&self, over: &[PathBuf]) {
         if over.is_empty() {
             return;
         }
         let Ok(_held) = self.acquire_lock() else { return };
         for path in over.iter().filter(|path| matches!(check_record(path), RecordStatus::Over)) {
-            // Whoever may not remove it reads past it the next time as well.
+            // A process that may not remove it ignores it the next time as well.
             let _ = fs::remove_file(path);
         }
     }
@@ -149,7 +149,7 @@ impl Drop for RegistryEntry {
     }
 }
 
-/// What a record turned out to be.
+/// State of a record.
 enum RecordStatus {
     Runs(SessionRecord),
     /// Its process is gone, or it says nothing.
@@ -166,7 +166,7 @@ fn check_record(path: &Path) -> RecordStatus {
     }
 }
 
-/// The record at `path`, if it says something.
+/// Returns the record at `path`, if it says something.
 fn read_record(path: &Path) -> io::Result<Option<SessionRecord>> {
     let bytes = regular::read_bytes(path, LARGEST)?;
     let record: Option<SessionRecord> = serde_json::from_slice(&bytes).ok();
@@ -175,7 +175,7 @@ fn read_record(path: &Path) -> io::Result<Option<SessionRecord>> {
         .filter(|record| path.file_name().and_then(|name| name.to_str()) == file_name(&record.session_id).as_deref()))
 }
 
-/// Whether a file of the folder is a record, and not on its way to be one.
+/// Reports whether a file of the folder is a complete record.
 fn is_record(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.ends_with(".json") && !name.starts_with('.')
@@ -244,7 +244,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(&folder);
         let kept = registry.clone().add_session(record("here", std::process::id(), "2026")).unwrap();
-        // It ended, and nobody has waited for it yet.
+        // It ended, and no process has waited for it yet.
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         let dead = |session: &str, pid| {
             fs::write(registry.folder.join(format!("{session}.json")), {

@@ -1,8 +1,8 @@
-//! The gjc door on a Unix socket: one client at a time, the newest, and a session that outlives them. Source:
+//! The gjc adapter on a Unix socket: one client at a time, the newest, and a session that outlives them. Source:
 //! docs/protocol/gjc.md, Socket.
 //!
-//! It must not know what commands do: what a client says becomes lines for the door, what the door says goes to whoever is
-//! connected.
+//! It must not know what commands do: what a client sends becomes lines for the adapter, and the adapter's frames go to the connected
+//! client.
 
 mod client_connection;
 mod event_replay;
@@ -33,15 +33,15 @@ use super::{SessionPresence, frame_window::FrameWindow};
 use countersign_adapter_omp::{ClientInput, OpenAdapter, StartError};
 use countersign_http::listen::{log_throttle::LogThrottle, peer::LocalPeer};
 
-/// How many events are kept for a client that comes back.
+/// Number of events that are kept for a client that reconnects.
 const EVENTS: usize = 10_000;
-/// How many lines a client may be behind.
+/// Maximum number of lines by which a client may lag.
 const LINES: usize = 10_000;
-/// How many lines wait for the door at most; the socket holds the rest.
+/// Maximum number of lines that wait for the adapter; the socket holds the rest.
 const WAITING: usize = 256;
-/// How long nobody is taken after the system would not give a connection: out of descriptors, most likely.
+/// Pause before the next client is accepted after `accept` failed, most likely because no descriptor was free.
 const RECOVERY: Duration = Duration::from_millis(50);
-/// How long a client has for the last frames.
+/// Time for a client to read the last frames.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// A socket that is ours, and not served yet.
@@ -51,7 +51,7 @@ pub struct SocketServer {
     guard: SocketGuard,
 }
 
-/// What the door said, for whoever is connected.
+/// Output of the adapter, for the connected client.
 struct SocketOutput {
     /// Every line, under numbers of our own.
     lines: Arc<FrameWindow>,
@@ -79,7 +79,7 @@ impl SocketServer {
         Ok(Self { listener, guard })
     }
 
-    /// Serves the door until `stop` is ready. `frames` is where the door writes to.
+    /// Serves the adapter until `stop` is ready. `frames` is where the adapter writes to.
     ///
     /// # Errors
     /// [`StartError`] if the session's log ended before that.
@@ -119,7 +119,7 @@ impl SocketServer {
     }
 }
 
-/// Hears what the door says.
+/// Reads the adapter's frames.
 async fn forward_frames(mut frames: mpsc::Receiver<Bytes>, output: Arc<SocketOutput>) {
     while let Some(frame) = frames.recv().await {
         output.handle_frame(frame);
@@ -149,13 +149,13 @@ impl SocketOutput {
         self.lines.push(|_| frame);
     }
 
-    /// A dialog waits no more.
+    /// Forgets a dialog that no longer waits.
     fn close_dialog(&self, dialog: &str) {
         self.dialogs.lock().retain(|_, (id, _)| id != dialog);
     }
 }
 
-/// Takes one client after another. Whoever comes takes the place of the one before.
+/// Accepts one client after another. A new client replaces the one before.
 async fn accept_clients(
     listener: UnixListener,
     us: u32,
@@ -163,7 +163,7 @@ async fn accept_clients(
     lines: mpsc::Sender<ClientInput>,
     open: TaskTracker,
 ) {
-    // Ends the line of whoever is connected, and says when it has ended.
+    // Ends the connection of the current client, and reports when it has ended.
     let mut current: Option<(DropGuard, JoinHandle<()>)> = None;
     let mut failing = LogThrottle::default();
     for number in 1.. {
@@ -185,12 +185,12 @@ async fn accept_clients(
         let (output, lines, taken) = (Arc::clone(&output), lines.clone(), gone.clone());
         let ended = open.spawn(async move {
             if let Some(before) = before {
-                // What it said comes before what this one says.
+                // The lines of the previous client come before those of this one.
                 let _ = before.await;
             }
             let served = async {
                 announce_client(number, &output, &lines).await?;
-                // What goes wrong on a line is its client's business; the session goes on.
+                // An error on a connection concerns its client only; the session continues.
                 let _ = client_connection::serve_client(stream, &output, &lines).await;
                 lines.send(ClientInput::Left).await.ok()
             };
@@ -203,8 +203,8 @@ async fn accept_clients(
     }
 }
 
-/// Has the door know that another client is there. Whatever it told before is not for this one: what it asked of the client
-/// before must reach nobody else. None if the door has ended.
+/// Informs the adapter that another client is connected. The frames before are not for this one: requests to the previous client
+/// must reach no other client. None if the adapter has ended.
 async fn announce_client(number: u64, output: &SocketOutput, lines: &mpsc::Sender<ClientInput>) -> Option<()> {
     let mut client = output.client.subscribe();
     lines.send(ClientInput::Arrived(number)).await.ok()?;
@@ -214,7 +214,7 @@ async fn announce_client(number: u64, output: &SocketOutput, lines: &mpsc::Sende
     }
 }
 
-/// Whether somebody is the socket's own user, or root, and none of the commands that the agent runs: these could answer for
+/// Reports whether a peer is the socket's own user, or root, and none of the commands that the agent runs: these could answer for
 /// the host.
 async fn may_enter(stream: &UnixStream, us: u32) -> bool {
     let (Ok(peer), Ok(local)) = (stream.peer_cred(), LocalPeer::from_stream(stream)) else { return false };

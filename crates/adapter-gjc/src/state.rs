@@ -1,4 +1,4 @@
-//! What `get_state` tells in this dialect: what omp has, and the tasks, the context, and what was asked for beside that.
+//! State of `get_state` in this dialect: omp's, and the tasks, the context and the requested additions.
 
 use countersign_adapter_omp::{
     OmpAdapter,
@@ -43,7 +43,7 @@ fn session_state(
     }
 }
 
-/// What the model is told before anybody speaks. It is made of files, so it is made off the loop.
+/// Starts to build the system prompt. It is made of files, so it is made off the loop.
 fn system_prompt(adapter: &OmpAdapter) -> Option<JoinHandle<String>> {
     let current = adapter.current_session()?;
     let (environment, session) = (current.environment.clone(), current.id.clone());

@@ -39,10 +39,10 @@ use super::{
 
 const NAME: &str = "negotiate_unattended";
 
-/// How deep a declaration nests: its budget has members.
+/// Maximum depth of a declaration: its budget has members.
 const DEEPEST: usize = 3;
 
-/// A declaration in which a number beyond a double's range is null: it is no finite limit.
+/// Returns a declaration in which a number beyond a double's range is null: it is no finite limit.
 fn finite_numbers(json: &RawJson, depth: usize) -> Value {
     if let Ok(value) = json.decode_as() {
         return value;
@@ -67,7 +67,7 @@ pub(super) async fn negotiate_contract(
         Ok(declaration) => declaration,
         Err(wrong) => return adapter.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong)),
     };
-    // What cannot be audited is not begun.
+    // A run that cannot be audited does not begin.
     let under = match open_audit(adapter, Some(&declaration.actor)).await {
         Ok(under) => under,
         Err(problem) => return adapter.write_frame(&OmpResponse::failure(id, NAME, problem)),
@@ -113,11 +113,11 @@ async fn session_metering(adapter: &mut OmpAdapter) -> UsageMetering {
     }
 }
 
-/// Whether a command of the host may be done. The host is told if not.
+/// Reports whether a command of the host is permitted. Sends the refusal to the host if not.
 pub(super) async fn admit_command(adapter: &mut OmpAdapter, id: Option<&OmpRequestId>, command: &GjcCommand) -> bool {
     let name = command.name();
     let line = match command {
-        // Whoever declares again is judged by what is declared.
+        // A host that declares again is judged by its new declaration.
         GjcCommand::NegotiateUnattended { .. } => return true,
         GjcCommand::Shared(Shared::Bash { command }) => Some(command.clone()),
         _ => None,
@@ -145,7 +145,7 @@ pub(super) async fn admit_command(adapter: &mut OmpAdapter, id: Option<&OmpReque
     is_admitted
 }
 
-/// Whether a command that nobody knows may be told so: under a contract only where it covers everything else.
+/// Reports whether an unknown command may be answered as unknown: under a contract only if it covers everything else.
 pub(super) async fn admit_unknown(adapter: &mut OmpAdapter, id: Option<&OmpRequestId>, name: Option<&str>) -> bool {
     let name = name.unwrap_or("undefined").to_owned();
     let need = HostCommandNeeds {
@@ -193,7 +193,7 @@ async fn refusal_for(adapter: &mut OmpAdapter, need: HostCommandNeeds) -> Option
     let (name, line) = (need.command.clone(), need.line.clone());
     let command = EngineCommand::Unattended(OfContract::Admit { session, need });
     let replied = requests.send_command(command).await;
-    // What was decided is told, and audited, before the command hears of it.
+    // The decision is sent, and audited, before the command gets it.
     if let Ok(reply) = &replied {
         adapter.catch_up(reply.position).await;
     }
@@ -212,7 +212,7 @@ async fn refusal_for(adapter: &mut OmpAdapter, need: HostCommandNeeds) -> Option
     }
 }
 
-/// Leaves a session: whoever waits for a person's word about what it declared there hears that there will be none.
+/// Leaves a session: commands that wait for an approval of a declaration there are answered that there will be none.
 pub(crate) fn leave_session(adapter: &mut OmpAdapter) {
     let Some(left) = unattended_mut(adapter).map(std::mem::take) else { return };
     if let Some((id, _)) = left.pending_declaration {
@@ -270,7 +270,7 @@ async fn open_audit(adapter: &mut OmpAdapter, actor: Option<&str>) -> Result<Str
     problem.map_or(Ok(under), Err)
 }
 
-/// What a fact about the session comes to for its host.
+/// Handles a fact about the session for its host.
 pub(crate) fn handle_fact(adapter: &mut OmpAdapter, recorded: &RecordedFact) {
     match &recorded.fact.event {
         countersign_core::engine::Event::Unattended(event) => {
@@ -352,7 +352,7 @@ fn notify_host(adapter: &mut OmpAdapter, event: &Event, session: Option<&Session
     }
 }
 
-/// The prompt whose run is being ended has failed, and the end of the run says so. A command that was refused is told so by itself.
+/// Fails the prompt whose run is being ended; the end of the run reports it. A refused command is answered separately.
 fn fail_prompt(adapter: &mut OmpAdapter, (breach, place): (BudgetBreach, BreachPoint), session: Option<&SessionId>) {
     let is_running = adapter.encoder.is_running();
     let Some(gjc) = gjc_state_mut(adapter) else { return };

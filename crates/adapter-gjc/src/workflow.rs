@@ -37,7 +37,7 @@ use countersign_view::{GateRequest, time::format_iso};
 
 const RESPONSE: &str = "workflow_gate_response";
 const PENDING: &str = "get_pending_workflow_gates";
-/// What a call that asks is told where its host shows no dialogs and declared no unattended mode.
+/// Answer to a call that asks if its host shows no dialogs and declared no unattended mode.
 pub(crate) const NOBODY: &str = "Ask tool requires interactive mode";
 
 /// Shows a gate that waits as what it is in this dialect. False if it is to be shown as a dialog.
@@ -90,7 +90,7 @@ pub(super) async fn answer_gate(
     }
     let answer = match &request {
         Some(request) => gate_form::read_answer(&gate, request, given.clone()),
-        // It does not wait: whatever it was, the engine says whether it is the answer that counted.
+        // It does not wait: the engine reports whether this is the answer that counted.
         None => Ok(gate_form::unchecked_answer(given.clone())),
     };
     let rejected = move |name: String, errors: Vec<SchemaMismatch>, schema_hash: String| {
@@ -197,7 +197,7 @@ async fn send_answer(
     });
 }
 
-/// Returns true if the gate ended without anybody's answer and without a default: nothing resolved it.
+/// Reports whether the gate ended without an answer and without a default: nothing resolved it.
 fn is_unanswered(refusal: &AnswerError, gate: &Gate) -> bool {
     let AnswerError::AlreadyResolved { resolution, .. } = refusal else { return false };
     match resolution {
@@ -211,7 +211,7 @@ fn typed_failure(id: Option<OmpRequestId>, error: GateError) -> OmpResponse {
     OmpResponse::typed_failure(id, RESPONSE, &error)
 }
 
-/// What an answer to a gate that does not wait any more is told: the same as the first time.
+/// Returns the resolution of a gate that no longer waits: the same as the first time.
 async fn stored_resolution(
     answers: &countersign_runtime::CommandSource,
     contents: &countersign_runtime::ContentCache,
@@ -232,7 +232,7 @@ fn find_gate(session: &SessionId, name: &str) -> Option<impl FnOnce(&Engine) -> 
     Some(move |engine: &Engine| engine.state().session(&session)?.gate_at(stage, number))
 }
 
-/// A gate, and while it waits what it shows.
+/// Returns a gate, and while it waits what it shows.
 fn at_hand(engine: &Engine, id: GateId) -> Option<(Gate, Option<GateRequest>)> {
     let gate = engine.state().gate(id)?.clone();
     let request = GateRequest::at_hand(engine, id).filter(|_| gate.is_pending());
@@ -248,7 +248,7 @@ pub(super) async fn send_pending_gates(adapter: &mut OmpAdapter, id: Option<OmpR
     adapter.write_frame(&OmpResponse::success(id, PENDING, &PendingGates { gates }));
 }
 
-/// The host has entered unattended mode: it can be asked, is told of the gates that wait, and answers them as such from now on.
+/// Handles the entry into unattended mode: the host can be asked, receives the pending gates, and answers them as such from now on.
 pub(super) async fn enter_unattended(adapter: &mut OmpAdapter) {
     let Some(current) = adapter.current_session() else { return };
     let (session, requests) = (current.id.clone(), current.requests.clone());
@@ -257,7 +257,7 @@ pub(super) async fn enter_unattended(adapter: &mut OmpAdapter) {
         tracing::warn!(%refused, "that the host can be asked is not recorded");
     }
     let (gates, position) = pending_gates(adapter).await;
-    // What was opened until then is shown as before, and then as a gate.
+    // Gates that were opened until then are shown as before, and then as gates.
     adapter.catch_up(position).await;
     if let Some(gjc) = gjc_state_mut(adapter) {
         gjc.workflow.is_unattended = true;
@@ -270,7 +270,7 @@ pub(super) async fn enter_unattended(adapter: &mut OmpAdapter) {
     }
 }
 
-/// The gates of the session that wait and what they show, oldest first.
+/// Returns the gates of the session that wait and what they show, oldest first.
 async fn pending_gates(adapter: &mut OmpAdapter) -> (Vec<(Gate, GateRequest)>, u64) {
     let Some(current) = adapter.current_session() else { return (Vec::new(), 0) };
     let (session, answers) = (current.id.clone(), current.answers.clone());

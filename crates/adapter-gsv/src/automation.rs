@@ -1,7 +1,7 @@
-//! What happens by itself: jobs and heartbeats. Source: docs/protocol/gsv.md, Schedules and Heartbeats.
+//! Automation: jobs and heartbeats. Source: docs/protocol/gsv.md, Schedules and Heartbeats.
 //!
-//! When something is due, and that each firing happens once, is decided by the engine (`core::schedule`). Here is what it
-//! means at this door: what is said, in which session, and who is told of it.
+//! The engine (`core::schedule`) decides when a job is due, and that each firing happens once. This adapter decides about the
+//! message, the session and the receiver of the report.
 
 mod definition;
 mod firing;
@@ -55,7 +55,7 @@ pub(super) async fn handle_request(
     }
 }
 
-/// Answers what an agent asks for. It does not wait for runs: they may wait for its own to end.
+/// Answers a request of an agent. It does not wait for runs: they may wait for its own to end.
 pub(super) async fn handle_agent_request(door: &Arc<GsvAdapter>, method: Method, request: GsvRequest) -> MethodResult {
     match request {
         GsvRequest::CronStatus => jobs::cron_status(door).await,
@@ -69,18 +69,18 @@ pub(super) async fn handle_agent_request(door: &Arc<GsvAdapter>, method: Method,
     }
 }
 
-/// What the door has in hand of jobs and heartbeats.
+/// State of jobs and heartbeats in this adapter.
 #[derive(Default)]
 pub(super) struct AutomationState {
-    /// Whether heartbeats were planned since this process began.
+    /// True if heartbeats were planned since this process began.
     is_beating: AtomicBool,
-    /// One job is changed at a time: a change is made of what was there.
+    /// Lock for changes of jobs: a change starts from the current job.
     changing: tokio::sync::Mutex<()>,
-    /// Heartbeats are planned by the settings of that moment, one plan after the other: the last is by the newest.
+    /// Lock for plans of heartbeats: the last plan is by the newest settings.
     planning: tokio::sync::Mutex<()>,
 }
 
-/// Where the door is rung for firings. They wait until it is open.
+/// Entry point for firings. They wait until the adapter is open.
 pub(super) struct FiringDispatcher(watch::Sender<Option<Arc<GsvAdapter>>>);
 
 impl Default for FiringDispatcher {
@@ -90,12 +90,12 @@ impl Default for FiringDispatcher {
 }
 
 impl FiringDispatcher {
-    /// Whoever rings is heard from now on.
+    /// Lets waiting firings continue.
     pub(super) fn open(&self, door: &Arc<GsvAdapter>) {
         self.0.send_replace(Some(Arc::clone(door)));
     }
 
-    /// Sees to a firing.
+    /// Handles a firing.
     pub(super) async fn dispatch_firing(&self, fired: &DueFiring) -> schedule::Command {
         let mut opened = self.0.subscribe();
         let door = opened.wait_for(Option::is_some).await.ok().and_then(|door| door.clone());
@@ -104,7 +104,7 @@ impl FiringDispatcher {
     }
 }
 
-/// Brings the settings into force that concern jobs and heartbeats, now and whenever they change. `None` if the gateway
+/// Brings the settings of jobs and heartbeats into force, now and after each change. `None` if the gateway
 /// closes.
 pub(super) async fn follow_settings(door: &Arc<GsvAdapter>) -> Option<()> {
     let of_settings = |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
@@ -113,7 +113,7 @@ pub(super) async fn follow_settings(door: &Arc<GsvAdapter>) -> Option<()> {
     let door = Arc::clone(door);
     tokio::spawn(async move {
         while let Some(()) = changes.next().await {
-            // Whatever is not recorded now is brought with the next change, or by the next process.
+            // A change that is not recorded now is brought with the next change, or by the next process.
             if door.settings.refresh(&door.context.handle).await.is_none() || bring_settings(&door).await.is_err() {
                 tracing::warn!("settings of jobs and heartbeats are not in force yet");
             }
@@ -145,13 +145,13 @@ fn fact_of_schedule(recorded: &Arc<RecordedFact>) -> Option<Arc<RecordedFact>> {
     matches!(recorded.fact.event, Event::Schedule(_)).then(|| Arc::clone(recorded))
 }
 
-/// Somebody connected: from the first on, agents have heartbeats.
+/// Plans heartbeats, when the first peer connects.
 pub(super) fn on_peer_connected(door: &Arc<GsvAdapter>) {
     if !door.automation.is_beating.swap(true, Ordering::Relaxed) {
         let door = Arc::clone(door);
         tokio::spawn(async move {
             if heartbeats::plan_heartbeats(&door, ReplanMode::Changes).await.is_err() {
-                // The next who connects tries again.
+                // The next peer that connects tries again.
                 door.automation.is_beating.store(false, Ordering::Relaxed);
             }
         });
@@ -161,13 +161,13 @@ pub(super) fn on_peer_connected(door: &Arc<GsvAdapter>) {
 /// Sends a command about jobs.
 ///
 /// # Errors
-/// 500 with why it was refused.
+/// 500 with the reason of the refusal.
 async fn send_command(door: &GsvAdapter, command: schedule::Command) -> Result<EngineReply, GsvError> {
     let result = door.context.handle.source(InboxLane::Request).send_command(Command::Schedule(command)).await;
     result.map(|reply| reply.outcome).map_err(|refused| schedule_error(&refused))
 }
 
-/// What an answer says of a refusal.
+/// Converts a refusal to an error of the wire.
 fn schedule_error(refused: &OwnerError) -> GsvError {
     use countersign_protocol::gsv::cron;
     match refused {
@@ -185,7 +185,7 @@ fn schedule_error(refused: &OwnerError) -> GsvError {
     }
 }
 
-/// An error as the original numbers those of jobs.
+/// Returns an error with the code that the original uses for jobs.
 fn job_error(message: impl Into<String>) -> GsvError {
     GsvError::new(code::FAILED, message)
 }

@@ -15,15 +15,15 @@ use countersign_protocol::{
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-/// What a run ends with.
+/// End of a run.
 pub(super) enum RunEnding {
-    /// Its last words.
+    /// Answer of the run.
     Answered(String),
-    /// Why there are none.
+    /// Reason why it has no answer.
     Failed(String),
 }
 
-/// The text of a message as it is told.
+/// Returns the text of a message as clients show it.
 fn text_of(message: &RawJson) -> String {
     #[derive(Deserialize)]
     struct MessageBody {
@@ -44,9 +44,9 @@ pub(super) struct BroadcastEvent {
     run: Option<String>,
     state: ChatEventState,
     seq: Option<u64>,
-    /// Whether it is said beside its run, and tells nothing of its end.
+    /// True if it is a notice during its run, which says nothing of its end.
     is_notice: bool,
-    /// By the key as clients wrote it. There are few spellings, and many clients.
+    /// Frames by the key as clients wrote it. There are few spellings, and many clients.
     frames: Mutex<HashMap<String, Utf8Bytes>>,
 }
 
@@ -56,17 +56,17 @@ impl BroadcastEvent {
         Self { session_key, run, state, seq: seq.map(|seq| seq.0), is_notice: false, frames: Mutex::default() }
     }
 
-    /// A notice beside a run: clients wait no longer for an answer to what they said, and the run is to come yet.
+    /// Creates a notice during a run: clients stop to wait for an answer to their message, and the run is still to come.
     pub(super) fn new_notice(session_key: &str, run: &str, notice: &GsvMessage) -> Self {
         Self { is_notice: true, ..Self::new(session_key, Some(run), ChatEventState::final_message(notice), None) }
     }
 
-    /// The canonical key of the session that it is about.
+    /// Returns the canonical key of the session that it is about.
     pub(super) fn session_key(&self) -> &str {
         &self.session_key
     }
 
-    /// What this run of this session ends with, if this tells that.
+    /// Returns the end of this run of this session, if the event has it.
     pub(super) fn end_of(&self, session_key: &str, run: &str) -> Option<RunEnding> {
         if self.is_notice || self.session_key != session_key || self.run.as_deref() != Some(run) {
             return None;
@@ -78,12 +78,12 @@ impl BroadcastEvent {
         }
     }
 
-    /// Whether it is for those alone who want to hear what is said while it is said.
+    /// Reports whether it is only for clients that subscribed to deltas.
     pub(super) fn is_delta(&self) -> bool {
         matches!(self.state, ChatEventState::Delta { .. })
     }
 
-    /// The frame for a client that writes the key so. All that write it alike share its bytes.
+    /// Returns the frame for a client that writes the key so. All clients with the same spelling share its bytes.
     pub(super) fn frame_for(&self, raw: &str) -> Utf8Bytes {
         let mut frames = self.frames.lock();
         if let Some(frame) = frames.get(raw) {

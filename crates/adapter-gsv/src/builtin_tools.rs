@@ -1,4 +1,4 @@
-//! The gateway's own tools for runs of this door: `gsv__ListFiles` and the others, a file each, in one table.
+//! The gateway's own tools for runs of this adapter: `gsv__ListFiles` and the others, a file each, in one table.
 //!
 //! They are done inside the gateway, but only for runs: policy and gates see each call as any other, and `tool.invoke` does
 //! not know them. Source: docs/protocol/gsv.md, Tools of the gateway.
@@ -33,28 +33,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::GsvAdapter;
 
-/// What a call of a native tool comes to: what the model reads, or what went wrong, in words.
+/// Result of a built-in tool: the text for the model, or the failure.
 pub(super) type BuiltinResult = Result<String, CallFailure>;
 
-/// A tool of the gateway's own.
+/// Tool of the gateway.
 pub(super) struct BuiltinTool {
-    /// Its name without what stands in front of all of them.
+    /// Name without the common prefix.
     pub(super) name: &'static str,
-    /// What it does, for the model.
+    /// Description for the model.
     pub(super) description: &'static str,
     /// JSON Schema of its arguments.
     pub(super) schema: fn() -> Value,
-    /// The arguments that its signature names, in order. Empty means all, sorted by key.
+    /// Arguments in its signature, in order. Empty means all, sorted by key.
     pub(super) signature: &'static [&'static str],
-    /// Whether it changes anything.
+    /// Effect of the tool: whether it changes anything.
     pub(super) effect: ToolEffect,
     /// Puts arguments into the one form in which they are judged and done.
     pub(super) form: fn(&mut Map<String, Value>) -> Result<(), CallFailure>,
-    /// Does it.
+    /// Runs the tool.
     pub(super) run: fn(BuiltinCall) -> BoxFuture<'static, BuiltinResult>,
 }
 
-/// Every native tool, in the order in which they are listed.
+/// Every built-in tool, in the order in which they are listed.
 const TABLE: &[BuiltinTool] = &[
     list_files::TOOL,
     read_file::TOOL,
@@ -70,22 +70,22 @@ const TABLE: &[BuiltinTool] = &[
     session_send::TOOL,
 ];
 
-/// For tools whose arguments are judged as they come.
+/// Returns arguments unchanged, for tools whose arguments policy judges as they come.
 pub(super) const fn accept_unchanged(_: &mut Map<String, Value>) -> Result<(), CallFailure> {
     Ok(())
 }
 
-/// One call on its way.
+/// Call of a built-in tool.
 pub(super) struct BuiltinCall {
-    /// The door.
+    /// Adapter.
     pub(super) door: Arc<GsvAdapter>,
-    /// The canonical key of the session in which the run works.
+    /// Canonical key of the session in which the run works.
     pub(super) key: String,
-    /// The agent whose run it is.
+    /// Agent whose run it is.
     pub(super) agent: String,
-    /// What the tool was given.
+    /// Arguments of the tool.
     pub(super) arguments: Map<String, Value>,
-    /// Stops it.
+    /// Token that stops the call.
     pub(super) cancel: CancellationToken,
 }
 
@@ -93,14 +93,14 @@ impl BuiltinCall {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// [`Failure::Invalid`] that names what is wrong.
+    /// [`CallFailure::Invalid`] that names the fault.
     pub(super) fn read_arguments<T: DeserializeOwned>(&mut self) -> Result<T, CallFailure> {
         let arguments = Value::Object(std::mem::take(&mut self.arguments));
         serde_json::from_value(arguments).map_err(|error| CallFailure::Invalid(format!("Invalid arguments: {error}")))
     }
 }
 
-/// What the engine and models know of each.
+/// Specification of each tool for the engine and models.
 static SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
     let spec = |native: &BuiltinTool| ToolSpec {
         name: format!("{NATIVE}__{}", native.name),
@@ -120,10 +120,10 @@ static SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
     TABLE.iter().map(spec).collect()
 });
 
-/// Those that the wire does not know. Runs have them; `tools.list` tells of the eleven that clients expect.
+/// Tools that are not on the wire. Runs have them; `tools.list` returns the eleven that clients expect.
 const OURS: [&str; 1] = [send_file::TOOL.name];
 
-/// Those of the wire as `tools.list` has them: these stand in front.
+/// Returns the tools of the wire for `tools.list`, which lists them first.
 pub(super) fn wire_definitions() -> Vec<ToolDefinition> {
     let to_definition = |spec: &ToolSpec| ToolDefinition {
         name: spec.name.clone(),
@@ -134,7 +134,7 @@ pub(super) fn wire_definitions() -> Vec<ToolDefinition> {
     of_the_wire.map(|(_, spec)| to_definition(spec)).collect()
 }
 
-/// Their full names with what they take, for rules.
+/// Returns their full names with their arguments, for rules.
 pub fn known_tools<'a>() -> impl Iterator<Item = KnownTool<'a>> {
     SPECS.iter().map(|spec| {
         let properties = spec.schema.get("properties").and_then(Value::as_object);
@@ -143,20 +143,20 @@ pub fn known_tools<'a>() -> impl Iterator<Item = KnownTool<'a>> {
     })
 }
 
-/// All of them for a run in a session.
+/// Returns all built-in tools for a run in a session.
 pub(super) fn session_tools(door: &Arc<GsvAdapter>, place: &RunSession) -> Vec<Arc<dyn AgentTool>> {
     let tool = |(native, spec)| Arc::new(SessionTool { native, spec, door: Arc::clone(door), place: place.clone() });
     TABLE.iter().zip(SPECS.iter()).map(|pair| tool(pair) as Arc<dyn AgentTool>).collect()
 }
 
-/// Where a run works.
+/// Session in which a run works.
 #[derive(Clone)]
 pub(super) struct RunSession {
-    /// The session's canonical key.
+    /// Canonical key of the session.
     pub(super) key: String,
-    /// The agent.
+    /// Agent.
     pub(super) agent: String,
-    /// The run, if one works.
+    /// Run, if one works.
     pub(super) run: Option<RunId>,
 }
 
@@ -189,7 +189,7 @@ impl AgentTool for SessionTool {
     }
 }
 
-/// Errors of tools begin alike on this wire, whoever did them.
+/// Adds the prefix that all errors of tools have on this wire.
 fn prefix_error(failure: CallFailure) -> CallFailure {
     let with_prefix = |text: String| format!("Error: {text}");
     match failure {

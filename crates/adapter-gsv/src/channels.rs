@@ -1,4 +1,4 @@
-//! Chat networks, and who of their people may speak with an agent. Source: docs/protocol/gsv.md, Channels.
+//! Chat networks, and access of their users to agents. Source: docs/protocol/gsv.md, Channels.
 
 mod access;
 mod accounts;
@@ -45,32 +45,32 @@ pub(super) use addresses::{chat_kind, chat_peer};
 pub use attachments::LETTERS;
 pub(super) use telegram::join_messenger as join_telegram;
 
-/// What the door holds of chat networks beside the record.
+/// State of chat networks in this adapter, apart from the record.
 #[derive(Default)]
 pub(super) struct ChannelState {
-    /// Since when accounts are connected that connect by themselves.
+    /// Accounts that connect by themselves and are connected, with the time since when.
     connected: Mutex<BTreeMap<ChannelAccount, Millis>>,
-    /// The letter of an account that was sent and never answered for, and how often.
+    /// Outbound message of an account that was sent and not confirmed, and its number of attempts.
     silent: Mutex<BTreeMap<ChannelAccount, (OutboundId, u32)>>,
-    /// The messenger, if there is one.
+    /// Messenger, if there is one.
     telegram: OnceLock<Arc<dyn ChannelTransport>>,
-    /// Requests to others over HTTP.
+    /// Client for requests over HTTP.
     webhook: webhook::WebhookSender,
-    /// One after the other is let in: lists are read before they are written.
+    /// Lock for pairings: lists are read before they are written.
     finishing: tokio::sync::Mutex<()>,
-    /// Accounts to look at again, each once however often it was said, and that there are some.
+    /// Accounts to check again, each once, with a signal that there are some.
     kicked: Mutex<BTreeSet<ChannelAccount>>,
     rung: Notify,
 }
 
 impl ChannelState {
-    /// The accounts of which that was said, once there are some.
+    /// Waits for woken accounts, and returns them.
     async fn woken_accounts(&self) -> BTreeSet<ChannelAccount> {
         self.rung.notified().await;
         std::mem::take(&mut *self.kicked.lock())
     }
 
-    /// Something can be carried to an account now that could not a moment ago.
+    /// Notes that outbound messages to an account may succeed now.
     fn wake_account(&self, account: ChannelAccount) {
         self.kicked.lock().insert(account);
         self.rung.notify_one();
@@ -84,7 +84,7 @@ pub(super) async fn follow_channels(door: &Arc<GsvAdapter>) -> Option<()> {
     attachments::sweep_files(door).await
 }
 
-/// The account that a peer is, if it is one.
+/// Returns the account that a peer is, if it is one.
 fn account_of(peer: &ConnectedPeer) -> Option<ChannelAccount> {
     match &peer.connect.peer {
         connect::PeerDetails::Channel { channel, account } => Some(addresses::channel_account(channel, account)),
@@ -92,10 +92,10 @@ fn account_of(peer: &ConnectedPeer) -> Option<ChannelAccount> {
     }
 }
 
-/// An account came by itself: it is known from now on.
+/// Records an account that connected by itself.
 ///
 /// # Errors
-/// 503 if it cannot be.
+/// 503 if it cannot be recorded.
 pub(super) async fn channel_connected(door: &Arc<GsvAdapter>, peer: &ConnectedPeer) -> Result<(), GsvError> {
     let Some(account) = account_of(peer) else { return Ok(()) };
     let met = Command::Channel(Network::Meet(account.clone()));
@@ -106,14 +106,14 @@ pub(super) async fn channel_connected(door: &Arc<GsvAdapter>, peer: &ConnectedPe
     Ok(())
 }
 
-/// An account went, and no newer connection of it is there.
+/// Notes that an account disconnected, if no newer connection of it exists.
 pub(super) fn channel_disconnected(door: &Arc<GsvAdapter>, peer: &ConnectedPeer) {
     if let Some(account) = account_of(peer) {
         door.networks.connected.lock().remove(&account);
     }
 }
 
-/// What an answer says that failed.
+/// Returns the error of a failed request.
 fn channel_error(why: impl std::fmt::Display) -> GsvError {
     GsvError::new(code::FAILED, why.to_string())
 }

@@ -1,4 +1,4 @@
-//! Sessions, and what is said in them. Source: docs/protocol/gsv.md, Sessions.
+//! Sessions and their messages. Source: docs/protocol/gsv.md, Sessions.
 
 mod answering;
 mod archive;

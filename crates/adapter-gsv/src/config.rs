@@ -1,4 +1,4 @@
-//! Looks at settings and changes them. Source: docs/protocol/gsv.md, Settings.
+//! Reads and changes settings. Source: docs/protocol/gsv.md, Settings.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ pub(super) async fn handle_request(
         GsvRequest::ConfigSet(set) => {
             let done = ConfigSetResult::for_path(&set.path);
             let (door, peer) = (Arc::clone(door), Arc::clone(peer));
-            // What was begun is done, whether or not whoever asked is still there.
+            // A change that was begun is finished, also if the peer disconnects.
             let work = tokio::spawn(async move {
-                // Who showed the one of before has shown nothing that counts. Whoever changed it knows the new one.
+                // Peers with the old token are not authorized any more. The one who changed it knows the new one.
                 let close = || door.roster.close_others(&peer, close::UNAUTHORIZED, close::UNAUTHORIZED_REASON);
                 door.settings.set_value(&door.context, peer.principal_id(), &set, close).await
             });

@@ -1,4 +1,4 @@
-//! One connection: who it is, what it asks for, and every answer and event that it is owed.
+//! One connection: its identity, its requests, and all its answers and events.
 
 use std::{
     collections::VecDeque,
@@ -32,22 +32,22 @@ use super::{
     request_load::{OpenRequests, RequestPermit, RequestSize},
 };
 
-/// How long a peer has to connect.
+/// Time in which a peer must connect.
 const HANDSHAKE: Duration = Duration::from_secs(15);
-/// The largest frame that is read of somebody who has not connected, in bytes. The tools of a node have their place in it.
+/// Largest frame that is read before the peer has connected, in bytes. The tools of a node fit into it.
 const LARGEST_FIRST: usize = 2 << 20;
-/// How often a peer is asked whether it is there.
+/// Interval of pings.
 const ALIVE: Duration = Duration::from_secs(30);
-/// How long a peer may take nothing of what is sent to it.
+/// Longest time in which a peer may read nothing.
 const STUCK: Duration = Duration::from_secs(40);
-/// What is said to an address from which too many wrong tokens came. The right one opens nothing then, because people choose it.
+/// Error for an address that sent too many wrong tokens. The right one is refused then too, because users choose it.
 const LIMITED: &str = "Unauthorized: too many wrong tokens from this address, try again in a minute";
 
-/// Why a connection ends.
+/// Reason for the end of a connection.
 enum DisconnectReason {
-    /// The peer went.
+    /// The peer disconnected.
     Gone,
-    /// We close it, with this code and reason.
+    /// The gateway closes it, with this code and reason.
     Close(u16, String),
 }
 
@@ -57,11 +57,11 @@ impl DisconnectReason {
     }
 }
 
-/// A request on its way to its answer.
+/// Request that is being handled.
 type RequestFuture = BoxFuture<'static, (Utf8Bytes, RequestPermit)>;
 
-/// Serves a peer. What it costs while nothing happens is little: what is needed for a moment only is not part of this future,
-/// and the socket is where it does not count once for each that hands it on.
+/// Serves a peer. An idle connection costs little: data for a moment only is not part of this future,
+/// and the socket is stored once.
 pub(super) async fn serve_peer(
     door: Arc<GsvAdapter>,
     mut socket: Box<WebSocket>,
@@ -90,29 +90,29 @@ async fn send_close(socket: &mut WebSocket, end: &DisconnectReason) {
             if socket.send(Message::Close(Some(frame))).await.is_ok() {
                 // The peer's own close comes back; nothing else matters any more.
                 while let Some(Ok(_)) = socket.recv().await {}
-                // A line that is closed over unread bytes is reset, and whoever still sends would never see why.
+                // A socket that is closed over unread bytes is reset, and a peer that still sends would never see the reason.
                 if *code == close::TOO_LARGE {
                     std::future::pending::<()>().await;
                 }
             }
         };
-        // Whoever has to make room is waited for by somebody else.
+        // A task of its own waits for a connection that has to make room.
         let patience = if *code == close::RESTART { Duration::from_millis(200) } else { Duration::from_secs(1) };
         let _ = timeout(patience, closing).await;
     }
 }
 
-/// Whether somebody may come as this. What a node or a network says would be heard in its name; a client is looked at when it acts.
+/// Reports whether a peer of this mode may connect. A node or a network is trusted under its name; a client is checked when it acts.
 async fn may_come(door: &GsvAdapter, mode: PeerMode, (guest, word): (&ConnectionInfo, Option<&str>)) -> bool {
     match mode {
         PeerMode::Client => true,
-        // It lets nobody of its user look into it, but for root.
+        // No other process of its user can inspect it, except root.
         PeerMode::Node if word.is_some_and(|word| door.local_node_auth.redeem_word(word)) => true,
         PeerMode::Node | PeerMode::Channel => guest.peer.may_decide().await,
     }
 }
 
-/// What somebody connects as, who may.
+/// Checks who may connect, and returns the peer.
 async fn check_connect(
     door: &GsvAdapter,
     (guest, word): (&ConnectionInfo, Option<&str>),
@@ -126,11 +126,11 @@ async fn check_connect(
     if !may_come(door, connect.mode(), (guest, word)).await {
         return Err(GsvError::new(code::FORBIDDEN, listen::peer::REFUSED));
     }
-    // There may be another token by now.
+    // The token may have changed.
     read()
 }
 
-/// Waits until the peer has connected. Whatever it asks for before is answered, and only a wrong token ends it.
+/// Waits until the peer has connected. Earlier requests are answered, and only a wrong token ends the connection.
 async fn perform_handshake(
     door: &Arc<GsvAdapter>,
     socket: &mut WebSocket,
@@ -145,7 +145,7 @@ async fn perform_handshake(
             () = wait_closing(&mut closing) => return Err(DisconnectReason::close(close::RESTART, "restarting")),
         };
         let text = text.unwrap_or_else(|_| Err(DisconnectReason::close(close::LATE, "no connect in time")))?;
-        // Read, it takes many times the room, and nobody knows yet whose it is.
+        // Parsed, it takes many times the room, and its sender is not known yet.
         if text.len() > LARGEST_FIRST {
             let why = format!("a frame before connect is larger than {} MiB", LARGEST_FIRST >> 20);
             return Err(DisconnectReason::Close(close::TOO_LARGE, why));
@@ -161,7 +161,7 @@ async fn perform_handshake(
                         let fault = if is_limited { GsvError::new(fault.code, LIMITED) } else { fault };
                         let refusal = frame::encode_error(&id, &fault);
                         if is_over {
-                            // It is told why before it is closed: its user would only see a line that broke.
+                            // The peer gets the reason before the close: otherwise its user would only see a broken connection.
                             let _ = timeout(STUCK, socket.send(Message::Text(refusal.into()))).await;
                             return Err(DisconnectReason::close(close::UNAUTHORIZED, close::UNAUTHORIZED_REASON));
                         }
@@ -181,13 +181,13 @@ async fn perform_handshake(
     }
 }
 
-/// Waits until the door closes.
+/// Waits until the adapter closes.
 async fn wait_closing(closing: &mut watch::Receiver<bool>) {
-    // An error means that the door is gone.
+    // An error means that the adapter is gone.
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// The next frame with text in it. Binary ones are passed over.
+/// Returns the next text frame. Binary ones are skipped.
 async fn next_text(socket: &mut WebSocket) -> Result<Utf8Bytes, DisconnectReason> {
     loop {
         match socket.recv().await {
@@ -200,7 +200,7 @@ async fn next_text(socket: &mut WebSocket) -> Result<Utf8Bytes, DisconnectReason
 }
 
 fn socket_error(error: &axum::Error) -> DisconnectReason {
-    // The library has no other way to tell a frame that is too large from a line that broke.
+    // The library has no other way to distinguish a frame that is too large from a broken connection.
     let is_too_large = error.to_string().contains("too long") || error.to_string().contains("too large");
     if is_too_large {
         DisconnectReason::Close(close::TOO_LARGE, format!("a frame is larger than {} MiB", LARGEST_FRAME >> 20))
@@ -209,7 +209,7 @@ fn socket_error(error: &axum::Error) -> DisconnectReason {
     }
 }
 
-/// A connection of a peer that is known.
+/// Connection of a known peer.
 struct GsvConnection<'a> {
     door: &'a Arc<GsvAdapter>,
     peer: Arc<ConnectedPeer>,
@@ -218,14 +218,14 @@ struct GsvConnection<'a> {
     posts: OutboxReceiver,
     /// Events of chats, for clients.
     chats: Option<broadcast::Receiver<Arc<BroadcastEvent>>>,
-    /// What is answered at once is done one by one, in the order in which it was asked for, by a task of its own: what was
-    /// asked for is done whether or not the peer stays, and a peer that does not read holds up nobody else.
+    /// Sender to the lane of requests that are answered in order, by a task of its own: a request is finished
+    /// whether or not the peer stays, and a peer that does not read delays no other.
     lane: Option<mpsc::UnboundedSender<RequestFuture>>,
-    /// The requests that are not answered yet.
+    /// Requests that are not answered yet.
     load: OpenRequests,
-    /// Before that the peer is sent no event.
+    /// Time from which the peer gets events.
     listens_at: Instant,
-    /// Who waits for the answer to which ping, in the order in which they were sent.
+    /// Waiters for the answers to pings, in the order in which they were sent.
     proofs: VecDeque<(u64, oneshot::Sender<()>)>,
     pings: u64,
 }
@@ -251,7 +251,7 @@ impl<'a> GsvConnection<'a> {
         }
     }
 
-    /// How long the peer is sent no event.
+    /// Returns the time in which the peer gets no event.
     fn event_pause(&self) -> Duration {
         Duration::from_millis(if self.peer.mode() == PeerMode::Node { NODE_PAUSE_MS } else { 0 })
     }
@@ -265,7 +265,7 @@ impl<'a> GsvConnection<'a> {
         Box::pin(self.unregister_peer(end)).await;
     }
 
-    /// Gives the peer its place, and tells it so.
+    /// Registers the peer, and confirms it.
     async fn register_peer(&mut self, id: GsvRequestId) -> Result<(), DisconnectReason> {
         let connection = connection_id();
         let hello = HelloOk::new(env!("CARGO_PKG_VERSION"), &connection);
@@ -274,7 +274,7 @@ impl<'a> GsvConnection<'a> {
         self.door.roster.add_peer(&self.peer);
         automation::on_peer_connected(self.door);
         nodes::connect_node(self.door, &self.peer).await;
-        // What was waited for counts towards the pause, as its peer did not listen.
+        // The wait counts towards the pause, as the peer did not listen.
         self.listens_at = Instant::now() + self.event_pause();
         if let Err(fault) = channels::channel_connected(self.door, &self.peer).await {
             let _ = self.send_refusal(&id, &fault).await;
@@ -283,7 +283,7 @@ impl<'a> GsvConnection<'a> {
         self.send_frame(hello.into()).await
     }
 
-    /// Takes the peer's place back, and says why.
+    /// Removes the peer, and logs the reason.
     async fn unregister_peer(&mut self, end: DisconnectReason) {
         self.outbox.shut_down();
         if self.door.roster.remove_peer(&self.peer) {
@@ -343,12 +343,12 @@ impl<'a> GsvConnection<'a> {
         }
     }
 
-    /// A ping was answered, and with it every one before.
+    /// Handles the answer to a ping, which also answers every earlier one.
     fn confirm_proofs(&mut self, payload: &[u8]) {
         let Ok(number) = payload.try_into().map(u64::from_be_bytes) else { return };
         while self.proofs.front().is_some_and(|(sent, _)| *sent <= number) {
             if let Some((_, proof)) = self.proofs.pop_front() {
-                // Whoever waited may have gone.
+                // The waiter may have gone.
                 let _ = proof.send(());
             }
         }
@@ -358,7 +358,7 @@ impl<'a> GsvConnection<'a> {
         self.write_message(Message::Text(frame))
     }
 
-    /// Most of the time nothing is being sent, so what that needs is made for each.
+    /// Writes a message. Most of the time nothing is being sent, so the future is made for each.
     fn write_message(&mut self, message: Message) -> impl Future<Output = Result<(), DisconnectReason>> {
         let sending = Box::pin(timeout(STUCK, self.socket.send(message)));
         async move { if let Ok(Ok(())) = sending.await { Ok(()) } else { Err(DisconnectReason::Gone) } }
@@ -379,7 +379,7 @@ impl<'a> GsvConnection<'a> {
         }
     }
 
-    /// Has done what a frame asks for. What is said instead, and to which request, if it is refused.
+    /// Starts the request of a frame. Returns the refusal, with the id of its request, if there is one.
     fn start_request(&mut self, text: &str) -> Result<Option<(GsvRequestId, GsvError)>, DisconnectReason> {
         let (id, method, params) = match wire::receive_frame(text) {
             GsvInboundFrame::Request { id, method, params } => (id, method, params),
@@ -391,7 +391,7 @@ impl<'a> GsvConnection<'a> {
         let read = method::dispatch_method(&method, Some(self.peer.mode())).and_then(|method| match method {
             Method::Connect => Err(GsvError::bad_request("Already connected")),
             method => {
-                // A result is passed on as it was written.
+                // A result is forwarded as it was written.
                 let is_passed_on = method == Method::ToolResult;
                 let size = if is_passed_on { RequestSize::for_text(text) } else { RequestSize::for_values(text) };
                 let held = self.load.take_permit(size)?;
@@ -399,7 +399,7 @@ impl<'a> GsvConnection<'a> {
             }
         });
         let (method, request, held) = match read {
-            // Whoever waits for a result is told that it cannot be read.
+            // The waiter for the result gets an error.
             Ok((method @ (Method::ToolResult | Method::LogsResult), request, held)) => (method, request, held),
             Ok((method, Ok(request), held)) => (method, Ok(request), held),
             Ok((_, Err(fault), _)) | Err(fault) => return Ok(Some((id, fault))),
@@ -419,7 +419,7 @@ impl<'a> GsvConnection<'a> {
             (answer, held)
         };
         if method.table_row().deadline.is_deferred() {
-            // It waits for somebody else and holds up nothing. What has an effect has it whether or not the peer stays.
+            // It waits for another party and delays nothing. Its effect does not depend on the peer's stay.
             let outbox = self.outbox.clone();
             let only_tells = matches!(method, Method::LogsGet | Method::SkillsUpdate);
             tokio::spawn(async move {
@@ -431,14 +431,14 @@ impl<'a> GsvConnection<'a> {
             });
         } else {
             let lane = self.lane.get_or_insert_with(|| start_lane(self.outbox.clone()));
-            // It ends only by a fault of ours; then no request would ever be answered.
+            // It ends only by a bug; then no request would ever be answered.
             lane.send(work.boxed()).map_err(|_| DisconnectReason::Gone)?;
         }
         Ok(None)
     }
 }
 
-/// Starts what does requests one after the other, to the last of them.
+/// Starts the task that handles requests one after the other, to the last of them.
 fn start_lane(outbox: ConnectionOutbox) -> mpsc::UnboundedSender<RequestFuture> {
     let (lane, mut works) = mpsc::unbounded_channel::<RequestFuture>();
     tokio::spawn(async move {
@@ -451,7 +451,7 @@ fn start_lane(outbox: ConnectionOutbox) -> mpsc::UnboundedSender<RequestFuture> 
     lane
 }
 
-/// A client that wants to hear what is said while it is said.
+/// Client that subscribed to streamed output.
 struct DeltaListener(Arc<GsvAdapter>);
 
 impl DeltaListener {
@@ -467,7 +467,7 @@ impl Drop for DeltaListener {
     }
 }
 
-/// The next of what waits, and none of it before the peer listens.
+/// Returns the next outbound item, and none before the peer listens.
 async fn next_post(posts: &mut OutboxReceiver, listens_at: Instant) -> OutboxItem {
     if Instant::now() < listens_at {
         // Most of the time nobody waits for that.
@@ -476,16 +476,16 @@ async fn next_post(posts: &mut OutboxReceiver, listens_at: Instant) -> OutboxIte
     posts.next().await
 }
 
-/// The next event of a chat. `None` if some were missed. Never, for those who get none.
+/// Returns the next event of a chat. `None` if some were missed. It never returns for peers that get none.
 async fn next_event(chats: &mut Option<broadcast::Receiver<Arc<BroadcastEvent>>>) -> Option<Arc<BroadcastEvent>> {
     match chats {
-        // The door holds the other end for as long as it serves anybody.
+        // The adapter holds the other end for as long as it serves anybody.
         Some(chats) => chats.recv().await.ok(),
         None => std::future::pending().await,
     }
 }
 
-/// An id that no connection has had.
+/// Returns an id that no connection has had.
 fn connection_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }

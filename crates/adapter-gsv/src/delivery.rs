@@ -1,6 +1,6 @@
-//! Says something in a chat network that nobody there asked for just now: what a job, a heartbeat or an agent itself has to say.
+//! Sends messages to chat networks that do not answer an inbound message: of a job, a heartbeat or an agent.
 //!
-//! It is recorded as owed and delivered by whoever carries letters, at least once, through restarts.
+//! A message is recorded and delivered at least once, through restarts.
 
 use std::sync::Arc;
 
@@ -13,62 +13,62 @@ use countersign_runtime::{InboxLane, OwnerError};
 
 use super::{GsvAdapter, registry::session_of};
 
-/// To whom something is said.
+/// Target of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeliveryTarget {
-    /// Whoever last spoke with the agent.
+    /// User who last spoke with the agent.
     Last,
-    /// A chat of a network.
+    /// Chat of a network.
     Chat {
-        /// The network.
+        /// Network.
         channel: String,
-        /// The network's id of the chat.
+        /// Network's id of the chat.
         to: String,
-        /// Of which kind it is.
+        /// Kind of chat.
         kind: AddressKind,
-        /// Through which account. None is the one through which somebody last spoke with the agent there, else the only one
+        /// Account. Default: the one through which a user last spoke with the agent there, else the only one
         /// that is known, else `default`.
         account: Option<String>,
     },
 }
 
-/// Something to say.
+/// Message to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DeliveryRequest<'a> {
-    /// The agent that says it.
+    /// Agent that sends it.
     pub(super) agent: &'a str,
-    /// To whom.
+    /// Target.
     pub(super) to: DeliveryTarget,
-    /// What.
+    /// Text.
     pub(super) text: &'a str,
-    /// The canonical key of the session that it comes from.
+    /// Canonical key of the session that it comes from.
     pub(super) session: Option<&'a str>,
-    /// The network's id of the message that it answers.
+    /// Network's id of the message to which it replies.
     pub(super) reply_to: Option<String>,
-    /// The same key again says it no second time. Whoever may be interrupted before it notes that this was said names one.
+    /// Idempotency key. A caller that may be interrupted before it notes the message gives one.
     pub(super) key: Option<String>,
-    /// What goes with it.
+    /// Attachment.
     pub(super) media: Option<OutboundMedia>,
 }
 
-/// Why something is not said.
+/// Reason why a message is not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DeliveryError {
-    /// Nobody has spoken with the agent yet.
+    /// No user has spoken with the agent yet.
     #[error("nobody has spoken with {0} in a chat network yet")]
     Nobody(String),
     /// There is no such account.
     #[error("Unknown channel: {0}")]
     Unknown(String),
-    /// There is nothing to say.
+    /// The message is empty.
     #[error("there is nothing to say")]
     Blank,
-    /// It was not recorded.
+    /// Failure to record the message.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Who last spoke with an agent, and when.
+/// Returns the chat that last spoke with an agent, and the time.
 pub(super) async fn last_active(door: &Arc<GsvAdapter>, agent: &str) -> Option<(ChatAddress, Millis)> {
     let agent = agent.to_owned();
     let source = door.context.handle.source(InboxLane::Request);
@@ -78,10 +78,10 @@ pub(super) async fn last_active(door: &Arc<GsvAdapter>, agent: &str) -> Option<(
     read.await?.0
 }
 
-/// Says something. When it is ready the words are recorded, and where they go is told.
+/// Records a message for delivery, and returns its target.
 ///
 /// # Errors
-/// [`Undelivered`], and then nothing is said.
+/// [`DeliveryError`]; then nothing is recorded.
 pub(super) async fn deliver_text(
     door: &Arc<GsvAdapter>,
     delivery: DeliveryRequest<'_>,
@@ -103,10 +103,10 @@ pub(super) async fn deliver_text(
     Ok(to)
 }
 
-/// Owes a message to a chat. False if it was owed before under its key.
+/// Records a message to a chat. Returns false if its key was recorded before.
 ///
 /// # Errors
-/// [`Undelivered`], and then nothing is.
+/// [`DeliveryError`]; then nothing is recorded.
 pub(super) async fn enqueue_message(door: &Arc<GsvAdapter>, message: OutboundRequest) -> Result<bool, DeliveryError> {
     let command = Command::Channel(channel::Command::Send(Box::new(message)));
     match door.context.handle.source(InboxLane::Result).send_command(command).await {
@@ -148,5 +148,5 @@ async fn resolve_address(
     Ok(ChatAddress { account: ChannelAccount { network: channel, name }, kind, chat })
 }
 
-/// What an account is called that has no name.
+/// Name of an account without a name.
 const DEFAULT_ACCOUNT: &str = countersign_protocol::gsv::channel::ChannelAccountParams::DEFAULT;

@@ -14,7 +14,7 @@ use super::{
     workspace,
 };
 
-/// Answers one request of a peer that may make it, which came at this moment.
+/// Answers one request of a peer that is permitted, which came at this moment.
 pub(super) async fn dispatch_request(
     door: Arc<GsvAdapter>,
     peer: Arc<ConnectedPeer>,
@@ -30,7 +30,7 @@ pub(super) async fn dispatch_request(
     let within = match row.deadline {
         MethodDeadline::Tool => Some(door.settings.tool_timeout()),
         MethodDeadline::Milliseconds(milliseconds) => Some(Duration::from_millis(milliseconds)),
-        // Those know themselves how long they may take.
+        // These methods limit their time themselves.
         MethodDeadline::AtOnce | MethodDeadline::FromRequest | MethodDeadline::Run => None,
     };
     let work = route_request(&door, &peer, method, request, came);

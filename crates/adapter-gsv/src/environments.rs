@@ -1,4 +1,4 @@
-//! What works for the sessions of this door: their models, their tools, their prompt.
+//! Environment of this adapter's sessions: their models, tools and prompt.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -37,7 +37,7 @@ use super::{
     skills, workspace,
 };
 
-/// Where the door will be once it is open. Until then nothing of its sessions is begun.
+/// Slot for the adapter once it is open. Until then no work of its sessions begins.
 #[derive(Default)]
 pub struct GsvEnvironments {
     opened: OnceLock<(Arc<GsvAdapter>, Arc<SessionWorkspaces>)>,
@@ -45,21 +45,21 @@ pub struct GsvEnvironments {
 }
 
 impl GsvEnvironments {
-    /// Has the door work for its sessions from now on.
+    /// Opens the slot: the adapter works for its sessions from now on.
     pub(super) fn open(&self, door: &Arc<GsvAdapter>, rooms: &Arc<SessionWorkspaces>) {
-        // A gateway opens its door once.
+        // A gateway opens its adapter once.
         let _ = self.opened.set((Arc::clone(door), Arc::clone(rooms)));
         self.bell.open(door);
     }
 
-    /// Sees to a firing of a job. It waits until the door is open.
+    /// Handles a firing of a job. It waits until the adapter is open.
     pub async fn fire_job(&self, fired: &DueFiring) -> schedule::Command {
         self.bell.dispatch_firing(fired).await
     }
 
-    /// Who works for a session.
+    /// Returns the environment of a session.
     pub fn environment_for(&self, session: &SessionId, run: Option<RunId>) -> EnvironmentFor {
-        // What clients have nodes do stands in sessions of its own, which have no key.
+        // Calls of clients at nodes are in sessions of their own, which have no key.
         let key = match key_of(session) {
             Some(key) => key,
             None if nodes::is_acts(session) => "",
@@ -72,7 +72,7 @@ impl GsvEnvironments {
     }
 }
 
-/// What works for one session.
+/// Environment of one session.
 struct GsvRunEnvironment {
     door: Arc<GsvAdapter>,
     rooms: Arc<SessionWorkspaces>,
@@ -92,7 +92,7 @@ impl RunEnvironment for GsvRunEnvironment {
 
     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
         let mut tools = builtin_tools::session_tools(&self.door, &self.place);
-        // What people's own machines do is theirs: of the tools of other doors only the question to a person is here.
+        // Tools on users' own machines belong to the other adapters: of theirs only `ask` is here.
         tools.extend(self.rooms.registry().get("ask").cloned());
         tools.extend(self.door.toolbox.all_tools());
         Arc::new(ToolRegistry::from_tools(tools))
@@ -150,7 +150,7 @@ impl RunEnvironment for GsvRunEnvironment {
         self.door.settings.silence_timeout()
     }
 
-    // Clients end a run with the error of an empty answer, and `timeouts.llmMs` says when they are told of silence.
+    // Clients end a run with the error of an empty answer, and `timeouts.llmMs` is the time of the error after silence.
     fn may_retry(&self, failure: &ModelFailure) -> bool {
         failure.kind.is_retryable() && !matches!(failure.kind, FailureKind::Empty | FailureKind::Silence)
     }

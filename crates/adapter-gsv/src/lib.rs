@@ -1,7 +1,7 @@
-//! The gsv door: clients that chat and look after agents, nodes that offer tools, channels that are chat networks; all over
+//! The gsv adapter: clients that chat and manage agents, nodes that offer tools, channels that are chat networks; all over
 //! one WebSocket at `/ws`. Source: docs/protocol/gsv.md.
 //!
-//! It decides nothing: a frame becomes a command, and what became of it becomes an answer or an event.
+//! It decides nothing: a frame becomes a command, and its result becomes an answer or an event.
 
 mod automation;
 mod broadcast_event;
@@ -55,10 +55,10 @@ pub use environments::GsvEnvironments;
 pub use nodes::{ExecutionsView, NodeRegistryView, StartedCallsView, assumed_call};
 pub use registry::SessionRegistryView;
 
-/// How many events a client may be behind before it has to come again.
+/// Most events that a client may be behind before it has to reconnect.
 const BEHIND: usize = 4096;
 
-/// Why the door was not opened.
+/// Error of opening the adapter.
 #[derive(Debug, thiserror::Error)]
 pub enum GsvOpenError {
     /// Secrets cannot be read.
@@ -69,48 +69,48 @@ pub enum GsvOpenError {
     Closing,
 }
 
-/// The parts of a gateway that the adapter works with.
+/// Parts of a gateway that the adapter works with.
 pub struct GsvContext {
-    /// The owner of the record.
+    /// Owner of the record.
     pub handle: OwnerHandle,
-    /// The time.
+    /// Clock.
     pub clock: Clock,
-    /// The configuration.
+    /// Configuration.
     pub config: Arc<Config>,
-    /// The gateway's own conversations.
+    /// Conversations of the gateway.
     pub chats: Arc<Conversations>,
-    /// Reports how the messenger is, if there is one.
+    /// Health probe of the messenger, if there is one.
     pub telegram: Option<HealthProbe>,
 }
 
-/// The door. One serves all peers of a gateway.
+/// Adapter. One serves all peers of a gateway.
 pub struct GsvAdapter {
     context: Arc<GsvContext>,
     settings: Arc<GsvSettings>,
     roster: PeerRoster,
     session_locks: chat::SessionLocks,
     cards: chat::ShownCards,
-    /// Which archives of jobs are gone.
+    /// Archives of jobs that were removed.
     trimmed: chat::TrimmedArchives,
-    /// Wrong tokens, by where they came from.
+    /// Wrong tokens, by address.
     wrong: Mutex<FailedAuth>,
-    /// The files of agents as runs began with them.
+    /// Files of agents as runs began with them.
     reading: prompt::RunFiles,
     networks: channels::ChannelState,
     automation: automation::AutomationState,
-    /// The tools of nodes.
+    /// Tools of nodes.
     toolbox: nodes::NodeTools,
     local_node_auth: local_node_auth::LocalNodeAuth,
     nodes: nodes::NodeState,
-    /// Events for every client. Each connection takes them at its own pace.
+    /// Events for every client. Each connection reads them at its own pace.
     events: broadcast::Sender<Arc<BroadcastEvent>>,
-    /// How many clients want to hear what is said while it is said.
+    /// Number of clients that subscribed to streamed output.
     listeners: AtomicUsize,
     closing: watch::Sender<bool>,
 }
 
 impl GsvAdapter {
-    /// Opens the door on a gateway that listens at `port`.
+    /// Opens the adapter on a gateway that listens at `port`.
     ///
     /// # Errors
     /// If secrets that were set cannot be read, or the gateway closes.
@@ -146,7 +146,7 @@ impl GsvAdapter {
         automation::follow_settings(&door).await.ok_or(GsvOpenError::Closing)?;
         nodes::follow_calls(&door).await.ok_or(GsvOpenError::Closing)?;
         wings.open(&door, rooms);
-        // What was owed to sessions of this door is begun now.
+        // Outstanding work of this adapter's sessions begins now.
         context.handle.source(InboxLane::Request).post_command(Command::Tick).await;
         Ok(door)
     }
@@ -156,24 +156,24 @@ impl GsvAdapter {
         channels::join_telegram(self, telegram.chat_sender(), ear).await;
     }
 
-    /// Whether anybody may connect: with a token from everywhere, without one from this machine only.
+    /// Reports whether anybody may connect: with a token from everywhere, without one from this machine only.
     pub fn is_open(&self) -> bool {
         self.settings.peer_token().is_some() || self.context.config.gateway.is_loopback()
     }
 
-    /// Whether peers have to show a token.
+    /// Reports whether peers have to show a token.
     pub fn asks_for_token(&self) -> bool {
         self.settings.peer_token().is_some()
     }
 
-    /// Whether a peer may connect that shows this token, or none. Each that may not is counted.
+    /// Reports whether a peer may connect that shows this token, or none. Each that may not is counted.
     fn trusts_token(&self, shown: Option<&str>, from: IpAddr) -> bool {
         if self.is_limited(from) {
             return false;
         }
         let is_trusted = self.settings.trusts_token(shown);
         let mut wrong = self.wrong.lock();
-        // Where no token is asked for nobody is known by it.
+        // Without a configured token no peer is identified by one.
         match (is_trusted, shown) {
             (true, Some(_)) if self.settings.peer_token().is_some() => wrong.record_success(from),
             (true, _) => {}
@@ -182,12 +182,12 @@ impl GsvAdapter {
         is_trusted
     }
 
-    /// Whether too many wrong tokens came from an address.
+    /// Reports whether too many wrong tokens came from an address.
     fn is_limited(&self, from: IpAddr) -> bool {
         self.wrong.lock().is_limited(from, self.context.clock.now())
     }
 
-    /// Serves one connection to its end. `word` is what it showed that a node of this machine is given.
+    /// Serves one connection to its end. `word` is the one-time token that a node of this machine has shown.
     pub fn serve_socket(
         self: Arc<Self>,
         socket: WebSocket,
@@ -197,20 +197,20 @@ impl GsvAdapter {
         connection::serve_peer(self, Box::new(socket), guest, word)
     }
 
-    /// Has every connection close; peers come back.
+    /// Closes every connection; peers reconnect.
     pub fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Tells every client something beside a run, under the run's name.
+    /// Sends a notice during a run to every client, under the run's name.
     fn broadcast_notice(&self, session_key: &str, run: &str, notice: &GsvMessage) {
-        // Without a client there is nobody to tell.
+        // Without a client there is no receiver.
         let _ = self.events.send(Arc::new(BroadcastEvent::new_notice(session_key, run, notice)));
     }
 
-    /// Tells every client what happened in a chat. `seq` is the record that says so, if there is one.
+    /// Sends a state of a chat to every client. `seq` is the record of it, if there is one.
     fn broadcast_state(&self, session_key: &str, run: Option<&str>, state: ChatEventState, seq: Option<Lsn>) {
-        // Without a client there is nobody to tell.
+        // Without a client there is no receiver.
         let _ = self.events.send(Arc::new(BroadcastEvent::new(session_key, run, state, seq)));
     }
 }

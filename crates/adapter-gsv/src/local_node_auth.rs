@@ -1,7 +1,7 @@
-//! Where nodes of this machine show who they are: an abstract socket, over which the kernel says which process connects.
+//! Authentication of nodes on this machine: an abstract socket, over which the kernel names the connecting process.
 //!
-//! A node lets nobody of its user look into it, so that its connection to the port cannot be told from that of a command. It asks here
-//! first, and shows the word that it gets on that connection. It must not know nodes.
+//! No other process of its user can inspect a node, so its connection to the port cannot be distinguished from that of a command.
+//! It asks here first, and shows the one-time token that it gets on that connection. This module must not know nodes.
 
 use std::{
     collections::VecDeque,
@@ -25,26 +25,26 @@ use tokio::{
 };
 use uuid::Uuid;
 
-/// How long a word is good.
+/// Lifetime of a one-time token.
 const GOOD: Duration = Duration::from_secs(60);
-/// How many are good at the same time; the oldest goes first.
+/// Most valid tokens at the same time; the oldest is dropped first.
 const MOST: usize = 64;
-/// How long whoever asks may take to read it.
+/// Longest time in which a node may read it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long nothing is taken behind a failure.
+/// Wait after a failure to accept.
 const RECOVERY: Duration = Duration::from_millis(100);
 
-/// Words that were given and not shown yet, the oldest first.
+/// Tokens that were issued and not used yet, the oldest first.
 type IssuedWords = Arc<Mutex<VecDeque<(String, Instant)>>>;
 
-/// Gives nodes words until it is dropped.
+/// Issuer of one-time tokens for nodes, until it is dropped.
 pub(super) struct LocalNodeAuth {
     words: IssuedWords,
     serving: Option<JoinHandle<()>>,
 }
 
 impl LocalNodeAuth {
-    /// Listens beside the gateway's own port. Where it cannot, nodes of its user on this machine are not let in.
+    /// Listens next to the gateway's own port. If it cannot, nodes of its user on this machine are refused.
     pub(super) fn listen_beside(port: u16) -> Self {
         let words = IssuedWords::default();
         let serving = bind_listener(port).map(|listener| tokio::spawn(accept_nodes(listener, Arc::clone(&words))));
@@ -52,7 +52,7 @@ impl LocalNodeAuth {
         Self { words, serving: serving.map_err(log_error).ok() }
     }
 
-    /// Whether a node was given this word. It is good once.
+    /// Reports whether this token was issued to a node. It can be used once.
     pub(super) fn redeem_word(&self, word: &str) -> bool {
         let mut words = self.words.lock();
         words.retain(|(_, given)| given.elapsed() < GOOD);
@@ -78,7 +78,7 @@ fn bind_listener(port: u16) -> io::Result<UnixListener> {
 async fn accept_nodes(listener: UnixListener, words: IssuedWords) {
     loop {
         match listener.accept().await {
-            // One after the other: a word fits into what a socket holds, and whoever has gone needs none.
+            // One after the other: a token fits into the buffer of a socket, and a peer that has gone needs none.
             Ok((stream, _)) => drop(timeout(PATIENCE, issue_word(stream, &words)).await),
             Err(error) => {
                 tracing::debug!(%error, "who asks for a word cannot be heard");
@@ -88,7 +88,7 @@ async fn accept_nodes(listener: UnixListener, words: IssuedWords) {
     }
 }
 
-/// Gives a word to a node, and nothing to anybody else.
+/// Issues a token to a node, and to no other process.
 async fn issue_word(mut stream: UnixStream, words: &IssuedWords) -> io::Result<()> {
     if !LocalPeer::from_stream(&stream)?.comes_from_a_door().await {
         return Ok(());

@@ -1,14 +1,14 @@
-//! What a request comes to. The groups of methods answer with it, and so does the dispatch to them.
+//! Result of a request, for the groups of methods and the dispatch to them.
 
 use countersign_protocol::{
     RawJson,
     gsv::{GsvError, Method, code},
 };
 
-/// What a request comes to.
+/// Result of a request.
 pub(super) type MethodResult = Result<RawJson, GsvError>;
 
-/// What is answered for a method that this gateway does not have yet.
+/// Returns the error for a method that this gateway does not have.
 pub(super) fn unsupported_method(method: Method) -> GsvError {
     GsvError::new(code::FAILED, format!("{} is not supported by this gateway yet", method.name()))
 }

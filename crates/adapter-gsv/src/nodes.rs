@@ -1,4 +1,4 @@
-//! Machines that offer tools: what they offer, what is asked of them, and what they give. Source: docs/protocol/gsv.md, Nodes.
+//! Nodes: machines that offer tools, their calls, and their results. Source: docs/protocol/gsv.md, Nodes.
 
 mod call_waiters;
 mod executions;
@@ -43,7 +43,7 @@ pub(super) use {
     node_registry::{KnownNode, all_nodes as registered},
 };
 
-/// What nodes have to do, and who waits for it.
+/// State of nodes, and the waiters for their results.
 #[derive(Default)]
 pub(super) struct NodeState {
     connections: node_connections::NodeConnections,
@@ -54,14 +54,14 @@ pub(super) struct NodeState {
     executions: executions::ExecutionSignal,
 }
 
-/// Follows the record for those who wait. `None` if the gateway closes.
+/// Follows the record for waiters. `None` if the gateway closes.
 pub(super) async fn follow_calls(door: &Arc<GsvAdapter>) -> Option<()> {
     let facts = door.context.handle.follow_facts(call_waiters::event_of_call).await?;
     tokio::spawn(call_waiters::follow_events(Arc::clone(door), facts));
     Some(())
 }
 
-/// Refuses a result that cannot be read. Whoever waits for it is told: no other will come.
+/// Refuses a result that cannot be read. Its waiter gets an error: no other result will come.
 pub(super) async fn refuse_result(
     door: Arc<GsvAdapter>,
     peer: Arc<ConnectedPeer>,

@@ -1,4 +1,4 @@
-//! What waits to be sent to one connection.
+//! Queue of outbound frames of one connection.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,50 +7,50 @@ use countersign_protocol::gsv::close;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-/// How much may wait for a connection that does not read, in bytes.
+/// Most bytes that may wait for a connection that does not read.
 const MOST: usize = 128 << 20;
-/// How much may wait for room, in bytes: answers that the connection asked for, and reads one after the other.
+/// Most bytes that may wait for room: answers that the connection requested, and reads one after the other.
 const MOST_IN_TURN: usize = 512 << 20;
-/// For how many room is kept once they were sent.
+/// Capacity of the queue that is kept after the frames were sent.
 const KEPT: usize = 16;
 
-/// Why a connection is closed for which too much waits.
+/// Close reason of a connection whose queue is too long.
 const UNREAD: &str = "too much waits to be read";
 
-/// What is sent.
+/// Outbound item.
 #[derive(Debug)]
 pub(super) enum OutboxItem {
-    /// A frame.
+    /// Frame.
     Frame(Utf8Bytes),
-    /// A question that the other end answers behind everything that was sent before: whoever waits is told when it has.
+    /// Ping that the other end answers after everything that was sent before: the waiter is notified of the answer.
     Proof(oneshot::Sender<()>),
-    /// The end, with its code and reason.
+    /// End, with its code and reason.
     Close(u16, String),
 }
 
-/// Both ends of it. Nothing is kept ready for what does not wait: most connections have nothing to hear most of the time.
+/// State that both ends share. Empty queues allocate nothing: most connections are idle most of the time.
 #[derive(Default)]
 struct OutboxShared {
     line: Mutex<OutboxQueue>,
     arrived: Notify,
-    /// Told when something was taken.
+    /// Notified when an item was taken.
     room: Notify,
-    /// Told when nobody takes any more.
+    /// Notified when the receiver is gone.
     over: Notify,
 }
 
 #[derive(Default)]
 struct OutboxQueue {
     posts: VecDeque<OutboxItem>,
-    /// How large the frames among them are together, in bytes.
+    /// Size of the queued frames together, in bytes.
     bytes: usize,
-    /// The same of frames that wait for room.
+    /// Size of the frames that wait for room, in bytes.
     in_turn: usize,
-    /// Whether nobody takes any more of them.
+    /// True if the receiver is gone.
     is_over: bool,
 }
 
-/// A frame that waits for room, until this is dropped.
+/// Frame that waits for room, until this is dropped.
 struct RoomWait<'a> {
     line: &'a Mutex<OutboxQueue>,
     size: usize,
@@ -62,22 +62,22 @@ impl Drop for RoomWait<'_> {
     }
 }
 
-/// Where frames for a connection are put. Whoever puts one never waits.
+/// Sender of frames to a connection. Sending never waits.
 #[derive(Clone)]
 pub(super) struct ConnectionOutbox(Arc<OutboxShared>);
 
-/// The connection's end of it.
+/// Receiver, which the connection holds.
 pub(super) struct OutboxReceiver(Arc<OutboxShared>);
 
-/// Makes both ends.
+/// Creates both ends.
 pub(super) fn new_outbox() -> (ConnectionOutbox, OutboxReceiver) {
     let shared = Arc::new(OutboxShared::default());
     (ConnectionOutbox(Arc::clone(&shared)), OutboxReceiver(shared))
 }
 
 impl ConnectionOutbox {
-    /// Puts a frame behind what waits. A connection for which too much does is closed: it does not read. False if it is
-    /// gone, or goes.
+    /// Queues a frame. A connection whose queue is too long is closed: it does not read. Returns false if it is
+    /// gone or closing.
     pub(super) fn send_frame(&self, frame: Utf8Bytes) -> bool {
         self.put_item(|line| {
             let bytes = line.bytes + frame.as_str().len();
@@ -91,14 +91,14 @@ impl ConnectionOutbox {
         })
     }
 
-    /// The same, and waits until there is room for it: whoever asked for much reads one answer after the other. If too much waits
-    /// for that, the connection is closed. False if it goes first.
+    /// Does the same, and waits for room: a peer that requested much reads one answer after the other. If too much waits
+    /// for that, the connection is closed. Returns false if it closes first.
     pub(super) async fn send_in_turn(&self, frame: Utf8Bytes) -> bool {
         let size = frame.as_str().len();
         let mut turn: Option<RoomWait<'_>> = None;
         loop {
             let mut room = std::pin::pin!(self.0.room.notified());
-            // What is taken from here on is heard of.
+            // Items taken from here on are noticed.
             room.as_mut().enable();
             let has_room = {
                 let mut line = self.0.line.lock();
@@ -124,7 +124,7 @@ impl ConnectionOutbox {
         }
     }
 
-    /// Waits until nobody takes what is put here.
+    /// Waits until the receiver is gone.
     pub(super) async fn wait_closed(&self) {
         let mut over = std::pin::pin!(self.0.over.notified());
         over.as_mut().enable();
@@ -133,7 +133,7 @@ impl ConnectionOutbox {
         }
     }
 
-    /// Waits until the other end has everything that was put here before. False if the connection goes first.
+    /// Waits until the other end has everything that was queued before. Returns false if the connection closes first.
     pub(super) async fn prove_delivery(&self) -> bool {
         let (proof, proved) = oneshot::channel();
         let is_put = self.put_item(|line| {
@@ -143,7 +143,7 @@ impl ConnectionOutbox {
         is_put && proved.await.is_ok()
     }
 
-    /// Closes the connection behind what waits.
+    /// Closes the connection after the queued items.
     pub(super) fn close(&self, code: u16, reason: &str) {
         self.put_item(|line| {
             line.push_close(code, reason);
@@ -151,24 +151,24 @@ impl ConnectionOutbox {
         });
     }
 
-    /// Nobody takes any more of what is put here.
+    /// Marks the receiver as gone.
     pub(super) fn shut_down(&self) {
         {
             let mut line = self.0.line.lock();
             line.is_over = true;
-            // Whoever waits for a proof is told so.
+            // Dropping the queue notifies waiters for a proof.
             line.posts.clear();
         }
         self.0.over.notify_waiters();
         self.0.room.notify_waiters();
     }
 
-    /// Whether somebody takes what is put here.
+    /// Reports whether the receiver exists.
     pub(super) fn is_read(&self) -> bool {
         !self.0.line.lock().is_over
     }
 
-    /// Puts something into a line that still goes on. One that is over needs no end.
+    /// Queues an item if the connection is open. A closed one needs no end.
     fn put_item(&self, put: impl FnOnce(&mut OutboxQueue) -> bool) -> bool {
         let is_put = {
             let mut line = self.0.line.lock();
@@ -180,7 +180,7 @@ impl ConnectionOutbox {
 }
 
 impl OutboxReceiver {
-    /// The next of them. Nothing is lost if this is given up.
+    /// Returns the next item. Cancelling it loses nothing.
     pub(super) async fn next(&mut self) -> OutboxItem {
         loop {
             let taken = self.0.line.lock().take_item();
@@ -194,7 +194,7 @@ impl OutboxReceiver {
 }
 
 impl OutboxQueue {
-    /// The connection ends behind what waits, and takes nothing more.
+    /// Queues the end of the connection, after which it takes nothing more.
     fn push_close(&mut self, code: u16, reason: &str) {
         self.posts.push_back(OutboxItem::Close(code, reason.to_owned()));
         self.is_over = true;
@@ -206,7 +206,7 @@ impl OutboxQueue {
             self.bytes -= frame.as_str().len();
         }
         if self.posts.is_empty() && self.posts.capacity() > KEPT {
-            // What was much once is not kept for the next time.
+            // A large capacity is not kept for the next time.
             self.posts = VecDeque::new();
         }
         Some(post)
@@ -268,7 +268,7 @@ mod tests {
         assert!(futures_util::poll!(&mut next).is_pending());
         assert!(outbox.send_frame("one".into()));
         assert!(matches!(next.await, OutboxItem::Frame(frame) if frame.as_str() == "one"));
-        // Who gives up waiting takes nothing along.
+        // A cancelled wait takes no item.
         let mut given_up = Box::pin(posts.next());
         assert!(futures_util::poll!(&mut given_up).is_pending());
         assert!(outbox.send_frame("two".into()));

@@ -1,4 +1,4 @@
-//! A peer that is connected.
+//! Connected peer.
 
 use std::time::Duration;
 
@@ -17,27 +17,27 @@ use parking_lot::Mutex;
 
 use super::outbox::ConnectionOutbox;
 
-/// How long a peer may take to say that it has something.
+/// Longest time in which a peer confirms a delivery.
 const PROOF: Duration = Duration::from_secs(40);
 
-/// What is known of something that was sent to a peer.
+/// Proof of a delivery to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeliveryProof {
     /// The peer has it.
     Has,
-    /// Its connection went before it said so.
+    /// The connection closed before the peer confirmed it.
     Gone,
-    /// Its connection is there and says nothing.
+    /// The connection is open, and the peer does not answer.
     Silent,
 }
 
 /// One connection of a peer. Another connection of the same peer is another one.
 pub(super) struct ConnectedPeer {
-    /// Told apart from every other connection of this process.
+    /// Number that distinguishes it from every other connection of this process.
     pub(super) number: u64,
-    /// What it said of itself.
+    /// Data that it sent with `connect`.
     pub(super) connect: ConnectingPeer,
-    /// Who sits at the other end.
+    /// Socket address and process at the other end.
     pub(super) end: listen::peer::TcpPeer,
     keys: Mutex<RawKeys>,
     outbox: ConnectionOutbox,
@@ -53,33 +53,33 @@ impl ConnectedPeer {
         Self { number, connect, end, keys: Mutex::default(), outbox }
     }
 
-    /// In which mode it came.
+    /// Returns the mode in which it connected.
     pub(super) const fn mode(&self) -> PeerMode {
         self.connect.mode()
     }
 
-    /// Who it is in the record.
+    /// Returns its principal in the record.
     pub(super) fn principal_id(&self) -> PrincipalId {
         PrincipalId::new(format!("{}:{}", self.mode().name(), self.connect.id))
     }
 
-    /// Notes how it writes the key of a session, for the events to come.
+    /// Notes how it writes the key of a session, for later events.
     pub(super) fn note_spelling(&self, canonical: &str, raw: &str) {
         self.keys.lock().remember_key(canonical, raw);
     }
 
-    /// How it writes the key of a session.
+    /// Returns its spelling of the key of a session.
     pub(super) fn key_spelling(&self, canonical: &str) -> String {
         self.keys.lock().raw_key(canonical).to_owned()
     }
 
-    /// Puts an event for this connection alone behind what waits for it. False if it is gone.
+    /// Queues an event for this connection alone. Returns false if it is gone.
     pub(super) fn send_event(&self, event: &str, payload: &(impl WireValue + ?Sized)) -> bool {
         self.outbox.send_frame(Utf8Bytes::from(frame::encode_event(event, payload, None)))
     }
 
-    /// Puts an event for this connection behind what waits for it, and waits until the other end has it. A connection
-    /// that says nothing for long is closed.
+    /// Queues an event for this connection, and waits until the other end has it. A connection
+    /// that does not answer for long is closed.
     pub(super) async fn send_proved(&self, event: &str, payload: &(impl WireValue + ?Sized)) -> DeliveryProof {
         if !self.send_event(event, payload) {
             return DeliveryProof::Gone;
@@ -94,7 +94,7 @@ impl ConnectedPeer {
         }
     }
 
-    /// Whether it is there, as far as is known.
+    /// Reports whether it is connected, as far as is known.
     pub(super) fn is_here(&self) -> bool {
         self.outbox.is_read()
     }

@@ -1,4 +1,4 @@
-//! What an agent of this door is told before anybody speaks: what it is, its tools, its own files, skills, where and when.
+//! System prompt of an agent of this adapter: identity, tools, its own files, skills, place and time.
 //!
 //! Its files are read when a run begins and stay as they were to its end. Source: docs/protocol/gsv.md, Workspace.
 
@@ -17,38 +17,38 @@ const WORKSPACE: &str = include_str!("prompt/workspace.md");
 const HEARTBEAT: &str = include_str!("prompt/heartbeat.md");
 const FIRST_RUN: &str = include_str!("prompt/first_run.md");
 
-/// What stands between two sections.
+/// Separator between two sections.
 const RULE: &str = "\n\n---\n\n";
-/// How much of one file is told, in bytes.
+/// Longest part of one file in a prompt, in bytes.
 const LONGEST_FILE: usize = 64 << 10;
-/// How much of all of them.
+/// Longest part of all files, in bytes.
 const LONGEST_FILES: usize = 256 << 10;
-/// How many skills are named.
+/// Most skills that are listed.
 const MOST_SKILLS: usize = 200;
 
-/// Which of an agent's files are told.
+/// Occasion of a prompt, which selects the files of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PromptOccasion {
-    /// The agent's main session: what it remembers too.
+    /// Main session of the agent: its memory too.
     Main,
-    /// It was woken by itself: what it is to look after.
+    /// Heartbeat: its list too.
     Heartbeat,
     /// Any other session.
     Other,
 }
 
-/// An agent's files as they were when a run began, by name.
+/// Files of an agent as they were when a run began, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AgentFiles {
     first_run: Option<String>,
-    /// In the order in which they are told, each with its name. Those of tools and heartbeats stand behind.
+    /// Files in the order of the prompt, each with its name. Those of tools and heartbeats are last.
     ordered: Vec<(String, String)>,
     tools: Option<String>,
     heartbeat: Option<String>,
 }
 
 impl AgentFiles {
-    /// Reads those that are told on an occasion. What cannot be read is not told.
+    /// Reads the files of an occasion. Unreadable ones are left out.
     pub(super) fn read_files(folder: &AgentFolder, occasion: PromptOccasion, now: Millis, zone: Zone) -> Self {
         let mut left = LONGEST_FILES;
         let mut read = |name: &str| {
@@ -60,7 +60,7 @@ impl AgentFiles {
                 if kept.len() < text.len() { "\n[The rest of this file is left out: it is too long.]" } else { "" };
             Some(format!("{kept}{rest}")).filter(|text| !text.is_empty())
         };
-        // What counts most is read first, in case they are too long together.
+        // The most important file is read first, in case they are too long together.
         let first_run = read("BOOTSTRAP.md");
         let mut names: Vec<String> = ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md"].map(str::to_owned).to_vec();
         if occasion == PromptOccasion::Main {
@@ -83,23 +83,23 @@ fn truncate_text(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// Everything that a prompt is made of.
+/// Input of a prompt.
 pub(super) struct PromptInput<'a> {
-    /// What people set in place of the usual beginning.
+    /// Text that the settings have in place of the default beginning.
     pub(super) own: Option<&'a str>,
-    /// The agent.
+    /// Agent.
     pub(super) agent: &'a str,
-    /// The session's canonical key.
+    /// Canonical key of the session.
     pub(super) key: &'a str,
-    /// The tools that it has.
+    /// Tools that it has.
     pub(super) tools: &'a [&'a ToolSpec],
-    /// Its files.
+    /// Files of the agent.
     pub(super) files: &'a AgentFiles,
-    /// The skills that it can use.
+    /// Skills that it can use.
     pub(super) skills: &'a [OfferedSkill],
-    /// The time; only its day is told, so that what was told stays the same.
+    /// Time; only its day is used, so that the prompt stays the same.
     pub(super) now: Millis,
-    /// The clock that its people live by.
+    /// Time zone of its users.
     pub(super) zone: Zone,
 }
 
@@ -158,11 +158,11 @@ fn skills_section(offered: &[OfferedSkill]) -> Option<String> {
 #[derive(Default)]
 pub(super) struct RunFiles(Mutex<BTreeMap<RunId, Arc<AgentFiles>>>);
 
-/// How many runs' files are remembered. Those of more are read again for each request.
+/// Most runs whose files are remembered. Those of more are read again for each request.
 const MOST_RUNS: usize = 256;
 
 impl RunFiles {
-    /// The files with which a run began; `read` reads them if it begins now.
+    /// Returns the files with which a run began; `read` reads them if it begins now.
     pub(super) fn files_for(&self, run: Option<RunId>, read: impl FnOnce() -> AgentFiles) -> Arc<AgentFiles> {
         let Some(run) = run else { return Arc::new(read()) };
         if let Some(files) = self.0.lock().get(&run) {
@@ -176,7 +176,7 @@ impl RunFiles {
         files
     }
 
-    /// Lets go of those of a run that has ended.
+    /// Forgets the files of a run that has ended.
     pub(super) fn forget_run(&self, run: RunId) {
         self.0.lock().remove(&run);
     }
@@ -191,7 +191,7 @@ mod tests {
     use super::{AgentFiles, PromptInput, PromptOccasion, RULE, build_prompt};
     use crate::{skills::OfferedSkill, workspace::AgentFolder};
 
-    /// 2026-01-31, an hour before midnight in London and after it in Berlin.
+    /// Time 2026-01-31, an hour before midnight in London and after it in Berlin.
     const LATE: Millis = Millis(1_769_900_400_000);
 
     fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, AgentFolder) {

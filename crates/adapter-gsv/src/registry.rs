@@ -1,5 +1,5 @@
-//! The register of sessions that were spoken in through this door: one row each, folded within the append, so that it needs
-//! no replay and is never behind.
+//! Registry of sessions in which users spoke through this adapter: one row each, folded within the append, so that it needs
+//! no replay and is always current.
 
 use countersign_core::{
     engine::Event,
@@ -11,52 +11,52 @@ use countersign_protocol::gsv::session::SessionTokens;
 use countersign_runtime::store::{AnyLog, Log as _, LogReadError, LogView, Partition, StoredRecord, ViewRows};
 use serde::{Deserialize, Serialize};
 
-/// How many rows are read at once.
+/// Most rows that are read at once.
 const PAGE: usize = 1000;
-/// The view's name.
+/// Name of the view.
 const NAME: &str = "gsv-sessions";
-/// How the ids of this door's sessions begin.
+/// Prefix of the ids of this adapter's sessions.
 const PREFIX: &str = "gsv:";
 
-/// The session that is kept under a canonical key.
+/// Returns the session with a canonical key.
 pub(super) fn session_of(key: &str) -> SessionId {
     SessionId::new(format!("{PREFIX}{key}"))
 }
 
-/// The canonical key of a session of this door.
+/// Returns the canonical key of a session of this adapter.
 pub(super) fn key_of(session: &SessionId) -> Option<&str> {
     session.as_str().strip_prefix(PREFIX)
 }
 
-/// What the register says of one session.
+/// Row of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionRow {
-    /// Its canonical key.
+    /// Canonical key.
     #[serde(skip)]
     pub(super) key: String,
-    /// When it was first spoken in, in milliseconds. Absent if it was only looked at or set up.
+    /// Time of its first message, in milliseconds. Absent if it was only read or configured.
     pub(super) created_at: Option<u64>,
-    /// When it last was.
+    /// Time of its last activity, in milliseconds.
     pub(super) last_at: u64,
-    /// When somebody last said something in it.
+    /// Time of the last message of a user, in milliseconds.
     #[serde(default)]
     pub(super) last_said_at: u64,
-    /// What people call it.
+    /// Label that users gave it.
     pub(super) label: Option<String>,
-    /// What providers counted since it last began anew.
+    /// Input tokens that providers counted since its last renewal.
     pub(super) input: u64,
-    /// The same of what they wrote.
+    /// Output tokens since then.
     pub(super) output: u64,
 }
 
 impl SessionRow {
-    /// What it took since it last began anew.
+    /// Returns its token counts since its last renewal.
     pub(super) fn token_counts(&self) -> SessionTokens {
         SessionTokens { input: self.input, output: self.output, total: self.input + self.output }
     }
 }
 
-/// The view.
+/// View of the sessions of this adapter.
 #[derive(Debug)]
 pub struct SessionRegistryView;
 
@@ -85,7 +85,7 @@ impl LogView for SessionRegistryView {
     }
 }
 
-/// As much of an answer as is counted.
+/// Part of an answer that is counted.
 #[derive(Deserialize)]
 struct CountedAnswer {
     #[serde(default)]
@@ -102,10 +102,10 @@ struct CountedUsage {
 }
 
 impl SessionRow {
-    /// Whether the event says anything to the register.
+    /// Reports whether the event changed the row.
     fn apply_event(&mut self, event: &session::Event, content: Option<&str>, at: Millis) -> bool {
         match event {
-            // Its content lies in an earlier record if it waited: this is its turn, and nothing that is said now.
+            // Its content lies in an earlier record if it waited: this is its turn, and no new message.
             session::Event::Entry { kind: SessionEntryKind::User, content_at: Some(_), .. } => self.last_at = at.0,
             session::Event::Entry { kind: SessionEntryKind::User, content_at: None, .. }
             | session::Event::Queued { queue: MessageQueue::Next, .. } => {
@@ -129,19 +129,19 @@ impl SessionRow {
     }
 }
 
-/// The row of one session. An empty one if it was never spoken in.
+/// Reads the row of one session. An empty one if it has no messages.
 ///
 /// # Errors
-/// What the log says.
+/// An error of the log.
 pub(super) async fn session_row(log: &AnyLog, key: &str) -> Result<SessionRow, LogReadError> {
     let page = log.read_view(Partition::ZERO, NAME, key, None, 1).await?;
     Ok(page.into_iter().find(|(found, _)| found == key).map(decode_row).unwrap_or_default())
 }
 
-/// Every session that was spoken in, the last active first.
+/// Returns every session in which users spoke, the last active first.
 ///
 /// # Errors
-/// What the log says.
+/// An error of the log.
 pub(super) async fn list_sessions(log: &AnyLog) -> Result<Vec<SessionRow>, LogReadError> {
     let (mut rows, mut after) = (Vec::new(), None::<String>);
     loop {

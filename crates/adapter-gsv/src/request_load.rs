@@ -1,4 +1,4 @@
-//! What one connection asked for and was not answered yet: so much of it, and then it is refused until something is answered.
+//! Limit of the open requests of one connection: further ones are refused until one is answered.
 
 use std::sync::{
     Arc,
@@ -7,33 +7,33 @@ use std::sync::{
 
 use countersign_protocol::gsv::{GsvError, code};
 
-/// How many requests of one connection may be open.
+/// Most open requests of one connection.
 const OPEN: usize = 1024;
-/// How large their texts may be together, in bytes. A request is kept whole until its turn comes.
+/// Largest size of their texts together, in bytes. A request is kept whole until its turn comes.
 const MOST: usize = 128 << 20;
-/// How much room what they are read into may take together, in bytes.
+/// Largest size of their parsed values together, in bytes.
 const MOST_ROOM: usize = 256 << 20;
-/// What values take at most until they have gone where they are to go, in bytes: one behind a comma, a list, an object.
+/// Largest size of a value until it is converted, in bytes: one after a comma, a list, an object.
 const VALUE: usize = 192;
 const LIST: usize = 1024;
 const OBJECT: usize = 1536;
 
-/// How large a request is.
+/// Size of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestSize {
-    /// Its text, in bytes.
+    /// Size of its text, in bytes.
     text: usize,
-    /// What its values take beside that, in bytes.
+    /// Size of its parsed values, in bytes.
     room: usize,
 }
 
 impl RequestSize {
-    /// Of one that is passed on as it was written.
+    /// Returns the size of a request that is forwarded as it was written.
     pub(super) const fn for_text(text: &str) -> Self {
         Self { text: text.len(), room: 0 }
     }
 
-    /// Of one whose values are read.
+    /// Returns the size of a request whose values are parsed.
     pub(super) fn for_values(text: &str) -> Self {
         let (mut room, mut is_quoted, mut is_escaped) = (0, false, false);
         for byte in text.bytes() {
@@ -52,7 +52,7 @@ impl RequestSize {
     }
 }
 
-/// The open requests of one connection.
+/// Open requests of one connection.
 #[derive(Clone, Default)]
 pub(super) struct OpenRequests {
     count: Arc<AtomicUsize>,
@@ -60,17 +60,17 @@ pub(super) struct OpenRequests {
     room: Arc<AtomicUsize>,
 }
 
-/// One of them. It is open until this is dropped.
+/// Permit of one request. It is open until this is dropped.
 pub(super) struct RequestPermit {
     load: OpenRequests,
     size: RequestSize,
 }
 
 impl OpenRequests {
-    /// Takes up a request of this size. Its connection alone does, one after the other.
+    /// Takes a permit for a request of this size. Only its connection calls it, one request after the other.
     ///
     /// # Errors
-    /// 400 for one that is too large by itself, 503 with what there is too much of otherwise.
+    /// 400 for one that is too large by itself, 503 that names the exceeded limit otherwise.
     pub(super) fn take_permit(&self, size: RequestSize) -> Result<RequestPermit, GsvError> {
         let busy = |why: String| Err(GsvError::new(code::UNAVAILABLE, why));
         if size.room > MOST_ROOM {

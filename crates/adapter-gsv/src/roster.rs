@@ -1,4 +1,4 @@
-//! Who is connected: one connection a client, a node and an account of a channel. A newer one takes the place of the older.
+//! Connected peers: one connection for a client, a node and an account of a channel. A newer one replaces the older.
 
 use std::{
     collections::BTreeMap,
@@ -16,24 +16,24 @@ use parking_lot::Mutex;
 
 use super::peer::ConnectedPeer;
 
-/// A place that one connection has.
+/// Slot of one connection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PeerSlot {
-    /// A client, by its id.
+    /// Client, by its id.
     Client(String),
-    /// A node, by its id.
+    /// Node, by its id.
     Node(String),
-    /// An account of a channel.
+    /// Account of a channel.
     Channel {
-        /// Which network.
+        /// Network.
         channel: String,
-        /// Which account of it.
+        /// Account.
         account: String,
     },
 }
 
 impl PeerSlot {
-    /// The place of whoever connects so.
+    /// Returns the slot of a connecting peer.
     pub(super) fn for_connect(connect: &ConnectingPeer) -> Self {
         match &connect.peer {
             Kind::Client => Self::Client(connect.id.clone()),
@@ -43,7 +43,7 @@ impl PeerSlot {
     }
 }
 
-/// Everybody who is connected.
+/// All connected peers.
 #[derive(Default)]
 pub(super) struct PeerRoster {
     seats: Mutex<BTreeMap<PeerSlot, Arc<ConnectedPeer>>>,
@@ -51,12 +51,12 @@ pub(super) struct PeerRoster {
 }
 
 impl PeerRoster {
-    /// A number that no connection has had.
+    /// Returns a number that no connection has had.
     pub(super) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Gives a peer its place. Whoever had it is told why it is closed, and given back.
+    /// Gives a peer its slot. The previous connection is closed with the reason, and returned.
     pub(super) fn add_peer(&self, peer: &Arc<ConnectedPeer>) -> Option<Arc<ConnectedPeer>> {
         let before = self.seats.lock().insert(PeerSlot::for_connect(&peer.connect), Arc::clone(peer));
         if let Some(before) = &before {
@@ -65,35 +65,35 @@ impl PeerRoster {
         before
     }
 
-    /// Has every connection but that of `peer` closed.
+    /// Closes every connection but that of `peer`.
     pub(super) fn close_others(&self, peer: &ConnectedPeer, code: u16, reason: &str) {
         let others = self.seats.lock();
         others.values().filter(|other| other.number != peer.number).for_each(|other| other.close(code, reason));
     }
 
-    /// Whether a peer has its place.
+    /// Reports whether a peer has its slot.
     pub(super) fn is_seated(&self, peer: &ConnectedPeer) -> bool {
         self.seats.lock().get(&PeerSlot::for_connect(&peer.connect)).is_some_and(|seated| seated.number == peer.number)
     }
 
-    /// The node with this id.
+    /// Returns the node with this id.
     pub(super) fn find_node(&self, id: &str) -> Option<Arc<ConnectedPeer>> {
         self.seats.lock().get(&PeerSlot::Node(id.to_owned())).cloned()
     }
 
-    /// All nodes, by id.
+    /// Returns all nodes, by id.
     pub(super) fn all_nodes(&self) -> Vec<Arc<ConnectedPeer>> {
         let seats = self.seats.lock();
         seats.iter().filter(|(seat, _)| matches!(seat, PeerSlot::Node(_))).map(|(_, peer)| Arc::clone(peer)).collect()
     }
 
-    /// The connection of an account, if there is one.
+    /// Returns the connection of an account, if there is one.
     pub(super) fn find_channel(&self, channel: &str, account: &str) -> Option<Arc<ConnectedPeer>> {
         let seat = PeerSlot::Channel { channel: channel.to_owned(), account: account.to_owned() };
         self.seats.lock().get(&seat).map(Arc::clone)
     }
 
-    /// Takes a peer's place back. False if a newer connection has it.
+    /// Removes a peer from its slot. Returns false if a newer connection has it.
     pub(super) fn remove_peer(&self, peer: &ConnectedPeer) -> bool {
         let (mut seats, seat) = (self.seats.lock(), PeerSlot::for_connect(&peer.connect));
         let is_its = seats.get(&seat).is_some_and(|seated| seated.number == peer.number);

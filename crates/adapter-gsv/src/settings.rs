@@ -1,4 +1,4 @@
-//! The tree of settings, as the parts of the door read it, and changes of it. Source: docs/protocol/gsv.md, Settings.
+//! Tree of settings, as the parts of the adapter read it, and changes of it. Source: docs/protocol/gsv.md, Settings.
 
 mod secrets;
 
@@ -35,26 +35,26 @@ use secrets::SecretsFile;
 
 pub(crate) use secrets::SecretsError;
 
-/// How long a call that has not started waits for its node to come back.
+/// Longest wait of a call that has not started for its node to come back.
 const AWAY: Duration = Duration::from_secs(5);
 
-/// The settings that are in force.
+/// Settings in force.
 pub(super) struct GsvSettings {
-    /// What counts where nothing is set: the defaults, and what the configuration says.
+    /// Defaults, and the values of the configuration.
     base: Value,
-    /// `clients.token` of the configuration; `auth.token` goes before it.
+    /// Token `clients.token` of the configuration; `auth.token` takes precedence.
     token: Option<SecretString>,
-    /// Whether the door is for this machine only as long as nobody has to show anything.
+    /// True if the adapter serves only this machine while no token is required.
     is_loopback: bool,
     secrets: Arc<SecretsFile>,
     now: ArcSwap<CurrentSettings>,
-    /// Who reads the record last brings it into force last.
+    /// Lock for reads of the record: the last reader brings its state into force last.
     reading: tokio::sync::Mutex<()>,
-    /// One change at a time: each is looked at with those before it in force.
+    /// Lock for changes: each is checked with the earlier ones in force.
     changing: tokio::sync::Mutex<()>,
 }
 
-/// What was set by now.
+/// Current settings.
 #[derive(Default)]
 struct CurrentSettings {
     set: State,
@@ -62,25 +62,25 @@ struct CurrentSettings {
     secrets: BTreeMap<SettingsPath, SecretString>,
 }
 
-/// A path that stands in this program.
+/// Returns a path that is a literal in this program.
 fn path_of(text: &str) -> Option<SettingsPath> {
     SettingsPath::from_names(text.split('.').map(str::to_owned))
 }
 
-/// A token that nobody has.
+/// Returns a random token that no peer has.
 fn random_token() -> SecretString {
     let two = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
     two.map(|one| one.simple().to_string()).concat().into()
 }
 
-/// The path of the token that peers have to show.
+/// Path of the token that peers must show.
 const TOKEN: &str = "auth.token";
 
 impl GsvSettings {
-    /// Those of a gateway with this configuration, before anybody has set anything: [`Settings::refresh`] has to follow.
+    /// Returns the settings of a gateway with this configuration, without values that users set: [`GsvSettings::refresh`] has to follow.
     ///
     /// # Errors
-    /// If secrets that were set before cannot be read.
+    /// If stored secrets cannot be read.
     pub(super) fn from_config(config: &Config) -> Result<Self, SecretsError> {
         let mut base = default_settings();
         if let Some(model) = &config.model {
@@ -99,29 +99,29 @@ impl GsvSettings {
         })
     }
 
-    /// The whole tree, with what counts where nothing is set. Secrets are [`MASK`] in it.
+    /// Returns the whole tree, with defaults. Secrets are [`MASK`] in it.
     pub(super) fn tree(&self) -> Arc<Value> {
         Arc::clone(&self.now.load().tree)
     }
 
-    /// A secret that was set, such as `apiKeys.anthropic`.
+    /// Returns a secret that was set, such as `apiKeys.anthropic`.
     pub(super) fn secret_at(&self, path: &str) -> Option<SecretString> {
         self.now.load().secrets.get(&path_of(path)?).cloned()
     }
 
-    /// What peers have to show. `None` if any token or none will do.
+    /// Returns the token that peers must show. `None` if any token or none will do.
     pub(super) fn peer_token(&self) -> Option<SecretString> {
         let is_set = self.tree()["auth"]["token"].is_string();
-        // One that was set and is not at hand any more opens nothing.
+        // A token that was set and is not in the file any more opens nothing.
         let set = is_set.then(|| self.secret_at(TOKEN).unwrap_or_else(random_token));
         set.or_else(|| self.token.clone())
     }
 
-    /// Sets a value as somebody asks for it over the wire. It counts once this is done. `on_other_token` is told that
-    /// peers have to show another one since, also if it is not known whether that was recorded.
+    /// Sets a value over the wire. It counts once this returns. `on_other_token` is called if
+    /// peers must show another token since, also if it is not known whether that was recorded.
     ///
     /// # Errors
-    /// 400 for a setting that there is not and a value that it cannot have; 500 if it was not recorded.
+    /// 400 for an unknown setting or an invalid value; 500 if it was not recorded.
     pub(super) async fn set_value(
         &self,
         context: &GsvContext,
@@ -146,7 +146,7 @@ impl GsvSettings {
         let kept = kept.map_err(|error| failed(&error))?;
         let command = settings::Command::Set { by, path, value, secrets: kept };
         let result = context.handle.source(InboxLane::Request).send_command(Command::Settings(command)).await;
-        // Also if it is not known whether it was recorded: the record says what counts.
+        // Also if it is not known whether it was recorded: the record decides.
         self.refresh(&context.handle).await.ok_or_else(|| failed(&"the gateway is closing"))?;
         let shown = |token: Option<SecretString>| token.map(|token| token.expose_secret().to_owned());
         if shown(self.peer_token()) != shown(before) {
@@ -160,7 +160,7 @@ impl GsvSettings {
         }
     }
 
-    /// Puts a text at the end of a list of texts, if it is not in it. It counts once this is done.
+    /// Appends a text to a list of texts, if it is not in it. It counts once this returns.
     ///
     /// # Errors
     /// 500 if it was not recorded.
@@ -221,7 +221,7 @@ impl GsvSettings {
         Ok(())
     }
 
-    /// What people set over what counts otherwise.
+    /// Merges the values that users set over the defaults.
     fn merged_tree(&self, set: &State) -> Value {
         let mut over = Value::Object(set.tree().clone());
         for (path, _) in set.secrets() {
@@ -232,7 +232,7 @@ impl GsvSettings {
         merge_trees(&self.base, &over)
     }
 
-    /// Brings what the record says into force. `None` if the gateway closes.
+    /// Brings the state of the record into force. `None` if the gateway closes.
     pub(super) async fn refresh(&self, handle: &OwnerHandle) -> Option<()> {
         let _turn = self.reading.lock().await;
         let (set, _) = handle.source(InboxLane::Request).read_state(|engine| engine.state().settings().clone()).await?;
@@ -248,7 +248,7 @@ impl GsvSettings {
         Some(())
     }
 
-    /// Takes secrets out of their file that the record does not name any more. Not while one is on its way into the record.
+    /// Removes secrets from their file that the record does not name any more. Not while one is about to be recorded.
     async fn forget_unused(&self) {
         let set: BTreeMap<SettingsPath, Known> =
             self.now.load().set.secrets().map(|(path, digest)| (path.clone(), digest)).collect();
@@ -260,7 +260,7 @@ impl GsvSettings {
         }
     }
 
-    /// Brings what was set into force, and follows what is set by others than [`Settings::set`]. `None` if the gateway closes.
+    /// Brings the settings into force, and follows changes made by others than [`GsvSettings::set_value`]. `None` if the gateway closes.
     pub(super) async fn follow_changes(self: &Arc<Self>, handle: &OwnerHandle) -> Option<()> {
         let of_settings =
             |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
@@ -278,7 +278,7 @@ impl GsvSettings {
         Some(())
     }
 
-    /// Whether a peer may connect that shows this token, or none.
+    /// Reports whether a peer may connect that shows this token, or none.
     pub(super) fn trusts_token(&self, shown: Option<&str>) -> bool {
         let Some(token) = self.peer_token() else { return true };
         let digest = |text: &str| -> [u8; 32] { Sha256::digest(text.as_bytes()).into() };
@@ -286,7 +286,7 @@ impl GsvSettings {
         bool::from(is_it) && shown.is_some()
     }
 
-    /// The agent that is meant where none is named.
+    /// Returns the agent that is used where none is named.
     pub(super) fn default_agent(&self) -> String {
         let tree = self.tree();
         let listed = tree["agents"]["list"].as_array().into_iter().flatten();
@@ -294,7 +294,7 @@ impl GsvSettings {
         chosen.and_then(|agent| agent["id"].as_str()).map_or_else(|| "main".to_owned(), agent_id)
     }
 
-    /// How keys of sessions are made.
+    /// Returns the scheme of session keys.
     pub(super) fn key_scheme(&self) -> SessionKeyScheme {
         let tree = self.tree();
         let session = &tree["session"];
@@ -311,24 +311,24 @@ impl GsvSettings {
         }
     }
 
-    /// How long a model may say nothing.
+    /// Returns the longest time in which a model may send nothing.
     pub(super) fn silence_timeout(&self) -> Duration {
         Duration::from_millis(self.tree()["timeouts"]["llmMs"].as_u64().unwrap_or(300_000))
     }
 
-    /// The zone of the clock that people live by.
+    /// Returns the time zone of the users.
     pub(super) fn user_zone(&self) -> Zone {
         self.tree()["userTimezone"].as_str().and_then(|name| name.parse().ok()).unwrap_or(Zone::UTC)
     }
 
-    /// The model of sessions that have none of their own.
+    /// Returns the model of sessions that have none of their own.
     pub(super) fn default_model(&self) -> ModelSelector {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let model = &self.tree()["model"];
         ModelSelector { provider: text(&model["provider"]), id: text(&model["id"]) }
     }
 
-    /// The model of an agent's sessions that have none of their own.
+    /// Returns the model of an agent's sessions that have none of their own.
     pub(super) fn agent_model(&self, agent: &str) -> ModelSelector {
         let usual = self.default_model();
         let tree = self.tree();
@@ -342,7 +342,7 @@ impl GsvSettings {
         }
     }
 
-    /// A model as the engine knows it. One that there is not is asked for all the same, and its run says so.
+    /// Returns a model as the engine knows it. An unknown one is used all the same, and its run fails with that.
     pub(super) fn model_ref(&self, context: &GsvContext, model: &ModelSelector) -> ModelRef {
         let found = context.chats.models().find_known(&model.provider, &model.id);
         found.unwrap_or_else(|| ModelRef {
@@ -354,7 +354,7 @@ impl GsvSettings {
         })
     }
 
-    /// When new sessions begin anew by themselves.
+    /// Returns the renewal rule of new sessions.
     pub(super) fn default_renewal(&self) -> RenewalSettings {
         let tree = self.tree();
         let policy = &tree["session"]["defaultResetPolicy"];
@@ -368,7 +368,7 @@ impl GsvSettings {
         RenewalSettings { mode, hour, minutes }
     }
 
-    /// What is set for a session of an agent that is opened.
+    /// Returns the settings of a new session of an agent.
     pub(super) fn session_settings(&self, context: &GsvContext, agent: &str) -> SessionSettings {
         let tree = self.tree();
         let compaction = &tree["compaction"];
@@ -380,7 +380,7 @@ impl GsvSettings {
             ..usual.thresholds
         };
         SessionSettings {
-            // A client is told of a failure after all attempts: their waits take seven seconds together.
+            // A client gets a failure after all attempts: their waits take seven seconds together.
             retry: RetryPolicy { max: 3, base: Duration::from_secs(1), ..context.config.retry_policy() },
             model: Some(self.model_ref(context, &self.agent_model(agent))),
             thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
@@ -394,7 +394,7 @@ impl GsvSettings {
         }
     }
 
-    /// What an agent is told in the place of the usual beginning, if anybody set that.
+    /// Returns an agent's text in place of the default beginning of the prompt, if it is set.
     pub(super) fn own_prompt(&self, agent: &str) -> Option<String> {
         let tree = self.tree();
         let listed = tree["agents"]["list"].as_array().into_iter().flatten();
@@ -403,7 +403,7 @@ impl GsvSettings {
         own.or_else(|| tree["systemPrompt"].as_str()).map(str::to_owned)
     }
 
-    /// How long a tool of a node may take.
+    /// Returns the longest time of a node's tool.
     pub(super) fn tool_timeout(&self) -> Duration {
         Duration::from_millis(self.tree()["timeouts"]["toolMs"].as_u64().unwrap_or(60_000))
     }

@@ -1,4 +1,4 @@
-//! Skills of agents, and where they can be used. Source: docs/protocol/gsv.md, Skills.
+//! Skills of agents, and their availability. Source: docs/protocol/gsv.md, Skills.
 
 mod catalogue;
 mod file;
@@ -25,20 +25,20 @@ use super::{
 
 use catalogue::{AgentSkill, list_skills};
 
-/// A skill that an agent can use, as it is told of it.
+/// Skill that an agent can use, as its prompt lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OfferedSkill {
-    /// What it is called.
+    /// Name.
     pub(super) name: String,
-    /// What it is for.
+    /// Purpose.
     pub(super) description: String,
-    /// Where the agent reads it.
+    /// Path at which the agent reads it.
     pub(super) path: String,
-    /// The machines on which it can be used, if it needs any.
+    /// Machines on which it can be used, if it needs any.
     pub(super) hosts: Vec<String>,
 }
 
-/// The skills that an agent can use now. It reads files.
+/// Returns the skills that an agent can use now. It reads files.
 pub(super) fn offered_skills(door: &GsvAdapter, folder: &AgentFolder, agent: &str) -> Vec<OfferedSkill> {
     let settings = door.settings.tree();
     let hosts = skill_hosts(&nodes::known(door));
@@ -78,7 +78,7 @@ async fn load_skills(door: &Arc<GsvAdapter>, agent: &str) -> Result<(Vec<AgentSk
     Ok((skills, settings))
 }
 
-/// The programs that skills of any agent need: of those in the settings, and of those that have a folder.
+/// Returns the programs that skills of any agent need: of agents in the settings, and of those that have a folder.
 pub(super) async fn all_required(door: &Arc<GsvAdapter>) -> BTreeSet<String> {
     let (settings, own) = (door.settings.tree(), door.settings.default_agent());
     let agents_dir = door.context.config.agents_dir.clone();
@@ -114,7 +114,7 @@ fn skill_hosts(nodes: &[SkillNode]) -> Vec<SkillHost> {
     nodes.iter().map(machine).collect()
 }
 
-/// Asks nodes which of the programs they have that skills need, and waits for what they say.
+/// Probes nodes for the programs that skills need, and waits for their answers.
 async fn update_skills(door: &Arc<GsvAdapter>, params: &SkillsUpdateParams) -> MethodResult {
     let (skills, _) = load_skills(door, &params.agent).await?;
     let bins = required_programs(&skills);

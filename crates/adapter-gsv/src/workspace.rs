@@ -1,4 +1,4 @@
-//! The folders of agents. Source: docs/protocol/gsv.md, Workspace.
+//! Folders of agents. Source: docs/protocol/gsv.md, Workspace.
 
 mod folder;
 
@@ -55,13 +55,13 @@ pub(super) async fn handle_request(
     }
 }
 
-/// The folder of an agent, or of the usual one.
+/// Returns the folder of an agent, or of the default one.
 pub(super) fn folder_of(door: &GsvAdapter, agent: Option<&str>) -> AgentFolder {
     let agent = agent.map_or_else(|| door.settings.default_agent(), agent_id);
     AgentFolder::for_agent(&door.context.config.agents_dir, &agent)
 }
 
-/// Works with files where that may block.
+/// Runs work with files on a thread that may block.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
 ) -> Result<T, GsvError> {

@@ -1,4 +1,4 @@
-//! What clients ask for that this gateway has not, in the form from which they see that: an empty list, a feature that is off.
+//! Requests of clients for features that this gateway lacks, answered in the form that shows it: an empty list, a feature that is off.
 //! Source: docs/protocol/hermes.md, Left out.
 
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use super::{
     problem,
 };
 
-/// A path and its answer.
+/// Path and its answer.
 type AbsentRoute = (&'static str, fn() -> Value);
 
-/// What is asked, and what the answer is.
+/// Paths and their answers.
 const TABLE: &[AbsentRoute] = &[
     ("/api/transcribe/capability", || json!({ "ok": true, "available": false, "enabled": false, "provider": null })),
     ("/api/dashboard/config", || json!({ "enabled": "never", "mode": "never", "url": "" })),
@@ -46,7 +46,7 @@ const TABLE: &[AbsentRoute] = &[
     ("/api/mcp/servers", || json!({ "servers": [] })),
     ("/api/mcp/tools", || json!({ "tools": [], "total": 0, "servers": [] })),
     ("/api/gateway/status", || json!({ "running": false, "platforms": [] })),
-    // All of the configuration stand in `/api/models`.
+    // The complete list of models is at `/api/models`.
     ("/api/models/live", || json!({ "models": [], "count": 0 })),
     ("/api/health/agent", || json!({ "alive": null })),
     ("/api/model/auxiliary", || json!({ "tasks": [], "main": {} })),
@@ -73,7 +73,7 @@ async fn answer_absent(uri: Uri) -> Response {
     }
 }
 
-/// How a client drew the calls of a turn. It draws them again from the messages, which have them.
+/// Acknowledges a client's drawing of the calls of a turn. The client draws them again from the messages, which contain them.
 async fn acknowledge_scene(
     State(door): State<Arc<HermesAdapter>>,
     body: BodyFields,

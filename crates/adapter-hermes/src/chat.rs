@@ -1,4 +1,4 @@
-//! What is said: a turn begins, is read as a stream, steered, stopped. Source: docs/protocol/hermes.md, Chat.
+//! Chat: a turn begins, is read as a stream, steered, stopped. Source: docs/protocol/hermes.md, Chat.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,10 +24,10 @@ use super::{
     turn_stream::{StreamCursor, TurnStream, run_of, stream_id},
 };
 
-/// How many attachments a message may have.
+/// Most attachments of a message.
 const MOST_ATTACHMENTS: usize = 20;
 
-/// What a query says.
+/// Parameters of a query.
 type ChatParams = Query<BTreeMap<String, String>>;
 type ChatResult = Result<Response, RequestRejection>;
 
@@ -61,10 +61,10 @@ async fn start_chat(State(door): State<Arc<HermesAdapter>>, body: BodyFields) ->
     }
     let chats = &door.context.chats;
     let model = fields::model_field(&body, chats.models());
-    // Nobody else's message may be taken on between the model of this one and itself.
+    // No message of another client may be queued between the model of this one and itself.
     let _turn = door.starts.lock_session(&session).await;
     if !matches!(model, Ok(None)) {
-        // A message that is refused must not change the model of the turn that works.
+        // A message that is refused must not change the model of the current turn.
         match chats.at_rest(&session).await {
             Err(ChatError::Busy) => return Ok(busy_response(&door, &session).await),
             rest => rest?,
@@ -82,7 +82,7 @@ async fn start_chat(State(door): State<Arc<HermesAdapter>>, body: BodyFields) ->
 /// Begins a turn, with the reasoning effort that is set.
 async fn start_turn(door: &HermesAdapter, session: &SessionId, text: &str) -> ChatResult {
     let chats = &door.context.chats;
-    // A message that is refused must not change how the turn that works thinks.
+    // A message that is refused must not change the reasoning of the current turn.
     if chats.at_rest(session).await.is_ok() {
         preferences::apply_effort(door, session).await?;
     }
@@ -96,7 +96,7 @@ async fn start_turn(door: &HermesAdapter, session: &SessionId, text: &str) -> Ch
     }
 }
 
-/// Asks the model again what it was asked last, in the place of its answer.
+/// Repeats the last request to the model, in place of its answer.
 async fn regenerate_answer(door: &HermesAdapter, session: &SessionId, body: &BodyFields) -> ChatResult {
     let stale = |why: &str| {
         let error_body = json!({ "error": why, "code": "stale_regeneration_revision" });
@@ -126,7 +126,7 @@ async fn started_response(door: &HermesAdapter, session: &SessionId, outcome: En
         return problem(StatusCode::SERVICE_UNAVAILABLE, "the gateway is closing");
     };
     let stream = match outcome {
-        // Where the conversation is summed up first, the stream tells of that until the turn begins.
+        // If the conversation is compacted first, the stream reports that until the turn begins.
         EngineReply::Started(run) | EngineReply::BehindCompaction(run) => {
             door.journals.expect_reader(session, run);
             stream_id(run)
@@ -151,7 +151,7 @@ async fn busy_response(door: &HermesAdapter, session: &SessionId) -> Response {
     reply::json(StatusCode::CONFLICT, &error_body)
 }
 
-/// The journal that a query names.
+/// Finds the stream that a query names.
 async fn find_stream(door: &HermesAdapter, params: &ChatParams) -> Option<Arc<TurnStream>> {
     let run = run_of(params.get("stream_id")?.trim())?;
     match door.journals.load_stream(run).await {
@@ -163,7 +163,7 @@ async fn find_stream(door: &HermesAdapter, params: &ChatParams) -> Option<Arc<Tu
     }
 }
 
-/// Where a client was: the query before the header, and nothing that cannot be placed.
+/// Returns the position of a client: the query takes precedence over the header, and an invalid position counts as none.
 fn requested_cursor(stream: &str, params: &ChatParams, headers: &HeaderMap) -> StreamCursor {
     let named = |text: &str| match text.rsplit_once(':') {
         Some((of, number)) if of == stream => number.parse().ok(),

@@ -1,4 +1,4 @@
-//! Changes of a conversation: taken back, cut, copied, cleared, summed up, listed otherwise. Source: docs/protocol/hermes.md,
+//! Changes of a conversation: undone, cut, copied, cleared, compacted, listed otherwise. Source: docs/protocol/hermes.md,
 //! Changes of a session.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -29,19 +29,19 @@ use super::{
     transcript::{self, MOST_MESSAGES, MessageSelection},
 };
 
-/// How long the name of a copy may be, in characters.
+/// Longest name of a copy, in characters.
 const LONGEST_NAME: usize = 80;
-/// How long the topic of a summary may be, in characters.
+/// Longest topic of a summary, in characters.
 const LONGEST_TOPIC: usize = 500;
-/// How many sessions may be pinned where the settings do not say.
+/// Most pinned sessions if the settings name no number.
 pub(super) const MOST_PINNED: usize = 3;
-/// Of how many sessions it is remembered that a summary was asked for.
+/// Most sessions whose requested summaries are remembered.
 const REMEMBERED: usize = 256;
 
 type ConversationParams = Query<BTreeMap<String, String>>;
 type ConversationResult = Result<Response, RequestRejection>;
 
-/// Summaries that were asked for, by session: since when, and about what.
+/// Requested summaries by session: time of the request, and topic.
 #[derive(Default)]
 pub(super) struct RequestedSummaries(Mutex<BTreeMap<SessionId, (Millis, Option<String>)>>);
 
@@ -79,7 +79,7 @@ pub(super) fn routes(door: &Arc<HermesAdapter>) -> Router {
         .with_state(Arc::clone(door))
 }
 
-/// The reply to a change: the session as it is now.
+/// Returns the reply to a change: the session as it is now.
 async fn session_response(door: &HermesAdapter, id: &SessionId, messages: MessageSelection) -> ConversationResult {
     match transcript::load_session(&door.context.handle, id, messages).await {
         Some(session) => Ok(reply::ok(&json!({ "ok": true, "session": session }))),
@@ -182,7 +182,7 @@ async fn compression_status(State(door): State<Arc<HermesAdapter>>, params: Conv
     Ok(compression_response(&door, &id).await)
 }
 
-/// How the summary stands that was asked for last.
+/// Returns the state of the last requested summary.
 async fn compression_response(door: &HermesAdapter, id: &SessionId) -> Response {
     let idle = || reply::ok(&json!({ "ok": true, "status": "idle", "session_id": id.as_str() }));
     let Some((begun, topic)) = door.summaries.find_request(id) else { return idle() };
@@ -228,7 +228,7 @@ async fn name_again(State(door): State<Arc<HermesAdapter>>, body: BodyFields) ->
 async fn update_session(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> ConversationResult {
     let id = fields::session_field(&body)?;
     let chats = &door.context.chats;
-    // What is refused changes nothing, so the model is looked up before the folder is changed.
+    // A refused change changes nothing, so the model is looked up before the folder is changed.
     let (workspace, model) = (fields::text_field(&body, "workspace")?, fields::model_field(&body, chats.models())?);
     if let Some(workspace) = workspace {
         chats.relocate_session(&id, workspace).await?;

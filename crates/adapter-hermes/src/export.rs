@@ -1,4 +1,4 @@
-//! Conversations as files, and what was said in which. Source: docs/protocol/hermes.md, Changes of a session.
+//! Export of conversations as files, and search in them. Source: docs/protocol/hermes.md, Changes of a session.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,11 +21,11 @@ use super::{
     transcript::{self, MessageSelection},
 };
 
-/// How many conversations one search looks through, the newest first.
+/// Most conversations that one search reads, the newest first.
 const SEARCHED: usize = 500;
-/// How many messages of each, where a client does not say; it may say 0 for all.
+/// Default number of messages of each; a client may request 0 for all.
 const DEPTH: usize = 5;
-/// How much of a message is shown around what was found, in characters.
+/// Length of the excerpt around a match, in characters.
 const AROUND: usize = 50;
 
 type ExportParams = Query<BTreeMap<String, String>>;
@@ -131,7 +131,7 @@ async fn search_sessions(State(door): State<Arc<HermesAdapter>>, params: ExportP
     })))
 }
 
-/// Where something was said among the first `depth` messages of a session, with a little around it.
+/// Finds a text among the first `depth` messages of a session, and returns an excerpt around it.
 async fn find_excerpt(door: &HermesAdapter, id: &SessionId, needle: &str, depth: usize) -> Option<String> {
     let session = transcript::load_session(&door.context.handle, id, MessageSelection::Last(usize::MAX)).await?;
     let messages = session.messages.unwrap_or_default();
@@ -139,7 +139,7 @@ async fn find_excerpt(door: &HermesAdapter, id: &SessionId, needle: &str, depth:
     messages.iter().take(most).find_map(|message| excerpt_around(message.content.as_str()?, needle))
 }
 
-/// What of `text` stands around `wanted`, which is in lower case, in one line.
+/// Returns the part of `text` around `needle`, which is in lower case, in one line.
 fn excerpt_around(text: &str, needle: &str) -> Option<String> {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let lower = line.to_lowercase();

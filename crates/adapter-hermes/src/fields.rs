@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::problem;
 
-/// How many values an error lists.
+/// Most values that an error lists.
 const MOST_LISTED: usize = 30;
 
-/// A request that is refused, as its reply says it.
+/// Refusal of a request, with its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestRejection {
     status: StatusCode,
@@ -24,22 +24,22 @@ pub(super) struct RequestRejection {
 }
 
 impl RequestRejection {
-    /// With its status and the words for people.
+    /// Creates one with its status and the text for users.
     pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }
     }
 
-    /// Of a request that is wrong in itself.
+    /// Creates the refusal of an invalid request.
     pub(super) fn bad(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, text)
     }
 
-    /// Of something that is not there.
+    /// Creates the refusal for a missing thing.
     pub(super) fn missing(text: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, text)
     }
 
-    /// Of a session that is not there.
+    /// Creates the refusal for a missing session.
     pub(super) fn no_session() -> Self {
         Self::missing("Session not found")
     }
@@ -57,10 +57,10 @@ impl IntoResponse for RequestRejection {
     }
 }
 
-/// The session that a query names.
+/// Returns the session that a query names.
 ///
 /// # Errors
-/// A query names none.
+/// The query names none.
 pub(super) fn session_in(params: &BTreeMap<String, String>) -> Result<SessionId, RequestRejection> {
     match params.get("session_id").map(|id| id.trim()).filter(|id| !id.is_empty()) {
         Some(id) => Ok(SessionId::new(id)),
@@ -68,7 +68,7 @@ pub(super) fn session_in(params: &BTreeMap<String, String>) -> Result<SessionId,
     }
 }
 
-/// The session that a body names.
+/// Returns the session that a body names.
 ///
 /// # Errors
 /// The reply for a body that names none.
@@ -76,7 +76,7 @@ pub(super) fn session_field(body: &BodyFields) -> Result<SessionId, RequestRejec
     required_text(body, "session_id").map(SessionId::new)
 }
 
-/// A text under `name`, trimmed; `None` where it is absent, `null` or blank.
+/// Returns a text under `name`, trimmed; `None` where it is absent, `null` or blank.
 ///
 /// # Errors
 /// The reply for any other value.
@@ -88,7 +88,7 @@ pub(super) fn text_field<'a>(body: &'a BodyFields, name: &str) -> Result<Option<
     }
 }
 
-/// A text under `name` as it is; `None` where it is absent or `null`.
+/// Returns a text under `name` as it is; `None` where it is absent or `null`.
 ///
 /// # Errors
 /// The reply for any other value.
@@ -100,7 +100,7 @@ pub(super) fn exact_text<'a>(body: &'a BodyFields, name: &str) -> Result<Option<
     }
 }
 
-/// A text under `name`, trimmed.
+/// Returns a text under `name`, trimmed.
 ///
 /// # Errors
 /// The reply where there is none, or another value.
@@ -108,7 +108,7 @@ pub(super) fn required_text<'a>(body: &'a BodyFields, name: &str) -> Result<&'a 
     text_field(body, name)?.ok_or_else(|| RequestRejection::bad(format!("{name} is required")))
 }
 
-/// A list under `name`; empty where it is absent or `null`.
+/// Returns a list under `name`; empty where it is absent or `null`.
 ///
 /// # Errors
 /// The reply for any other value.
@@ -120,12 +120,12 @@ pub(super) fn list_field<'a>(body: &'a BodyFields, name: &str) -> Result<&'a [Va
     }
 }
 
-/// The model that a body names with `model` and `model_provider`; `None` where it names none.
+/// Returns the model that a body names with `model` and `model_provider`; `None` where it names none.
 ///
-/// A model that the named provider does not have is the one of another provider: clients keep a provider from before.
+/// A model that the named provider does not have is that of another provider: clients keep a provider from before.
 ///
 /// # Errors
-/// The reply for a provider or a model that is not there, with those that are.
+/// The reply for an unknown provider or model, with the known ones.
 pub(super) fn model_field(body: &BodyFields, models: &GatewayModels) -> Result<Option<ModelRef>, RequestRejection> {
     let (provider, id) = (text_field(body, "model_provider")?, text_field(body, "model")?);
     let entries = || models.entries();
@@ -143,7 +143,7 @@ pub(super) fn model_field(body: &BodyFields, models: &GatewayModels) -> Result<O
     }
 }
 
-/// Whether `name` is true, or what it is `otherwise`, where it is absent or `null`.
+/// Returns the flag `name`, or `otherwise` where it is absent or `null`.
 ///
 /// # Errors
 /// The reply for anything but true or false.
@@ -155,7 +155,7 @@ pub(super) fn flag_field(body: &BodyFields, name: &str, otherwise: bool) -> Resu
     }
 }
 
-/// Whether `name` is true, in JSON or in a form; `None` where it is absent or `null`.
+/// Returns the flag `name`, from JSON or a form; `None` where it is absent or `null`.
 ///
 /// # Errors
 /// The reply for any other value.
@@ -181,7 +181,7 @@ pub(super) fn not_null(body: &BodyFields, name: &str) -> Result<(), RequestRejec
     }
 }
 
-/// A number of things that a query has under `name`; `None` where it is absent or empty.
+/// Returns a count that a query has under `name`; `None` where it is absent or empty.
 ///
 /// # Errors
 /// The reply for anything but a whole number from 0 on.
@@ -192,7 +192,7 @@ pub(super) fn count_in(params: &BTreeMap<String, String>, name: &str) -> Result<
     }
 }
 
-/// Whether a query has `name` set, or what it is `otherwise`, where it is absent or empty.
+/// Returns the flag `name` of a query, or `otherwise` where it is absent or empty.
 ///
 /// # Errors
 /// The reply for anything but 0, 1, false and true.
@@ -209,7 +209,7 @@ pub(super) fn flag_in(
     }
 }
 
-/// A number of things under `name`; `None` where it is absent or `null`.
+/// Returns a count under `name`; `None` where it is absent or `null`.
 ///
 /// # Errors
 /// The reply for anything but a whole number from 0 on.
@@ -237,7 +237,7 @@ fn wrong_type(name: &str, takes: &str) -> RequestRejection {
     RequestRejection::bad(format!("{name} must be {takes}"))
 }
 
-/// The status of the reply to something that could not be said.
+/// Returns the status of the reply to a message that was refused.
 const fn status_of(error: &ChatError) -> StatusCode {
     match error {
         ChatError::Unknown => StatusCode::NOT_FOUND,

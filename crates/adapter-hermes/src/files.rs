@@ -1,4 +1,4 @@
-//! The files of a session's folder: listed and read, never written. Source: docs/protocol/hermes.md, Files.
+//! Files of a session's folder: listed and read, never written. Source: docs/protocol/hermes.md, Files.
 //!
 //! Links that lead out of the folder are shown and not followed.
 
@@ -27,9 +27,9 @@ use super::{
     webui::kind_of,
 };
 
-/// How many entries of a folder are listed.
+/// Most entries of a folder that are listed.
 const MOST_ENTRIES: usize = 2000;
-/// How large a file may be that is shown as text, and that is sent as it is, in bytes.
+/// Largest file that is shown as text, and that is sent as it is, in bytes.
 const LARGEST_TEXT: u64 = 1 << 20;
 const LARGEST: u64 = 32 << 20;
 
@@ -44,7 +44,7 @@ pub(super) fn routes(door: &Arc<HermesAdapter>) -> Router {
         .with_state(Arc::clone(door))
 }
 
-/// The real path of what a query names in its session's folder, and that folder.
+/// Returns the real path that a query names in its session's folder, and that folder.
 async fn requested_path(door: &HermesAdapter, params: &FileParams) -> Result<(PathBuf, PathBuf), RequestRejection> {
     let id = fields::session_in(params)?;
     let session = transcript::load_session(&door.context.handle, &id, MessageSelection::Without).await;
@@ -56,7 +56,7 @@ async fn requested_path(door: &HermesAdapter, params: &FileParams) -> Result<(Pa
     found.ok().flatten().ok_or_else(|| RequestRejection::missing("path is not in the folder of this session"))
 }
 
-/// The real path of `named` in `folder`, and the folder's; `None` for what is not in it.
+/// Returns the real path of `named` in `folder`, and the folder's; `None` if it is outside.
 fn resolve_path(folder: &Path, named: &str) -> Option<(PathBuf, PathBuf)> {
     let path = Path::new(named);
     let is_plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
@@ -82,7 +82,7 @@ async fn list_folder(State(door): State<Arc<HermesAdapter>>, params: FileParams)
     })))
 }
 
-/// What is in a folder, folders first. `None` if it is none.
+/// Lists a folder, folders first. `None` if it is none.
 fn folder_entries(root: &Path, folder: &Path, named: &str) -> Option<Vec<Value>> {
     let mut found: Vec<(bool, String, Value)> = Vec::new();
     for entry in fs::read_dir(folder).ok()?.flatten().take(MOST_ENTRIES) {
@@ -91,7 +91,7 @@ fn folder_entries(root: &Path, folder: &Path, named: &str) -> Option<Vec<Value>>
         let Ok(own) = entry.metadata() else { continue };
         let is_link = own.file_type().is_symlink();
         let leads_out = is_link && !entry.path().canonicalize().is_ok_and(|target| target.starts_with(root));
-        // Where a link leads that leads out is nobody's business here.
+        // The target of a link that leads out is not shown here.
         let known = if leads_out { Some(own) } else { fs::metadata(entry.path()).ok() };
         let Some(known) = known else { continue };
         let is_folder = known.is_dir() && !leads_out;
@@ -118,7 +118,7 @@ fn folder_entries(root: &Path, folder: &Path, named: &str) -> Option<Vec<Value>>
     Some(found.into_iter().map(|(.., row)| row).collect())
 }
 
-/// The bytes of a file of at most `most` bytes.
+/// Reads a file of at most `most` bytes.
 async fn read_bytes(
     door: &HermesAdapter,
     params: &FileParams,
@@ -146,7 +146,7 @@ async fn read_bytes(
 async fn send_text(State(door): State<Arc<HermesAdapter>>, params: FileParams) -> FileResult {
     let (_, bytes) = read_bytes(&door, &params, LARGEST_TEXT).await?;
     let size = bytes.len();
-    // What is no text is shown as far as it is one.
+    // A file with other bytes than text is shown as far as it is text.
     let content = String::from_utf8_lossy(&bytes);
     let path = params.get("path").cloned().unwrap_or_default();
     let lines = content.matches('\n').count() + 1;
@@ -157,7 +157,7 @@ async fn send_raw(State(door): State<Arc<HermesAdapter>>, params: FileParams) ->
     let (file, bytes) = read_bytes(&door, &params, LARGEST).await?;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let wants_file = params.get("download").is_some_and(|is| is == "1");
-    // What an agent wrote must not run as a page of this gateway: only pictures are shown as they are.
+    // A file of an agent must not run as a page of this gateway: only pictures are shown as they are.
     let kind = Some(kind_of(&name)).filter(|kind| kind.starts_with("image/") && !kind.contains("svg"));
     let mut response = reply::with_content_type(StatusCode::OK, kind.unwrap_or("application/octet-stream"), bytes);
     let name: String =

@@ -1,6 +1,6 @@
-//! The hermes door: HTTP and server-sent events, for browsers and phones. Source: docs/protocol/hermes.md.
+//! The hermes adapter: HTTP and server-sent events, for browsers and phones. Source: docs/protocol/hermes.md.
 //!
-//! It turns requests into commands and what happens into events; it decides nothing about calls, gates or runs.
+//! It turns requests into commands and facts into events; it decides nothing about calls, gates or runs.
 
 mod absent;
 mod chat;
@@ -41,23 +41,23 @@ use countersign_http::reply::HttpProblem;
 use request_stats::RequestStats;
 use turn_streams::TurnStreams;
 
-/// The parts of a gateway that the adapter works with.
+/// Parts of a gateway that the adapter works with.
 pub struct HermesContext {
-    /// The owner of the record.
+    /// Owner of the record.
     pub handle: OwnerHandle,
-    /// The gateway's own conversations.
+    /// Conversations of the gateway.
     pub chats: Arc<Conversations>,
     /// Logins and tokens.
     pub auth: Arc<WebAuth>,
-    /// The time.
+    /// Clock.
     pub clock: Clock,
-    /// When the gateway started.
+    /// Start time of the gateway.
     pub started_at: Millis,
-    /// The configuration.
+    /// Configuration.
     pub config: Arc<Config>,
 }
 
-/// The door.
+/// Adapter.
 pub struct HermesAdapter {
     context: Arc<HermesContext>,
     journals: Arc<TurnStreams>,
@@ -67,11 +67,11 @@ pub struct HermesAdapter {
     summaries: conversation::RequestedSummaries,
 }
 
-/// Has turns of one conversation begin one after the other: each may bring a model that it is for.
+/// Locks for starts of turns, so that those of one conversation begin one after the other: each may set its own model.
 struct StartLocks([Mutex<()>; 64]);
 
 impl StartLocks {
-    /// Waits for the turn of a conversation. Some share theirs.
+    /// Waits for the lock of a conversation. Some share theirs.
     async fn lock_session(&self, session: &SessionId) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         session.hash(&mut hasher);
@@ -79,7 +79,7 @@ impl StartLocks {
     }
 }
 
-/// Opens the door. `None` if the gateway closes.
+/// Opens the adapter. `None` if the gateway closes.
 pub async fn open(context: &Arc<HermesContext>) -> Option<Router> {
     let prompts = prompts::SessionPrompts::open(context).await?;
     let journals = TurnStreams::open(context.handle.clone()).await?;
@@ -102,7 +102,7 @@ pub async fn open(context: &Arc<HermesContext>) -> Option<Router> {
     Some(router.layer(from_fn_with_state(traffic, request_stats::count_request)))
 }
 
-/// Answers what no route takes. Clients read it as a feature that the gateway does not have.
+/// Answers requests without a route. Clients read it as a feature that the gateway does not have.
 pub async fn unknown_route(request: Request) -> Response {
     let path = request.uri().path();
     if path.starts_with("/api/") {
@@ -111,13 +111,13 @@ pub async fn unknown_route(request: Request) -> Response {
     HttpProblem::new(StatusCode::NOT_FOUND, "There is nothing here.").response_for(path)
 }
 
-/// Whether a model can be asked to think.
+/// Reports whether a model supports reasoning.
 fn supports_thinking(context: &HermesContext, model: &ModelRef) -> bool {
     let mut entries = context.chats.models().entries();
     entries.any(|entry| entry.provider == model.provider && entry.id == model.id && entry.reasoning)
 }
 
-/// A problem in this door's words.
+/// Returns an error in the form of this adapter.
 fn problem(status: StatusCode, text: impl Into<String>) -> Response {
     HttpProblem::new(status, text).response_for("/api/")
 }

@@ -1,11 +1,11 @@
-//! A turn that waits while what came before it is summed up.
+//! Turn that waits for a compaction.
 
 use countersign_core::{
     id::RunId,
     session::{AfterCompaction, Event, MessageQueue},
 };
 
-/// A turn that has its name and has not begun.
+/// Turn that has its name and has not begun.
 #[derive(Debug)]
 pub(super) struct PendingTurn {
     run: RunId,
@@ -13,17 +13,17 @@ pub(super) struct PendingTurn {
     is_stopping: bool,
 }
 
-/// Why a turn that waited does not begin.
+/// Reason why a turn that waited does not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NeverBegins {
-    /// Somebody stopped it.
+    /// A user stopped it.
     Stopped,
-    /// What came before could not be summed up, and without that it is too long.
+    /// The compaction failed, and without it the conversation is too long.
     TooLong,
 }
 
 impl PendingTurn {
-    /// The turn that waits for what begins with `event`, if one does.
+    /// Returns the turn that waits for the compaction which begins with `event`, if one does.
     pub(super) fn from_event(event: &Event) -> Option<Self> {
         let Event::CompactionStarted { run: Some(run), then, .. } = event else { return None };
         Some(Self { run: *run, then: then.clone(), is_stopping: false })
@@ -33,15 +33,15 @@ impl PendingTurn {
         self.run
     }
 
-    /// Whether the turn answers a message, and does not ask again what was too long.
+    /// Reports whether the turn answers a message, and does not repeat a request that was too long.
     pub(super) fn is_for_prompt(&self) -> bool {
         self.then == AfterCompaction::Prompt
     }
 
-    /// Why it does not begin, once that is known. `event` is the next of its session.
+    /// Returns the reason why it does not begin, once that is known. `event` is the next of its session.
     pub(super) fn never_begins(&mut self, event: &Event) -> Option<NeverBegins> {
         match event {
-            // Whoever takes back what waits leaves nothing that could begin.
+            // A user who clears the queue leaves nothing that could begin.
             Event::Cleared | Event::Dequeued { queue: MessageQueue::Prompt } => {
                 self.is_for_prompt().then_some(NeverBegins::Stopped)
             }
@@ -52,7 +52,7 @@ impl PendingTurn {
             Event::CompactionEnded { then: AfterCompaction::Rest, .. } if self.is_stopping => {
                 Some(NeverBegins::Stopped)
             }
-            // Where the process ended meanwhile, the next begins to sum up again.
+            // If the process ended meanwhile, the next one compacts again.
             Event::CompactionEnded { then: AfterCompaction::Rest, aborted: false, .. } => Some(NeverBegins::TooLong),
             _ => None,
         }

@@ -1,5 +1,5 @@
-//! What people set in the front end, and what they began to write in it: kept in a file of the data directory, not in the record,
-//! because it decides nothing. Source: docs/protocol/hermes.md, Settings.
+//! Settings and drafts of users in the front end: stored in a file of the data directory, not in the record,
+//! because they decide nothing. Source: docs/protocol/hermes.md, Settings.
 
 mod setting_table;
 
@@ -35,24 +35,24 @@ use super::{
     sessions::ADAPTER,
 };
 
-/// The file, in the data directory.
+/// Name of the file in the data directory.
 const FILE: &str = "hermes.json";
-/// How long a draft may be, in characters.
+/// Longest draft, in characters.
 const LONGEST_DRAFT: usize = 50_000;
-/// How many sessions may have one. The oldest goes first.
+/// Most sessions with a draft. The oldest is dropped first.
 const MOST_DRAFTS: usize = 200;
-/// What people can choose as a reasoning effort; `none` is [`Level::Off`].
+/// Reasoning efforts that users can select; `none` is [`ThinkingLevel::Off`].
 const LEVELS: [ThinkingLevel; 5] =
     [ThinkingLevel::Minimal, ThinkingLevel::Low, ThinkingLevel::Medium, ThinkingLevel::High, ThinkingLevel::Xhigh];
 
 type PreferenceParams = Query<BTreeMap<String, String>>;
 type PreferenceResult = Result<Response, RequestRejection>;
 
-/// A text that was not sent yet.
+/// Text that was not sent yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct MessageDraft {
     text: String,
-    /// When it was written last, as a number that grows.
+    /// Number of its last change, which grows.
     turn: u64,
 }
 
@@ -62,21 +62,21 @@ struct PreferenceFile {
     settings: Map<String, Value>,
     #[serde(default)]
     drafts: BTreeMap<String, MessageDraft>,
-    /// The reasoning effort of turns to come; none leaves it to the model.
+    /// Reasoning effort of later turns; none leaves it to the model.
     #[serde(default)]
     effort: Option<ThinkingLevel>,
 }
 
-/// The preferences of whoever uses the front end.
+/// Preferences of the user of the front end.
 pub(super) struct UserPreferences {
     file: PathBuf,
     held: Mutex<PreferenceFile>,
-    /// Held while one change is written: each is made to what the one before it left.
+    /// Lock while one change is written: each starts from the one before.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl UserPreferences {
-    /// Those of the data directory `folder`. A file that cannot be read is set aside.
+    /// Opens those of the data directory `folder`. A file that cannot be read is set aside.
     pub(super) fn open(folder: &Path) -> Arc<Self> {
         let file = folder.join(FILE);
         let held = match fs::read(&file) {
@@ -97,18 +97,18 @@ impl UserPreferences {
         Arc::new(Self { file, held: Mutex::new(held), turn: Arc::default() })
     }
 
-    /// The reasoning effort that turns are begun with, in the words of the engine.
+    /// Returns the reasoning effort of new turns, in the terms of the engine.
     pub(super) fn reasoning_effort(&self) -> Option<&'static str> {
         self.held.lock().effort.map(ThinkingLevel::as_str)
     }
 
-    /// How many sessions may be pinned.
+    /// Returns the largest number of pinned sessions.
     pub(super) fn most_pinned(&self) -> usize {
         let set = self.held.lock().settings.get("pinned_sessions_limit").and_then(Value::as_u64);
         set.and_then(|most| usize::try_from(most).ok()).unwrap_or(MOST_PINNED)
     }
 
-    /// Forgets what was being written in a session.
+    /// Removes the draft of a session.
     pub(super) async fn forget_draft(self: &Arc<Self>, session: &SessionId) {
         let session = session.clone();
         if let Err(error) = self.apply_change(move |held| drop(held.drafts.remove(session.as_str()))).await {
@@ -116,7 +116,7 @@ impl UserPreferences {
         }
     }
 
-    /// What was being written in a session.
+    /// Returns the draft of a session.
     pub(super) fn draft_json(&self, session: &SessionId) -> Value {
         match self.held.lock().drafts.get(session.as_str()) {
             Some(draft) => json!({ "text": draft.text, "files": [] }),
@@ -124,7 +124,7 @@ impl UserPreferences {
         }
     }
 
-    /// Changes what is held, once the file has it. What could not be written is not held either.
+    /// Changes the state in memory, once the file has the change. A change that could not be written has no effect.
     ///
     /// A thread for blocking work writes it. If this is dropped meanwhile, the change is still made as a whole.
     async fn apply_change(
@@ -152,7 +152,7 @@ impl UserPreferences {
         file.write_all(&serde_json::to_vec(&next)?)?;
         file.sync_all()?;
         fs::rename(&fresh, &self.file)?;
-        // The file has it from here on, also where the next step fails.
+        // The file has it from here on, also if the next step fails.
         *self.held.lock() = next;
         self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
@@ -186,7 +186,7 @@ fn settings_json(door: &HermesAdapter) -> Value {
     settings.insert("auth_enabled".to_owned(), door.context.auth.is_guarded().into());
     settings.insert("password_auth_enabled".to_owned(), door.context.auth.is_guarded().into());
     settings.insert("webui_version".to_owned(), super::webui::webui_version(door).into());
-    // What the front end shows of the version; the other one tells its caches apart.
+    // The front end shows the first version; the other one distinguishes its caches.
     settings.insert("update_channel_version".to_owned(), env!("CARGO_PKG_VERSION").into());
     Value::Object(settings)
 }
@@ -212,7 +212,7 @@ async fn set_settings(State(door): State<Arc<HermesAdapter>>, body: BodyFields) 
     Ok(reply::ok(&settings))
 }
 
-/// Whether two values are the same to a client that writes `1.0` as `1`.
+/// Reports whether two values are the same to a client that writes `1.0` as `1`.
 fn is_same(one: &Value, other: &Value) -> bool {
     one == other || one.as_f64().is_some_and(|_| one.as_f64() == other.as_f64())
 }
@@ -222,7 +222,7 @@ async fn get_reasoning(State(door): State<Arc<HermesAdapter>>, params: Preferenc
     reply::ok(&reasoning_of(&door, named("provider"), named("model")))
 }
 
-/// What is set, and what the named model takes; without a name the usual one.
+/// Returns the effort that is set, and those of the named model; without a name those of the default model.
 fn reasoning_of(door: &HermesAdapter, provider: Option<&str>, model: Option<&str>) -> Value {
     let models = door.context.chats.models();
     let found = match model {
@@ -277,15 +277,15 @@ async fn set_reasoning(State(door): State<Arc<HermesAdapter>>, body: BodyFields)
     Ok(reply::ok(&reasoning_of(&door, provider, model)))
 }
 
-/// Gives a session the reasoning effort that is set, where its model can think.
+/// Gives a session the reasoning effort that is set, if its model supports it.
 ///
 /// # Errors
-/// The reply where that was not recorded.
+/// The reply if that was not recorded.
 pub(super) async fn apply_effort(door: &HermesAdapter, session: &SessionId) -> Result<(), RequestRejection> {
     let chats = &door.context.chats;
     let effort = door.preferences.reasoning_effort();
     let (model, now) = chats.thinking_level(session).await?;
-    // Where nothing is set here, what another adapter set for its session stays.
+    // If none is set here, the effort that another adapter set for its session stays.
     let stays = effort.is_none() && !chats.is_of(session, ADAPTER).await?;
     if now.as_deref() == effort || stays || !model.is_some_and(|model| super::supports_thinking(&door.context, &model))
     {
@@ -303,7 +303,7 @@ async fn get_draft(State(door): State<Arc<HermesAdapter>>, params: PreferencePar
 
 async fn write_draft(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> PreferenceResult {
     let id = fields::session_field(&body)?;
-    // Not trimmed: somebody writes on.
+    // Not trimmed: the user is still typing.
     let text = fields::exact_text(&body, "text")?.map(|text| text.chars().take(LONGEST_DRAFT).collect::<String>());
     fields::list_field(&body, "files")?;
     door.context.chats.thinking_level(&id).await?;
@@ -406,7 +406,7 @@ mod tests {
     async fn a_disk_that_is_slow_holds_up_nothing_but_the_change() {
         let folder = tempfile::tempdir().unwrap();
         let fresh = folder.path().join("hermes.json.new");
-        // Nobody can write to it until somebody reads from it.
+        // A writer waits until a reader opens the pipe.
         assert!(Command::new("mkfifo").arg(&fresh).status().unwrap().success());
         let one = UserPreferences::open(folder.path());
         let change = tokio::spawn({

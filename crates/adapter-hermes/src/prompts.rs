@@ -1,7 +1,7 @@
-//! What waits for people, as clients of hermes see it: approvals and questions of one session at a time, oldest first.
+//! Prompts of clients of hermes: approvals and questions of one session at a time, oldest first.
 //!
-//! One task follows the log for all of them. Whenever something changed in a session it looks at the engine and shows the
-//! newest state on the session's [`Board`], from where it goes to everybody who holds a stream open.
+//! One task follows the log for all of them. After each change in a session it reads the engine and publishes the
+//! newest state on the session's [`PromptBroadcast`], from which every open stream gets it.
 
 mod answer_dedup;
 mod approvals;
@@ -51,46 +51,46 @@ use self::{
 };
 use super::HermesContext;
 
-/// How many changes of the list one who reads slowly may be behind.
+/// Most changes of the list that a slow reader may be behind.
 const CHANGES: usize = 256;
 
-/// The prompts of a gateway.
+/// Prompts of a gateway.
 pub(crate) struct SessionPrompts {
     handle: OwnerHandle,
     broadcasts: Mutex<PromptBroadcasts>,
-    /// Sessions whose approvals are given unasked, and who said so. Lost with the process, by design.
+    /// Covered sessions, and who covered them. Lost with the process, by design.
     covered: Mutex<BTreeMap<SessionId, PrincipalId>>,
-    /// Answers that named no gate: choices, and what was said.
+    /// Recent answers that named no gate: choices and texts.
     choice_answers: AnswerDeduplicator<Result<approvals::ApprovalOutcome, OwnerClosed>>,
     text_answers: AnswerDeduplicator<Result<Result<(), clarify::AnswerRejection>, OwnerClosed>>,
 }
 
-/// The boards that anybody needs.
+/// Broadcasts that have readers.
 struct PromptBroadcasts {
     by_session: BTreeMap<SessionId, PromptBroadcast>,
     /// Changes of the list of sessions. None once nothing will be shown any more.
     changes: Option<broadcast::Sender<Bytes>>,
-    /// No state older than this makes a new board: there may have been one that knew better.
+    /// No state older than this creates a broadcast: an earlier one may have had a newer state.
     floor: Lsn,
-    /// The newest position that the list of sessions was told.
+    /// Newest position that the list of sessions has.
     version: u64,
 }
 
-/// What an answer is for.
+/// Target of an answer.
 #[derive(Debug)]
 enum PromptLookup {
-    /// This gate of the session, which may be resolved, and what it shows, if that is at hand.
+    /// This gate of the session, which may be resolved, and its content, if that is in memory.
     Gate(Box<Gate>, Option<GateRequest>),
-    /// Nothing of the session has that name, or nothing was named and nothing waits. So many wait.
+    /// The session has no gate of that name, or no pending gate at all. With the number of pending gates.
     Nothing(usize),
 }
 
-/// The owner is gone, and with it everything that could be said.
+/// The owner has ended, so that nothing can be read.
 #[derive(Clone, Copy)]
 struct OwnerClosed;
 
 impl SessionPrompts {
-    /// Begins to follow the log. `None` if it cannot be followed any more.
+    /// Starts to follow the log. `None` if it cannot be followed any more.
     pub(crate) async fn open(context: &HermesContext) -> Option<Arc<Self>> {
         let handle = context.handle.clone();
         let facts = handle.follow_facts(follower::fact_of_session).await?;
@@ -107,7 +107,7 @@ impl SessionPrompts {
         Some(prompts)
     }
 
-    /// How one queue of a session stands now.
+    /// Reads the current queues of a session.
     async fn read_queues(&self, session: &SessionId) -> Result<PromptQueues, OwnerClosed> {
         let session = session.clone();
         let read = self
@@ -118,10 +118,10 @@ impl SessionPrompts {
         read.map(|(queues, _)| queues).ok_or(OwnerClosed)
     }
 
-    /// Looks at the engine and shows how these sessions stand.
+    /// Reads the engine and publishes the state of these sessions.
     async fn refresh_sessions(&self, sessions: &BTreeSet<SessionId>) -> Result<(), OwnerClosed> {
         let mut left = sessions.clone();
-        // A board that was taken down may have known better than what was read before: then it is read again.
+        // A removed broadcast may have had a newer state than the one that was read: then it is read again.
         while !left.is_empty() {
             let requested = left.clone();
             let read = self
@@ -135,7 +135,7 @@ impl SessionPrompts {
         Ok(())
     }
 
-    /// Shows states, and gives those that are too old.
+    /// Publishes states, and returns the sessions whose state is too old.
     fn publish_queues(&self, all: BTreeMap<SessionId, PromptQueues>) -> BTreeSet<SessionId> {
         let mut boards = self.broadcasts.lock();
         let mut old = BTreeSet::new();
@@ -160,7 +160,7 @@ impl SessionPrompts {
         old
     }
 
-    /// A place at the board of a session, which stays as long as somebody has one.
+    /// Joins the broadcast of a session, which stays for as long as it has a reader.
     fn join_broadcast<T>(
         self: &Arc<Self>,
         session: &SessionId,
@@ -176,7 +176,7 @@ impl SessionPrompts {
         Ok((followed, BroadcastGuard { prompts: Arc::clone(self), session: session.clone() }))
     }
 
-    /// Follows one queue of a session: how it stands, and every later state.
+    /// Follows one queue of a session: its state, and every later one.
     async fn watch_queue(
         self: &Arc<Self>,
         session: &SessionId,
@@ -190,7 +190,7 @@ impl SessionPrompts {
         })
     }
 
-    /// The caller is about to be shown a queue: their next answer that names nothing is for what they see.
+    /// Notes that the caller is about to see a queue: their next answer without a name is for the gates on view.
     fn mark_shown(&self, kind: PromptKind, caller: &HttpCaller, session: &SessionId) {
         match kind {
             PromptKind::Approvals => self.choice_answers.forget_shown(caller, session),
@@ -198,7 +198,7 @@ impl SessionPrompts {
         }
     }
 
-    /// What an answer is for: what it names, or the oldest that waits.
+    /// Finds the target of an answer: the named gate, or the oldest.
     async fn find_gate(
         &self,
         session: &SessionId,
@@ -220,7 +220,7 @@ impl SessionPrompts {
                 None => PromptLookup::Nothing(engine.state().pending_gates().filter(is_here).count()),
             }
         };
-        // People who answer do not stand behind those who ask.
+        // Answers take precedence over requests.
         let source = self.handle.source(InboxLane::Result);
         let read = match id.flatten() {
             Some(id) => source.read_of(At::Gate(id), look).await,
@@ -229,8 +229,8 @@ impl SessionPrompts {
         read.map(|(found, _)| found).ok_or(OwnerClosed)
     }
 
-    /// Answers a gate. Whoever asks what waits after this returns sees it gone; those who hold a stream open are told by the
-    /// one that follows the log, because telling ten thousand of them takes longer than an answer may take.
+    /// Answers a gate. Reads after this returns no longer have it; the open streams get the change from
+    /// the follower of the log, because ten thousand of them take longer than an answer may take.
     async fn answer_gate(
         &self,
         gate: &Gate,
@@ -242,7 +242,7 @@ impl SessionPrompts {
         self.handle.source(InboxLane::Result).send_command(Command::Gate(answer)).await.map(|reply| reply.outcome)
     }
 
-    /// Shows nothing any more, and ends all streams.
+    /// Stops showing states, and ends all streams.
     fn close(&self) {
         let mut boards = self.broadcasts.lock();
         boards.changes = None;
@@ -256,16 +256,16 @@ impl PromptBroadcasts {
         Self { by_session: BTreeMap::new(), changes, floor: Lsn(0), version: 0 }
     }
 
-    /// Tells of a change of the list of sessions.
+    /// Publishes a change of the list of sessions.
     fn announce_change(&mut self, reason: &str, session: &SessionId, at: Lsn) {
         self.version = self.version.max(at.0);
         if let Some(changes) = self.changes.as_ref().filter(|changes| changes.receiver_count() > 0) {
-            // Nobody has to listen any more.
+            // There need not be a reader.
             let _ = changes.send(list_change_frame(reason, self.version, Some(session)));
         }
     }
 
-    /// Takes a board down that nobody needs.
+    /// Removes a broadcast without readers.
     fn remove_unneeded(&mut self, session: &SessionId) {
         if let Some(board) = self.by_session.get(session)
             && !board.is_needed()
@@ -276,7 +276,7 @@ impl PromptBroadcasts {
     }
 }
 
-/// A place at a board. It is to be dropped behind what was followed there.
+/// Membership of a broadcast. Drop it after the receivers that were taken there.
 struct BroadcastGuard {
     prompts: Arc<SessionPrompts>,
     session: SessionId,
@@ -294,7 +294,7 @@ impl From<OwnerClosed> for HttpProblem {
     }
 }
 
-/// A gate that waits, as an event of the stream of its turn.
+/// Returns a pending gate as an event of the stream of its turn.
 pub(super) async fn pending_gate_event(handle: &OwnerHandle, gate: GateId) -> Option<HermesEvent> {
     let source = handle.source(InboxLane::Request);
     let read = source.read_state(move |engine| {
@@ -305,7 +305,7 @@ pub(super) async fn pending_gate_event(handle: &OwnerHandle, gate: GateId) -> Op
     Some(HermesEvent::new(name, data))
 }
 
-/// The routes.
+/// Returns the routes.
 pub(crate) fn routes(context: &HermesContext, prompts: &Arc<SessionPrompts>) -> Router {
     GuardedRoutes::new(&context.auth)
         .add_route("GET", "/api/approval/pending", streams::poll_queue::<ApprovalAnswer>)
@@ -322,20 +322,20 @@ pub(crate) fn routes(context: &HermesContext, prompts: &Arc<SessionPrompts>) -> 
         .with_state(Arc::clone(prompts))
 }
 
-/// A change of the list of sessions.
+/// Returns the frame for a change of the list of sessions.
 fn list_change_frame(reason: &str, version: u64, session: Option<&SessionId>) -> Bytes {
     let data = json!({ "type": "sessions_changed", "version": version, "reason": reason, "session_id": session });
     sse::encode_frame(None, "sessions_changed", &data)
 }
 
-/// A parameter of the address, trimmed; none if it is empty.
+/// Returns a query parameter, trimmed; none if it is empty.
 fn query_parameter(uri: &Uri, name: &str) -> Option<String> {
     let pairs = serde_urlencoded::from_str::<Vec<(String, String)>>(uri.query()?).ok()?;
     let value = pairs.into_iter().find(|(found, _)| found == name)?.1;
     Some(value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
-/// The session that an address names.
+/// Returns the session that a URI names.
 fn session_in(uri: &Uri) -> Option<SessionId> {
     query_parameter(uri, "session_id").map(SessionId::new)
 }

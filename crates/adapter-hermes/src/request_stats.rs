@@ -1,4 +1,4 @@
-//! How much is asked of the door, for `/health`.
+//! Count of requests, for `/health`.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use axum::{
 use countersign_core::time::Millis;
 use countersign_runtime::Clock;
 
-/// The requests so far.
+/// Requests so far.
 pub(super) struct RequestStats {
     clock: Clock,
     total: AtomicU64,
@@ -21,12 +21,12 @@ pub(super) struct RequestStats {
 }
 
 impl RequestStats {
-    /// None so far.
+    /// Creates one without requests.
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, total: AtomicU64::new(0), last: AtomicU64::new(0) }
     }
 
-    /// How many there were, and when the last came; 0 before the first.
+    /// Returns their number, and the time of the last; 0 before the first.
     pub(super) fn so_far(&self) -> (u64, Millis) {
         (self.total.load(Ordering::Relaxed), Millis(self.last.load(Ordering::Relaxed)))
     }

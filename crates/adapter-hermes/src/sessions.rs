@@ -27,7 +27,7 @@ use super::{
     turn_stream::stream_id,
 };
 
-/// How the record calls sessions that were opened through this door.
+/// Name of this adapter in the record.
 pub(super) const ADAPTER: &str = Protocol::Hermes.name();
 
 type SessionQueryParams = Query<BTreeMap<String, String>>;
@@ -102,7 +102,7 @@ async fn get_session(State(door): State<Arc<HermesAdapter>>, params: SessionQuer
 
 async fn session_status(State(door): State<Arc<HermesAdapter>>, params: SessionQueryParams) -> SessionResult {
     let id = fields::session_in(&params)?;
-    // The index knows no more than the sum, and clients show what was read and what was written: of the newest.
+    // The index has only the sum, and clients show input and output tokens separately: those of the newest.
     let newest = MessageSelection::Last(MOST_MESSAGES);
     let Some(session) = transcript::load_session(&door.context.handle, &id, newest).await else {
         return Err(RequestRejection::no_session());

@@ -1,4 +1,4 @@
-//! What clients ask before anything is said: health, models, and what this gateway has not. Source:
+//! Requests of clients before a chat: health, models, and missing features. Source:
 //! docs/protocol/hermes.md, Settings.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::{HermesAdapter, transcript};
 
-/// How long something may take of which it is said whether it is well.
+/// Timeout of a health check.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn routes(door: &Arc<HermesAdapter>) -> Router {
@@ -59,7 +59,7 @@ async fn get_health(State(door): State<Arc<HermesAdapter>>, params: Query<BTreeM
         "sessions": sessions,
         "active_streams": runs,
         "active_runs": runs,
-        // Anybody may ask this, and names of sessions are not for anybody.
+        // This needs no login, and names of sessions are not public.
         "runs": [],
         "last_run_finished_at": door.journals.last_finished().map(transcript::unix_seconds),
         "server_started_at": transcript::unix_seconds(door.context.started_at),
@@ -79,7 +79,7 @@ async fn get_health(State(door): State<Arc<HermesAdapter>>, params: Query<BTreeM
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
 }
 
-/// Whether what every page needs can be read: the record's end and the list of sessions.
+/// Reports whether the data of every page can be read: the record's end and the list of sessions.
 async fn deep_checks(door: &HermesAdapter) -> (bool, Value) {
     let log = door.context.handle.log();
     let began = Instant::now();
@@ -139,7 +139,7 @@ async fn list_workspaces(State(door): State<Arc<HermesAdapter>>) -> Response {
     reply::ok(&json!({ "workspaces": rows.collect::<Vec<_>>(), "last": "" }))
 }
 
-/// What a page noticed of itself. It may be of use to whoever looks into the program's log.
+/// Logs an event of a page, for operators who read the program's log.
 async fn log_client_event(body: BodyFields) -> Response {
     tracing::debug!(fields = body.0.len(), "a page told of something");
     reply::ok(&json!({ "ok": true }))

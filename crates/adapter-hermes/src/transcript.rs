@@ -1,4 +1,4 @@
-//! Sessions as hermes' clients read them: the record's entries as messages.
+//! Sessions as clients of hermes read them: the record's entries as messages.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,51 +17,51 @@ use serde_json::{Value, json};
 
 use super::{turn_encoder::preview_of, turn_stream::stream_id};
 
-/// How many messages one reply holds at most.
+/// Most messages in one reply.
 pub(super) const MOST_MESSAGES: usize = 1000;
-/// How the id of a note ends that stands behind what an entry says.
+/// Suffix of the id of a note that follows an entry.
 const ERROR: &str = "-error";
-/// What is noted where a turn was stopped.
+/// Note after a stopped turn.
 const CANCELLED: &str = "Task cancelled.";
-/// What a session is called in which nothing was said.
+/// Title of a session without messages.
 const UNTITLED: &str = "Untitled";
 
-/// Which messages are wanted.
+/// Selection of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageSelection {
     /// None.
     Without,
     /// None, and the tokens that they used are counted.
     Counted,
-    /// The newest so many.
+    /// The newest `n`.
     Last(usize),
-    /// So many of those before one, which is counted from 0 as `_messages_offset` counts.
+    /// Messages before one, which is counted from 0 as `_messages_offset` counts.
     Before {
-        /// The first that is not wanted any more.
+        /// Number of the first excluded message.
         before: usize,
-        /// How many.
+        /// Number of messages.
         most: usize,
     },
 }
 
-/// Where one entry's content lies.
+/// Position of one entry's content.
 struct EntryLocation {
     id: String,
     at: Millis,
     content: Lsn,
-    /// Whether no turn goes on with it: a person said it, or it sums up what came before.
+    /// True if no turn continues with it: it is a user's message, or a summary.
     ends_turn: bool,
 }
 
-/// What the engine says of one session.
+/// Engine's state of one session.
 struct TranscriptSource {
     session: hermes::HermesSession,
     places: Vec<EntryLocation>,
-    /// Where the message lies that waits for a compaction.
+    /// Position of the message that waits for a compaction.
     pending: Option<Lsn>,
 }
 
-/// A session, if there is one. Nothing is said if the gateway closes.
+/// Loads a session, if there is one. `None` if the gateway closes.
 pub(super) async fn load_session(
     handle: &OwnerHandle,
     id: &SessionId,
@@ -78,7 +78,7 @@ pub(super) async fn load_session(
             load_contents(handle, &[at]).await.pop().flatten().and_then(|text| user_text(&text));
     }
     let all = places.len();
-    // Clients count messages, and one entry may be none or two of them: what they leave out is counted in what is told, as far as one
+    // Clients count messages, and one entry may be none or two of them: entries without a message are counted, as far as one
     // reply reaches back.
     let (end, before, most) = match messages {
         MessageSelection::Without => return Some(session),
@@ -128,10 +128,10 @@ pub(super) async fn load_session(
     Some(session)
 }
 
-/// The entry of the last of a session's first `count` messages, as clients count them. `None` before the first.
+/// Returns the entry of the last of a session's first `count` messages, as clients count them. `None` before the first.
 ///
 /// # Errors
-/// Nothing where there is no such session.
+/// `None` if there is no such session.
 pub(super) async fn entry_before(handle: &OwnerHandle, id: &SessionId, count: usize) -> Option<Option<EntryId>> {
     let messages = load_session(handle, id, MessageSelection::Last(usize::MAX)).await?.messages.unwrap_or_default();
     let last = messages.get(..count.min(messages.len()))?.last();
@@ -145,7 +145,7 @@ async fn load_contents(handle: &OwnerHandle, lsns: &[Lsn]) -> Vec<Option<Arc<str
     })
 }
 
-/// What a person's message says.
+/// Returns the text of a user's message.
 fn user_text(content: &str) -> Option<String> {
     match serde_json::from_str(content) {
         Ok(StoredMessage::User(message)) => Some(text_of(&message.content)),
@@ -153,14 +153,14 @@ fn user_text(content: &str) -> Option<String> {
     }
 }
 
-/// Whether people are shown an entry. An answer that failed and was asked for again is no part of what was said; what the model
-/// is not shown any more because somebody stopped it is.
+/// Reports whether an entry is shown. An answer that failed and was repeated is not part of the conversation; an
+/// answer that the model does not see any more because a user stopped it is shown.
 fn is_shown(entry: &SessionEntry) -> bool {
     is_message(&entry.kind)
         && (entry.shown || !matches!(entry.kind, SessionEntryKind::Assistant { stop: StopReason::Error, .. }))
 }
 
-/// How many messages a session at hand shows.
+/// Counts the messages that a session in memory shows.
 pub(super) fn shown_count(engine: &Engine, id: &SessionId) -> usize {
     let path = engine.state().session(id).map(countersign_core::session::Session::path_entries).unwrap_or_default();
     path.into_iter().filter(|entry| is_shown(entry)).count()
@@ -214,7 +214,7 @@ fn read_session(engine: &Engine, id: &SessionId, attention: Option<SessionAttent
     Some(TranscriptSource { session: summary, places, pending: pending.map(|queued| queued.content) })
 }
 
-/// Every session that has something to show, the newest first.
+/// Returns every session with content, the newest first.
 pub(super) async fn list_sessions(handle: &OwnerHandle) -> Option<Vec<hermes::HermesSession>> {
     let source = handle.source(InboxLane::Request);
     let read = source.read_state(|engine| {
@@ -232,7 +232,7 @@ pub(super) async fn list_sessions(handle: &OwnerHandle) -> Option<Vec<hermes::He
             .map(|(id, (approvals, questions))| (id, SessionAttention::from_counts(approvals, questions)))
             .collect();
         let running: BTreeMap<SessionId, RunId> = running.collect();
-        // Agents are no conversations, but what they wait for is answered here too.
+        // Agents are no conversations, but their gates are answered here too.
         let agents = waiting.iter().filter(|(id, _)| sessions::is_agents(id));
         let agents = agents.filter_map(|(id, attention)| read_session(engine, id, attention.clone()));
         let agents: Vec<hermes::HermesSession> = agents.map(|known| known.session).collect();
@@ -277,7 +277,7 @@ fn from_row(row: SessionListRow, run: Option<RunId>, attention: Option<SessionAt
         read_only: row.hosted,
         pinned: row.listing.pinned,
         archived: row.listing.archived,
-        // The list does not tell what was read from what was written.
+        // The list does not separate input from output.
         input_tokens: row.tokens,
         source: row.door,
         attention,
@@ -285,7 +285,7 @@ fn from_row(row: SessionListRow, run: Option<RunId>, attention: Option<SessionAt
     }
 }
 
-/// What waits for people in a session.
+/// Returns the counts of pending gates in a session.
 fn session_attention(engine: &Engine, id: &SessionId) -> Option<SessionAttention> {
     let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(id));
     let (questions, approvals): (Vec<_>, Vec<_>) = gates.partition(|gate| gate.kind().takes_words());
@@ -296,7 +296,7 @@ pub(super) fn shown_title(name: Option<&str>) -> String {
     escape(name.unwrap_or(UNTITLED), LineMode::One).into_owned()
 }
 
-/// A time as the wire has it.
+/// Returns a time in the form of the wire.
 pub(super) fn unix_seconds(at: Millis) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2⁵³")]
     let millis = at.0 as f64;
@@ -318,7 +318,7 @@ const fn is_message(kind: &SessionEntryKind) -> bool {
 struct TranscriptBuilder {
     messages: Vec<hermes::HermesMessage>,
     calls: Vec<ToolNote>,
-    /// The last result of a turn that was stopped in a call, while no answer followed.
+    /// Last result of a turn that was stopped in a call, until an answer follows.
     stopped: Option<(String, Millis)>,
     input: u64,
     output: u64,
@@ -376,7 +376,7 @@ impl TranscriptBuilder {
         }
     }
 
-    /// Notes that a turn was stopped in a call, where one was.
+    /// Notes that a turn was stopped in a call, if one was.
     fn end_stopped(&mut self) {
         if let Some((id, at)) = self.stopped.take() {
             self.push_problem(&id, at, CANCELLED);
@@ -415,7 +415,7 @@ impl TranscriptBuilder {
                 "id": call.id, "type": "function",
                 "function": { "name": call.name, "arguments": Value::Object(call.arguments.clone()).to_string() },
             }));
-            // As the events of the call have them: why the model wants it stands elsewhere.
+            // As the events of the call have them: the model's intent is stored elsewhere.
             let (arguments, _) = strip_intent(call.arguments.clone());
             self.calls.push(ToolNote {
                 name: escape(&call.name, LineMode::One).into_owned(),
@@ -441,7 +441,7 @@ impl TranscriptBuilder {
     }
 }
 
-/// Whether the result of a call says that the call was stopped. A run that is stopped while one works has no other last word.
+/// Reports whether the result of a call says that the call was stopped. A run that is stopped during one has no other last text.
 fn says_stopped(result: &str) -> bool {
     result.starts_with("Tool execution was aborted")
         || result.ends_with("Command aborted")
@@ -468,7 +468,7 @@ fn new_message(place: &EntryLocation, role: &str, text: &str) -> hermes::HermesM
     }
 }
 
-/// Text, or parts where there are images.
+/// Returns text, or parts if there are images.
 fn content_of(blocks: &[MessageBlock]) -> Value {
     if blocks.iter().all(|block| block.as_text().is_some()) {
         return Value::String(text_of(blocks));

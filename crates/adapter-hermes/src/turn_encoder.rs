@@ -1,6 +1,6 @@
-//! What a turn's facts and deltas are to hermes' clients.
+//! Encodes facts and deltas of a turn as events for clients of hermes.
 //!
-//! It does no input or output. What was streamed is not said again by the fact behind it; what a crash cut is made up for.
+//! It does no input or output. A fact does not repeat streamed text; text that a crash lost is sent with the fact.
 
 use std::{
     borrow::Cow,
@@ -25,24 +25,24 @@ use serde_json::{Map, Value};
 
 use super::pending_turn::{NeverBegins, PendingTurn};
 
-/// How much of a result is shown beside its call, in characters.
+/// Longest part of a result that is shown with its call, in characters.
 pub(super) const PREVIEW: usize = 500;
 
-/// What people are told where the model takes no more.
+/// Text for users if the model takes no more.
 const TOO_LONG: &str = "The conversation is too long for the model";
 
-/// How a turn ended.
+/// End of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TurnEnd {
-    /// It did what it could.
+    /// Completed.
     Done,
-    /// Somebody stopped it.
+    /// A user stopped it.
     Cancelled,
-    /// It failed.
+    /// Failed.
     Failed {
-        /// In a word.
+        /// Kind of failure, in a word.
         kind: &'static str,
-        /// For people.
+        /// Text for users.
         message: String,
     },
 }
@@ -54,23 +54,23 @@ struct ActiveCall {
     started_at: Option<Millis>,
 }
 
-/// A turn that is being told.
+/// Encoder of a turn.
 #[derive(Default)]
 pub(super) struct TurnEncoder {
-    /// What was streamed of the message that is being said, by content index.
+    /// Streamed parts of the current message, by content index.
     streamed: BTreeMap<usize, (StreamedBlock, String)>,
     calls: BTreeMap<CallId, ActiveCall>,
-    /// Calls that a person is, or was, asked about.
+    /// Calls with a gate, pending or decided.
     gated_calls: BTreeSet<CallId>,
-    /// The result in the entry before a call's end.
+    /// Result in the entry before a call's end.
     result: Option<String>,
-    /// Why the last message failed.
+    /// Error of the last message.
     problem: Option<String>,
-    /// What it is while it waits for what came before to be summed up.
+    /// State while it waits for a compaction.
     waits: Option<PendingTurn>,
 }
 
-/// Which blocks are streamed.
+/// Kind of streamed block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StreamedBlock {
     Text,
@@ -87,7 +87,7 @@ impl StreamedBlock {
 }
 
 impl TurnEncoder {
-    /// A frame that is not in the log.
+    /// Encodes a live frame, which is not in the log.
     pub(super) fn encode_live(&mut self, kind: &LiveKind, events: &mut Vec<HermesEvent>) {
         match kind {
             LiveKind::MessageStarted { .. } => self.streamed.clear(),
@@ -112,7 +112,7 @@ impl TurnEncoder {
         }
     }
 
-    /// A fact, with its content or that of the entry that it points to.
+    /// Encodes a fact, with its content or that of the entry that it points to.
     pub(super) fn encode_fact(
         &mut self,
         event: &Happened,
@@ -174,7 +174,7 @@ impl TurnEncoder {
         }
     }
 
-    /// Says what was not streamed of a message that is whole now.
+    /// Encodes the part of a complete message that was not streamed.
     fn encode_answer(&mut self, blocks: &[MessageBlock], events: &mut Vec<HermesEvent>) {
         let streamed = std::mem::take(&mut self.streamed);
         for (index, block) in blocks.iter().enumerate() {
@@ -219,7 +219,7 @@ impl TurnEncoder {
                 let Some(shown) = self.calls.remove(call) else { return };
                 let preview = preview_of(&self.result.take().unwrap_or_default());
                 let preview = escape(&preview, LineMode::Many);
-                // Nobody was shown a card: without a word the call would only seem to fail.
+                // No card was shown: without a text the call would only seem to fail.
                 if *end == call::CallEnd::Denied && !was_gated {
                     let text = format!("{} was denied without a question. {preview}", shown_name(&shown.tool));
                     events.push(HermesEvent::warning("denied", &text));
@@ -272,7 +272,7 @@ impl TurnEncoder {
     }
 }
 
-/// What a person is told of a denial that binds.
+/// Returns the text about a denial in force.
 fn denial_notice(denial: &Constraint) -> String {
     let minutes = DENIAL_LASTS.as_secs() / 60;
     let place = match denial.session {
@@ -282,7 +282,7 @@ fn denial_notice(denial: &Constraint) -> String {
     format!("Denied. The same call of {} stays denied for {minutes} minutes, {place}.", shown_name(&denial.tool))
 }
 
-/// The beginning of a text.
+/// Returns the beginning of a text.
 pub(super) fn preview_of(text: &str) -> String {
     match text.char_indices().nth(PREVIEW) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -290,7 +290,7 @@ pub(super) fn preview_of(text: &str) -> String {
     }
 }
 
-/// The name of a tool, as people see it.
+/// Returns the name of a tool for users.
 fn shown_name(tool: &str) -> Cow<'_, str> {
     escape(tool, LineMode::One)
 }

@@ -1,6 +1,6 @@
-//! The events of one turn: each made once, numbered, and read by whoever wants from wherever they were.
+//! Events of one turn: each encoded once, numbered, and read from any position.
 //!
-//! It is no ring: where it would hold too much, older events are put together first, and the oldest are dropped only if that is not enough.
+//! It is no ring: if it would hold too much, older events are merged first, and the oldest are dropped only if that is not enough.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,30 +13,30 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::{sync::watch, time::Instant};
 
-/// How many bytes a reader that is behind is given at once.
+/// Most bytes that a reader gets at once.
 const AT_ONCE: usize = 64 << 10;
-/// How many bytes one turn may hold, but for how it ended. Beyond that its older half is told more briefly.
+/// Most bytes of one turn, except its end. Beyond that its older half is shortened.
 const MOST: usize = 4 << 20;
-/// What a journal and each of its frames take besides, about, in bytes.
+/// Approximate overhead of a stream and each of its frames, in bytes.
 const WHOLE: usize = 512;
 const EACH: usize = 96;
 
-/// The events of one turn.
+/// Events of one turn.
 pub(super) struct TurnStream {
-    /// The session that it belongs to.
+    /// Session that it belongs to.
     pub(super) session: SessionId,
-    /// The turn.
+    /// Turn.
     pub(super) run: RunId,
-    /// The number before the first: another process gave those up to it.
+    /// Number before the first: another process used those up to it.
     before: u64,
     most: usize,
     events: Mutex<BufferedEvents>,
     changed: watch::Sender<()>,
 }
 
-/// One event, or several in the place of which one is told.
+/// One event, or one that replaces several.
 struct StreamFrame {
-    /// The number of the last of them.
+    /// Number of the last of them.
     last: u64,
     name: &'static str,
     bytes: Bytes,
@@ -46,51 +46,51 @@ struct StreamFrame {
 struct BufferedEvents {
     frames: VecDeque<StreamFrame>,
     bytes: usize,
-    /// What tells how it ended takes these besides: all of the conversation may be in it, whatever the turn was.
+    /// Size of the final events, in bytes, in addition to `bytes`: all of the conversation may be in them, whatever the turn was.
     of_end: usize,
-    /// How many there were.
+    /// Number of events so far.
     count: u64,
     last: &'static str,
     is_over: bool,
     end: StreamEnd,
 }
 
-/// The end of a journal, as far as it has come.
+/// End of a stream, as far as it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamEnd {
-    /// When nothing could follow any more.
+    /// Time of the last event.
     pub(super) at: Option<Instant>,
-    /// Whether a reader has everything up to it.
+    /// True if a reader has everything up to it.
     pub(super) is_read: bool,
 }
 
-/// What is known of a journal.
+/// Status of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamStatus {
-    /// The number of the last event.
+    /// Number of the last event.
     pub(super) last_seq: u64,
-    /// Its name.
+    /// Name of the last event.
     pub(super) last: &'static str,
-    /// Whether nothing follows.
+    /// True if the stream is complete.
     pub(super) is_over: bool,
 }
 
-/// Where a reader was.
+/// Position of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamCursor {
-    /// At the beginning, or nobody knows.
+    /// The beginning, or unknown.
     Start,
-    /// It has everything up to this number.
+    /// The reader has everything up to this number.
     Behind(u64),
 }
 
 impl TurnStream {
-    /// An empty one whose numbers come behind `before`.
+    /// Creates an empty one whose numbers follow `before`.
     pub(super) fn new(session: SessionId, run: RunId, before: u64) -> Self {
         Self { session, run, before, most: MOST, events: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
-    /// The id of the stream: that of its turn.
+    /// Returns the id of the stream: that of its turn.
     pub(super) fn id(&self) -> String {
         stream_id(self.run)
     }
@@ -125,8 +125,8 @@ impl TurnStream {
         StreamFrame { last, name: event.name, bytes }
     }
 
-    /// Tells the older half more briefly: pieces of a text as one. Where that is not enough, what is oldest is left out and a
-    /// warning says so; all of it is in the session. The newest event is never touched.
+    /// Shortens the older half: pieces of a text become one. If that is not enough, the oldest events are dropped and a
+    /// warning is sent; all of it is in the session. The newest event is never changed.
     fn shorten_older(&self, events: &mut BufferedEvents) {
         let older = events.frames.len() / 2;
         let newer = events.frames.split_off(older);
@@ -150,7 +150,7 @@ impl TurnStream {
         kept.extend(piece.map(|piece| self.text_frame(piece)));
         let of_newer: usize = newer.iter().map(|frame| frame.bytes.len()).sum();
         let mut size = of_newer + kept.iter().map(|frame| frame.bytes.len()).sum::<usize>();
-        // With room to spare, so that not every event has this done again.
+        // With room to spare, so that this is not done for every event.
         let enough = if size > self.most / 8 * 7 { self.most / 2 } else { size };
         let mut left_out = None;
         while size > enough
@@ -173,7 +173,7 @@ impl TurnStream {
         self.encode_frame(last, &HermesEvent::new(name, serde_json::json!({ "text": text })))
     }
 
-    /// How it stands.
+    /// Returns its status.
     pub(super) fn current_status(&self) -> StreamStatus {
         let events = self.events.lock();
         StreamStatus { last_seq: self.before + events.count, last: events.last, is_over: events.is_over }
@@ -184,12 +184,12 @@ impl TurnStream {
         self.events.lock().end
     }
 
-    /// Notes that nothing fills it any more, also where it has no last event.
+    /// Notes that it gets no more events, also if it has no last event.
     pub(super) fn close(&self) {
         self.events.lock().end.at.get_or_insert_with(Instant::now);
     }
 
-    /// How many bytes it takes, about.
+    /// Returns its approximate size in bytes.
     pub(super) fn size_bytes(&self) -> usize {
         let events = self.events.lock();
         WHOLE + events.bytes + events.of_end + events.frames.len() * EACH
@@ -200,7 +200,7 @@ impl TurnStream {
         self.events.lock().bytes
     }
 
-    /// The number behind which a cursor goes on: one that is not of this journal, or within what is told more briefly by now, is
+    /// Returns the number after which a cursor continues: one that is not of this stream, or that was merged meanwhile, is
     /// at the start.
     fn resume_number(&self, cursor: StreamCursor) -> u64 {
         match cursor {
@@ -209,8 +209,8 @@ impl TurnStream {
         }
     }
 
-    /// What follows `cursor`, and what comes until the end. A reader that is so far behind that what it wants next is told more
-    /// briefly by then is closed: it comes again, and begins anew.
+    /// Streams the events after `cursor`, to the end. A reader whose next events were shortened
+    /// meanwhile is closed: it reconnects, and starts from the beginning.
     pub(super) fn follow_from(self: Arc<Self>, cursor: StreamCursor) -> impl Stream<Item = Bytes> + Send + 'static {
         let at = self.resume_number(cursor);
         let changed = self.changed.subscribe();
@@ -221,7 +221,7 @@ impl TurnStream {
                 match next {
                     NextChunk::Some(chunk, at) => return Some((chunk, (journal, at, changed))),
                     NextChunk::End => return None,
-                    // The sender is the journal's own, which is held here.
+                    // The sender belongs to the stream, which is held here.
                     NextChunk::Wait => drop(changed.changed().await),
                 }
             }
@@ -229,13 +229,13 @@ impl TurnStream {
     }
 }
 
-/// Where a reader is that has nothing yet. No event has this number.
+/// Position of a reader that has nothing yet. No event has this number.
 const START: u64 = 0;
 
-/// What people are told in the place of the oldest events of a long turn.
+/// Text in place of the oldest events of a long turn.
 const SHORTENED: &str = "The beginning of this turn is left out here; the conversation has it";
 
-/// What a piece of a text says. Other events are told one by one.
+/// Returns the text of a piece. Other events are not merged.
 fn text_of(frame: &StreamFrame) -> Option<String> {
     #[derive(Deserialize)]
     struct TextPiece {
@@ -250,18 +250,18 @@ fn text_of(frame: &StreamFrame) -> Option<String> {
 }
 
 impl BufferedEvents {
-    /// The first frame behind `number`. `None` if that is no number between two frames.
+    /// Returns the index of the first frame after `number`. `None` if that is no number between two frames.
     fn frame_index(&self, number: u64) -> Option<usize> {
         let at = self.frames.partition_point(|frame| frame.last <= number);
         let before = at.checked_sub(1).and_then(|at| self.frames.get(at)).map(|frame| frame.last);
         match before {
             Some(before) => (before == number).then_some(at),
-            // Before the first, where nothing was put together.
+            // Before the first, if nothing was merged.
             None => self.frames.front().is_some_and(|first| first.last == number + 1).then_some(0),
         }
     }
 
-    /// The same as [`Events::after`], for a reader: one that is at the end has read it.
+    /// Reads the frames after a number, for a reader: one that is at the end has read it.
     fn read_after(&mut self, number: u64) -> NextChunk {
         let next = self.chunk_after(number);
         self.end.is_read |=
@@ -304,12 +304,12 @@ enum NextChunk {
     End,
 }
 
-/// What clients call the stream of a turn.
+/// Returns the name of a turn's stream for clients.
 pub(super) fn stream_id(run: RunId) -> String {
     run.uuid().simple().to_string()
 }
 
-/// The turn of a stream.
+/// Returns the turn of a stream.
 pub(super) fn run_of(stream: &str) -> Option<RunId> {
     let is_plain = stream.len() == 32 && stream.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_plain.then(|| RunId::parse(&format!("run_{stream}"))).flatten()
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// One that holds little, after ten pieces of a text, a call and ten more.
+    /// Creates a small one, with ten pieces of a text, a call and ten more.
     fn long(most: usize) -> Arc<TurnStream> {
         let journal = TurnStream { most, ..TurnStream::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
         let pieces = || (0..10).map(|at| HermesEvent::token(&format!("{at}")));

@@ -1,8 +1,8 @@
-//! The streams of all turns: kept while they are read, and made again from the record.
+//! Streams of all turns: kept while they are read, and rebuilt from the record.
 //!
-//! One task follows the log and hands each session's frames to a task of its own, so that reading one conversation holds up
-//! no other. Numbers are never given twice: those of a journal that is made again lie behind what was given before it, and
-//! each process begins where no other can have been.
+//! One task follows the log and gives each session's frames to a task of its own, so that reading one conversation delays
+//! no other. Numbers are never used twice: those of a rebuilt stream follow the ones used before, and
+//! each process begins with numbers that no other can have used.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -37,27 +37,27 @@ use super::{
     unread_turns::UnreadTurns,
 };
 
-/// How many bytes of turns that are over are kept, for clients that lost their line shortly before the end. What is let go of
-/// is made again from the record.
+/// Most bytes of ended turns that are kept, for clients that lost their connection shortly before the end. Dropped streams
+/// are rebuilt from the record.
 const KEPT: usize = 16 << 20;
-/// How many records are read at once.
+/// Most records that are read at once.
 const PAGE: usize = 1000;
-/// How long it is waited for what the log has already.
+/// Longest wait for frames that the log has already.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many frames of one session may wait for its task. Behind that the log is followed more slowly, and forgets nothing.
+/// Most frames of one session that may wait for its task. Beyond that the log is followed more slowly, and nothing is lost.
 const WAITING: usize = 4096;
-/// Each process has so many numbers for a stream that another one began.
+/// Numbers that each process has for a stream that another one began.
 const NUMBERS: u32 = 32;
 
-/// The streams.
+/// Streams.
 pub(super) struct TurnStreams {
     handle: OwnerHandle,
-    /// Where the numbers begin of streams that another process began.
+    /// First number, less one, for streams that another process began.
     before: u64,
     held: Mutex<RetainedStreams>,
-    /// How far the log was followed.
+    /// Position up to which the log was followed.
     seen: watch::Sender<Lsn>,
-    /// When a run ended last, of those that were followed.
+    /// Time of the last end of a run, of those that were followed.
     finished: Mutex<Option<Millis>>,
     unread: UnreadTurns,
 }
@@ -65,15 +65,15 @@ pub(super) struct TurnStreams {
 #[derive(Default)]
 struct RetainedStreams {
     open: BTreeMap<RunId, Arc<TurnStream>>,
-    /// Those that are over, the oldest first.
+    /// Ended streams, the oldest first.
     over: VecDeque<RunId>,
     bytes: usize,
-    /// The highest number of those that were let go of: what is made again lies behind it.
+    /// Highest number of dropped streams: a rebuilt one continues after it.
     given: u64,
 }
 
 impl RetainedStreams {
-    /// Keeps a journal that is over, and lets go of the oldest if that is too much.
+    /// Keeps an ended stream, and drops the oldest ones if there are too many.
     fn retain_finished(&mut self, journal: &TurnStream) {
         self.over.push_back(journal.run);
         self.bytes += journal.size_bytes();
@@ -112,7 +112,7 @@ impl TurnStreams {
         });
         let pump = Arc::clone(&journals);
         let mut workers: BTreeMap<SessionId, mpsc::Sender<ReleasedItem>> = BTreeMap::new();
-        // What was going on when the last process ended goes on under its old name.
+        // Turns that the last process left continue under their old names.
         for (run, session) in runs.into_iter().filter(|(_, session)| !is_agents(session)) {
             let journal = pump.begin_stream(run, &session, before);
             workers.insert(session, pump.spawn_worker(journal, Some(head)));
@@ -134,7 +134,7 @@ impl TurnStreams {
         Some(journals)
     }
 
-    /// Gives a frame to the task of its session; the beginning of a turn makes one.
+    /// Gives a frame to the task of its session; the beginning of a turn creates one.
     async fn hand_on(
         self: &Arc<Self>,
         released: ReleasedItem,
@@ -159,13 +159,13 @@ impl TurnStreams {
             // A worker ends with its turn.
             let _ = worker.send(released).await;
         }
-        // A turn that was taken back before it began ends without an end of its run.
+        // A turn that was withdrawn before it began ends without an end of its run.
         if ended.is_some() || workers.get(&session).is_some_and(mpsc::Sender::is_closed) {
             workers.remove(&session);
         }
     }
 
-    /// When a run ended last, of those that this process followed.
+    /// Returns the time of the last end of a run, of those that this process followed.
     pub(super) fn last_finished(&self) -> Option<Millis> {
         *self.finished.lock()
     }
@@ -186,7 +186,7 @@ impl TurnStreams {
         journal
     }
 
-    /// Starts the task that fills a journal; `known` is up to where it reads the record itself first.
+    /// Starts the task that fills a stream; it reads the record itself up to `known` first.
     fn spawn_worker(self: &Arc<Self>, journal: Arc<TurnStream>, known: Option<Lsn>) -> mpsc::Sender<ReleasedItem> {
         let (sender, receiver) = mpsc::channel(WAITING);
         let journals = Arc::clone(self);
@@ -236,7 +236,7 @@ impl TurnStreams {
         }
     }
 
-    /// What an entry says that was made of something which was queued lies in another record.
+    /// Reads the content of a fact. An entry made from a queued message has its content in another record.
     async fn fact_content(&self, recorded: &RecordedFact) -> Option<Arc<str>> {
         match &recorded.fact.event {
             Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => {
@@ -283,7 +283,7 @@ impl TurnStreams {
         }
     }
 
-    /// Notes that nothing follows.
+    /// Notes that a stream is complete.
     fn finish_stream(&self, journal: &TurnStream) {
         self.held.lock().retain_finished(journal);
     }
@@ -292,7 +292,7 @@ impl TurnStreams {
         self.held.lock().open.get(&run).cloned()
     }
 
-    /// The journal of a turn, made again from the record if it is not held. `None` if there is no such turn.
+    /// Returns the stream of a turn, rebuilt from the record if it is not in memory. `None` if there is no such turn.
     ///
     /// # Errors
     /// The record cannot be read.
@@ -306,7 +306,7 @@ impl TurnStreams {
         else {
             return Ok(None);
         };
-        // A turn that begins at this moment is told of before it was followed.
+        // A turn that begins at this moment is recorded before it is followed.
         let mut seen = self.seen.subscribe();
         let following = seen.wait_for(|seen| *seen >= begun);
         // The sender is our own.
@@ -321,7 +321,7 @@ impl TurnStreams {
         if !journal.current_status().is_over {
             return Ok(None);
         }
-        // Somebody else may have been quicker, and has given numbers already.
+        // Another request may have been faster, and has used numbers already.
         let mut held = self.held.lock();
         if let Some(quicker) = held.open.get(&run) {
             return Ok(Some(Arc::clone(quicker)));
@@ -331,7 +331,7 @@ impl TurnStreams {
         Ok(Some(journal))
     }
 
-    /// Tells what the record says of a turn up to `head`. True if the turn was over by then.
+    /// Encodes the record of a turn up to `head`. Returns true if the turn was over by then.
     async fn replay_turn(
         &self,
         journal: &TurnStream,
@@ -346,7 +346,7 @@ impl TurnStreams {
         let mut waiting = Vec::new();
         loop {
             let page = log.read_scope(Partition::ZERO, ReadScope::Session(&journal.session), after, PAGE).await?;
-            // What lies behind `head` is told as it comes.
+            // Records after `head` are encoded as they come.
             let is_last = page.len() < PAGE || page.last().is_some_and(|stored| stored.lsn >= head);
             for stored in page.into_iter().take_while(|stored| stored.lsn <= head) {
                 after = stored.lsn;
@@ -388,7 +388,7 @@ impl TurnStreams {
     }
 }
 
-/// A turn that ends is over, also where the record is told of it a moment later.
+/// Returns a session as at rest: a turn that ends is over, also if the record has it a moment later.
 fn at_rest(mut session: hermes::HermesSession) -> hermes::HermesSession {
     session.active_stream_id = None;
     session.is_streaming = false;
@@ -399,7 +399,7 @@ fn at_rest(mut session: hermes::HermesSession) -> hermes::HermesSession {
     session
 }
 
-/// The turn whose stream begins: with its run, or with the compaction that the run waits for.
+/// Returns the turn whose stream begins: with its run, or with the compaction that the run waits for.
 fn started_run(released: &ReleasedItem) -> Option<RunId> {
     let ReleasedItem::Fact(recorded) = released else { return None };
     match &recorded.fact.event {
@@ -409,7 +409,7 @@ fn started_run(released: &ReleasedItem) -> Option<RunId> {
     }
 }
 
-/// When a run ended, if that is what is told.
+/// Returns the time of the end of a run, if this is one.
 fn run_end_time(released: &ReleasedItem) -> Option<Millis> {
     let ReleasedItem::Fact(recorded) = released else { return None };
     matches!(&recorded.fact.event, Happened::Run(run::Event::Ended { .. })).then_some(recorded.meta.at)

@@ -3,7 +3,7 @@
 //! The front end gives up the stream of a turn as soon as the list of sessions shows that nothing runs. A turn that ends while
 //! its client still opens the stream, or reads its last events, therefore stays in the list for a moment.
 //!
-//! It must not know what a stream tells.
+//! This module must not know the events of a stream.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use super::turn_stream::TurnStream;
 
-/// How long a turn stays in the list after its end if no client reads it.
+/// Time for which a turn stays in the list after its end if no client reads it.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The newest turn of each session that a client began and whose end is still to be read.
+/// Newest turn of each session that a client began and whose end is still to be read.
 ///
 /// A turn leaves when the list is read, or when any other turn begins. Without readers of the list it therefore holds no
 /// more than the turns that ran or ended within [`GRACE`] at that moment, and the one that began.
@@ -32,7 +32,7 @@ struct StartedTurn {
 impl StartedTurn {
     fn is_unread(self, now: Instant, journal: Option<Arc<TurnStream>>) -> bool {
         match journal {
-            // The journal of a turn that begins at this moment is not open yet.
+            // The stream of a turn that begins at this moment is not open yet.
             None => now < self.at + GRACE,
             Some(journal) => {
                 let end = journal.end_state();
@@ -44,7 +44,7 @@ impl StartedTurn {
 
 impl UnreadTurns {
     /// Notes that a client began a turn, and forgets every turn whose end was read or waited long enough. `journal_of`
-    /// finds the journal of a turn.
+    /// finds the stream of a turn.
     pub(super) fn begin_turn(
         &self,
         session: &SessionId,
@@ -58,7 +58,7 @@ impl UnreadTurns {
     }
 
     /// Returns the turn of a session whose end is still to be read, and forgets one that was read or waited long enough.
-    /// `journal_of` finds the journal of a turn.
+    /// `journal_of` finds the stream of a turn.
     pub(super) fn unread_run(
         &self,
         session: &SessionId,

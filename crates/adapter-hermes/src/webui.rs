@@ -1,4 +1,4 @@
-//! A front end that the user has: its pages with our facts in them, its files as they are. Source: docs/protocol/hermes.md,
+//! Front end of the user: its pages with values of this gateway in them, its files as they are. Source: docs/protocol/hermes.md,
 //! Front end.
 
 use std::{
@@ -19,14 +19,14 @@ use countersign_http::{
 
 use super::HermesAdapter;
 
-/// How large a file may be that is served, in bytes.
+/// Largest file that is served, in bytes.
 const LARGEST: u64 = 32 << 20;
-/// How much one request may bring, as its pages are told.
+/// Largest upload that the pages allow, in bytes.
 const UPLOAD: usize = 4 << 20;
-/// Its pages have scripts of their own in them. What matters stays: nobody shows them in a page of theirs.
+/// Content security policy. The pages contain scripts; the important part stays: no other site can frame them.
 const POLICY: &str = "object-src 'none'; base-uri 'self'; frame-ancestors 'none'";
 
-/// What hides the controls of what is not here.
+/// Styles that hide the controls of missing features.
 const ABSENT: &str = include_str!("webui/absent.html");
 
 #[derive(Clone)]
@@ -35,10 +35,10 @@ struct FrontEnd {
     door: Arc<HermesAdapter>,
 }
 
-/// Where the front end's files are in `folder`: a checkout of the project has them in a folder of their own.
+/// Finds the front end's files in `folder`: a checkout of the project has them in a subfolder.
 ///
 /// # Errors
-/// What is missing, for people.
+/// The missing file, as text for users.
 pub fn find_front_end(folder: &Path) -> Result<PathBuf, String> {
     let found = [folder.join("static"), folder.to_owned()].into_iter().find(|one| one.join("index.html").is_file());
     found.ok_or_else(|| format!("--webui {}: there is no index.html in it", folder.display()))
@@ -62,12 +62,12 @@ async fn index(State(front): State<FrontEnd>, caller: Option<Extension<HttpCalle
     front.filled_page("index.html", "text/html; charset=utf-8", &csrf).await
 }
 
-/// Names the process: a service worker keeps nothing of one that is gone.
+/// Returns the version of the process: a service worker keeps nothing of an earlier one.
 pub(super) fn webui_version(door: &HermesAdapter) -> String {
     format!("{}-{:x}", env!("CARGO_PKG_VERSION"), door.context.started_at.0)
 }
 
-/// The page with what hides the controls of what is not here and that no setting hides. Its files stay as they are.
+/// Returns the page with styles that hide the controls of missing features that no setting hides. Its files stay as they are.
 fn without_absent(page: &str) -> String {
     match page.rfind("</body>") {
         Some(end) => format!("{}{ABSENT}{}", &page[..end], &page[end..]),
@@ -88,7 +88,7 @@ async fn send_favicon(State(front): State<FrontEnd>) -> Response {
 }
 
 async fn static_file(State(front): State<FrontEnd>, Named(path): Named<String>) -> Response {
-    // A copy laid out as it is served has them in a folder beside its pages.
+    // A copy laid out as it is served has them in a folder next to its pages.
     match front.read_file(&format!("static/{path}")).await {
         Some(bytes) => file_response(&path, bytes),
         None => front.plain_file(&path).await,
@@ -96,7 +96,7 @@ async fn static_file(State(front): State<FrontEnd>, Named(path): Named<String>) 
 }
 
 impl FrontEnd {
-    /// A file with our facts in the place of its placeholders.
+    /// Returns a file with values in place of its placeholders.
     async fn filled_page(&self, name: &str, kind: &'static str, csrf: &str) -> Response {
         let Some(bytes) = self.read_file(name).await else { return file_not_found() };
         let Ok(text) = String::from_utf8(bytes) else { return file_not_found() };
@@ -117,7 +117,7 @@ impl FrontEnd {
         self.read_file(name).await.map_or_else(file_not_found, |bytes| file_response(name, bytes))
     }
 
-    /// The bytes of a file in the folder; links do not lead out of it.
+    /// Reads a file in the folder; links do not lead out of it.
     async fn read_file(&self, name: &str) -> Option<Vec<u8>> {
         let path = Path::new(name);
         let is_plain = path.components().all(|part| matches!(part, Component::Normal(_))) && !name.contains('\0');
@@ -133,7 +133,7 @@ impl FrontEnd {
     }
 }
 
-/// A file as it is.
+/// Returns the response for a file as it is.
 fn file_response(name: &str, bytes: Vec<u8>) -> Response {
     let mut response = reply::with_content_type(StatusCode::OK, kind_of(name), bytes);
     let headers = response.headers_mut();
@@ -146,7 +146,7 @@ fn file_not_found() -> Response {
     HttpProblem::new(StatusCode::NOT_FOUND, "not found").response_for("/static/")
 }
 
-/// What a file holds, by its name.
+/// Returns the content type of a file, by its name.
 pub(super) fn kind_of(name: &str) -> &'static str {
     match name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).as_deref() {
         Some("html") => "text/html; charset=utf-8",

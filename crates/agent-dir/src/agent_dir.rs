@@ -1,6 +1,6 @@
-//! Where the agent directory and its parts are.
+//! Paths of the agent directory and its parts.
 //!
-//! It must not know what the files say. Source: docs/protocol/omp.md, Configuration.
+//! It must not know the content of the files. Source: docs/protocol/omp.md, Configuration.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use super::ProcessEnvironment;
 /// The name of the file of grants in an agent directory.
 pub const GRANTS_FILE: &str = "grants.jsonl";
 
-/// Whose agent directory is meant.
+/// Product whose agent directory is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AgentProduct {
     /// `~/.omp/agent`.
@@ -25,7 +25,7 @@ pub enum AgentProduct {
 }
 
 impl AgentProduct {
-    /// What it is called; its door has the same name.
+    /// Returns its name; its adapter has the same name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Omp => "omp",
@@ -33,12 +33,12 @@ impl AgentProduct {
         }
     }
 
-    /// The one of that name.
+    /// Returns the product of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Omp, Self::Gjc].into_iter().find(|product| product.name() == name)
     }
 
-    /// The variables that name the whole directory, strongest first.
+    /// Returns the variables that name the whole directory, strongest first.
     const fn dir_variables(self) -> &'static [&'static str] {
         match self {
             Self::Omp => &["PI_CODING_AGENT_DIR", "OMP_CODING_AGENT_DIR"],
@@ -62,7 +62,7 @@ pub struct AgentDir {
 }
 
 impl AgentDir {
-    /// Finds the directory for `product`. Relative paths start at `cwd`; `exists` tells whether a folder is there.
+    /// Finds the directory for `product`. Relative paths start at `cwd`; `exists` reports whether a folder is there.
     ///
     /// Only the environment of the process may be handed in, never that of a `.env` file: a repository must not choose
     /// where policy and keys are read from.
@@ -100,73 +100,73 @@ impl AgentDir {
         Ok(Self { root, home, project_folder, content })
     }
 
-    /// The directory at `root`, for a gateway, which has no home and no project settings of a product.
+    /// Opens the directory at `root`, for a gateway, which has no home and no project settings of a product.
     pub fn at_root(root: PathBuf) -> Self {
         Self { home: root.clone(), content: root.clone(), project_folder: ".countersign".to_owned(), root }
     }
 
-    /// The directory itself.
+    /// Returns the directory itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The secrets that commands may be given by name; none where the directory has no folder for them yet.
+    /// Returns the secrets that commands may use by name; none if the directory has no folder for them yet.
     pub fn secrets(&self) -> GatewaySecrets {
         let folder = self.root.join(FOLDER);
         if folder.is_dir() { GatewaySecrets::from_folder(folder, BTreeMap::new()) } else { GatewaySecrets::default() }
     }
 
-    /// The home directory of the user, or the agent directory if there is none.
+    /// Returns the home directory of the user, or the agent directory if there is none.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The name of the folder in a project that holds its own settings, such as `.omp`.
+    /// Returns the name of the folder in a project that holds its own settings, such as `.omp`.
     pub fn project_folder(&self) -> &str {
         &self.project_folder
     }
 
-    /// The user's settings.
+    /// Returns the user's settings.
     pub fn config_path(&self) -> PathBuf {
         self.root.join("config.yml")
     }
 
-    /// The settings of the project in `cwd`.
+    /// Returns the settings of the project in `cwd`.
     pub fn project_config(&self, cwd: &Path) -> PathBuf {
         cwd.join(&self.project_folder).join("config.yml")
     }
 
-    /// The user's models, the newer form first.
+    /// Returns the user's models, the newer form first.
     pub fn models_paths(&self) -> [PathBuf; 2] {
         [self.root.join("models.yml"), self.root.join("models.json")]
     }
 
-    /// The files that may hold keys, strongest first.
+    /// Returns the files that may hold keys, strongest first.
     pub fn env_files(&self, cwd: &Path) -> [PathBuf; 2] {
         [cwd.join(".env"), self.home.join(".env")]
     }
 
-    /// The folder that has one folder of session files a working directory.
+    /// Returns the folder that has one folder of session files a working directory.
     pub fn sessions_dir(&self) -> PathBuf {
         self.content.join("sessions")
     }
 
-    /// The folder of images, each under the digest of its bytes.
+    /// Returns the folder of images, each under the digest of its bytes.
     pub fn blobs_dir(&self) -> PathBuf {
         self.content.join("blobs")
     }
 
-    /// The folder of the logs of sessions.
+    /// Returns the folder of the logs of sessions.
     pub fn logs_dir(&self) -> PathBuf {
         self.root.join("countersign")
     }
 
-    /// The grants that outlive a session.
+    /// Returns the grants that outlive a session.
     pub fn grants_path(&self) -> PathBuf {
         self.root.join(GRANTS_FILE)
     }
 
-    /// The user's rules.
+    /// Returns the user's rules.
     pub fn permissions_path(&self) -> PathBuf {
         self.root.join("permissions.yaml")
     }

@@ -21,7 +21,7 @@ impl ProcessEnvironment {
         )
     }
 
-    /// The value of `name`; an empty one counts as absent.
+    /// Returns the value of `name`; an empty one counts as absent.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -49,7 +49,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for ProcessEnvironme
     }
 }
 
-/// Reads `NAME=value` lines: `export` in front is allowed, quotes around a value are taken off, `#` behind a blank
+/// Reads `NAME=value` lines: `export` in front is allowed, quotes around a value are taken off, `#` after a blank
 /// starts a comment outside of quotes. A line of another form is skipped.
 fn parse_variables(text: &str) -> Vec<(String, String)> {
     text.lines().filter_map(parse_assignment).collect()
@@ -106,7 +106,7 @@ mod tests {
         let mut environment: ProcessEnvironment = [("A", "process"), ("B", "")].into_iter().collect();
         environment.add_file(&file);
         environment.add_file(&folder.path().join("absent"));
-        // Nobody writes to it: to open it would wait for ever.
+        // It has no writer: to open it would wait for ever.
         assert!(std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap().success());
         environment.add_file(&folder.path().join("pipe"));
         assert_eq!(["A", "B", "C"].map(|name| environment.get(name)), [Some("process"), Some("file"), Some("file")]);

@@ -1,4 +1,4 @@
-//! Which key belongs to a provider.
+//! The key of a provider.
 //!
 //! It must not know where a key is sent. Source: docs/protocol/omp.md, Configuration: `--api-key`, then the
 //! environment, then `models.yml`. The original's database of stored keys (`agent.db`) is not read.
@@ -38,26 +38,26 @@ const VARIABLES: [(&str, &[&str]); 24] = [
     ("llama.cpp", &["LLAMA_CPP_API_KEY"]),
 ];
 
-/// Every variable that may hold a key: tools must not inherit them.
+/// Returns every variable that may hold a key: tools must not inherit them.
 pub fn key_variables() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().flat_map(|(_, names)| names.iter().copied())
 }
 
-/// The providers that are known to take a key from a variable.
+/// Returns the providers that are known to take a key from a variable.
 pub(super) fn known_providers() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().map(|(provider, _)| *provider)
 }
 
-/// What a provider is asked with.
+/// Credential of requests to a provider.
 #[derive(Clone, Debug)]
 pub enum ProviderCredential {
     /// A key.
     Key(SecretString),
-    /// It needs none.
+    /// No key is needed.
     Keyless,
 }
 
-/// The keys of this process by provider. Nothing of it prints.
+/// The keys of this process by provider. None of them is printed.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderKeys {
     environment: ProcessEnvironment,
@@ -75,7 +75,7 @@ impl ProviderKeys {
         self.given = Some((provider.to_owned(), key));
     }
 
-    /// The credential for `provider`, whose settings are `settings`.
+    /// Returns the credential for `provider`, whose settings are `settings`.
     pub fn credential(&self, provider: &str, settings: Option<&ModelProvider>) -> Option<ProviderCredential> {
         if let Some((_, key)) = self.given.as_ref().filter(|(name, _)| name == provider) {
             return Some(ProviderCredential::Key(key.clone()));
@@ -88,7 +88,7 @@ impl ProviderKeys {
             .map(ProviderCredential::Key)
     }
 
-    /// The names of providers whose key is in the environment or was given.
+    /// Returns the names of providers whose key is in the environment or was given.
     pub(super) fn keyed_providers(&self) -> impl Iterator<Item = &str> {
         let set = VARIABLES.iter().map(|(provider, _)| *provider);
         set.filter(|provider| self.of_environment(provider).is_some())
@@ -100,7 +100,7 @@ impl ProviderKeys {
         names.iter().find_map(|name| self.environment.get(name)).map(SecretString::from)
     }
 
-    /// A key as `models.yml` gives it: the name of a variable that is set, else the key itself.
+    /// Returns a key as `models.yml` gives it: the name of a variable that is set, else the key itself.
     fn named_key(&self, key: &str) -> Option<SecretString> {
         let key = self.environment.get(key).unwrap_or(key);
         (!key.is_empty()).then(|| SecretString::from(key))

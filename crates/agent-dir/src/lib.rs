@@ -1,6 +1,6 @@
 //! Reads the agent directory: where it is, its settings, its models and their keys.
 //!
-//! It must not know any door, the engine or a provider's wire: it turns files and an environment into plain values.
+//! It must not know any adapter, the engine or a provider's wire: it turns files and an environment into plain values.
 
 pub mod agent_dir;
 pub mod environment;

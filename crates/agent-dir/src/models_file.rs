@@ -1,6 +1,6 @@
 //! The user's providers and models: `models.yml`, or `models.json` where there is no `models.yml`.
 //!
-//! It must not know the built-in catalogue or any key. What is wrong is told and left out; the rest counts. Source:
+//! It must not know the built-in catalogue or any key. A faulty entry is reported and left out; the rest counts. Source:
 //! docs/protocol/omp.md, Configuration.
 
 use std::{collections::BTreeMap, fmt};
@@ -17,7 +17,7 @@ use super::AgentDir;
 pub struct ModelsFile {
     /// By name.
     pub providers: BTreeMap<String, ModelProvider>,
-    /// What was left out and why, one line each. Never holds a value of the file.
+    /// Entries that were left out and the reason, one line each. Never holds a value of the file.
     pub problems: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub struct ModelProvider {
     pub api_key: Option<String>,
     /// `auth`.
     pub auth: ProviderAuth,
-    /// `authHeader`: the key also travels as `Authorization: Bearer`.
+    /// True for `authHeader`: the key also travels as `Authorization: Bearer`.
     pub auth_header: bool,
     /// `headers` of every request.
     pub headers: BTreeMap<String, String>,
@@ -51,17 +51,17 @@ impl fmt::Debug for ModelProvider {
     }
 }
 
-/// Whether a provider wants a key.
+/// Need of a provider for a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProviderAuth {
-    /// It does.
+    /// A key is needed.
     #[default]
     ApiKey,
-    /// It does not.
+    /// No key is needed.
     None,
 }
 
-/// What to change of a model. Absent leaves it.
+/// Changes of a model. An absent value leaves it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelOverride {
     name: Option<String>,
@@ -102,7 +102,7 @@ impl ModelOverride {
 }
 
 impl ModelsFile {
-    /// Reads the file of `folder`; without one there is nothing in it. Never fails: what is wrong is in `problems`.
+    /// Reads the file of `folder`; without one the result is empty. Never fails: all faults are in `problems`.
     pub fn load(folder: &AgentDir) -> Self {
         for path in folder.models_paths() {
             match YamlNode::read_file(&path) {
@@ -233,7 +233,7 @@ fn read_entry(
     Ok(entry)
 }
 
-/// How a model that reasons is told to think where its entry does not say: at any level, in the way of its wire.
+/// Returns the default thinking of a model that reasons without an entry about it: at any level, in the way of its wire.
 const fn usual_thinking(api: ModelApi) -> ThinkingSupport {
     let mode = match api {
         ModelApi::OpenaiCompletions | ModelApi::OpenaiResponses | ModelApi::Demo => ThinkingParameter::Effort,
@@ -264,7 +264,7 @@ fn read_override(place: &YamlField<'_>) -> Result<ModelOverride, WrongType> {
     })
 }
 
-/// What `compat` says of whether an answer's end tells what it used.
+/// Reads the setting in `compat` for whether an answer's end reports its usage.
 fn tells_usage(place: &YamlField<'_>) -> Result<Option<bool>, WrongType> {
     place.at("compat")?.at("supportsUsageInStreaming")?.flag()
 }

@@ -2,16 +2,16 @@
 //!
 //! It must not know which flags there are. Source: docs/protocol/omp.md, Fields that restrict.
 
-/// What a name says that it restricts.
+/// Object that a setting restricts, according to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestrictionKind {
-    /// Which tools and abilities there are.
+    /// The available tools and abilities.
     Tools,
-    /// What needs an approval.
+    /// The actions that need an approval.
     Approvals,
-    /// What can be reached or changed.
+    /// The things that can be reached or changed.
     Reach,
-    /// How much of something there is.
+    /// The amount of something.
     Amount,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn name_words(name: &str) -> Vec<String> {
     words
 }
 
-/// Whether one of `words` fits one of `patterns`.
+/// Reports whether one of `words` fits one of `patterns`.
 pub(super) fn has_word(words: &[String], patterns: &[&str]) -> bool {
     words.iter().any(|word| patterns.iter().any(|pattern| fits_pattern(word, pattern)))
 }

@@ -1,6 +1,6 @@
-//! Which settings a host can change for good, and under which key each is kept.
+//! Settings that a host can change permanently, and the key under which each is kept.
 //!
-//! It must not know who changes them.
+//! It must not know who makes the change.
 
 use countersign_config::yaml::edit::{EditError, set_key};
 use countersign_runtime::models::entry::ThinkingLevel;
@@ -13,17 +13,17 @@ use super::AgentDir;
 pub enum SettingChange<'a> {
     /// The model of new sessions, as `provider/id`.
     Model(&'a str),
-    /// How much new sessions think.
+    /// Thinking level of new sessions.
     ThinkingLevel(ThinkingLevel),
-    /// How steering messages are taken from their queue. Any text.
+    /// Mode in which steering messages are taken from their queue. Any text.
     SteeringMode(&'a str),
-    /// How follow-ups are taken from their queue. Any text.
+    /// Mode in which follow-ups are taken from their queue. Any text.
     FollowUpMode(&'a str),
     /// When steering interrupts. Any text.
     InterruptMode(&'a str),
-    /// Whether the context is shortened by itself.
+    /// True if the context is shortened by itself.
     AutoCompaction(bool),
-    /// Whether failed requests are repeated.
+    /// True if failed requests are repeated.
     AutoRetry(bool),
 }
 

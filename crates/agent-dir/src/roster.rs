@@ -1,8 +1,8 @@
-//! Which models there are, which of them can be used, and which one somebody means.
+//! The available models, those that can be used, and the one that a query means.
 //!
-//! It must not know how a model is spoken to. Source: docs/protocol/omp.md, Configuration.
+//! It must not know how requests to a model are made. Source: docs/protocol/omp.md, Configuration.
 //!
-//! The built-in catalogue is asked for only when the user's own models do not decide.
+//! The built-in catalogue is read only when the user's own models do not decide.
 
 use std::{cell::OnceCell, collections::BTreeSet};
 
@@ -12,7 +12,7 @@ use super::{ModelsFile, ProviderKeys, Restrictions, keys::ProviderCredential, mo
 
 mod pattern;
 
-/// What a provider that is asked for no model in particular is used with: parts of ids, the first that is there wins.
+/// Default models of a provider: parts of ids, the first that is there wins.
 const PREFERRED: [(&str, &[&str]); 9] = [
     ("anthropic", &["claude-sonnet-4-6", "claude-sonnet-4-5", "claude-sonnet-4", "claude"]),
     ("openai", &["gpt-5.2", "gpt-5.1", "gpt-5", "gpt-4.1"]),
@@ -28,12 +28,12 @@ const PREFERRED: [(&str, &[&str]); 9] = [
 /// Some of the variables that keys are looked for in, those of the providers that most people have.
 const LOOKED_FOR: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
-/// A model that was meant, and how much it is to think if that was said with it.
+/// A chosen model, and its thinking level if the query has one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelChoice {
     /// The model.
     pub entry: ModelEntry,
-    /// What followed its name behind a colon.
+    /// Level after a colon that followed its name.
     pub level: Option<ThinkingLevel>,
 }
 
@@ -49,7 +49,7 @@ pub enum ChooseError {
     /// Settings take its models away.
     #[error("the provider {0:?} is switched off by disabledProviders or enabledProviders of config.yml")]
     Disabled(String),
-    /// There is not a single model whose provider has a key.
+    /// No model has a provider with a key.
     #[error(
         "no usable model: set a provider's key in the environment ({} and so on), add a provider to models.yml in the agent directory (~/.omp/agent or ~/.gjc/agent, if no variable names another), or try --provider demo",
         LOOKED_FOR.join(", ")
@@ -57,7 +57,7 @@ pub enum ChooseError {
     None,
 }
 
-/// What decides about the first model of a session.
+/// Preferences for the first model of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelPreference<'a> {
     /// `--provider`.
@@ -94,7 +94,7 @@ impl ModelRoster {
         self.restrictions.as_ref().is_none_or(|restrictions| restrictions.permits_provider(provider))
     }
 
-    /// What is wrong with `models.yml`, one line each.
+    /// Returns the problems with `models.yml`, one line each.
     pub fn problems(&self) -> &[String] {
         &self.file.problems
     }
@@ -104,41 +104,41 @@ impl ModelRoster {
         self.keys.give_key(provider, key);
     }
 
-    /// The variables that the user's own providers take their keys from.
+    /// Returns the variables that the user's own providers take their keys from.
     pub fn key_variables(&self) -> Vec<String> {
         let keys = self.file.providers.values().filter_map(|provider| provider.api_key.clone());
         keys.filter(|key| key.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')).collect()
     }
 
-    /// What `provider` is asked with; `None` if it wants a key and there is none.
+    /// Returns the credential of `provider`; `None` if it needs a key and there is none.
     pub fn credential(&self, provider: &str) -> Option<ProviderCredential> {
         self.keys.credential(provider, self.file.providers.get(provider))
     }
 
-    /// Every provider that may have a key: the user's own, and those that the environment may have one for.
+    /// Returns every provider that may have a key: the user's own, and those that the environment may have one for.
     pub fn provider_names(&self) -> BTreeSet<String> {
         self.file.providers.keys().cloned().chain(super::keys::known_providers().map(str::to_owned)).collect()
     }
 
-    /// Whether the key of `provider` also travels as `Authorization: Bearer`.
+    /// Reports whether the key of `provider` also travels as `Authorization: Bearer`.
     pub fn sends_bearer(&self, provider: &str) -> bool {
         self.file.providers.get(provider).is_some_and(|provider| provider.auth_header)
     }
 
-    /// All models that can be used: those whose provider has a key or needs none. The user's own come first.
+    /// Returns all models that can be used: those whose provider has a key or needs none. The user's own come first.
     pub fn available_models(&self) -> Vec<&ModelEntry> {
         let entries: Box<dyn Iterator<Item = &ModelEntry>> =
             if self.needs_builtin() { Box::new(self.all_models().iter()) } else { Box::new(self.own_models()) };
         entries.filter(|entry| self.credential(&entry.provider).is_some()).collect()
     }
 
-    /// The model with exactly this provider and id.
+    /// Returns the model with exactly this provider and id.
     pub fn exact_model(&self, provider: &str, id: &str) -> Option<&ModelEntry> {
         let is = |entry: &&ModelEntry| entry.provider == provider && entry.id == id;
         self.own_models().find(is).or_else(|| self.all_models().iter().find(is))
     }
 
-    /// The model that `--provider` and `--model` mean: `id`, `provider/id`, either with `:level` behind it, or a part
+    /// Returns the model that `--provider` and `--model` mean: `id`, `provider/id`, either with `:level` after it, or a part
     /// of an id or name.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl ModelRoster {
             .ok_or_else(unknown)
     }
 
-    /// The models that `patterns` mean (`--models`, `enabledModels`), each once, in the order of the patterns; and the
+    /// Returns the models that `patterns` mean (`--models`, `enabledModels`), each once, in the order of the patterns; and the
     /// patterns that mean none. A pattern may have `*`, `?` and `[…]`.
     pub fn scoped_models<'p>(&self, patterns: &[&'p str]) -> (Vec<ModelChoice>, Vec<&'p str>) {
         let (mut choices, mut unmatched): (Vec<ModelChoice>, _) = (Vec::new(), Vec::new());
@@ -189,11 +189,11 @@ impl ModelRoster {
         (choices, unmatched)
     }
 
-    /// The first model of a session: the command line, the first that is cycled through, the one chosen last, what a
-    /// provider is usually used with, any.
+    /// Returns the first model of a session: the command line, the first that is cycled through, the one chosen last, the
+    /// provider's default, any.
     ///
     /// # Errors
-    /// [`ChooseError::Unknown`] and [`ChooseError::Provider`] if the command line names what there is not; [`ChooseError::None`]
+    /// [`ChooseError::Unknown`] and [`ChooseError::Provider`] if the command line names a missing one; [`ChooseError::None`]
     /// if there is none to use.
     pub fn initial_model(&self, wish: ModelPreference<'_>) -> Result<ModelChoice, ChooseError> {
         let before = wish.model.and_then(|model| model.split_once('/')).map(|(provider, _)| provider);
@@ -228,7 +228,7 @@ impl ModelRoster {
             .ok_or(ChooseError::None)
     }
 
-    /// A saved model is never guessed: it is there or it is not.
+    /// Returns a saved model. It is never guessed: it is there or it is not.
     fn saved_model(&self, saved: &str) -> Option<ModelChoice> {
         let own: Vec<&ModelEntry> = self.own_models().collect();
         pattern::exact_match(&own, None, saved)
@@ -241,7 +241,7 @@ impl ModelRoster {
         models.filter(|entry| self.permits_provider(&entry.provider))
     }
 
-    /// Whether a built-in model could be usable.
+    /// Reports whether a built-in model could be usable.
     fn needs_builtin(&self) -> bool {
         self.merged.get().is_some()
             || self.keys.keyed_providers().next().is_some()

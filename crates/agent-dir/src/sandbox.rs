@@ -13,7 +13,7 @@ pub(super) fn read_sandbox(settings: &mut SandboxSettings, place: &YamlField<'_>
     if place.is_absent() {
         return Ok(());
     }
-    // Whoever writes the section means one.
+    // A user who writes the section means one.
     settings.mode = read_word(&place.at("mode")?, SandboxMode::from_name, "off, guard or workspace")?
         .unwrap_or(SandboxMode::Workspace);
     let of_network = place.at("network")?;
@@ -30,7 +30,7 @@ pub(super) fn read_sandbox(settings: &mut SandboxSettings, place: &YamlField<'_>
     Ok(())
 }
 
-/// `on`, `off`, or hosts.
+/// Reads `on`, `off`, or hosts.
 fn read_network(place: &YamlField<'_>) -> Result<Option<NetworkAccess>, WrongType> {
     if place.members().is_err() {
         return read_word(place, NetworkAccess::from_name, "on, off or a mapping with hosts");
@@ -47,7 +47,7 @@ fn read_network(place: &YamlField<'_>) -> Result<Option<NetworkAccess>, WrongTyp
     items.iter().map(host).collect::<Result<_, _>>().map(|hosts| Some(NetworkAccess::Hosts(hosts)))
 }
 
-/// One of a few words. YAML reads two of them as flags.
+/// Reads one of a few words. YAML reads two of them as flags.
 fn read_word<T>(
     place: &YamlField<'_>,
     named: impl Fn(&str) -> Option<T>,

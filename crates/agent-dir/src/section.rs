@@ -18,7 +18,7 @@ const NAME: &str = "countersign";
 /// Settings of the section that count outside of it too.
 const OUTSIDE: [&str; 2] = ["approval_timeout", "clarify_timeout"];
 
-/// How often and how long a gate waits.
+/// Settings of the waits of a gate.
 const GATE: &[&str] = &["timeout", "remind", "default"];
 
 /// The keys of the section and of the mappings in it.
@@ -45,28 +45,28 @@ const KEYS: [(&str, &[&str]); 7] = [
     ("countersign.sandbox.network", &["hosts", "unlisted"]),
 ];
 
-/// How many levels of a key may be joined: none of ours has more.
+/// Most levels of a key that may be joined: none of ours has more.
 const MOST_LEVELS: usize = 8;
 
-/// Sections of the originals in which a key with dots stands for its levels.
+/// Sections of the originals in which a key with dots replaces its levels.
 const OTHERS: [&str; 5] = ["retry", "compaction", "providers", "edit", "todo"];
 
-/// Whose file it is.
+/// Owner of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileOwner {
     /// The user's own: the section counts here alone.
     User,
-    /// That of the project in the working folder.
+    /// The project in the working folder.
     Project,
     /// One that the host names.
     Host,
 }
 
 /// Checks the keys of a user's file that are ours, and returns a notice of each that counts only within the section, unless its name
-/// says that it restricts: those are told anyway.
+/// says that it restricts: those are reported anyway.
 ///
 /// # Errors
-/// [`LoadError`] for a key that is not there, has nothing behind it, or is a slip in the name of the section.
+/// [`LoadError`] for a key that is not there, has nothing after it, or is a slip in the name of the section.
 pub(super) fn check_section(root: &YamlField<'_>) -> Result<Vec<String>, LoadError> {
     let mut notices = Vec::new();
     for (key, member) in root.members()? {
@@ -141,7 +141,7 @@ fn refused_key(place: &YamlField<'_>, problem: &str) -> LoadError {
 /// Returns `root` with the levels apart that keys of our section, and of those that are read here, have joined by dots.
 ///
 /// # Errors
-/// [`LoadError::Refused`] for a setting of our section that stands there twice. In the others the one with levels counts: hosts
+/// [`LoadError::Refused`] for a setting of our section that occurs twice. In the others the one with levels counts: hosts
 /// change settings there.
 pub(super) fn split_levels(root: YamlNode, file: &Path) -> Result<YamlNode, LoadError> {
     let line = root.line;
@@ -240,7 +240,7 @@ mod tests {
         let want =
             json!({"x.y": {"z.a": 1}, "tools.approval": {"a.b": "deny"}, "retry": {"maxRetries": 1, "enabled": false}});
         assert_eq!(split_levels(node(others), Path::new("config.yml")).unwrap().to_json(), want);
-        // What a host changes is written with levels.
+        // A host writes its changes with levels.
         let both =
             split_levels(node("retry.enabled: false\nretry: { enabled: true }"), Path::new("config.yml")).unwrap();
         assert_eq!(both.to_json(), json!({"retry": {"enabled": true}}));

@@ -7,16 +7,16 @@ use countersign_config::yaml::YamlField;
 
 use super::names::{ABILITIES, NEGATIONS, RestrictionKind, has_word, name_words};
 
-/// What a setting says by its name.
+/// Restriction that a setting's name claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RestrictionClaim {
-    /// What it restricts.
+    /// Object that it restricts.
     pub(super) what: RestrictionKind,
-    /// What its value says.
+    /// Meaning of its value.
     pub(super) sense: SwitchSense,
 }
 
-/// What it means that a setting is switched on.
+/// Meaning of a setting that is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SwitchSense {
     /// Something is taken away.
@@ -31,7 +31,7 @@ const APPROVALS: [&str; 3] = ["approv*", "permission*", "permit*"];
 /// Words for what can be reached.
 const REACH: [&str; 4] = ["sandbox*", "readonly", "jail*", "dryrun"];
 
-/// Words for lists of what is not to be had.
+/// Words for lists of unavailable things.
 const LISTS: [&str; 9] =
     ["disallow*", "deny*", "denied", "forbid*", "restrict*", "whitelist*", "blacklist*", "allowlist*", "blocklist*"];
 
@@ -43,16 +43,16 @@ const PHRASES: [(&str, &str, RestrictionKind); 4] = [
     ("block", "list*", RestrictionKind::Tools),
 ];
 
-/// Words that take away what the object beside them stands for.
+/// Words that take away the object that the next word names.
 const TAKING: [&str; 12] = [
     "no", "not", "without", "disable*", "exclud*", "block", "blocked", "prevent*", "protect*", "require*", "confirm*",
     "polic*",
 ];
 
-/// Words that give what the object beside them stands for.
+/// Words that give the object that the next word names.
 const GIVING: [&str; 5] = ["allow", "allowed", "enable*", "writable", "access*"];
 
-/// What an agent uses or reaches.
+/// Objects that an agent uses or reaches.
 const OBJECTS: [&str; 17] = [
     "tool*", "command*", "bash", "shell*", "exec*", "writ*", "edit*", "net", "network*", "internet", "web", "file*",
     "path*", "dir*", "folder*", "host*", "domain*",
@@ -64,7 +64,7 @@ const UNDOING: [&str; 8] = ["no", "not", "without", "disable*", "skip*", "bypass
 /// Words for a limit.
 const LIMITS: [&str; 5] = ["max", "maximum", "limit*", "budget*", "quota*"];
 
-/// What a whole session uses up.
+/// Resources that a whole session uses up.
 const SPENT: [&str; 14] = [
     "turn*",
     "step*",
@@ -122,7 +122,7 @@ pub(super) fn limit_claim(key: &str) -> Option<RestrictionClaim> {
     is_limit.then_some(RestrictionClaim { what: RestrictionKind::Amount, sense: SwitchSense::Takes })
 }
 
-/// Whether the value here takes something away, as its name means it.
+/// Reports whether the value here takes something away, as its name means it.
 pub(super) fn value_restricts(place: &YamlField<'_>, sense: SwitchSense) -> bool {
     if is_nothing(place) {
         return false;
@@ -142,12 +142,12 @@ pub(super) fn value_restricts(place: &YamlField<'_>, sense: SwitchSense) -> bool
         (Some(is_on), SwitchSense::Takes) => is_on,
         (Some(is_on), SwitchSense::Gives) => !is_on,
         (None, SwitchSense::Takes) => true,
-        // Each member says what it gives.
+        // Each member gives its own.
         (None, SwitchSense::Gives) => false,
     }
 }
 
-/// Whether there is nothing here, or nothing but empty lists, mappings and texts.
+/// Reports whether there is nothing here, or nothing but empty lists, mappings and texts.
 fn is_nothing(place: &YamlField<'_>) -> bool {
     let is_empty_list = || place.items().is_ok_and(|items| items.is_some_and(|items| items.is_empty()));
     let is_empty_map = || place.members().is_ok_and(|members| members.iter().all(|(_, member)| is_nothing(member)));
@@ -155,7 +155,7 @@ fn is_nothing(place: &YamlField<'_>) -> bool {
     place.is_absent() || is_empty_list() || is_empty_map() || is_empty_text()
 }
 
-/// Whether a member of a mapping switches the whole of it on or off, if it is a switch.
+/// Returns whether a member of a mapping switches the whole of it on or off, if it is a switch.
 fn switch_state((key, member): &(&str, YamlField<'_>)) -> Option<bool> {
     let on = member.flag().ok().flatten()?;
     match key.to_lowercase().as_str() {
@@ -169,7 +169,7 @@ fn word_sense(words: &[String]) -> SwitchSense {
     if has_word(words, &TAKING) || has_word(words, &NEGATIONS) { SwitchSense::Takes } else { SwitchSense::Gives }
 }
 
-/// Whether a name ends with an object and says before it, or with its last word, that it is taken or given.
+/// Reports whether a name ends with an object and says before it, or with its last word, that it is taken or given.
 fn names_object(words: &[String]) -> bool {
     let is_verb =
         |word: &String| [&TAKING[..], &GIVING].iter().any(|verbs| has_word(std::slice::from_ref(word), verbs));

@@ -19,7 +19,7 @@ use super::{
     section::{self, FileOwner},
 };
 
-/// Everything that the stdio doors read from `config.yml`.
+/// Settings that the stdio adapters read from `config.yml`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSettings {
     /// `retry`.
@@ -50,10 +50,10 @@ pub struct AgentSettings {
     pub ours: CountersignSettings,
 }
 
-/// How failed model requests are repeated.
+/// Repetition of failed model requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelRetrySettings {
-    /// `retry.enabled`.
+    /// True for `retry.enabled`.
     pub enabled: bool,
     /// `retry.maxRetries`.
     pub max_retries: u32,
@@ -61,14 +61,14 @@ pub struct ModelRetrySettings {
     pub base_delay: Duration,
     /// `retry.maxDelayMs`; zero there is no limit.
     pub max_delay: Duration,
-    /// `retry.provider.maxRetries`: attempts before anybody is told of a failure.
+    /// `retry.provider.maxRetries`: attempts before a failure is reported.
     pub silent: u32,
 }
 
 /// When the context is made shorter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompactionSettings {
-    /// `compaction.enabled`.
+    /// True for `compaction.enabled`.
     pub enabled: bool,
     /// `compaction.reserveTokens`.
     pub reserve_tokens: u64,
@@ -80,7 +80,7 @@ pub struct CompactionSettings {
     pub threshold_percent: Option<f64>,
 }
 
-/// Which arguments the `edit` tool takes.
+/// Arguments that the `edit` tool takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditToolMode {
     /// `{path, old_text, new_text, all?}`.
@@ -91,30 +91,30 @@ pub enum EditToolMode {
     Patch,
 }
 
-/// Whether an agent is reminded of open tasks.
+/// Reminders of open tasks for an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TodoReminders {
-    /// `todo.reminders.enabled`, or `todo.reminders` itself.
+    /// True for `todo.reminders.enabled`, or `todo.reminders` itself.
     pub enabled: bool,
     /// `todo.reminders.max`.
     pub max: u32,
 }
 
-/// What only we know. Read from the user's file alone: a repository must not loosen it.
+/// Settings that only Countersign has. Read from the user's file alone: a repository must not loosen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountersignSettings {
     /// `countersign.approval_timeout`, or `approval_timeout`, in seconds.
     pub approval_timeout: Duration,
     /// `countersign.clarify_timeout`, or `clarify_timeout`, in seconds.
     pub clarify_timeout: Duration,
-    /// `countersign.retry_ask_after`, in seconds: the shortest wait for a provider that people are asked about; zero there
+    /// `countersign.retry_ask_after`, in seconds: the shortest wait for a provider that opens a gate for people; zero there
     /// is never.
     pub retry_ask_after: Duration,
     /// `countersign.host_timeout`, in seconds: how long a call waits for its host, and how long a host may say nothing of one.
     pub host_timeout: Duration,
     /// `countersign.bash_timeout`, in seconds: of commands that name none.
     pub bash_timeout: Duration,
-    /// `countersign.gates`: how long gates wait that runs open, and what follows.
+    /// `countersign.gates`: the time limits of gates that runs open, and their defaults.
     pub gates: GateSettings,
     /// `countersign.sandbox`: what commands may touch.
     pub sandbox: sandbox::SandboxSettings,
@@ -124,8 +124,8 @@ pub struct CountersignSettings {
     pub data: Option<PathBuf>,
 }
 
-/// How long gates wait that runs open. Of each kind `timeout` and `remind`, in seconds, and `default`: whether something counts where
-/// nobody answers.
+/// Waits of gates that runs open. Of each kind `timeout` and `remind`, in seconds, and `default`: whether something counts without
+/// an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateSettings {
     /// `question`, with the default `recommended`.
@@ -158,7 +158,7 @@ impl GateSettings {
     }
 }
 
-/// Whether sessions live in the gateway of this machine.
+/// Place of sessions: in the gateway of this machine or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttachMode {
     /// `never`: each has a log of its own.
@@ -250,7 +250,7 @@ impl AgentSettings {
         self.todo_reminders = Self::default().todo_reminders;
     }
 
-    /// The model that was chosen last, as `provider/id`.
+    /// Returns the model that was chosen last, as `provider/id`.
     pub fn default_model(&self) -> Option<&str> {
         self.model_roles.get("default").map(String::as_str)
     }
@@ -384,7 +384,7 @@ fn set_given<T>(setting: &mut T, given: Option<T>) {
     }
 }
 
-/// A limit, of which zero means that there is none.
+/// Returns a limit, of which zero means that there is none.
 const fn unless_zero(limit: Duration) -> Duration {
     if limit.is_zero() { Duration::MAX } else { limit }
 }

@@ -1,8 +1,8 @@
 //! Patterns of a shell for names of models and tools.
 //!
-//! It must not know what is named.
+//! It must not know the matched names.
 
-/// Whether `text` is what `pattern` means: `*` any letters, `?` any one letter, `[…]` one of them (`[!…]` none of
+/// Reports whether `text` matches `pattern`: `*` any letters, `?` any one letter, `[…]` one of them (`[!…]` none of
 /// them).
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
@@ -30,7 +30,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     pattern[at..].iter().all(|letter| *letter == '*')
 }
 
-/// Where the pattern goes on if its part at `at` means `letter`.
+/// Returns the position at which the pattern continues if its part at `at` means `letter`.
 fn match_one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
     if pattern[at] == '?' {
         return Some(at + 1);

@@ -46,7 +46,7 @@ fn write_value(value: &Value, text: &mut String) {
             }
             text.push(']');
         }
-        // JavaScript has no other numbers: what is larger than it can tell is what it would read.
+        // JavaScript has no other numbers: larger ones become the value that it would read.
         Value::Number(number) => self::write_number(number.as_f64().unwrap_or(f64::NAN), text),
         Value::String(value) => write_string(value, text),
         Value::Bool(_) | Value::Null => {
@@ -59,7 +59,7 @@ fn write_string(value: &str, text: &mut String) {
     text.push_str(&serde_json::to_string(value).expect("a string always encodes"));
 }
 
-/// ECMAScript's `Number::toString`.
+/// Writes a number as ECMAScript's `Number::toString` does.
 fn write_number(number: f64, text: &mut String) {
     if number == 0.0 {
         return text.push('0');
@@ -70,7 +70,7 @@ fn write_number(number: f64, text: &mut String) {
     if number < 0.0 {
         text.push('-');
     }
-    // The shortest digits that read back as the same number, and where the point is behind the first of them.
+    // The shortest digits that read back as the same number, with the point after the first of them.
     let shortest = format!("{:e}", number.abs());
     let (mantissa, exponent) = shortest.split_once('e').expect("the form has an exponent");
     let digits = mantissa.replace('.', "");

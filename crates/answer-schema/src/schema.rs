@@ -22,10 +22,10 @@ pub const LARGEST_SCHEMA: usize = 64 * 1024;
 /// The most bytes of an answer, in canonical form.
 pub const LARGEST_ANSWER: usize = 256 * 1024;
 
-/// The most mismatches that one answer is told of.
+/// Most mismatches that one answer is reported with.
 const MAX_MISMATCHES: usize = 256;
 
-/// How deep a schema may nest.
+/// Deepest nesting of a schema.
 const DEEPEST: usize = 16;
 
 /// The most properties of one node.
@@ -45,13 +45,13 @@ pub struct AnswerSchema {
 /// One thing that is wrong with an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SchemaMismatch {
-    /// Where in the answer: `#`, `#/name`, `#/name/0`.
+    /// Path in the answer: `#`, `#/name`, `#/name/0`.
     pub path: String,
     /// The keyword that it does not meet.
     pub keyword: &'static str,
-    /// What is wrong.
+    /// Description of the mismatch.
     pub message: String,
-    /// What the schema has there, for keywords that hold a value to compare with.
+    /// Value in the schema, for keywords that hold a value to compare with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
 }
@@ -80,7 +80,7 @@ impl AnswerSchema {
         &self.hash
     }
 
-    /// Tells everything that is wrong with `answer`; nothing if it may count.
+    /// Returns all mismatches of `answer`; none if it may count.
     pub fn check_answer(&self, answer: &Value) -> Vec<SchemaMismatch> {
         if canonical_json(answer).len() > LARGEST_ANSWER {
             return vec![SchemaMismatch {

@@ -1,4 +1,4 @@
-//! The record, for programs. Source: docs/protocol/api.md, Record.
+//! Record, for programs. Source: docs/protocol/api.md, Record.
 
 use std::{str::FromStr as _, sync::Arc};
 
@@ -23,18 +23,18 @@ use super::{
     wire::audit::{ChainReport, EntryBody, EntryList, RecordBody, RecordContent, RecordHead},
 };
 
-/// How many entries a page has, if nobody says.
+/// Default number of entries on a page.
 const USUAL: usize = 100;
-/// How many it may have.
+/// Largest number of entries on a page.
 const MOST: usize = 1000;
-/// How many records are looked at for one page.
+/// Most records that are read for one page.
 const LOOKED_AT: u64 = 20_000;
-/// How many records before the first are looked at, for what calls and gates are about.
+/// Most records before the first that are read for the calls and gates of a page.
 const LOOK_BACK: u64 = 4096;
-/// How many are read at once.
+/// Most records that are read at once.
 const AT_ONCE: usize = 512;
 
-/// `GET /api/v1/audit`.
+/// Handles `GET /api/v1/audit`.
 pub(super) async fn list_records(State(api): State<Arc<ApiState>>, RawQuery(query): RawQuery) -> ApiResult {
     let known = ["after", "last", "limit", "since", "until", "session", "agent", "tool", "kind", "outcome", "about"];
     let params = QueryParams::from_query(query.as_deref(), &known)?;
@@ -80,7 +80,7 @@ pub(super) async fn list_records(State(api): State<Arc<ApiState>>, RawQuery(quer
     Ok(reply::ok(&EntryList { entries, next, cursor: RecordCursor::from_head(head) }))
 }
 
-/// The texts of a page, where they are still there.
+/// Reads the texts of a page, if they are still there.
 async fn record_texts(log: &AnyLog, page: &[StoredRecord]) -> Result<Vec<Option<Arc<str>>>, LogReadError> {
     let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
     let contents = log.read_contents(Partition::ZERO, &lsns).await?.into_iter();
@@ -128,7 +128,7 @@ fn parse_filter(params: &QueryParams, api: &ApiState) -> Result<RecordFilter, Ap
     })
 }
 
-/// `GET /api/v1/audit/{lsn}`.
+/// Handles `GET /api/v1/audit/{lsn}`.
 pub(super) async fn get_record(State(api): State<Arc<ApiState>>, Path(lsn): Path<String>) -> ApiResult {
     let log = api.context.handle.log();
     let missing = || ApiError::new(StatusCode::NOT_FOUND, format!("there is no record {lsn}"));
@@ -154,7 +154,7 @@ pub(super) async fn get_record(State(api): State<Arc<ApiState>>, Path(lsn): Path
     }))
 }
 
-/// `GET /api/v1/audit/head`.
+/// Handles `GET /api/v1/audit/head`.
 pub(super) async fn get_head(State(api): State<Arc<ApiState>>) -> ApiResult {
     let head = api.context.handle.log().head(Partition::ZERO).await?;
     Ok(reply::ok(&RecordHead {
@@ -165,7 +165,7 @@ pub(super) async fn get_head(State(api): State<Arc<ApiState>>) -> ApiResult {
     }))
 }
 
-/// `GET /api/v1/audit/verify`.
+/// Handles `GET /api/v1/audit/verify`.
 pub(super) async fn verify_chain(State(api): State<Arc<ApiState>>, RawQuery(query): RawQuery) -> ApiResult {
     let params = QueryParams::from_query(query.as_deref(), &["head"])?;
     let expected = params.get("head").map(parse_head).transpose()?;

@@ -1,6 +1,6 @@
-//! Bodies of requests as types: what is not understood is refused by name, and so is an empty text.
+//! Bodies of requests as types: unknown members are refused by name, and so is an empty text.
 //!
-//! It must not know a route. Null counts as absent; a text is trimmed.
+//! This module must not know a route. Null counts as absent; a text is trimmed.
 
 use std::fmt;
 
@@ -20,24 +20,24 @@ use serde_json::{Map, Value};
 
 use super::ApiError;
 
-/// How long a key for repeated requests may be.
+/// Longest idempotency key, in characters.
 const LONGEST_KEY: usize = 200;
-/// What a page without script sends beside the members of a body.
+/// Member that a page without script sends in addition to those of a body.
 const CSRF: &str = "csrf";
 
-/// The body of a request to one of the routes.
+/// Body of a request to one of the routes.
 pub(crate) trait RequestBody: DeserializeOwned + Send {
-    /// Says what `member` has to be, where it is absent though it is needed, or has a value that its type does not take.
+    /// Returns the error of `member` if it is missing, or has a value that its type does not take.
     fn invalid_member(member: &str) -> ApiError {
         ApiError::bad_request(format!("{member} is missing"))
     }
 }
 
-/// A request with a body: who sends it, and what it says.
+/// Request with a body: its caller, and its content.
 pub(crate) struct ApiRequest<T> {
-    /// Who sends it.
+    /// Caller.
     pub(crate) caller: HttpCaller,
-    /// What it says.
+    /// Content.
     pub(crate) body: T,
     headers: HeaderMap,
     members: Map<String, Value>,
@@ -47,7 +47,7 @@ impl<T> ApiRequest<T> {
     /// Returns the key under which a repetition of this request has no effect of its own.
     ///
     /// # Errors
-    /// It is no text, or empty, or too long.
+    /// A value that is no text, or empty, or too long.
     pub(crate) fn idempotency_key(&self) -> Result<Option<&str>, ApiError> {
         let Some(key) = self.headers.get("idempotency-key") else { return Ok(None) };
         let plain = key.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
@@ -56,10 +56,10 @@ impl<T> ApiRequest<T> {
         plain.map(Some).ok_or_else(wrong)
     }
 
-    /// Returns the same key as conversations know it. `what` names the route.
+    /// Returns the same key for conversations. `what` names the route.
     ///
     /// # Errors
-    /// As [`ApiRequest::key`].
+    /// As [`ApiRequest::idempotency_key`].
     pub(crate) fn keyed_request(&self, what: &str) -> Result<Option<RequestKey>, ApiError> {
         Ok(self.idempotency_key()?.map(|key| RequestKey::new(&self.caller.principal, key, what, &self.members)))
     }
@@ -97,7 +97,7 @@ fn read_body<T: RequestBody>(members: &Map<String, Value>) -> Result<T, ApiError
     })
 }
 
-/// The words, with "or" before the last.
+/// Joins the words, with "or" before the last.
 fn join_choices(words: &[&str]) -> String {
     match words {
         [] => String::new(),
@@ -106,24 +106,24 @@ fn join_choices(words: &[&str]) -> String {
     }
 }
 
-/// Why a body is not understood.
+/// Reason why a body is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum BodyError {
-    /// It has a member that would be passed over.
+    /// Unknown member.
     Unknown { name: String, known: &'static [&'static str] },
-    /// One of its members. The name is empty until whoever has it adds it.
+    /// One of its members is invalid. The name is empty until the caller that knows it adds it.
     Member(&'static str, MemberError),
 }
 
-/// Why a member is not understood.
+/// Reason why a member is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum MemberError {
-    /// It is absent though it is needed, or its type does not take its value.
+    /// Missing, or its type does not take its value.
     Unfit,
     NoText,
     Empty,
     NoObject,
-    /// It is none of the words that are known.
+    /// Value that is none of the known words.
     NoneOf {
         known: &'static [&'static str],
         word: String,
@@ -201,7 +201,7 @@ impl<'de> Deserializer<'de> for BodyMembers<'_> {
     }
 }
 
-/// The members that are there, in the order in which the type names them, so that the first that is wrong is always the same.
+/// Members that are present, in the order of the type, so that the first error is always the same.
 struct OrderedMembers<'a> {
     members: &'a Map<String, Value>,
     names: std::slice::Iter<'static, &'static str>,
@@ -223,7 +223,7 @@ impl<'de> MapAccess<'de> for OrderedMembers<'_> {
     }
 }
 
-/// The value of one member, which is not null.
+/// Value of one member, which is not null.
 struct BodyMember<'a>(&'a Value);
 
 impl BodyMember<'_> {

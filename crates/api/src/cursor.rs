@@ -1,5 +1,5 @@
-//! Places in everything that happened. A cursor names a record and what was before it, so that one of another record, or of
-//! a future that never came, is known for what it is.
+//! Positions in the record. A cursor names a record and the chain before it, so that one of another record, or of
+//! a lost future, is recognised.
 
 use std::{borrow::Cow, fmt};
 
@@ -8,22 +8,22 @@ use countersign_runtime::store::{AnyLog, Log as _, LogHead, LogReadError, Partit
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
-/// How many hex digits of the chain a cursor has.
+/// Number of hex digits of the chain in a cursor.
 const DIGITS: usize = 16;
 
-/// A place. *Shape:* the position, `-`, and the first 16 hex digits of the chain there; `0` is the place before everything.
+/// Position. *Shape:* the LSN, `-`, and the first 16 hex digits of the chain there; `0` is the position before everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordCursor {
     lsn: Lsn,
-    /// Absent where somebody named a position alone.
+    /// Digits of the chain. Absent if a client named an LSN alone.
     chain: Option<String>,
 }
 
 impl RecordCursor {
-    /// The place before everything.
+    /// Position before everything.
     pub(super) const START: Self = Self { lsn: Lsn(0), chain: None };
 
-    /// Reads one.
+    /// Parses a cursor.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (lsn, chain) = match text.split_once('-') {
             None => (text, None),
@@ -38,12 +38,12 @@ impl RecordCursor {
         Some(Self { lsn, chain: chain.map(str::to_ascii_lowercase) })
     }
 
-    /// The place behind a record.
+    /// Returns the position after a record.
     pub(super) fn after_record(stored: &StoredRecord) -> Self {
         Self::from_head(LogHead { lsn: stored.lsn, chain: stored.chain })
     }
 
-    /// The place behind the last record.
+    /// Returns the position after the last record.
     pub(super) fn from_head(head: LogHead) -> Self {
         if head.lsn == Lsn(0) {
             return Self::START;
@@ -52,10 +52,10 @@ impl RecordCursor {
         Self { lsn: head.lsn, chain: Some(chain.get(..DIGITS).unwrap_or(&chain).to_owned()) }
     }
 
-    /// The place behind the record at `lsn`, or behind the last one where that is not written yet.
+    /// Returns the position after the record at `lsn`, or after the last one if that is not written yet.
     ///
     /// # Errors
-    /// What the log says.
+    /// An error of the log.
     pub(super) async fn at_lsn(log: &AnyLog, lsn: Lsn) -> Result<Self, LogReadError> {
         if lsn == Lsn(0) {
             return Ok(Self::START);
@@ -66,10 +66,10 @@ impl RecordCursor {
         }
     }
 
-    /// The position of the record that it is behind, if that is a place in `log`.
+    /// Returns the LSN of the record before it, if the position is in `log`.
     ///
     /// # Errors
-    /// What the log says.
+    /// An error of the log.
     pub(super) async fn resolve_lsn(&self, log: &AnyLog) -> Result<Result<Lsn, Misplaced>, LogReadError> {
         if self.lsn == Lsn(0) {
             return Ok(Ok(self.lsn));
@@ -118,7 +118,7 @@ impl JsonSchema for RecordCursor {
     }
 }
 
-/// The record at `lsn`.
+/// Reads the record at `lsn`.
 pub(super) async fn read_record(log: &AnyLog, lsn: Lsn) -> Result<Option<StoredRecord>, LogReadError> {
     let Some(before) = lsn.0.checked_sub(1) else { return Ok(None) };
     let mut found = log.read_records(Partition::ZERO, Lsn(before), 1).await?;
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(RecordCursor::parse(&cursor.to_string()), Some(cursor.clone()));
         assert_eq!(cursor.resolve_lsn(&one).await.unwrap(), Ok(Lsn(2)));
         assert_eq!(cursor.resolve_lsn(&other).await.unwrap(), Err(Misplaced::Elsewhere));
-        // What both have in common is a place in both.
+        // A shared beginning is a position in both.
         assert_eq!(RecordCursor::at_lsn(&one, Lsn(1)).await.unwrap().resolve_lsn(&other).await.unwrap(), Ok(Lsn(1)));
         let ahead = log(&["1", "2", "3"]).await.into();
         let ahead = RecordCursor::at_lsn(&ahead, Lsn(3)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Everything that happens, as one stream that can be taken up wherever it was left. Source: docs/protocol/api.md, Events.
+//! All events, as one stream that can be resumed at any position. Source: docs/protocol/api.md, Events.
 
 mod feed;
 mod frame;
@@ -26,7 +26,7 @@ use super::{
 };
 use countersign_http::{listen::ConnectionInfo, web::sse};
 
-/// `GET /api/v1/events`.
+/// Handles `GET /api/v1/events`.
 pub(super) async fn stream_events(
     State(api): State<Arc<ApiState>>,
     connection: Option<Extension<ConnectionInfo>>,
@@ -34,7 +34,7 @@ pub(super) async fn stream_events(
     headers: HeaderMap,
 ) -> ApiResult {
     let params = QueryParams::from_query(query.as_deref(), &["after", "live", "content"])?;
-    // A browser that connects again asks as it did at first, and says beside it how far it came.
+    // A browser that reconnects repeats its request, and adds the last id.
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let requested = last.filter(|last| !last.is_empty()).or_else(|| params.get("after"));
     let log = api.context.handle.log();
@@ -70,7 +70,7 @@ pub(super) async fn stream_events(
     Ok(sse::stream_reply(frames, "keepalive"))
 }
 
-/// Says from where it goes on.
+/// Returns the frame with the position from which the stream continues.
 fn ready_frame(after: &RecordCursor) -> Bytes {
     sse::encode_frame(Some(&after.to_string()), "ready", &ReadyData { after: after.clone() })
 }

@@ -1,4 +1,4 @@
-//! What waits for people, and answers to it. Source: docs/protocol/api.md, Gates.
+//! Gates, and answers to them. Source: docs/protocol/api.md, Gates.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ use super::{
     },
 };
 
-/// `GET /api/v1/gates`.
+/// Handles `GET /api/v1/gates`.
 pub(super) async fn list_gates(State(api): State<Arc<ApiState>>, RawQuery(query): RawQuery) -> ApiResult {
     let params = QueryParams::from_query(query.as_deref(), &["door", "session", "kind", "tool"])?;
     params.one_of("door", &door_names())?;
@@ -64,7 +64,7 @@ pub(super) async fn list_gates(State(api): State<Arc<ApiState>>, RawQuery(query)
     Ok(reply::ok(&GateList { gates, cursor }))
 }
 
-/// The adapters whose gates and sessions there may be: those of stdio have their sessions live here if they are attached.
+/// Returns the adapters that may have gates and sessions: sessions of stdio adapters live here if they are attached.
 pub(super) fn door_names() -> Vec<String> {
     Protocol::OF_GATEWAY.into_iter().chain(Protocol::STDIO).map(|protocol| protocol.name().to_owned()).collect()
 }
@@ -73,13 +73,13 @@ fn kind_names() -> Vec<String> {
     gate::Kind::ALL.into_iter().map(|kind| GateKind::from(kind).as_str().to_owned()).collect()
 }
 
-/// `GET /api/v1/gates/{id}`.
+/// Handles `GET /api/v1/gates/{id}`.
 pub(super) async fn get_gate(State(api): State<Arc<ApiState>>, Path(id): Path<String>) -> ApiResult {
     let gate = find_gate(&api, &id).await?;
     Ok(reply::ok(&read_gate(&api, gate).await?))
 }
 
-/// A gate, whether it waits or not.
+/// Reads a gate, pending or resolved.
 async fn read_gate(api: &ApiState, id: GateId) -> Result<GateBody, ApiError> {
     let source = api.context.handle.source(InboxLane::Result);
     let look = move |engine: &Engine| {
@@ -96,7 +96,7 @@ async fn read_gate(api: &ApiState, id: GateId) -> Result<GateBody, ApiError> {
     let (content, answer, takes_words, at_hand) = found.ok_or_else(|| unknown_gate(&id.to_string()))?;
     let mut body = match at_hand {
         Some(body) => body,
-        // What it showed lies in the record only.
+        // Its content is only in the record.
         None => {
             let content = api.context.handle.contents().get(&[content]).await?.pop().flatten();
             let request = content.and_then(|text| GateRequest::from_record(&text));
@@ -122,7 +122,7 @@ async fn read_gate(api: &ApiState, id: GateId) -> Result<GateBody, ApiError> {
     Ok(body)
 }
 
-/// All of a gate.
+/// Returns all of a gate.
 fn gate_body(engine: &Engine, summary: &GateSummary) -> GateBody {
     let row = GateRow::new(engine, summary);
     let body = GateBody {
@@ -151,7 +151,7 @@ fn gate_body(engine: &Engine, summary: &GateSummary) -> GateBody {
     }
 }
 
-/// What there is to say of a gate whose content was taken out of the record.
+/// Returns the members of a gate whose content was removed from the record.
 fn bare_body(gate: &Gate) -> GateBody {
     let outcome = gate.resolution().map(|resolution| {
         let (resolution, scope) = ResolutionWord::with_scope(resolution);
@@ -188,7 +188,7 @@ fn unknown_gate(id: &str) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, format!("there is no gate {id}"))
 }
 
-/// The gate whose id is `id`, or of those that wait the only one whose id ends with it.
+/// Finds the gate with the id `id`, or the only pending one whose id ends with it.
 async fn find_gate(api: &ApiState, id: &str) -> Result<GateId, ApiError> {
     if let Some(gate) = GateId::parse(id) {
         return Ok(gate);
@@ -203,7 +203,7 @@ async fn find_gate(api: &ApiState, id: &str) -> Result<GateId, ApiError> {
     GateId::parse(&row.id).ok_or_else(|| unknown_gate(id))
 }
 
-/// `POST /api/v1/gates/{id}/allow`.
+/// Handles `POST /api/v1/gates/{id}/allow`.
 pub(super) async fn allow_gate(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -223,7 +223,7 @@ pub(super) async fn allow_gate(
     resolve_gate(&api, &id, &request, answer).await
 }
 
-/// `POST /api/v1/gates/{id}/deny`.
+/// Handles `POST /api/v1/gates/{id}/deny`.
 pub(super) async fn deny_gate(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -233,7 +233,7 @@ pub(super) async fn deny_gate(
     resolve_gate(&api, &id, &request, GateReply::Deny { reason }).await
 }
 
-/// `POST /api/v1/gates/{id}/answer`.
+/// Handles `POST /api/v1/gates/{id}/answer`.
 pub(super) async fn answer_gate(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -264,13 +264,13 @@ async fn resolve_gate<T>(api: &ApiState, id: &str, request: &ApiRequest<T>, answ
     }
 }
 
-/// A gate of which nothing more is known: the engine has no such reply to an answer.
+/// Gate of which only the name is known: the engine has no such reply to an answer.
 #[derive(Serialize)]
 struct GateName {
     id: String,
 }
 
-/// The key under which the same answer of the same caller gets the first result. Another answer under it is another one.
+/// Returns the key under which a repetition by the same caller gets the first result. Another answer has another key.
 fn answer_key<T>(request: &ApiRequest<T>, answer: &GateReply) -> Result<Option<String>, ApiError> {
     let Some(key) = request.idempotency_key()? else { return Ok(None) };
     let digest = Digest::hash_bytes(format!("{answer:?}").as_bytes()).to_string();

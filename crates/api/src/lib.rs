@@ -1,6 +1,6 @@
-//! The gateway's own interface over HTTP, for programs: what waits, sessions, everything that happens, the record.
+//! HTTP API of the gateway, for programs: gates, sessions, events, the record.
 //!
-//! It decides nothing: an answer becomes a command, and who may ask for what stands in the table of routes. What is sent is
+//! It decides nothing: an answer becomes a command, and the table of routes has the permissions. Bodies are
 //! described in docs/protocol/api.md and, for programs, at `/api/v1/openapi.json`.
 
 mod audit;
@@ -35,41 +35,41 @@ use tokio::sync::Semaphore;
 
 use events::{ContentMode, EventFeed};
 
-/// Below what all of it stands.
+/// Prefix of all routes.
 const ROOT: &str = "/api/v1/";
-/// The door of sessions that are opened here.
+/// Adapter of sessions that are opened here.
 const DOOR: &str = Protocol::Api.name();
 
-/// The parts of a gateway that the routes work with.
+/// Parts of a gateway that the routes work with.
 pub struct ApiContext {
-    /// The owner of the record.
+    /// Owner of the record.
     pub handle: OwnerHandle,
-    /// The gateway's own conversations.
+    /// Conversations of the gateway.
     pub chats: Arc<Conversations>,
     /// Logins and tokens.
     pub auth: Arc<WebAuth>,
-    /// The time.
+    /// Clock.
     pub clock: Clock,
-    /// Agents, tools, people and folders that rules are about.
+    /// Agents, tools, approvers and folders that rules name.
     pub tool_inventory: ToolInventory,
     /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
 }
 
-/// What the routes work with.
+/// State of the routes.
 struct ApiState {
     context: Arc<ApiContext>,
-    /// What happens, without the texts and with them.
+    /// Events without the texts, and with them.
     plain: EventFeed,
     whole: EventFeed,
-    /// What programs read about all of it. Made when it is asked for first.
+    /// OpenAPI document. Built at the first request.
     document: LazyLock<Value>,
 }
 
-/// What a handler gives: a reply, or what went wrong.
+/// Result of a handler: a reply, or an error.
 type ApiResult = Result<Response, ApiError>;
 
-/// The routes.
+/// Returns the routes.
 pub fn routes(context: &Arc<ApiContext>) -> Router {
     let api = ApiState {
         plain: EventFeed::new(context.handle.clone(), ContentMode::Plain),
@@ -82,7 +82,7 @@ pub fn routes(context: &Arc<ApiContext>) -> Router {
     all.with_state(Arc::new(api))
 }
 
-/// What went wrong, as a problem document.
+/// Error, as a problem document.
 #[derive(Clone, Debug, PartialEq)]
 struct ApiError(HttpProblem);
 

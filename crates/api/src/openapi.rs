@@ -1,7 +1,7 @@
-//! The interface as programs read it: OpenAPI 3.1, made of operations, of the types of their bodies, and of the table of routes, so
-//! that who may call what is never told otherwise than it is.
+//! OpenAPI 3.1 document of the API, made of operations, of the types of their bodies, and of the table of routes, so
+//! that its permissions are always those of the routes.
 //!
-//! It must not know which operations there are.
+//! This module must not know the operations.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -18,49 +18,49 @@ use serde_json::{Map, Value, json};
 
 use super::{ApiState, wire::ProblemDocument};
 
-/// Where schemas are in the document.
+/// Path of schemas in the document.
 const SCHEMAS: &str = "/components/schemas";
 
-/// `GET /api/v1/openapi.json`.
+/// Handles `GET /api/v1/openapi.json`.
 pub(super) async fn serve_document(State(api): State<Arc<ApiState>>) -> Response {
     reply::ok(&*api.document)
 }
 
-/// Adds the handler of a method and a path to a router.
+/// Function that adds the handler of a method and a path to a router.
 pub(super) type RouteMount = fn(GuardedRoutes<Arc<ApiState>>, &str, &str) -> GuardedRoutes<Arc<ApiState>>;
 
 /// One operation.
 pub(super) struct ApiOperation {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
-    /// Adds its handler to a router.
+    /// Function that adds its handler to a router.
     pub(super) mount: RouteMount,
-    /// Its name for those who generate clients.
+    /// Operation id, for generators of clients.
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
-    /// Parameters behind the question mark.
+    /// Query parameters.
     pub(super) query: &'static [(&'static str, &'static str)],
     pub(super) body: Option<SchemaOf>,
-    /// Status and body where all goes well. Several with one status: any of them.
+    /// Status and body of a success. Several with one status: any of them.
     pub(super) replies: &'static [(&'static str, SchemaOf)],
     pub(super) repeats: RepeatEffect,
 }
 
-/// What the same request of the same caller does again.
+/// Effect of a repeated request of the same caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RepeatEffect {
-    /// It has an effect each time, or none at all.
+    /// The request has an effect each time, or none at all.
     Each,
-    /// Under one Idempotency-Key it has one effect.
+    /// Under one Idempotency-Key the request has one effect.
     Once,
 }
 
-/// The schema of a type.
+/// Schema of a type.
 #[derive(Clone, Copy)]
 pub(super) struct SchemaOf {
     /// Its name in the document.
     pub(super) name: fn() -> Cow<'static, str>,
-    /// A reference to it, which makes it part of the document.
+    /// Function that returns a reference to it, which makes it part of the document.
     pub(super) reference: fn(&mut SchemaGenerator) -> Schema,
 }
 
@@ -90,7 +90,7 @@ impl SchemaGenerators {
         }
     }
 
-    /// All that were referred to, by name.
+    /// Returns all schemas that were referred to, by name.
     fn into_definitions(mut self) -> Map<String, Value> {
         let mut named = self.requests.take_definitions(true);
         named.extend(self.replies.take_definitions(true));
@@ -99,7 +99,7 @@ impl SchemaGenerators {
     }
 }
 
-/// Turns a choice between words into a list of them, which generators of clients know, and comments of several lines into one.
+/// Converts a choice between words to a list of them, which generators of clients know, and comments of several lines to one.
 pub(super) fn simplify_schema(schema: &mut Schema) {
     transform_subschemas(&mut simplify_schema, schema);
     if let Some(Value::String(description)) = schema.get_mut("description") {
@@ -115,7 +115,7 @@ pub(super) fn simplify_schema(schema: &mut Schema) {
     }
 }
 
-/// Makes the document of `operations`.
+/// Builds the document of `operations`.
 pub(super) fn build_document(operations: &[ApiOperation]) -> Value {
     let mut schemas = SchemaGenerators::new();
     let mut paths = json!({});
@@ -213,7 +213,7 @@ fn describe_operation(
     described
 }
 
-/// The data of one event of a stream.
+/// Returns the schema of the data of one event of a stream.
 fn any_of(replies: &[(&str, SchemaOf)], generator: &mut SchemaGenerator) -> Schema {
     let schemas: Vec<Schema> = replies.iter().map(|(_, schema)| (schema.reference)(generator)).collect();
     schemars::json_schema!({ "anyOf": schemas })

@@ -1,7 +1,7 @@
-//! Every operation of the interface: its route, its handler, and what it takes and gives. The router and the document are both
+//! Every operation of the API: its route, its handler, its parameters and its replies. The router and the document are both
 //! made of this list.
 //!
-//! Who may call what is not said here: that stands in the table of routes.
+//! The table of routes has the permissions.
 
 use super::{
     audit, events, gates,
@@ -20,7 +20,7 @@ use super::{
     },
 };
 
-/// All of them.
+/// All operations.
 pub(super) const OPERATIONS: &[ApiOperation] = &[
     ApiOperation {
         method: "GET",

@@ -1,15 +1,15 @@
-//! What is asked for behind the question mark: nothing that is not understood is passed over.
+//! Query parameters: unknown ones are refused.
 
 use super::ApiError;
 
-/// The parameters of one request.
+/// Parameters of one request.
 pub(super) struct QueryParams(Vec<(String, String)>);
 
 impl QueryParams {
-    /// Reads them. `known` are those that the route has.
+    /// Parses them. `known` are those of the route.
     ///
     /// # Errors
-    /// One that the route does not have.
+    /// A parameter that the route does not have.
     pub(super) fn from_query(query: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
         let pairs = serde_urlencoded::from_str::<Vec<(String, String)>>(query.unwrap_or_default())
             .map_err(|error| ApiError::bad_request(format!("the query cannot be read: {error}")))?;
@@ -21,22 +21,22 @@ impl QueryParams {
         }
     }
 
-    /// The last value under `name`; an empty one counts as none.
+    /// Returns the last value under `name`; an empty one counts as none.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().rev().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// All values under `name`: repeated, or separated by commas.
+    /// Returns all values under `name`: repeated, or separated by commas.
     pub(super) fn get_all(&self, name: &str) -> Vec<&str> {
         let values = self.0.iter().filter(|(known, _)| known == name).flat_map(|(_, value)| value.split(','));
         values.map(str::trim).filter(|value| !value.is_empty()).collect()
     }
 
-    /// Checks that `name`, if it is there, is one of `known`.
+    /// Checks that `name`, if it is present, is one of `known`.
     ///
     /// # Errors
-    /// It is something else.
+    /// Any other value.
     pub(super) fn one_of(&self, name: &str, known: &[String]) -> Result<(), ApiError> {
         match self.get(name).filter(|value| !known.iter().any(|known| known == value)) {
             Some(value) => Err(ApiError::bad_request(format!("{name} is one of {}, not {value:?}", known.join(", ")))),
@@ -44,10 +44,10 @@ impl QueryParams {
         }
     }
 
-    /// Whether `name` is 1 or true.
+    /// Reports whether `name` is 1 or true.
     ///
     /// # Errors
-    /// It is something else.
+    /// Any other value.
     pub(super) fn get_flag(&self, name: &str) -> Result<bool, ApiError> {
         match self.get(name) {
             None | Some("0" | "false") => Ok(false),
@@ -56,10 +56,10 @@ impl QueryParams {
         }
     }
 
-    /// A number of 1 to `most`, or `usual`.
+    /// Returns a number of 1 to `most`, or `usual`.
     ///
     /// # Errors
-    /// It is something else.
+    /// Any other value.
     pub(super) fn get_count(&self, name: &str, usual: usize, most: usize) -> Result<usize, ApiError> {
         let Some(text) = self.get(name) else { return Ok(usual) };
         let count = text.parse().ok().filter(|count| (1..=most).contains(count));

@@ -1,4 +1,4 @@
-//! What would become of a request. Source: docs/protocol/api.md, Policy.
+//! Explanation of the verdict on a request. Source: docs/protocol/api.md, Policy.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
     wire::policy::{ExplainReply, ExplainRequest, RefusedVerdict},
 };
 
-/// `POST /api/v1/policy/explain`: under the rules that are in force, with what people granted and denied.
+/// Handles `POST /api/v1/policy/explain`: with the rules in force, grants and denials.
 pub(super) async fn explain_request(
     State(api): State<Arc<ApiState>>,
     request: ApiRequest<ExplainRequest>,

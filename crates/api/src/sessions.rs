@@ -1,4 +1,4 @@
-//! Sessions: which there are, what was said, and what is said next. Source: docs/protocol/api.md, Sessions.
+//! Sessions: their list, their conversations, and messages to them. Source: docs/protocol/api.md, Sessions.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,15 +36,15 @@ use super::{
     },
 };
 
-/// How many sessions a page has, if nobody says, and how many it may have.
+/// Default and largest number of sessions on a page.
 const LISTED: (usize, usize) = (100, 1000);
-/// How many entries of a transcript.
+/// Default and largest number of entries of a transcript.
 const ENTRIES: (usize, usize) = (50, 200);
 
-/// What a session is busy with now.
+/// Current activity of a session.
 #[derive(Clone, Default)]
 struct SessionActivity {
-    /// A run, a summary of the conversation, or a command of a person.
+    /// Run, compaction of the conversation, or command of a user.
     works: bool,
     run: Option<String>,
     waiting: usize,
@@ -62,7 +62,7 @@ fn session_activity(engine: &Engine) -> BTreeMap<String, SessionActivity> {
     all
 }
 
-/// `GET /api/v1/sessions`.
+/// Handles `GET /api/v1/sessions`.
 pub(super) async fn list_sessions(State(api): State<Arc<ApiState>>, RawQuery(query): RawQuery) -> ApiResult {
     let params = QueryParams::from_query(query.as_deref(), &["door", "after", "limit"])?;
     params.one_of("door", &door_names())?;
@@ -96,7 +96,7 @@ pub(super) async fn list_sessions(State(api): State<Arc<ApiState>>, RawQuery(que
     Ok(reply::ok(&SessionList { sessions, next, cursor }))
 }
 
-/// An agent's session is in no list: it is always at hand.
+/// Returns the row of an agent's session, which is in no list: it is always in memory.
 fn agent_row(session: &Session) -> SessionListRow {
     SessionListRow {
         id: session.id().to_string(),
@@ -135,16 +135,16 @@ const fn session_state(busy: &SessionActivity) -> SessionState {
     }
 }
 
-/// What is read of a session: a page whose messages and cursor lie in the record.
+/// Snapshot of a session for a page whose messages and cursor are in the record.
 struct PageSnapshot {
     conversation: ConversationPage,
-    /// Where the message of each entry lies.
+    /// Position of the message of each entry.
     contents: Vec<Lsn>,
-    /// The last record that it shows.
+    /// Last record that it shows.
     lsn: Lsn,
 }
 
-/// `GET /api/v1/sessions/{id}`.
+/// Handles `GET /api/v1/sessions/{id}`.
 pub(super) async fn get_session(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -211,7 +211,7 @@ fn read_page(engine: &Engine, session: &Session, before: Option<&str>, limit: us
     Ok(PageSnapshot { conversation, contents, lsn: engine.state().head_lsn() })
 }
 
-/// `POST /api/v1/sessions`.
+/// Handles `POST /api/v1/sessions`.
 pub(super) async fn open_session(State(api): State<Arc<ApiState>>, request: ApiRequest<OpenRequest>) -> ApiResult {
     let key = request.keyed_request("open");
     let OpenRequest { workspace, provider, model, message } = request.body;
@@ -244,7 +244,7 @@ fn message_receipt(reply: &EngineReply) -> MessageReceipt {
     MessageReceipt { state, run: run.map(ToString::to_string) }
 }
 
-/// `POST /api/v1/sessions/{id}/messages`.
+/// Handles `POST /api/v1/sessions/{id}/messages`.
 pub(super) async fn send_message(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -257,7 +257,7 @@ pub(super) async fn send_message(
     Ok(reply::json(StatusCode::ACCEPTED, &message_receipt(&reply)))
 }
 
-/// `POST /api/v1/sessions/{id}/steer`.
+/// Handles `POST /api/v1/sessions/{id}/steer`.
 pub(super) async fn steer_session(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -270,7 +270,7 @@ pub(super) async fn steer_session(
     }
 }
 
-/// `POST /api/v1/sessions/{id}/stop`.
+/// Handles `POST /api/v1/sessions/{id}/stop`.
 pub(super) async fn stop_session(
     State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,

@@ -1,5 +1,5 @@
 //! Bodies of requests and replies as types. The document at `/api/v1/openapi.json` is made of them: the name of a schema is the
-//! one that `schemars` is given, and the text beside a member is its comment.
+//! one for `schemars`, and the text for a member is its comment.
 //!
 //! They must not decide anything. *Shape:* members in the order in which they stand.
 

@@ -1,7 +1,7 @@
-//! Reads and changes who the agents are, in the configuration file, and leaves everything else in it as it is.
+//! Reads and changes the list of agents, in the configuration file, and leaves everything else in it as it is.
 //!
-//! It must not know any other section. The file is edited line by line; what came out is parsed again and must differ
-//! from what went in by exactly the change. Variables stay names: none of them needs to be set.
+//! It must not know any other section. The file is edited line by line; the result is parsed again and must differ
+//! from the input by exactly the change. Variables stay names: none of them needs to be set.
 
 use std::{
     fs::{self, Metadata, Permissions},
@@ -32,23 +32,23 @@ const DEFAULT: &str = "default";
 pub struct ListedAgent {
     /// Its name.
     pub id: String,
-    /// Where its token comes from.
+    /// Source of its token.
     pub token: TokenSource,
 }
 
-/// Where a token comes from.
+/// Source of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenSource {
-    /// This variable of the environment.
+    /// Variable of the environment that holds it.
     Variable(String),
     /// The file itself holds it.
     File,
 }
 
-/// What is to become of an agent. Tokens are as the file should have them, such as `${NAME}`.
+/// Change of an agent. Tokens are as the file should have them, such as `${NAME}`.
 #[derive(Clone, Copy, Debug)]
 pub enum AgentChange<'a> {
-    /// A new one, behind those that are there.
+    /// A new one, after those that are there.
     Add {
         /// Its name.
         id: &'a str,
@@ -62,7 +62,7 @@ pub enum AgentChange<'a> {
         /// Its new token.
         token: &'a str,
     },
-    /// It is no agent any more.
+    /// Removal of an agent.
     Remove {
         /// Its name.
         id: &'a str,
@@ -77,21 +77,21 @@ pub enum AgentsError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is not well-formed, or written in a way that cannot be changed safely.
+    /// The file is not well-formed, or written in a way that cannot be changed safely.
     #[error("{}: {why}", file.display())]
     Form {
         /// The file.
         file: PathBuf,
-        /// What is in the way.
+        /// The obstacle.
         why: String,
     },
-    /// There is such an agent.
+    /// The agent exists already.
     #[error("there is an agent {0} already")]
     Known(String),
-    /// There is no such agent.
+    /// The agent does not exist.
     #[error("there is no agent {0}")]
     Unknown(String),
     /// The name cannot be used.
@@ -102,7 +102,7 @@ pub enum AgentsError {
     Dice(String),
 }
 
-/// A new token of 256 random bits, of letters, digits, `-` and `_`.
+/// Returns a new token of 256 random bits, of letters, digits, `-` and `_`.
 ///
 /// # Errors
 /// [`AgentsError::Dice`].
@@ -112,7 +112,7 @@ pub fn new_token() -> Result<String, AgentsError> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The agents of the file at `path`, in its order; `default` first.
+/// Lists the agents of the file at `path`, in its order; `default` first.
 ///
 /// # Errors
 /// [`AgentsError::Io`], [`AgentsError::Form`].
@@ -136,8 +136,8 @@ pub fn list_agents(path: &Path) -> Result<Vec<ListedAgent>, AgentsError> {
     Ok(first.into_iter().chain(more).collect())
 }
 
-/// Makes `change` in the file at `path`. Where the file gets a token to hold, nobody but its owner can read it any more, and the
-/// group of a file that root gave to one; true if others could before. Only [`Change::Add`] makes a file that is not there.
+/// Makes `change` in the file at `path`. If the file gets a token to hold, only its owner can read it from then on, and the
+/// group of a file that root gave to one; true if others could before. Only [`AgentChange::Add`] makes a file that is not there.
 ///
 /// # Errors
 /// [`AgentsError`], with the file as it was.
@@ -189,7 +189,7 @@ fn parse_tree(text: &str) -> Result<Value, String> {
     if tree.is_object() { Ok(tree) } else { Err("it is not a mapping".to_owned()) }
 }
 
-/// `text` with the change, or why that cannot be made.
+/// Returns `text` with the change, or the reason why that cannot be made.
 fn edited_agents(text: &str, change: AgentChange<'_>) -> Result<String, String> {
     let mark = free_mark(text).ok_or("its text has too many letters of its own")?;
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
@@ -209,12 +209,12 @@ fn edited_agents(text: &str, change: AgentChange<'_>) -> Result<String, String> 
     Ok(restore_variables(&out, Some(mark)).replace('\n', end))
 }
 
-/// Whether a change of `default` is one of the section `agent`; it may stand in the list too.
+/// Reports whether a change of `default` is one of the section `agent`; it may stand in the list too.
 fn is_section(text: &str, change: AgentChange<'_>) -> Result<bool, String> {
     Ok(matches!(change, AgentChange::Add { .. }) || parse_tree(text)?["agent"].is_object())
 }
 
-/// `text` without the section `key`.
+/// Returns `text` without the section `key`.
 fn without_section(text: &str, key: &str) -> Result<String, String> {
     let mut want = parse_tree(text)?;
     if let Value::Object(members) = &mut want {
@@ -233,20 +233,20 @@ fn cut_section(lines: &mut Vec<String>, key: &str) {
     lines.splice(at..end, kept);
 }
 
-/// A comment of a line of YAML.
+/// Returns a comment of a line of YAML.
 fn comment_of(line: &str) -> Option<String> {
     let (_, comment) = split_comment(line);
     (!comment.is_empty()).then(|| comment.to_owned())
 }
 
-/// `lines` as text, if it means `want`.
+/// Returns `lines` as text, if it means `want`.
 fn checked_text(lines: &[String], want: &Value) -> Result<String, String> {
     let mut out = lines.join("\n");
     out.push('\n');
     if parse_tree(&out)? == *want { Ok(out) } else { Err("its form is not one that can be changed safely".to_owned()) }
 }
 
-/// `text` with the item of `agents` named `old` replaced by `new`: without `old` put behind, without `new` taken out.
+/// Returns `text` with the item of `agents` named `old` replaced by `new`: without `old` appended, without `new` taken out.
 fn in_list(text: &str, old: Option<&str>, new: Option<(&str, &Value)>) -> Result<String, String> {
     let mut want = parse_tree(text)?;
     let before: Vec<Value> = want["agents"].as_array().cloned().unwrap_or_default();
@@ -277,7 +277,7 @@ fn in_list(text: &str, old: Option<&str>, new: Option<(&str, &Value)>) -> Result
             let (Some(start), next) = (starts.get(at).copied(), starts.get(at + 1).copied().unwrap_or(end)) else {
                 return Err("its list of agents is not one that can be changed safely".to_owned());
             };
-            // What stands before the next one belongs to the next one.
+            // Comments before the next item belong to the next item.
             let next = (start..next).rev().find(|line| !is_silent(&lines[*line])).map_or(next, |last| last + 1);
             match new {
                 Some((id, token)) => rotate_token(&mut lines, start..next, id, token),
@@ -303,7 +303,7 @@ fn flow_item(pad: &str, id: &str, token: &Value) -> String {
     format!("{pad}- {{ id: {}, token: {} }}", scalar_text(&id.into()), scalar_text(token))
 }
 
-/// The line of `agents:`, with the list below it in lines of its own. It is made if it is not there.
+/// Returns the line of `agents:`, with the list below it in lines of its own. It is made if it is not there.
 fn block_of(lines: &mut Vec<String>, before: &[Value]) -> Result<usize, String> {
     let Some(at) = lines.iter().position(|line| value_after_key(line, 0, "agents").is_some()) else {
         let behind = lines.iter().rposition(|line| !is_silent(line)).map_or(lines.len(), |last| last + 1);
@@ -327,7 +327,7 @@ fn block_of(lines: &mut Vec<String>, before: &[Value]) -> Result<usize, String> 
     Ok(at)
 }
 
-/// The first lines of the items of the list below line `key`.
+/// Returns the first lines of the items of the list below line `key`.
 fn item_starts(lines: &[String], key: usize, end: usize) -> Vec<usize> {
     let Some(first) = (key + 1..end).find(|at| !is_silent(&lines[*at])) else { return Vec::new() };
     let column = line_indent(&lines[first]);
@@ -346,7 +346,7 @@ fn rotate_token(lines: &mut Vec<String>, range: std::ops::Range<usize>, id: &str
         return;
     }
     for line in &mut lines[range] {
-        // The dash is as good as a blank for what stands behind it.
+        // The dash is as good as a blank for the text after it.
         let bare = line.replacen("- ", "  ", 1);
         let Some(value) = value_after_key(&bare, line_indent(&bare), "token") else { continue };
         let (_, comment) = split_comment(value);

@@ -1,4 +1,4 @@
-//! Who has to allow what a rule asks about: `approvals`, `from`, `within`, `on_expiry` and `escalate` of the rule.
+//! Approvers of calls that match a rule: `approvals`, `from`, `within`, `on_expiry` and `escalate` of the rule.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use super::config_field::ConfigField;
 /// The keys of a rule that are read here.
 pub(super) const KEYS: [&str; 5] = ["approvals", "from", "within", "on_expiry", "escalate"];
 const ESCALATION: &[&str] = &["after", "to", "approvals"];
-/// More people than anybody asks, and more time than anybody waits.
+/// More people than any step needs, and more time than any wait.
 const MOST: i64 = 1_000_000_000;
 
 /// Sets of people by name: `sets` of a file of rules.
@@ -24,7 +24,7 @@ pub(super) fn read_sets(place: &ConfigField<'_>) -> PeopleSets {
     members.map(|(name, place)| (name.to_owned(), read_names(&place, &PeopleSets::new()).unwrap_or_default())).collect()
 }
 
-/// The steps of the rule at `place`; none where it says nothing of them.
+/// Reads the steps of the rule at `place`; none if it has no such keys.
 pub(super) fn read_steps(place: &ConfigField<'_>, sets: &PeopleSets) -> Vec<ApprovalStep> {
     if KEYS.iter().all(|key| !place.has_key(key) || place.at(key).has_no_value()) {
         return Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn read_steps(place: &ConfigField<'_>, sets: &PeopleSets) -> Vec<Appr
             last.on_expiry = OnExpiry::Next;
         }
         let from = read_names(&next.at("to"), sets);
-        // Who is asked later is not asked for less, as far as there are so many.
+        // A later step needs no fewer people, as far as there are so many.
         let inherited = || {
             let most = from.as_ref().map_or(u32::MAX, |names| u32::try_from(names.len()).unwrap_or(u32::MAX).max(1));
             steps.last().map_or(1, |before| before.approvals).min(most)
@@ -75,7 +75,7 @@ fn read_span(place: &ConfigField<'_>) -> Option<Duration> {
     place.integer_in(1, MOST).and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs)
 }
 
-/// People by name, in a list or alone; the name of a set stands for everybody in it.
+/// Reads people by name, in a list or alone; the name of a set stands for every person in it.
 fn read_names(place: &ConfigField<'_>, sets: &PeopleSets) -> Option<BTreeSet<String>> {
     if place.has_no_value() {
         return None;

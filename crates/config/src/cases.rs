@@ -1,4 +1,4 @@
-//! Cases that a file of rules is tested with: a request, and what must become of it.
+//! Cases that a file of rules is tested with: a request, and the expected action.
 //!
 //! ```yaml
 //! tests:
@@ -6,7 +6,8 @@
 //!   - { request: { tool: ha_fire_event, args: { event_type: x, count: 3 } }, expect: deny, description: never }
 //! ```
 //!
-//! `agent` says who asks, otherwise the one called `default`. In the short form every value is text, as on the command line; quotes hold blanks together.
+//! `agent` names the agent of the request; the default is the one called `default`. In the short form every value is text, as on the
+//! command line; quotes hold blanks together.
 
 use std::path::PathBuf;
 
@@ -21,17 +22,17 @@ pub const DEFAULT_AGENT: &str = "default";
 /// One case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyCase {
-    /// The tool that is asked for.
+    /// Tool of the request.
     pub tool: String,
     /// Its arguments.
     pub args: Map<String, Value>,
     /// The id of the agent that asks.
     pub agent: String,
-    /// What must become of it.
+    /// Expected action.
     pub expect: RuleAction,
     /// For people.
     pub description: Option<String>,
-    /// The file that it stands in.
+    /// The file of the case.
     pub file: PathBuf,
     /// Its line, counted from 1.
     pub line: u64,
@@ -40,10 +41,10 @@ pub struct PolicyCase {
 /// A request in the short form is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// There is nothing.
+    /// The request is empty.
     #[error("expected the name of a tool")]
     Empty,
-    /// Something behind the tool is not `key=value`.
+    /// A word after the tool is not `key=value`.
     #[error("expected key=value behind the tool")]
     Argument,
     /// A key is there twice.

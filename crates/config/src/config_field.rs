@@ -1,4 +1,4 @@
-//! Reads values by key and collects everything that is wrong, so that one run shows all of it.
+//! Reads values by key and collects all problems, so that one run shows all of them.
 //!
 //! It must not know any key.
 
@@ -30,30 +30,30 @@ impl<'a> ConfigField<'a> {
         self.value.map(|value| &value.form).filter(|form| **form != ValueForm::Null)
     }
 
-    /// True if the key of a value is not here. One with nothing behind it is refused, whatever its reader makes of that.
+    /// Returns true if the key of a value is not here. One with nothing after it is refused, for any reader.
     pub(super) fn has_no_value(&self) -> bool {
         self.not_empty(ANY);
         self.is_absent()
     }
 
-    /// True if there is nothing here.
+    /// Returns true if there is nothing here.
     pub(super) fn is_absent(&self) -> bool {
         self.value_form().is_none() && self.variable_text().is_none_or(str::is_empty)
     }
 
-    /// Refuses a key with nothing behind it: its author meant something. What a variable holds may be empty.
+    /// Refuses a key with nothing after it: its author meant something. The value of a variable may be empty.
     pub(super) fn not_empty(&self, expected: &'static str) {
         if self.is_written() && self.value_form().is_none() && self.variable_text().is_none() {
             self.report_fault(ConfigFault::Type { expected, found: "nothing" });
         }
     }
 
-    /// True if the key stands in the file, whatever is behind it.
+    /// Returns true if the file has the key, with any value.
     fn is_written(&self) -> bool {
         self.value.is_some() && !self.key.is_empty()
     }
 
-    /// True if a variable that is not set stands here.
+    /// Returns true if the value is a variable that is not set.
     pub(super) fn is_unset(&self) -> bool {
         self.value_form() == Some(&ValueForm::Unset)
     }
@@ -75,7 +75,7 @@ impl<'a> ConfigField<'a> {
         self.notes.warnings.borrow_mut().push(warning);
     }
 
-    /// Says that something must be here, unless that was told already.
+    /// Reports that a value must be here, unless that was reported already.
     pub(super) fn report_missing(&self) {
         if self.is_unset() {
             return;
@@ -100,7 +100,7 @@ impl<'a> ConfigField<'a> {
         self.report_fault(ConfigFault::Type { expected, found });
     }
 
-    /// The value as it was written, for messages; never what a variable holds.
+    /// Returns the value as it was written, for messages; never the value of a variable.
     pub(super) fn shown_value(&self) -> String {
         match (self.value, self.value_form()) {
             (Some(value), _) if value.from_environment => "(from the environment)".to_owned(),
@@ -113,7 +113,7 @@ impl<'a> ConfigField<'a> {
         }
     }
 
-    /// The value under `key`; absent where this is no mapping.
+    /// Returns the value under `key`; absent where this is no mapping.
     pub(super) fn at(&self, key: &str) -> Self {
         let value = match self.value_form() {
             Some(ValueForm::Map(members)) => members.iter().find(|(name, _)| name == key).map(|(_, value)| value),
@@ -135,7 +135,7 @@ impl<'a> ConfigField<'a> {
         Self { notes: self.notes, key: whole, line: value.map_or(self.line, |value| value.line), value }
     }
 
-    /// True if a mapping is here. Anything else that is here is refused, and so is every key but the `known`.
+    /// Returns true if a mapping is here. Anything else that is here is refused, and so is every key but the `known`.
     pub(super) fn check_mapping(&self, known: &'static [&'static str]) -> bool {
         let Some(ValueForm::Map(members)) = self.value_form() else { return self.members().is_some() };
         for (key, value) in members.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
@@ -144,12 +144,12 @@ impl<'a> ConfigField<'a> {
         true
     }
 
-    /// True if a mapping is here that has this key, whatever stands behind it.
+    /// Returns true if a mapping is here that has this key, with any value.
     pub(super) fn has_key(&self, key: &str) -> bool {
         matches!(self.value_form(), Some(ValueForm::Map(members)) if members.iter().any(|(name, _)| name == key))
     }
 
-    /// All values of a mapping in the order of the file; a key with nothing behind it is as good as absent, as a section is of which
+    /// Returns all values of a mapping in the order of the file; a key with nothing after it is as good as absent, as a section is of which
     /// every line is commented out. Anything else that is here is refused.
     pub(super) fn members(&self) -> Option<Vec<(&'a str, Self)>> {
         match self.value_form() {
@@ -166,18 +166,18 @@ impl<'a> ConfigField<'a> {
         }
     }
 
-    /// True if a mapping is here.
+    /// Returns true if a mapping is here.
     pub(super) fn is_mapping(&self) -> bool {
         matches!(self.value_form(), Some(ValueForm::Map(_)))
     }
 
-    /// All values of a list; none if it is absent. Anything else that is here is refused.
+    /// Returns all values of a list; none if it is absent. Anything else that is here is refused.
     pub(super) fn items(&self) -> Vec<Self> {
         self.not_empty("a list");
         self.items_or_nothing()
     }
 
-    /// The same, where a key with nothing behind it is an empty list.
+    /// Returns the same, with an empty list for a key with nothing after it.
     pub(super) fn items_or_nothing(&self) -> Vec<Self> {
         self.list_items().unwrap_or_else(|| {
             if !self.is_absent() {
@@ -187,7 +187,7 @@ impl<'a> ConfigField<'a> {
         })
     }
 
-    /// All values if a list is here.
+    /// Returns all values if a list is here.
     pub(super) fn list_items(&self) -> Option<Vec<Self>> {
         let Some(ValueForm::List(items)) = self.value_form() else { return None };
         let item = |(at, value): (usize, &'a ConfigValue)| Self {
@@ -199,7 +199,7 @@ impl<'a> ConfigField<'a> {
         Some(items.iter().enumerate().map(item).collect())
     }
 
-    /// Text. Anything else that is here is refused.
+    /// Returns text. Anything else that is here is refused.
     pub(super) fn text(&self) -> Option<String> {
         self.not_empty("text");
         if let Some(text) = self.variable_text() {
@@ -215,7 +215,7 @@ impl<'a> ConfigField<'a> {
         }
     }
 
-    /// Text that must be here and not be empty.
+    /// Returns text that must be here and not be empty.
     pub(super) fn needed_text(&self) -> Option<String> {
         let text = self.text().filter(|text| !text.is_empty());
         if text.is_none() && (self.is_absent() || matches!(self.value_form(), Some(ValueForm::Text(_)))) {
@@ -224,14 +224,14 @@ impl<'a> ConfigField<'a> {
         text
     }
 
-    /// A credential. One that stands in the file as it is is noted.
+    /// Returns a credential. One that is written in the file itself is noted.
     pub(super) fn secret(&self) -> Option<SecretString> {
         let text = self.text().filter(|text| !text.is_empty())?;
         self.note_literal();
         Some(SecretString::from(text))
     }
 
-    /// A credential that must be here.
+    /// Returns a credential that must be here.
     pub(super) fn needed_secret(&self) -> Option<SecretString> {
         let text = self.needed_text()?;
         self.note_literal();
@@ -255,13 +255,13 @@ impl<'a> ConfigField<'a> {
         self.notes.literals.borrow_mut().push(literal);
     }
 
-    /// The value without its lines; nothing where it is absent.
+    /// Returns the value without its lines; nothing where it is absent.
     pub(super) fn to_json(&self) -> Option<serde_json::Value> {
         self.not_empty(ANY);
         self.value_form().map(form_to_json)
     }
 
-    /// `true` or `false`. Anything else that is here is refused.
+    /// Returns `true` or `false`. Anything else that is here is refused.
     pub(super) fn flag(&self) -> Option<bool> {
         self.not_empty("true or false");
         match self.value_form() {
@@ -274,7 +274,7 @@ impl<'a> ConfigField<'a> {
         }
     }
 
-    /// A whole number, also one that is written as text. Anything else that is here is refused.
+    /// Returns a whole number, also one that is written as text. Anything else that is here is refused.
     pub(super) fn integer(&self) -> Option<i64> {
         self.not_empty("a whole number");
         let number = match self.value_form() {
@@ -289,7 +289,7 @@ impl<'a> ConfigField<'a> {
         number
     }
 
-    /// A whole number from `least` to `most`.
+    /// Returns a whole number from `least` to `most`.
     pub(super) fn integer_in(&self, least: i64, most: i64) -> Option<i64> {
         let number = self.integer()?;
         if number < least || number > most {
@@ -299,13 +299,13 @@ impl<'a> ConfigField<'a> {
         Some(number)
     }
 
-    /// A number above zero that is no text.
+    /// Returns a number above zero that is no text.
     pub(super) fn above_zero(&self) -> Option<f64> {
         self.not_empty("a number above zero");
         match self.value_form() {
             None | Some(ValueForm::Null | ValueForm::Unset) => return None,
             Some(ValueForm::Number(number)) => {
-                // A year and more is nobody's time-out, and a size of that many bytes nobody's answer.
+                // No time-out is a year or more, and no answer has that many bytes.
                 if let Some(number) = number.as_f64().filter(|number| *number > 0.0 && *number <= 1e9) {
                     return Some(number);
                 }
@@ -319,7 +319,7 @@ impl<'a> ConfigField<'a> {
         None
     }
 
-    /// A number that is not negative and no text.
+    /// Returns a number that is not negative and no text.
     pub(super) fn non_negative(&self) -> Option<f64> {
         self.not_empty("a number that is not negative");
         match self.value_form() {
@@ -335,7 +335,7 @@ impl<'a> ConfigField<'a> {
         None
     }
 
-    /// A whole number above zero that is no text, in agentpass' words.
+    /// Returns a whole number above zero that is no text, in agentpass' words.
     pub(super) fn positive_integer(&self) -> Option<u64> {
         self.not_empty("a whole number above zero");
         match self.value_form() {
@@ -352,7 +352,7 @@ impl<'a> ConfigField<'a> {
         None
     }
 
-    /// A path; a relative one starts from the file's folder.
+    /// Returns a path; a relative one starts from the file's folder.
     pub(super) fn path(&self) -> Option<PathBuf> {
         self.text().filter(|text| !text.is_empty()).map(|text| self.notes.folder().join(text))
     }
@@ -371,7 +371,7 @@ fn form_to_json(form: &ValueForm) -> serde_json::Value {
     }
 }
 
-/// A number without a part behind the point.
+/// Returns a number without a fraction.
 fn whole_number(number: &serde_json::Number) -> Option<i64> {
     let float = || number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0);
     #[expect(clippy::cast_possible_truncation, reason = "checked: whole and in range")]

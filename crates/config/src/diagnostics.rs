@@ -1,4 +1,4 @@
-//! What is found out while one file is read: everything that is wrong with it, and what its author should know.
+//! Findings of reading one file: all problems, and notices for its author.
 //!
 //! It must not know any key.
 
@@ -9,7 +9,7 @@ use std::{
 
 use super::problem::{ConfigFault, ConfigProblem};
 
-/// A credential that stands in a file as it is.
+/// A credential that is written in a file itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiteralCredential {
     /// Counted from 1.
@@ -18,7 +18,7 @@ pub struct LiteralCredential {
     pub key: String,
 }
 
-/// What was found out while one file was read.
+/// Findings of reading one file.
 #[derive(Debug)]
 pub(super) struct FileDiagnostics {
     pub(super) file: PathBuf,
@@ -35,7 +35,7 @@ impl FileDiagnostics {
         Self { file: file.to_owned(), problems, warnings, literals, files }
     }
 
-    /// Notes what is wrong. A key with nothing behind it is told once, in the words of whoever needs a value there.
+    /// Notes a problem. A key with nothing after it is reported once, in the words of the reader that needs a value there.
     pub(super) fn add_fault(&self, line: u64, key: &str, fault: ConfigFault) {
         let is_here = |problem: &ConfigProblem| problem.line == line && problem.key == key;
         let says_more = |problem: &ConfigProblem| is_here(problem) && !problem.fault.is_of_nothing_yet();
@@ -46,7 +46,7 @@ impl FileDiagnostics {
         self.problems.borrow_mut().push(ConfigProblem { file: self.file.clone(), line, key: key.to_owned(), fault });
     }
 
-    /// The folder that relative paths in the file start from.
+    /// Returns the folder that relative paths in the file start from.
     pub(super) fn folder(&self) -> &Path {
         self.file.parent().unwrap_or_else(|| Path::new(""))
     }

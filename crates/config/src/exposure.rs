@@ -1,6 +1,6 @@
-//! Who else can read or change the files that the gateway depends on.
+//! Access of other users to the files that the gateway depends on.
 //!
-//! It looks and says what it found; it changes nothing.
+//! It looks and reports; it changes nothing.
 
 use std::{
     fmt,
@@ -18,11 +18,11 @@ use super::{diagnostics::FileDiagnostics, settings::Config};
 pub struct FileFinding {
     /// The file or folder.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Kind of the exposure.
     pub what: ExposureKind,
 }
 
-/// What is wrong with a file.
+/// Kind of exposure of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExposureKind {
     /// Others can read the credentials in it.
@@ -31,7 +31,7 @@ pub enum ExposureKind {
     PrivateKey,
     /// Others can read which programs have tokens.
     Tokens,
-    /// Others can read what is recorded in it.
+    /// Others can read the records in it.
     Record,
     /// Others can read a secret that agents use by its name.
     Secret,
@@ -39,12 +39,12 @@ pub enum ExposureKind {
     Workspaces,
     /// Others can change it, and with it what agents may do.
     Changeable,
-    /// It is needed and not there.
+    /// The file is needed and not there.
     Absent,
 }
 
 impl FileFinding {
-    /// What to do about it.
+    /// Returns the remedy.
     pub fn advice(&self) -> String {
         let path = shell_quote(self.path.display());
         match self.what {
@@ -60,7 +60,7 @@ impl FileFinding {
         }
     }
 
-    /// What takes a file from those for whom it is not, and leaves it to this process.
+    /// Returns the command that takes a file from other users, and leaves it to this process.
     fn chmod_command(&self) -> String {
         let path = shell_quote(self.path.display());
         match self.path.metadata() {
@@ -89,7 +89,7 @@ impl fmt::Display for FileFinding {
 }
 
 impl Config {
-    /// Looks at every file that this configuration names, and says what is wrong with who can read or change it.
+    /// Checks every file that this configuration names, and reports which others can read or change it.
     pub fn exposed_files(&self) -> Vec<FileFinding> {
         let mut findings = Vec::new();
         let mut check = |path: &Path, mask: u32, what| {
@@ -109,10 +109,10 @@ impl Config {
         check(&self.storage.log, 0o044, ExposureKind::Record);
         let tokens = self.storage.folder.join(super::settings::TOKENS_FILE);
         check(&tokens, 0o044, ExposureKind::Tokens);
-        // Whoever can add one may do everything.
+        // A user that can add one may do everything.
         check(&tokens, 0o022, ExposureKind::Changeable);
         let secrets = std::fs::read_dir(self.storage.folder.join(countersign_runtime::tools::secrets::FOLDER));
-        // Behind a link lies one too.
+        // The target of a link counts too.
         for secret in secrets.into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_file()) {
             check(&secret, 0o077, ExposureKind::Secret);
         }
@@ -127,8 +127,9 @@ impl Config {
 }
 
 impl Config {
-    /// The finding where other users may read the folder of workspaces. They come to it through a data directory that they may pass and not read, as
-    /// the gateway makes it for people of theirs: what lies in a closed one is closed, and one that others may read somebody opened.
+    /// Returns the finding if other users may read the folder of workspaces. They come to it through a data directory that they may
+    /// pass, not read, as the gateway makes it for people of theirs: a folder in a closed one is closed, and one that others may read
+    /// was opened on purpose.
     pub fn open_workspaces(&self) -> Option<FileFinding> {
         let [folder, data] = [&self.agents_dir, &self.storage.folder].map(|path| path.canonicalize().ok());
         let (folder, data) = folder.zip(data)?;
@@ -140,13 +141,13 @@ impl Config {
     }
 }
 
-/// The bits of a mode that let somebody read a file for whom it is not.
+/// Returns the bits of a mode that give other users read access to a file.
 fn foreign_read_bits(path: &Path) -> u32 {
     if path.metadata().is_ok_and(|found| is_for_its_group(&found)) { 0o004 } else { 0o044 }
 }
 
-/// Whether a file is its group's to read: root's own, given to another group. That is how the files of a service lie that is not
-/// to change them, such as those of our packages.
+/// Reports whether a file is its group's to read: root's own, given to another group. The files of a service that is not
+/// to change them lie like this, such as those of our packages.
 pub(super) fn is_for_its_group(found: &Metadata) -> bool {
     found.uid() == 0 && found.gid() != 0
 }

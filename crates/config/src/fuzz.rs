@@ -9,14 +9,14 @@ use super::{
     settings::ConfigFlags,
 };
 
-/// What the variable `SECRET` holds.
+/// Value of the variable `SECRET`.
 const SECRET: &str = "hunter2-of-the-fuzz-loop";
 
-/// Reads `bytes` as the configuration, and checks that every refusal names a line of the file or a key and says what is wrong, and
-/// that what a variable holds stands in no refusal, warning or figure of what was read.
+/// Reads `bytes` as the configuration, and checks that every refusal names a line of the file or a key and the problem, and
+/// that no refusal, warning or figure holds the value of a variable.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 pub fn settings(bytes: &[u8]) {
     // It comes in by its variable alone: as a name it would be shown.
     let text = String::from_utf8_lossy(bytes).replace(SECRET, "SECRET");
@@ -38,7 +38,7 @@ pub fn settings(bytes: &[u8]) {
             errors.to_string()
         }
     };
-    // A name that is shown because it must be told from others may be anything; a secret stands nowhere by that name.
+    // A name that is shown to distinguish it from others may be anything; a secret is nowhere used as that name.
     let is_secret = ["token", "api_key", "password"].iter().any(|key| text.contains(&format!("{key}: ${{SECRET}}")));
     let elsewhere = text.matches("${SECRET}").count() > 1;
     assert!(!is_secret || elsewhere || !output.contains(SECRET), "{output}");
@@ -48,10 +48,10 @@ pub fn settings(bytes: &[u8]) {
 /// has a line of the file, and that a rule that is put in is there afterwards and the others are as they were.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 pub fn rules(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    // Rules of this layer have no file of cases beside theirs that would be looked for.
+    // Rules of this layer have no file of cases next to theirs that would be read.
     let read = |text: &str| RulesText { path: "rules.yaml".into(), tightens: true, text: text.to_owned() }.parse();
     let before = match read(&text) {
         Ok(permissions) => permissions.source,
@@ -74,7 +74,7 @@ pub fn rules(bytes: &[u8]) {
     let bare = |rules: &[Rule]| rules.iter().map(|rule| Rule { line: 0, ..rule.clone() }).collect::<Vec<_>>();
     assert_eq!(bare(others), bare(&before.rules.rules), "{longer:?}");
     assert_eq!(bare(&after.rules.defaults), bare(&before.rules.defaults), "{longer:?}");
-    // Several rules on one line cannot be told apart there.
+    // Several rules on one line cannot be distinguished there.
     let Ok((shorter, cut)) = rule_lines::without_rule(&longer, last.line.into(), None) else { return };
     let again = read(&shorter).unwrap_or_else(|errors| panic!("{errors}: {shorter:?}")).source;
     assert!(!cut.is_empty());

@@ -1,4 +1,4 @@
-//! Where a gateway has what is its own.
+//! Paths of the gateway's own files.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use super::{
     settings::{Config, ConfigFlags, StoragePaths},
 };
 
-/// The folder of skills: within an agent's own folder, and beside the folder of all agents.
+/// The folder of skills: within an agent's own folder, and next to the folder of all agents.
 pub const SKILLS: &str = "skills";
 
-/// Where a gateway has what is its own, and no command's to touch.
+/// Paths of the gateway's own files, which no command may touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayPaths {
     /// The file of the configuration.
@@ -27,7 +27,7 @@ pub struct GatewayPaths {
 }
 
 impl GatewayPaths {
-    /// As the file at `path` says; a value that cannot be read counts as absent.
+    /// Reads them from the file at `path`; a value that cannot be read counts as absent.
     pub(super) fn from_file(root: &ConfigField<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Self {
         let storage = location::resolve_storage(&root.at("storage"), Some(path), &ConfigFlags::default(), environment);
         Self {
@@ -43,13 +43,13 @@ impl GatewayPaths {
 /// The folder of the agent that is meant where none is named, below the folder of all of them.
 pub const MAIN: &str = "main";
 
-/// Returns the folder of the skills that every agent has: it lies beside the folder of all agents.
+/// Returns the folder of the skills that every agent has: it lies next to the folder of all agents.
 pub fn shared_skills(agents: &Path) -> PathBuf {
     agents.parent().unwrap_or(agents).join(SKILLS)
 }
 
 impl Config {
-    /// Where this gateway has what is its own.
+    /// Returns the paths of this gateway's own files.
     pub fn gateway_paths(&self) -> GatewayPaths {
         GatewayPaths {
             file: self.file.clone(),

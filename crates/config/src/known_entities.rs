@@ -1,6 +1,6 @@
-//! What of a configuration rules are about: the agents, and the services with their tools.
+//! Parts of a configuration that rules name: the agents, and the services with their tools.
 //!
-//! It needs no credential and no variable of the environment, so that rules can be looked at where no gateway runs.
+//! It needs no credential and no variable of the environment, so that rules can be checked without a gateway.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::yaml::LARGEST;
 /// Stands for a variable that is not set: good for an address and for a token.
 const UNSET: &str = "http://unset.invalid";
 
-/// What rules are about.
+/// Entities that rules name.
 #[derive(Clone, Debug, Default)]
 pub struct KnownEntities {
     /// The ids of agents.
@@ -34,11 +34,11 @@ pub struct KnownEntities {
     pub people: Option<Vec<PersonConfig>>,
     /// From where people can answer; none where this, or whose identities are whose, depends on such a variable.
     pub accounts: Option<ApproverAccounts>,
-    /// Where the gateway has what is its own; none where there is no configuration.
+    /// Paths of the gateway's own files; none without a configuration.
     pub places: Option<GatewayPaths>,
 }
 
-/// The files of tools that the configuration at `path` names, as far as they can be read. What else is wrong does not matter.
+/// Returns the files of tools that the configuration at `path` names, as far as they can be read. Other problems do not matter.
 pub fn tool_files(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let notes = FileDiagnostics::for_file(path);
     let value = value::read_value(&load::config_text(Some(path), &notes), &notes, Some(environment));
@@ -49,7 +49,7 @@ pub fn tool_files(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> 
 /// Reads what rules are about from the configuration at `path`.
 ///
 /// # Errors
-/// What is wrong with the file as a whole, its services or their tools; the rest is not looked at.
+/// The problems with the file as a whole, its services or their tools; the rest is not looked at.
 pub fn known_entities(
     path: &Path,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -67,7 +67,7 @@ pub fn known_entities(
     if !problems.is_empty() {
         return Err(ConfigErrors(problems));
     }
-    // What is wrong with the agents is for `serve` to say.
+    // Problems with the agents are reported by `serve`.
     let first = (!root.at("agent").is_absent()).then(|| DEFAULT_AGENT.to_owned());
     let others = root.at("agents").list_items().unwrap_or_default();
     let ids = others.iter().filter_map(|place| place.at("id").text());
@@ -75,7 +75,7 @@ pub fn known_entities(
     Ok(KnownEntities { agents: first.into_iter().chain(ids).collect(), services, people, accounts, places })
 }
 
-/// The people, from where they can answer, and what is wrong with either but for variables that are not set.
+/// Returns the people, their accounts, and the problems with either but for variables that are not set.
 ///
 /// An identity is a number, for which nothing can stand.
 fn known_people(
@@ -85,14 +85,14 @@ fn known_people(
 ) -> (Option<Vec<PersonConfig>>, Option<ApproverAccounts>, Vec<ConfigProblem>) {
     let notes = FileDiagnostics::for_file(path);
     let value = value::read_value(text, &notes, Some(environment));
-    // What is wrong with the rest is told where that is read.
+    // Problems with the rest are reported by its readers.
     notes.problems.borrow_mut().retain(|problem| matches!(problem.fault, ConfigFault::Variable(_)));
     let root = ConfigField::root(&notes, value.as_ref());
     let place = root.at("people");
     let people = load::read_people(&place);
     let users = root.at("messenger").at("telegram").at("allowed_users");
     let faults = notes.problems.take();
-    // What is wrong with them is for `serve` to say.
+    // Problems with them are reported by `serve`.
     let telegram = users.list_items().unwrap_or_default().iter().filter_map(ConfigField::integer).collect();
     let console = root.at("web").at("users").members().unwrap_or_default();
     let console = console.into_iter().map(|(login, _)| login.to_owned()).collect();

@@ -1,7 +1,7 @@
-//! Reads what `serve` is told: the configuration, the tools of its services, and the rules.
+//! Reads the input of `serve`: the configuration, the tools of its services, and the rules.
 //!
-//! It must not know any door or the engine: it turns files, flags and an environment into plain values. Everything that
-//! is wrong is told at once, with file, line and key.
+//! It must not know any adapter or the engine: it turns files, flags and an environment into plain values. All problems
+//! are reported at once, with file, line and key.
 
 mod agents_file;
 mod approvals;

@@ -13,34 +13,34 @@ pub struct KnownTool<'a> {
     pub name: &'a str,
     /// The arguments that it is known to take.
     pub takes: Vec<&'a str>,
-    /// Whether it takes others too.
+    /// Acceptance of further arguments.
     pub others: ExtraArguments,
 }
 
-/// Whether a tool takes arguments that nobody declared.
+/// Acceptance of undeclared arguments by a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ExtraArguments {
-    /// It does not.
+    /// None.
     No,
-    /// It may: one that nearly has the name of another is probably a slip.
+    /// Possible: one that nearly has the name of another is probably a slip.
     Perhaps,
-    /// It does, whatever they are called.
+    /// Any name.
     Any,
 }
 
-/// Whether every tool that a rule can be about is known by name.
+/// Completeness of the known tools that a rule can be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolCoverage {
     /// All but those of nodes, whose names have two underscores between node and tool.
     All,
-    /// Some: a host, or whoever has no configuration, may have others.
+    /// Some: a host, or a user without a configuration, may have others.
     Some,
 }
 
-/// What rules call the use of a secret.
+/// Name in rules for the use of a secret.
 const SECRET: &str = "secret";
 
-/// The most names of tools that are told where none is meant.
+/// Most names of tools that are listed if none is meant.
 const LISTED_LIMIT: usize = 30;
 
 /// The tool that runs commands.
@@ -50,15 +50,15 @@ const SHELL: &str = "bash";
 const SHORTEST: usize = 4;
 
 impl<'a> KnownTool<'a> {
-    /// A tool of the gateway's own, with what it takes and nothing else.
+    /// Makes a tool of the gateway's own, with its arguments and no others.
     pub fn gateway_tool((name, takes): (&'a String, &'a BTreeSet<String>)) -> Self {
         Self { name, takes: takes.iter().map(String::as_str).collect(), others: ExtraArguments::No }
     }
 }
 
-/// Says of every rule about a tool that is none of `tools`, but for a slip, which one was probably meant, and of every rule
-/// about an argument that its tool does not take, which ones there are. Other names pass where there may be tools that nobody
-/// told of.
+/// Returns for every rule about a tool that is none of `tools`, but for a slip, which one was probably meant, and for every rule
+/// about an argument that its tool does not take, the arguments that it takes. Other names pass if there may be tools that are not
+/// known here.
 pub fn lint_rules(source: &RuleSource, tools: &[KnownTool<'_>], named: ToolCoverage) -> Vec<String> {
     // A service and the gateway may both have one of this name.
     let mut by_name: BTreeMap<&str, KnownTool<'_>> = BTreeMap::new();
@@ -124,12 +124,12 @@ fn lint_rule(
     vec![format!("no tool is called \"{tool}\"; the tools are {names}, and those of nodes, NODE__TOOL")]
 }
 
-/// Whether a tool is by its name one that runs commands: of its words one says so.
+/// Reports whether a tool's name marks it as one that runs commands: one of its words does.
 fn is_shell(tool: &str) -> bool {
     let mut words: Vec<String> = Vec::new();
     let mut before = '_';
     for c in tool.chars() {
-        // What stands before two of them is a machine, whose tools nobody told of; a command has blanks.
+        // The text before two of them is a machine, whose tools are not known here; a command has blanks.
         let is_of_machine = c == '_' && before == '_' && !words.is_empty();
         if is_of_machine || c.is_whitespace() {
             return false;
@@ -144,7 +144,7 @@ fn is_shell(tool: &str) -> bool {
     words.iter().any(|word| ["shell", "terminal", "command", "cmd"].contains(&word.as_str()))
 }
 
-/// Whether a name is what those of the tools of one MCP server begin with, as most agents call them.
+/// Reports whether a name is the prefix of the tools of one MCP server, as most agents call them.
 fn is_family(tool: &str) -> bool {
     tool.strip_prefix("mcp__").is_some_and(|server| !server.is_empty() && !server.contains("__"))
 }
@@ -174,14 +174,14 @@ impl<'a> NameIndex<'a> {
     }
 }
 
-/// A name in small letters, and what is left of it without each of its letters.
+/// Returns a name in small letters, and the same without each of its letters.
 fn name_forms(name: &str) -> BTreeSet<String> {
     let name = name.to_lowercase();
     let without = name.char_indices().map(|(at, c)| format!("{}{}", &name[..at], &name[at + c.len_utf8()..]));
     without.chain([name.clone()]).collect()
 }
 
-/// The same of the arguments of a rule about `tool`.
+/// Returns the same of the arguments of a rule about `tool`.
 fn lint_arguments(rule: &Rule, tool: &KnownTool<'_>) -> Vec<String> {
     let Some(ArgConditions::Each(each)) = &rule.args else { return Vec::new() };
     let lint_path = |path: &String| {

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{logging, yaml::LARGEST};
 
-/// A configuration and what its author should know about it.
+/// A configuration and the notices for its author.
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
     /// The configuration.
@@ -106,7 +106,7 @@ pub(super) fn read_config(
     }
 }
 
-/// Where the file at `path` has the data directory and the log. What the rest of it says does not matter, nor whether its
+/// Reads the data directory and the log from the file at `path`. The rest of it does not matter, nor whether its
 /// variables are set: people who only look need no credentials.
 ///
 /// # Errors
@@ -125,7 +125,7 @@ pub fn load_storage(
     if problems.is_empty() { Ok(storage) } else { Err(ConfigErrors(problems)) }
 }
 
-/// The text of the file; one that cannot be read is noted and empty.
+/// Returns the text of the file; one that cannot be read is noted and empty.
 pub(super) fn config_text(path: Option<&Path>, notes: &FileDiagnostics) -> String {
     match path.map(|path| regular::read_text(path, LARGEST)) {
         None => String::new(),
@@ -204,7 +204,7 @@ fn read_web(place: &ConfigField<'_>) -> WebConfig {
     if !place.check_mapping(WEB) {
         return WebConfig::default();
     }
-    // A key that nobody knows is told of already: it may be this one, misspelt.
+    // An unknown key is reported already: it may be this one, misspelt.
     let is_known = |(key, _): &(&str, ConfigField<'_>)| WEB.contains(key);
     let is_clear = place.members().is_none_or(|members| members.iter().all(is_known));
     let password = if place.at("users").is_absent() && is_clear {
@@ -247,7 +247,7 @@ fn read_gateway(place: &ConfigField<'_>, flags: &ConfigFlags) -> GatewayConfig {
     gateway
 }
 
-/// The name or address of a host, as a request may be for it, whatever its port.
+/// Returns the name or address of a host, as a request may be for it, with any port.
 fn host_name(place: &ConfigField<'_>) -> Option<String> {
     let name = place.needed_text()?;
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
@@ -359,7 +359,7 @@ fn read_logging(place: &ConfigField<'_>, flags: &ConfigFlags) -> LogConfig {
     LogConfig { level: level_text, form: flags.log_format.or(form).unwrap_or_default() }
 }
 
-/// How often what is too old is looked for, where nobody says: hourly.
+/// Default interval between removals of old records: hourly.
 const EVERY: Duration = Duration::from_secs(3600);
 
 fn read_retention(place: &ConfigField<'_>) -> RetentionConfig {

@@ -1,4 +1,4 @@
-//! Where the data directory and the log lie.
+//! Paths of the data directory and the log.
 //!
 //! It must not create anything, and never opens a database.
 
@@ -14,10 +14,10 @@ use super::{
 };
 
 const USUAL: &str = "countersign.db";
-/// Where the usual name is another program's.
+/// Name of the log if the usual one is another program's.
 const OTHER: &str = "countersign-log.db";
 
-/// The log is `storage.path`'s file name in `--data`, else in that path's own folder; without a path in `data` beside
+/// Resolves the log: `storage.path`'s file name in `--data`, else in that path's own folder; without a path in `data` next to
 /// the configuration; without a configuration in the user's own data directory.
 pub(super) fn resolve_storage(
     place: &ConfigField<'_>,
@@ -42,7 +42,7 @@ pub(super) fn resolve_storage(
         Some(file) => file.parent().unwrap_or_else(|| Path::new("")).join("data"),
         None => home_folder(environment),
     });
-    // A path without a folder lies in the current one, and nothing opens a folder without a name.
+    // A path without a folder is in the current one, and nothing opens a folder without a name.
     let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
     let name = path.as_deref().and_then(Path::file_name).unwrap_or_else(|| USUAL.as_ref());
     let log = folder.join(name);
@@ -64,8 +64,8 @@ fn home_folder(environment: &dyn Fn(&str) -> Option<String>) -> PathBuf {
     data.map_or_else(|| PathBuf::from("countersign-data"), |data| data.join("countersign"))
 }
 
-/// True if the file is a database with the tables of agentpass or agent-gate. The statements that made them stand in
-/// the first page as they were written, so that nothing needs to be opened that could leave files beside it.
+/// Returns true if the file is a database with the tables of agentpass or agent-gate. The statements that made them stand in
+/// the first page as they were written, so that nothing needs to be opened that could leave files next to it.
 fn is_others(path: &Path) -> bool {
     let mut page = Vec::new();
     let is_file = path.metadata().is_ok_and(|found| found.is_file());

@@ -1,10 +1,10 @@
-//! What the program's own log says, and how that is changed while it runs. The record of decisions is another thing.
+//! Filter of the program's own log, and its change at run time. The record of decisions is another thing.
 //!
-//! It must not know who writes the log.
+//! It must not know the writer of the log.
 
 use std::fmt;
 
-/// How lines of the log look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLineFormat {
     /// For people.
@@ -18,7 +18,7 @@ impl LogLineFormat {
     /// Both, by name.
     pub const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
 
-    /// The word for it.
+    /// Returns its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -27,10 +27,10 @@ impl LogLineFormat {
     }
 }
 
-/// The words for how much is told.
+/// Names of the log levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// The parts that say anything: ours, and what is built in.
+/// The parts that write log lines: ours, and the built-in libraries.
 const PARTS: &[&str] = &[
     "countersign",
     "countersign_adapter_agent_gate",
@@ -72,7 +72,7 @@ const PARTS: &[&str] = &[
 /// The crate that the others of a gateway came of. Settings and scripts name it.
 const FORMER: &str = "countersign_server";
 
-/// The crates that came of [`FORMER`], each with the modules of it that it has.
+/// The crates that replace [`FORMER`], each with the modules of it that it has.
 const SUCCESSORS: &[(&str, &[&str])] = &[
     ("countersign_adapter_agent_gate", &["agent_gate"]),
     ("countersign_adapter_gjc", &["gjc"]),
@@ -110,13 +110,13 @@ pub fn with_successors(text: &str) -> String {
     all.collect::<Vec<_>>().join(",")
 }
 
-/// The part of a text about a log that this program does not have.
+/// Returns the part of a text about a log that this program does not have.
 fn unknown_part(text: &str) -> Option<&str> {
     let parts = text.split(',').filter_map(|one| Some(one.split_once('=')?.0.trim()));
     parts.into_iter().find(|part| !PARTS.contains(&part.split("::").next().unwrap_or(part)))
 }
 
-/// Whether `text` says what is logged: a level, or several `part=level` between commas.
+/// Reports whether `text` is a log filter: a level, or several `part=level` between commas.
 pub fn is_level(text: &str) -> bool {
     let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
     let is_part = |part: &str| {
@@ -130,22 +130,22 @@ pub fn is_level(text: &str) -> bool {
         })
 }
 
-/// Reads what is logged, or changes it.
+/// Reads the current filter, or changes it.
 type LevelChange = dyn Fn(Option<&str>) -> Result<String, String> + Send + Sync;
 
-/// What is logged at present, for whoever may change it.
+/// Current log filter, with the right to change it.
 pub struct LogLevels(Box<LevelChange>);
 
 impl LogLevels {
-    /// Those that `change` changes: with a text to that, without to nothing; it gives what is logged from then on.
+    /// Makes levels that `change` changes: with a text to that, without to nothing; it returns the filter from then on.
     pub fn new(change: impl Fn(Option<&str>) -> Result<String, String> + Send + Sync + 'static) -> Self {
         Self(Box::new(change))
     }
 
-    /// What is logged; from now on `wanted`, if that is given.
+    /// Returns the current filter; sets it to `requested` first, if that is given.
     ///
     /// # Errors
-    /// Why not; what was logged is logged on.
+    /// The reason for the refusal; the filter stays as it was.
     pub fn change_levels(&self, requested: Option<&str>) -> Result<String, String> {
         match requested {
             Some(text) if !is_level(text) => Err(format!(

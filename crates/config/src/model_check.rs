@@ -1,6 +1,6 @@
-//! Whether the model of `model` is one that the gateway can ask.
+//! Check that the gateway can use the model of `model`.
 //!
-//! It must not know how models are asked, only which there are.
+//! It must not know how requests to models are made, only the names of models.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
     settings::{ModelSelection, ProviderConfig},
 };
 
-/// How many names are told where another one stands.
+/// Most names that are listed if another one is written.
 const LISTED_LIMIT: usize = 5;
 
 /// Refuses a provider that is not in the file, and a model that it does not have.
@@ -20,7 +20,7 @@ pub(super) fn check_model(
     model: &ModelSelection,
     providers: &BTreeMap<String, ProviderConfig>,
 ) {
-    // What is wrong with the providers is told already, and one of them may be meant.
+    // Problems with the providers are reported already, and one of them may be meant.
     let is_clear = root.notes.problems.borrow().iter().all(|problem| !problem.key.starts_with("providers"));
     if !is_clear {
         return;

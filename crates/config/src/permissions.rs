@@ -27,7 +27,7 @@ use crate::yaml::LARGEST;
 pub struct ParsedRules {
     /// Its rules, ready to be compiled.
     pub source: RuleSource,
-    /// Its `tests`, then those of the file beside it.
+    /// Its `tests`, then those of the file next to it.
     pub cases: Vec<PolicyCase>,
 }
 
@@ -51,11 +51,11 @@ const RULE: &[&str] = &[
 /// The text of a file of rules as it was read, so that another process can compile the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RulesText {
-    /// Where it was read.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Whether it can only tighten what others say, as a repository's own file does.
+    /// True if it can only tighten other rules, as a repository's own file does.
     pub tightens: bool,
-    /// What it says.
+    /// Text of the file.
     pub text: String,
 }
 
@@ -75,20 +75,20 @@ impl RulesText {
         Ok(text.map(|text| Self { path: path.to_owned(), tightens, text }))
     }
 
-    /// Its rules and the cases in it and in the file beside it whose name ends in `.test.yaml`.
+    /// Parses its rules and the cases in it and in the file next to it whose name ends in `.test.yaml`.
     ///
     /// # Errors
-    /// Everything that is wrong, each with file, line and key.
+    /// All problems, each with file, line and key.
     pub fn parse(&self) -> Result<ParsedRules, ConfigErrors> {
         parse_rules(&self.path, if self.tightens { RuleLayer::Tighten } else { RuleLayer::Main }, &self.text)
     }
 }
 
-/// Reads the rules at `path`, and the cases in them and in the file beside it whose name ends in `.test.yaml`. `None` if
+/// Reads the rules at `path`, and the cases in them and in the file next to it whose name ends in `.test.yaml`. `None` if
 /// there is no such file.
 ///
 /// # Errors
-/// Everything that is wrong, each with file, line and key.
+/// All problems, each with file, line and key.
 pub fn read_permissions(path: &Path, layer: RuleLayer) -> Result<Option<ParsedRules>, ConfigErrors> {
     RulesText::read_file(path, layer)?.map(|file| file.parse()).transpose()
 }
@@ -130,7 +130,7 @@ fn file_text(notes: &FileDiagnostics) -> Option<String> {
     }
 }
 
-/// `permissions.test.yaml` of `permissions.yaml`.
+/// Returns `permissions.test.yaml` for `permissions.yaml`.
 fn cases_path(path: &Path) -> PathBuf {
     path.with_extension("test.yaml")
 }
@@ -164,11 +164,11 @@ fn read_rule(place: &ConfigField<'_>, sets: &approvals::PeopleSets) -> Option<Ru
         steps: approvals::read_steps(place, sets),
         line: u32::try_from(place.line).unwrap_or(0),
     };
-    // All of it was read, so that whatever is wrong is told at once.
+    // All of it was read, so that all problems are reported at once.
     action.is_some().then_some(rule)
 }
 
-/// What is demanded of the arguments; each slip is told of with its own line.
+/// Reads the conditions on the arguments; each slip is reported with its own line.
 fn read_args(place: &ConfigField<'_>) -> Option<ArgConditions> {
     if !place.is_mapping() {
         return ArgConditions::try_from(place.to_json()?).map_err(|error| place.report_refusal(error.to_string())).ok();
@@ -181,12 +181,12 @@ fn read_args(place: &ConfigField<'_>) -> Option<ArgConditions> {
     Some(ArgConditions::Each(each.collect()))
 }
 
-/// What a rule is bound to. The key without a value would bind it to nothing, and what was to be narrow would be wide.
+/// Reads the text to which a rule is bound. The key without a value would bind it to nothing, and a narrow rule would be wide.
 fn bound_text(place: &ConfigField<'_>, key: &str) -> Option<String> {
     if place.has_key(key) { place.at(key).needed_text() } else { None }
 }
 
-/// A text that is not empty where its key is there: an empty one matches nothing, and its author meant something.
+/// Returns a text that is not empty where its key is there: an empty one matches nothing, and its author meant something.
 fn named_text(place: &ConfigField<'_>) -> Option<String> {
     let text = place.text();
     if text.as_deref() == Some("") {

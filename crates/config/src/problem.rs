@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, each thing with its file, line and key.
+//! Problems with a configuration, each with its file, line and key.
 //!
 //! It must not repeat a value that may be secret.
 
@@ -15,11 +15,11 @@ pub struct ConfigProblem {
     pub line: u64,
     /// The whole key, its levels joined by dots; empty for the file as a whole.
     pub key: String,
-    /// What is wrong there.
+    /// Kind of the problem.
     pub fault: ConfigFault,
 }
 
-/// What can be wrong. Where agentpass has words for it, the message has them too.
+/// Kind of a problem. If agentpass has words for it, the message has them too.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigFault {
     /// The file cannot be read.
@@ -31,7 +31,7 @@ pub enum ConfigFault {
     /// A variable that is named in the file is not set.
     #[error("Environment variable {0} is not set")]
     Variable(String),
-    /// A key that nobody knows.
+    /// An unknown key.
     #[error("unknown key; known here are {}", .0.join(", "))]
     UnknownKey(&'static [&'static str]),
     /// A key that must be there is not, or is empty.
@@ -48,9 +48,9 @@ pub enum ConfigFault {
     /// The value is of another kind.
     #[error("expected {expected}, found {found}")]
     Type {
-        /// What is needed.
+        /// Expected value.
         expected: &'static str,
-        /// What is there, never its text.
+        /// Kind of the value found, never its text.
         found: &'static str,
     },
     /// The value is of the right kind and still not usable.
@@ -58,16 +58,16 @@ pub enum ConfigFault {
     Refused(String),
 }
 
-/// What is needed where nobody has said yet of what kind it must be.
+/// Name of an expected value whose kind does not matter yet.
 pub(super) const ANY: &str = "a value";
 
 impl ConfigFault {
-    /// True if that is all, and not even what is needed is known.
+    /// Returns true if that is all, and not even the expected kind is known.
     pub(super) fn is_of_nothing_yet(&self) -> bool {
         matches!(self, Self::Type { expected: ANY, found: "nothing" })
     }
 
-    /// True if all that is wrong is that nothing stands there.
+    /// Returns true if the only problem is a missing value.
     pub(super) fn is_of_nothing(&self) -> bool {
         matches!(self, Self::Type { found: "nothing", .. })
     }
@@ -91,14 +91,14 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// The key that was probably meant.
+/// Returns the key that was probably meant.
 fn meant_key(key: &str, known: &[&'static str]) -> Option<&'static str> {
     // Short keys are near to everything, and no long text is one.
     let most = if key.len() < 5 { 1 } else { 2 };
     (key.len() <= 40).then(|| suggest::did_you_mean(key, known.iter().copied(), most))?
 }
 
-/// Everything that is wrong; never empty. Shown one line each.
+/// All problems; never empty. Shown one line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigProblem>);
 

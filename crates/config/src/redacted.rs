@@ -15,7 +15,7 @@ use super::{
 const HIDDEN: &str = "***";
 
 impl Config {
-    /// What `config show` prints: everything that is in force, defaults included, in the file's own form and without a
+    /// Returns the JSON that `config show` prints: all settings in force, defaults included, in the file's own form and without a
     /// secret. Absent sections are absent.
     pub fn redacted_json(&self) -> Value {
         let mut shown = Map::new();
@@ -101,7 +101,7 @@ impl Config {
         Value::Object(shown)
     }
 
-    /// The same as a file of this form.
+    /// Returns the same as a file of this form.
     pub fn redacted_yaml(&self) -> String {
         let shown = self.redacted_json();
         serde_saphyr::to_string(&shown).unwrap_or_else(|_| shown.to_string())
@@ -182,7 +182,7 @@ fn redacted_provider(provider: &ProviderConfig) -> Value {
     })
 }
 
-/// An address without the name and password that may stand before its host, and without what may be a credential in its query.
+/// Returns an address without the name and password that may stand before its host, and without possible credentials in its query.
 fn without_user(url: &str) -> String {
     let (url, query) = match url.split_once('?') {
         Some((url, query)) => {
@@ -198,10 +198,10 @@ fn without_user(url: &str) -> String {
     }
 }
 
-/// A parameter of a query. Its value is shown where it is an argument's place, a plain word, a date, a version, a language
-/// or a short number under a name that no credential has: what else it may be is not known here.
+/// Redacts a parameter of a query. Its value is shown if it is an argument's place, a plain word, a date, a version, a language
+/// or a short number under a name that no credential has: any other value may be secret.
 fn redacted_parameter(item: &str) -> String {
-    /// What names of credentials have in them.
+    /// Parts of names of credentials.
     const NAMES: [&str; 10] = ["key", "token", "secret", "pass", "pwd", "auth", "sig", "cred", "session", "code"];
     let (name, value) = item.split_once('=').map_or((item, None), |(name, value)| (name, Some(value)));
     let lower = name.to_ascii_lowercase();
@@ -220,8 +220,8 @@ fn redacted_parameter(item: &str) -> String {
     }
 }
 
-/// Whether a text is made of short parts: a number or a date as `1.5` and `2024-10-21`, a version as
-/// `2024-10-21-preview`, a moment as `2026-01-01T10:30:00Z`, or two words as `de-DE`. What is longer, or mixes letters and
+/// Reports whether a text is made of short parts: a number or a date as `1.5` and `2024-10-21`, a version as
+/// `2024-10-21-preview`, a moment as `2026-01-01T10:30:00Z`, or two words as `de-DE`. A longer text, or one that mixes letters and
 /// digits in one part, may be a credential.
 fn is_in_parts(text: &str) -> bool {
     /// As long as a moment to the second.

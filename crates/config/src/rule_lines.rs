@@ -2,7 +2,7 @@
 //! letter.
 //!
 //! It must not know what rules mean. Text is only put in or cut out between lines, or before the bracket that closes a list.
-//! What came out is parsed again and must differ from what went in by exactly that rule.
+//! The result is parsed again and must differ from the input by exactly that rule.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ use crate::yaml::{
 };
 
 const LIST: &str = "rules";
-/// The lists of a file in which something stands that can be changed.
+/// The lists of a file with entries that can be changed.
 const LISTS: [&str; 2] = [LIST, "defaults"];
 
-/// A rule as one line of a file of rules, without the dash: a mapping in braces, all of whose texts are in quotes.
+/// Returns a rule as one line of a file of rules, without the dash: a mapping in braces, all of whose texts are in quotes.
 ///
 /// It holds the rule's pattern, principal, action and description.
 pub fn rule_line(rule: &Rule) -> String {
@@ -37,7 +37,7 @@ pub fn rule_line(rule: &Rule) -> String {
     format!("{{ {} }}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// A text in the double quotes of YAML, on one line whatever it holds. What cannot be seen is written out.
+/// Returns a text in the double quotes of YAML, on one line whatever it holds. Invisible characters are written out.
 fn quoted_text(text: &str) -> String {
     let mut out = String::new();
     for letter in Value::from(text).to_string().chars() {
@@ -51,7 +51,7 @@ fn quoted_text(text: &str) -> String {
     out
 }
 
-/// `item` as an entry of a list whose dashes stand at column `indent`, each line with `end` behind it.
+/// Returns `item` as an entry of a list whose dashes stand at column `indent`, each line followed by `end`.
 pub fn list_entry(item: &str, indent: usize, end: &str) -> String {
     let pad = " ".repeat(indent);
     let mut lines = item.lines();
@@ -65,10 +65,10 @@ pub fn list_entry(item: &str, indent: usize, end: &str) -> String {
     out
 }
 
-/// The text of the rule or default that begins in line `at`, counted from 1: as it stands there, without its dash.
+/// Returns the text of the rule or default that begins in line `at`, counted from 1: as written there, without its dash.
 ///
 /// # Errors
-/// Why nothing can be changed there.
+/// The reason why nothing can be changed there.
 pub fn rule_text(text: &str, at: u64) -> Result<String, String> {
     let found = find_rule(text, at)?;
     let mut lines = text[found.cut].lines();
@@ -83,10 +83,10 @@ pub fn rule_text(text: &str, at: u64) -> Result<String, String> {
     if parse_tree(&out).is_ok_and(|read| read == found.value) { Ok(out) } else { Err(UNKNOWN.to_owned()) }
 }
 
-/// `text` with `item`, a rule as `line` or a person writes it, behind the last of its rules.
+/// Returns `text` with `item`, a rule as `line` or a person writes it, after the last of its rules.
 ///
 /// # Errors
-/// Why the text is not one into which that can be put.
+/// The reason why it cannot be put into the text.
 pub fn with_rule(text: &str, item: &str) -> Result<String, String> {
     let mut want = parse_tree(text)?;
     let rule = parse_rule(item)?;
@@ -121,11 +121,11 @@ pub fn with_rule(text: &str, item: &str) -> Result<String, String> {
     checked_text(out, want)
 }
 
-/// `text` without the rule or default that begins in line `at`, counted from 1, or with `item` in its place, and the lines
+/// Returns `text` without the rule or default that begins in line `at`, counted from 1, or with `item` in its place, and the lines
 /// that were cut out.
 ///
 /// # Errors
-/// Why nothing can be taken out there.
+/// The reason why nothing can be taken out there.
 pub fn without_rule(text: &str, at: u64, item: Option<&str>) -> Result<(String, String), String> {
     let found = find_rule(text, at)?;
     let mut want = parse_tree(text)?;
@@ -137,7 +137,7 @@ pub fn without_rule(text: &str, at: u64, item: Option<&str>) -> Result<(String, 
     Ok((checked_text(out, want)?, text[found.cut].trim_end().to_owned()))
 }
 
-/// A rule or default that stands on lines of its own.
+/// A rule or default on lines of its own.
 struct RuleLocation {
     list: &'static str,
     index: usize,
@@ -175,9 +175,9 @@ fn find_rule(text: &str, at: u64) -> Result<RuleLocation, String> {
     Ok(RuleLocation { list, index, value, indent, cut: line_offset(text, first)..line_offset(text, behind) })
 }
 
-/// Where a rule goes.
+/// Position at which a rule is inserted.
 enum InsertPosition {
-    /// There is no list of rules.
+    /// No place: there is no list of rules.
     Nowhere,
     /// Before a line, counted from 0, at a column.
     Block { before: usize, indent: usize },
@@ -209,12 +209,12 @@ fn is_item(line: &str) -> bool {
     line.trim_start_matches(' ').starts_with("- ")
 }
 
-/// Where a line begins, counted from 0.
+/// Returns the offset at which a line begins, counted from 0.
 fn line_offset(text: &str, line: usize) -> usize {
     text.split_inclusive('\n').take(line).map(str::len).sum()
 }
 
-/// Behind the last thing of the list in brackets that opens at `open`.
+/// Returns the offset after the last item of the list in brackets that opens at `open`.
 fn last_of(text: &str, open: usize) -> Result<usize, String> {
     let (mut level, mut last, mut before) = (0_usize, open + 1, ' ');
     let mut letters = text[open..].char_indices();
@@ -254,7 +254,7 @@ fn last_of(text: &str, open: usize) -> Result<usize, String> {
     Err("its list of rules has no end".to_owned())
 }
 
-/// Which of a list begins in line `at`.
+/// Returns the index of the list item that begins in line `at`.
 fn rule_index(text: &str, list: &str, at: u64) -> Option<usize> {
     let YamlKind::Map(members) = YamlNode::parse(text).ok()??.kind else { return None };
     let (_, list) = members.into_iter().find(|(key, _)| key == list)?;
@@ -269,7 +269,7 @@ fn parse_tree(text: &str) -> Result<Value, String> {
     Ok(node.map_or_else(|| Value::Object(Map::new()), |node| node.to_json()))
 }
 
-/// What a person wrote as a rule.
+/// Parses a rule that a person wrote.
 fn parse_rule(item: &str) -> Result<Value, String> {
     let read =
         YamlNode::parse(item).map_err(|(line, message)| format!("line {line} of what was written: {message}"))?;
@@ -277,7 +277,7 @@ fn parse_rule(item: &str) -> Result<Value, String> {
     read.ok_or_else(|| "what was written is no rule: it has a pattern or a tool, and an action".to_owned())
 }
 
-/// A list of the file, made where there is none.
+/// Returns a list of the file, made if there is none.
 fn list_of<'a>(tree: &'a mut Value, list: &str) -> Result<&'a mut Vec<Value>, String> {
     let Value::Object(members) = tree else { return Err("the file is not a mapping".to_owned()) };
     let found = members.entry(list.to_owned()).or_insert(Value::Null);
@@ -297,7 +297,7 @@ fn checked_text(out: String, want: Value) -> Result<String, String> {
 
 const UNKNOWN: &str = "its form is not one that can be edited";
 
-/// The lines of `text` that `other` does not have at that place: what was put in.
+/// Returns the lines of `text` that `other` does not have at that place: those that were put in.
 pub fn added_lines(text: &str, other: &str) -> Range<usize> {
     let (old, new): (Vec<&str>, Vec<&str>) = (text.lines().collect(), other.lines().collect());
     let first = old.iter().zip(&new).take_while(|(old, new)| old == new).count();

@@ -9,8 +9,8 @@ use super::config_field::ConfigField;
 
 const KEYS: &[&str] = &["mode", "write", "temporary", "read", "network", "on_missing"];
 
-/// What holds where nothing is said: a gateway's runs have a workspace, and people who start one on an older kernel are
-/// told rather than left without a shell.
+/// Returns the defaults: a gateway's runs have a workspace, and people who start one on an older kernel get a
+/// message rather than no shell.
 pub(super) fn default_settings() -> SandboxSettings {
     SandboxSettings { mode: SandboxMode::Workspace, on_missing: OnMissingKernel::Warn, ..SandboxSettings::default() }
 }
@@ -39,7 +39,7 @@ pub(super) fn read_sandbox(place: &ConfigField<'_>) -> SandboxSettings {
     }
 }
 
-/// `on`, `off`, or hosts.
+/// Reads `on`, `off`, or hosts.
 fn read_network(place: &ConfigField<'_>) -> Option<NetworkAccess> {
     if !place.is_mapping() {
         return read_word(place, NetworkAccess::from_name, "on, off or a mapping with hosts");
@@ -57,7 +57,7 @@ fn read_network(place: &ConfigField<'_>) -> Option<NetworkAccess> {
     Some(NetworkAccess::Hosts(hosts.items().iter().filter_map(read).collect()))
 }
 
-/// One of a few words. YAML reads two of them as flags.
+/// Reads one of a few words. YAML reads two of them as flags.
 fn read_word<T>(place: &ConfigField<'_>, named: impl Fn(&str) -> Option<T>, expected: &str) -> Option<T> {
     let text = match place.to_json() {
         Some(Value::Bool(true)) => "on".to_owned(),
@@ -71,7 +71,7 @@ fn read_word<T>(place: &ConfigField<'_>, named: impl Fn(&str) -> Option<T>, expe
     found
 }
 
-/// As `config show` has it.
+/// Returns the settings as `config show` has them.
 pub(super) fn shown_settings(settings: &SandboxSettings) -> Value {
     let mut shown = json!({
         "mode": settings.mode.name(),

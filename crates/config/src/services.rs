@@ -20,19 +20,19 @@ pub struct ServiceConfig {
     pub name: String,
     /// Without a slash at its end.
     pub url: String,
-    /// How requests are authenticated.
+    /// Authentication of requests.
     pub auth: ServiceAuthConfig,
-    /// What is asked to see whether it is there.
+    /// Health check of the service.
     pub health: HealthCheckConfig,
     /// In the order of their file.
     pub tools: Vec<ToolConfig>,
-    /// What an agent is told about a status; `{status}` and `{body}` stand for the answer's, `{args.NAME}` for the call's argument.
+    /// Texts for an agent about a status; `{status}` and `{body}` stand for the answer's, `{args.NAME}` for the call's argument.
     pub errors: Vec<(u16, String)>,
-    /// What an agent is told about any other status that has no usual text.
+    /// Text for an agent about any other status that has no usual text.
     pub other_errors: Option<String>,
 }
 
-/// How a service's requests are authenticated.
+/// Authentication of a service's requests.
 #[derive(Clone, Debug)]
 pub enum ServiceAuthConfig {
     /// `Authorization: Bearer`.
@@ -79,7 +79,7 @@ pub struct HealthCheckConfig {
 const SERVICE: &[&str] = &["url", "auth", "token", "health", "tools", "errors", "handler", "handler_class"];
 const AUTH: &[&str] = &["type", "token", "header_name", "query_param", "username", "password"];
 
-/// What agents are told in agent-gate's first form.
+/// Texts for agents in agent-gate's first form.
 const FIRST_ERRORS: &[(u16, &str)] =
     &[(401, "Service authentication failed (HA token expired?)"), (404, "Entity not found: {args.entity_id}")];
 const FIRST_OTHER: &str = "Home Assistant API error {status}: {body}";
@@ -133,7 +133,7 @@ fn read_service(name: &str, place: &ConfigField<'_>) -> Option<ServiceConfig> {
     let tools = if first_form && own.is_absent() { tools::homeassistant_tools() } else { tools::of_file(&own) };
     let mut errors = read_errors(&place.at("errors"));
     if first_form {
-        // Behind those of the file, which count more.
+        // After those of the file, which count more.
         errors.extend(FIRST_ERRORS.iter().map(|(status, text)| (*status, (*text).to_owned())));
     }
     let other_errors = first_form.then(|| FIRST_OTHER.to_owned());

@@ -1,6 +1,6 @@
-//! Everything that `serve` is told by its configuration, as plain values.
+//! Settings of `serve` from its configuration, as plain values.
 //!
-//! It must not know how a file looks.
+//! It must not know the format of a file.
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::logging::LogLineFormat;
 /// The name of the file of programs' tokens in the data directory.
 pub const TOKENS_FILE: &str = "tokens.json";
 
-/// What the command line says; it goes before the file. Paths are relative to the working folder.
+/// Flags of the command line; they go before the file. Paths are relative to the working folder.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigFlags {
     /// `--permissions`.
@@ -32,7 +32,7 @@ pub struct ConfigFlags {
     pub webui: Option<PathBuf>,
     /// `--log-format`.
     pub log_format: Option<LogLineFormat>,
-    /// `--insecure`.
+    /// True with `--insecure`.
     pub insecure: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct ConfigFlags {
 pub struct Config {
     /// The file that it was read from.
     pub file: Option<PathBuf>,
-    /// The file of the rules: `--permissions`, else `permissions.yaml` beside the configuration.
+    /// The file of the rules: `--permissions`, else `permissions.yaml` next to the configuration.
     pub permissions: PathBuf,
     /// `gateway`.
     pub gateway: GatewayConfig,
@@ -51,7 +51,7 @@ pub struct Config {
     pub telegram: Option<TelegramConfig>,
     /// `services`, in the order of the file. No two have a tool of the same name.
     pub services: Vec<ServiceConfig>,
-    /// Where the log lies.
+    /// Paths of the log.
     pub storage: StoragePaths,
     /// `approval_timeout`: how long an approval waits for an answer.
     pub approval_timeout: Duration,
@@ -59,7 +59,7 @@ pub struct Config {
     pub clarify_timeout: Duration,
     /// `retry_max_wait`: the longest wait for a model provider that a run waits for by itself.
     pub retry_max_wait: Duration,
-    /// `retry_ask_after`: the shortest wait for a model provider that people are asked about.
+    /// `retry_ask_after`: the shortest wait for a model provider that opens a gate for people.
     pub retry_ask_after: Duration,
     /// `on_shutdown`.
     pub on_shutdown: OnShutdown,
@@ -77,7 +77,7 @@ pub struct Config {
     pub agents_dir: PathBuf,
     /// `sandbox`: what commands of runs may touch.
     pub sandbox: sandbox::SandboxSettings,
-    /// `secrets`: those that agents may use by name, beside those in the data directory.
+    /// `secrets`: those that agents may use by name, in addition to those in the data directory.
     pub secrets: BTreeMap<String, SecretString>,
     /// `people`. No identity belongs to two of them.
     pub people: Vec<PersonConfig>,
@@ -91,12 +91,12 @@ pub struct Config {
     pub(super) tool_files: Vec<PathBuf>,
 }
 
-/// Where the gateway listens and how it is reached.
+/// Address on which the gateway listens, and addresses by which it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayConfig {
-    /// A name or an address; 127.0.0.1 if nothing is said.
+    /// A name or an address; 127.0.0.1 by default.
     pub host: String,
-    /// 8443 if nothing is said; 0 lets the system choose.
+    /// 8443 by default; 0 lets the system choose.
     pub port: u16,
     /// `tls`.
     pub tls: Option<TlsFiles>,
@@ -106,7 +106,7 @@ pub struct GatewayConfig {
     pub public_url: Option<String>,
     /// `allowed_hosts`, beyond those that need no mention.
     pub allowed_hosts: Vec<String>,
-    /// `--insecure`: plaintext on an address that is not loopback.
+    /// True with `--insecure`: plaintext on an address that is not loopback.
     pub insecure: bool,
 }
 
@@ -119,7 +119,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// What people show at the console and the doors over HTTP. Where nothing is asked for they are open on loopback only.
+/// Logins at the console and the adapters over HTTP. Without any they are open on loopback only.
 #[derive(Clone, Debug, Default)]
 pub struct WebConfig {
     /// `web.password`: shared, so it belongs to no person.
@@ -129,13 +129,13 @@ pub struct WebConfig {
 }
 
 impl WebConfig {
-    /// Whether anybody has to show anything.
+    /// Reports whether a login is needed.
     pub fn is_guarded(&self) -> bool {
         self.password.is_some() || !self.users.is_empty()
     }
 }
 
-/// An agent and what it authenticates with.
+/// An agent and its credential.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// Its name in the record.
@@ -144,16 +144,16 @@ pub struct AgentConfig {
     pub token: SecretString,
 }
 
-/// How cards reach people over Telegram.
+/// Delivery of cards over Telegram.
 #[derive(Clone, Debug)]
 pub struct TelegramConfig {
     /// The bot's token.
     pub token: SecretString,
-    /// Where cards go; negative is a group.
+    /// Chat of the cards; negative is a group.
     pub chat_id: i64,
     /// The topic of that chat in which they stand; absent: its General.
     pub message_thread_id: Option<i64>,
-    /// Who may answer; never empty.
+    /// Users that may answer; never empty.
     pub allowed_users: Vec<i64>,
     /// Base URL of the Bot API, without a slash at its end.
     pub api_url: String,
@@ -162,33 +162,33 @@ pub struct TelegramConfig {
 /// The program's own log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogConfig {
-    /// `log.level`: what is logged; absent: warnings and errors.
+    /// `log.level`: the log filter; absent: warnings and errors.
     pub level: Option<String>,
     /// `log.format`, or `--log-format`.
     pub form: LogLineFormat,
 }
 
-/// How long what is kept. What has no time is kept for ever.
+/// Retention of records. A kind without a time is kept for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionConfig {
-    /// `retention.calls`: what calls were about and what came of them.
+    /// `retention.calls`: arguments and results of calls.
     pub calls: Option<Duration>,
-    /// `retention.gates`: what people were shown and said.
+    /// `retention.gates`: texts of gates and of their answers.
     pub gates: Option<Duration>,
-    /// `retention.objects`: archives of messages, and what came with messages of chat networks.
+    /// `retention.objects`: archives of messages, and files of messages of chat networks.
     pub objects: Option<Duration>,
     /// `retention.every`: how often it is looked at.
     pub every: Duration,
 }
 
 impl RetentionConfig {
-    /// Whether anything is ever removed.
+    /// Reports whether anything is ever removed.
     pub const fn is_any(&self) -> bool {
         self.calls.is_some() || self.gates.is_some() || self.objects.is_some()
     }
 }
 
-/// Where the log lies.
+/// Paths of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoragePaths {
     /// The data directory.
@@ -197,17 +197,17 @@ pub struct StoragePaths {
     pub log: PathBuf,
 }
 
-/// What becomes of gates that are pending at a shutdown.
+/// Handling of gates that are pending at a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnShutdown {
-    /// They stay pending.
+    /// Gates stay pending.
     #[default]
     Keep,
-    /// They are denied.
+    /// Gates are denied.
     Deny,
 }
 
-/// What one agent, or one address, may do at most.
+/// Limits of one agent, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     /// Approvals of one agent that wait at once.
@@ -257,7 +257,7 @@ pub struct PersonConfig {
     pub local: Vec<u32>,
 }
 
-/// The accounts from which people can answer, beside the users of this machine.
+/// The accounts from which people can answer, in addition to the users of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApproverAccounts {
     /// Telegram users whose answers are taken.
@@ -267,7 +267,7 @@ pub struct ApproverAccounts {
 }
 
 impl ApproverAccounts {
-    /// Whether `person` has one of them, or is a user of this machine.
+    /// Reports whether `person` has one of them, or is a user of this machine.
     pub fn can_reach(&self, person: &PersonConfig) -> bool {
         !person.local.is_empty()
             || person.telegram.iter().any(|account| self.telegram.contains(account))
@@ -275,10 +275,10 @@ impl ApproverAccounts {
     }
 }
 
-/// Why the gateway may not listen where it was told to.
+/// Reason why the gateway may not listen on the configured address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {
-    /// Nobody would have to say who they are.
+    /// No login would be needed.
     #[error(
         "gateway.host is no loopback address, which needs a credential: agent.token, clients.token or web.password"
     )]
@@ -291,7 +291,7 @@ pub enum BindError {
 }
 
 impl GatewayConfig {
-    /// True if nobody outside of this machine can reach it.
+    /// Returns true if it can only be reached from this machine.
     pub fn is_loopback(&self) -> bool {
         let host = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&self.host);
         host.eq_ignore_ascii_case("localhost")
@@ -300,7 +300,7 @@ impl GatewayConfig {
 }
 
 impl Config {
-    /// What follows the failure of a model provider in sessions of the gateway.
+    /// Returns the retry policy for failures of a model provider in sessions of the gateway.
     pub fn retry_policy(&self) -> RetryPolicy {
         RetryPolicy { longest: self.retry_max_wait, ask_after: self.retry_ask_after, ..RetryPolicy::default() }
     }

@@ -1,14 +1,14 @@
-//! How far a word is from one that was probably meant. It knows neither flags nor tools.
+//! Distance of a word from one that was probably meant. It knows neither flags nor tools.
 
-/// The word of `known` that `word` was probably meant to be: in other letters, or at most `most` slips away. The nearest, and of
-/// several the first.
+/// Returns the word of `known` that `word` was probably meant to be: in other letters, or at most `most` slips away. The nearest, and
+/// of several the first.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Option<&'a str> {
     let word = word.to_lowercase();
     let near = known.into_iter().map(|known| (edit_distance(&word, &known.to_lowercase()), known));
     near.filter(|(far, _)| *far <= most).min_by_key(|(far, _)| *far).map(|(_, known)| known)
 }
 
-/// How many letters have to be put in, left out, changed, or exchanged with their neighbours.
+/// Returns the number of letters to insert, leave out, change, or exchange with their neighbours.
 fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

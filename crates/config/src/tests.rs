@@ -1,4 +1,4 @@
-//! What a configuration file means, shown with real files.
+//! Meaning of a configuration file, shown with real files.
 
 mod faults;
 mod files;
@@ -10,7 +10,7 @@ use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
 use super::{ConfigErrors, ConfigFlags, LoadedConfig, load_config};
 
-/// A folder with `config.yaml` and what it names.
+/// A folder with `config.yaml` and the files that it names.
 struct ConfigFixture(tempfile::TempDir);
 
 impl ConfigFixture {
@@ -20,7 +20,7 @@ impl ConfigFixture {
         scene
     }
 
-    /// Only the owner can read what is written.
+    /// Writes a file that only the owner can read.
     fn write(&self, name: &str, text: &str) {
         let path = self.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -45,7 +45,7 @@ impl ConfigFixture {
         self.load_with(&ConfigFlags::default(), VARIABLES)
     }
 
-    /// What is wrong, without the folder's name.
+    /// Returns the problems, without the folder's name.
     fn problems(&self) -> Vec<String> {
         self.relative_lines(&self.load().err().map(|errors| errors.to_string()).unwrap_or_default())
     }

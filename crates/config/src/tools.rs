@@ -24,23 +24,23 @@ pub struct ToolConfig {
     pub description: String,
     /// The template of the text that rules are matched with; empty means the bare name.
     pub signature: String,
-    /// What it declares, in the order of the file.
+    /// Declared arguments, in the order of the file.
     pub args: Vec<DeclaredArgument>,
-    /// What is sent.
+    /// Template of the request.
     pub request: RequestTemplate,
     /// The name under which the answer is handed on; `None` hands it on as it is.
     pub wrap: Option<String>,
     /// True if it may be repeated when it is not known whether it took effect.
     pub idempotent: bool,
-    /// What becomes of arguments that are not in `args`.
+    /// Handling of arguments that are not in `args`.
     pub undeclared_args: UndeclaredArguments,
-    /// How long the whole request may take.
+    /// Time limit of the whole request.
     pub timeout: Duration,
     /// The largest answer, in bytes.
     pub max_response: u64,
 }
 
-/// What is sent to the service.
+/// Template of a request to the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestTemplate {
     /// As it is written: only POST, PUT and PATCH in capitals have a body.
@@ -53,13 +53,13 @@ pub struct RequestTemplate {
     pub query: Vec<String>,
 }
 
-/// What becomes of arguments that a tool does not declare.
+/// Handling of arguments that a tool does not declare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UndeclaredArguments {
-    /// A person is asked, unless a rule covers them.
+    /// A person decides, unless a rule covers them.
     #[default]
     Ask,
-    /// They are as good as declared.
+    /// Allowed, as good as declared.
     Allow,
     /// The request is refused.
     Refuse,

@@ -6,7 +6,7 @@ use countersign_core::policy::RuleAction;
 
 use super::config_field::ConfigField;
 
-/// A web address without the slash at its end.
+/// Reads a web address without the slash at its end.
 pub(super) fn read_address(place: &ConfigField<'_>) -> Option<String> {
     let text = place.text()?;
     let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
@@ -17,7 +17,7 @@ pub(super) fn read_address(place: &ConfigField<'_>) -> Option<String> {
     Some(text.trim_end_matches('/').to_owned())
 }
 
-/// The method of a request; GET if nothing is said.
+/// Reads the method of a request; GET by default.
 pub(super) fn read_method(place: &ConfigField<'_>) -> String {
     let Some(method) = place.text() else { return "GET".to_owned() };
     if method.is_empty() || !method.chars().all(|letter| letter.is_ascii_alphabetic()) {
@@ -26,7 +26,7 @@ pub(super) fn read_method(place: &ConfigField<'_>) -> String {
     method
 }
 
-/// One of the three actions, and what agentpass says to any other.
+/// Reads one of the three actions, with agentpass' text for any other.
 pub(super) fn read_action(place: &ConfigField<'_>, refusal: &str) -> Option<RuleAction> {
     match place.needed_text()?.as_str() {
         "allow" => Some(RuleAction::Allow),

@@ -1,6 +1,6 @@
 //! A file's values with the variables of the environment put in.
 //!
-//! It must not know any key. A variable is replaced in values only, never in comments or keys, and what it holds is
+//! It must not know any key. A variable is replaced in values only, never in comments or keys, and its value is
 //! never read as more of the file: at most as one value of its own.
 
 use serde_json::Number;
@@ -19,9 +19,9 @@ pub(super) struct ConfigValue {
     pub(super) form: ValueForm,
     /// The variable, if the value is nothing but one.
     pub(super) variable: Option<EnvironmentVariable>,
-    /// True if any part of it comes from the environment.
+    /// True if any part of the value comes from the environment.
     pub(super) from_environment: bool,
-    /// True if the file has what was meant as a variable in it and is none.
+    /// True if the file has a text that was meant as a variable and is none.
     pub(super) is_misspelt: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct EnvironmentVariable {
     pub(super) text: String,
 }
 
-/// What a value is.
+/// Form of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ValueForm {
     /// Nothing, which counts as absent.
@@ -47,7 +47,7 @@ pub(super) enum ValueForm {
     List(Vec<ConfigValue>),
     /// A mapping, in the order of the file.
     Map(Vec<(String, ConfigValue)>),
-    /// A variable that is not set, which was told already.
+    /// A variable that is not set, which was reported already.
     Unset,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn read_value(
     }
 }
 
-/// The parser's message without its advice to programmers.
+/// Returns the parser's message without its advice to programmers.
 fn plain_message(message: &str) -> String {
     let message = message.split_once(" at line ").map_or(message, |(message, _)| message);
     match message.strip_prefix("duplicate mapping key: ") {
@@ -84,13 +84,13 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// A letter that `text` does not have. It stands instead of braces, so that `[${A}]` is a list of one variable and not a
+/// Returns a letter that `text` does not have. It stands instead of braces, so that `[${A}]` is a list of one variable and not a
 /// mapping inside a list.
 pub(super) fn free_mark(text: &str) -> Option<char> {
     ('\u{e000}'..='\u{f8ff}').find(|mark| !text.contains(*mark))
 }
 
-/// `text` with every `${NAME}` as the name between two marks.
+/// Returns `text` with every `${NAME}` as the name between two marks.
 pub(super) fn mark_variables(text: &str, mark: char) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
@@ -110,7 +110,7 @@ pub(super) fn mark_variables(text: &str, mark: char) -> String {
     result + rest
 }
 
-/// Whether somebody meant a variable and wrote none: `${NAME }`, `${NAME`.
+/// Reports whether a variable was meant and not written: `${NAME }`, `${NAME`.
 fn is_misspelt_variable(text: &str) -> bool {
     let is_whole = |behind: &str| {
         let name = &behind[..behind.find(|letter| !is_word(letter)).unwrap_or(behind.len())];
@@ -119,7 +119,7 @@ fn is_misspelt_variable(text: &str) -> bool {
     text.split("${").skip(1).any(|behind| !is_whole(behind))
 }
 
-/// Whether a word of it looks like a variable of a shell, which is a text as any other here: `$NAME`, `Bearer $NAME`, `%NAME%`.
+/// Reports whether a word of it looks like a variable of a shell, which is a text as any other here: `$NAME`, `Bearer $NAME`, `%NAME%`.
 pub(super) fn has_shell_variable(text: &str) -> bool {
     let is_name = |name: &str| {
         name.starts_with(|letter: char| letter.is_ascii_uppercase())
@@ -132,7 +132,7 @@ pub(super) fn has_shell_variable(text: &str) -> bool {
     text.split_whitespace().any(name)
 }
 
-/// The text as it was before it was marked.
+/// Returns the text as it was before it was marked.
 pub(super) fn restore_variables(text: &str, mark: Option<char>) -> String {
     let Some(mark) = mark else { return text.to_owned() };
     let mut result = String::with_capacity(text.len());
@@ -199,7 +199,7 @@ impl VariableResolver<'_> {
             }
         }
         let from_environment = parts.len() > 1;
-        // What variables hold is not looked at. What else looks like one was none when the file was read.
+        // Values of variables are not looked at. Anything else that looks like one was none when the file was read.
         let is_misspelt = parts.iter().step_by(2).any(|part| part.contains("${"));
         if unset {
             return ConfigValue { line, form: ValueForm::Unset, variable: None, from_environment, is_misspelt };
@@ -217,7 +217,7 @@ impl VariableResolver<'_> {
     }
 }
 
-/// What a variable holds: nothing in it is replaced again.
+/// Returns the value of a variable: nothing in it is replaced again.
 fn variable_value(node: YamlNode, line: u64) -> ConfigValue {
     let form = match node.kind {
         YamlKind::Null => ValueForm::Null,

@@ -1,6 +1,6 @@
 //! A YAML file as a tree that remembers its lines, and typed reading with errors that name file, line and key.
 //!
-//! It must not know any setting. Keys that nobody asks for are never looked at: the files belong to other programs too.
+//! It must not know any setting. Keys without a reader are never looked at: the files belong to other programs too.
 
 pub mod edit;
 
@@ -16,7 +16,7 @@ use serde_saphyr::Spanned;
 
 /// The largest file of settings that is read, in bytes.
 pub const LARGEST: u64 = 16 << 20;
-/// How deep a file may nest: no file that means something here comes near, and reading one takes the stack of a thread.
+/// Deepest nesting of a file: no file that means something here comes near, and reading one takes the stack of a thread.
 const DEEPEST: usize = 32;
 
 /// One value of a file.
@@ -28,7 +28,7 @@ pub struct YamlNode {
     pub kind: YamlKind,
 }
 
-/// What a value is. Maps keep their order.
+/// Kind of a value. Maps keep their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum YamlKind {
     /// Nothing, which counts as absent.
@@ -48,22 +48,22 @@ pub enum YamlKind {
 /// Why a file could not be read as YAML.
 #[derive(Debug, thiserror::Error)]
 pub enum YamlReadError {
-    /// It is there, but cannot be read.
+    /// The file is there, but cannot be read.
     #[error("{file}: {source}", file = file.display())]
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is not well-formed.
+    /// The file is not well-formed.
     #[error("{file}:{line}: {message}", file = file.display())]
     Syntax {
         /// The file.
         file: PathBuf,
         /// Counted from 1; 0 where it is not known.
         line: u64,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
 }
@@ -78,9 +78,9 @@ pub struct WrongType {
     pub line: u64,
     /// The whole key, its levels joined by dots.
     pub key: String,
-    /// What is needed.
+    /// Expected value.
     pub expected: &'static str,
-    /// What is there, never its text: it may be secret.
+    /// Kind of the value found, never its text: it may be secret.
     pub found: &'static str,
 }
 
@@ -88,7 +88,7 @@ impl YamlNode {
     /// Reads the file at `path`; a file whose name ends in `.json` as JSON. `None` if it is not there or empty.
     ///
     /// # Errors
-    /// [`ReadError`] if it is there and cannot be used.
+    /// [`YamlReadError`] if it is there and cannot be used.
     pub fn read_file(path: &Path) -> Result<Option<Self>, YamlReadError> {
         let text = match regular::read_text(path, LARGEST) {
             Ok(text) => text,
@@ -105,7 +105,7 @@ impl YamlNode {
         Self::parse(&text).map_err(|(line, message)| YamlReadError::Syntax { file: path.to_owned(), line, message })
     }
 
-    /// Reads `text`, or gives the line and what is wrong there. `None` if it holds nothing but comments.
+    /// Reads `text`, or returns the line and the problem there. `None` if it holds nothing but comments.
     ///
     /// # Errors
     /// The line, counted from 1, and a message without the text of the file.
@@ -119,7 +119,7 @@ impl YamlNode {
         )
     }
 
-    /// As [`Self::parse`], and refuses tags that mean nothing here: a reader would pass over `!secret` in silence.
+    /// Parses as [`Self::parse`], and refuses tags that mean nothing here: a reader would pass over `!secret` in silence.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -158,7 +158,7 @@ impl YamlNode {
         Self { line: 0, kind }
     }
 
-    /// The value without its lines.
+    /// Returns the value without its lines.
     pub fn to_json(&self) -> Value {
         match &self.kind {
             YamlKind::Null => Value::Null,
@@ -232,7 +232,7 @@ impl<'de> Deserialize<'de> for YamlKind {
             fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<YamlKind, A::Error> {
                 let mut map = Vec::new();
                 while let Some((key, mut node)) = members.next_entry::<Spanned<String>, YamlNode>()? {
-                    // A person looks for a block where its key stands, not where its first member does.
+                    // A person looks for a block at its key, not at its first member.
                     if matches!(node.kind, YamlKind::Map(_) | YamlKind::List(_)) {
                         node.line = key.referenced.line();
                     }
@@ -256,17 +256,17 @@ pub struct YamlField<'a> {
 }
 
 impl<'a> YamlField<'a> {
-    /// The whole of `file`.
+    /// Returns the whole of `file`.
     pub fn root(file: &'a Path, node: Option<&'a YamlNode>) -> Self {
         Self { file, key: String::new(), line: node.map_or(0, |node| node.line), node }
     }
 
-    /// The whole key, its levels joined by dots.
+    /// Returns the whole key, its levels joined by dots.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// True if there is nothing here.
+    /// Returns true if there is nothing here.
     pub fn is_absent(&self) -> bool {
         self.node.is_none_or(|node| node.kind == YamlKind::Null)
     }
@@ -276,12 +276,12 @@ impl<'a> YamlField<'a> {
         Self { file: self.file, key: whole, line: node.map_or(self.line, |node| node.line), node }
     }
 
-    /// The file.
+    /// Returns the file.
     pub const fn file(&self) -> &'a Path {
         self.file
     }
 
-    /// The line, counted from 1; 0 where it is not known.
+    /// Returns the line, counted from 1; 0 where it is not known.
     pub const fn line(&self) -> u64 {
         self.line
     }
@@ -299,10 +299,10 @@ impl<'a> YamlField<'a> {
         WrongType { file: self.file.to_owned(), line: self.line, key: self.key.clone(), expected, found }
     }
 
-    /// The value under `key`.
+    /// Returns the value under `key`.
     ///
     /// # Errors
-    /// [`WrongType`] if what is here is no mapping.
+    /// [`WrongType`] if the value is no mapping.
     pub fn at(&self, key: &str) -> Result<Self, WrongType> {
         let member = match self.node.map(|node| &node.kind) {
             None | Some(YamlKind::Null) => None,
@@ -314,10 +314,10 @@ impl<'a> YamlField<'a> {
         Ok(self.child_field(key, member))
     }
 
-    /// All values of a mapping with their keys, in the order of the file; none if it is absent.
+    /// Returns all values of a mapping with their keys, in the order of the file; none if it is absent.
     ///
     /// # Errors
-    /// [`WrongType`] if what is here is no mapping.
+    /// [`WrongType`] if the value is no mapping.
     pub fn members(&self) -> Result<Vec<(&'a str, Self)>, WrongType> {
         match self.node.map(|node| &node.kind) {
             None | Some(YamlKind::Null) => Ok(Vec::new()),
@@ -330,10 +330,10 @@ impl<'a> YamlField<'a> {
         }
     }
 
-    /// All values of a list; `None` if it is absent.
+    /// Returns all values of a list; `None` if it is absent.
     ///
     /// # Errors
-    /// [`WrongType`] if what is here is no list.
+    /// [`WrongType`] if the value is no list.
     pub fn items(&self) -> Result<Option<Vec<Self>>, WrongType> {
         match self.node.map(|node| &node.kind) {
             None | Some(YamlKind::Null) => Ok(None),
@@ -346,10 +346,10 @@ impl<'a> YamlField<'a> {
         }
     }
 
-    /// Text; `None` if it is absent.
+    /// Returns text; `None` if it is absent.
     ///
     /// # Errors
-    /// [`WrongType`] if what is here is not text.
+    /// [`WrongType`] if the value is not text.
     pub fn text(&self) -> Result<Option<&'a str>, WrongType> {
         match self.node.map(|node| &node.kind) {
             None | Some(YamlKind::Null) => Ok(None),
@@ -360,10 +360,10 @@ impl<'a> YamlField<'a> {
         }
     }
 
-    /// `true` or `false`; `None` if it is absent.
+    /// Returns `true` or `false`; `None` if it is absent.
     ///
     /// # Errors
-    /// [`WrongType`] if what is here is neither.
+    /// [`WrongType`] if the value is neither.
     pub fn flag(&self) -> Result<Option<bool>, WrongType> {
         match self.node.map(|node| &node.kind) {
             None | Some(YamlKind::Null) => Ok(None),
@@ -374,10 +374,10 @@ impl<'a> YamlField<'a> {
         }
     }
 
-    /// A number that is not negative; `None` if it is absent.
+    /// Returns a number that is not negative; `None` if it is absent.
     ///
     /// # Errors
-    /// [`WrongType`] if what is here is none.
+    /// [`WrongType`] if the value is none.
     pub fn non_negative(&self) -> Result<Option<f64>, WrongType> {
         match self.node.map(|node| &node.kind) {
             None | Some(YamlKind::Null) => Ok(None),
@@ -391,15 +391,15 @@ impl<'a> YamlField<'a> {
         }
     }
 
-    /// True for a number below zero.
+    /// Returns true for a number below zero.
     pub fn is_negative(&self) -> bool {
         matches!(self.node.map(|node| &node.kind), Some(YamlKind::Number(number)) if number.as_f64() < Some(0.0))
     }
 
-    /// A whole number that is not negative; `None` if it is absent.
+    /// Returns a whole number that is not negative; `None` if it is absent.
     ///
     /// # Errors
-    /// [`WrongType`] if what is here is none.
+    /// [`WrongType`] if the value is none.
     pub fn whole_number(&self) -> Result<Option<u64>, WrongType> {
         match self.non_negative()? {
             None => Ok(None),

@@ -1,4 +1,4 @@
-//! What people answer: forms become commands of the engine, and whoever was late is told who was first.
+//! Answers of approvers: forms become commands of the engine, and a late answer gets the name of the approver who was first.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ use super::{
     page::PageError,
 };
 
-/// The longest reason or answer, in characters.
+/// Longest reason or answer, in characters.
 const LONGEST: usize = 20_000;
 
 pub(super) async fn answer_gate(
@@ -58,7 +58,7 @@ pub(super) async fn answer_gate(
     };
     let is_page = body.text_field("from") == Some("page");
     if headers.contains_key("x-fragment") {
-        // The script puts the card in the place of the one that it has.
+        // The script replaces the old card with this one.
         let (console_gate, answered) =
             console.load_gate(gate).await?.ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
         let key = fresh_key();
@@ -79,7 +79,7 @@ pub(super) async fn answer_gate(
     }
 }
 
-/// Answers several, each of which was shown whole.
+/// Answers several gates, each of which was shown whole.
 pub(super) async fn answer_several(
     State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
@@ -98,7 +98,7 @@ pub(super) async fn answer_several(
     {
         let gate = GateId::parse(name).ok_or_else(|| bad("One of the chosen ones has no id of a gate."))?;
         let Some((console_gate, _)) = console.load_gate(gate).await? else { continue };
-        // Whether each counted stands on its card.
+        // The card of each shows whether it counted.
         if console_gate.digest() == shown && console_gate.is_whole(CardPlace::List) {
             let _ = decisions::answer_gate(&source, gate, answer.clone(), &ctx.caller.principal, None).await;
         }
@@ -114,14 +114,14 @@ fn redirect_to(at: &str) -> Response {
     Redirect::to(at).into_response()
 }
 
-/// The answer that a form gives to a gate.
+/// Returns the answer that a form gives to a gate.
 fn parse_answer(body: &BodyFields, console_gate: &ConsoleGate) -> Result<GateReply, String> {
     let text = |name: &str| body.text_field(name).map(str::to_owned);
     if [text("reason"), text("text")].iter().flatten().any(|text| text.chars().count() > LONGEST) {
         return Err(format!("That is longer than {LONGEST} characters."));
     }
     let word = body.text_field("answer").unwrap_or_default();
-    // What is allowed is what was seen.
+    // An approval covers only the call that was shown.
     if matches!(word, "once" | "session" | "grant") && body.text_field("digest") != Some(&console_gate.digest()) {
         return Err("This is not what was shown. Look at it again.".to_owned());
     }
@@ -167,7 +167,7 @@ fn chosen_answer(body: &BodyFields, console_gate: &ConsoleGate) -> Result<GateRe
         chosen.map(|choice| choice.label.clone()).into_iter().collect()
     };
     let own = body.text_field("text").map(str::to_owned);
-    // Of a question with one answer, what was written counts; beside a decision it is said as well.
+    // For a question with one answer, the written text counts; with a decision it is added to it.
     let answers: Vec<String> = match own {
         Some(own) if !is_multi && console_gate.kind == Kind::Question => vec![own],
         own => chosen.into_iter().chain(own).collect(),
@@ -175,7 +175,7 @@ fn chosen_answer(body: &BodyFields, console_gate: &ConsoleGate) -> Result<GateRe
     if answers.is_empty() { Err("Choose an answer, or write one.".to_owned()) } else { Ok(GateReply::Say(answers)) }
 }
 
-/// Why an answer did not count.
+/// Returns the reason why an answer did not count.
 pub(super) fn answer_error(refused: &OwnerError, people: &IdentityMap) -> (StatusCode, String) {
     match refused {
         OwnerError::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { resolution, by, .. })) => {

@@ -1,4 +1,4 @@
-//! The stylesheet and the script, as they are part of the program.
+//! Stylesheet and script, which are part of the program.
 
 use std::sync::LazyLock;
 
@@ -13,10 +13,10 @@ use countersign_http::reply;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("app.js");
 
-/// Where pages find the stylesheet: another one has another address.
+/// URL of the stylesheet: another version has another address.
 pub(super) static STYLE_AT: LazyLock<String> =
     LazyLock::new(|| format!("/console/style.css?{}", content_version(STYLE)));
-/// Where pages find the script.
+/// URL of the script.
 pub(super) static SCRIPT_AT: LazyLock<String> =
     LazyLock::new(|| format!("/console/app.js?{}", content_version(SCRIPT)));
 
@@ -32,7 +32,7 @@ pub(super) async fn serve_script(RawQuery(query): RawQuery) -> Response {
     asset_response("text/javascript; charset=utf-8", SCRIPT, query)
 }
 
-/// A file that browsers may keep if they asked for just this one.
+/// Returns a file that browsers may cache if they requested this version.
 fn asset_response(kind: &'static str, text: &'static str, query: Option<String>) -> Response {
     let mut response = reply::with_content_type(axum::http::StatusCode::OK, kind, text.as_bytes().to_vec());
     let keep = if query == Some(content_version(text)) { "public, max-age=31536000, immutable" } else { "no-cache" };

@@ -1,4 +1,4 @@
-//! One gate as a card: exactly what would run, who asks, why, how long is left, and what can be answered.
+//! Card of one gate: the exact call, its caller, its reason, the time left, and the possible answers.
 
 mod change;
 mod form;
@@ -24,10 +24,10 @@ use super::labels::{
 
 pub(super) use change::edit_diff as change;
 
-/// How long a card may be in a list, in characters. A longer one is shown whole on its own page, and allowed there.
+/// Longest card in a list, in characters. A longer one is shown whole on its own page, and allowed there.
 const LONGEST: usize = 16_000;
 
-/// A gate with all that a card shows.
+/// Gate with all that a card shows.
 #[derive(Clone, Debug)]
 pub(super) struct ConsoleGate {
     pub(super) id: GateId,
@@ -39,10 +39,10 @@ pub(super) struct ConsoleGate {
     pub(super) deadline: Option<Millis>,
     pub(super) phase: GatePhase,
     door: String,
-    /// An agent's id, or the name of the session.
+    /// Id of an agent, or the name of the session.
     asker: String,
     is_agents: bool,
-    /// Whether rules of its session's host decide, and not those of the gateway.
+    /// True if rules of its session's host decide, and not those of the gateway.
     is_hosted: bool,
     cwd: Option<String>,
     approvals: Option<Approvals>,
@@ -50,36 +50,36 @@ pub(super) struct ConsoleGate {
     people: IdentityMap,
 }
 
-/// Where a card is shown.
+/// Place of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CardPlace {
-    /// Among others: a very long one is cut, and can only be denied.
+    /// In a list: a very long one is cut, and can only be denied.
     List,
     /// Alone and whole.
     Page,
 }
 
-/// What goes with a card for whoever looks at it.
+/// Context of a card for its reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CardContext<'a> {
     pub(super) now: Millis,
-    /// What forms send back; empty in what the script completes.
+    /// Token that forms send back; empty in frames that the script completes.
     pub(super) csrf: &'a str,
-    /// Names the window, so that one that sends twice is answered alike.
+    /// Key of the window, so that a repeated form gets the same answer.
     pub(super) key: &'a str,
     pub(super) place: CardPlace,
-    /// What to say above it.
+    /// Notice above the card.
     pub(super) notice: Option<&'a str>,
 }
 
-/// The text of a resolved gate's answer, and who gave it.
+/// Text of a resolved gate's answer, and its author.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AnswerText {
     pub(super) text: Option<Arc<str>>,
 }
 
 impl ConsoleGate {
-    /// Every gate that waits, the most urgent first.
+    /// Returns every pending gate, the most urgent first.
     pub(super) fn all_pending(engine: &Engine) -> Vec<Self> {
         let gates = engine.state().pending_gates();
         let summaries = gates.filter_map(|gate| GateSummary::at_hand(engine, gate));
@@ -88,7 +88,7 @@ impl ConsoleGate {
         all
     }
 
-    /// One gate that asks `request`.
+    /// Creates one for a gate with `request`.
     pub(super) fn new(engine: &Engine, gate: &Gate, request: GateRequest) -> Self {
         Self::from_summary(engine, GateSummary::new(engine, gate, request))
     }
@@ -118,17 +118,17 @@ impl ConsoleGate {
         }
     }
 
-    /// Whether rules of its session's host decide about it, and not those of the gateway.
+    /// Reports whether rules of its session's host decide about it, and not those of the gateway.
     pub(super) const fn is_hosted(&self) -> bool {
         self.is_hosted
     }
 
-    /// Whether it waits.
+    /// Reports whether it is pending.
     pub(super) fn is_pending(&self) -> bool {
         self.phase == GatePhase::Pending
     }
 
-    /// Where the text of its answer lies.
+    /// Returns the position of the text of its answer.
     pub(super) fn answer_at(&self) -> Option<Lsn> {
         match &self.phase {
             GatePhase::Pending => None,
@@ -136,14 +136,14 @@ impl ConsoleGate {
         }
     }
 
-    /// What would run, as every door shows it.
+    /// Returns the call, as every surface shows it.
     fn call_card(&self) -> Option<(GateCard, CallRequest<'_>)> {
         let call = self.request.call()?;
         let card = GateCard::new(&gate_card::GateCardInput::new(call, &self.caller_name(), self.cwd.as_deref(), &[]));
         Some((card, call))
     }
 
-    /// What whoever allows has to have seen.
+    /// Returns the digest of the content that an approver must have seen.
     pub(super) fn digest(&self) -> String {
         match self.call_card() {
             Some((card, ..)) => card.digest.to_string(),
@@ -151,7 +151,7 @@ impl ConsoleGate {
         }
     }
 
-    /// All that is asked where nothing would run.
+    /// Returns the whole text of a gate without a call.
     fn prompt_text(&self) -> String {
         match self.request.kind() {
             RequestKind::Call(_) => self.title(),
@@ -160,12 +160,12 @@ impl ConsoleGate {
         }
     }
 
-    /// Who asks, in a sentence.
+    /// Describes the caller in a sentence.
     fn caller_name(&self) -> String {
         if self.is_agents { self.asker.clone() } else { format!("The run of “{}”", self.asker) }
     }
 
-    /// In one line, for titles and notifications.
+    /// Returns one line for titles and notifications.
     pub(super) fn title(&self) -> String {
         match self.request.kind() {
             RequestKind::Call(call) => {
@@ -176,12 +176,12 @@ impl ConsoleGate {
         }
     }
 
-    /// Whether all of it fits into a list.
+    /// Reports whether all of it fits into a list.
     pub(super) fn is_whole(&self, place: CardPlace) -> bool {
         place == CardPlace::Page || self.call_card().is_none_or(|(card, ..)| card.char_count() <= LONGEST)
     }
 
-    /// The card, waiting or over.
+    /// Renders the card, pending or resolved.
     pub(super) fn render_card(&self, reader: &CardContext<'_>, answered: &AnswerText) -> Markup {
         let (id, waits) = (self.id.to_string(), self.is_pending());
         let page = url_path("/console/gates/", &id);
@@ -225,7 +225,7 @@ impl ConsoleGate {
         }
     }
 
-    /// What is asked about what follows it.
+    /// Returns the question that precedes the text of a plan or an execution.
     fn question_prefix(&self) -> &'static str {
         match self.kind {
             Kind::Plan => "Approve this plan? ",
@@ -234,7 +234,7 @@ impl ConsoleGate {
         }
     }
 
-    /// What would run, all of it or as much as fits.
+    /// Renders the call, all of it or as much as fits.
     fn render_request(&self, is_whole: bool, page: &str) -> Markup {
         let Some((card, call)) = self.call_card() else { return html! {} };
         let change = change(call.tool, call.arguments);
@@ -266,7 +266,7 @@ impl ConsoleGate {
         }
     }
 
-    /// How it ended, and by whom.
+    /// Renders its resolution and its approver.
     fn render_outcome(&self, answered: &AnswerText) -> Markup {
         let GatePhase::Resolved { resolution, by, at, .. } = &self.phase else { return html! {} };
         let answer = answered.text.as_deref();
@@ -286,7 +286,7 @@ impl ConsoleGate {
     }
 }
 
-/// One argument: in the line of its name where it is short, below where it is long. The first line end behind `<pre>` is not shown by browsers.
+/// Renders one argument: in the line of its name if it is short, below if it is long. Browsers hide the first line end after `<pre>`.
 pub(super) fn render_piece(label: &str, text: &Markup, is_long: bool) -> Markup {
     html! {
         div.piece.long[is_long] { span.label { (label) } pre { "\n" (text) } }

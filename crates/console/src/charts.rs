@@ -1,10 +1,10 @@
-//! Pictures of numbers, drawn here: nothing is loaded for them.
+//! Charts, drawn here: they load nothing.
 
 use maud::{Markup, html};
 
 use super::history::VerdictCounts;
 
-/// Bars by day, each of what became of calls.
+/// Renders bars by day, with the outcomes of calls.
 pub(super) fn day_chart(days: &[(String, VerdictCounts)]) -> Markup {
     const HEIGHT: u64 = 120;
     const STEP: usize = 26;
@@ -27,7 +27,7 @@ pub(super) fn day_chart(days: &[(String, VerdictCounts)]) -> Markup {
     }
 }
 
-/// One bar of what became of calls, lying.
+/// Renders one horizontal bar with the outcomes of calls.
 pub(super) fn share_bar(counts: &VerdictCounts) -> Markup {
     let all = counts.total_count().max(1);
     let mut at = 0;
@@ -44,12 +44,12 @@ pub(super) fn share_bar(counts: &VerdictCounts) -> Markup {
     }
 }
 
-/// What the colours mean.
+/// Renders the legend of the colours.
 pub(super) fn chart_legend() -> Markup {
     html! { ul.legend { @for (name, class, _) in VerdictCounts::BARS { li { svg width="12" height="12" aria-hidden="true" { rect.(class) width="12" height="12" rx="2" {} } " " (name) } } } }
 }
 
-/// The parts of one bar from the bottom: class, top and height. Nothing that is there is too small to be seen.
+/// Returns the parts of one bar from the bottom: class, top and height. Every part is large enough to be seen.
 fn stacked_parts(counts: &VerdictCounts, most: u64, height: u64) -> Vec<(&'static str, u64, u64)> {
     let mut top = height;
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! One session: what was said in it, as it comes, and saying something in it.
+//! Page of one session: its conversation, live, and sending messages.
 
 mod form;
 
@@ -30,17 +30,17 @@ use super::{
     transcript::{SessionFacts, SessionTranscript},
 };
 
-/// How many calls of an agent are shown.
+/// Most calls of an agent that are shown.
 const CALLS: usize = 100;
-/// How many messages that were taken back are put into the field.
+/// Most withdrawn messages that are put into the field.
 const MOST_BACK: usize = 20;
 
-/// Which part of it.
+/// Part of the conversation that is requested.
 #[derive(Deserialize)]
 pub(super) struct TranscriptQuery {
-    /// Entries before this position.
+    /// Position before which entries are shown.
     before: Option<u64>,
-    /// What was taken back, to be written again: positions with commas between.
+    /// Positions of withdrawn messages to edit again, separated by commas.
     #[serde(default)]
     back: String,
 }
@@ -125,7 +125,7 @@ impl ConsoleState {
         }
     }
 
-    /// What an agent asked for lately, and what became of it.
+    /// Renders the recent requests of an agent, and their outcomes.
     async fn agent_requests(&self, ctx: &PageContext, id: &SessionId) -> Result<Markup, PageError> {
         let past = self.history.upto_now(&self.context.handle).await.map_err(PageError::unreadable_record)?;
         let calls: Vec<_> = past.calls().rev().filter(|made| made.session == *id).take(CALLS).collect();
@@ -175,7 +175,7 @@ fn stop_form(ctx: &PageContext, at: &str) -> Markup {
     }
 }
 
-/// What waits to be said, and taking it back.
+/// Renders the queued messages, with a form that withdraws them.
 fn queued_messages(transcript: &SessionTranscript, ctx: &PageContext, at: &str) -> Markup {
     html! {
         div #queue {
@@ -208,7 +208,7 @@ fn render_conversation(transcript: &SessionTranscript, ctx: &PageContext, at: &s
     }
 }
 
-/// Back to the conversation, or to it with what went wrong.
+/// Redirects to the conversation, or to it with an error.
 async fn redirect_back(
     console: &ConsoleState,
     form: &ConversationForm,
@@ -221,7 +221,7 @@ async fn redirect_back(
     }
 }
 
-/// Back to the conversation, with what was taken back in the field.
+/// Redirects to the conversation, with withdrawn messages in the field.
 async fn redirect_with_drafts(
     console: &ConsoleState,
     form: &ConversationForm,
@@ -260,10 +260,10 @@ pub(super) async fn stop_run(
     form: ConversationForm,
 ) -> Result<Response, PageError> {
     let chats = &console.context.chats;
-    // Whoever stops it wants nothing more of it to happen by itself: what waits is theirs to say again.
+    // After a stop nothing more may run by itself: queued messages return to their author.
     let taken = match chats.stop_session(&form.id).await {
         Ok(_) => match chats.take_back(&form.id).await {
-            // Its own host's messages are that host's.
+            // Messages of its own host belong to that host.
             Err(ChatError::NotOurs) => Ok(Vec::new()),
             taken => taken,
         },

@@ -1,4 +1,4 @@
-//! One decision, from request to outcome.
+//! Page of one decision, from request to outcome.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ use super::{
     record::{EntryLinks, ListedEntry, entries_table, record_tabs},
 };
 
-/// How many records behind the request are looked through.
+/// Most records after the request that are read.
 const MOST: u64 = 60_000;
-/// How many entries are shown.
+/// Most entries that are shown.
 const ROWS: usize = 200;
 
-/// What was found of one decision.
+/// Records of one decision.
 #[derive(Default)]
 struct CallTrace {
     entries: Vec<ListedEntry>,
@@ -90,7 +90,7 @@ pub(super) async fn show_decision(
 }
 
 impl ConsoleState {
-    /// The call that a gate decides. A question of a person's own has none.
+    /// Returns the call that a gate decides. A user's own question has none.
     async fn call_of(&self, gate: GateId) -> Result<Option<CallId>, PageError> {
         let key = gate.to_string();
         let read = self.context.handle.log().read_scope(Partition::ZERO, ReadScope::Key(&key), Lsn(0), 1).await;
@@ -102,7 +102,7 @@ impl ConsoleState {
         }
     }
 
-    /// Everything that the record says of a call and its gate.
+    /// Reads every record of a call and its gate.
     async fn trace_call(&self, call: Option<CallId>, gate: Option<GateId>) -> Result<CallTrace, PageError> {
         let mut found = CallTrace::default();
         let id = call.map(|id| id.to_string()).or_else(|| gate.map(|id| id.to_string()));
@@ -133,7 +133,7 @@ impl ConsoleState {
         Ok(found)
     }
 
-    /// The position before the first record that is not older than `at`.
+    /// Returns the position before the first record that is not older than `at`.
     async fn first_at(&self, at: Millis) -> Result<Lsn, PageError> {
         let log = self.context.handle.log();
         let head = log.head(Partition::ZERO).await.map_err(PageError::unreadable_record)?.lsn.0;
@@ -148,7 +148,7 @@ impl ConsoleState {
 }
 
 impl CallTrace {
-    /// Keeps what a record says of the call; true if nothing of it comes behind.
+    /// Keeps a record of the call; returns true if nothing of it follows.
     fn note_record(&mut self, stored: &StoredRecord, text: Option<Arc<str>>) -> bool {
         match Event::decode(&stored.kind, stored.version, &stored.facts) {
             Ok(Event::Call(call::Event::Proposed { .. })) => {
@@ -165,7 +165,7 @@ impl CallTrace {
     }
 }
 
-/// When an id was made, which stands at its beginning.
+/// Returns the time at which an id was made, from its beginning.
 fn made_at(id: &str) -> Option<Millis> {
     let digits = id.split_once('_').map_or(id, |(_, rest)| rest);
     u64::from_str_radix(digits.get(..12)?, 16).ok().map(Millis)

@@ -1,4 +1,4 @@
-//! What a rule or a grant would have done to the calls in the record.
+//! Effect of a rule or a grant on the calls in the record.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use super::{
     page::PageError,
 };
 
-/// How many calls are named as examples.
+/// Most calls that are listed as examples.
 const EXAMPLES: usize = 8;
 
-/// How many of the recorded calls become what.
+/// Number of recorded calls by action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ActionCounts {
     pub(super) allowed: u64,
@@ -47,15 +47,15 @@ impl ActionCounts {
     }
 }
 
-/// What would be otherwise.
+/// Effect of a rule.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RuleEffect {
     pub(super) now: ActionCounts,
     pub(super) then: ActionCounts,
-    /// Calls of which something else would become, the newest first.
+    /// Calls whose action would change, the newest first.
     pub(super) changed: Vec<(PastCall, policy::RuleAction, policy::RuleAction)>,
     pub(super) changes: u64,
-    /// How many of those that would be allowed a person denied.
+    /// Number of calls that would be allowed and that an approver denied.
     pub(super) against: u64,
 }
 
@@ -66,17 +66,17 @@ pub(super) struct PolicySnapshot {
 }
 
 impl PolicySnapshot {
-    /// What is in force.
+    /// Returns the policy in force.
     pub(super) fn from_engine(engine: &Engine) -> Self {
         Self { rules: engine.rules().clone(), grants: engine.state().policy().grants().clone() }
     }
 
-    /// The same grants under other rules.
+    /// Returns the same grants with other rules.
     pub(super) fn with_rules(&self, rules: ActiveRules) -> Self {
         Self { rules, grants: self.grants.clone() }
     }
 
-    /// The same with one grant more.
+    /// Returns the same with one grant more.
     fn with_grant(&self, grant: Grant) -> Self {
         let mut state = policy::State::default();
         for known in self.grants.iter().cloned().chain([grant]) {
@@ -89,11 +89,11 @@ impl PolicySnapshot {
         verdict_action(&self.verdict_for(subject, now))
     }
 
-    /// What becomes of a call, whatever people denied.
+    /// Returns the verdict on a call, without denials of approvers.
     pub(super) fn verdict_for(&self, subject: &PolicySubject, now: Millis) -> policy::Verdict {
         let layers = PolicyLayers {
             compiled: &self.rules.compiled,
-            // What somebody denied a while ago says nothing about a rule.
+            // An earlier denial of an approver has no meaning for a rule.
             constraints: &Constraints::default(),
             contract: None,
             grants: &self.grants,
@@ -104,7 +104,7 @@ impl PolicySnapshot {
     }
 }
 
-/// Decides about each of `calls` by both laws.
+/// Decides about each of `calls` by both policies.
 pub(super) fn compare_policies(
     now: &PolicySnapshot,
     then: &PolicySnapshot,
@@ -129,13 +129,13 @@ pub(super) fn compare_policies(
     effect
 }
 
-/// Something that may be allowed for longer, and what it would have done.
+/// Offered grant, and the effect that it would have had.
 pub(super) struct GrantOffer {
     pub(super) pattern: Option<String>,
     pub(super) effect: RuleEffect,
 }
 
-/// What is proposed for a gate that waits, each with its effect on what the same asker did with the same tool.
+/// Returns the proposals of a pending gate, each with its effect on the same caller's calls of the same tool.
 pub(super) async fn grant_offers(console: &ConsoleState, gate: GateId) -> Result<Vec<GrantOffer>, PageError> {
     let read = move |engine: &Engine| {
         let gate = engine.state().gate(gate)?;
@@ -178,7 +178,7 @@ pub(super) async fn grant_offers(console: &ConsoleState, gate: GateId) -> Result
     tokio::task::spawn_blocking(reckon).await.map_err(PageError::unreadable_record)
 }
 
-/// The grant that a proposal would become, for trying it.
+/// Returns the grant that a proposal would become, for a trial.
 fn hypothetical_grant(proposal: &GrantProposal, to: &PrincipalId) -> Grant {
     Grant {
         id: GrantId::parse(&"f".repeat(32)).expect("it is 32 hex digits"),
@@ -193,7 +193,7 @@ fn hypothetical_grant(proposal: &GrantProposal, to: &PrincipalId) -> Grant {
 }
 
 impl GrantOffer {
-    /// As one of the choices of a form.
+    /// Renders it as one of the choices of a form.
     pub(super) fn render_choice(&self, is_first: bool) -> Markup {
         let value = self.pattern.as_ref().map_or_else(|| "exact".to_owned(), |pattern| format!("pattern:{pattern}"));
         html! {
@@ -214,7 +214,7 @@ impl GrantOffer {
 }
 
 impl RuleEffect {
-    /// In one sentence.
+    /// Renders it in one sentence.
     pub(super) fn summary_sentence(&self) -> Markup {
         let ActionCounts { allowed, gated, denied } = self.then;
         html! {

@@ -1,4 +1,4 @@
-//! What would become of a call that nobody makes, and which rules nearly decided.
+//! Explanation of the verdict on a call that is not made, with the rules that nearly decided.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ use super::{
     page::{ConsoleTab, PageError, render_page},
 };
 
-/// How many rules that nearly decided are shown.
+/// Most rules that nearly decided which are shown.
 const NEAR: usize = 8;
-/// Who asks where it is a run of the gateway's own.
+/// Caller of a run of the gateway's own.
 const RUN: &str = "run";
 
-/// The call that is asked about.
+/// Call to explain.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct ExplainForm {
     #[serde(default, rename = "as")]
@@ -61,7 +61,7 @@ pub(super) fn explain_form(console: &ConsoleState, query: &ExplainForm) -> Marku
     }
 }
 
-/// What was found.
+/// Result.
 struct ExplainedCall {
     subject: PolicySubject,
     verdict: Verdict,
@@ -89,7 +89,7 @@ pub(super) async fn show_explanation(
                     path_context: &rules.path_context,
                 };
                 let verdict = evaluate(&layers, &subject, now);
-                // Looking at every rule is not the owner's to wait for.
+                // The owner must not wait while every rule is checked.
                 (subject, verdict, rules.clone())
             };
             let read = console
@@ -158,7 +158,7 @@ fn render_explanation(ExplainedCall { subject, verdict, near }: &ExplainedCall) 
     }
 }
 
-/// What policy would be asked.
+/// Returns the subject for policy.
 fn query_subject(console: &ConsoleState, query: &ExplainForm) -> Result<PolicySubject, String> {
     let arguments = parse_arguments(&query.arguments)?;
     let tool = query.tool.trim();
@@ -176,7 +176,7 @@ fn query_subject(console: &ConsoleState, query: &ExplainForm) -> Result<PolicySu
     trial::of_run(&console.context.tool_inventory, tool, &arguments).ok_or_else(|| format!("runs have no tool {tool}"))
 }
 
-/// A JSON object, or a name and a value on each line.
+/// Parses a JSON object, or a name and a value on each line.
 fn parse_arguments(text: &str) -> Result<Map<String, Value>, String> {
     let text = text.trim();
     if text.starts_with('{') {

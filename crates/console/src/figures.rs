@@ -1,5 +1,5 @@
-//! What the decisions of the past look like together: by day, by tool, by asker, how long they took, and what is asked
-//! again and again.
+//! Statistics of past decisions: by day, by tool, by caller, by time to answer, and repeated
+//! requests.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use super::{
 };
 
 const DAY: u64 = 86_400_000;
-/// How many days are drawn.
+/// Number of days in a chart.
 const DAYS: u64 = 30;
-/// How many where there is little room.
+/// Number of days in a narrow chart.
 const FEW: usize = 11;
-/// How many rows a table has.
+/// Most rows of a table.
 const ROWS: usize = 12;
-/// How often the same must have been asked to be worth a rule.
+/// Number of equal requests that are worth a rule.
 const OFTEN: u64 = 2;
 
 pub(super) async fn show_figures(

@@ -1,4 +1,4 @@
-//! The inbox, and the page of one gate.
+//! Inbox, and the page of one gate.
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ use super::{
     page::{ConsoleTab, PageError, render_page},
 };
 
-/// How many decided cards a link can name.
+/// Most decided cards in a link.
 const MOST_DONE: usize = 50;
-/// How long a grant may be chosen to last, in seconds; 0 until it is revoked.
+/// Lifetimes of a grant, in seconds; 0 until it is revoked.
 const LASTS: [(u64, &str); 6] = [
     (3600, "one hour"),
     (8 * 3600, "eight hours"),
@@ -38,10 +38,10 @@ const LASTS: [(u64, &str); 6] = [
     (0, "until I revoke it"),
 ];
 
-/// What the inbox is asked for.
+/// Query of the inbox.
 #[derive(Deserialize)]
 pub(super) struct InboxQuery {
-    /// Gates that were just decided, with commas between.
+    /// Gates that were just decided, separated by commas.
     #[serde(default)]
     done: String,
 }
@@ -99,7 +99,7 @@ fn empty_notice(is_empty: bool) -> Markup {
     }
 }
 
-/// Deciding about several at once. Cards that are not shown whole cannot be chosen.
+/// Renders the form that decides several at once. Cards that are not shown whole cannot be selected.
 fn several_form(ctx: &PageContext) -> Markup {
     html! {
         form.several #several method="post" action="/console/answers" {
@@ -123,7 +123,7 @@ pub(super) async fn show_gate(
 }
 
 impl ConsoleState {
-    /// One gate, fetched from the log if it rests there, with what was answered.
+    /// Loads one gate, from the log if it is not in memory, with its answer.
     pub(super) async fn load_gate(&self, id: GateId) -> Result<Option<(ConsoleGate, AnswerText)>, PageError> {
         let source = self.context.handle.source(InboxLane::Request);
         let at = move |engine: &Engine| {
@@ -149,7 +149,7 @@ impl ConsoleState {
         Ok(console_gate.map(|console_gate| (console_gate, AnswerText { text })))
     }
 
-    /// The page of one gate, with something to say above it.
+    /// Renders the page of one gate, with a notice above it.
     pub(super) async fn gate_page(
         &self,
         ctx: &PageContext,
@@ -184,7 +184,7 @@ impl ConsoleState {
         Ok(super::page::render_page_with(status, ctx, ConsoleTab::Inbox, &console_gate.title(), None, &body))
     }
 
-    /// What may be allowed for longer, each with what it would have done to what was asked before.
+    /// Renders the offered grants, each with its effect on earlier requests.
     async fn grant_form(&self, ctx: &PageContext, console_gate: &ConsoleGate, key: &str) -> Result<Markup, PageError> {
         let id = console_gate.id;
         let effects = effect::grant_offers(self, id).await?;
@@ -220,9 +220,9 @@ impl ConsoleState {
     }
 }
 
-/// Names one window's answers.
+/// Returns a key for the answers of one window.
 pub(super) fn fresh_key() -> String {
     let mut bytes = [0; 12];
-    // Without a key an answer counts all the same; only its repetition is not known as one.
+    // Without a key an answer counts all the same; only its repetition is not detected.
     if getrandom::fill(&mut bytes).is_err() { String::new() } else { hex::encode(bytes) }
 }

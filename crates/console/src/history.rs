@@ -1,6 +1,6 @@
-//! What was asked in the past and what became of it: followed from the log once, and then from where that ended.
+//! History of calls and their outcomes: read from the log once, and then from where that ended.
 //!
-//! It keeps the newest calls word for word, so that a rule can be tried on them, and counts all of them.
+//! It keeps the newest calls completely, so that a rule can be tried on them, and counts all of them.
 
 mod tally;
 
@@ -24,42 +24,42 @@ use tokio::sync::{Mutex, MutexGuard};
 
 pub(super) use tally::{CallStatistics, SimilarCalls, VerdictCounts, WAITS};
 
-/// How many calls are kept.
+/// Most calls that are kept.
 const MOST: usize = 5000;
-/// How many bytes of arguments they hold together.
+/// Most bytes of their arguments together.
 const MOST_BYTES: usize = 16 << 20;
-/// Arguments of more bytes are counted and not kept.
+/// Largest arguments that are kept, in bytes; larger ones are counted.
 const LARGEST: usize = 64 << 10;
-/// How much of a signature is kept where the arguments are not, and of the name of a tool, in characters.
+/// Longest part of a signature without arguments, and of the name of a tool, in characters.
 const SHOWN: (usize, usize) = (500, 200);
-/// How many records are read at once.
+/// Most records that are read at once.
 const PAGE: usize = 512;
-/// How many of their contents at once: so many, and fewer where they are long.
+/// Most contents that are read at once; fewer if they are long.
 const CONTENTS: usize = 64;
-/// How long those may be together, in bytes, for more to be read the next time.
+/// Most bytes of contents in one step.
 const TOGETHER: usize = 1 << 20;
 
-/// The past, read when somebody first asks.
+/// History, read at the first request.
 #[derive(Default)]
 pub(super) struct CallHistory(Mutex<HistoryState>);
 
-/// How a call was decided.
+/// Verdict on a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CallVerdict {
-    /// It is not decided.
+    /// Pending.
     #[default]
     Open,
-    /// A rule let it through.
+    /// A rule allowed it.
     Rule,
-    /// A person did.
+    /// An approver allowed it.
     Person,
-    /// A grant that came while it waited.
+    /// A grant allowed it while it waited.
     Grant,
-    /// A rule refused it.
+    /// A rule denied it.
     RefusedByRule,
-    /// A person did.
+    /// An approver denied it.
     RefusedByPerson,
-    /// Nobody decided.
+    /// No decision was made.
     Undecided,
 }
 
@@ -69,11 +69,11 @@ pub(super) struct PastCall {
     pub(super) id: CallId,
     pub(super) session: SessionId,
     pub(super) at: Millis,
-    /// The agent, or the door of the session.
+    /// Agent, or the adapter of the session.
     pub(super) asker: Arc<str>,
     pub(super) tool: Arc<str>,
     pub(super) signature: Arc<str>,
-    /// What policy was asked; absent where that was too long to be kept.
+    /// Subject of policy; absent if it was too long to be kept.
     pub(super) subject: Option<Arc<PolicySubject>>,
     pub(super) gate: Option<GateId>,
     pub(super) asked_at: Option<Millis>,
@@ -84,7 +84,7 @@ pub(super) struct PastCall {
     bytes: usize,
 }
 
-/// Where a session's tools work.
+/// Folders of a session's tools.
 #[derive(Clone, Debug, Default)]
 struct SessionFolders {
     door: Option<String>,
@@ -92,25 +92,25 @@ struct SessionFolders {
     folder: String,
 }
 
-/// Everything up to a record.
+/// History up to a record.
 #[derive(Default)]
 pub(super) struct HistoryState {
     upto: Lsn,
     locations: BTreeMap<SessionId, SessionFolders>,
-    /// By id, which is the order in which they were wanted.
+    /// Calls by id, which is the order of their requests.
     calls: BTreeMap<CallId, PastCall>,
     gates: BTreeMap<GateId, CallId>,
     bytes: usize,
     pub(super) tally: CallStatistics,
-    /// When each session last wanted a call.
+    /// Time of each session's last request.
     seen: BTreeMap<SessionId, Millis>,
 }
 
 impl CallHistory {
-    /// The past up to the last record that is durable.
+    /// Reads the history up to the last durable record.
     ///
     /// # Errors
-    /// What the log says.
+    /// An error of the log.
     pub(super) async fn upto_now(&self, handle: &OwnerHandle) -> Result<MutexGuard<'_, HistoryState>, LogReadError> {
         let mut past = self.0.lock().await;
         let mut at_once = CONTENTS;
@@ -149,12 +149,12 @@ fn truncate_text(text: &str, most: usize) -> Arc<str> {
 }
 
 impl HistoryState {
-    /// The calls that are kept, oldest first.
+    /// Returns the kept calls, oldest first.
     pub(super) fn calls(&self) -> impl DoubleEndedIterator<Item = &PastCall> {
         self.calls.values()
     }
 
-    /// When a session last wanted a call.
+    /// Returns the time of a session's last request.
     pub(super) fn last_request(&self, session: &SessionId) -> Option<Millis> {
         self.seen.get(session).copied()
     }
@@ -225,7 +225,7 @@ impl HistoryState {
             self.bytes += made.bytes;
             self.calls.insert(*call, made);
             while self.calls.len() > MOST || self.bytes > MOST_BYTES {
-                // One that waits is still to be decided about.
+                // A pending call is still to be decided about.
                 let waits = |made: &PastCall| made.gate.is_some() && made.verdict == CallVerdict::Open;
                 let over = self.calls.iter().find(|(_, made)| !waits(made)).map(|(id, _)| *id);
                 let oldest = match over {

@@ -1,4 +1,4 @@
-//! How the console says things: escaped text, times, people, actions of rules, how something ended.
+//! Labels of the console: escaped text, times, users, actions of rules, outcomes.
 
 use countersign_core::{
     call::CallEnd,
@@ -10,17 +10,17 @@ use countersign_core::{
 use countersign_view::{LineMode, escape, time::format_iso};
 use maud::{Markup, html};
 
-/// Text of one line.
+/// Escapes text of one line.
 pub(super) fn escape_line(text: &str) -> Markup {
     mark_escapes(&escape(text, LineMode::One))
 }
 
-/// Text of many lines.
+/// Escapes text of many lines.
 pub(super) fn escape_lines(text: &str) -> Markup {
     mark_escapes(&escape(text, LineMode::Many))
 }
 
-/// Sets off what was hidden and was written out.
+/// Marks hidden characters that were written out.
 pub(super) fn mark_escapes(shown: &str) -> Markup {
     let mut rest = shown;
     let mut parts: Vec<(&str, &str)> = Vec::new();
@@ -33,29 +33,29 @@ pub(super) fn mark_escapes(shown: &str) -> Markup {
     html! { @for (before, form) in parts { (before) mark title="a character that cannot be seen" { (form) } } (rest) }
 }
 
-/// Text for an attribute or a place that takes no tags.
+/// Returns text for an attribute or a place that takes no tags.
 pub(super) fn plain_text(text: &str) -> String {
     escape(text, LineMode::One).into_owned()
 }
 
-/// A moment. The script shows it in the reader's own time.
+/// Renders a time. The script shows it in the reader's own time zone.
 pub(super) fn time_element(at: Millis) -> Markup {
     let iso = format_iso(at);
     let shown = iso.get(..19).unwrap_or(&iso).replace('T', " ");
     html! { time datetime=(iso) { (shown) " UTC" } }
 }
 
-/// How long ago, counted on by the script.
+/// Renders the time since a moment, which the script updates.
 pub(super) fn time_ago(at: Millis, now: Millis) -> Markup {
     html! { time.ago datetime=(format_iso(at)) data-since=(at.0) { (duration_text(now.0.saturating_sub(at.0))) " ago" } }
 }
 
-/// How long is left, counted on by the script.
+/// Renders the time left, which the script updates.
 pub(super) fn time_left(until: Millis, now: Millis) -> Markup {
     html! { time.left datetime=(format_iso(until)) data-until=(until.0) { (duration_text(until.0.saturating_sub(now.0))) " left" } }
 }
 
-/// A length of time in one or two units.
+/// Returns a duration in one or two units.
 pub(super) fn duration_text(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     match seconds {
@@ -66,7 +66,7 @@ pub(super) fn duration_text(milliseconds: u64) -> String {
     }
 }
 
-/// Somebody who decided, as people know them.
+/// Returns the name of an approver.
 pub(super) fn principal_name(people: &IdentityMap, id: &PrincipalId) -> String {
     if let Some(person) = people.person_of(id) {
         return plain_text(person);
@@ -84,13 +84,13 @@ pub(super) fn principal_name(people: &IdentityMap, id: &PrincipalId) -> String {
     }
 }
 
-/// The same with a capital at its beginning.
+/// Returns the text with a capital at its beginning.
 pub(super) fn capitalise(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
-/// How a gate was resolved.
+/// Returns the text for the resolution of a gate.
 pub(super) const fn resolution_text(resolution: &GateResolution) -> &'static str {
     match resolution {
         GateResolution::Allowed { scope: ApprovalScope::Once } => "Allowed once",
@@ -105,7 +105,7 @@ pub(super) const fn resolution_text(resolution: &GateResolution) -> &'static str
     }
 }
 
-/// The class and the word of what a rule says.
+/// Returns the class and the word for the action of a rule.
 pub(super) const fn action_badge(action: RuleAction) -> (&'static str, &'static str) {
     match action {
         RuleAction::Allow => ("good", "allow"),
@@ -114,7 +114,7 @@ pub(super) const fn action_badge(action: RuleAction) -> (&'static str, &'static 
     }
 }
 
-/// The colour of how something ended.
+/// Colour of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
     Good,
@@ -154,15 +154,15 @@ impl Severity {
     }
 }
 
-/// A path of this site with `part` as one segment.
+/// Returns a path of this site with `part` as one segment.
 pub(super) fn url_path(before: &str, part: &str) -> String {
-    /// What may stand in a segment as it is.
+    /// Characters that need no escape in a segment.
     const PLAIN: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
     format!("{before}{}", percent_encoding::utf8_percent_encode(part, PLAIN))
 }
 
-/// A number with what it counts.
+/// Returns a number with the noun that it counts.
 pub(super) fn count_text(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }

@@ -1,6 +1,6 @@
-//! The console: the pages on which one person sees everything that waits, decides it, and understands what happened.
+//! Console: pages on which one person sees every pending gate, decides it, and understands the past.
 //!
-//! It decides nothing: an answer is a command of the engine, and what is shown is read from the engine and its log.
+//! It decides nothing: an answer is a command of the engine, and pages are read from the engine and its log.
 
 mod answers;
 mod assets;
@@ -43,51 +43,51 @@ use tokio::sync::Semaphore;
 
 use self::{history::CallHistory, live::ConsoleBroadcast, page::PageError};
 
-/// The parts of a gateway that the pages show.
+/// Parts of a gateway that the pages show.
 pub struct ConsoleContext {
-    /// The owner of the record.
+    /// Owner of the record.
     pub handle: OwnerHandle,
-    /// The gateway's own conversations.
+    /// Conversations of the gateway.
     pub chats: Arc<Conversations>,
     /// Logins and tokens.
     pub auth: Arc<WebAuth>,
-    /// The time.
+    /// Clock.
     pub clock: Clock,
-    /// When the gateway started.
+    /// Start time of the gateway.
     pub started_at: Millis,
-    /// The configuration.
+    /// Configuration.
     pub config: Arc<Config>,
-    /// Agents, tools, people and folders that rules are about.
+    /// Agents, tools, approvers and folders that rules name.
     pub tool_inventory: ToolInventory,
-    /// The file of rules.
+    /// File of rules.
     pub rules_file: Arc<RulesFile>,
     /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
-    /// The services that agents ask for.
+    /// Services that agents use.
     pub services: Arc<ServiceClient>,
-    /// The agents of agent-gate.
+    /// Agents of agent-gate.
     pub agents: Arc<dyn AgentStatus>,
-    /// The nodes and the accounts of chat networks.
+    /// Nodes and accounts of chat networks.
     pub peers: Arc<dyn PeerStatus>,
-    /// Reports how the messenger is, if there is one.
+    /// Health probe of the messenger, if there is one.
     pub telegram: Option<HealthProbe>,
-    /// The address at which the gateway listens.
+    /// Address at which the gateway listens.
     pub address: String,
 }
 
-/// What every page works with.
+/// State that every page works with.
 struct ConsoleState {
     context: Arc<ConsoleContext>,
     live: Arc<ConsoleBroadcast>,
     history: CallHistory,
 }
 
-/// What every page shows beside its own.
+/// Context of every page.
 struct PageContext {
     caller: HttpCaller,
-    /// How many gates wait.
+    /// Number of pending gates.
     waiting: usize,
-    /// The last record that is part of what is shown.
+    /// Last record that is part of the page.
     head: Lsn,
     now: Millis,
     people: IdentityMap,
@@ -105,12 +105,12 @@ impl ConsoleState {
     }
 }
 
-/// What is nowhere.
+/// Answers a path without a page.
 async fn missing_page(Path(path): Path<String>) -> PageError {
     PageError::not_found(format!("page /console/{path}"))
 }
 
-/// The routes. `/` is the console's unless a front end of the user's is served there.
+/// Returns the routes. `/` is the console's unless a front end of the user's is served there.
 pub fn routes(context: &Arc<ConsoleContext>) -> Router {
     let console = Arc::new(ConsoleState {
         context: Arc::clone(context),

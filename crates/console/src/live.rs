@@ -1,4 +1,4 @@
-//! What happens, made into frames once for everybody who looks: one follower of the log for all windows.
+//! Live frames for open windows, encoded once for all of them: one follower of the log for all windows.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,25 +25,25 @@ use tokio::sync::{broadcast, watch};
 
 use super::card::{AnswerText, CardContext, CardPlace, ConsoleGate};
 
-/// How many frames a window may be behind before it is told to look at everything again.
+/// Most frames that a window may be behind before it must reload.
 const BEHIND: usize = 512;
-/// How many frames about gates are kept for windows that come back.
+/// Most frames about gates that are kept for windows that reconnect.
 const KEPT: usize = 256;
-/// How many sessions it is known of when they last changed.
+/// Most sessions whose last change is remembered.
 const SESSIONS: usize = 10_000;
-/// How much of a message that is being written is kept for windows that come in the middle, in bytes.
+/// Most bytes of a message in progress that are kept for windows that open in the middle.
 const OPEN: usize = 256 << 10;
-/// How much of a call's output is shown while it runs, in characters.
+/// Longest part of a call's output that is shown while it runs, in characters.
 const OUTPUT: usize = 4000;
 
-/// Whom a frame is for.
+/// Receivers of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum UpdateTopic {
     /// Every window.
     Gates,
-    /// Those that show this session.
+    /// Windows that show this session.
     Session(SessionId),
-    /// Every window: nothing more comes.
+    /// Every window: no more frames follow.
     End,
 }
 
@@ -54,27 +54,27 @@ pub(super) struct ConsoleUpdate {
     pub(super) bytes: Bytes,
 }
 
-/// The follower, for all windows.
+/// Follower, for all windows.
 pub(super) struct ConsoleBroadcast {
     state: Mutex<BroadcastState>,
     updates: broadcast::Sender<ConsoleUpdate>,
-    /// The last record, for lists that follow everything: whoever is slow sees the newest only.
+    /// Last record, for lists that follow everything: a slow reader sees the newest only.
     recorded: watch::Sender<Lsn>,
 }
 
 #[derive(Default)]
 struct BroadcastState {
-    /// Nothing is known of what was before this record.
+    /// Record before which nothing is known.
     since: Lsn,
     /// Frames about gates, with the record of each.
     kept: VecDeque<(Lsn, Bytes)>,
-    /// When each session last changed.
+    /// Last change of each session.
     changed: BTreeMap<SessionId, Lsn>,
-    /// Messages that are being written.
+    /// Messages in progress.
     open: BTreeMap<SessionId, Vec<ActivePart>>,
 }
 
-/// A part of a message that is being written.
+/// Part of a message in progress.
 #[derive(Clone, Debug)]
 struct ActivePart {
     index: usize,
@@ -83,7 +83,7 @@ struct ActivePart {
     text: String,
 }
 
-/// What a window gets first, and then.
+/// First frames of a window, and its receivers.
 pub(super) struct LiveSubscription {
     pub(super) first: Vec<Bytes>,
     pub(super) then: broadcast::Receiver<ConsoleUpdate>,
@@ -103,7 +103,7 @@ impl ConsoleBroadcast {
         live
     }
 
-    /// Lets a window in that has seen everything up to `after`.
+    /// Subscribes a window that has seen everything up to `after`.
     pub(super) fn join(&self, after: Lsn, session: Option<&SessionId>) -> LiveSubscription {
         let state = self.state.lock();
         // Under the lock, so that no frame comes between.
@@ -123,7 +123,7 @@ impl ConsoleBroadcast {
     }
 
     async fn run(&self, handle: OwnerHandle, clock: Clock) {
-        // Not the facts alone: what is being written is shown as it comes.
+        // Not the facts alone: messages in progress are shown as they come.
         let Some(mut released) = handle.subscribe().await else { return };
         let source = handle.source(InboxLane::Request);
         let head = source.read_state(|engine| engine.state().head_lsn()).await;
@@ -177,7 +177,7 @@ impl ConsoleBroadcast {
         self.send_update(UpdateTopic::Gates, frame);
     }
 
-    /// Whether no window is open. Whoever comes then reads everything up to `lsn`, and nothing is made for nobody.
+    /// Reports whether no window is open. A later window reads everything up to `lsn`, and no frame is encoded without a reader.
     fn nobody_looks(&self, lsn: Lsn) -> bool {
         let mut state = self.state.lock();
         // Under the lock, so that no window comes between.
@@ -189,7 +189,7 @@ impl ConsoleBroadcast {
         nobody
     }
 
-    /// Something of a session was recorded.
+    /// Notes a recorded change of a session.
     fn note_change(&self, session: &SessionId, lsn: Lsn, event: &Event) {
         if matches!(event, Event::Call(call::Event::Received { .. })) {
             return;
@@ -197,7 +197,7 @@ impl ConsoleBroadcast {
         let mut state = self.state.lock();
         state.changed.insert(session.clone(), lsn);
         if state.changed.len() > SESSIONS {
-            // Windows on sessions that nothing is known of any more must not believe that nothing happened.
+            // Windows on sessions that are not remembered any more must not assume that nothing happened.
             state.changed.clear();
             state.open.clear();
             state.since = lsn;
@@ -217,12 +217,12 @@ impl ConsoleBroadcast {
         }
     }
 
-    /// Something that is not recorded.
+    /// Sends a live frame, which is not recorded.
     fn send_frame(&self, frame: &Frame) {
         let session = &frame.session;
         let mut state = self.state.lock();
         let is_looked_at = self.is_looked_at();
-        // What a call prints is kept for nobody: the whole of it comes again.
+        // The output of a call is not kept without a reader: the next frame has all of it again.
         if !is_looked_at && matches!(frame.kind, LiveKind::CallProgress { .. }) {
             return;
         }
@@ -249,7 +249,7 @@ impl ConsoleBroadcast {
                 }
                 sse::encode_frame(None, "delta", &json!({ "index": index, "text": text }))
             }
-            // The record says what came of it.
+            // The record has the result.
             LiveKind::PartEnded { .. } | LiveKind::Idle { .. } => return,
             LiveKind::CallProgress { content, .. } => {
                 let text = text_of(content);
@@ -263,12 +263,12 @@ impl ConsoleBroadcast {
         }
     }
 
-    /// Whether any window is open. To be asked under the lock, so that none comes between.
+    /// Reports whether any window is open. Call it under the lock, so that none comes between.
     fn is_looked_at(&self) -> bool {
         self.updates.receiver_count() > 0
     }
 
-    /// To every window; without any it is for nobody.
+    /// Sends to every window; without any the update is dropped.
     fn send_update(&self, topic: UpdateTopic, bytes: Bytes) {
         let _ = self.updates.send(ConsoleUpdate { topic, bytes });
     }
@@ -281,23 +281,23 @@ impl ActivePart {
     }
 }
 
-/// Tells a window to look at everything again.
+/// Returns the frame that makes a window reload.
 pub(super) fn reload_frame() -> Bytes {
     sse::encode_frame(None, "reload", &Value::Null)
 }
 
-/// Tells a window with a list that something was recorded.
+/// Returns the frame for windows with a list that something was recorded.
 pub(super) fn stirred_frame() -> Bytes {
     sse::encode_frame(None, "stirred", &Value::Null)
 }
 
-/// Tells that something of a session was recorded; `done` if that is what was being written. It moves no cursor: the frame
-/// of a gate of the same record comes behind it.
+/// Returns the frame for a recorded change of a session; `done` if it is the message in progress. It moves no cursor: the frame
+/// of a gate of the same record follows it.
 fn changed_frame(session: &SessionId, done: bool) -> Bytes {
     sse::encode_frame(None, "changed", &json!({ "session": session.as_str(), "done": done }))
 }
 
-/// A gate as it is now, and how many wait.
+/// Fetches a gate as it is now, and the number of pending gates.
 async fn fetch_gate(id: GateId, handle: &OwnerHandle, source: &CommandSource) -> Option<(ConsoleGate, usize)> {
     let read = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;

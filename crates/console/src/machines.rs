@@ -1,4 +1,4 @@
-//! Agents, services, messengers, models, and the gateway itself: what is there and how it is doing.
+//! Page of agents, services, messengers, models, and the gateway itself, with their status.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use super::{
     policy::ago_or_never,
 };
 
-/// How long a page waits for a service to say how it is.
+/// Longest wait of a page for the health of a service.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One agent.
@@ -51,7 +51,7 @@ pub(super) async fn show_agents(
     let nodes = Arc::clone(&console.context.peers).list_nodes().await.map_err(PageError::unreadable_record)?;
     let accounts = Arc::clone(&console.context.peers).list_accounts().await.ok_or_else(PageError::gateway_closing)?;
     let head = context.handle.log().head(Partition::ZERO).await.map_err(PageError::unreadable_record)?;
-    // What was recorded lately lies beside it.
+    // Recent records are in the file next to it.
     let beside = format!("{}-wal", context.config.storage.log.display());
     let size = file_size(&context.config.storage.log).await + file_size(beside.as_ref()).await;
     let body = html! {
@@ -146,7 +146,7 @@ impl ConsoleState {
     }
 }
 
-/// How large a file is, in bytes; nothing if it is not there.
+/// Returns the size of a file, in bytes; nothing if it does not exist.
 async fn file_size(file: &Path) -> u64 {
     tokio::fs::metadata(file).await.map_or(0, |file| file.len())
 }

@@ -1,4 +1,4 @@
-//! What all pages have in common: the frame around them, and how something that went wrong looks.
+//! Shared parts of all pages: the frame around them, and errors.
 
 use axum::{
     http::StatusCode,
@@ -12,10 +12,10 @@ use super::{
     assets::{SCRIPT_AT, STYLE_AT},
 };
 
-/// A picture for the tab, so that browsers ask for none.
+/// Icon of the tab, so that browsers request none.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='4' fill='%230f5c6e'/%3E%3Cpath d='M4 8.5l2.8 2.8L12 5.5' fill='none' stroke='white' stroke-width='2'/%3E%3C/svg%3E";
 
-/// The part of the console that a page belongs to.
+/// Part of the console that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConsoleTab {
     Inbox,
@@ -35,12 +35,12 @@ impl ConsoleTab {
     ];
 }
 
-/// A page.
+/// Renders a page.
 pub(super) fn render_page(ctx: &PageContext, tab: ConsoleTab, title: &str, body: &Markup) -> Response {
     render_page_with(StatusCode::OK, ctx, tab, title, None, body)
 }
 
-/// A page with its status, of `session` if it follows one.
+/// Renders a page with its status, of `session` if it follows one.
 pub(super) fn render_page_with(
     status: StatusCode,
     ctx: &PageContext,
@@ -128,7 +128,7 @@ fn help_dialog() -> Markup {
     }
 }
 
-/// Something that went wrong, as a page.
+/// Error page.
 #[derive(Debug)]
 pub(super) struct PageError {
     status: StatusCode,
@@ -148,7 +148,7 @@ impl PageError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "The gateway is closing.")
     }
 
-    /// The record could not be read.
+    /// Returns the error for a record that could not be read.
     pub(super) fn unreadable_record(error: impl std::fmt::Display) -> Self {
         tracing::error!(%error, "the console cannot read the record");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("The record cannot be read: {error}"))
@@ -174,7 +174,7 @@ impl IntoResponse for PageError {
     }
 }
 
-/// Writes a table with these heads, which scrolls by itself where it is wide.
+/// Writes a table with these heads, which scrolls by itself if it is wide.
 pub(super) fn render_table(heads: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(heads[0]) {

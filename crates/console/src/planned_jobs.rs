@@ -1,4 +1,4 @@
-//! What is planned: jobs and heartbeats, when they are due next and how they went last.
+//! Planned jobs and heartbeats, with their next time and their last result.
 
 use countersign_core::{
     engine::Engine,
@@ -15,10 +15,10 @@ use super::{
     page::render_table,
 };
 
-/// How many are shown.
+/// Most jobs that are shown.
 const MOST: usize = 200;
 
-/// One that is planned, as the page has it.
+/// Planned job, as the page has it.
 pub(super) struct PlannedJob {
     name: String,
     agent: String,
@@ -28,7 +28,7 @@ pub(super) struct PlannedJob {
 }
 
 impl ConsoleState {
-    /// Those that are due first, and how many there are in all.
+    /// Returns the jobs that are due first, and the number of all.
     pub(super) async fn planned_jobs(&self) -> Result<(Vec<PlannedJob>, usize), PageError> {
         let read = |engine: &Engine| {
             let state = engine.state().schedule();
@@ -59,7 +59,7 @@ impl ConsoleState {
     }
 }
 
-/// What is planned, as a part of a page.
+/// Renders the planned jobs as a part of a page.
 pub(super) fn planned_section(planned: &[PlannedJob], count: usize, now: Millis) -> Markup {
     html! {
         section aria-labelledby="planned" {

@@ -1,4 +1,4 @@
-//! The rules in force and where each comes from, what people granted and denied, and reading the rules again.
+//! Rules in force and their origin, grants and denials, and reloading the rules.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,7 +29,7 @@ use super::{
     trial,
 };
 
-/// What was just done.
+/// Action that was just done.
 #[derive(Deserialize)]
 pub(super) struct PolicyQuery {
     #[serde(default)]
@@ -44,9 +44,9 @@ struct RuleRow {
     is_default: bool,
     bound: Vec<(&'static str, String)>,
     description: Option<String>,
-    /// Who has to allow, in words; empty where that is not said.
+    /// Approvers, as text; empty without any.
     steps: String,
-    /// Where it is changed, and where it is taken out, if it stands in the file.
+    /// Links that change and remove it, if it stands in the file.
     changed: Option<String>,
     out: Option<String>,
 }
@@ -130,7 +130,7 @@ fn rule_row(listed: &policy::RuleRef<'_>) -> RuleRow {
     let (is_ours, rule_form) = (rule.line > 0, RuleForm::from_rule(rule));
     let bound = [("principal", &rule.principal), ("door", &rule.door), ("target", &rule.target)];
     let bound = bound.into_iter().filter_map(|(side, pattern)| Some((side, plain_text(pattern.as_deref()?))));
-    // The name of a rule says all of it; of a pattern the rest stands beside it.
+    // The name of a rule says all of it; a pattern is followed by the rest.
     let bound = bound.filter(|_| rule.pattern.is_some());
     RuleRow {
         text: rule.pattern.clone().unwrap_or_else(|| listed.named.pattern.clone()),
@@ -140,7 +140,7 @@ fn rule_row(listed: &policy::RuleRef<'_>) -> RuleRow {
         bound: bound.collect(),
         description: rule.description.clone(),
         steps: steps_text(&rule.steps),
-        // In fields where those can say all of it, else as it is written.
+        // In fields if those can express all of it, else as it is written.
         changed: is_ours.then(|| match is_plain(rule) {
             true => rule_form.preview_url(),
             false => RuleForm::for_line(rule.line).preview_url(),
@@ -149,7 +149,7 @@ fn rule_row(listed: &policy::RuleRef<'_>) -> RuleRow {
     }
 }
 
-/// Who has to allow, one step after the other.
+/// Describes the approvers, one step after the other.
 fn steps_text(steps: &[ApprovalStep]) -> String {
     let descriptions = steps.iter().map(|step| {
         let people =
@@ -165,7 +165,7 @@ fn steps_text(steps: &[ApprovalStep]) -> String {
     descriptions.collect::<Vec<_>>().join(", else ")
 }
 
-/// The rules in the order in which they are looked at.
+/// Renders the rules in the order in which they are checked.
 fn rules_table(rows: &[RuleRow]) -> Markup {
     let of = |action: RuleAction, is_default: bool| {
         rows.iter().filter(move |row| (row.action, row.is_default) == (action, is_default))
@@ -301,7 +301,7 @@ pub(super) async fn reload_rules(
     console.policy_page(&ctx, Some(notice)).await
 }
 
-/// When something was last so, or never.
+/// Renders the time since a moment, or "never".
 pub(super) fn ago_or_never(at: Option<countersign_core::time::Millis>, now: countersign_core::time::Millis) -> Markup {
     at.map_or_else(|| html! { "never" }, |at| time_ago(at, now))
 }

@@ -1,4 +1,4 @@
-//! The record, the newest entries first, and whether it is whole.
+//! Record, the newest entries first, and the check of its chain.
 
 use std::sync::Arc;
 
@@ -24,20 +24,20 @@ use super::{
     page::{ConsoleTab, PageError, render_page},
 };
 
-/// How many entries a page has.
+/// Number of entries on a page.
 const ROWS: usize = 60;
-/// How many records are looked at together.
+/// Number of records in one step.
 const WINDOW: u64 = 1500;
-/// How many records before those are read for the names of calls and gates.
+/// Number of earlier records that are read for the names of calls and gates.
 const LOOK_BACK: u64 = 800;
-/// How many windows one page looks through.
+/// Most steps of one page.
 const WINDOWS: usize = 12;
-/// How much of an entry's text is listed, in characters.
+/// Longest part of an entry's text in the list, in characters.
 const LONGEST: usize = 400;
-/// How many records are read at once.
+/// Most records that are read at once.
 const PAGE: usize = 512;
 
-/// What is looked for. Nothing means everything.
+/// Search. An empty one matches everything.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct RecordQuery {
     #[serde(default)]
@@ -56,7 +56,7 @@ pub(super) struct RecordQuery {
     since: String,
     #[serde(default)]
     until: String,
-    /// Entries before this position.
+    /// Position before which entries are listed.
     #[serde(default)]
     before: String,
 }
@@ -68,11 +68,11 @@ pub(super) struct ListedEntry {
     pub(super) text: String,
 }
 
-/// A page of entries, and from where the next goes on.
+/// Page of entries, and the position of the next page.
 struct EntryPage {
     entries: Vec<ListedEntry>,
     older: Option<u64>,
-    /// Whether the page ended because it had looked at enough, not because it was full.
+    /// True if the page ended after the most steps, and is not full.
     is_tired: bool,
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn verify_chain(
     console.record_page(&ctx, &RecordQuery::default(), Some(notice)).await
 }
 
-/// Links between the two parts of the record.
+/// Renders links between the two parts of the record.
 pub(super) fn record_tabs(at: &str) -> Markup {
     html! {
         nav.sub aria-label="Record" {
@@ -162,7 +162,7 @@ impl ConsoleState {
         Ok(render_page(ctx, ConsoleTab::Record, "Record", &body))
     }
 
-    /// The newest entries that fit, from the end or from where a page before ended.
+    /// Finds the newest matching entries, from the end or from the end of the page before.
     async fn find_entries(&self, search: &RecordQuery, head: u64) -> Result<EntryPage, PageError> {
         let filter = EntryFilter::from_query(search);
         let mut end = search.before.parse::<u64>().map_or(head, |before| before.saturating_sub(1).min(head));
@@ -186,7 +186,7 @@ impl ConsoleState {
         Ok(EntryPage { entries, older: Some(end + 1), is_tired: true })
     }
 
-    /// The entries behind `first` and up to `last`, each told in words.
+    /// Reads the entries after `first` and up to `last`, each described in words.
     async fn read_window(&self, first: u64, last: u64) -> Result<Vec<ListedEntry>, PageError> {
         let mut formatter = RecordFormatter::default();
         let mut entries = Vec::new();
@@ -205,7 +205,7 @@ impl ConsoleState {
         Ok(entries)
     }
 
-    /// Some records behind `after`, with their contents.
+    /// Reads some records after `after`, with their contents.
     pub(super) async fn read_page(&self, after: Lsn) -> Result<Vec<(StoredRecord, Option<Arc<str>>)>, PageError> {
         let handle = &self.context.handle;
         let page =
@@ -216,15 +216,15 @@ impl ConsoleState {
     }
 }
 
-/// Whether entries lead to all that is known of their call or gate.
+/// Links of entries to the page of their call or gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryLinks {
     ToDecisions,
-    /// They stand there already.
+    /// The page is already that one.
     None,
 }
 
-/// As much of a text as an entry of the list has room for.
+/// Cuts a text to the room of an entry in the list.
 fn truncate_text(text: &str) -> String {
     if text.chars().count() <= LONGEST {
         return text.to_owned();
@@ -232,7 +232,7 @@ fn truncate_text(text: &str) -> String {
     text.chars().take(LONGEST - 1).chain(['…']).collect()
 }
 
-/// Entries as a table.
+/// Renders entries as a table.
 pub(super) fn entries_table(entries: &[ListedEntry], links: EntryLinks) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Entries" {
@@ -260,7 +260,7 @@ pub(super) fn entries_table(entries: &[ListedEntry], links: EntryLinks) -> Marku
     }
 }
 
-/// What stands behind the word for a denial, which is not said twice.
+/// Returns the text after the word for a denial, without a repetition.
 fn text_after_outcome(outcome: Option<RecordOutcome>, text: &str) -> &str {
     if outcome == Some(RecordOutcome::Denied) { text.strip_prefix("denied ").unwrap_or(text) } else { text }
 }
@@ -305,7 +305,7 @@ fn query_before(search: &RecordQuery, before: u64) -> String {
     serde_urlencoded::to_string(&search).unwrap_or_default()
 }
 
-/// A filter whose times are read.
+/// Filter whose times are parsed.
 struct EntryFilter<'a> {
     search: &'a RecordQuery,
     text: String,
@@ -339,7 +339,7 @@ impl<'a> EntryFilter<'a> {
     }
 }
 
-/// Reads a day, a minute or a whole moment.
+/// Parses a day, a minute or a whole moment.
 fn parse_time(text: &str) -> Option<Millis> {
     let text = text.trim().replacen(' ', "T", 1);
     ["", "Z", ":00Z", "T00:00:00Z"].iter().find_map(|rest| parse_iso(&format!("{text}{rest}")))

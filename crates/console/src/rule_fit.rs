@@ -1,4 +1,4 @@
-//! What a rule would decide itself, and what it would not because something else goes before it.
+//! Calls that a rule would decide, and those where another rule takes precedence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,23 +14,23 @@ use super::{
     history::PastCall,
 };
 
-/// How many reasons are named.
+/// Most reasons that are listed.
 const REASONS: usize = 4;
 
-/// The calls that a rule fits.
+/// Calls that a rule fits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RuleFit {
-    /// What would become of them.
+    /// Actions on them.
     pub(super) then: ActionCounts,
-    /// Of how many something else would become than the rule says.
+    /// Number of them whose action would differ from the rule's.
     pub(super) held: u64,
-    /// Why, the most frequent first.
+    /// Reasons, the most frequent first.
     pub(super) why: Vec<(String, u64)>,
-    /// A rule that goes before it wherever it fits.
+    /// Rule that takes precedence wherever it fits.
     pub(super) outranked: Option<String>,
 }
 
-/// What `rule` would have done to `calls`, where `then` has it among its rules.
+/// Returns the effect of `rule` on `calls`, where `then` has it among its rules.
 pub(super) fn fit_rule(rule: &Rule, then: &PolicySnapshot, calls: &[PastCall], at: Millis) -> RuleFit {
     let mut fit =
         RuleFit { outranked: outranking_rule(rule, &then.rules.compiled, &BTreeSet::new()), ..RuleFit::default() };
@@ -54,7 +54,7 @@ pub(super) fn fit_rule(rule: &Rule, then: &PolicySnapshot, calls: &[PastCall], a
     fit
 }
 
-/// Rules under which exactly what `rule` fits is denied: nothing goes before a deny.
+/// Returns rules that deny exactly the calls which `rule` fits: nothing takes precedence over a deny.
 fn isolate_rule(rule: &Rule, then: &PolicySnapshot) -> Option<PolicySnapshot> {
     let rule = Rule { action: RuleAction::Deny, steps: Vec::new(), ..rule.clone() };
     let rules = policy::RuleSet { defaults: Vec::new(), rules: vec![rule] };

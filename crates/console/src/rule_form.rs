@@ -1,4 +1,4 @@
-//! What the form of a rule says: a rule to be written, changed or taken out. It must not know the file.
+//! Form of a rule: a rule to be added, changed or removed. This module must not know the file.
 
 use countersign_core::policy::{Rule, RuleAction};
 use countersign_http::web::BodyFields;
@@ -10,16 +10,16 @@ pub(super) const ACTIONS: [(RuleAction, &str, &str); 3] = [
     (RuleAction::Ask, "ask", "asked about"),
     (RuleAction::Deny, "deny", "denied"),
 ];
-/// The action of a form that takes a rule out.
+/// Action of a form that removes a rule.
 pub(super) const REMOVE: &str = "remove";
-/// The form in which a rule is written as it stands in the file.
+/// Form in which a rule is written as it stands in the file.
 pub(super) const YAML: &str = "yaml";
-/// How long a text of a rule may be, in characters.
+/// Longest text of a rule, in characters.
 const LONGEST: usize = 2000;
-/// How long a rule may be that is written as it stands in the file.
+/// Longest rule that is written as it stands in the file, in characters.
 const LONGEST_WRITTEN: usize = 8000;
 
-/// The rule, as the form has it.
+/// Rule, as the form has it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct RuleForm {
     #[serde(default)]
@@ -30,22 +30,22 @@ pub(super) struct RuleForm {
     pub(super) principal: String,
     #[serde(default)]
     pub(super) description: String,
-    /// The line in which the rule begins that goes.
+    /// First line of the rule to be replaced.
     #[serde(default)]
     pub(super) line: String,
-    /// The gate or the call that the rule is to be like.
+    /// Gate or call that the rule is made from.
     #[serde(default)]
     pub(super) of: String,
-    /// How it is written: in fields, or as [`YAML`].
+    /// Kind of form: in fields, or as [`YAML`].
     #[serde(default)]
     pub(super) form: String,
-    /// As it is to stand in the file, where it is written so.
+    /// Text for the file, if it is written so.
     #[serde(default)]
     pub(super) text: String,
 }
 
 impl RuleForm {
-    /// What a form sent.
+    /// Reads the fields of a form.
     pub(super) fn from_body(body: &BodyFields) -> Self {
         let text = |name: &str| body.text_field(name).unwrap_or_default().to_owned();
         Self {
@@ -56,12 +56,12 @@ impl RuleForm {
             line: text("line"),
             of: text("of"),
             form: text("form"),
-            // What stands at its end may belong to it.
+            // Text at its end may belong to it.
             text: body.0.get("text").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned(),
         }
     }
 
-    /// A rule that stands in the file, to be changed or taken out.
+    /// Returns the form of a rule in the file, to be changed or removed.
     pub(super) fn from_rule(rule: &Rule) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let action = ACTIONS.iter().find(|(action, ..)| *action == rule.action).map_or("", |(_, word, _)| word);
@@ -75,39 +75,39 @@ impl RuleForm {
         }
     }
 
-    /// What begins in a line of the file, to be changed as it stands there.
+    /// Returns the form of the text at a line of the file, to be changed as it stands there.
     pub(super) fn for_line(line: u32) -> Self {
         Self { form: YAML.to_owned(), line: line.to_string(), ..Self::default() }
     }
 
-    /// A rule that allows what a pattern covers, perhaps of one agent only.
+    /// Returns the form of a rule that allows the calls of a pattern, perhaps of one agent only.
     pub(super) fn for_pattern(pattern: &str, principal: Option<&str>) -> Self {
         let principal = principal.unwrap_or_default().to_owned();
         Self { pattern: pattern.to_owned(), action: "allow".to_owned(), principal, ..Self::default() }
     }
 
-    /// The gate or the call that the rule is to be like.
+    /// Returns the gate or the call that the rule is made from.
     pub(super) fn source_id(&self) -> &str {
         self.of.trim()
     }
 
-    /// Where its effect is shown.
+    /// Returns the URL of the page with its effect.
     pub(super) fn preview_url(&self) -> String {
         let all = self.form_fields().into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>();
         format!("/console/try?{}", serde_urlencoded::to_string(all).unwrap_or_default())
     }
 
-    /// Where it is shown what comes of taking out the rule of its line.
+    /// Returns the URL of the page with the effect of removing the rule at its line.
     pub(super) fn removal_url(&self) -> String {
         Self { action: REMOVE.to_owned(), line: self.line.clone(), ..Self::default() }.preview_url()
     }
 
-    /// Whether it is written as it stands in the file.
+    /// Reports whether it is written as it stands in the file.
     pub(super) fn is_written(&self) -> bool {
         self.form == YAML && self.action != REMOVE
     }
 
-    /// Every field, by its name in a form.
+    /// Returns every field, by its name in a form.
     pub(super) fn form_fields(&self) -> [(&'static str, &str); 8] {
         let Self { pattern, action, principal, description, line, of, form, text } = self;
         [
@@ -122,10 +122,10 @@ impl RuleForm {
         ]
     }
 
-    /// What is to be changed, if anything is. Where no action is named, it asks.
+    /// Returns the change, if there is one. A rule without an action asks.
     ///
     /// # Errors
-    /// What it says is none, for people.
+    /// The reason why it is no rule, for users.
     pub(super) fn parse_edit(&self) -> Result<Option<RuleEdit>, String> {
         let line = Some(self.line.trim()).filter(|line| !line.is_empty()).map(str::parse::<u64>).transpose();
         let instead = line.map_err(|_| format!("{} is no line of a file.", self.line))?;

@@ -1,4 +1,4 @@
-//! A rule is saved: the file is changed, its rules come into force, and what waits is allowed if that was asked for.
+//! Saves a rule: the file is changed, its rules come into force, and a pending gate is allowed if that was requested.
 
 use std::sync::Arc;
 
@@ -92,14 +92,14 @@ const fn error_status(error: &SaveError) -> StatusCode {
 }
 
 impl ConsoleState {
-    /// The gate from which the rule came, and its call.
+    /// Returns the gate from which the rule was made, and its call.
     async fn waiting_call(&self, rule_form: &RuleForm) -> Result<Option<(ConsoleGate, PastCall)>, PageError> {
         let Some(made) = self.find_call(rule_form.source_id()).await? else { return Ok(None) };
         let Some(gate) = made.gate else { return Ok(None) };
         Ok(self.load_gate(gate).await?.map(|(console_gate, _)| (console_gate, made)))
     }
 
-    /// Allows what waits if the rules that are in force now do, and says what came of it.
+    /// Allows the pending gate if the rules in force now do, and returns the result.
     async fn allow_waiting(
         &self,
         ctx: &PageContext,

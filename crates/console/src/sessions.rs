@@ -1,4 +1,4 @@
-//! The list of sessions, and starting a chat.
+//! List of sessions, and starting a chat.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,15 +24,15 @@ use super::{
     page::{ConsoleTab, PageError, render_page_with},
 };
 
-/// How many sessions are listed.
+/// Most sessions in the list.
 const ROWS: usize = 200;
-/// How long the key of a form may be.
+/// Longest key of a form, in characters.
 const LONGEST_KEY: usize = 64;
 
-/// What works or waits in a session.
+/// Load of a session.
 #[derive(Clone, Copy, Debug, Default)]
 struct SessionLoad {
-    /// A run, a summary of the conversation, or a command of a person.
+    /// Run, compaction of the conversation, or command of a user.
     works: bool,
     waits: usize,
 }
@@ -133,7 +133,7 @@ impl ConsoleState {
         }
     }
 
-    /// A choice of model. `None` is the usual one.
+    /// Renders a choice of model. `None` is the default one.
     pub(super) fn model_choice(&self, id: &str, current: Option<(&str, &str)>) -> Markup {
         let models = self.context.chats.models();
         let usual = models.default_model();
@@ -157,7 +157,7 @@ fn activity_badge(busy: SessionLoad) -> Markup {
     }
 }
 
-/// The provider and id that a form names.
+/// Returns the provider and id that a form names.
 pub(super) fn requested_model(body: &BodyFields) -> Option<(Option<String>, String)> {
     let (provider, id) = body.text_field("model")?.split_once('/')?;
     Some((Some(provider.to_owned()), id.to_owned()))
@@ -195,14 +195,14 @@ pub(super) async fn open_session(
     }
 }
 
-/// The key of a form, by which it is known when it comes twice.
+/// Returns the key of a form, by which its repetition is detected.
 pub(super) fn keyed_request(ctx: &PageContext, body: &BodyFields, what: &str) -> Option<RequestKey> {
     let key = body.text_field("key")?;
     let is_plain = key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_plain.then(|| RequestKey::new(&ctx.caller.principal, key, what, &body.0).with_digest())
 }
 
-/// What went wrong in a conversation.
+/// Returns the status and text of an error in a conversation.
 pub(super) fn chat_error(error: &ChatError) -> (StatusCode, String) {
     let status = match error {
         ChatError::Unknown => StatusCode::NOT_FOUND,

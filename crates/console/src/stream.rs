@@ -1,4 +1,4 @@
-//! The stream of one window: what happened since what it shows, then whatever happens.
+//! Event stream of one window: changes since its page, then live ones.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,17 +31,17 @@ use super::{
     page::PageError,
 };
 
-/// How often a list is read again at most.
+/// Shortest time between two reads of a list.
 const GAP: Duration = Duration::from_secs(2);
 
-/// What a window shows.
+/// Contents of a window.
 #[derive(Deserialize)]
 pub(super) struct StreamQuery {
-    /// The last record that is part of it.
+    /// Last record that is part of it.
     after: Option<u64>,
-    /// The session, if it shows one.
+    /// Session, if it shows one.
     session: Option<String>,
-    /// There if it shows a list of whatever is recorded.
+    /// Present if it shows a list of all records.
     all: Option<String>,
 }
 
@@ -49,14 +49,14 @@ pub(super) struct StreamQuery {
 struct LiveStream {
     then: broadcast::Receiver<ConsoleUpdate>,
     session: Option<SessionId>,
-    /// There if it shows a list.
+    /// Receiver, if it shows a list.
     recorded: Option<watch::Receiver<Lsn>>,
-    /// When its list may be read again.
+    /// Time from which its list may be read again.
     rested: Instant,
 }
 
 impl LiveStream {
-    /// Ready once something was recorded that a list does not show, but not too soon after the last time. Never without a list.
+    /// Waits until something was recorded that a list does not show, but not too soon after the last time. It never returns without a list.
     async fn wait_stirred(recorded: &mut Option<watch::Receiver<Lsn>>, rested: Instant) {
         let Some(follower) = recorded else { return std::future::pending().await };
         tokio::time::sleep_until(rested).await;
@@ -85,7 +85,7 @@ impl LiveStream {
                         return Some(update.bytes);
                     }
                 }
-                // What it missed is gone: it looks at everything again.
+                // Missed frames are gone: the window reloads.
                 Err(RecvError::Lagged(_)) => return Some(reload_frame()),
                 Err(RecvError::Closed) => return None,
             }
@@ -99,7 +99,7 @@ pub(super) async fn open_stream(
     Query(query): Query<StreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response, PageError> {
-    // A browser that comes back by itself says what it heard last.
+    // A browser that reconnects sends its last event id.
     let last_event_id = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = Lsn(last_event_id.or(query.after).unwrap_or(0));
     let session = query.session.filter(|session| !session.is_empty()).map(SessionId::new);

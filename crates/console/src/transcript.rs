@@ -1,4 +1,4 @@
-//! What was said in a session and what became of each call.
+//! Conversation of a session, with the outcome of each call.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,16 +27,16 @@ use super::{
     page::PageError,
 };
 
-/// How many entries a page shows.
+/// Most entries on a page.
 const ENTRIES: usize = 120;
-/// How many records are read at once.
+/// Most records that are read at once.
 const PAGE: usize = 512;
-/// How many records are looked through for what became of calls.
+/// Most records that are read for the outcomes of calls.
 const MOST: usize = 40_000;
-/// How much of an output is shown at once, in characters.
+/// Longest part of an output that is shown at once, in characters.
 const OUTPUT: usize = 30_000;
 
-/// What a page says of a session itself.
+/// Facts about a session on its page.
 #[derive(Clone, Debug)]
 pub(super) struct SessionFacts {
     pub(super) name: Option<String>,
@@ -44,24 +44,24 @@ pub(super) struct SessionFacts {
     pub(super) cwd: String,
     pub(super) model: Option<(String, String)>,
     pub(super) run: Option<RunId>,
-    /// What waits to be said.
+    /// Queued messages.
     waiting: Vec<Lsn>,
     pub(super) is_agents: bool,
     pub(super) is_spoken_for: bool,
 }
 
-/// Entries on the way to the last, and the calls among them.
+/// Entries on the path to the last, and the calls among them.
 pub(super) struct SessionTranscript {
     pub(super) about: SessionFacts,
     entries: Vec<(SessionEntry, Option<StoredMessage>)>,
     calls: BTreeMap<Arc<str>, TranscriptCall>,
-    /// Whether there are entries before these.
+    /// True if there are earlier entries.
     pub(super) has_more: bool,
-    /// What waits to be said, in its order.
+    /// Queued messages, in order.
     pub(super) waiting: Vec<String>,
 }
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Clone, Debug, Default)]
 struct TranscriptCall {
     id: Option<CallId>,
@@ -74,7 +74,7 @@ struct TranscriptCall {
 }
 
 impl ConsoleState {
-    /// The newest entries of a session, or those before `before`.
+    /// Loads the newest entries of a session, or those before `before`.
     pub(super) async fn load_transcript(
         &self,
         id: &SessionId,
@@ -101,7 +101,7 @@ impl ConsoleState {
         Ok(SessionTranscript { about, entries, calls, has_more, waiting })
     }
 
-    /// What people said in the messages at `lsns`.
+    /// Reads the texts of users' messages at `lsns`.
     pub(super) async fn message_texts(&self, lsns: &[Lsn]) -> Result<Vec<String>, PageError> {
         let texts = self.context.handle.contents().get(lsns).await.map_err(PageError::unreadable_record)?;
         let user_text = |text: Option<Arc<str>>| match serde_json::from_str::<StoredMessage>(&text?).ok()? {
@@ -111,7 +111,7 @@ impl ConsoleState {
         Ok(texts.into_iter().filter_map(user_text).collect())
     }
 
-    /// What became of the calls that a session wanted behind `after`, by the model's id of each.
+    /// Reads the outcomes of the calls that a session requested after `after`, by the model's id of each.
     async fn calls_behind(&self, id: &SessionId, after: Lsn) -> Result<BTreeMap<Arc<str>, TranscriptCall>, PageError> {
         let handle = &self.context.handle;
         let (mut after, mut calls, mut read) = (after, Vec::<(CallId, Lsn, TranscriptCall)>::new(), 0);
@@ -175,7 +175,7 @@ fn session_facts(session: &Session) -> SessionFacts {
     }
 }
 
-/// The newest entries on the way to the leaf, oldest first, and whether there are more before them.
+/// Returns the newest entries on the path to the leaf, oldest first, and whether there are more before them.
 fn entries_before(session: &Session, before: Option<Lsn>) -> (Vec<SessionEntry>, bool) {
     let mut found = Vec::new();
     let mut at = session.leaf().and_then(|leaf| session.entry(leaf));
@@ -216,7 +216,7 @@ impl TranscriptCall {
         }
     }
 
-    /// How it was decided, and how it ended.
+    /// Renders its verdict and its outcome.
     fn render_verdict(&self, people: &IdentityMap) -> Markup {
         let why = self.why.strip_prefix("allowed ").unwrap_or(&self.why);
         html! {
@@ -242,7 +242,7 @@ impl TranscriptCall {
 }
 
 impl SessionTranscript {
-    /// The position of the first entry that is shown.
+    /// Returns the position of the first entry that is shown.
     pub(super) fn first_lsn(&self) -> Option<Lsn> {
         self.entries.first().map(|(entry, _)| entry.lsn)
     }
@@ -251,7 +251,7 @@ impl SessionTranscript {
         self.entries.is_empty()
     }
 
-    /// The entries.
+    /// Renders the entries.
     pub(super) fn render_entries(&self, people: &IdentityMap) -> Markup {
         html! {
             @for (entry, message) in &self.entries {

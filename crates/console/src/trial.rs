@@ -1,4 +1,4 @@
-//! A rule that is edited: what it would have done to the record, and what it does to the file, before it is saved.
+//! Trial of an edited rule: its effect on the record and on the file, before it is saved.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use super::{
     rule_form::{ACTIONS, REMOVE, RuleForm, YAML},
 };
 
-/// The form in which a rule is written.
+/// Renders the form of a rule.
 pub(super) fn render_form(rule_form: &RuleForm) -> Markup {
     if rule_form.is_written() {
         return written_form(rule_form);
@@ -60,7 +60,7 @@ fn as_yaml(line: &str) -> String {
     RuleForm { form: YAML.to_owned(), line: line.to_owned(), ..RuleForm::default() }.preview_url()
 }
 
-/// The form in which it is written as it stands in the file.
+/// Renders the form of a rule as it stands in the file.
 fn written_form(rule_form: &RuleForm) -> Markup {
     let lines = rule_form.text.lines().count().clamp(5, 20);
     html! {
@@ -84,18 +84,18 @@ pub(super) async fn show_trial(
     console.trial_page(&ctx, rule_form, None).await
 }
 
-/// What is known of a change.
+/// Effect of a change.
 struct RuleTrial {
     draft: RulesDraft,
     effect: RuleEffect,
-    /// Of a rule that comes.
+    /// Effect of a new rule.
     fit: Option<RuleFit>,
-    /// What waits, and whether the rule lets it through; else why not.
+    /// Pending gate, and whether the rule allows it; else the reason.
     waits: Option<Result<(), String>>,
 }
 
 impl ConsoleState {
-    /// The page of a change, with something to say above it.
+    /// Renders the page of a change, with a notice above it.
     pub(super) async fn trial_page(
         &self,
         ctx: &PageContext,
@@ -149,7 +149,7 @@ impl ConsoleState {
         Ok(render_page_with(status, ctx, ConsoleTab::Policy, title, None, &body))
     }
 
-    /// With what stands in the line of the file, where nothing else is written; and what is in the way of that.
+    /// Adds the text at the line of the file if the form has none, and returns the problem with it, if there is one.
     async fn as_it_stands(&self, rule_form: RuleForm) -> (RuleForm, Option<String>) {
         let line = rule_form.line.trim().parse::<u64>().ok();
         let Some(line) = line.filter(|_| rule_form.is_written() && rule_form.text.trim().is_empty()) else {
@@ -161,7 +161,7 @@ impl ConsoleState {
         }
     }
 
-    /// The call that a rule is to be like, if it is still at hand.
+    /// Finds the call that a rule is made from, if it is still in memory.
     pub(super) async fn find_call(&self, of: &str) -> Result<Option<PastCall>, PageError> {
         if of.is_empty() {
             return Ok(None);
@@ -181,7 +181,7 @@ impl ConsoleState {
         let instead = edit.instead;
         let draft = match self.context.rules_file.draft_edit(edit).await {
             Ok(draft) => draft,
-            // Nothing of it is changed yet.
+            // No text of it is changed yet.
             Err(DraftError::There { line, .. }) if instead == Some(u64::from(line)) => return Ok(None),
             Err(error) => return Ok(Some(Err(error.to_string()))),
         };
@@ -207,7 +207,7 @@ impl ConsoleState {
         Ok(Some(Ok(RuleTrial { draft, effect, fit, waits })))
     }
 
-    /// What the file gets, and the button that gives it.
+    /// Renders the new text of the file, and the button that saves it.
     fn save_section(
         &self,
         ctx: &PageContext,
@@ -252,7 +252,7 @@ impl ConsoleState {
     }
 }
 
-/// Whether what waits would be let through, else why not.
+/// Checks whether the pending gate would be allowed; otherwise returns the reason.
 pub(super) fn let_through(then: &PolicySnapshot, made: &PastCall, is_hosted: bool, at: Millis) -> Result<(), String> {
     if is_hosted {
         return Err("its host brings its own rules, and this file says nothing there.".to_owned());
@@ -265,7 +265,7 @@ pub(super) fn let_through(then: &PolicySnapshot, made: &PastCall, is_hosted: boo
     }
 }
 
-/// A rule that allows calls like one that was made.
+/// Returns the form of a rule that allows calls like this one.
 fn fill_form(rule_form: RuleForm, made: &PastCall) -> RuleForm {
     let proposed = made.subject.as_ref().and_then(|subject| {
         propose_grants(subject).into_iter().find_map(|proposal| match proposal.covers {
@@ -273,7 +273,7 @@ fn fill_form(rule_form: RuleForm, made: &PastCall) -> RuleForm {
             GrantCoverage::Exact(_) => None,
         })
     });
-    // What has a meaning in a pattern would not mean itself.
+    // Characters with a meaning in a pattern would not match themselves.
     let whole =
         || made.subject.as_ref().map(|_| made.signature.to_string()).filter(|text| !text.contains(['*', '?', '[']));
     let pattern = proposed.or_else(whole).unwrap_or_default();
@@ -282,7 +282,7 @@ fn fill_form(rule_form: RuleForm, made: &PastCall) -> RuleForm {
     RuleForm { pattern, action: "allow".to_owned(), principal, ..rule_form }
 }
 
-/// What waits while the rule is edited.
+/// Renders the gate that waits while the rule is edited.
 fn waiting_card(ctx: &PageContext, console_gate: &ConsoleGate, answered: &AnswerText) -> Markup {
     let key = fresh_key();
     let reader =
@@ -326,7 +326,7 @@ fn render_trial(tried: &RuleTrial, now: Millis) -> Markup {
     }
 }
 
-/// What the rule decides itself.
+/// Renders the calls that the rule itself decides.
 fn render_fit(fit: &RuleFit) -> Markup {
     let ActionCounts { allowed, gated, denied } = fit.then;
     let calls = allowed + gated + denied;

@@ -1,6 +1,6 @@
-//! The gateway's own conversations: sessions that the console and the hermes door open, and what is said in them.
+//! The gateway's own conversations: sessions that the console and the hermes adapter open, and their prompts.
 //!
-//! It decides nothing: what is said becomes a command, and everybody who follows the log learns what came of it.
+//! It decides nothing: each prompt becomes a command, and every follower of the log sees its outcome.
 
 mod edits;
 mod models;
@@ -30,35 +30,35 @@ pub use models::GatewayModels;
 pub use request_key::RequestKey;
 pub use session_workspaces::SessionWorkspaces;
 
-/// How long a message may be, in bytes.
+/// Longest message, in bytes.
 const LONGEST: usize = 1 << 20;
-/// How much of a first message becomes the title, in characters.
+/// Longest title taken from a first message, in characters.
 const TITLE: usize = 64;
 
 /// Why something did not happen in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChatError {
-    /// There is no such session.
+    /// The session does not exist.
     #[error("Session not found")]
     Unknown,
-    /// It belongs to an agent or to a host that speaks in it itself.
+    /// The session belongs to an agent or to a host that sends its prompts itself.
     #[error("This session cannot be spoken in from here")]
     NotOurs,
     /// A run works in it.
     #[error("session already has an active stream")]
     Busy,
-    /// Something else was asked for under the same key.
+    /// The same key was used for another request.
     #[error("This key was used for something else")]
     KeyTaken,
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
-    /// It was not recorded, so it did not happen.
+    /// The command was not recorded, so it did not happen.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What somebody stopped.
+/// Work that was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopOutcome {
     /// A run that works, or that waited to begin.
@@ -69,7 +69,7 @@ pub enum StopOutcome {
     Nothing,
 }
 
-/// What a new conversation is to be like.
+/// Settings of a new conversation.
 #[derive(Clone, Debug, Default)]
 pub struct NewConversation {
     /// A folder below that of agents, by name or whole path.
@@ -78,13 +78,13 @@ pub struct NewConversation {
     pub model: Option<(Option<String>, String)>,
     /// The session that it came from.
     pub parent: Option<String>,
-    /// What the model is shown of a run in it that was stopped.
+    /// Text for the model about a run in it that was stopped.
     pub stopped: StoppedRun,
-    /// Which sessions a denial in it binds.
+    /// Sessions that a denial in it binds.
     pub denials: DenialReach,
-    /// What will be said in it first. Where that cannot be said, nothing is opened.
+    /// Its first message. If it is refused, nothing is opened.
     pub message: Option<String>,
-    /// Asked for again under this key, it is the session that was opened first.
+    /// Key of the request: a repeated request returns the session that was opened first.
     pub key: Option<RequestKey>,
 }
 
@@ -99,8 +99,8 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// In workspaces below `folder`; `timeouts` are those of approvals and questions, `retry` what follows failures of
-    /// providers.
+    /// Makes conversations in workspaces below `folder`; `timeouts` are those of approvals and questions, `retry` is the policy for
+    /// failures of providers.
     pub fn new(
         handle: OwnerHandle,
         models: Arc<GatewayModels>,
@@ -111,19 +111,19 @@ impl Conversations {
         Self { handle, models, folder, timeouts, retry }
     }
 
-    /// The models that can be chosen.
+    /// Returns the models that can be chosen.
     pub fn models(&self) -> &GatewayModels {
         &self.models
     }
 
-    /// The workspaces that are there, by name.
+    /// Returns the workspaces that are there, by name.
     pub async fn list_workspaces(&self) -> Vec<PathBuf> {
         let root = self.folder.clone();
         let main = self.folder.join(MAIN);
         tokio::task::spawn_blocking(move || workspace_folders::list_folders(&root)).await.unwrap_or_else(|_| vec![main])
     }
 
-    /// Opens a session through `door`.
+    /// Opens a session through the adapter `door`.
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a workspace or a model that is not there, [`ChatError::Failed`] if nothing was recorded.
@@ -148,7 +148,7 @@ impl Conversations {
             retry: self.retry,
             stopped: wish.stopped,
             denials: wish.denials,
-            // Whoever reads an answer may say the next thing at once.
+            // A reader of an answer may send the next message at once.
             sums: CompactionTiming::BeforeRuns,
             ..Settings::default()
         };
@@ -157,7 +157,7 @@ impl Conversations {
         let source = self.handle.source(InboxLane::Request);
         for attempt in 0.. {
             let id = match &wish.key {
-                // Whoever asks again comes to the same id, and so to the session that is there.
+                // A repeated request gets the same id, and so the session that is there.
                 Some(key) => key.session_id(attempt),
                 None => fresh_id()?,
             };
@@ -178,7 +178,7 @@ impl Conversations {
         Err(ChatError::Failed("no id is free".to_owned()))
     }
 
-    /// Whether this was asked for before: the session that was opened then is the answer.
+    /// Reports whether this is a repeated request: the session that was opened then is the answer.
     async fn is_there(&self, key: Option<&RequestKey>) -> bool {
         match key {
             Some(key) => self.read_session(&key.session_id(0), |_| ()).await.is_ok(),
@@ -186,7 +186,7 @@ impl Conversations {
         }
     }
 
-    /// A model by name.
+    /// Returns a model by name.
     ///
     /// # Errors
     /// [`ChatError::Invalid`].
@@ -194,7 +194,7 @@ impl Conversations {
         self.models.find_model(provider, id).ok_or_else(|| ChatError::Invalid(format!("Unknown model: {id}")))
     }
 
-    /// The folder that `wanted` names, as [`Chats::open`] takes it.
+    /// Returns the folder that `requested` names, as [`Conversations::open`] takes it.
     ///
     /// # Errors
     /// As there.
@@ -202,7 +202,7 @@ impl Conversations {
         self.ensure_workspace(requested).await
     }
 
-    /// The folder that `wanted` names, made if it is not there.
+    /// Returns the folder that `requested` names, made if it is not there.
     async fn ensure_workspace(&self, requested: Option<&str>) -> Result<PathBuf, ChatError> {
         let name = requested.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(MAIN).to_owned();
         let root = self.folder.clone();
@@ -210,10 +210,10 @@ impl Conversations {
         made.unwrap_or_else(|error| Err(ChatError::Failed(error.to_string())))
     }
 
-    /// Says something in a session. The first message names it.
+    /// Sends a prompt to a session. The first message names it.
     ///
     /// # Errors
-    /// [`ChatError`], with nothing said.
+    /// [`ChatError`], with nothing sent.
     pub async fn send_prompt(
         &self,
         session: &SessionId,
@@ -223,10 +223,10 @@ impl Conversations {
         self.prompt_once(session, text, when_busy, None).await
     }
 
-    /// The same under a key: asked for again, it has happened already, and the answer is the first.
+    /// Does the same under a key: repeated, it has happened already, and the answer is the first.
     ///
     /// # Errors
-    /// [`ChatError`], with nothing said.
+    /// [`ChatError`], with nothing sent.
     pub async fn prompt_once(
         &self,
         session: &SessionId,
@@ -259,11 +259,11 @@ impl Conversations {
         Ok(outcome)
     }
 
-    /// Gives the run that works, or waits for a compaction to begin, a message on its way, and tells which that is. `None` where
+    /// Gives the run that works, or waits for a compaction to begin, a message on its way, and returns which run that is. `None` if
     /// none does.
     ///
     /// # Errors
-    /// [`ChatError`], with nothing said.
+    /// [`ChatError`], with nothing sent.
     pub async fn steer_run(
         &self,
         session: &SessionId,
@@ -280,8 +280,8 @@ impl Conversations {
         }
     }
 
-    /// Stops what works in a session: the run, the one that waits for a compaction to begin, or a compaction behind which the
-    /// agent would go on.
+    /// Stops the work in a session: the run, the one that waits for a compaction to begin, or a compaction after which the
+    /// agent would continue.
     ///
     /// # Errors
     /// [`ChatError`], with nothing stopped.
@@ -306,7 +306,7 @@ impl Conversations {
         Ok(stopped.outcome == EngineReply::Stopping(run))
     }
 
-    /// Takes back what waits to be said in a session, and tells where each of it lies.
+    /// Takes queued messages of a session back, and returns the position of each.
     ///
     /// # Errors
     /// [`ChatError`], with nothing taken back.
@@ -317,7 +317,7 @@ impl Conversations {
         Ok(waiting)
     }
 
-    /// That a session can be spoken in, and neither a run nor a compaction works in it.
+    /// Checks that a session takes prompts, and neither a run nor a compaction works in it.
     ///
     /// # Errors
     /// [`ChatError::Busy`] if one does.
@@ -342,7 +342,7 @@ impl Conversations {
         self.handle.source(InboxLane::Request).send_command(set).await.map(drop).map_err(chat_error)
     }
 
-    /// The model of a session that can be spoken in, and how much it is asked to think.
+    /// Returns the model of a session that takes prompts, and its thinking level.
     ///
     /// # Errors
     /// [`ChatError`].
@@ -350,7 +350,7 @@ impl Conversations {
         self.read_own(session, |session| (session.settings().model.clone(), session.settings().thinking.clone())).await
     }
 
-    /// Whether a session that can be spoken in was opened through `door`.
+    /// Reports whether a session that takes prompts was opened through `door`.
     ///
     /// # Errors
     /// [`ChatError`].
@@ -406,7 +406,7 @@ impl Conversations {
     }
 }
 
-/// That something can be said; `what` it is called where it is sent.
+/// Checks that a message can be sent; `what` is its name in the request.
 pub fn check_message(text: &str, what: &str) -> Result<(), ChatError> {
     match text.trim().is_empty() {
         true => Err(ChatError::Invalid(format!("{what} is required"))),
@@ -421,7 +421,7 @@ fn fresh_id() -> Result<SessionId, ChatError> {
     Ok(SessionId::new(hex::encode(seed)))
 }
 
-/// A command that happens once, if it has a key.
+/// Returns a command that happens once, if it has a key.
 fn keyed_command(key: Option<&RequestKey>, command: session::Command) -> session::Command {
     match key {
         Some(key) => session::Command::Once { key: key.engine_key(), command: Box::new(command) },
@@ -451,7 +451,7 @@ fn no_model() -> ChatError {
     ChatError::Invalid(text.to_owned())
 }
 
-/// A message of a person, as content.
+/// Returns a message of a person, as content.
 fn user_content(text: &str) -> session::MessageContent {
     let message = StoredMessage::User(message::InputMessage {
         content: vec![MessageBlock::from_text(text)],
@@ -461,7 +461,7 @@ fn user_content(text: &str) -> session::MessageContent {
     session::MessageContent { content: content.into(), tokens: estimate_tokens(text.len()) }
 }
 
-/// What a session is called by its first message: the beginning of its first line.
+/// Returns the title of a session by its first message: the beginning of its first line.
 fn title_of(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Untitled");
     if line.chars().count() <= TITLE {

@@ -1,6 +1,6 @@
 //! Conversations that a gateway opens itself: their sessions, models, workspaces and prompts.
 //!
-//! It must not know a protocol: adapters turn what clients send into calls of what is here.
+//! It must not know a protocol: adapters turn requests of clients into calls of this crate.
 
 pub mod chats;
 pub mod prompt;

@@ -1,6 +1,6 @@
-//! What an agent is told before anybody speaks: who it is, its tools, the project's own instructions, where and when.
+//! System prompt of an agent: its identity, its tools, the project's own instructions, place and time.
 //!
-//! It must not know models or doors. The same files, tools and time give the same text. Source: docs/protocol/omp.md,
+//! It must not know models or adapters. The same files, tools and time give the same text. Source: docs/protocol/omp.md,
 //! Configuration.
 
 use std::path::Path;
@@ -21,14 +21,14 @@ pub const APPROVALS: &str = include_str!("prompt/approvals.md");
 /// The longest text that `--system-prompt`, `--append-system-prompt` or a `SYSTEM.md` may have, in bytes.
 const LIMIT: usize = 200_000;
 
-/// Everything that the text is made of.
+/// Input of the system prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemPromptInput<'a> {
     /// The agent directory, for the user's own instructions.
     pub folder: &'a AgentDir,
-    /// Where the agent works.
+    /// Working folder of the agent.
     pub cwd: &'a Path,
-    /// The time; only its day is told.
+    /// The time; only its day is used.
     pub now: Millis,
     /// The tools that it has, in the order in which they are offered.
     pub tools: &'a [ToolSpec],
@@ -36,16 +36,16 @@ pub struct SystemPromptInput<'a> {
     pub replace: Option<&'a str>,
     /// `--append-system-prompt`: text, or the path of a file.
     pub append: Option<&'a str>,
-    /// Whether instructions are read from `AGENTS.md` and its kin.
+    /// True if instructions are read from `AGENTS.md` and its kin.
     pub reads_context_files: bool,
 }
 
-/// The text, and what a person should know about it.
+/// The text, and the notices for a person about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SystemPrompt {
     /// The system prompt.
     pub text: String,
-    /// What was cut or left out, one line each.
+    /// Texts that were cut or left out, one line each.
     pub notices: Vec<String>,
 }
 

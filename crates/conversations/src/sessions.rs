@@ -1,4 +1,4 @@
-//! The list of sessions: one row each, folded within the append, so that it needs no replay and is never behind.
+//! The list of sessions: one row each, folded within the append, so that it needs no replay and is never late.
 //!
 //! Sessions of agents are not in it: there are few, they are always at hand, and their records are many.
 
@@ -11,18 +11,18 @@ use countersign_core::{
 use countersign_runtime::store::{AnyLog, Log as _, LogReadError, LogView, Partition, StoredRecord, ViewRows};
 use serde::{Deserialize, Serialize};
 
-/// How many rows are read at once.
+/// Rows read at once.
 const PAGE: usize = 1000;
 /// The view's name.
 const NAME: &str = "sessions";
 
-/// What the list says of one session.
+/// Row of one session in the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionListRow {
     /// Its id.
     #[serde(skip)]
     pub id: String,
-    /// The door that it was opened through.
+    /// Name of the adapter that it was opened through.
     pub door: Option<String>,
     /// Its name for people.
     pub name: Option<String>,
@@ -32,17 +32,17 @@ pub struct SessionListRow {
     pub model: Option<(String, String)>,
     /// When it was opened, in milliseconds.
     pub opened_at: u64,
-    /// When somebody last said something in it.
+    /// Time of the last message of a person in it, in milliseconds.
     pub last_at: u64,
-    /// How many messages of people and of the model are on its current branch.
+    /// Number of messages of people and of the model on its current branch.
     pub messages: u64,
-    /// How many calls were wanted in it.
+    /// Number of tool calls in it.
     pub calls: u64,
     /// Tokens that providers counted.
     pub tokens: u64,
-    /// Whether a host of its own speaks in it, so that nobody else may.
+    /// True if a host of its own sends its prompts, so that no other client may.
     pub hosted: bool,
-    /// How a person wants it listed.
+    /// Listing that a person set.
     #[serde(default)]
     pub listing: ListingFlags,
 }
@@ -72,7 +72,7 @@ impl LogView for SessionIndex {
         let is_deleted = known.as_ref().is_some_and(|row| row.listing.deleted);
         let mut row = known.unwrap_or_else(|| SessionListRow { opened_at: record.at.0, ..SessionListRow::default() });
         row.apply_update(update, record.at);
-        // What comes late, such as the end of what worked in it, brings it back to no list.
+        // A late record, such as the end of its work, brings it back to no list.
         row.listing.deleted |= is_deleted;
         if let Ok(bytes) = serde_json::to_vec(&row) {
             rows.put_row(key, &bytes);
@@ -80,7 +80,7 @@ impl LogView for SessionIndex {
     }
 }
 
-/// What a record means to the list.
+/// Meaning of a record for the list.
 enum RowUpdate {
     Opened {
         door: Option<String>,
@@ -170,12 +170,12 @@ impl SessionListRow {
     }
 }
 
-/// Whether a session is an agent's.
+/// Reports whether a session is an agent's.
 pub fn is_agents(session: &SessionId) -> bool {
     session.as_str().starts_with("agent:")
 }
 
-/// Whether an agent or a host of its own speaks in a session, so that nobody else may.
+/// Reports whether an agent or a host of its own sends a session's prompts, so that no other client may.
 pub fn is_spoken_for(session: &session::Session) -> bool {
     is_agents(session.id()) || session.hosted_state().is_some()
 }
@@ -183,15 +183,15 @@ pub fn is_spoken_for(session: &session::Session) -> bool {
 /// Reads as little of the list as shows that it can be read.
 ///
 /// # Errors
-/// What the log says.
+/// The error of the log.
 pub async fn probe_list(log: &AnyLog) -> Result<(), LogReadError> {
     log.read_view(Partition::ZERO, NAME, "", None, 1).await.map(drop)
 }
 
-/// Every session of `log` but those of agents and those that were deleted, the newest first.
+/// Lists every session of `log` but those of agents and those that were deleted, the newest first.
 ///
 /// # Errors
-/// What the log says.
+/// The error of the log.
 pub async fn list_sessions(log: &AnyLog) -> Result<Vec<SessionListRow>, LogReadError> {
     let (mut rows, mut after) = (Vec::new(), None::<String>);
     loop {

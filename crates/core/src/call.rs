@@ -1,4 +1,4 @@
-//! A call: one use of a tool, from being wanted to an outcome that is known or said to be unknown.
+//! A call: one use of a tool, from the request to an outcome that is known or recorded as unknown.
 
 mod command;
 mod event;

@@ -1,4 +1,4 @@
-//! What policy is asked about a call: the subject of its content where it was wanted.
+//! The subject of a call for policy, made of its content and of the place where it was proposed.
 
 use crate::{
     call,
@@ -12,18 +12,18 @@ use crate::{
     tool::{ShellInput, ShellMachine, ToolEffect},
 };
 
-/// Where a call was wanted, as far as policy asks.
+/// Place where a call was proposed, as far as policy needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct CallOrigin<'a> {
     /// The session.
     pub session: &'a SessionId,
-    /// The door that it was opened through.
+    /// The adapter through which the session was opened.
     pub door: Option<&'a str>,
     /// The folder that its tools work in.
     pub cwd: &'a str,
     /// The folder that its shell is in.
     pub folder: &'a str,
-    /// Whether something ran in that shell already.
+    /// True if a command ran in that shell before.
     pub is_shell_used: bool,
 }
 
@@ -39,12 +39,12 @@ impl<'a> CallOrigin<'a> {
     }
 }
 
-/// What policy was asked about a call of the past that was wanted there with this content.
+/// Returns the policy subject of a past call that was proposed there with this content.
 pub fn subject_at(place: CallOrigin<'_>, content: &call::CallDetails, effect: ToolEffect) -> PolicySubject {
     subject_of(place, content, effect, agent_principal())
 }
 
-/// What policy is asked about a call with this content.
+/// Returns the policy subject of a call with this content.
 pub(crate) fn subject_of_call(
     session: &Session,
     content: &call::CallDetails,
@@ -87,7 +87,7 @@ fn subject_of(
             shell,
         };
     }
-    // What a host does has its own names for things: a path there is no path of this machine.
+    // Calls of a host use its own names: a path there is not a path of this machine.
     let is_here = content.class.is_none();
     let paths = content.arguments.get("path").and_then(serde_json::Value::as_str).filter(|_| is_here);
     PolicySubject {
@@ -114,19 +114,19 @@ fn subject_of(
     }
 }
 
-/// What of a call a shell reads, as it was recorded with it.
+/// Returns the part of a call that a shell reads, as it was recorded with the call.
 fn shell_of(content: &call::CallDetails) -> ShellInput {
     content.shell.clone().unwrap_or_else(|| ShellInput::of_own(&content.tool))
 }
 
-/// The folder that a call would work in, by name alone: for the shell where it is now, or what the call says.
+/// Returns the folder of a call by name alone: the current folder of the shell, or the folder that the call names.
 pub fn folder_of(session: &Session, content: &call::CallDetails) -> String {
     folder_at(CallOrigin::for_session(session), content)
 }
 
 fn folder_at(place: CallOrigin<'_>, content: &call::CallDetails) -> String {
     let ShellInput::Line { machine: ShellMachine::This, .. } = shell_of(content) else { return place.cwd.to_owned() };
-    // Our own shell is where it was left, a host's where its tools work.
+    // The own shell is in its last folder, a host's in the folder of its tools.
     let folder = if content.class.is_none() { place.folder } else { place.cwd };
     let named = content.arguments.get("cwd").and_then(serde_json::Value::as_str).filter(|named| !named.is_empty());
     let Some(named) = named else { return folder.to_owned() };
@@ -142,7 +142,7 @@ fn folder_at(place: CallOrigin<'_>, content: &call::CallDetails) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// What policy was asked about the call that a gate decides.
+/// Returns the policy subject of the call that a gate decides.
 pub(crate) fn subject_of_gate(view: DecisionView<'_>, gate: &Gate) -> Option<PolicySubject> {
     if gate.kind() != gate::Kind::Approval {
         return None;

@@ -1,7 +1,7 @@
-//! Chat networks: which accounts of theirs are known, what came through them, and what is still owed to their chats.
+//! Chat networks: their known accounts, the received messages, and the outbound messages.
 //!
-//! What is said to a chat is a letter: owed from the batch that says why, until whoever carries it says how that ended. It
-//! must not know how any network carries one.
+//! An outbound message is owed from the batch that records its cause until its sender reports the outcome. This module
+//! must not know the protocol of any network.
 
 mod address;
 mod command;

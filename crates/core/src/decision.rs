@@ -1,6 +1,6 @@
-//! What a decision reads and what it gives: the whole state, the commands, and the facts and replies that come of them.
+//! Input and output of a decision: the whole state, the commands, and the facts and replies that result from them.
 //!
-//! It must not know how anything is decided: deciders and settle rules stand above it, and the engine above these.
+//! It must not contain decisions: deciders and settle rules depend on it, and the engine on these.
 
 mod admitted;
 mod branch_builder;

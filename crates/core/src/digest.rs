@@ -11,17 +11,17 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Takes the digest of `bytes`.
+    /// Computes the digest of `bytes`.
     pub fn hash_bytes(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// A digest that was computed elsewhere.
+    /// Wraps a digest that was computed elsewhere.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The raw 32 bytes.
+    /// Returns the raw 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -55,17 +55,17 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Takes the digest of bytes that come in pieces.
+/// Computes the digest of bytes that come in pieces.
 #[derive(Clone, Debug, Default)]
 pub struct DigestBuilder(Sha256);
 
 impl DigestBuilder {
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all of it.
+    /// Returns the digest of all of it.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }

@@ -1,6 +1,6 @@
-//! Puts the machines together: one command in, facts and a reply out, then the settle rules to their fixed point.
+//! Connects the machines: one command in, facts and a reply out, then the settle rules to their fixed point.
 //!
-//! Everything is pure: the same state, command, time and seed give the same facts. Whoever owns an [`Engine`] writes
+//! Everything is pure: the same state, command, time and seed give the same facts. The owner of an [`Engine`] writes
 //! its facts to a log before anything leaves.
 
 mod decide;
@@ -23,22 +23,22 @@ use crate::{
     time::Millis,
 };
 
-/// How many facts one command and what follows from it may put into one batch. What is left goes on in the next.
+/// Maximum number of facts that one command and its consequences may put into one batch. The rest follows in the next.
 const MOST_FACTS: usize = 1024;
 
-/// How often it is looked at what may be let go of, at most.
+/// Minimum time between two checks for state that may be unloaded.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// A fact with its place in the log, ready to be written.
+/// A fact with its position in the log, ready to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedFact {
-    /// Its place.
+    /// Its position.
     pub meta: FactMeta,
-    /// What happened.
+    /// The fact.
     pub fact: Fact,
 }
 
-/// State, what is admitted beside it, and the rules in force.
+/// State, the admitted content, and the rules in force.
 #[derive(Clone, Debug)]
 pub struct Engine {
     state: State,
@@ -46,22 +46,22 @@ pub struct Engine {
     rules: ActiveRules,
     guests: HostedRules,
     closing: bool,
-    /// Whether this process has recovered what the last one left.
+    /// True if this process has recovered the work of the last one.
     recovered: bool,
     durable: Lsn,
-    /// Sessions in which a settle rule may have something to say.
+    /// Sessions in which a settle rule may have work.
     touched: BTreeSet<SessionId>,
-    /// Sessions in which a call was let through its gate by what may not be durable yet.
+    /// Sessions in which a call was let through its gate by a record that may not be durable yet.
     let_through: BTreeSet<SessionId>,
     fetched: FetchTimes,
-    /// When it is looked again at which gates may be let go of, and at which sessions.
+    /// Times of the next checks for gates, and for sessions, that may be unloaded.
     look_after: [Millis; 2],
-    /// How many facts one batch may hold.
+    /// Maximum number of facts in one batch.
     most: usize,
 }
 
 impl Engine {
-    /// An engine before the first fact.
+    /// Creates an engine before the first fact.
     pub fn new(rules: ActiveRules) -> Self {
         Self {
             state: State::default(),
@@ -79,18 +79,18 @@ impl Engine {
         }
     }
 
-    /// The same with another bound on the facts that one command and what follows from it put into a batch. What was
-    /// asked and what one rule says are not cut.
+    /// Returns the same with another bound on the facts that one command and its consequences put into a batch. The facts of
+    /// the command and those of one rule are not cut.
     #[must_use]
     pub fn with_bound(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
 
-    /// An engine with the state of a snapshot, to be brought up to the log with [`Engine::replay`].
+    /// Creates an engine with the state of a snapshot, to be brought up to the log with [`Engine::replay_fact`].
     ///
     /// # Errors
-    /// The JSON error, where the text is no snapshot of this version. The log makes the same state.
+    /// The JSON error, if the text is no snapshot of this version. The log makes the same state.
     pub fn from_snapshot(rules: ActiveRules, snapshot: &str) -> Result<Self, serde_json::Error> {
         let state = State::from_snapshot(snapshot)?;
         let requests = state.calls().map(|call| call.session().clone());
@@ -100,12 +100,12 @@ impl Engine {
         Ok(Self { state, touched, ..Self::new(rules) })
     }
 
-    /// The state as a text that a later process can begin with.
+    /// Returns the state as a text that a later process can begin with.
     pub fn to_snapshot(&self) -> String {
         self.state.to_snapshot()
     }
 
-    /// Carries over what this process has done beside the state, when the state was made again from the log.
+    /// Carries over the process-local data of `before`, when the state was rebuilt from the log.
     #[must_use]
     pub fn in_place_of(mut self, before: &Self) -> Self {
         self.guests = before.guests.clone();
@@ -115,60 +115,60 @@ impl Engine {
         self
     }
 
-    /// The state.
+    /// Returns the state.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The sessions in which something would go on if their hosts brought their rules, which are not at hand here.
+    /// Returns the sessions in which work would continue if their hosts brought their rules, which are not loaded here.
     pub fn waiting_for_hosts(&self) -> impl Iterator<Item = &Session> {
         let view = self.decision_view();
         let owes = |session: &Session| !session.is_at_rest() || session.queued_count() > 0;
         self.state.sessions().filter(move |session| view.for_session(session).is_none() && owes(session))
     }
 
-    /// What is admitted beside the state.
+    /// Returns the admitted content.
     pub fn admitted(&self) -> &AdmittedContent {
         &self.admitted
     }
 
-    /// What may be allowed for longer where a gate waits: exactly what it shows, then rules that cover more. Empty where
-    /// it offers nothing but this once.
+    /// Returns the grants that a pending gate offers: exactly the action that it shows, then rules that cover more. Empty if
+    /// it offers only a single approval.
     pub fn grant_proposals(&self, gate: &Gate) -> Vec<GrantProposal> {
         let subject = call_subject::subject_of_gate(self.decision_view(), gate);
         let offers_more = gate.is_pending() && gate.scopes().iter().any(|scope| *scope != gate::ApprovalScope::Once);
         subject.filter(|_| offers_more).map(|subject| policy::propose_grants(&subject)).unwrap_or_default()
     }
 
-    /// The rules in force.
+    /// Returns the rules in force.
     pub fn rules(&self) -> &ActiveRules {
         &self.rules
     }
 
-    /// Whether nothing goes on in a session until its host brings its rules.
+    /// Reports whether a session waits until its host brings its rules.
     pub fn waits_for_host(&self, session: &Session) -> bool {
         self.decision_view().for_session(session).is_none()
     }
 
-    /// Folds a fact of the log in, before [`Command::Recover`]. What its session is made of has to be at hand, see
-    /// [`Engine::lacks`].
+    /// Applies a fact of the log, before [`Command::Recover`]. The data of its session has to be loaded, see
+    /// [`Engine::needs_fetch`].
     pub fn replay_fact(&mut self, event: &Event, meta: &FactMeta) {
         self.fold_fact(event, meta);
-        // The last process may have died, or a batch may have been full, before the rules had said all.
+        // The last process may have died, or a batch may have been full, before the rules had added all facts.
         if let Some(session) = meta.session.as_ref().filter(|session| !self.touched.contains(*session)) {
             self.touched.insert(session.clone());
         }
     }
 
-    /// The positions whose content has to be [admitted](Engine::admit) before recovery.
+    /// Returns the positions whose content has to be [admitted](Engine::admit_content) before recovery.
     pub fn wants_admitted(&self) -> Vec<Lsn> {
         self.state.unsettled_content()
     }
 
-    /// Takes contents of gates that wait and of calls that have not ended, each with its position.
+    /// Admits contents of pending gates and of calls that have not ended, each with its position.
     ///
     /// # Errors
-    /// The position of the first that is not what its record says, and the JSON error.
+    /// The position of the first content that does not match its record, and the JSON error.
     pub fn admit_content<T: AsRef<str>>(
         &mut self,
         contents: impl IntoIterator<Item = (Lsn, T)>,
@@ -176,25 +176,25 @@ impl Engine {
         self.admitted.restore_content(&self.state, contents)
     }
 
-    /// Notes that everything up to `head` is durable. What a person let through its gate starts only behind that: a
+    /// Records that everything up to `head` is durable. A call that a person let through its gate starts only after that: a
     /// crash in between then finds it decided and not started, and it is run once.
     pub fn mark_durable(&mut self, head: Lsn) {
         self.durable = head;
         self.touched.append(&mut self.let_through);
     }
 
-    /// What has to be at hand when `command` is decided.
+    /// Returns the scope that has to be loaded when `command` is decided.
     pub fn scope_of(&self, command: &Command) -> Option<ResidencyScope> {
         scope_of(command)
     }
 
-    /// Whether `scope` may be in the log, is not at hand, and so has to be [fetched](Engine::fetch) before anything is
+    /// Reports whether `scope` may be in the log, is not loaded, and so has to be [fetched](Engine::fetch_scope) before anything is
     /// decided or read of it.
     pub fn needs_fetch(&self, scope: &ResidencyScope) -> bool {
         self.state.needs_fetch(scope)
     }
 
-    /// Takes `scope` back to hand from its records in the log, all of them and in order.
+    /// Loads `scope` from its records in the log, all of them and in order.
     pub fn fetch_scope(
         &mut self,
         scope: &ResidencyScope,
@@ -205,7 +205,7 @@ impl Engine {
         self.fetched.note_fetch(scope, now);
     }
 
-    /// Decides one command and everything that follows from it, and folds the facts in.
+    /// Decides one command and everything that follows from it, and applies the facts.
     ///
     /// # Errors
     /// Why the command was refused. Nothing has changed then.
@@ -283,12 +283,12 @@ impl Engine {
         Ok((batch, EngineReply::Done))
     }
 
-    /// Whether rules may have more to say than fitted into the last batch.
+    /// Reports whether rules may have more facts than fitted into the last batch.
     pub fn is_unsettled(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// Runs the settle rules to their fixed point, or to the most facts that one batch may hold.
+    /// Runs the settle rules to their fixed point, or to the maximum number of facts in one batch.
     pub fn settle(&mut self, context: &mut DecisionContext) -> Vec<RecordedFact> {
         let mut batch = Vec::new();
         self.settle_into(&mut batch, context);
@@ -298,7 +298,7 @@ impl Engine {
     fn settle_into(&mut self, batch: &mut Vec<RecordedFact>, context: &mut DecisionContext) {
         while let Some(session) = self.touched.pop_first() {
             while let Some(facts) = settle::next_facts(self.decision_view(), &session, context) {
-                // What one rule says stands together, so that what is left is still there to be said.
+                // The facts of one rule stay together, so that the rest can still be derived.
                 if !batch.is_empty() && batch.len() + facts.len() > self.most {
                     self.touched.insert(session);
                     return;
@@ -311,14 +311,14 @@ impl Engine {
         }
     }
 
-    /// Lets nothing new begin in this process: no call starts and no model is asked. What was decided stays owed to the
+    /// Lets nothing new begin in this process: no call starts and no model request is sent. Decided work stays owed to the
     /// next.
     pub fn quiesce(&mut self) {
         self.closing = true;
     }
 
-    /// Lets go of what the log alone may keep: gates resolved a while ago, and with `idle` the sessions in which nothing
-    /// works, waits or has happened for so long. It looks at all of them, and therefore only now and then.
+    /// Unloads state that only the log has to keep: gates resolved a while ago, and with `idle` the sessions in which nothing
+    /// works, waits or has happened for so long. It visits all of them, and therefore runs at intervals.
     pub fn evict_idle(&mut self, now: Millis, idle: Option<Duration>) {
         let [gates, sessions] = &mut self.look_after;
         if now >= *gates {
@@ -343,7 +343,7 @@ impl Engine {
         }
     }
 
-    /// Folds one fact in, decided or read.
+    /// Applies one fact, decided or read.
     fn fold_fact(&mut self, event: &Event, meta: &FactMeta) {
         self.admitted.forget_after(&self.state, event);
         self.state.apply(event, meta);
@@ -355,7 +355,7 @@ impl Engine {
         if let Event::Peer(event) = event {
             self.touched.extend(self.state.waiting_for(event.peer()).cloned());
         }
-        // What was granted or taken back may matter wherever somebody waits.
+        // A change of grants may matter for any pending gate.
         if matches!(event, Event::Policy(_)) {
             self.touched.extend(self.state.sessions_with_pending_gates());
         }

@@ -1,4 +1,4 @@
-//! Names of things. An id is made only from what is handed in, so that a decision can be repeated.
+//! Identifiers. An id is made only from its inputs, so that a decision can be repeated.
 
 use std::{fmt, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::time::Millis;
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// The position behind this one.
+    /// Returns the position after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -40,7 +40,7 @@ macro_rules! uuid_id {
                 Self(id)
             }
 
-            /// The UUID itself.
+            /// Returns the UUID itself.
             pub const fn uuid(self) -> Uuid {
                 self.0
             }
@@ -60,22 +60,22 @@ macro_rules! uuid_id {
 }
 
 uuid_id! {
-    /// Names one gate for its whole life, across restarts and on every surface.
+    /// Identifies one gate for its whole life, across restarts and on every surface.
     ///
-    /// The text form is `gate_` and 32 hex digits. Wire ids of the doors are computed from it or recorded beside it;
+    /// The text form is `gate_` and 32 hex digits. Wire ids of the adapters are computed from it or recorded next to it;
     /// this one never changes.
     GateId, "gate_"
 }
 uuid_id! {
-    /// Names one run of an agent, through all its turns, retries and continuations.
+    /// Identifies one run of an agent, through all its turns, retries and continuations.
     RunId, "run_"
 }
 uuid_id! {
-    /// Names one call of a tool. Not the id that a model gave it, which need not be unique.
+    /// Identifies one call of a tool. Not the id that a model gave it, which need not be unique.
     CallId, "call_"
 }
 uuid_id! {
-    /// Names one message to a chat network, however often it is tried to be delivered.
+    /// Identifies one outbound message to a chat network, through all attempts of its delivery.
     OutboundId, "letter_"
 }
 
@@ -87,12 +87,12 @@ macro_rules! text_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes the text as it is.
+            /// Wraps the text as it is.
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -107,36 +107,36 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// Names one session: the conversation under it and its files. Opaque text.
+    /// Identifies one session: its conversation and its files. Opaque text.
     SessionId
 }
 text_id! {
-    /// Names one entry of a session's tree. Eight hex digits where we made it, opaque where it was imported.
+    /// Identifies one entry of a session's tree. Eight hex digits if it was created here, opaque if it was imported.
     EntryId
 }
 text_id! {
-    /// Names who asks or answers: an agent, a person, a host, the system itself.
+    /// Identifies a requester or an approver: an agent, a person, a host, the system itself.
     PrincipalId
 }
 
 text_id! {
-    /// Names who does work at the other end of a connection: the tools of a session's host, a node. Opaque text of its
-    /// door's, the same on every connection of the same peer.
+    /// Identifies a program that does work at the other end of a connection: the tools of a session's host, a node. Opaque text of
+    /// its adapter, the same on every connection of the same peer.
     PeerId
 }
 text_id! {
-    /// Names what is planned. Opaque text of its door's.
+    /// Identifies a job. Opaque text of its adapter.
     JobId
 }
 
 impl PrincipalId {
-    /// Whether this is whoever comes through a door of a gateway that asks nobody who they are, such as `web:open`.
+    /// Reports whether this is the principal of a gateway adapter without authentication, such as `web:open`.
     pub fn is_open(&self) -> bool {
         self.0.ends_with(":open")
     }
 }
 
-/// A source of ids that gives the same ids for the same seed: what is decided twice is decided alike.
+/// A source of ids that gives the same ids for the same seed: a repeated decision has the same result.
 #[derive(Clone, Debug)]
 pub struct IdGenerator {
     seed: [u8; 16],
@@ -144,7 +144,7 @@ pub struct IdGenerator {
 }
 
 impl IdGenerator {
-    /// Starts at the beginning of what `seed` gives. The caller rolls the dice.
+    /// Starts at the beginning of the sequence of `seed`. The caller provides the randomness.
     pub const fn new(seed: [u8; 16]) -> Self {
         Self { seed, drawn: 0 }
     }
@@ -157,7 +157,7 @@ impl IdGenerator {
         hash.finalize().into()
     }
 
-    /// A UUIDv7: the time at which it was made, then random digits.
+    /// Returns a UUIDv7: the time at which it was made, then random digits.
     pub fn next_uuid(&mut self, now: Millis) -> Uuid {
         let drawn = self.draw_bytes();
         let mut tail = [0; 10];
@@ -165,18 +165,18 @@ impl IdGenerator {
         Builder::from_unix_timestamp_millis(now.0, &tail).into_uuid()
     }
 
-    /// `2 * bytes` hex digits, at most 64.
+    /// Returns `2 * bytes` hex digits, at most 64.
     pub fn next_hex(&mut self, bytes: usize) -> String {
         hex::encode(&self.draw_bytes()[..bytes.min(32)])
     }
 }
 
-/// One firing of a job. A firing of this name begins once and ends once, whatever dies in between.
+/// One firing of a job. A firing of this name begins once and ends once, even if processes die in between.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FiringId {
-    /// Of which job.
+    /// The job.
     pub job: JobId,
-    /// Counts the firings of the job from 1.
+    /// Number of the firing of the job, from 1.
     pub number: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Keeps an unattended run within its budget: what starts reserves, what ends settles at what it took.
+//! Keeps an unattended run within its budget: a start reserves, an end settles at the actual use.
 //!
-//! It must not know what a call or a model request is, only what it may cost. Money is whole micro-dollars.
+//! It must not know the content of a call or a model request, only the maximum cost. Money is whole micro-dollars.
 
 mod budget;
 mod state;

@@ -1,7 +1,7 @@
-//! Decides what an agent gateway does: gates, policy, runs, sessions and calls as pure state machines.
+//! Decides for an agent gateway: gates, policy, runs, sessions and calls as pure state machines.
 //!
-//! It must not know the time, the dice, a file, a socket, a thread or the wire name of any front door: `now` and fresh
-//! ids are handed in, and everything it wants done is named by [`owed`].
+//! It must not know the time, randomness, a file, a socket, a thread or the wire name of any adapter: `now` and fresh
+//! ids are handed in, and all work that it requests is listed by [`owed`].
 #![warn(missing_docs)]
 
 pub mod call;

@@ -1,6 +1,6 @@
-//! What a conversation is made of: messages and their blocks, as content of the log.
+//! Content of a conversation: messages and their blocks, as content of the log.
 //!
-//! Content is never read by a decision. It is neutral of every door: adapters translate it. Members that we do not know
+//! Content is never read by a decision. It is neutral of every adapter: adapters translate it. Unknown members
 //! (an imported session may have them) are kept in `extra`.
 
 use std::collections::BTreeMap;
@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Members of an imported object that have no meaning here and are handed on as they came.
+/// Members of an imported object that have no meaning here and are passed on unchanged.
 pub type ExtraFields = BTreeMap<String, Value>;
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase")]
 pub enum StoredMessage {
-    /// What a person or a host said.
+    /// A message of a person or a host.
     User(InputMessage),
-    /// What the system says in a person's place: reminders, continuations.
+    /// A message of the system in a person's place: reminders, continuations.
     Developer(InputMessage),
-    /// What the model said.
+    /// A message of the model.
     Assistant(AssistantReply),
-    /// What a call gave back to the model.
+    /// The result of a call for the model.
     ToolResult(ToolResult),
-    /// A command that a person ran beside the run.
+    /// A command that a person ran outside of the run.
     BashExecution(BashMessage),
     /// The text that stands for everything before a compaction.
     CompactionSummary(SummaryMessage),
@@ -41,13 +41,13 @@ pub enum StoredMessage {
 pub struct InputMessage {
     /// Blocks in order, text first. An imported plain string is one text block.
     pub content: Vec<MessageBlock>,
-    /// `"user"` or `"agent"`; absent means not told.
+    /// `"user"` or `"agent"`; absent means unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<String>,
-    /// True for what no person typed.
+    /// True if no person typed it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
-    /// What we do not know.
+    /// Unknown members.
     #[serde(flatten)]
     pub extra: ExtraFields,
 }
@@ -58,7 +58,7 @@ pub struct InputMessage {
 pub struct AssistantReply {
     /// Blocks in the order of their content index.
     pub content: Vec<MessageBlock>,
-    /// The wire that was spoken, such as `openai-completions`.
+    /// The wire protocol, such as `openai-completions`.
     pub api: String,
     /// The provider's name in the settings.
     pub provider: String,
@@ -67,11 +67,11 @@ pub struct AssistantReply {
     /// The provider's id of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
-    /// What it used and cost.
+    /// Its use of tokens and its cost.
     pub usage: RequestUsage,
-    /// Why it ended.
+    /// Reason for which it ended.
     pub stop_reason: StopReason,
-    /// What went wrong, for `error` and `aborted`.
+    /// Error text, for `error` and `aborted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Milliseconds from the request to the end.
@@ -83,25 +83,25 @@ pub struct AssistantReply {
     /// The provider's data for the whole message, needed to hand it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_payload: Option<Value>,
-    /// What we do not know.
+    /// Unknown members.
     #[serde(flatten)]
     pub extra: ExtraFields,
 }
 
-/// Why a model's message ended.
+/// Reason for which a model's message ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StopReason {
-    /// It was done.
+    /// Normal end.
     #[default]
     Stop,
-    /// It reached its limit of output.
+    /// Limit of output reached.
     Length,
-    /// It wants tools to be called.
+    /// Requests for calls of tools.
     ToolUse,
     /// The provider failed.
     Error,
-    /// Somebody stopped it.
+    /// Stopped.
     Aborted,
 }
 
@@ -133,16 +133,16 @@ pub struct RequestUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageCost {
-    /// For uncached input.
+    /// Cost of uncached input.
     #[serde(default)]
     pub input: f64,
-    /// For output.
+    /// Cost of output.
     #[serde(default)]
     pub output: f64,
-    /// For cached input.
+    /// Cost of cached input.
     #[serde(default)]
     pub cache_read: f64,
-    /// For input written to the cache.
+    /// Cost of input written to the cache.
     #[serde(default)]
     pub cache_write: f64,
     /// The sum of the four.
@@ -150,7 +150,7 @@ pub struct UsageCost {
     pub total: f64,
 }
 
-/// What a call gave back.
+/// Result of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
@@ -160,12 +160,12 @@ pub struct ToolResult {
     pub tool_name: String,
     /// Text and image blocks.
     pub content: Vec<MessageBlock>,
-    /// Facts for a program beside the text for the model; the shape is the tool's own.
+    /// Data for a program in addition to the text for the model; the shape is the tool's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
     /// True if the call failed, was refused, skipped or aborted, or its outcome is unknown.
     pub is_error: bool,
-    /// What we do not know.
+    /// Unknown members.
     #[serde(flatten)]
     pub extra: ExtraFields,
 }
@@ -176,22 +176,22 @@ pub struct ToolResult {
 pub struct BashMessage {
     /// The command line.
     pub command: String,
-    /// Output and error output, interleaved; the end of it where it was long.
+    /// Output and error output, interleaved; the end of it if it was long.
     pub output: String,
     /// Absent if it was cancelled or timed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// True if somebody stopped it.
+    /// True if it was stopped.
     pub cancelled: bool,
     /// True if the beginning of the output is missing here.
     pub truncated: bool,
-    /// Where the rest lies.
+    /// Location of the full output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
     /// True if the model is not to see it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclude_from_context: bool,
-    /// What we do not know.
+    /// Unknown members.
     #[serde(flatten)]
     pub extra: ExtraFields,
 }
@@ -208,18 +208,18 @@ pub struct SummaryMessage {
     /// Tokens of the context before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_before: Option<u64>,
-    /// What we do not know.
+    /// Unknown members.
     #[serde(flatten)]
     pub extra: ExtraFields,
 }
 
-/// Files that a user message mentioned as `@path`, with what they held.
+/// Files that a user message mentioned as `@path`, with their content.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileMentionMessage {
-    /// One object a file: `path`, `content` and facts about it.
+    /// One object a file: `path`, `content` and metadata.
     pub files: Vec<Value>,
-    /// What we do not know.
+    /// Unknown members.
     #[serde(flatten)]
     pub extra: ExtraFields,
 }
@@ -235,10 +235,10 @@ pub struct ExtensionMessage {
     /// False if only the model sees it.
     #[serde(default)]
     pub display: bool,
-    /// Facts for a program.
+    /// Data for a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
-    /// What we do not know.
+    /// Unknown members.
     #[serde(flatten)]
     pub extra: ExtraFields,
 }
@@ -249,9 +249,9 @@ pub struct ExtensionMessage {
 pub enum MessageBlock {
     /// Text.
     Text(TextBlock),
-    /// What the model thought.
+    /// A thought of the model.
     Thinking(ThinkingBlock),
-    /// What the model thought, sealed by its provider.
+    /// A thought of the model, sealed by its provider.
     RedactedThinking {
         /// The provider's sealed form.
         data: String,
@@ -263,12 +263,12 @@ pub enum MessageBlock {
 }
 
 impl MessageBlock {
-    /// A text block.
+    /// Builds a text block.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self::Text(TextBlock { text: text.into(), text_signature: None })
     }
 
-    /// The text of a text block.
+    /// Returns the text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(&text.text),
@@ -305,7 +305,7 @@ pub struct ThinkingBlock {
 pub struct ImageBlock {
     /// Base64, standard alphabet, or `blob:sha256:` and a digest.
     pub data: String,
-    /// Such as `image/png`.
+    /// MIME type, such as `image/png`.
     pub mime_type: String,
 }
 
@@ -317,12 +317,12 @@ pub struct ToolCallBlock {
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments as the model gave them; empty where it gave no JSON object.
+    /// The arguments as the model gave them; empty if it gave no JSON object.
     pub arguments: Map<String, Value>,
-    /// The provider's proof of the thought behind it.
+    /// The provider's proof of the thought that led to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thought_signature: Option<String>,
-    /// What the model says it wants with it.
+    /// Intent that the model gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// A message as content: the JSON of a [`crate::message::Message`] and an estimate of its length.
+/// A message as content: the JSON of a [`crate::message::StoredMessage`] and an estimate of its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageContent {
     /// The JSON text.

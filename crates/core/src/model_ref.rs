@@ -13,27 +13,27 @@ pub struct ModelRef {
     pub context_window: u64,
     /// Tokens that it can write at most.
     pub max_tokens: u64,
-    /// What it costs; absent where nobody knows, which counts as nothing.
+    /// Its price; absent if unknown, which counts as nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<ModelPrice>,
 }
 
-/// What tokens of a model cost, in micro-dollars a million of them.
+/// Price of a model's tokens, in micro-dollars a million of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelPrice {
-    /// Of what it reads: the dearest kind.
+    /// Price of input: the dearest kind.
     pub input: u64,
-    /// Of what it writes.
+    /// Price of output.
     pub output: u64,
 }
 
 impl ModelRef {
-    /// Returns whether both name the same model of the same provider, whatever is known of it.
+    /// Returns whether both name the same model of the same provider, with any details.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.provider, &self.id) == (&other.provider, &other.id)
     }
 
-    /// What a request of so many tokens costs at most, in micro-dollars.
+    /// Returns the maximum cost of a request of so many tokens, in micro-dollars.
     pub fn cost_micros(&self, input: u64, output: u64) -> u64 {
         let ModelPrice { input: read, output: written } = self.price.unwrap_or_default();
         let total = u128::from(input) * u128::from(read) + u128::from(output) * u128::from(written);

@@ -1,5 +1,5 @@
-//! Names every piece of work that is due. Whoever runs the engine starts what is owed and not in flight, and cancels
-//! what is in flight and no longer owed.
+//! Lists every piece of work that is due. The owner of the engine starts work that is owed and not in flight, and cancels
+//! work that is in flight and no longer owed.
 
 use crate::{
     call::{CallPhase, Executor},
@@ -9,12 +9,12 @@ use crate::{
     schedule::{FiringId, FiringStage},
 };
 
-/// What a firing of a job needs somebody for.
+/// Step of a firing that needs an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FiringStep {
-    /// Its message has to be said.
+    /// Its message has to be sent.
     Say,
-    /// Its run is over, and people have to be told.
+    /// Its run is over, and people have to be notified.
     Tell,
 }
 
@@ -23,35 +23,35 @@ pub enum FiringStep {
 pub enum OwedWork {
     /// Ask the model.
     Turn {
-        /// For this run.
+        /// The run.
         run: RunId,
         /// The attempt that the answer must name.
         epoch: u32,
     },
     /// Run a call.
     Call {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// Which start of it, from 1.
+        /// Number of the start, from 1.
         start: u32,
     },
-    /// Summarise what is old.
+    /// Summarise the older part of the conversation.
     Compact {
-        /// In this session.
+        /// The session.
         session: SessionId,
         /// The compaction that the outcome must name.
         epoch: u32,
     },
-    /// See to a firing of a job.
+    /// Handle a firing of a job.
     Fire {
-        /// Which.
+        /// The firing.
         firing: FiringId,
-        /// What it needs.
+        /// The step.
         step: FiringStep,
     },
 }
 
-/// All work that is due, in order. What another process started is not due: it is in doubt.
+/// Returns all work that is due, in order. Work that another process started is not due: it is in doubt.
 pub fn owed_work(state: &State) -> Vec<OwedWork> {
     let mut work = Vec::new();
     for run in state.runs() {
@@ -85,8 +85,8 @@ pub fn owed_work(state: &State) -> Vec<OwedWork> {
     work
 }
 
-/// Work of this process that is to stop, in order. Whoever has a piece of it in flight stops it; what was never begun
-/// has nobody else to say so.
+/// Returns work of this process that is to stop, in order. The executor of a piece in flight stops it; work that was never begun
+/// has no executor to report its end.
 pub fn stopping_work(state: &State) -> Vec<OwedWork> {
     let mut work = Vec::new();
     for run in state.runs() {

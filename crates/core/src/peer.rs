@@ -1,7 +1,7 @@
-//! Peers: who does work at the other end of a connection, and whether that connection is there.
+//! Peers: programs that do work at the other end of a connection, and the state of that connection.
 //!
-//! A call that a peer does is started for one connection, its line, and belongs to it for good: another line of the same
-//! peer is never given it. While a peer has no line its calls wait. It must not know what travels on a line.
+//! A call that a peer does is started for one connection, its line, and belongs to it permanently: it is never sent over another
+//! line of the same peer. While a peer has no line its calls wait. This module must not know the content that travels on a line.
 
 mod command;
 mod event;
@@ -16,27 +16,27 @@ pub use event::Event;
 #[serde(transparent)]
 pub struct PeerLine(pub u64);
 
-/// Whether a peer can say over another line what became of a call that it was given.
+/// Ability of a peer to report over another line the outcome of a call that it received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerMemory {
-    /// What it has on a line is gone with the line.
+    /// Calls of the peer on a line are lost with the line.
     #[default]
     Forgets,
-    /// It notes what becomes of each call, and does none twice, but does not say where: only of peers older than that.
+    /// The peer records the outcome of each call, and does none twice, but does not name its journal: only of older peers.
     Keeps,
-    /// The same, in the journal that has this number. Who notes in another one knows nothing of the calls in this.
+    /// The same, in the journal with this number. A peer with another journal does not know the calls in this one.
     Journal(u64),
 }
 
 impl PeerMemory {
-    /// Whether it forgets, which facts need not say.
+    /// Reports whether it forgets, the default that facts omit.
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::Forgets)
     }
 
-    /// Whether whoever notes so can say what became of a call that was noted as `noted`. Where it was not said in which journal, the
-    /// name of the peer has to do.
+    /// Reports whether a peer with this memory can report the outcome of a call that was recorded as `noted`. If the journal was not
+    /// named, the name of the peer has to do.
     pub(crate) fn knows_of(self, noted: Self) -> bool {
         match noted {
             Self::Forgets => false,
@@ -45,17 +45,17 @@ impl PeerMemory {
         }
     }
 
-    /// Whether somebody notes what becomes of calls.
+    /// Reports whether outcomes of calls are recorded.
     pub(crate) const fn keeps_record(self) -> bool {
         !matches!(self, Self::Forgets)
     }
 }
 
-/// A peer that can be given work.
+/// A peer that can be sent work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PresentPeer {
-    /// Over this line.
+    /// Its connection.
     pub(crate) line: PeerLine,
-    /// Whether it can be asked about calls of others.
+    /// Its ability to report on calls of other lines.
     pub(crate) memory: PeerMemory,
 }

@@ -1,6 +1,7 @@
-//! Decides what may happen: rules, denials, contracts, a floor and grants, in that order, without side effects.
+//! Decides whether a call is allowed: rules, denials, contracts, a floor and grants, in that order, without side effects.
 //!
-//! It must not know who asks the person, how a card looks, or where rules are stored: [`evaluate`] sees a [`Subject`] and the [`Layers`], nothing else, so that a replay over
+//! It must not know which surface asks the person, the layout of a card, or the storage of rules: [`evaluate`] sees a
+//! [`PolicySubject`] and the [`PolicyLayers`], nothing else, so that a replay over
 //! recorded subjects decides alike.
 
 mod approval;

@@ -1,13 +1,13 @@
-//! Principals that act here by themselves.
+//! Built-in principals.
 
 use crate::id::PrincipalId;
 
-/// The principal that runs act as.
+/// Returns the principal that runs act as.
 pub(crate) fn agent_principal() -> PrincipalId {
     PrincipalId::new("agent")
 }
 
-/// The principal of whoever embeds the agent, at a stdio door.
+/// Returns the principal of the program that embeds the agent, at a stdio adapter.
 pub(crate) fn host_principal() -> PrincipalId {
     PrincipalId::new("host")
 }

@@ -1,50 +1,50 @@
-//! Reads what a person's words in a chat mean while something waits for an answer, or did a moment ago.
+//! Parses a person's words in a chat while a gate waits for an answer, or was decided a moment ago.
 //!
-//! It must not know which chat: a text and what is waited for go in. Whether that person may answer is the gate's to say.
+//! It must not know which chat: the input is a text and the pending gate. The gate decides whether that person may answer.
 
 use std::time::Duration;
 
-/// How long after it was decided a bare word (`yes`, `no`) still counts as an answer to it, and not as a message.
+/// Time after the decision in which a bare word (`yes`, `no`) still counts as an answer to it, and not as a message.
 pub const LATE: Duration = Duration::from_secs(60);
 
-/// How far an allow reaches.
+/// Reach of an allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowReach {
-    /// This once.
+    /// For this call only.
     Once,
-    /// For the session.
+    /// For the rest of the session.
     Session,
-    /// For good.
+    /// Permanently.
     Always,
 }
 
 /// An answer in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyAnswer {
-    /// It may be done.
+    /// The action is allowed.
     Allow(AllowReach),
-    /// It may not, with what that person said.
+    /// The action is denied, with the person's reason.
     Deny {
-        /// Absent if nothing was said.
+        /// The reason, if there is one.
         reason: Option<String>,
     },
 }
 
-/// What there was before a text came.
+/// Situation before a text came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplyContext<'a> {
-    /// The gate that waits. One is asked about at a time.
+    /// The pending gate. One is shown at a time.
     pub waiting: Option<WaitingGate<'a>>,
     /// The gate that was decided last, if there was one.
     pub decided: Option<DecidedGate<'a>>,
 }
 
-/// A gate that waits.
+/// A pending gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingGate<'a> {
     /// The token that its card shows.
     pub token: &'a str,
-    /// Whether its card was shown before the text came. Nobody answers what they have not seen.
+    /// True if its card was shown before the text came. An answer to an unseen card does not count.
     pub is_shown: bool,
 }
 
@@ -53,30 +53,30 @@ pub struct WaitingGate<'a> {
 pub struct DecidedGate<'a> {
     /// The token that its card shows.
     pub token: &'a str,
-    /// How long ago.
+    /// Time since the decision.
     pub ago: Duration,
-    /// Whether a message was said since.
+    /// True if a message was sent since.
     pub spoken_since: bool,
-    /// Whether somebody else decided it: whoever said the text may not know that yet.
+    /// True if it was decided elsewhere: the sender of the text may not know that yet.
     pub is_elsewhere: bool,
 }
 
-/// What a text means.
+/// Meaning of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyIntent {
-    /// It answers the gate that waits.
+    /// Answer to the pending gate.
     Answer(ReplyAnswer),
-    /// It answers the gate that was decided last, and is told who did so.
+    /// Answer to the gate that was decided last; the reply names the decider.
     Late,
-    /// It is an answer, and the card of what waits was not shown yet when it was said.
+    /// Answer that was sent before the card of the pending gate was shown.
     NotShown,
-    /// It is a message. If a gate waits, whoever said it is told so, and it queues.
+    /// Message. If a gate is pending, the sender is notified of it, and the message queues.
     Message,
-    /// It is `/approve` or `/deny`, and nothing waits.
+    /// `/approve` or `/deny` without a pending gate.
     NothingWaits,
-    /// It names a gate by a token that is neither of the gate that waits nor of the last.
+    /// Token of a gate that is neither the pending nor the last.
     OtherToken(String),
-    /// It is `/approve` with something behind it that says neither how far it reaches nor for which gate.
+    /// `/approve` with a text after it that is neither a reach nor a gate.
     Unclear(String),
 }
 
@@ -84,13 +84,13 @@ pub enum ReplyIntent {
 struct ParsedReply {
     words: ReplyAnswer,
     token: Option<String>,
-    /// With a slash: never a message.
+    /// True if it begins with a slash: never a message.
     is_command: bool,
 }
 
-/// Decides what `text` means in this situation.
+/// Decides the meaning of `text` in this situation.
 ///
-/// Answers are `yes`, `y`, `allow`, `no`, `n` and `deny`, each alone or with the token of the card behind it; the token
+/// Answers are `yes`, `y`, `allow`, `no`, `n` and `deny`, each alone or with the token of the card after it; the token
 /// alone, which allows once; `/approve [token] [once|session|always]` and `/deny [token] [reason]`. Only a whole text
 /// is an answer: a sentence that begins with yes is a message.
 pub fn parse_reply(text: &str, situation: ReplyContext<'_>) -> ReplyIntent {
@@ -111,7 +111,7 @@ pub fn parse_reply(text: &str, situation: ReplyContext<'_>) -> ReplyIntent {
         let is_for_another =
             |decided: DecidedGate<'_>| decided.is_elsewhere && decided.ago <= LATE && !decided.spoken_since;
         return match late {
-            // Who names it has seen it.
+            // A sender who names it has seen it.
             _ if reply.token.is_some() => ReplyIntent::Answer(reply.words),
             Some(decided) if !waiting.is_shown || is_for_another(decided) => ReplyIntent::Late,
             _ if !waiting.is_shown => ReplyIntent::NotShown,
@@ -119,7 +119,7 @@ pub fn parse_reply(text: &str, situation: ReplyContext<'_>) -> ReplyIntent {
         };
     }
     match late {
-        // Who names the gate, or commands, surely does not chat.
+        // A sender who names the gate, or uses a command, surely does not chat.
         Some(_) if reply.is_command || reply.token.is_some() => ReplyIntent::Late,
         Some(decided) if waiting.is_none() && decided.ago <= LATE && !decided.spoken_since => ReplyIntent::Late,
         Some(_) | None => match reply.token {
@@ -171,13 +171,13 @@ fn parse_approve(rest: &str) -> Result<ParsedReply, ReplyIntent> {
     Ok(ParsedReply { words: ReplyAnswer::Allow(reach), token, is_command: true })
 }
 
-/// A token at the beginning, `#` and at least four digits or letters, and what is behind it.
+/// Splits off a token at the beginning, `#` and at least four digits or letters, from the rest.
 fn split_token(text: &str) -> (Option<String>, &str) {
     let (first, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(first, rest)| (first, rest.trim()));
     if is_token(first) { (Some(first.to_owned()), rest) } else { (None, text) }
 }
 
-/// Whether a word has the form of a token: `#` and at least four letters or digits.
+/// Reports whether a word has the form of a token: `#` and at least four letters or digits.
 pub fn is_token(word: &str) -> bool {
     word.strip_prefix('#').is_some_and(|rest| rest.len() >= 4 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }

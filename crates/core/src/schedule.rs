@@ -1,8 +1,8 @@
-//! Says when something that was planned is due: at an instant, every so often, or by the calendar of a time zone; and keeps
-//! what is planned, with each firing from its time to its end.
+//! Computes due times of planned work: at an instant, at an interval, or by the calendar of a time zone; and keeps
+//! the plans, with each firing from its time to its end.
 //!
-//! It must not know what is done then: an instant goes in, the next one comes out, and what a job does is the content of its
-//! record, in the words of its door. The rules of time zones are compiled in, so that one log gives the same instants on
+//! It must not know what is executed then: an instant goes in, the next one comes out, and the work of a job is the content of its
+//! record, in the form of its adapter. The rules of time zones are compiled in, so that one log gives the same instants on
 //! every machine.
 
 mod calendar;
@@ -40,42 +40,42 @@ pub use zone::{UnknownZone, Zone};
 
 use crate::time::Millis;
 
-/// The shortest time between two firings of [`Schedule::Every`].
+/// Minimum time between two firings of [`JobSchedule::Every`].
 pub const SHORTEST: Duration = Duration::from_secs(1);
 
-/// How far a wall clock may be put back with what was due in that time not being due again: so far people and time services
-/// correct a clock, and clocks are put back in autumn where a machine lives by local time. Further, it was wrong.
+/// Maximum time by which a wall clock may be put back without repeating firings of that time: people and time services
+/// correct a clock by this much, and clocks are put back in autumn if a machine runs on local time. With more, it was wrong.
 const CORRECTED: Duration = Duration::from_secs(3 * 60 * 60);
 
-/// The anchor of steps that are counted from when they are planned.
+/// The anchor of steps that are counted from the time of planning.
 const NOT_COUNTED: Millis = Millis(u64::MAX);
 
-/// When something is due.
+/// Due times of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum JobSchedule {
-    /// Once. An instant that is past is due at once.
+    /// Once. A past instant is due at once.
     At {
         /// The instant.
         at: Millis,
     },
-    /// Again and again, always the same time apart: at the anchor, and then by this step whatever a run takes.
+    /// Fixed interval: at the anchor, and then by this step, for any duration of a run.
     Every {
-        /// The step in milliseconds; see [`Schedule::every`].
+        /// The step in milliseconds; see [`JobSchedule::every`].
         every: u64,
-        /// Where steps are counted from. Nothing is due before it.
+        /// Origin of the steps. Nothing is due before it.
         anchor: Millis,
     },
-    /// By the calendar.
+    /// Calendar times of a cron expression.
     Cron {
-        /// Which minutes.
+        /// The minutes.
         expression: CronExpression,
-        /// In whose local time.
+        /// The zone of the local time.
         zone: Zone,
     },
 }
 
-/// Why something cannot be done every so often.
+/// Error for an interval that is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("every {0} ms is too often: a second is the least")]
 pub struct TooOften(pub u64);
@@ -83,14 +83,14 @@ pub struct TooOften(pub u64);
 /// A firing whose time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FiringTimes {
-    /// When it was planned for. With the job it names the firing, so that it is done once.
+    /// Time that it was planned for. With the job it identifies the firing, so that it is done once.
     pub planned: Millis,
-    /// What is planned next. Absent if nothing is.
+    /// Time that is planned next. Absent if there is none.
     pub next: Option<Millis>,
 }
 
 impl JobSchedule {
-    /// Every `every` milliseconds from `anchor` on.
+    /// Creates a schedule for every `every` milliseconds from `anchor` on.
     ///
     /// # Errors
     /// [`TooOften`] below [`SHORTEST`].
@@ -101,8 +101,8 @@ impl JobSchedule {
         Ok(Self::Every { every, anchor })
     }
 
-    /// Every `every` milliseconds from when it is planned. Only the planner's clock knows that instant: another one is a little
-    /// ahead of it or behind, and what is counted from a moment to come is due then.
+    /// Creates a schedule for every `every` milliseconds from the time of planning. Only the planner's clock knows that instant: another
+    /// one is a little ahead or late, and steps from a future moment would be due then.
     ///
     /// # Errors
     /// [`TooOften`] below [`SHORTEST`].
@@ -110,7 +110,7 @@ impl JobSchedule {
         Self::every(every, NOT_COUNTED)
     }
 
-    /// Steps that are not counted from anywhere yet are counted from here.
+    /// Sets the origin of steps that have none yet.
     pub(crate) fn count_from(&mut self, now: Millis) {
         if let Self::Every { anchor, .. } = self
             && *anchor == NOT_COUNTED
@@ -119,7 +119,7 @@ impl JobSchedule {
         }
     }
 
-    /// The first firing of something that was planned at `created`.
+    /// Returns the first firing of work that was planned at `created`.
     pub fn first_firing(&self, created: Millis) -> Option<Millis> {
         match self {
             Self::At { at } => Some(*at),
@@ -127,7 +127,7 @@ impl JobSchedule {
         }
     }
 
-    /// The first firing strictly after `after`. Absent if there is none.
+    /// Returns the first firing strictly after `after`. Absent if there is none.
     pub fn next(&self, after: Millis) -> Option<Millis> {
         match self {
             Self::At { at } => (*at > after).then_some(*at),
@@ -140,7 +140,7 @@ impl JobSchedule {
         }
     }
 
-    /// A wall clock that showed `before` was put back and shows `now`. Steps that were counted go on being counted.
+    /// Adjusts to a wall clock that showed `before`, was put back and shows `now`. Counted steps continue.
     fn put_back(&mut self, before: Millis, now: Millis) {
         let Self::Every { every, anchor } = self else { return };
         if *anchor > before || *anchor <= now || *every == 0 {
@@ -150,7 +150,7 @@ impl JobSchedule {
         *anchor = Millis(anchor.0.saturating_sub(steps.saturating_mul(*every)));
     }
 
-    /// What was planned for `next` is planned for then. Something that fired is not due again for a clock that was only
+    /// Returns the time for which the firing of `next` is planned then. A past firing is not due again if the clock was only
     /// corrected, and nothing waits much longer than its step.
     fn next_put_back(&self, next: Millis, before: Millis, now: Millis) -> Option<Millis> {
         let stays = match self {
@@ -163,7 +163,7 @@ impl JobSchedule {
 
     /// Decides whether the firing planned for `planned` is due at `now`, and what comes after it.
     ///
-    /// Firings between the two, of a time when nobody was there, are gone: however many were missed, one is due, and the
+    /// Firings between the two, of a time when no process ran, are dropped: for any number of missed ones, one is due, and the
     /// next lies after `now`.
     pub fn due_firing(&self, planned: Millis, now: Millis) -> Option<FiringTimes> {
         if planned > now {

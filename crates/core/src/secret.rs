@@ -1,6 +1,6 @@
-//! Secrets by name: how an argument says that a secret belongs there, and how it is put in.
+//! Secrets by name: the placeholder in an argument, and its replacement by the value.
 //!
-//! It must not know where values are kept, nor who may use one: that is policy's business.
+//! It must not know the storage of values, nor the permissions to use one: policy decides these.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 const CLOSING: &str = "}}";
 
-/// The most characters of a name.
+/// Maximum number of characters of a name.
 const LONGEST: usize = 64;
 
 /// A text that begins like a placeholder and is none.
@@ -19,17 +19,17 @@ pub enum MalformedPlaceholder {
     /// No name follows, or no closing braces do.
     #[error("{{{{secret: is not followed by the name of a secret (letters, digits, _, - and dots) and }}}}")]
     Name,
-    /// It stands where no value does.
+    /// The placeholder is in the place of a key, where no value can be.
     #[error("a secret cannot stand in the name of an argument")]
     Key,
 }
 
-/// Why a text could not be filled in.
+/// Reason for which a text could not be filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FillError<E> {
-    /// A placeholder is none.
+    /// A malformed placeholder.
     Malformed(MalformedPlaceholder),
-    /// A secret is not to be had.
+    /// An unavailable secret.
     Lacking(E),
 }
 
@@ -42,7 +42,7 @@ impl<E: fmt::Display> fmt::Display for FillError<E> {
     }
 }
 
-/// Whether `text` can name a secret: a letter or `_`, then letters, digits, `_`, `-` and dots, at most 64 of them.
+/// Reports whether `text` can name a secret: a letter or `_`, then letters, digits, `_`, `-` and dots, at most 64 of them.
 pub fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     text.len() <= LONGEST
@@ -50,10 +50,10 @@ pub fn is_name(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
-/// Adds the names of the secrets that `value` asks for, in its texts at any depth.
+/// Adds the names of the secrets in the placeholders of `value`, in its texts at any depth.
 ///
 /// # Errors
-/// [`Malformed`] for the first text that begins like a placeholder and is none.
+/// [`MalformedPlaceholder`] for the first text that begins like a placeholder and is none.
 pub fn collect_names(value: &Value, found: &mut BTreeSet<String>) -> Result<(), MalformedPlaceholder> {
     match value {
         Value::String(text) => {
@@ -72,10 +72,10 @@ pub fn collect_names(value: &Value, found: &mut BTreeSet<String>) -> Result<(), 
     }
 }
 
-/// The same for the members of an object, such as arguments.
+/// Adds the names for the members of an object, such as arguments.
 ///
 /// # Errors
-/// As [`names`], and where the name of a member holds what begins a placeholder.
+/// As [`collect_names`], and if the name of a member contains the beginning of a placeholder.
 pub fn collect_member_names(
     members: &Map<String, Value>,
     found: &mut BTreeSet<String>,
@@ -85,10 +85,10 @@ pub fn collect_member_names(
     })
 }
 
-/// Puts what `value_of` says in place of every placeholder in the texts of `value`. What is put in is not looked at again.
+/// Replaces every placeholder in the texts of `value` by the result of `value_of`. Inserted values are not scanned again.
 ///
 /// # Errors
-/// [`Unfilled`] for the first that cannot be; `value` is then filled in part and must not be used.
+/// [`FillError`] for the first that cannot be filled in; `value` is then filled in part and must not be used.
 pub fn fill_value<E>(
     value: &mut Value,
     value_of: &mut dyn FnMut(&str) -> Result<String, E>,
@@ -110,10 +110,10 @@ pub fn fill_value<E>(
     }
 }
 
-/// The same for one text.
+/// Replaces the placeholders of one text.
 ///
 /// # Errors
-/// [`Unfilled`] for the first placeholder that cannot be filled in.
+/// [`FillError`] for the first placeholder that cannot be filled in.
 pub fn fill_text<E>(text: &str, mut value_of: impl FnMut(&str) -> Result<String, E>) -> Result<String, FillError<E>> {
     let (mut filled, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once(OPENING) {

@@ -1,7 +1,7 @@
-//! Settings that people change while the gateway runs: what is set at which path.
+//! Settings that people change while the gateway runs: values by path.
 //!
-//! It must not know what a setting means, what else it could be, or any secret: of a secret it holds a digest, and whoever
-//! brought it keeps the rest beside the log.
+//! It must not know the meaning of a setting, its other possible values, or any secret: of a secret it holds a digest, and its
+//! sender keeps the value outside of the log.
 
 mod command;
 mod event;

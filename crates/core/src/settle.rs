@@ -1,7 +1,7 @@
-//! The settle rules: what follows from the state by itself. Here the machines meet, and nowhere else.
+//! The settle rules: automatic consequences of the state. Here the machines meet, and nowhere else.
 //!
-//! Each rule is small and pure, in a file of its own: it looks at one session and gives the facts that are due, or
-//! nothing. Rules are asked in order until none has anything to say.
+//! Each rule is small and pure, in a file of its own: it reads one session and returns the facts that are due, or
+//! nothing. Rules are evaluated in order until none returns a fact.
 
 mod abort_ends;
 mod ask_model;
@@ -45,7 +45,7 @@ pub(crate) use queue_goes_on::{begin_own, continue_with};
 pub(crate) use run_continues::forget_run;
 pub(crate) use wait_question::withdraw_question as withdrawn_wait;
 
-/// The open calls of one session: those of a run's turn, or those that an agent requested.
+/// The open calls of one session: those of a run's turn, or those of an agent's requests.
 #[derive(Clone, Copy)]
 struct OpenCalls<'a> {
     view: DecisionView<'a>,
@@ -72,7 +72,7 @@ impl<'a> std::ops::Deref for RunContext<'a> {
 type RunRule = fn(RunContext<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
 type CallsRule = fn(OpenCalls<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
 
-/// The rules of what an agent requests, in the order in which they are asked.
+/// The rules of an agent's requests, in order of evaluation.
 const OF_REQUESTS: [CallsRule; 7] = [
     gate_expires::due_facts,
     grant_covers::due_facts,
@@ -83,7 +83,7 @@ const OF_REQUESTS: [CallsRule; 7] = [
     call_starts::due_facts,
 ];
 
-/// The rules of a run, in the order in which they are asked.
+/// The rules of a run, in order of evaluation.
 const OF_RUNS: [RunRule; 16] = [
     |scene, context| gate_expires::due_facts(scene.docket, context),
     |scene, context| grant_covers::due_facts(scene.docket, context),
@@ -103,8 +103,8 @@ const OF_RUNS: [RunRule; 16] = [
     ask_model::due_facts,
 ];
 
-/// The rules of a run whose rules are not at hand: deadlines pass, and what is stopped ends. Nothing is judged, started or
-/// asked.
+/// The rules of a run whose rules are not loaded: deadlines pass, and stopped work ends. Nothing is judged, started or
+/// requested.
 const WITHOUT_RULES: [RunRule; 7] = [
     |scene, context| gate_expires::due_facts(scene.docket, context),
     |scene, context| peer_missed::due_facts(scene.docket, context),
@@ -115,7 +115,7 @@ const WITHOUT_RULES: [RunRule; 7] = [
     |scene, context| scene.is_stopped().then(|| run_continues::due_facts(scene, context)).flatten(),
 ];
 
-/// The next facts that follow for a session, or `None` at the fixed point.
+/// Returns the next facts that follow for a session, or `None` at the fixed point.
 pub(crate) fn next_facts(view: DecisionView<'_>, id: &SessionId, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let session = view.state.session(id)?;
     if let Some(facts) = contract::due_facts(view, session, context) {
@@ -156,7 +156,7 @@ impl RunContext<'_> {
 }
 
 impl<'a> OpenCalls<'a> {
-    /// The calls in the order of the message, or in that in which they were requested.
+    /// Returns the calls in the order of the message, or in that of the requests.
     fn open_calls(self) -> impl DoubleEndedIterator<Item = &'a Call> {
         let of_run = self.run.map(|run| run.calls().iter().copied()).into_iter().flatten();
         let requested = self.session.agent_requests().filter(|_| self.run.is_none());
@@ -164,12 +164,12 @@ impl<'a> OpenCalls<'a> {
         of_run.chain(requested).filter_map(move |call| self.view.state.call(call))
     }
 
-    /// What people have peers do.
+    /// Returns the actions of peers that people started.
     fn peer_actions(self) -> impl Iterator<Item = &'a Call> {
         self.session.commands().filter_map(move |call| self.view.state.call(call)).filter(|call| call.is_act())
     }
 
-    /// The gates that wait: of the calls, about the wait of the run, and whether the agent may go on.
+    /// Returns the pending gates: of the calls, about the wait of the run, and of the breaker.
     fn open_gates(self) -> impl Iterator<Item = &'a Gate> {
         let of_calls = self.open_calls().filter_map(move |call| self.view.state.gate_of(call.id()));
         let requester = self.session.agent_requests().filter(|_| self.run.is_none());
@@ -178,17 +178,17 @@ impl<'a> OpenCalls<'a> {
         of_calls.chain(of_wait.or(of_agent).and_then(|gate| self.view.state.gate(gate)))
     }
 
-    /// Whether the contract of the session, if there is one, lets something new begin.
+    /// Reports whether the contract of the session, if there is one, lets new work begin.
     fn may_begin(self) -> bool {
         self.session.unattended().is_none_or(UnattendedContract::is_in_force)
     }
 
-    /// Whether the contract of the session is used up.
+    /// Reports whether the contract of the session is used up.
     fn is_over(self) -> bool {
         self.session.unattended().is_some_and(|unattended| unattended.final_breach().is_some())
     }
 
-    /// Ends a call that policy refuses. What a contract does not cover is a fact of its own.
+    /// Ends a call that policy refuses. A gap of the contract is a fact of its own.
     fn deny_call(
         self,
         branch: &mut BranchBuilder<'_>,
@@ -203,13 +203,13 @@ impl<'a> OpenCalls<'a> {
         self.end_call(branch, call, call::CallEnd::Denied, &format!("Denied by policy: {why}"), context);
     }
 
-    /// Whether nothing is asked for the agent whose requests these are.
+    /// Reports whether the breaker holds the agent whose requests these are.
     fn is_held(self) -> bool {
         let requester = self.session.agent_requests().filter(|_| self.run.is_none());
         requester.is_some_and(|requester| requester.breaker().is_open())
     }
 
-    /// How often in a row a person denied.
+    /// Returns the number of a person's denials in a row.
     fn denial_count(self) -> u32 {
         self.run.map_or(0, |run| run.denials)
     }
@@ -229,7 +229,7 @@ impl<'a> OpenCalls<'a> {
     ) {
         withdraw_gate(self.view, branch, call);
         if self.run.is_none() {
-            // Whoever requested it is told so in the words of its door.
+            // The adapter reports it to the requester in its own words.
             let ended = call::Event::Ended { call: call.id(), end, entry: None };
             return branch.push_with(Event::Call(ended), Some(text.into()));
         }
@@ -250,14 +250,14 @@ impl<'a> OpenCalls<'a> {
         branch.push_event(Event::Call(call::Event::Ended { call: call.id(), end, entry: Some(entry) }));
     }
 
-    /// What policy is asked about a call.
+    /// Returns the subject of a call for policy.
     fn policy_subject(self, call: &Call) -> Option<PolicySubject> {
         let content = self.view.admitted.call_content(call.id())?;
         Some(subject_of_call(self.session, content, call.effect, agent_principal()))
     }
 }
 
-/// Ends what a call still asks people: nobody waits for the answer any more.
+/// Withdraws the pending gate of a call that no longer waits for the answer.
 pub(crate) fn withdraw_gate(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &Call) {
     if let Some(gate) = view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
         let (gate, resolution) = (gate.id(), gate::GateResolution::Withdrawn);
@@ -265,17 +265,17 @@ pub(crate) fn withdraw_gate(view: DecisionView<'_>, branch: &mut BranchBuilder<'
     }
 }
 
-/// A reason as a fact may hold it. The whole of it is in the gate's content, or is told to the model.
+/// Returns a reason as a fact may hold it. The whole text is in the gate's content, or is sent to the model.
 pub(crate) fn short_reason(why: &policy::VerdictReason) -> String {
     why.to_string().chars().take(500).collect()
 }
 
-/// Whether an agent asked for a tool that there is not: nothing runs, whatever is answered.
+/// Reports whether an agent requested a tool that does not exist: nothing runs, after any answer.
 fn is_for_nothing(content: &call::CallDetails) -> bool {
     content.request.as_ref().is_some_and(|request| request.service.is_none())
 }
 
-/// Why a call is asked about, as a person is shown it: with every secret that it would be given.
+/// Returns the reason for an approval, as an approver is shown it: with every secret that the call would get.
 fn shown_reason(content: &call::CallDetails, subject: &PolicySubject, why: &policy::VerdictReason) -> String {
     if is_for_nothing(content) {
         return format!("{why}; this gateway has no tool {}: allowing it runs nothing", content.tool);
@@ -294,7 +294,7 @@ pub(crate) fn denial_session(view: DecisionView<'_>, gate: &Gate) -> Option<Sess
     (session.settings().denials == DenialReach::Session).then(|| session.id().clone())
 }
 
-/// Asks policy: the rules in force, what people denied and granted, and the contract of the session. While a plan is not
+/// Evaluates policy: the rules in force, denials and grants of people, and the contract of the session. While a plan is not
 /// approved the agent only reads.
 pub(crate) fn evaluate_policy(
     view: DecisionView<'_>,
@@ -320,11 +320,11 @@ pub(crate) fn evaluate_policy(
     policy::evaluate(&layers, subject, now)
 }
 
-/// What a call is told that was looked at for a folder in which the shell is no longer.
+/// Result of a call that was judged in a folder which the shell has left.
 const MOVED: &str = "Not run: the shell went to another folder after this call was looked at. Call again, so that it is decided for where the shell is now.";
 
-/// Opens the gate of a call that a person has to decide. What it would run from disk was looked at where the shell was: nobody
-/// is asked about that for another folder.
+/// Opens the gate of a call that requires an approval. The pins of the call were made in the folder of the shell: they are
+/// not shown for another folder.
 fn open_approval(
     scene: OpenCalls<'_>,
     branch: &mut BranchBuilder<'_>,

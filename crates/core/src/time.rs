@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// The span from `earlier` to here; zero if `earlier` is later.
+    /// Returns the span from `earlier` to here; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// So many milliseconds later; earlier if negative. Saturates.
+    /// Returns the instant so many milliseconds later; earlier if negative. Saturates.
     #[must_use]
     pub const fn moved_by(self, by: i64) -> Self {
         Self(self.0.saturating_add_signed(by))
@@ -25,7 +25,7 @@ impl Millis {
 impl Add<Duration> for Millis {
     type Output = Self;
 
-    /// Saturates: a deadline too far to count is never reached.
+    /// Adds and saturates: a deadline too far to count is never reached.
     fn add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
     }

@@ -1,36 +1,36 @@
-//! What the engine knows of a tool: its name, what it takes, and how its calls line up. Running it is somebody else's.
+//! Properties of a tool for the engine: its name, its arguments, and its lane. Other crates run it.
 
 pub(crate) use countersign_shell_analysis::is_shell_in_rules;
 pub use countersign_shell_analysis::{ForeignTool, ShellInput, ShellMachine};
 use serde_json::{Map, Value};
 
-/// How calls of a tool line up with the other calls of the same model message.
+/// Lane of a tool's calls among the other calls of the same model message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Lane {
-    /// Beside other shared calls.
+    /// Parallel to other shared calls.
     Shared,
     /// Alone, in the order of the message.
     Exclusive,
 }
 
-/// Whether a call may be run again when it is not known what became of it.
+/// Repetition of a call with an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RepeatMode {
     /// Twice has the effect of once.
     Idempotent,
-    /// Never run again by itself.
+    /// Never run again automatically.
     Once,
 }
 
-/// Whether a tool can change anything outside the conversation.
+/// Effect of a tool outside the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ToolEffect {
-    /// It only reads.
+    /// Reads only.
     Reads,
-    /// It may change files, machines or services.
+    /// May change files, machines or services.
     Changes,
 }
 
@@ -39,22 +39,22 @@ pub enum ToolEffect {
 pub struct ToolSpec {
     /// The name that the model calls.
     pub name: String,
-    /// What it does, for the model.
+    /// Description of the tool, for the model.
     pub description: String,
     /// JSON Schema of the arguments object.
     pub schema: Value,
-    /// How its calls line up.
+    /// Lane of its calls.
     pub lane: Lane,
-    /// Whether it may be repeated.
+    /// Repeat mode: whether it may be repeated.
     pub repeat: RepeatMode,
-    /// Whether it changes anything.
+    /// Effect: whether it changes anything.
     pub effect: ToolEffect,
     /// The arguments that its signature names, in order; empty means all, sorted by key.
     pub signature: &'static [&'static str],
 }
 
 impl ToolSpec {
-    /// Writes what rules are matched against and what a person is shown: the name and the named arguments, such as
+    /// Writes the signature that rules match and an approver is shown: the name and the named arguments, such as
     /// `grep(needle, src)`.
     ///
     /// An argument that is absent is the empty string; a tool without arguments is its bare name.
@@ -78,7 +78,7 @@ pub(crate) fn call_signature<'n>(
     if values.is_empty() { tool.to_owned() } else { format!("{tool}({})", values.join(", ")) }
 }
 
-/// The text of a value as signatures of runs have it: texts as they are, all else as JSON.
+/// Returns the text of a value in signatures of runs: texts unchanged, all else as JSON.
 pub(crate) fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,7 +1,7 @@
-//! The contract of a session that works without people: what it may do, what it may use up, and what becomes of it.
+//! The contract of a session that works without approvers: its limits, its budget, and its end.
 //!
-//! It must not know doors or files. The contract binds everything that works in the session, whoever began it, and goes on
-//! across restarts. What starts reserves in its ledger, what ends settles; see [`ledger`](crate::ledger).
+//! It must not know adapters or files. The contract binds everything that works in the session, from any requester, and persists
+//! across restarts. A start reserves in its ledger, an end settles; see [`ledger`](crate::ledger).
 
 mod command;
 mod event;

@@ -19,33 +19,33 @@ use tokio_tungstenite::{
 
 use crate::{connect_error, error_text, tls_roots::tls_client_config};
 
-/// How long connecting and authenticating may take.
+/// Maximum time to connect and authenticate.
 const CONNECT: Duration = Duration::from_secs(15);
 /// A person denied, or something else that ended with an error.
 const FAILED: u8 = 1;
-/// Nobody answered in time.
+/// Exit code: no answer in time.
 const TIMED_OUT: u8 = 2;
 /// The gateway cannot be reached, or does not know the token.
 const UNREACHABLE: u8 = 3;
 /// An argument is not `key=value`.
 const MALFORMED: u8 = 4;
 
-/// What to do where the agent has a connection already.
+/// Advice if the agent has a connection already.
 const TAKEN: &str = "an agent has one connection at a time, and another request with this token is still waiting: wait \
                      for it or end it, or give this one a token of its own with `countersign agents add NAME --config FILE`, and start \
                      the gateway again";
 
-/// Where the gateway is, and who asks.
+/// Address of the gateway, and the agent's token.
 pub(crate) struct ClientOptions {
     pub(crate) url: Option<String>,
     pub(crate) token: Option<String>,
-    /// How long an answer is waited for.
+    /// Maximum wait for an answer.
     pub(crate) timeout: Duration,
     /// A file of certificates that are trusted besides the system's.
     pub(crate) ca: Option<PathBuf>,
 }
 
-/// What is asked for.
+/// Command of the client.
 pub(crate) enum ClientCommand {
     Request { tool: String, arguments: Vec<String> },
     Tools,
@@ -72,7 +72,7 @@ pub(crate) fn run(options: ClientOptions, command: ClientCommand) -> ExitCode {
         .map_err(|error| client_failure(UNREACHABLE, error.to_string()))
         .and_then(|runtime| runtime.block_on(run_command(options, command)));
     match outcome {
-        // Whoever read the output has seen enough: that is no failure.
+        // The reader of the output closed the pipe: that is no failure.
         Ok(value) => match writeln!(std::io::stdout().lock(), "{value:#}") {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 eprintln!("Error: {error}");
@@ -121,7 +121,7 @@ async fn run_command(options: ClientOptions, command: ClientCommand) -> Result<V
     let answer = tokio::time::timeout(options.timeout, connection.send_request(&request))
         .await
         .map_err(|_| client_failure(TIMED_OUT, timeout_message(is_request, options.timeout)))?;
-    // A gateway that proves receipt by a ping is answered before the line closes, whatever it said.
+    // A gateway that proves receipt by a ping is answered before the connection closes, whatever it answered.
     connection.close_gracefully().await;
     let answer = answer?;
     Ok(match method {
@@ -131,7 +131,7 @@ async fn run_command(options: ClientOptions, command: ClientCommand) -> Result<V
     })
 }
 
-/// What became of what was not answered in time.
+/// Returns the state of a request that was not answered in time.
 fn timeout_message(is_request: bool, timeout: Duration) -> String {
     let message = format!("no answer within {} seconds", timeout.as_secs_f64());
     match is_request {
@@ -193,7 +193,7 @@ async fn connect_gateway(url: &str, ca: Option<&Path>, token: &str) -> Result<Cl
     }
 }
 
-/// Why there is no line, with what helps against it where that is known.
+/// Returns why there is no connection, with advice if there is any.
 fn describe_connect_error(url: &str, error: &Error) -> String {
     match error {
         Error::Io(refused) if refused.kind() == std::io::ErrorKind::ConnectionRefused => {
@@ -219,7 +219,7 @@ fn describe_connect_error(url: &str, error: &Error) -> String {
 impl ClientConnection {
     /// Sends a request and waits for its answer.
     async fn send_request(&mut self, request: &Value) -> Result<Value, ClientFailure> {
-        // What was asked for may wait for a person all the same, or be done.
+        // The action may still wait for an approval, or be done.
         let became = match request["method"] == "tool_request" {
             true => "; `countersign pending` tells what became of the request",
             false => "",
@@ -260,8 +260,8 @@ impl ClientConnection {
         }
     }
 
-    /// Closes the line, once the gateway knows that everything arrived: the pong to its ping is sent before the one to
-    /// ours comes back, and behind a close none is sent any more.
+    /// Closes the connection, once the gateway knows that everything arrived: the pong to its ping is sent before the one to
+    /// ours comes back, and after a close none is sent any more.
     async fn close_gracefully(&mut self) {
         let leave = async {
             if self.0.send(Message::Ping(Vec::new().into())).await.is_err() {

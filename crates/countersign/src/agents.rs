@@ -16,7 +16,7 @@ use crate::{
     style::{ColourMode, TextStyle},
 };
 
-/// What is done with agents.
+/// Action on agents.
 pub(crate) enum AgentsAction {
     List,
     Add { id: String, variable: Option<String> },
@@ -27,7 +27,7 @@ pub(crate) enum AgentsAction {
 /// Reads the name of a variable.
 ///
 /// # Errors
-/// What a name is.
+/// The name is invalid; the error has the rules of names.
 pub(crate) fn parse_variable(name: &str) -> Result<String, String> {
     let is_name = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
@@ -116,13 +116,13 @@ impl AgentToken {
         Ok(Self { text: new_token()?, variable })
     }
 
-    /// What stands in the file.
+    /// Returns the token as the file stores it.
     fn in_file(&self) -> String {
         self.variable.as_ref().map_or_else(|| self.text.clone(), |name| format!("${{{name}}}"))
     }
 }
 
-/// What was done, to be told.
+/// Change that was made, for the report.
 struct AgentChangeReport<'a> {
     word: &'static str,
     id: &'a str,

@@ -1,4 +1,4 @@
-//! A stdio door whose session lives in a gateway: this process is a pipe between its host and the gateway.
+//! A stdio adapter whose session lives in a gateway: this process is a pipe between its host and the gateway.
 //!
 //! It must not know what the lines say, but for the one that tells of the gateway's end, and for which requests were not
 //! answered by then (`pending.rs`).
@@ -28,17 +28,17 @@ use pending::UnansweredRequests;
 
 use crate::exit::fail_with;
 
-/// How long the gateway has for its last frames once the host has gone.
+/// Time for the gateway's last frames once the host has gone.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How much is read at once.
+/// Number of bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
 /// Why a session was not taken in.
 #[derive(Debug)]
 pub(crate) enum AttachError {
-    /// Nobody listens there.
+    /// No gateway listens there.
     NoGateway(PathBuf),
-    /// It said no.
+    /// The gateway refused.
     Refused(String),
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct GatewayPipe {
     reading: BufReader<UnixStream>,
 }
 
-/// Hands a session to the gateway whose data directory is `folder`. What it says for people goes to `notice`.
+/// Passes a session to the gateway whose data directory is `folder`. Notices for users go to `notice`.
 pub(crate) fn open_pipe(
     folder: &Path,
     handover: AttachParams,
@@ -91,8 +91,8 @@ pub(crate) fn open_pipe(
 }
 
 impl GatewayPipe {
-    /// Hands everything on in both directions until one side has gone. Where that is the gateway, the host gets an error for
-    /// each request that was not answered, which `refused` makes, and is told in a line that `told` makes of the reason.
+    /// Passes everything on in both directions until one side has gone. If that is the gateway, the host gets an error for
+    /// each request that was not answered, from `refused`, and a line with the reason, from `notice_frame`.
     pub(crate) fn run(
         self,
         notice_frame: impl Fn(String) -> Option<Bytes>,
@@ -100,7 +100,7 @@ impl GatewayPipe {
     ) -> ExitCode {
         let Self { gateway, stream, reading } = self;
         let pending = Arc::new(UnansweredRequests::default());
-        // Whether it is the host that has gone, or somebody who speaks for it.
+        // True if the host has gone, or a client that speaks for it.
         let host_gone = Arc::new(AtomicBool::new(false));
         for end in [forward_from_host, wait_for_signal] {
             let (stream, host_gone, pending) = (stream.try_clone(), Arc::clone(&host_gone), Arc::clone(&pending));
@@ -183,7 +183,7 @@ fn forward_from_host(stream: &mut UnixStream, pending: &UnansweredRequests) -> b
     }
 }
 
-/// Waits until somebody asks the process to end.
+/// Waits until a signal requests the end of the process.
 fn wait_for_signal(_: &mut UnixStream, _: &UnansweredRequests) -> bool {
     use tokio::signal::unix::{SignalKind, signal};
 

@@ -29,13 +29,13 @@ use crate::style::{ColourMode, TextStyle, cut_to_width};
 
 /// The newest form of events that this program reads.
 pub(crate) const EVENT_FORMAT: u32 = 1;
-/// How many records are read at a time.
+/// Number of records that are read at a time.
 pub(crate) const PAGE: usize = 512;
-/// How many records before the first that is shown are looked at, for the names of calls and gates.
+/// Number of records before the first shown one that are read for the names of calls and gates.
 const LOOK_BACK: u64 = 1000;
-/// How wide a line of the demo is.
+/// Width of a line of the demo, in columns.
 pub(crate) const COLUMNS: usize = 80;
-/// How much of an entry is shown on a terminal: a few lines of it, never a whole file.
+/// Maximum length of an entry on a terminal: a few lines of it, never a whole file.
 const SHOWN: usize = 240;
 
 /// For people or for programs.
@@ -83,7 +83,7 @@ fn explain_open_error(path: &Path, error: LogOpenError) -> anyhow::Error {
     }
 }
 
-/// `audit tail`.
+/// Runs `audit tail`.
 pub(crate) fn print_tail(
     path: &Path,
     count: usize,
@@ -94,7 +94,7 @@ pub(crate) fn print_tail(
     let newest = block_on(async {
         let log = open_record(path)?;
         let head = log.head(Partition::ZERO).await?.lsn;
-        // With a filter nobody knows where the newest entries begin.
+        // With a filter the position of the newest entries is unknown.
         let first = if filter.is_empty() { head.0.saturating_sub(count as u64) } else { 0 };
         let mut narrator = RecordFormatter::default();
         let mut newest = VecDeque::new();
@@ -126,7 +126,7 @@ pub(crate) fn print_tail(
     Ok(ExitCode::SUCCESS)
 }
 
-/// How much of a time is shown.
+/// Precision of a shown time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimestampStyle {
     /// All of it is of today.
@@ -135,7 +135,7 @@ pub(crate) enum TimestampStyle {
 }
 
 impl TimestampStyle {
-    /// What is needed to tell the times of `entries` apart from those of other days.
+    /// Returns the style that tells the times of `entries` apart from those of other days.
     pub(crate) fn for_entries<'a>(entries: impl IntoIterator<Item = &'a StoredRecord>) -> Self {
         let day = |at| format_iso(at).get(..10).map(str::to_owned);
         let today = day(countersign_runtime::Clock::system().now());
@@ -143,7 +143,7 @@ impl TimestampStyle {
     }
 }
 
-/// One entry as a line: position, time in UTC, kind, and what happened. A very long one is cut on a terminal.
+/// Returns one entry as a line: position, time in UTC, kind, and event. A very long one is cut on a terminal.
 pub(crate) fn format_entry(
     stored: &StoredRecord,
     text: &str,
@@ -169,7 +169,7 @@ pub(crate) fn format_entry(
     }
 }
 
-/// `audit verify`.
+/// Runs `audit verify`.
 pub(crate) fn verify_record(path: &Path, expected: Option<LogHead>, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let report = block_on(async { Ok(open_record(path)?.verify_chain(Partition::ZERO, expected).await?) })?;
     let head = format!("{}:{}", report.head.lsn, report.head.chain);
@@ -197,15 +197,15 @@ pub(crate) fn verify_record(path: &Path, expected: Option<LogHead>, form: Output
 /// Reads a time as `--since` has it.
 ///
 /// # Errors
-/// What is understood.
+/// The text is not understood; the error names the accepted forms.
 pub(crate) fn parse_time(text: &str) -> Result<countersign_core::time::Millis, String> {
     countersign_view::record::time_of(text, countersign_runtime::Clock::system().now())
 }
 
-/// Reads a head as [`verify`] prints it.
+/// Reads a head as [`verify_record`] prints it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The text is not a valid head.
 pub(crate) fn parse_head(text: &str) -> Result<LogHead, String> {
     let (lsn, chain) = text.split_once(':').ok_or("a head is a position, a colon and 64 hex digits")?;
     let lsn = lsn.parse().map(Lsn).map_err(|error| format!("the position: {error}"))?;
@@ -228,7 +228,7 @@ struct ExportedRecord<'a> {
     chain: String,
 }
 
-/// `audit export`, as JSON lines.
+/// Runs `audit export`, as JSON lines.
 pub(crate) fn export_jsonl(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     block_on(async {
@@ -263,7 +263,7 @@ pub(crate) fn export_jsonl(path: &Path, filter: &RecordFilter) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Hands every record behind `after` to `take`, with its content where it has one.
+/// Passes every record after `after` to `take`, with its content if it has one.
 pub(crate) async fn for_each_entry(
     log: &AnyLog,
     mut after: Lsn,

@@ -1,7 +1,7 @@
 //! `backup` and `restore`: a data directory as a folder that can be put elsewhere, and back.
 //!
-//! Each is done in a folder beside its target, which gets its name once all of it is on the disk and was checked: whatever ends
-//! it before leaves nothing but that folder, and the next attempt takes it away.
+//! Each works in a folder next to its target, which gets its name once all of it is on the disk and was checked: an interruption
+//! before leaves only that folder, and the next attempt removes it.
 
 mod copy_job;
 mod folder;
@@ -36,18 +36,18 @@ pub(crate) use restore::{RestoreOptions as Restore, restore_backup};
 pub(crate) use settings::SettingsFiles;
 use staging_folder::StagingFolder;
 
-/// What is left out at the top of a data directory: what belongs to a process, and what can be made again.
+/// Entries of a data directory that are left out: those of a process, and those that can be rebuilt.
 const PASSING: [&str; 3] = ["countersign.sock", "countersign.sock.lock", "tokens.json.lock"];
-/// What lies there too and is taken along only by `--secrets`.
+/// Entries that are copied only with `--secrets`.
 const SECRET: [&str; 3] = ["web.key", "secrets.yaml", countersign_tools::secrets::FOLDER];
-/// Where agents write what they want: a file of theirs that cannot be read or named must not keep the rest from being copied.
+/// Folder of the agents' workspaces: a file there that cannot be read or named must not keep the rest from being copied.
 const WORKSPACES: &str = "agents";
-/// Where rules and configuration lie in a backup.
+/// Folder of the rules and the configuration in a backup.
 const SETTINGS: &str = "settings";
-/// Where the rest of a data directory lies in a backup, the record included.
+/// Folder of the rest of a data directory in a backup, the record included.
 const DATA: &str = "data";
 
-/// What is taken along.
+/// Options of a backup.
 pub(crate) struct BackupOptions {
     /// The folder that is made.
     pub(crate) to: PathBuf,
@@ -55,7 +55,7 @@ pub(crate) struct BackupOptions {
     pub(crate) secrets: bool,
 }
 
-/// `backup`.
+/// Runs `backup`.
 pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let log = place.log.file_name().context("the record has no name")?.to_owned();
     let to = may_be_made(&options.to, &place.folder)?;
@@ -156,7 +156,7 @@ fn format_head(head: LogHead) -> String {
     format!("{}:{}", head.lsn, head.chain)
 }
 
-/// Where a backup may be made, if that is so. It is told before anything is copied.
+/// Returns the path of the backup, if one may be made there. It is checked before anything is copied.
 fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
     let to = target::resolve_target(named)?;
     let shown_to = display_path(named);
@@ -180,17 +180,17 @@ fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
     Ok(to)
 }
 
-/// A path as people may see it: agents choose names too.
+/// Returns a path as people may see it: agents choose names too.
 fn display_path(path: &Path) -> String {
     one_line(&path.to_string_lossy())
 }
 
-/// A text as people may see it, in one line.
+/// Returns a text as people may see it, in one line.
 fn one_line(text: &str) -> String {
     escape(text, LineMode::One).into_owned()
 }
 
-/// Whether a file is the record's own, or SQLite's, or space that is kept for it.
+/// Reports whether a file is the record's own, or SQLite's, or reserved space for it.
 fn is_of_the_log(name: &str, log: &str) -> bool {
     let own = ["", "-wal", "-shm", "-journal", ".lock"];
     let ballast = Path::new(log).with_extension("ballast");

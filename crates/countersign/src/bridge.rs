@@ -1,4 +1,4 @@
-//! The gjc door on other transports: `gjc --mode bridge` over HTTPS, `gjc --listen PATH` on a socket, until somebody ends it.
+//! The gjc adapter on other transports: `gjc --mode bridge` over HTTPS, `gjc --listen PATH` on a socket, until a signal ends it.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::{exit::print_notice, signals::shutdown_signal};
 
-/// How many frames of the door wait at most.
+/// Maximum number of waiting frames of the adapter.
 const FRAMES: usize = 64;
 
 /// Serves the bridge. `program` is this one.
@@ -22,7 +22,7 @@ pub(crate) fn run(flags: AdapterFlags, program: PathBuf) -> anyhow::Result<ExitC
     run_server(async {
         let bridge = BridgeServer::open(setup, session_opener(flags, program)).await?;
         let mut out = std::io::stdout().lock();
-        // Somebody who does not want to know need not.
+        // The reader may have closed the output.
         let _ = writeln!(out, "countersign ready on {}", bridge.address()).and_then(|()| out.flush());
         drop(out);
         bridge.run(shutdown_signal()).await;
@@ -61,7 +61,7 @@ fn run_server(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Resu
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Opens the sessions of the bridge: the first as the flags say, others as they are asked for, else alike.
+/// Opens the sessions of the bridge: the first as the flags say, others as clients request them, else alike.
 fn session_opener(flags: AdapterFlags, program: PathBuf) -> AdapterOpener {
     Box::new(move |which, output| {
         let first = flags.clone();

@@ -301,7 +301,7 @@ enum ScopeName {
     Always,
 }
 
-/// The flags of a stdio door for `countersign help omp`.
+/// Returns the flags of a stdio door for `countersign help omp`.
 fn flags_of(product: AgentProduct) -> String {
     format!("Flags of `{}`:\n{}\n{}", product.name(), flags::help_table(), crate::stdio::extra_flags_help(product))
 }
@@ -310,7 +310,7 @@ pub(crate) fn main() -> ExitCode {
     report_outcome(run(Cli::parse()))
 }
 
-/// The command line under the name `agentpass`: without a command it serves.
+/// Runs the command line under the name `agentpass`: without a command it serves.
 pub(crate) fn agentpass_main(arguments: Vec<String>) -> ExitCode {
     let commands = Cli::command();
     let is_known = |first: &String| {
@@ -400,7 +400,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
 }
 
 impl Command {
-    /// Whether it is about a gateway of this machine.
+    /// Reports whether it is about a gateway of this machine.
     const fn has_target(&self) -> bool {
         match self {
             Self::Audit { .. }
@@ -483,7 +483,7 @@ mod tests {
         }
     }
 
-    /// Every command with its arguments and flags: what each takes, and which values it accepts.
+    /// Lists every command with its arguments and flags: their values, and the accepted ones.
     fn surface(path: &str, command: &clap::Command, lines: &mut Vec<String>) {
         for argument in command.get_arguments() {
             let mut line = path.to_owned();

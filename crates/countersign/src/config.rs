@@ -20,7 +20,7 @@ pub(crate) fn load_config(file: Option<&Path>, data: Option<PathBuf>) -> Result<
     config::load_config(file, &flags, &|name| std::env::var(name).ok())
 }
 
-/// `config check`.
+/// Runs `config check`.
 pub(crate) fn check_config(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
     let (problems, warnings) = match load_config(file, data) {
         Err(errors) => (errors.0.iter().map(ToString::to_string).collect(), Vec::new()),
@@ -63,7 +63,7 @@ pub(crate) fn check_config(file: Option<&Path>, data: Option<PathBuf>, is_json: 
     Ok(code)
 }
 
-/// `config show`.
+/// Runs `config show`.
 pub(crate) fn show_config(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
     let loaded = load_config(file, data).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
     let mut out = std::io::stdout().lock();

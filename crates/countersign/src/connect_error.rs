@@ -5,7 +5,7 @@ use std::fmt;
 use anyhow::bail;
 use tokio_tungstenite::tungstenite::http::Uri;
 
-/// What libraries say, and what it comes of.
+/// Error texts of libraries, and their causes.
 const KNOWN: [(&str, &str); 7] = [
     (
         "CaUsedAsEndEntity",
@@ -23,17 +23,17 @@ const KNOWN: [(&str, &str); 7] = [
     ("HTTP version must be", "what answers there speaks no WebSocket: no gateway runs there"),
 ];
 
-/// What a failure to connect says, with what it comes of where that is known.
+/// Returns the text of a failure to connect, with its cause if it is known.
 pub(crate) fn explain_failure(failure: &dyn fmt::Display) -> String {
     let text = failure.to_string();
     let known = KNOWN.iter().find(|(words, _)| text.contains(words));
     known.map_or(text, |(_, meant)| (*meant).to_owned())
 }
 
-/// Whether the port of an address is one.
+/// Checks that the port of an address is valid.
 ///
 /// # Errors
-/// It is not: another would be connected to.
+/// It is not: the connection would go to another port.
 pub(crate) fn check_port(uri: &Uri) -> anyhow::Result<()> {
     let host = uri.host().unwrap_or_default();
     let named = uri.authority().and_then(|authority| authority.as_str().strip_prefix(host)?.strip_prefix(':'));

@@ -11,14 +11,14 @@ use anyhow::{Context as _, bail};
 use countersign_gateway::control::{ControlReply, FILE, Request};
 use serde_json::Value;
 
-/// How long a gateway may take to answer: more than any record takes that is still written.
+/// Maximum time for the answer of a gateway: more than any record takes that is still written.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A line to a running gateway.
 pub(crate) struct ControlClient(BufReader<UnixStream>);
 
 impl ControlClient {
-    /// The gateway whose data directory is `folder`; `None` if none runs. One that says nothing for a while is given up.
+    /// Connects to the gateway whose data directory is `folder`; `None` if none runs. One that says nothing for a while is given up.
     pub(crate) fn connect(folder: &Path) -> Option<Self> {
         let local = UnixStream::connect(folder.join(FILE)).ok().map(|stream| Self(BufReader::new(stream)))?;
         local.with_timeout(PATIENCE).ok()
@@ -37,7 +37,7 @@ impl ControlClient {
         Ok(self)
     }
 
-    /// Whether a gateway's socket is there, and not for this user.
+    /// Reports whether a gateway's socket exists, but not for this user.
     pub(crate) fn is_closed_to_us(folder: &Path) -> bool {
         let refused = UnixStream::connect(folder.join(FILE)).err();
         refused.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
@@ -57,7 +57,7 @@ impl ControlClient {
         Ok(())
     }
 
-    /// The next answer; `None` when the gateway has gone.
+    /// Returns the next answer; `None` when the gateway has gone.
     pub(crate) fn next_value(&mut self) -> anyhow::Result<Option<Value>> {
         let mut line = String::new();
         if self.0.read_line(&mut line).map_err(explain_timeout)? == 0 {
@@ -70,7 +70,7 @@ impl ControlClient {
     }
 }
 
-/// What the system says when patience has ended speaks of resources.
+/// Replaces the system's text for a timeout, which speaks of resources.
 fn explain_timeout(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {

@@ -1,4 +1,4 @@
-//! Where a gateway keeps what it knows.
+//! Place of a gateway's data.
 //!
 //! It must not open or make anything there.
 
@@ -17,7 +17,7 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// The place that is meant by `--config` and `--data`, by the same rules as `serve` finds its own.
+    /// Finds the place from `--config` and `--data`, by the same rules as `serve` finds its own.
     pub(crate) fn find(config: Option<&Path>, data: Option<&Path>) -> anyhow::Result<Self> {
         let flags = ConfigFlags { data: data.map(Path::to_owned), ..ConfigFlags::default() };
         let storage = config::load_storage(config, &flags, &|name| std::env::var(name).ok())

@@ -36,21 +36,21 @@ use self::{
 };
 use crate::audit::{self, RecordFormatter};
 
-/// How long a delta takes where somebody watches: about as long as a person takes to read it.
+/// Time of a delta on a terminal: about as long as a reader takes to read it.
 const READABLE: Duration = Duration::from_millis(45);
-/// What a process ends with that was interrupted.
+/// Exit code of an interrupted process.
 const INTERRUPTED: u8 = 130;
 
-/// What the demo is started with.
+/// Options of the demo.
 #[derive(Clone, Debug)]
 pub(crate) struct DemoOptions {
-    /// Who answers.
+    /// Source of the answers.
     pub(crate) answer: DemoAnswer,
-    /// Where it works.
+    /// Folder in which it works.
     pub(crate) folder: DemoFolder,
 }
 
-/// Who answers for the person.
+/// Source of the approver's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DemoAnswer {
     /// `--yes`.
@@ -61,7 +61,7 @@ pub(crate) enum DemoAnswer {
     InTheTerminal,
 }
 
-/// Where the demo works.
+/// Folder of the demo.
 #[derive(Clone, Debug)]
 pub(crate) enum DemoFolder {
     /// In a folder of its own, removed at the end.
@@ -73,7 +73,7 @@ pub(crate) enum DemoFolder {
 }
 
 impl DemoFolder {
-    /// What the flags say.
+    /// Returns the folder that the flags select.
     pub(crate) fn from_flags(dir: Option<PathBuf>, keep: bool) -> Self {
         match dir {
             Some(dir) => Self::Named(dir),
@@ -86,7 +86,7 @@ impl DemoFolder {
 /// Runs the demo to its end.
 ///
 /// # Errors
-/// What kept it from running. The scratch folder is gone then too.
+/// The cause that kept it from running. The scratch folder is gone then too.
 pub(crate) fn run(options: DemoOptions) -> anyhow::Result<ExitCode> {
     let launcher = std::env::current_exe().context("the path of this program is not known")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -101,7 +101,7 @@ pub(crate) fn run(options: DemoOptions) -> anyhow::Result<ExitCode> {
 
 async fn run_demo(options: DemoOptions, launcher: &Path) -> anyhow::Result<ExitCode> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // A terminal that closes must not leave the scratch folder behind.
+    // A terminal that closes must not leave the scratch folder.
     let mut hangup = signal(SignalKind::hangup())?;
     let stop = async {
         tokio::select! {
@@ -142,7 +142,7 @@ async fn run_demo(options: DemoOptions, launcher: &Path) -> anyhow::Result<ExitC
     )
     .await?;
     let played = run_session(&handle, &place, person, &mut printer, stop).await;
-    // Whatever became of it, nothing of it goes on.
+    // After any outcome, all of its work ends.
     handle.close().await;
     handle.close_log().await;
     environment.close().await;
@@ -179,7 +179,7 @@ async fn run_session(
     driver::run_prompt(handle, &session, &place.project, person, printer, stop).await
 }
 
-/// Reads the record as anybody could afterwards, and checks it.
+/// Reads the record as any user could afterwards, and checks it.
 async fn show_record(path: &Path, printer: &mut DemoPrinter) -> anyhow::Result<()> {
     let log = audit::open_record(path)?;
     let mut narrator = RecordFormatter::default();
@@ -197,16 +197,16 @@ async fn show_record(path: &Path, printer: &mut DemoPrinter) -> anyhow::Result<(
 
 /// The folders and files of the demo.
 struct DemoPaths {
-    /// Where the agent works.
+    /// Folder of the agent's project.
     project: PathBuf,
-    /// What it wants to replace.
+    /// Folder that the agent wants to replace.
     published: PathBuf,
     /// The record.
     record: PathBuf,
 }
 
 impl DemoPaths {
-    /// Lays out the broken project, and beside it what was published of it before.
+    /// Creates the broken project, and next to it its last published version.
     fn create_folders(root: &Path) -> anyhow::Result<Self> {
         let place =
             Self { project: root.join("project"), published: root.join("published"), record: root.join("record.db") };

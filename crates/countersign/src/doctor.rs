@@ -41,10 +41,10 @@ use crate::{
     wrap::wrap_text,
 };
 
-/// How long a gateway that runs is waited for.
+/// Maximum wait for a running gateway.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How something is.
+/// State of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum CheckState {
@@ -56,13 +56,13 @@ enum CheckState {
     Fix,
 }
 
-/// What was found about one thing.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct DoctorCheck {
     check: String,
     state: CheckState,
     what: String,
-    /// What to do.
+    /// Suggested fix.
     advice: Option<String>,
 }
 
@@ -75,7 +75,8 @@ impl DoctorCheck {
         Self { state: CheckState::Note, ..Self::ok(check, what) }
     }
 
-    /// Something that its author may not expect, and that `serve` takes: no fault, here as in `config check` and `policy check`.
+    /// Returns a warning about a setting that its author may not expect, and that `serve` takes: no fault, here as in `config check` and
+    /// `policy check`.
     fn warn(check: &str, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..Self::note(check, what) }
     }
@@ -85,7 +86,7 @@ impl DoctorCheck {
     }
 }
 
-/// The flags that mean the same place in another command.
+/// Returns the flags that mean the same place in another command.
 fn gateway_flags(file: Option<&Path>, data: Option<&Path>) -> String {
     let flag = |name: &str, path: Option<&Path>| {
         path.map(|path| format!(" {name} {}", shell_quote(path.display()))).unwrap_or_default()
@@ -115,7 +116,7 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
         Ok(loaded) => checks.extend(check_configuration(file, &loaded)),
     }
     match DataDir::find(file, data) {
-        // It is told above what is wrong with the file; where the record lies is seen once that is mended.
+        // The fault of the file is reported above; the place of the record is known once that is fixed.
         Err(_) if !is_loaded => {
             checks.push(DoctorCheck::note("data", "not looked at: the configuration says where it lies"))
         }
@@ -134,12 +135,12 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
     print_checks(&checks, form)
 }
 
-/// What there is to say of a configuration that is well-formed, and of what it names.
+/// Checks a well-formed configuration, and the files that it names.
 fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &LoadedConfig) -> Vec<DoctorCheck> {
     let what = file.map_or_else(|| "none: everything has its default".to_owned(), |file| file.display().to_string());
     let mut checks = vec![DoctorCheck::ok("configuration", what)];
     let exposed = config.exposed_files();
-    // Credentials that others can read are told as a file below.
+    // Credentials that others can read are reported as a file below.
     let is_told = |warning: &&String| !exposed.iter().any(|finding| warning.contains(&finding.advice()));
     let warnings = warnings.iter().filter(is_told);
     checks.extend(
@@ -208,7 +209,7 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
     checks
 }
 
-/// What to do about a service that is not well.
+/// Returns the advice about an unhealthy service.
 fn service_advice(name: &str, problem: &HealthFailure) -> String {
     match problem {
         HealthFailure::Refused(_) => format!(
@@ -226,7 +227,7 @@ fn service_advice(name: &str, problem: &HealthFailure) -> String {
     }
 }
 
-/// Where a bot shows cards.
+/// Checks the messenger in which a bot shows cards.
 fn check_messenger(config: &Config, found: &BotCheck) -> DoctorCheck {
     let shown = format!("@{} shows cards in {:?}", found.bot, found.chat);
     let topic = config.telegram.as_ref().and_then(|telegram| telegram.message_thread_id);
@@ -247,7 +248,7 @@ fn check_messenger(config: &Config, found: &BotCheck) -> DoctorCheck {
     }
 }
 
-/// What a provider of models makes of its key.
+/// Checks the key of a provider of models by the provider's answer.
 fn check_provider(name: &str, found: Result<KeyCheck, String>) -> DoctorCheck {
     let check = format!("provider {name}");
     match found {
@@ -289,7 +290,7 @@ fn check_rules(config: &Config) -> DoctorCheck {
     }
 }
 
-/// What holds the commands of runs, and whether this kernel can.
+/// Checks the sandbox of commands, and whether this kernel supports it.
 fn check_sandbox(config: &Config) -> DoctorCheck {
     let sandbox = checkup::build_sandbox(config);
     let what = sandbox.settings_summary();
@@ -316,9 +317,9 @@ fn check_crowded_paths(config: &Config) -> Vec<DoctorCheck> {
     checkup::build_sandbox(config).crowded_folders().into_iter().map(to_check).collect()
 }
 
-/// Whether it can be told on this machine who answers.
+/// Checks whether this machine shows which process answers.
 fn check_processes() -> Option<DoctorCheck> {
-    // The first process is somebody else's, and there always.
+    // The first process is another user's, and always exists.
     let hides = std::fs::metadata("/proc/self/stat").is_ok() && std::fs::read("/proc/1/stat").is_err();
     let what = "/proc hides those of other users (hidepid): who answers over the port cannot always be seen, and somebody who is \
         logged in over SSH as the gateway's user is refused while commands of agents run";
@@ -326,10 +327,10 @@ fn check_processes() -> Option<DoctorCheck> {
     hides.then(|| DoctorCheck::fix("processes", what, advice))
 }
 
-/// Whether commands can be given a network of named hosts here; nothing where the configuration names none.
+/// Checks whether commands can have a network of named hosts here; None if the configuration names none.
 fn check_named_hosts(config: &Config) -> Option<DoctorCheck> {
     let sandbox = checkup::build_sandbox(config);
-    // What runs no command needs no network for it, as the check of the sandbox says.
+    // A gateway that runs no commands needs no network for them, as the check of the sandbox says.
     let is_refused = config.sandbox.on_missing == OnMissingKernel::Refuse && sandbox.missing_support().is_some();
     if !matches!(sandbox.network(), NetworkAccess::Hosts(_)) || is_refused {
         return None;
@@ -354,7 +355,7 @@ fn check_named_hosts(config: &Config) -> Option<DoctorCheck> {
     Some(DoctorCheck::fix("named hosts", format!("{lacks}, so that {end}"), advice))
 }
 
-/// Whether what the environment says of traces can be used; nothing where it names no collector.
+/// Checks whether the environment's settings of traces can be used; None if they name no collector.
 fn check_traces() -> Option<DoctorCheck> {
     match checkup::check_traces() {
         Ok(false) => None,
@@ -366,7 +367,7 @@ fn check_traces() -> Option<DoctorCheck> {
     }
 }
 
-/// Whether the address is free, or taken by the gateway that runs.
+/// Checks whether the address is free, or taken by the running gateway.
 fn check_port(config: &Config) -> Option<DoctorCheck> {
     let shown = format!("{}:{}", config.gateway.host, config.gateway.port);
     match ControlClient::connect(&config.storage.folder) {
@@ -383,7 +384,7 @@ fn check_port(config: &Config) -> Option<DoctorCheck> {
     }
 }
 
-/// Whether a gateway runs with this data directory, and answers.
+/// Checks whether a gateway runs with this data directory, and answers.
 fn check_gateway(place: &DataDir) -> DoctorCheck {
     let shown = display_folder(&place.folder);
     let Some(local) = ControlClient::connect(&place.folder) else {
@@ -398,7 +399,7 @@ fn check_gateway(place: &DataDir) -> DoctorCheck {
     }
 }
 
-/// Whether the tokens of programs are known; nothing where there are none.
+/// Checks whether the tokens of programs are known; None if there are none.
 fn check_tokens(place: &DataDir) -> Option<DoctorCheck> {
     let now = Clock::system().now();
     match tokens::list_tokens(&place.folder) {
@@ -416,7 +417,7 @@ fn check_tokens(place: &DataDir) -> Option<DoctorCheck> {
     }
 }
 
-/// A folder as people read it.
+/// Returns a folder as people read it.
 fn display_folder(folder: &Path) -> String {
     if folder.as_os_str().is_empty() { ".".to_owned() } else { folder.display().to_string() }
 }

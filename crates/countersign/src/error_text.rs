@@ -1,6 +1,6 @@
-//! How people are told what went wrong.
+//! Error texts for users.
 
-/// What went wrong, without the system's numbers behind its words.
+/// Returns an error text without the system's numbers at its end.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! `gates` and `grants`: what waits for people, and what they have allowed for more than once.
+//! `gates` and `grants`: pending approvals, and standing approvals.
 
 mod watch;
 
@@ -28,11 +28,11 @@ use crate::{
     style::{ColourMode, TextStyle},
 };
 
-/// Where grants lie that no gateway knows.
+/// Place of grants that no gateway knows.
 const OF_HOSTS: &str =
     "what was allowed in sessions of hosts lies in ~/.omp/agent/grants.jsonl, of gjc in ~/.gjc/agent";
 
-/// What is done with gates.
+/// Action on gates.
 pub(crate) enum GatesAction {
     List,
     Show { id: String },
@@ -42,7 +42,7 @@ pub(crate) enum GatesAction {
     Watch,
 }
 
-/// What is done with grants.
+/// Action on grants.
 pub(crate) enum GrantsAction {
     List,
     Denials,
@@ -104,7 +104,7 @@ pub(crate) fn run_grants_action(place: &DataDir, what: GrantsAction, form: Outpu
     }
 }
 
-/// Whether a person sits at both ends.
+/// Reports whether a user is at both ends.
 fn is_interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
@@ -119,7 +119,7 @@ fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
     )
 }
 
-/// What the record of a gateway that does not run says.
+/// Returns the engine state from the record of a gateway that does not run.
 fn recorded_engine(log: &Path) -> anyhow::Result<Engine> {
     block_on(async {
         let log = audit::open_record(log).context("no gateway runs, and its record cannot be read")?;
@@ -127,7 +127,7 @@ fn recorded_engine(log: &Path) -> anyhow::Result<Engine> {
     })
 }
 
-/// The denials that bind by the record of a gateway that does not run.
+/// Returns the denials that bind by the record of a gateway that does not run.
 fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
     block_on(async {
         let log = audit::open_record(log).context("no gateway runs, and its record cannot be read")?;
@@ -165,10 +165,10 @@ fn print_gates(rows: &[GateRow], form: OutputFormat) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many characters of an argument stand in a line.
+/// Maximum number of characters of an argument in a line.
 const LONGEST: usize = 200;
 
-/// What the subject of a gate does not show of its arguments, in one line; long ones with their beginning.
+/// Returns the arguments that the subject of a gate does not show, in one line; long ones with their beginning.
 fn accompanying_text(row: &GateRow) -> String {
     let argument_text = |name: &String| {
         let shown = escape(&text_of(row.arguments.get(name)?), LineMode::One).into_owned();
@@ -185,7 +185,7 @@ fn accompanying_text(row: &GateRow) -> String {
     if texts.is_empty() { String::new() } else { format!("  with {}", texts.join(", ")) }
 }
 
-/// A gate in one line. The end of its id is enough to name it.
+/// Returns a gate in one line. The end of its id is enough to name it.
 fn row_line(row: &GateRow, paint: ColourMode) -> String {
     let short = &row.id[row.id.len().saturating_sub(8)..];
     let who = row.session.as_deref().unwrap_or(&row.door);
@@ -264,7 +264,7 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
     }
     writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", shell_quote(place.folder.display()))?;
     for rule in &row.proposals {
-        // An agent wrote part of it, and somebody may paste it into a shell. What cannot be shown as it is would be another rule.
+        // An agent wrote part of it, and a user may paste it into a shell. A text that cannot be shown as it is would be another rule.
         if one(rule) == *rule {
             let quoted = rule.replace('\'', r"'\''");
             writeln!(out, "Whatever matches \"{rule}\", from now on: add `--scope always --rule '{quoted}'`.")?;
@@ -273,7 +273,7 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who waits, by name and number.
+/// Returns the name and number of the requester.
 pub(crate) fn requester_text(row: &GateRow) -> String {
     let who = escape(row.session.as_deref().unwrap_or(&row.door), LineMode::One);
     match &row.named {

@@ -1,4 +1,4 @@
-//! What a record says, read without a gateway.
+//! State of a record, read without a gateway.
 //!
 //! It must not decide anything: there are no rules.
 
@@ -9,12 +9,12 @@ use countersign_core::{
 };
 use countersign_store::AnyLog;
 
-/// What a record says, by no rules.
+/// Returns the state of a record, without rules.
 pub(crate) async fn inspect_log(log: &AnyLog) -> anyhow::Result<Engine> {
     Ok(countersign_runtime::inspect_log(log, no_rules()?).await?)
 }
 
-/// Rules under which nothing is decided.
+/// Returns rules under which nothing is decided.
 pub(crate) fn no_rules() -> anyhow::Result<ActiveRules> {
     Ok(ActiveRules {
         compiled: policy::compile_rules(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,

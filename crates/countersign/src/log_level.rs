@@ -1,4 +1,4 @@
-//! `log-level`: what a gateway that runs says on stderr, and how to have it say more.
+//! `log-level`: the level of a running gateway's log on stderr, and its change.
 
 use std::{io::Write as _, process::ExitCode};
 

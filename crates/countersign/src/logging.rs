@@ -1,4 +1,4 @@
-//! Where the program's log goes: stderr, in the form and at the level that are asked for.
+//! Log of the program: on stderr, in the requested form and at the requested level.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-/// What is logged where nobody says anything.
+/// Default filter.
 const USUAL: &str = "warn";
 /// Says what is logged, before any setting.
 pub(crate) const VARIABLE: &str = "COUNTERSIGN_LOG";
@@ -56,8 +56,8 @@ pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::try_new(with_successors(text))
 }
 
-/// Keeps back what libraries tell of their work, whatever level is asked for: parsers and connections tell what passes through them, and
-/// that may be anybody's words, commands and keys.
+/// Suppresses log events of libraries, whatever the level: parsers and connections log the data that passes through them, and that may be
+/// texts, commands and keys of users.
 pub(crate) fn own_alone() -> FilterFn {
     fn is_shown(metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("countersign") || *metadata.level() <= Level::WARN
@@ -65,7 +65,7 @@ pub(crate) fn own_alone() -> FilterFn {
     FilterFn::new(is_shown)
 }
 
-/// Changes the filter behind `handle`. `shown` is what it logs, as it was asked for.
+/// Changes the filter of `handle`. `shown` is its current text, as it was requested.
 fn reloadable_levels<S: 'static>(handle: reload::Handle<EnvFilter, S>, shown: String) -> LogLevels {
     let shown = Mutex::new(shown);
     LogLevels::new(move |requested| {

@@ -37,8 +37,8 @@ use std::process::ExitCode;
 
 use countersign_agent_dir::AgentProduct;
 
-/// The stack of a worker, in bytes. The grammar of shell lines recurses; what it must not be driven to is bounded where lines
-/// are judged, and this is what stands behind it. Pages that nobody touches cost nothing.
+/// The stack of a worker, in bytes. The grammar of shell lines recurses; its depth is bounded where lines are judged, and this is the
+/// reserve for it. Pages that are never touched cost nothing.
 const STACK: usize = 32 << 20;
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|first| first == countersign_tools::exec::ExecLauncher::ARGUMENT) {
         return countersign_tools::exec::child_main();
     }
-    // The name that the binary is called by chooses the door, so that hosts which insist on a name find it.
+    // The name that the binary is called by chooses the adapter, so that hosts which insist on a name find it.
     let name = std::path::Path::new(&called).file_stem().map(|name| name.to_string_lossy().into_owned());
     // Agents' programs call their client by the name that they know; there its first word may be left out.
     if name.as_deref() == Some("agentpass") {

@@ -1,4 +1,4 @@
-//! `node`: lends files and commands of this machine to a gateway elsewhere, until somebody ends it.
+//! `node`: lends files and commands of this machine to a gateway elsewhere, until a signal ends it.
 
 mod address;
 mod backoff;
@@ -39,10 +39,10 @@ use logs::NodeLogFile;
 use probes::ProbeRunner;
 use reconnect::ReconnectLoop;
 
-/// What is told if nothing is said.
+/// Default filter of the log.
 const FILTER: &str = "warn,countersign::node=info";
 
-/// How what happens is told.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeLogFormat {
     /// For people.
@@ -51,7 +51,7 @@ pub(crate) enum NodeLogFormat {
     Json,
 }
 
-/// What the command line says.
+/// Options of the command line.
 pub(crate) struct NodeOptions {
     pub(crate) url: String,
     pub(crate) id: String,
@@ -149,7 +149,7 @@ async fn serve_node(ready: PreparedNode, launcher: ExecLauncher) -> anyhow::Resu
             "the node broke off the last time: what became of these calls is unknown, these commands ended"
         );
     }
-    // What starts at boot has few folders of programs; people expect theirs.
+    // A program that starts at boot has few folders in its path; users expect theirs.
     if let Some(path) = login_path(&launcher, &environment, &workspace).await {
         environment.set_variable("PATH", path);
     }
@@ -170,7 +170,7 @@ async fn serve_node(ready: PreparedNode, launcher: ExecLauncher) -> anyhow::Resu
     });
     let ready = |id: &str, url: &str| {
         let mut out = std::io::stdout().lock();
-        // Somebody who does not want to know need not.
+        // The reader may have closed the output.
         let _ = writeln!(out, "countersign node {id} connected to {url}").and_then(|()| out.flush());
     };
     ReconnectLoop {
@@ -187,7 +187,7 @@ async fn serve_node(ready: PreparedNode, launcher: ExecLauncher) -> anyhow::Resu
     .await
 }
 
-/// What the gateway is told of something that happened to a command.
+/// Converts an event of a command to the one for the gateway.
 fn exec_event(occurrence: ExecutionEvent) -> ExecEvent {
     let ExecutionEvent { id, session, call, became, exit_code, signal, tail, started_at, ended_at } = occurrence;
     ExecEvent {
@@ -227,7 +227,7 @@ fn init_logging(form: NodeLogFormat, data: &NodeDataDir) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ready when somebody asks the process to end, from the moment on in which this is called.
+/// Becomes ready when a signal requests the end of the process, from this call on.
 fn end_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));

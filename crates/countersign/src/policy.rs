@@ -35,20 +35,20 @@ use crate::{
     style::{ColourMode, TextStyle},
 };
 
-/// How many rules that nearly decided are shown to a person.
+/// Number of rules that nearly decided that are shown.
 const NEAR: usize = 6;
 
 /// The files that are meant.
 pub(crate) struct PolicyFiles {
     rules: PathBuf,
     config: Option<PathBuf>,
-    /// Whether somebody named the rules.
+    /// True if the command line named the rules.
     is_named: bool,
     /// The adapter that is meant, where it is known.
     adapter: Option<TrialAdapter>,
 }
 
-/// What the command line names.
+/// Files that the command line names.
 pub(crate) struct PolicySelection<'a> {
     pub(crate) rules: Option<&'a Path>,
     pub(crate) config: Option<&'a Path>,
@@ -59,7 +59,7 @@ pub(crate) struct PolicySelection<'a> {
 }
 
 impl PolicyFiles {
-    /// The rules, else those beside the configuration, else those of this folder; the configuration, else the one beside the
+    /// Returns the rules, else those next to the configuration, else those of this folder; the configuration, else the one next to the
     /// rules if there is one. For a stdio adapter the rules, else those of its agent directory; it has no configuration.
     pub(crate) fn new(named: &PolicySelection<'_>, usual: Option<PathBuf>) -> anyhow::Result<Self> {
         let environment = ProcessEnvironment::of_process();
@@ -96,7 +96,7 @@ impl PolicyFiles {
         Ok(Self { rules, config, is_named, adapter })
     }
 
-    /// What the rules are about.
+    /// Returns the tools that the rules are about.
     fn tool_inventory(&self) -> anyhow::Result<ToolInventory> {
         let inventory = self.inventory_from_config()?;
         Ok(match &self.adapter {
@@ -137,7 +137,7 @@ impl PolicyFiles {
     }
 }
 
-/// What is asked for, as it stands on the command line.
+/// Request to explain, as it is on the command line.
 pub(crate) struct ExplainInput {
     pub(crate) tool: String,
     pub(crate) arguments: Vec<String>,
@@ -201,7 +201,7 @@ pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::R
     Ok(exit_code(loaded.is_ok()))
 }
 
-/// What is wrong, for programs.
+/// Returns the problems as rows, for programs.
 fn problem_rows(error: &RulesLoadError) -> Vec<Value> {
     match error {
         RulesLoadError::Form(errors) => {
@@ -391,7 +391,7 @@ fn print_explanation(
     }
 }
 
-/// An agent as its configuration calls it.
+/// Returns an agent as its configuration calls it.
 fn agent_of(principal: &str) -> &str {
     principal.strip_prefix("agent:").unwrap_or(principal)
 }
@@ -402,7 +402,7 @@ struct ApprovalLine {
     text: String,
 }
 
-/// Who has to allow, a line each, and what follows when they do not.
+/// Returns the required approvals, a line each, and the steps if they do not come.
 fn approval_lines(explained: &ExplainedVerdict) -> Vec<ApprovalLine> {
     let to_line = |(at, step): (usize, &ApprovalStep)| {
         let of = match &step.from {

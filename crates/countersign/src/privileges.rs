@@ -1,14 +1,14 @@
-//! Whom a data directory belongs to, where root works in it.
+//! Owner of a data directory in which root works.
 //!
-//! What root made there the gateway, which is another user, could not read; and a link in a folder that is somebody else's must
-//! not be followed with the rights of root.
+//! The gateway is another user and could not read files that root made there; and a link in a folder of another user must not be
+//! followed with the rights of root.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use anyhow::Context as _;
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 
-/// The user and group of a folder, where this process is root and the folder is not.
+/// Returns the user and group of a folder, where this process is root and the folder is not.
 pub(crate) fn folder_owner(folder: &Path) -> Option<(Uid, Gid)> {
     let found = fs::metadata(folder).ok().filter(|found| geteuid().is_root() && found.uid() != 0)?;
     Some((Uid::from_raw(found.uid()), Gid::from_raw(found.gid())))

@@ -24,7 +24,7 @@ use crate::{
     style::{ColourMode, TextStyle},
 };
 
-/// What is done with secrets.
+/// Action on secrets.
 pub(crate) enum SecretsAction {
     List,
     Set { name: String, from: Option<PathBuf> },
@@ -39,7 +39,7 @@ pub(crate) fn run(data: &Path, what: &SecretsAction, form: OutputFormat) -> anyh
             return Ok(ExitCode::SUCCESS);
         }
         SecretsAction::Set { name, from } => {
-            // Before anybody types one in vain.
+            // Before a user types one in vain.
             anyhow::ensure!(countersign_core::secret::is_name(name), store::StoreError::Name(name.clone()));
             let value = read_secret(name, from.as_deref())?;
             privileges::become_owner_of(data)?;
@@ -61,7 +61,7 @@ pub(crate) fn run(data: &Path, what: &SecretsAction, form: OutputFormat) -> anyh
     Ok(ExitCode::SUCCESS)
 }
 
-/// The value, from wherever it is given.
+/// Reads the value from its source.
 fn read_secret(name: &str, from: Option<&Path>) -> anyhow::Result<SecretString> {
     // One byte more than fits, so that what is too long is refused and not cut.
     let most = LONGEST as u64 + 2;

@@ -1,4 +1,4 @@
-//! `serve`: a gateway with all network doors, until somebody ends it.
+//! `serve`: a gateway with all network adapters, until a signal ends it.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -11,7 +11,7 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-/// Which configuration, and what goes before it.
+/// Configuration, and the flags that override it.
 pub(crate) struct ServeOptions {
     pub(crate) config: Option<PathBuf>,
     pub(crate) flags: ConfigFlags,
@@ -35,16 +35,16 @@ pub(crate) fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(crate::STACK).enable_all().build()?;
     let outcome = runtime.block_on(async {
         let (tell, reload) = mpsc::channel(1);
-        // Where a file may not grow, writing says so, and the signal does not end the process before it could tell.
+        // If a file may not grow, the write fails with an error, and the signal must not end the process before it can be reported.
         let _outgrown = signal(SignalKind::from_raw(nix::libc::SIGXFSZ));
         tokio::spawn(hang_ups(tell));
         tokio::spawn(exec::reap());
         let (tell_armed, armed) = oneshot::channel();
         let ready = |address: &str| {
-            // Whoever reads the line may ask for the end at once. Until here a signal ends the process as it is.
+            // A reader of the line may request the end at once. Until here a signal ends the process as it is.
             let _ = tell_armed.send(end_signals());
             let mut out = std::io::stdout().lock();
-            // Somebody who does not want to know need not.
+            // The reader may have closed the output.
             let _ = writeln!(out, "countersign ready on {address}").and_then(|()| out.flush());
         };
         let ground = gateway::Platform::of_this_machine(program);
@@ -104,7 +104,7 @@ fn end_signals() -> Option<(Signal, Signal)> {
     Some((signal(SignalKind::terminate()).ok()?, signal(SignalKind::interrupt()).ok()?))
 }
 
-/// Ready when somebody asks the process to end, from when signals are taken.
+/// Becomes ready when a signal requests the end of the process, from when signals are taken.
 async fn wait_for_signal(armed: oneshot::Receiver<Option<(Signal, Signal)>>) {
     let Ok(Some((mut terminate, mut interrupt))) = armed.await else { return std::future::pending().await };
     tokio::select! {
@@ -113,7 +113,7 @@ async fn wait_for_signal(armed: oneshot::Receiver<Option<(Signal, Signal)>>) {
     }
 }
 
-/// Each connection takes a descriptor: as many as the system lets us have.
+/// Raises the limit of descriptors to the system's maximum, as each connection takes one.
 fn more_descriptors() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)

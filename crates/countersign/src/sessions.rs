@@ -1,6 +1,6 @@
 //! `sessions`: conversations and agents, as the record has them.
 //!
-//! It reads a record from its beginning, whether or not somebody is writing it.
+//! It reads a record from its beginning, whether or not a gateway is writing it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +34,7 @@ use crate::{
     style::{ColourMode, TextStyle},
 };
 
-/// What was counted of one session.
+/// Counts of one session.
 #[derive(Clone, Copy, Default)]
 struct SessionTally {
     last: Millis,
@@ -84,7 +84,7 @@ impl RecordedSessions {
         }
     }
 
-    /// The session whose id is, or ends with, `id`.
+    /// Returns the session whose id is, or ends with, `id`.
     fn find_session(&self, id: &str) -> anyhow::Result<&Session> {
         let sessions = || self.engine.state().sessions();
         if let Some(session) = sessions().find(|session| session.id().as_str() == id) {
@@ -102,7 +102,7 @@ impl RecordedSessions {
         self.tallies.get(session.id()).copied().unwrap_or_default()
     }
 
-    /// How many gates of a session wait for people.
+    /// Returns the number of pending gates of a session.
     fn waiting_gates(&self, session: &Session) -> usize {
         self.engine.state().pending_gates().filter(|gate| gate.session() == Some(session.id())).count()
     }
@@ -127,7 +127,7 @@ fn count_messages(session: &Session) -> usize {
     session.path_entries().into_iter().filter(|entry| entry.kind.is_message()).count()
 }
 
-/// `sessions list`.
+/// Runs `sessions list`.
 pub(crate) fn print_sessions(path: &Path, gateway: Option<&Path>, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let read = block_on(RecordedSessions::read_of(path, gateway))?;
     let mut sessions: Vec<&Session> = read.engine.state().sessions().collect();
@@ -170,7 +170,7 @@ pub(crate) fn print_sessions(path: &Path, gateway: Option<&Path>, form: OutputFo
     Ok(ExitCode::SUCCESS)
 }
 
-/// `sessions show`.
+/// Runs `sessions show`.
 pub(crate) fn print_session(
     path: &Path,
     gateway: Option<&Path>,
@@ -222,14 +222,14 @@ pub(crate) fn print_session(
     Ok(ExitCode::SUCCESS)
 }
 
-/// `sessions export`, as JSON lines.
+/// Runs `sessions export`, as JSON lines.
 pub(crate) fn export_session(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
     let session =
         block_on(async { Ok(RecordedSessions::read_log(&open_record(path)?).await?.find_session(id)?.id().clone()) })?;
     audit::export_jsonl(path, &RecordFilter { session: Some(session), ..RecordFilter::default() })
 }
 
-/// `sessions export --format html`.
+/// Runs `sessions export --format html`.
 pub(crate) fn export_html(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
     let page = block_on(async {
         let log = open_record(path)?;

@@ -1,6 +1,6 @@
-//! Signals by which somebody asks the process to end.
+//! Signals that request the end of the process.
 
-/// Ready when somebody asks the process to end.
+/// Becomes ready when a signal requests the end of the process.
 pub(crate) async fn shutdown_signal() {
     use tokio::signal::unix::{SignalKind, signal};
 

@@ -1,4 +1,4 @@
-//! The stdio doors: two threads own the pipes, one runtime does the rest.
+//! The stdio adapters: two threads own the pipes, one runtime does the rest.
 
 use std::{
     io::{Read as _, Write as _},
@@ -24,18 +24,19 @@ use crate::{
     signals::shutdown_signal,
 };
 
-/// How many lines wait for the door at most; the pipe holds the rest.
+/// Maximum number of lines that wait for the adapter; the pipe holds the rest.
 const WAITING: usize = 256;
-/// How long the last frames are waited for.
+/// Maximum wait for the last frames.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(700);
-/// How many frames wait for the pipe at most: few, for their bytes are not counted. The door counts what waits behind them.
+/// Maximum number of frames that wait for the pipe: few, for their bytes are not counted. The adapter counts the frames that wait after
+/// them.
 const FRAMES: usize = 64;
-/// How long nobody takes a line, after the host has gone, before that counts as the end of input.
+/// Time without an accepted line, after the host has gone, that counts as the end of input.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
-/// How often it is tried again to hand on a line.
+/// Time between two tries to pass on a line.
 const TRIED: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Runs the stdio door of `product`, such as `countersign omp`, with the arguments behind its name.
+/// Runs the stdio adapter of `product`, such as `countersign omp`, with the arguments after its name.
 pub(crate) fn run(product: AgentProduct, arguments: Vec<String>) -> ExitCode {
     let flags = match omp::flags::parse_for(product, arguments.clone()) {
         Ok(flags) => flags,
@@ -94,7 +95,7 @@ fn in_process(serve: impl FnOnce(std::path::PathBuf) -> anyhow::Result<ExitCode>
     }
 }
 
-/// Where a session lives.
+/// Place in which a session lives.
 enum SessionPlacement {
     /// In a log of its own.
     Own,
@@ -137,7 +138,7 @@ fn attach_to_gateway(
     attach::open_pipe(folder, handover, print_notice)
 }
 
-/// Runs the door here. A session that turns out to live in a gateway is opened there.
+/// Runs the adapter here. A session that turns out to live in a gateway is opened there.
 fn run_own_session(flags: omp::flags::AdapterFlags, arguments: Vec<String>, program: omp::ProgramInfo) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -193,7 +194,7 @@ fn run_own_session(flags: omp::flags::AdapterFlags, arguments: Vec<String>, prog
         }
         drop(written);
     });
-    // Not on this thread: what the owner has for the door, and the door for the owner, then needs no other thread to be woken.
+    // Not on this thread: what the owner has for the adapter, and the adapter for the owner, then needs no other thread to be woken.
     let running = runtime.spawn(door.run(input, wait_for_stop(has_gone, is_deaf)));
     let outcome = runtime.block_on(running);
     drop(listed);
@@ -212,7 +213,7 @@ fn unanswered_frame(request: &attach::Unanswered, problem: &str) -> Option<bytes
     omp::failure_response(&request.id, &request.command, problem)
 }
 
-/// What `countersign omp --help` prints, and that of the other door.
+/// Returns the output of `countersign omp --help`, or of the other adapter.
 fn help_text(product: AgentProduct) -> String {
     let name = product.name();
     format!(
@@ -224,7 +225,7 @@ fn help_text(product: AgentProduct) -> String {
     )
 }
 
-/// What is said behind the flags.
+/// Returns the text after the flags.
 pub(crate) const fn extra_flags_help(product: AgentProduct) -> &'static str {
     match product {
         AgentProduct::Omp => {
@@ -242,8 +243,8 @@ pub(crate) const fn extra_flags_help(product: AgentProduct) -> &'static str {
     }
 }
 
-/// Ready when somebody asks the process to end, when the host has gone and its last lines are not taken, or when it has closed
-/// its end of standard output: nobody would hear of anything more.
+/// Becomes ready when a signal requests the end of the process, when the host has gone and its last lines are not taken, or when it
+/// has closed its end of standard output and can no longer be informed.
 async fn wait_for_stop(has_gone: tokio::sync::oneshot::Receiver<()>, is_deaf: tokio::sync::oneshot::Receiver<()>) {
     tokio::select! {
         () = shutdown_signal() => {}
@@ -252,7 +253,7 @@ async fn wait_for_stop(has_gone: tokio::sync::oneshot::Receiver<()>, is_deaf: to
     }
 }
 
-/// The door takes no more lines: it has closed, or the host has gone without reading its frames.
+/// The adapter takes no more lines: it has closed, or the host has gone without reading its frames.
 struct HostStuck;
 
 /// Reads standard input to its end. A line without an end counts as one.
@@ -276,7 +277,7 @@ fn read_lines(mut decoder: LineDecoder, lines: &mpsc::Sender<DecodedLine>) -> Re
     }
 }
 
-/// Hands a line to the door, waiting for room as long as the host is there to make some.
+/// Hands a line to the adapter, waiting for room as long as the host is there to make some.
 fn forward_line(lines: &mpsc::Sender<DecodedLine>, line: DecodedLine) -> Result<(), HostStuck> {
     let mut line = line;
     let mut gone_since = None;
@@ -296,7 +297,7 @@ fn forward_line(lines: &mpsc::Sender<DecodedLine>, line: DecodedLine) -> Result<
     }
 }
 
-/// Whether nobody can write to standard input any more, though something may be left to read.
+/// Reports whether standard input has no writer any more, though unread bytes may be left.
 fn has_hung_up() -> bool {
     use std::os::fd::AsFd as _;
 
@@ -308,10 +309,10 @@ fn has_hung_up() -> bool {
     count.is_ok_and(|count| count > 0) && polled[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP))
 }
 
-/// Writes frames to standard output, as many in one write as there are, until the door has no more.
+/// Writes frames to standard output, as many in one write as there are, until the adapter has no more.
 ///
 /// # Errors
-/// What the system said to the first line that it did not take.
+/// Error of the system for the first line that it did not take.
 fn write_frames(mut frames: mpsc::Receiver<Bytes>) -> std::io::Result<()> {
     let mut output = std::io::BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
     while let Some(frame) = frames.blocking_recv() {

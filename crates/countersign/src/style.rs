@@ -6,18 +6,18 @@ use std::{fmt, io::IsTerminal as _};
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// How a piece of text is set off.
+/// Style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextStyle {
     /// A heading, a name.
     Strong,
-    /// What is there for reference.
+    /// Text for reference.
     Faint,
     /// Allowed, intact, added.
     Good,
     /// Denied, broken, removed.
     Bad,
-    /// Waits for a person.
+    /// Text that waits for an answer.
     Asking,
 }
 
@@ -33,7 +33,7 @@ impl TextStyle {
     }
 }
 
-/// Whether text is coloured.
+/// Selects whether text is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColourMode {
     Coloured,
@@ -48,7 +48,7 @@ impl ColourMode {
         if is_permitted && able && std::io::stdout().is_terminal() { Self::Coloured } else { Self::Plain }
     }
 
-    /// `text` in `tone`.
+    /// Returns `text` in `tone`.
     pub(crate) fn apply_style<T: fmt::Display>(self, tone: TextStyle, text: T) -> String {
         match self {
             Self::Coloured => format!("\u{1b}[{}m{text}\u{1b}[0m", tone.ansi_code()),
@@ -57,17 +57,17 @@ impl ColourMode {
     }
 }
 
-/// How many cells of a terminal a letter takes. What turns a sign into a picture makes it wider.
+/// Returns the number of terminal cells of a character. A sign that turns it into a picture makes it wider.
 fn char_width(letter: char) -> usize {
     if letter == '\u{fe0f}' { 1 } else { letter.width().unwrap_or(0) }
 }
 
-/// How many cells of a terminal `text` takes, at most.
+/// Returns the maximum number of terminal cells of `text`.
 pub(crate) fn text_width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// How much of `text` fits into so many columns, in bytes.
+/// Returns the number of bytes of `text` that fit into so many columns.
 fn fitting_bytes(text: &str, columns: usize) -> usize {
     let mut taken = 0;
     let beyond = text.char_indices().find(|(_, letter)| {
@@ -77,7 +77,7 @@ fn fitting_bytes(text: &str, columns: usize) -> usize {
     beyond.map_or(text.len(), |(at, _)| at)
 }
 
-/// `text` in at most so many columns; what was cut shows as an ellipsis.
+/// Returns `text` in at most so many columns; what was cut shows as an ellipsis.
 pub(crate) fn cut_to_width(text: &str, columns: usize) -> String {
     if text_width(text) <= columns {
         return text.to_owned();
@@ -89,7 +89,7 @@ pub(crate) fn cut_to_width(text: &str, columns: usize) -> String {
     cut
 }
 
-/// The end of `text` that fits into so many columns.
+/// Returns the end of `text` that fits into so many columns.
 pub(crate) fn end_of_width(text: &str, columns: usize) -> &str {
     let mut taken = 0;
     let beyond = text.char_indices().rev().find(|(_, letter)| {
@@ -99,14 +99,14 @@ pub(crate) fn end_of_width(text: &str, columns: usize) -> &str {
     beyond.map_or(text, |(at, letter)| &text[at + letter.len_utf8()..])
 }
 
-/// How many columns the terminal has that standard output is. None if it is none.
+/// Returns the number of columns of the terminal on standard output. None if it is none.
 pub(crate) fn terminal_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// `line` in lines of at most so many columns, which break behind a blank where one is in their second half. Together they are
-/// what it was. A letter that is wider than a line stands alone.
+/// Splits `line` into lines of at most so many columns, which break after a blank where one is in their second half. Together they equal
+/// `line`. A character that is wider than a line stands alone.
 pub(crate) fn wrap_line(line: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut rest) = (Vec::new(), line);
     loop {

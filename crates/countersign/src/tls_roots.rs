@@ -1,4 +1,4 @@
-//! Which certificates of gateways are believed.
+//! Trusted certificates of gateways.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,10 +9,10 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 
-/// The system's certificates, and those in the file `ca`.
+/// Returns a TLS configuration that trusts the system's certificates, and those in the file `ca`.
 ///
 /// # Errors
-/// What is wrong with the file, or that nothing could be trusted.
+/// The file is invalid, or no certificate is trusted.
 pub(crate) fn tls_client_config(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
     let extra: Vec<CertificateDer<'static>> = match ca {
         None => Vec::new(),

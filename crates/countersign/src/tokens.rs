@@ -1,4 +1,4 @@
-//! `tokens`: which programs may use a gateway over HTTP.
+//! `tokens`: programs that may use a gateway over HTTP.
 //!
 //! A token is printed once, when it is made, and never again.
 
@@ -16,7 +16,7 @@ use crate::{
     style::{ColourMode, TextStyle},
 };
 
-/// What is done with tokens.
+/// Action on tokens.
 pub(crate) enum TokensAction {
     List,
     Add { name: String, scopes: Vec<TokenScope>, lasts: Option<Duration> },

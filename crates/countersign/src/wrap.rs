@@ -14,7 +14,8 @@ pub(crate) struct LineWrapper {
 }
 
 impl LineWrapper {
-    /// A text whose first line begins at `column`; further lines begin at `indent`, and none is longer than `width` unless a word is.
+    /// Returns a text whose first line begins at `column`; further lines begin at `indent`, and none is longer than `width` unless a word
+    /// is.
     pub(crate) const fn new(column: usize, indent: usize, width: usize) -> Self {
         Self { indent, width, column, blanks: 0, word: String::new() }
     }
@@ -68,7 +69,7 @@ impl LineWrapper {
     }
 }
 
-/// The whole of `text`, its first line behind `column`.
+/// Wraps the whole of `text`, its first line from `column` on.
 pub(crate) fn wrap_text(text: &str, column: usize, indent: usize, width: usize) -> String {
     let mut wrap = LineWrapper::new(column, indent, width);
     let written = wrap.push(text);

@@ -1,6 +1,6 @@
-//! The store of whole objects beside the log: archives of messages, and what came with messages of chat networks.
+//! The store of whole objects next to the log: archives of messages, and attachments of messages of chat networks.
 //!
-//! An object is there as a whole or not at all, for nobody but the gateway. It must not know what objects mean.
+//! An object is there as a whole or not at all, readable only by the gateway. It must not know what objects mean.
 
 use std::{
     collections::BTreeSet,
@@ -12,17 +12,17 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// Where the store lies in the data directory.
+/// Folder of the store in the data directory.
 const STORE: &str = "objects";
-/// How a text begins that stands for an object in a message.
+/// Prefix of a text that refers to an object in a message.
 const REFERENCE: &str = "r2:";
 
-/// The text that stands for an object in a message.
+/// Returns the text that refers to an object in a message.
 pub fn object_reference(name: &str) -> String {
     format!("{REFERENCE}{name}")
 }
 
-/// The object that such a text stands for.
+/// Returns the object that such a text refers to. None for any other text.
 pub fn parse_reference(text: &str) -> Option<&str> {
     text.strip_prefix(REFERENCE)
 }
@@ -32,40 +32,40 @@ pub fn parse_reference(text: &str) -> Option<&str> {
 pub struct ObjectStore(PathBuf);
 
 impl ObjectStore {
-    /// The store in a gateway's data directory.
+    /// Creates the store in a gateway's data directory.
     pub fn for_data_dir(folder: &Path) -> Self {
         Self(folder.join(STORE))
     }
 
-    /// Puts an object there. It survives a power cut once this is done.
+    /// Stores an object. It survives a power cut once this is done.
     ///
     /// # Errors
-    /// What the system says, or that the name leads elsewhere.
+    /// Errors of the system, or a name that leads elsewhere.
     pub async fn put_object(&self, name: String, bytes: Vec<u8>) -> std::io::Result<()> {
         let path = self.object_path(&name)?;
         tokio::task::spawn_blocking(move || write_atomic(&path, &bytes)).await.map_err(std::io::Error::other)?
     }
 
-    /// An object as base64. `None` if it is not there any more.
+    /// Reads an object as base64. `None` if it does not exist any more.
     pub async fn read_base64(&self, name: &str) -> Option<String> {
         let path = self.object_path(name).ok()?;
         let read = tokio::task::spawn_blocking(move || std::fs::read(path).map(|bytes| STANDARD.encode(bytes)));
         read.await.ok()?.ok()
     }
 
-    /// An object.
+    /// Reads an object.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub async fn read_bytes(&self, name: &str) -> std::io::Result<Vec<u8>> {
         let path = self.object_path(name)?;
         tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(std::io::Error::other)?
     }
 
-    /// Takes objects of a folder away that were put there before a time and are not among these; how many there were.
+    /// Deletes the objects of a folder that were stored before a time and are not in `stay`; returns their number.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub async fn clear_but(&self, folder: &str, stay: BTreeSet<String>, before: SystemTime) -> std::io::Result<usize> {
         let (path, folder) = (self.object_path(folder)?, folder.to_owned());
         let may_go = move |name: &str| !stay.contains(&format!("{folder}/{name}"));
@@ -74,10 +74,10 @@ impl ObjectStore {
             .map_err(std::io::Error::other)?
     }
 
-    /// Takes objects of a folder away by their names in it; how many there were.
+    /// Deletes objects of a folder by their names in it; returns their number.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub async fn clear_those(
         &self,
         folder: &str,
@@ -87,7 +87,7 @@ impl ObjectStore {
         tokio::task::spawn_blocking(move || remove_files(&path, None, &may_go)).await.map_err(std::io::Error::other)?
     }
 
-    /// Takes objects away that nobody has come to know of. What cannot be taken away stays: it is in nobody's way.
+    /// Deletes objects that nothing refers to yet. Objects that cannot be deleted stay: they do no harm.
     pub async fn discard_objects(&self, names: Vec<String>) {
         let paths: Vec<PathBuf> = names.iter().filter_map(|name| self.object_path(name).ok()).collect();
         let discard = move || {
@@ -97,14 +97,14 @@ impl ObjectStore {
                 }
             }
         };
-        // Nobody waits for what it comes to.
+        // The result is not awaited.
         let _ = tokio::task::spawn_blocking(discard).await;
     }
 
-    /// Takes a folder of objects away; how many there were.
+    /// Deletes a folder of objects; returns their number.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub async fn clear_folder(&self, folder: &str) -> std::io::Result<usize> {
         let path = self.object_path(folder)?;
         let clear = move || match std::fs::read_dir(&path) {
@@ -118,10 +118,10 @@ impl ObjectStore {
         tokio::task::spawn_blocking(clear).await.map_err(std::io::Error::other)?
     }
 
-    /// Takes objects away that were put there before a time, but for those of one folder; how many there were.
+    /// Deletes the objects that were stored before a time, except those of one folder; returns their number.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub async fn clear_older(&self, before: SystemTime, but: &'static str) -> std::io::Result<usize> {
         let folder = self.0.clone();
         tokio::task::spawn_blocking(move || clear_older(&folder, before, &folder.join(but)))
@@ -181,7 +181,7 @@ fn clear_older(folder: &Path, before: SystemTime, but: &Path) -> std::io::Result
     Ok(count)
 }
 
-/// Writes a file that is there as a whole or not at all, for nobody but the gateway.
+/// Writes a file atomically, readable only by the gateway.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

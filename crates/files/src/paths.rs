@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// `path` without links as far as it exists, the rest as it is. `None` if the rest leads upwards or nothing of it exists.
+/// Returns `path` without links as far as it exists, the rest as it is. `None` if the rest leads upwards or nothing of it exists.
 pub fn resolve_path(path: &Path) -> Option<PathBuf> {
     match path.canonicalize() {
         Ok(real) => Some(real),
@@ -10,13 +10,13 @@ pub fn resolve_path(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// `path` as it is, and as [`resolved`] where that is another.
+/// Returns `path` as it is, and as [`resolve_path`] if that differs.
 pub fn path_variants(path: PathBuf) -> impl Iterator<Item = PathBuf> {
     let real = resolve_path(&path).filter(|real| *real != path);
     std::iter::once(path).chain(real)
 }
 
-/// `given` with the home folder in place of a `~` that begins it.
+/// Returns `given` with the home folder in place of a leading `~`.
 pub fn expand_home(given: &str, home: &Path) -> PathBuf {
     let below = match given.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(rest.trim_start_matches('/')),
@@ -25,7 +25,7 @@ pub fn expand_home(given: &str, home: &Path) -> PathBuf {
     below.map_or_else(|| PathBuf::from(given), |rest| home.join(rest))
 }
 
-/// Whether `folder` is `inner` or above it.
+/// Returns true if `folder` is `inner` or above it.
 pub fn contains_path(folder: &Path, inner: &Path) -> bool {
     resolve_path(folder).zip(resolve_path(inner)).is_some_and(|(folder, inner)| inner.starts_with(folder))
 }

@@ -8,37 +8,37 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Who may read a file that is made anew.
+/// Read access to a newly created file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
     /// Its owner only.
     Private,
-    /// Whoever the file mode mask allows.
+    /// Access as the file mode mask allows.
     Shared,
 }
 
-/// Puts `bytes` in place of the file at `path`; what is there survives a power cut. A file that exists keeps its mode, its
-/// owner and its group.
+/// Replaces the content of the file at `path` with `bytes`; the result survives a power cut. A file that exists keeps its mode,
+/// its owner and its group.
 ///
 /// A symbolic link stays one: the file that it points to is replaced.
 ///
 /// # Errors
-/// Whatever the file system says, also where the owner or the group cannot be kept, or [`io::ErrorKind::InvalidInput`] if
-/// there is something other than a regular file; what is there is then untouched and the temporary file removed.
+/// Errors of the file system, also if the owner or the group cannot be kept, or [`io::ErrorKind::InvalidInput`] if something
+/// other than a regular file exists there; that is then untouched and the temporary file removed.
 pub fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
     sync_folder(&replace_with(path, bytes, access, Durability::Synced, keep_owner)?)
 }
 
-/// Does the same for a file that can be made anew from what is durable elsewhere: behind a power cut it may be the old one, or
-/// empty. It costs no wait for the disk, and takes none away from what has to wait.
+/// Does the same for a file that can be recreated from durable data: after a power cut it may be the old one, or empty. It does
+/// not wait for the disk, and does not delay callers that do.
 ///
 /// # Errors
-/// As those of [`replace`].
+/// As those of [`replace_file`].
 pub fn replace_copy(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
     replace_with(path, bytes, access, Durability::Unsynced, keep_owner).map(drop)
 }
 
-/// Whether what is written survives a power cut.
+/// Durability of the write after a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Durability {
     Synced,
@@ -77,7 +77,7 @@ fn replace_with(
 /// Gives a new file to those whom the old one belongs to.
 type KeepOwnerFn = fn(&File, &Metadata) -> io::Result<()>;
 
-/// Else a file that root edits would be taken away from the user whose program reads it.
+/// Keeps the owner and the group. Else a file that root edits would be taken away from the user whose program reads it.
 fn keep_owner(new: &File, old: &Metadata) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -120,7 +120,7 @@ fn write_temporary(
 /// Makes the names in `folder` survive a power cut.
 ///
 /// # Errors
-/// Whatever the file system says.
+/// Errors of the file system.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
@@ -162,7 +162,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.yaml");
         fs::write(&file, "old").unwrap();
-        // Only root can give a file away; for anybody else there is nothing to keep but their own.
+        // Only root can give a file away; for other users there is nothing to keep but their own.
         let (user, group) = match fs::metadata(&file).unwrap().uid() {
             0 => (4711, 4712),
             own => (own, fs::metadata(&file).unwrap().gid()),

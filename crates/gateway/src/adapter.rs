@@ -1,6 +1,6 @@
-//! The stdio adapters for trials of rules: which of them is meant, with the files of its agent directory.
+//! Stdio adapters for trials of rules: selection of one, with the files of its agent directory.
 //!
-//! It must not judge: it says what policy is asked, and which rules a session of the adapter starts with.
+//! It must not judge: it returns the subject for policy, and the rules with which a session of the adapter starts.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,7 +22,7 @@ use countersign_policy_admin::{
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
 
-/// The tools of runs that the gsv adapter brings.
+/// Tools that the gsv adapter brings to runs.
 #[derive(Clone, Copy, Debug)]
 pub struct GsvTools;
 
@@ -36,7 +36,7 @@ impl RunTools for GsvTools {
     }
 }
 
-/// Returns what rules are about as far as a configuration says it.
+/// Returns the subjects of rules as far as a configuration names them.
 pub fn tool_inventory(known: KnownEntities) -> ToolInventory {
     ToolInventory::from_known(known, Arc::new(GsvTools))
 }
@@ -44,7 +44,7 @@ pub fn tool_inventory(known: KnownEntities) -> ToolInventory {
 /// Finds the adapter of that name, for a process of `environment` that is started in `cwd`.
 ///
 /// # Errors
-/// Which names there are, or why the agent directory or its settings cannot be read.
+/// The known names, or the reason why the agent directory or its settings cannot be read.
 pub fn find_adapter(name: &str, environment: &ProcessEnvironment, cwd: &Path) -> Result<TrialAdapter, String> {
     let gateway = Protocol::OF_GATEWAY.map(Protocol::name);
     if let Some(name) = gateway.into_iter().find(|known| *known == name) {
@@ -59,7 +59,7 @@ pub fn find_adapter(name: &str, environment: &ProcessEnvironment, cwd: &Path) ->
 /// Finds the stdio adapter in whose agent directory `file` is the file of rules.
 ///
 /// # Errors
-/// Why its settings cannot be read.
+/// The reason why its settings cannot be read.
 pub fn adapter_for_file(
     file: &Path,
     environment: &ProcessEnvironment,
@@ -75,10 +75,10 @@ pub fn adapter_for_file(
     product.map(|product| Ok(TrialAdapter::Stdio(Arc::new(StdioAdapter::new(product, environment, cwd)?)))).transpose()
 }
 
-/// The stdio adapters. Each has a file of rules in its agent directory.
+/// Stdio adapters. Each has a file of rules in its agent directory.
 const STDIO: [AgentProduct; 2] = [AgentProduct::Omp, AgentProduct::Gjc];
 
-/// A stdio adapter with its agent directory and settings.
+/// Stdio adapter with its agent directory and settings.
 #[derive(Clone, Debug)]
 pub struct StdioAdapter {
     product: AgentProduct,
@@ -105,7 +105,7 @@ impl StdioRules for StdioAdapter {
         self.folder.permissions_path()
     }
 
-    // Those of the working folder are among them, and what settings take away.
+    // These include those of the working folder, and removals by settings.
     fn load_rules(&self, named: Option<&Path>) -> Result<LoadedRules, RulesLoadError> {
         let files = session_rules::read_rule_files(&self.folder, &self.cwd, named).map_err(rules_load_error)?;
         let place = session_rules::RulesContext {
@@ -135,7 +135,7 @@ impl StdioRules for StdioAdapter {
         Ok(LoadedRules { rules, cases, count, warnings, idle: Vec::new() })
     }
 
-    // What is no tool of the adapter's own is one of the host.
+    // A tool that is not the adapter's own is one of the host.
     fn policy_subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<PolicySubject, String> {
         if self.settings.restrictions.withheld.contains(tool) {
             return Err(format!("settings switch {tool} off, so no session has it"));
@@ -147,7 +147,7 @@ impl StdioRules for StdioAdapter {
     }
 }
 
-/// Returns why the rules of a session were not taken, as a trial of rules says it.
+/// Returns the error of loading the rules of a session, in the form of a trial of rules.
 fn rules_load_error(error: session_rules::RulesError) -> RulesLoadError {
     match error {
         session_rules::RulesError::Absent(path) => {

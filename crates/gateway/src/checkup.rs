@@ -1,4 +1,4 @@
-//! Whether a gateway could start with a configuration, and reach what it needs.
+//! Checks whether a gateway could start with a configuration, and reach its dependencies.
 //!
 //! It starts nothing, opens no record and changes nothing.
 
@@ -22,20 +22,20 @@ use secrecy::ExposeSecret as _;
 
 use crate::{adapter::GsvTools, port::resolve_address, run_environment, serve_error::ServeError};
 
-/// How long a bot is waited for.
+/// Longest wait for a bot.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Reads the rules of a configuration and tries their cases, and gives their warnings.
 ///
 /// # Errors
-/// [`RulesError`].
+/// [`RulesLoadError`].
 pub fn check_rules(config: &Config) -> Result<Vec<String>, RulesLoadError> {
     let inventory =
         ToolInventory::from_config(config, &run_environment::agent_gate_settings(config).tools, Arc::new(GsvTools));
     rules::load_rules(&config.permissions, &inventory).map(|loaded| loaded.warnings)
 }
 
-/// What keeps a gateway from starting with a configuration that is well-formed, one line each; its rules apart.
+/// Returns the problems that keep a gateway from starting with a well-formed configuration, one line each; its rules apart.
 pub fn config_problems(config: &Config) -> Vec<String> {
     let binding = config.check_binding().err().map(|error| error.to_string());
     let tls = config.gateway.tls.as_ref().and_then(|tls| listen::load_tls(&tls.cert, &tls.key).err());
@@ -44,10 +44,10 @@ pub fn config_problems(config: &Config) -> Vec<String> {
     binding.into_iter().chain(tls.map(|error| error.to_string())).chain(services).collect()
 }
 
-/// Whether the environment here names a collector of traces.
+/// Reports whether the environment here names a collector of traces.
 ///
 /// # Errors
-/// Which variable keeps a gateway from starting, and why.
+/// The variable that keeps a gateway from starting, and the reason.
 pub fn check_traces() -> Result<bool, String> {
     #[cfg(feature = "otlp")]
     return countersign_otlp::TraceCollector::from_environment()
@@ -57,24 +57,24 @@ pub fn check_traces() -> Result<bool, String> {
     Ok(false)
 }
 
-/// What holds the commands of runs: as the configuration says, and away from what is the gateway's own.
+/// Builds the sandbox of the commands of runs: as configured, without access to the gateway's own files.
 pub fn build_sandbox(config: &Config) -> Sandbox {
     let around = tool_inventory::path_context(&config.gateway_paths());
     let paths = |texts: Vec<String>| texts.into_iter().map(PathBuf::from).collect();
     Sandbox::new(config.sandbox.clone(), paths(around.protected), paths(around.unreadable))
 }
 
-/// Asks every service whether it is well.
+/// Checks the health of every service.
 ///
 /// # Errors
-/// [`BadService`] if one cannot be asked at all.
+/// [`BadService`] if one cannot be checked at all.
 pub async fn check_services(config: &Config) -> Result<Vec<(String, Result<(), HealthFailure>)>, BadService> {
     let services = ServiceClient::new(run_environment::service_definitions(config))?;
     let checks = config.services.iter().map(|one| async { (one.name.clone(), services.check_health(&one.name).await) });
     Ok(futures_util::future::join_all(checks).await)
 }
 
-/// Asks Telegram who the bot is and whether it knows its chat; `None` without Telegram.
+/// Requests the bot's identity from Telegram, and checks its chat; `None` without Telegram.
 pub async fn check_messenger(config: &Config) -> Option<Result<BotCheck, BotCheckError>> {
     let telegram = config.telegram.as_ref()?;
     let check = telegram::check_bot(&telegram.api_url, telegram.token.clone(), telegram.chat_id);
@@ -82,18 +82,18 @@ pub async fn check_messenger(config: &Config) -> Option<Result<BotCheck, BotChec
     Some(tokio::time::timeout(PATIENCE, check).await.unwrap_or_else(|_| late()))
 }
 
-/// What a provider of models made of its key.
+/// Result of checking a key with its provider of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyCheck {
-    /// It was taken.
+    /// The key was accepted.
     Taken,
-    /// It was refused, with this status.
+    /// The key was refused, with this status.
     Refused(u16),
-    /// Neither can be told from this status.
+    /// This status shows neither.
     Unknown(u16),
 }
 
-/// Asks every provider that has a key for the list of its models, which costs nothing.
+/// Requests the list of models from every provider that has a key, which costs nothing.
 pub async fn check_keys(config: &Config) -> Vec<(String, Result<KeyCheck, String>)> {
     let models = GatewayModels::from_config(config);
     let checks = config.providers.iter().filter_map(|(name, provider)| {
@@ -106,7 +106,7 @@ pub async fn check_keys(config: &Config) -> Vec<(String, Result<KeyCheck, String
 async fn check_key(entry: &ModelEntry, provider: &ProviderConfig) -> Result<KeyCheck, String> {
     let base = entry.base_url.trim_end_matches('/');
     let secret = provider.api_key.as_ref().map(|key| key.expose_secret().to_owned()).unwrap_or_default();
-    // A key goes nowhere but where it was meant to.
+    // A key is sent only to its own provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|error| error.to_string())?;
@@ -130,10 +130,10 @@ async fn check_key(entry: &ModelEntry, provider: &ProviderConfig) -> Result<KeyC
     })
 }
 
-/// Whether the address of a gateway that does not run is free.
+/// Checks that the address of a gateway that does not run is free.
 ///
 /// # Errors
-/// What is in the way.
+/// The reason why it is not.
 pub fn check_port(config: &Config) -> Result<(), String> {
     let (host, port) = (&config.gateway.host, config.gateway.port);
     let bound = resolve_address(host, port).and_then(|address| {

@@ -1,4 +1,4 @@
-//! The local socket of a running gateway: how the command line lists gates, answers them, and lists and revokes grants.
+//! Control socket of a running gateway, with which the command line lists gates, answers them, and lists and revokes grants.
 //!
 //! One JSON object a line in each direction. Only the user whose gateway it is can open it.
 
@@ -23,75 +23,75 @@ use serde_json::{Value, json};
 pub use socket::DataDirLock;
 pub use socket::{ControlSocket, FILE, has_room};
 
-/// What can be asked.
+/// Request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum Request {
-    /// Every gate that waits.
+    /// Every pending gate.
     Gates,
     /// One gate, by its id or the end of it.
     Gate {
-        /// Which.
+        /// Id of the gate.
         id: String,
     },
-    /// Every gate that waits, again after each change.
+    /// Every pending gate, again after each change.
     Watch,
-    /// Lets what a gate decides happen.
+    /// Allows a gate.
     Allow {
-        /// Which gate.
+        /// Id of the gate.
         id: String,
-        /// How far that reaches.
+        /// Scope of the approval.
         scope: ApprovalScope,
         /// One of the rules that are proposed for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
-        /// How long it lasts, in seconds.
+        /// Lifetime, in seconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lasts: Option<u64>,
     },
-    /// Does not let it happen.
+    /// Denies a gate.
     Deny {
-        /// Which gate.
+        /// Id of the gate.
         id: String,
-        /// What the agent is told.
+        /// Reason for the agent.
         reason: Option<String>,
     },
-    /// Says what a gate asks for: labels of its choices, or words.
+    /// Answers a question: labels of its choices, or a text.
     Answer {
-        /// Which gate.
+        /// Id of the gate.
         id: String,
-        /// What is said.
+        /// Answers.
         #[serde(rename = "said")]
         answers: Vec<String>,
     },
     /// Every grant in force.
     Grants,
-    /// Every denial that binds.
+    /// Every denial in force.
     Denials,
-    /// The ids of the sessions that wait for their hosts.
+    /// Ids of the sessions that wait for their hosts.
     WaitingForHosts,
-    /// Takes in the session of a host; the connection is its line from then on.
+    /// Attaches the session of a host, which uses the connection from then on.
     Attach(Box<AttachParams>),
-    /// What the program logs; with a level what it logs from now on.
+    /// Log level, or with a level a change of it.
     LogLevel {
-        /// That level.
+        /// New level.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         level: Option<String>,
     },
-    /// Takes a grant or a denial back.
+    /// Revokes a grant or a denial.
     Revoke {
-        /// Which.
+        /// Id.
         id: String,
     },
 }
 
-/// What is answered.
+/// Reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlReply {
-    /// What was asked for.
+    /// Result.
     Ok(Value),
-    /// Why there is none.
+    /// Reason why there is none.
     Error(String),
 }
 
@@ -134,14 +134,14 @@ async fn execute_request(handle: &OwnerHandle, request: Request, by: &PrincipalI
     }
 }
 
-/// The row of a gate that waits, or what became of it.
+/// Returns the row of a pending gate, or its resolution.
 async fn gate_detail(source: &countersign_runtime::CommandSource, id: String) -> Result<Value, String> {
     let owned_id = id.clone();
     match (
         read_engine(source, move |engine| find_pending(engine, &owned_id).map(|row| json!(row))).await?,
         GateId::parse(&id),
     ) {
-        // One that was resolved a while ago is found by its whole id only.
+        // A gate that was resolved a while ago is found by its whole id only.
         (Err(problem), Some(gate)) => {
             let look = move |engine: &Engine| engine.state().gate(gate).and_then(decisions::resolution_notice);
             let became = source.read_of(Held::Gate(gate), look).await.and_then(|(became, _)| became);
@@ -160,7 +160,7 @@ async fn resolve_gate(
     check_id_length(id)?;
     let owned_id = id.to_owned();
     let row = read_engine(source, move |engine| find_pending(engine, &owned_id)).await?;
-    // A gate that was resolved a while ago is found by its whole id only; the engine says what became of it.
+    // A gate that was resolved a while ago is found by its whole id only; the engine has its resolution.
     let gate = match row {
         Ok(row) => row.id,
         Err(problem) => GateId::parse(id).map(|gate| gate.to_string()).ok_or(problem)?,

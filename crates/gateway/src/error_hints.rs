@@ -1,10 +1,10 @@
-//! What helps where a gateway does not start.
+//! Hints for gateways that do not start.
 
 use std::path::{Path, PathBuf};
 
 use countersign_runtime::store;
 
-/// Says what to do where an address is taken.
+/// Adds a hint to the error of an address that is taken.
 pub(super) fn in_use(problem: std::io::Error, hint: &'static str) -> std::io::Error {
     match problem.kind() {
         std::io::ErrorKind::AddrInUse => std::io::Error::new(problem.kind(), hint),
@@ -12,7 +12,7 @@ pub(super) fn in_use(problem: std::io::Error, hint: &'static str) -> std::io::Er
     }
 }
 
-/// Why a record was not opened, with the file, and with what helps where it is known.
+/// Returns the reason why a record was not opened, with the file, and with a hint if there is one.
 pub(super) fn log_open_error(path: &Path, problem: &store::LogOpenError) -> String {
     let named =
         |why: String| if why.contains(&*path.to_string_lossy()) { why } else { format!("{}: {why}", path.display()) };
@@ -31,9 +31,9 @@ pub(super) fn log_open_error(path: &Path, problem: &store::LogOpenError) -> Stri
     }
 }
 
-/// Says what to do where something else is in the place of the data directory, or on the way to it.
+/// Returns the error for a path of the data directory that is something else, with a hint.
 pub(super) fn no_folder(folder: &Path, problem: std::io::Error) -> std::io::Error {
-    // Without what stands behind the last slash: a file is none because of that either.
+    // Without the part after the last slash: a file is no folder because of that either.
     let folder: PathBuf = folder.components().collect();
     let is_astray = |path: &&Path| {
         path.is_symlink() && path.metadata().is_err_and(|problem| problem.kind() == std::io::ErrorKind::NotFound)

@@ -1,4 +1,4 @@
-//! A gateway as `serve` runs it: a process that serves one realm, which is one record and every door that is configured.
+//! Gateway as `serve` runs it: a process that serves one realm, which is one record and every configured adapter.
 
 pub mod adapter;
 pub mod checkup;

@@ -1,7 +1,7 @@
-//! Figures of one gateway and its process for Prometheus, at `/metrics`. All of them stand in one list, which docs/operations.md is checked
+//! Metrics of one gateway and its process for Prometheus, at `/metrics`. All of them are in one list, which docs/operations.md is checked
 //! against.
 //!
-//! What labels may say is fixed when this is compiled: no id, name or text of anybody gets in.
+//! Values of labels are fixed at compile time: ids, names and texts of users cannot get in.
 
 mod definitions;
 mod snapshot;
@@ -25,26 +25,26 @@ use countersign_http::{
 use countersign_runtime::OwnerHandle;
 use countersign_telegram::HealthProbe;
 
-/// The form of what is told.
+/// Content type.
 const FORM: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The parts of a gateway that figures are taken from.
+/// Parts of a gateway that metrics are taken from.
 pub(crate) struct MetricsContext {
-    /// The owner of the record.
+    /// Owner of the record.
     pub(crate) handle: OwnerHandle,
     /// Logins and tokens.
     pub auth: Arc<WebAuth>,
-    /// When the gateway started.
+    /// Start time of the gateway.
     pub(crate) started_at: Millis,
-    /// The record and its folder.
+    /// Record and its folder.
     pub storage: StoragePaths,
-    /// Reports how the messenger is, if there is one.
+    /// Health probe of the messenger, if there is one.
     pub telegram: Option<HealthProbe>,
     /// Counts of open connections.
     pub(crate) open_connections: OpenConnections,
 }
 
-/// The route.
+/// Returns the route.
 pub(crate) fn routes(context: &Arc<MetricsContext>) -> Router {
     GuardedRoutes::new(&context.auth).add_route("GET", METRICS, serve_metrics).with_state(Arc::clone(context))
 }

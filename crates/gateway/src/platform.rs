@@ -1,4 +1,4 @@
-//! What a gateway stands on: the program it is, its record, its time and its chance.
+//! Platform of a gateway: its program, record, clock and entropy.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -11,23 +11,23 @@ use countersign_runtime::{
 
 use crate::serve_error::ServeError;
 
-/// Opens the record of a gateway with these views, once nothing else stands in its way.
+/// Opens the record of a gateway with these views, once all other checks have passed.
 pub type OpenRecord = Box<dyn FnOnce(&Config, Vec<Arc<dyn LogView>>) -> Result<AnyLog, ServeError> + Send>;
 
-/// What a gateway stands on. [`Ground::of_this_machine`] unless somebody plays the machine.
+/// Platform of a gateway. [`Platform::of_this_machine`] unless a test simulates the machine.
 pub struct Platform {
-    /// What is started again for commands of runs.
+    /// Program that is started again for commands of runs.
     pub program: PathBuf,
-    /// Where its record comes from.
+    /// Opener of its record.
     pub record: OpenRecord,
-    /// What time it is.
+    /// Clock.
     pub clock: Clock,
-    /// Where ids come from.
+    /// Source of ids.
     pub entropy: Entropy,
 }
 
 impl Platform {
-    /// The machine's own clock and chance, and the record in the file that the settings name.
+    /// Returns the machine's own clock and entropy, and the record in the file that the settings name.
     pub fn of_this_machine(program: PathBuf) -> Self {
         Self { program, record: Box::new(open_file), clock: Clock::system(), entropy: system_entropy() }
     }
@@ -41,7 +41,7 @@ impl fmt::Debug for Platform {
 
 fn open_file(config: &Config, views: Vec<Arc<dyn LogView>>) -> Result<AnyLog, ServeError> {
     let path = &config.storage.log;
-    // Space for the end of what was begun when the disk is full.
+    // Space to finish work when the disk is full.
     let ballast = Some(path.with_extension("ballast"));
     let opened = SqliteLog::open(path, store::LogOptions { ballast, views, ..store::LogOptions::default() });
     opened.map(Into::into).map_err(|problem| ServeError::Log { path: path.clone(), problem })

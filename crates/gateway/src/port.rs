@@ -1,4 +1,4 @@
-//! The address of a port, and how to bind one.
+//! Address of a port, and how to bind one.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
@@ -6,12 +6,12 @@ use countersign_http::listen::BoundPort;
 
 use crate::serve_error::ServeError;
 
-/// The address at which a port serves a realm.
+/// Address at which a port serves a realm.
 #[derive(Clone, Copy, Debug)]
 pub struct PortAddress {
-    /// `http` or `https`.
+    /// Scheme: `http` or `https`.
     pub scheme: &'static str,
-    /// Its address with the port that the system gave.
+    /// Address with the port that the system gave.
     pub bound: SocketAddr,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn resolve_address(host: &str, port: u16) -> Result<SocketAddr, Serve
     found.next().ok_or_else(|| ServeError::of_io(host, std::io::Error::other("it has no address")))
 }
 
-/// The address as it was configured, with the port that the system gave.
+/// Returns the address as it was configured, with the port that the system gave.
 fn format_authority(host: &str, bound: SocketAddr) -> String {
     let is_bare = host.contains(':') && !host.starts_with('[');
     if is_bare { format!("[{host}]:{}", bound.port()) } else { format!("{host}:{}", bound.port()) }

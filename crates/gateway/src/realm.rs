@@ -1,4 +1,4 @@
-//! A realm: everything that belongs to the state of one gateway. It is built in one place and held by one value, so that a process
+//! Realm: the state of one gateway. It is built in one place and held by one value, so that a process
 //! can hold several.
 //!
 //! It must not know signals, nor bind a port: a process does both.
@@ -51,20 +51,20 @@ use crate::{
     websockets,
 };
 
-/// How long a session in which nothing happens stays in memory.
+/// Time after which an idle session leaves memory.
 const IDLE: Duration = Duration::from_secs(600);
-/// How long connections have to hear that the gateway closes.
+/// Longest wait for connections at the close of the gateway.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The parts that a process brings to a realm.
+/// Parts that a process brings to a realm.
 pub struct RealmOptions {
-    /// Its program, record, time and chance.
+    /// Program, record, clock and entropy.
     pub platform: Platform,
-    /// The address at which it will be served.
+    /// Address at which it will be served.
     pub address: PortAddress,
-    /// What the program logs.
+    /// Log levels.
     pub levels: Arc<LogLevels>,
-    /// The collector of traces, if there is one.
+    /// Collector of traces, if there is one.
     pub collector: TraceDestination,
 }
 
@@ -77,7 +77,7 @@ impl std::fmt::Debug for RealmOptions {
     }
 }
 
-/// The whole state of one gateway: configuration, rules, people, agents, the owner of the record, adapters, messenger, control
+/// State of one gateway: configuration, rules, users, agents, the owner of the record, adapters, messenger, control
 /// socket and retention.
 pub struct GatewayRealm {
     config: Arc<Config>,
@@ -327,7 +327,7 @@ impl GatewayRealm {
         peers.close();
         closing.send_replace(true);
         if config.on_shutdown == OnShutdown::Deny {
-            // A record that cannot be written must not keep the process: what waits then waits for the next.
+            // A record that cannot be written must not keep the process: pending gates then wait for the next.
             if tokio::time::timeout(FAREWELL, deny_what_waits(&handle)).await.is_err() {
                 notice("what waits could not be ended in time, and waits on");
             }
@@ -336,7 +336,7 @@ impl GatewayRealm {
             telegram.stop(FAREWELL).await;
         }
         drop(control);
-        // At once: calls of services get most of the time that there is, and connections hear of those that end in it.
+        // In parallel: calls of services get most of the time that there is, and connections get the calls that end in it.
         let ended = async { tokio::join!(served, async { while tasks.join_next().await.is_some() {} }) };
         let (_, ()) = tokio::join!(tokio::time::timeout(FAREWELL, ended), handle.close());
         attach_server.close().await;
@@ -355,7 +355,7 @@ impl std::fmt::Debug for GatewayRealm {
     }
 }
 
-/// What is kept beside the record for those who would otherwise read all of it.
+/// Returns the views that are kept next to the record, so that their readers need not read all of it.
 fn log_views() -> Vec<Arc<dyn LogView>> {
     vec![
         Arc::new(SessionIndex),
@@ -368,13 +368,13 @@ fn log_views() -> Vec<Arc<dyn LogView>> {
     ]
 }
 
-/// Ends whatever waits, as the settings say.
+/// Withdraws every pending gate, as the settings say.
 async fn deny_what_waits(handle: &OwnerHandle) {
     let source = handle.source(InboxLane::Result);
     let waiting = source.read_state(|engine| engine.state().pending_gates().map(Gate::id).collect::<Vec<_>>()).await;
     for gate in waiting.map(|(gates, _)| gates).unwrap_or_default() {
         let by = PrincipalId::new(telegram::SHUTDOWN);
-        // Not a person's denial: the agent may ask again once the gateway is back.
+        // Not an approver's denial: the agent may ask again once the gateway is back.
         let ended = source.send_command(Command::Gate(gate::Command::Withdraw { gate, by })).await;
         if matches!(ended, Err(OwnerError::NotRecorded(_) | OwnerError::Closed)) {
             return;
@@ -382,19 +382,19 @@ async fn deny_what_waits(handle: &OwnerHandle) {
     }
 }
 
-/// What pages of ours may stand under beside the address that they were asked at.
+/// Returns the authorities under which pages may be served, in addition to the requested address.
 fn allowed_authorities(config: &Config) -> Vec<String> {
     let public = config.gateway.public_url.iter().filter_map(|url| url.split_once("://")?.1.split('/').next());
     public.map(str::to_owned).chain(config.gateway.allowed_hosts.iter().cloned()).collect()
 }
 
-/// The host of a URL, without its port.
+/// Returns the host of a URL, without its port.
 fn host_of(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split('/').next()?;
     Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host))
 }
 
-/// Makes the folder in which agents have theirs, closed to others. One that is there is left as somebody made it.
+/// Creates the folder of agents' folders, closed to others. An existing one is unchanged.
 fn make_workspaces(config: &Config) -> std::io::Result<()> {
     let folder = &config.agents_dir;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

@@ -1,7 +1,7 @@
-//! What is not kept for ever: contents of calls and gates, and objects, each for as long as the settings say.
+//! Retention: contents of calls and gates, and objects, are removed after the configured time.
 //!
-//! Facts are never removed, so the chain still fits: a removal leaves in the record that there was something, and its digest. What is
-//! not over, and what an agent has not received, stays however old it is. Nothing of it runs where the settings say nothing.
+//! Facts are never removed, so the chain stays valid: a removed content leaves its digest in the record. Contents of open calls,
+//! and those that an agent has not received, stay however old they are. Nothing runs without a configured time.
 
 use std::{
     collections::BTreeSet,
@@ -18,12 +18,12 @@ use countersign_runtime::{
 };
 use tracing::{info, warn};
 
-/// How many records are looked at in one go.
+/// Most records that are read in one step.
 const PAGE: usize = 512;
-/// How many contents are removed in one go. Every append waits behind it.
+/// Most contents that are removed in one step. Appends wait for it.
 const BATCH: usize = 128;
 
-/// Why nothing more was removed this time.
+/// Reason why a pass of retention ended early.
 #[derive(Debug, thiserror::Error)]
 enum RetentionError {
     #[error(transparent)]
@@ -34,9 +34,9 @@ enum RetentionError {
     Closing,
 }
 
-/// Removes what is too old, and again after each interval, until the owner ends.
+/// Removes expired contents, and again after each interval, until the owner ends.
 pub(crate) async fn run_retention(handle: OwnerHandle, clock: Clock, objects: ObjectStore, settings: RetentionConfig) {
-    // Up to there nothing is left to be removed.
+    // Everything up to this position has been removed.
     let mut done = Lsn(0);
     loop {
         tokio::time::sleep(settings.every).await;
@@ -51,7 +51,7 @@ pub(crate) async fn run_retention(handle: OwnerHandle, clock: Clock, objects: Ob
         if let Some(age) = settings.objects
             && let Some(before) = SystemTime::now().checked_sub(age)
         {
-            // A file of a letter stays until that is delivered, and goes with it.
+            // A file of an outbound message stays until that is delivered, and goes with it.
             match objects.clear_older(before, LETTERS).await {
                 Ok(0) => {}
                 Ok(removed) => info!(removed, "objects that are too old were removed"),
@@ -61,7 +61,7 @@ pub(crate) async fn run_retention(handle: OwnerHandle, clock: Clock, objects: Ob
     }
 }
 
-/// Removes contents that are too old at `now`, from behind `done` on; how many there were.
+/// Removes contents that are expired at `now`, after position `done`; returns their number.
 async fn remove_contents(
     handle: &OwnerHandle,
     now: Millis,
@@ -94,7 +94,7 @@ async fn remove_contents(
             if has_one && limit.is_some_and(|limit| stored.at < limit) && !needed.contains(&stored.lsn) {
                 due.push(stored.lsn);
             } else if has_one && (limit.is_some() || needed.contains(&stored.lsn)) {
-                // It is looked at again when it is older, or over.
+                // It is checked again when it is older, or over.
                 may_advance = false;
             }
             if may_advance {
@@ -110,7 +110,7 @@ async fn redact_contents(handle: &OwnerHandle, lsns: &[Lsn]) -> Result<usize, Lo
     let mut removed = 0;
     for batch in lsns.chunks(BATCH) {
         removed += match handle.log().redact_contents(Partition::ZERO, batch).await {
-            // They cannot be read any more; the next removal, or the next pass, empties what is left in the file.
+            // They cannot be read any more; the next removal, or the next pass, empties the rest in the file.
             Err(LogWriteError::Lingers(_)) => batch.len(),
             other => other?,
         };
@@ -118,7 +118,7 @@ async fn redact_contents(handle: &OwnerHandle, lsns: &[Lsn]) -> Result<usize, Lo
     Ok(removed)
 }
 
-/// The positions of contents that somebody may still need; `None` if the owner has ended.
+/// Returns the positions of contents that may still be needed; `None` if the owner has ended.
 async fn needed_contents(handle: &OwnerHandle) -> Option<BTreeSet<Lsn>> {
     let read = |engine: &Engine| {
         let state = engine.state();

@@ -1,4 +1,4 @@
-//! What the work of a gateway needs: its services, with the credentials that no agent sees.
+//! Environment of a gateway's runs: its services, with the credentials that no agent sees.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,10 +28,10 @@ use countersign_view::connection_status::AgentStatus as _;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-/// The tools of services by name, each with its service.
+/// Tools of services by name, each with its service.
 type ServiceToolCalls = BTreeMap<String, (String, ServiceCall)>;
 
-/// Services and their tools, and what the gateway's own runs work with.
+/// Services and their tools, and the environment of the gateway's own runs.
 pub(super) struct GatewayEnvironment {
     services: Arc<ServiceClient>,
     calls: ServiceToolCalls,
@@ -115,7 +115,7 @@ impl RunEnvironment for GatewayEnvironment {
     }
 }
 
-/// The services of a configuration as they are called.
+/// Returns the definitions of a configuration's services.
 pub(super) fn service_definitions(config: &Config) -> Vec<services::ServiceDefinition> {
     let services = config.services.iter().map(|service| services::ServiceDefinition {
         name: service.name.clone(),
@@ -149,7 +149,7 @@ pub(super) fn service_definitions(config: &Config) -> Vec<services::ServiceDefin
     services.collect()
 }
 
-/// What the messenger is to do. Cards of an agent that is away say so.
+/// Returns the settings of the messenger. Cards of an agent that is away show that.
 pub(super) fn telegram_settings(
     config: &config::TelegramConfig,
     people: &[config::PersonConfig],
@@ -167,7 +167,7 @@ pub(super) fn telegram_settings(
     }
 }
 
-/// What the agent-gate door is opened with.
+/// Returns the settings of the agent-gate adapter.
 pub(super) fn agent_gate_settings(config: &Config) -> agent_gate::Settings {
     let agents = config.agents.iter();
     let listed = config.services.iter().flat_map(|service| &service.tools);

@@ -1,4 +1,4 @@
-//! A gateway as a process: its ports, one realm, and what ends or changes it.
+//! Gateway as a process: its ports, one realm, and the signals that end or change it.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::{
 };
 
 /// Runs a gateway until `stop`. `ready` gets its address once it takes connections; `reload` gives a value whenever the rules
-/// are to be read again; `levels` is what the program logs, `notice` is for people.
+/// are to be read again; `levels` are the log levels, `notice` is for users.
 ///
 /// # Errors
-/// [`ServeError`]. Nothing is lost by any of them.
+/// [`ServeError`]. No record is lost by any of them.
 pub async fn serve(
     config: Config,
     platform: Platform,
@@ -61,7 +61,7 @@ pub async fn serve(
     };
     let outcome = tokio::select! {
         () = &mut stop => Ok(()),
-        // Its record cannot be worked with any more. Whoever watches over this process starts another.
+        // Its record cannot be worked with any more. A supervisor starts another process.
         () = realm.closed() => Err(ServeError::Lost),
         () = reloading => Ok(()),
     };

@@ -1,4 +1,4 @@
-//! Why a gateway does not start, or ends by itself.
+//! Errors of starting a gateway, and of one that ends by itself.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use countersign_telegram::BadAddress;
 
 use crate::error_hints::log_open_error;
 
-/// Why a gateway did not start, or went down.
+/// Error of starting or running a gateway.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// It may not listen where it was told to.
+    /// The address may not be bound.
     #[error(transparent)]
     Binding(#[from] BindError),
-    /// The folder of a front end holds none.
+    /// The folder of a front end contains none.
     #[error("{0}")]
     FrontEnd(String),
     /// The rules cannot be used.
@@ -31,36 +31,36 @@ pub enum ServeError {
     /// The record cannot be opened.
     #[error("{}", log_open_error(path, problem))]
     Log {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Why. It stands in the message already, and is no further cause.
+        /// Reason. It is part of the message already, and no further source.
         problem: store::LogOpenError,
     },
     /// The record cannot be worked with.
     #[error(transparent)]
     Owner(#[from] countersign_runtime::OwnerOpenError),
-    /// The messenger's address is none.
+    /// The messenger's address is invalid.
     #[error("messenger.telegram.api_url: {0}")]
     Messenger(#[from] BadAddress),
-    /// A door could not be opened.
+    /// An adapter could not be opened.
     #[error(transparent)]
     Refused(#[from] OwnerError),
-    /// What the environment says of traces has no meaning.
+    /// A variable for traces is invalid.
     #[cfg(feature = "otlp")]
     #[error(transparent)]
     Traces(#[from] countersign_otlp::OtlpConfigError),
-    /// Secrets that were set over the gsv door cannot be read.
+    /// Secrets that were set over the gsv adapter cannot be read.
     #[error("{0}")]
     Secrets(String),
-    /// The owner of the record ended by itself; why stands in the log of the program.
+    /// The owner of the record ended by itself; the log of the program has the reason.
     #[error("the record can no longer be worked with")]
     Lost,
-    /// A file or a port.
+    /// A file or a port failed.
     #[error("{what}: {problem}")]
     Io {
-        /// Which.
+        /// File or port.
         what: String,
-        /// What the system says. It stands in the message already, and is no further cause.
+        /// Error of the system. It is part of the message already, and no further source.
         problem: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Traces of realms over OTLP. A program that was built without them has none, and this says so.
+//! Traces of realms over OTLP. A program that was built without them has none, and reports that.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use countersign_runtime::OwnerHandle;
 
 use crate::serve_error::ServeError;
 
-/// A collector of traces that the environment names.
+/// Collector of traces that the environment names.
 #[derive(Default)]
 pub struct TraceDestination {
     #[cfg(feature = "otlp")]
@@ -14,7 +14,7 @@ pub struct TraceDestination {
 }
 
 impl TraceDestination {
-    /// Reads the environment. `notice` gets a text for people if it names a collector and this program has no traces.
+    /// Reads the environment. `notice` gets a text for users if it names a collector and this program has no traces.
     ///
     /// # Errors
     /// [`ServeError::Traces`] in programs that have traces: a variable has no meaning.
@@ -23,7 +23,7 @@ impl TraceDestination {
         Ok(Self { named: countersign_otlp::TraceCollector::from_environment()? })
     }
 
-    /// Reads the environment. `notice` gets a text for people if it names a collector and this program has no traces.
+    /// Reads the environment. `notice` gets a text for users if it names a collector and this program has no traces.
     ///
     /// # Errors
     /// `ServeError::Traces` in programs that have traces: a variable has no meaning.

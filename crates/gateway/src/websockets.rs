@@ -1,4 +1,4 @@
-//! WebSockets of a gateway: which adapter serves one is told by its path.
+//! WebSockets of a gateway: the path selects the adapter.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use countersign_http::{
 };
 use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
 
-/// What a connection keeps ready for reading and writing, in bytes. The library's own default is a hundred times that.
+/// Buffer of a connection for reading and writing, in bytes. The library's own default is a hundred times that.
 const BUFFER: usize = 4096;
-/// What is kept ready for reading at the gsv door, where there are the most of them and most frames are small.
+/// Read buffer at the gsv adapter, which has the most connections and mostly small frames, in bytes.
 const GSV_BUFFER: usize = 1024;
-/// Where clients, nodes and channels connect. Every other path is for agents.
+/// Path for clients, nodes and channels. Every other path is for agents.
 const PEERS: &str = "/ws";
 
-/// Hands a WebSocket to its adapter: it is an agent's whatever path it names but one; the rest is for others.
+/// Gives a WebSocket to its adapter: to agent-gate for any path except that of gsv.
 pub(super) async fn serve_websocket(
     agents: Arc<agent_gate::AgentGateAdapter>,
     peers: Arc<peers::GsvAdapter>,
@@ -31,7 +31,7 @@ pub(super) async fn serve_websocket(
 ) -> Response {
     let is_peers = request.uri().path() == PEERS;
     let word = request.headers().get(gsv::greeting::HEADER).and_then(|word| word.to_str().ok()).map(str::to_owned);
-    // Where nobody has to show anything a page of another program on this machine would have all of the door.
+    // Without a required token a page of another program on this machine would have full access.
     let is_strange = is_peers && !peers.asks_for_token() && !is_own_page;
     let upgrade = match WebSocketUpgrade::from_request(request, &()).await {
         Ok(upgrade) => upgrade,
@@ -64,7 +64,7 @@ pub(super) async fn serve_websocket(
     if !agents.is_open() {
         return (StatusCode::FORBIDDEN, "No agent is configured: this door is closed.\n").into_response();
     }
-    // It has a time of its own for those who take nothing.
+    // It has a timeout of its own for peers that do not read.
     connection.hand_over();
     let door = Arc::clone(&agents);
     upgrade

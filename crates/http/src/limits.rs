@@ -9,7 +9,7 @@ use std::{
 use countersign_core::time::Millis;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// How many addresses are watched at most.
+/// Most addresses that are watched.
 const ADDRESSES: usize = 65_536;
 
 /// At most so many in any 60 seconds.
@@ -46,17 +46,17 @@ impl SlidingWindow {
     }
 }
 
-/// Failed authentications by address, for so many addresses that nobody fills the memory.
+/// Failed authentications by address, bounded so that the memory cannot be filled.
 ///
-/// Whoever showed the right thing from an address makes that known. A flood of wrong ones from anywhere pushes out only
-/// what was noted about addresses that are not, the longest quiet of them first.
+/// A successful authentication makes its address a known one. A flood of wrong ones from anywhere pushes out only
+/// the notes about unknown addresses, the longest quiet of them first.
 #[derive(Debug)]
 pub struct FailedAuth {
     most: u32,
-    /// How many addresses are watched at most. Half of them may be known ones.
+    /// Most addresses that are watched. Half of them may be known ones.
     room: usize,
     by_address: BTreeMap<IpAddr, WatchedAddress>,
-    /// In the order in which something was heard of them last.
+    /// Unknown addresses in the order of their last activity.
     strangers: BTreeMap<u64, IpAddr>,
     known: BTreeMap<u64, IpAddr>,
     next: u64,
@@ -78,7 +78,7 @@ impl FailedAuth {
         Self { most, room, by_address: BTreeMap::new(), strangers: BTreeMap::new(), known: BTreeMap::new(), next: 0 }
     }
 
-    /// Whether an address has failed too often to be heard.
+    /// Reports whether an address has failed too often to be served.
     pub fn is_limited(&mut self, from: IpAddr, now: Millis) -> bool {
         self.by_address.get_mut(&network_prefix(from)).is_some_and(|watched| watched.window.is_full(now))
     }
@@ -90,7 +90,7 @@ impl FailedAuth {
         self.make_room();
     }
 
-    /// Notes that whoever has this address showed the right thing. What was wrong before still counts.
+    /// Notes a successful authentication from this address. Earlier failures still count.
     pub fn record_success(&mut self, from: IpAddr) {
         self.touch_address(network_prefix(from), true);
         // Otherwise those who are known would be the flood.
@@ -104,7 +104,7 @@ impl FailedAuth {
         self.make_room();
     }
 
-    /// What is noted of an address, which is the latest of its kind from now on.
+    /// Returns the notes about an address, which is the latest of its kind from now on.
     fn touch_address(&mut self, from: IpAddr, is_known: bool) -> &mut WatchedAddress {
         let turn = self.next;
         self.next += 1;
@@ -130,7 +130,7 @@ impl FailedAuth {
     }
 }
 
-/// What one party has: an address, or of IPv6 the half of it that names its network.
+/// Returns the part that one party has: an address, or of IPv6 the half that names its network.
 pub fn network_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

@@ -1,5 +1,5 @@
-//! The port of a gateway: one for all network doors. Who may speak at all is decided here, by Host and Origin; who is
-//! who is decided by each door.
+//! The port of a gateway: one for all network adapters. Host and Origin are checked here for every request; who is
+//! who is decided by each adapter.
 
 mod accept;
 mod access_log;
@@ -36,9 +36,9 @@ pub use tls::{TlsError, load_server_config as load_tls};
 
 use crate::{open_connections::OpenConnections, readiness::ReadinessProbe, reply::finish_response};
 
-/// How many connections may wait to be taken.
+/// Most connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
-/// How many may ask at once whether the gateway is well, at the port that is for nothing else.
+/// Most health checks at once, at the port that serves nothing else.
 pub const HEALTH_MOST: usize = 64;
 /// A request for a WebSocket that passed the checks of the port.
 pub struct WebSocketRequest {
@@ -46,24 +46,24 @@ pub struct WebSocketRequest {
     pub request: Request,
     /// The connection that it came over.
     pub guest: ConnectionInfo,
-    /// Whether no page sent it, or one of the gateway's own.
+    /// True if no page sent it, or one of the gateway's own.
     pub is_own_page: bool,
 }
 
 /// Answers a request for a WebSocket.
 pub type WebSockets = Box<dyn Fn(WebSocketRequest) -> BoxFuture<'static, Response> + Send + Sync>;
 
-/// What answers behind a port.
+/// Handlers of a port.
 pub struct PortHandlers {
     /// Answers requests for WebSockets.
     pub websockets: WebSockets,
-    /// Everything that is no WebSocket: pages, phones, programs.
+    /// Handler of all requests that are no WebSocket: pages, phones, programs.
     pub pages: Router,
-    /// Which names the gateway answers to.
+    /// Host names that the gateway answers to.
     pub hosts: AllowedHosts,
-    /// Whether the record answers and messengers and services do: whether that is well, and all of it as JSON text.
+    /// Health of the record, messengers and services: whether all are healthy, and the details as JSON text.
     pub health: Box<dyn Fn() -> BoxFuture<'static, (bool, String)> + Send + Sync>,
-    /// Whether work can be taken.
+    /// Readiness for work.
     pub readiness: ReadinessProbe,
     /// Counts of its open connections.
     pub open_connections: OpenConnections,
@@ -79,7 +79,7 @@ impl BoundPort {
     /// Binds `address`.
     ///
     /// # Errors
-    /// What the system says, such as that the port is taken.
+    /// The system's error, such as that the port is taken.
     pub fn bind(address: SocketAddr, tls: Option<Arc<rustls::ServerConfig>>) -> std::io::Result<Self> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
@@ -87,21 +87,21 @@ impl BoundPort {
         Ok(Self { listener: socket.listen(BACKLOG)?, tls })
     }
 
-    /// The address that it is bound to.
+    /// Returns the address that it is bound to.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn local_address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// How its address begins.
+    /// Returns the scheme of its address.
     pub const fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Serves as many connections at once as `rooms` has until `end`, and then no new one. Those that are open are told by
-    /// their doors, and waited for.
+    /// Serves as many connections at once as `quota` allows until `end`, and then no new one. Those that are open are ended by
+    /// their adapters, and waited for.
     pub async fn serve(
         self,
         handlers: Arc<PortHandlers>,
@@ -152,7 +152,7 @@ fn port_router(handlers: Arc<PortHandlers>, is_tls: bool, stream_quota: StreamQu
         .layer(from_fn_with_state((handlers, is_tls), guard::guard_request))
 }
 
-/// What whoever watches over the process asks; it tells nothing that only some may know.
+/// Routes for monitoring; they reveal nothing that needs authorization.
 fn probe_router(handlers: Arc<PortHandlers>) -> Router {
     Router::new()
         .route("/healthz", get(answer_health))

@@ -1,10 +1,10 @@
-//! Counts of open connections, by door.
+//! Counts of open connections, by adapter.
 
 use std::sync::Arc;
 
 use countersign_runtime::metrics::Gauge;
 
-/// Counts of the open connections of one realm, by door.
+/// Counts of the open connections of one realm, by adapter.
 #[derive(Clone, Debug, Default)]
 pub struct OpenConnections {
     /// Connections of agents.
@@ -13,7 +13,7 @@ pub struct OpenConnections {
     pub gsv: Arc<Gauge>,
     /// Replies that are streams.
     pub stream: Arc<Gauge>,
-    /// All connections at the port, whatever they became.
+    /// All connections at the port, of any kind.
     pub http: Arc<Gauge>,
     /// Connections of hosts whose session lives in the gateway.
     pub attached: Arc<Gauge>,

@@ -1,16 +1,16 @@
-//! Whether a page came from where it asks.
+//! Comparison of a page's origin with the address of its request.
 
-/// What a page of another site is told where programs read it.
+/// Text for a page of another site, where programs read it.
 pub(crate) const CROSS_ORIGIN: &str = "Cross-origin mismatch - check reverse proxy headers";
 
-/// The authority of an origin or an address of the web, without what follows it. `None` for any other, such as `null`.
+/// Returns the authority of an origin or an address of the web, without what follows it. `None` for any other, such as `null`.
 pub fn parse_authority(origin: &str) -> Option<&str> {
     let (scheme, rest) = origin.split_once("://")?;
     let is_webs = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
     is_webs.then(|| rest.split(['/', '?', '#']).next().unwrap_or(rest))
 }
 
-/// Whether a page with this origin or address is at `host`, an authority: the same name and port.
+/// Reports whether a page with this origin or address is at `host`, an authority: the same name and port.
 pub(crate) fn is_at(origin: &str, host: &str) -> bool {
     let Some(authority) = parse_authority(origin) else { return false };
     let usual = if origin.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) { ":443" } else { ":80" };

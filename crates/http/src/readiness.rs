@@ -1,6 +1,6 @@
-//! Whether a gateway can take work: its record can be written, its owner answers, and there is room on the disk.
+//! Readiness of a gateway for work: its record can be written, its owner answers, and there is room on the disk.
 //!
-//! What it says names no file and no cause: anybody may ask. The cause is logged when it changes.
+//! The reply names no file and no cause, because it needs no login. The cause is logged when it changes.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,14 +14,14 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-/// How long what was found holds: whoever asks all the time makes nothing be written all the time.
+/// Time for which a result holds: frequent checks do not cause frequent writes.
 const FRESH: Duration = Duration::from_secs(1);
-/// How long the owner and the record have.
+/// Time limit of the owner and the record.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Less room than this, in bytes, is too little to take work.
 const LEAST: u64 = 32 << 20;
 
-/// What looks.
+/// Readiness check of the gateway.
 pub struct ReadinessProbe {
     handle: OwnerHandle,
     folder: PathBuf,
@@ -29,12 +29,12 @@ pub struct ReadinessProbe {
 }
 
 impl ReadinessProbe {
-    /// Of the gateway with that owner and data directory.
+    /// Makes the readiness check of the gateway with that owner and data directory.
     pub fn new(handle: OwnerHandle, folder: PathBuf) -> Self {
         Self { handle, folder, found: Mutex::new(None) }
     }
 
-    /// What keeps the gateway from taking work; nothing if it can.
+    /// Returns the problems that keep the gateway from taking work; none if it can.
     pub async fn find_problems(&self) -> Vec<&'static str> {
         let mut found = self.found.lock().await;
         if let Some((at, problems)) = &*found
@@ -63,7 +63,7 @@ impl ReadinessProbe {
     async fn check_record(&self) -> Option<&'static str> {
         let log = self.handle.log();
         let written = async {
-            // A record that holds nothing yet has no file, and is not given one for being asked about.
+            // A record that holds nothing yet has no file, and a check does not make one.
             if log.head(Partition::ZERO).await.map_err(|error| error.to_string())? == LogHead::EMPTY {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! How replies look: JSON, pages, and what went wrong in the words of the door that was asked.
+//! Format of replies: JSON, pages, and errors as the adapter of the path writes them.
 
 use std::{collections::BTreeMap, io::Write as _};
 
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 /// From how many bytes on a body is compressed.
 const WORTH_IT: u64 = 1024;
-/// The longest body that is compressed, in bytes. What is longer is a file or a stream.
+/// The longest body that is compressed, in bytes. Anything longer is a file or a stream.
 const LARGEST: u64 = 8 << 20;
-/// How much is read of what the framework says when it refuses something, in bytes.
+/// Most bytes that are read of the framework's own error text.
 const LONGEST_REFUSAL: usize = 64 << 10;
 /// Pages load nothing from elsewhere and are shown in no other page.
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// A JSON reply.
+/// Returns a JSON reply.
 pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
     match serde_json::to_vec(value) {
         Ok(text) => with_content_type(status, "application/json; charset=utf-8", text),
@@ -36,17 +36,17 @@ pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
     }
 }
 
-/// A JSON reply that all went well.
+/// Returns a JSON reply that all went well.
 pub fn ok<T: Serialize + ?Sized>(value: &T) -> Response {
     json(StatusCode::OK, value)
 }
 
-/// A page.
+/// Returns a page.
 pub fn html(status: StatusCode, page: String) -> Response {
     with_content_type(status, "text/html; charset=utf-8", page.into_bytes())
 }
 
-/// Any other body.
+/// Returns any other body.
 pub fn with_content_type(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
@@ -59,24 +59,25 @@ pub fn with_content_type(status: StatusCode, kind: &'static str, body: Vec<u8>) 
 pub struct HttpProblem {
     status: StatusCode,
     text: String,
-    /// What programs of our own interface are told beside it.
+    /// Further members for programs of our own interface.
     more: BTreeMap<&'static str, Value>,
 }
 
 impl HttpProblem {
-    /// With the words for people.
+    /// Makes an error with the text for people.
     pub fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into(), more: BTreeMap::new() }
     }
 
-    /// The same with a fact for programs of our own interface.
+    /// Returns the same with a further member for programs of our own interface.
     #[must_use]
     pub fn with_member(mut self, name: &'static str, value: Value) -> Self {
         self.more.insert(name, value);
         self
     }
 
-    /// As the door with this path says it: our own interface as a problem document (RFC 9457), hermes as `{"error"}`.
+    /// Returns the response in the format of the adapter with this path: our own interface a problem document (RFC 9457), hermes
+    /// `{"error"}`.
     pub fn response_for(&self, path: &str) -> Response {
         if path.starts_with("/api/v1/") {
             let title = self.status.canonical_reason().unwrap_or("Error");
@@ -97,12 +98,12 @@ impl HttpProblem {
     }
 }
 
-/// Puts on every reply what browsers should know, and compresses what is worth it.
+/// Adds the headers for browsers to every reply, and compresses bodies that are worth it.
 pub async fn finish_response(request: Request, next: Next) -> Response {
     let takes_gzip = takes_gzip(request.headers());
     let path = request.uri().path().to_owned();
     let mut response = match *request.method() {
-        // A page of another origin is told nothing more, so its browser keeps the request back.
+        // A page of another origin gets nothing more, so its browser keeps the request back.
         Method::OPTIONS => Response::default(),
         _ => next.run(request).await,
     };
@@ -133,12 +134,12 @@ pub async fn finish_response(request: Request, next: Next) -> Response {
     compress_response(response).await
 }
 
-/// What the framework refused by itself, with no body or in plain text, in the words of the door that was asked.
+/// Rewrites an error of the framework itself, with no body or in plain text, to the format of the path's adapter.
 async fn in_its_words(mut response: Response, path: &str) -> Response {
     let is_bare = axum::body::HttpBody::size_hint(response.body()).exact() == Some(0);
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let status = response.status();
-    // Nobody is behind that path, or nobody with that method.
+    // That path has no route, or none with that method.
     let of_status = match status {
         StatusCode::NOT_FOUND => Some(format!("there is nothing at {path}")),
         StatusCode::METHOD_NOT_ALLOWED => Some(format!("{path} does not take this method")),

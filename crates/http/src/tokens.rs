@@ -1,6 +1,6 @@
-//! Tokens of programs that use the gateway over HTTP: who they are, what each may do, and until when.
+//! Tokens of programs that use the gateway over HTTP: their names, scopes and expiry.
 //!
-//! A token is told once, when it is made; what is kept is its digest. It must not know what is asked with one.
+//! A token is shown once, when it is made; only its digest is kept. It must not know the requests that use one.
 
 mod watched_tokens;
 
@@ -23,21 +23,21 @@ use countersign_files::replace::{FileAccess, replace_file};
 
 /// The file's name in the data directory.
 pub const FILE: &str = config::TOKENS_FILE;
-/// How every token begins, so that one is known for what it is wherever it turns up.
+/// Prefix of every token, so that one is recognised wherever it turns up.
 const PREFIX: &str = "cst_";
-/// How long a name may be.
+/// Longest name, in characters.
 const LONGEST_NAME: usize = 64;
 /// The form of the file.
 const VERSION: u32 = 1;
 
-/// One token, without what it is shown by.
+/// One token, without its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiToken {
-    /// What it is called; the record calls its holder `token:<name>`.
+    /// Its name; the record calls its holder `token:<name>`.
     pub name: String,
     /// SHA-256 of its text.
     sha256: Digest,
-    /// What it may do, each once.
+    /// Its scopes, each once.
     pub scopes: Vec<TokenScope>,
     /// When it was made, in milliseconds since 1970.
     pub created: Millis,
@@ -46,7 +46,7 @@ pub struct ApiToken {
 }
 
 impl ApiToken {
-    /// Whether it is still good.
+    /// Reports whether it is still valid.
     pub fn is_good(&self, now: Millis) -> bool {
         self.expires.is_none_or(|expires| now < expires)
     }
@@ -67,27 +67,27 @@ pub enum TokensError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is not what this program writes.
+    /// The file is not in this program's format.
     #[error("{}: this is no file of tokens: {why}", file.display())]
     Form {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
-    /// There is such a token.
+    /// The token exists already.
     #[error("there is a token {0} already: `countersign tokens remove {0}` takes it back")]
     Known(String),
-    /// There is no such token.
+    /// The token does not exist.
     #[error("there is no token {0}: `countersign tokens list` has those that there are")]
     Unknown(String),
     /// The name cannot be used.
     #[error("{0:?} is no name for a token: letters, digits, - _ and . may be in it, 64 at most")]
     Name(String),
-    /// It would be allowed nothing.
+    /// The token would have no scope.
     #[error("a token needs at least one scope: read, answer, chat, admin or metrics")]
     NoScope,
     /// The system gives no random bytes.
@@ -95,7 +95,7 @@ pub enum TokensError {
     Dice(String),
 }
 
-/// The tokens of the data directory `folder`, in the order in which they were made; those that are out of date as well.
+/// Lists the tokens of the data directory `folder`, in the order in which they were made; those that are out of date as well.
 ///
 /// # Errors
 /// [`TokensError::Io`], [`TokensError::Form`].
@@ -173,7 +173,7 @@ fn edit_tokens(
     let file = folder.join(FILE);
     let failed = |source| TokensError::Io { file: file.clone(), source };
     fs::create_dir_all(folder).map_err(failed)?;
-    // Two commands at once would each leave out what the other one did.
+    // Two commands at once would each leave out the other's change.
     let _lock = lock_file(&folder.join(format!("{FILE}.lock"))).map_err(failed)?;
     let mut tokens = list_tokens(folder)?;
     edit(&mut tokens)?;

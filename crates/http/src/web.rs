@@ -1,6 +1,6 @@
-//! What pages, phones and programs share over HTTP: who may call what, who they are, and how replies and streams look.
+//! Shared parts of HTTP for pages, phones and programs: access to routes, identity of callers, format of replies and streams.
 //!
-//! It must not know what any door says.
+//! It must not know the content of any adapter.
 
 pub mod access;
 pub mod auth;

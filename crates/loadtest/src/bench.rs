@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: figures of the release binary, each beside its yardstick from the same run on the same machine.
+//! `cargo xtask bench`: figures of the release binary, each with its yardstick from the same run on the same machine.
 //!
-//! A figure that cannot be taken is printed as not available with its reason, and the others go on.
+//! A figure that cannot be taken is printed as not available with its reason, and the others continue.
 
 mod agent_gate;
 mod bridge;
@@ -33,17 +33,17 @@ use crate::{
     workspace::{WorkspacePaths, product_binary},
 };
 
-/// How often a start is measured.
+/// Number of measured starts.
 const STARTS: usize = 15;
 
 pub(crate) use streams::FAN_OUT;
 
-/// Is the yardstick of streams.
+/// Runs the yardstick of streams.
 pub(crate) fn fan_out(arguments: &[String]) -> anyhow::Result<ExitCode> {
     streams::fan_out(arguments.first().context("how large a frame is")?.parse()?)
 }
 
-/// What is told of prompt streams: the name and target of the last frame, and the names of an answer and of memory.
+/// Labels of the figures of prompt streams: the name and target of the last frame, and the names of an answer and of memory.
 type OfStreams = ((&'static str, f64), Option<(&'static str, &'static str)>);
 const ONE: OfStreams = (("hermes: request to frame at one stream", 0.5), None);
 const HUNDRED: OfStreams = (("hermes: request to frame at the last of 100", 2.0), None);
@@ -52,7 +52,7 @@ const ALL: OfStreams = (
     Some(("hermes: an answer while 10,000 streams are open", "hermes: memory of a stream")),
 );
 
-/// What to measure and how to print it.
+/// Figures to measure and output format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     json: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Options {
     binary: Option<PathBuf>,
     /// Only figures with this in their names.
     only: Option<String>,
-    /// Where the page goes.
+    /// Path of the page.
     report: Option<PathBuf>,
 }
 
@@ -86,7 +86,7 @@ impl Options {
     }
 }
 
-/// What several figures are picked from. It is measured when the first of them is wanted.
+/// Measurement from which several figures are picked. Runs at the first use.
 struct SharedMeasurement<T, M>(LazyCell<Result<T, String>, M>);
 
 impl<T, M: FnOnce() -> Result<T, String>> SharedMeasurement<T, M> {
@@ -95,7 +95,7 @@ impl<T, M: FnOnce() -> Result<T, String>> SharedMeasurement<T, M> {
     }
 }
 
-/// Leaves `measure` for when it is wanted.
+/// Defers `measure` to its first use.
 fn lazy_measurement<T>(
     measure: impl FnOnce() -> anyhow::Result<T>,
 ) -> SharedMeasurement<T, impl FnOnce() -> Result<T, String>> {
@@ -294,7 +294,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// What many clients, sessions and jobs of the gsv door cost.
+/// Measures the cost of many clients, sessions and jobs of the gsv adapter.
 fn gsv_figures(
     binary: &Path,
     measure: &mut impl FnMut(BenchFigure, &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>),
@@ -331,7 +331,7 @@ fn gsv_figures(
     );
 }
 
-/// Milliseconds from the start of the process to its answer, and the same for one that only opens a file and prints.
+/// Returns the milliseconds from the start of the process to its answer, and the same for one that only opens a file and prints.
 fn measure_start(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
     let provider = ProviderStub::start(Vec::new())?;
     let mut took = Vec::new();
@@ -371,7 +371,7 @@ fn bare_start() -> anyhow::Result<f64> {
     median(took).context("nothing was measured")
 }
 
-/// Memory of a process that has answered and has nothing to do.
+/// Measures the memory of a process that has answered and has nothing to do.
 fn idle_memory(binary: &Path, look: fn(u32) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
     let provider = ProviderStub::start(Vec::new())?;
     let scratch = ScratchFolder::with_agent(&provider.base_url())?;
@@ -383,18 +383,18 @@ fn idle_memory(binary: &Path, look: fn(u32) -> anyhow::Result<f64>) -> anyhow::R
     memory
 }
 
-/// VmRSS of a process, in MiB.
+/// Returns the VmRSS of a process, in MiB.
 fn resident_mebibytes(id: u32) -> anyhow::Result<f64> {
     resident_bytes(id).map(to_mebibytes)
 }
 
-/// What of it is the process's own, in MiB. The rest is the program's file, of which the kernel maps more or less around each
-/// page that is touched, as it happens to lie in its cache.
+/// Returns the private memory of the process, in MiB. The rest is the program's file, of which the kernel maps more or less around each
+/// page that is touched, depending on its cache.
 fn private_mebibytes(id: u32) -> anyhow::Result<f64> {
     memory_bytes(id, "RssAnon:").map(to_mebibytes)
 }
 
-/// VmRSS in bytes.
+/// Returns the VmRSS in bytes.
 pub(crate) fn resident_bytes(id: u32) -> anyhow::Result<u64> {
     memory_bytes(id, "VmRSS:")
 }
@@ -408,7 +408,7 @@ fn memory_bytes(id: u32, name: &str) -> anyhow::Result<u64> {
     Ok(kibibytes * 1024)
 }
 
-/// The JSON object that the in-process benchmark `name` prints.
+/// Returns the JSON object that the in-process benchmark `name` prints.
 fn report_of(name: &str) -> anyhow::Result<Value> {
     let output = Command::new(std::env::current_exe()?).args([in_process::BENCH, name]).output()?;
     if !output.status.success() {

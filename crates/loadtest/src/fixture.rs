@@ -1,4 +1,4 @@
-//! What a measured gateway or host talks to, and how it is started: shared by `bench`, `load` and `kill`.
+//! Peers of a measured gateway or host, and its start: shared by `bench`, `load` and `kill`.
 
 pub(crate) mod bot_api_stub;
 pub(crate) mod gateway;

@@ -61,7 +61,7 @@ pub(crate) fn run_yardstick(arguments: &[String]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an owner is opened with whose host is asked for nothing.
+/// Returns the options of an owner whose host has no work.
 fn owner_options(rules: ActiveRules, folder: &Path) -> anyhow::Result<OwnerOptions> {
     Ok(OwnerOptions {
         rules,
@@ -74,7 +74,7 @@ fn owner_options(rules: ActiveRules, folder: &Path) -> anyhow::Result<OwnerOptio
     })
 }
 
-/// The middle of what was measured.
+/// Returns the middle of what was measured.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()

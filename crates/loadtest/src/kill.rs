@@ -1,7 +1,7 @@
 //! `cargo xtask kill`: a gateway that is killed at random moments while it works, started again, and looked at in the end.
 //!
-//! Agents, people and programs ask again under the same key whatever was cut off. Nothing that they were told may be lost, and nothing may
-//! be done twice. The moments come from a seed; what happens between them is up to the machine.
+//! Agents, approvers and programs repeat every interrupted request under the same key. No confirmed result may be lost, and no effect may
+//! happen twice. The moments come from a seed; the events between them depend on the machine.
 
 mod agents;
 mod chat_clients;
@@ -25,12 +25,12 @@ use crate::{
     workspace::product_binary,
 };
 
-/// How many ask, and how many speak.
+/// Number of agents.
 const AGENTS: usize = 12;
 const TALKERS: usize = 4;
-/// How long one life may be at most.
+/// Maximum length of one life.
 const LONGEST: Duration = Duration::from_secs(4);
-/// How long what is under way may take behind the last death.
+/// Maximum time for pending work after the last death.
 const END: Duration = Duration::from_secs(300);
 
 /// For how long, and how.
@@ -108,7 +108,7 @@ fn run_survival(binary: &Path, options: &Options) -> anyhow::Result<usize> {
     Ok(wrongs.len())
 }
 
-/// Everybody who takes part.
+/// Tasks of all clients.
 struct ClientTasks {
     asking: JoinSet<()>,
     answering: tokio::task::JoinHandle<()>,
@@ -133,7 +133,7 @@ impl ClientTasks {
         }
     }
 
-    /// Waits until everybody has what they asked for, and compares what the follower saw with the record.
+    /// Waits until all clients have their results, and compares the follower's events with the record.
     async fn wait_for_end(mut self, stage: &KillRunState) -> anyhow::Result<()> {
         if tokio::time::timeout(END, async { while self.asking.join_next().await.is_some() {} }).await.is_err() {
             stage.record_failure("somebody did not come to an end".to_owned());
@@ -149,7 +149,7 @@ impl ClientTasks {
     }
 }
 
-/// What one follower saw over all deaths must be what the record has, each once and in order; a gate resolves at most once.
+/// Checks that one follower saw over all deaths the events of the record, each once and in order; a gate resolves at most once.
 fn compare_records(stage: &KillRunState, seen: &people::FollowedEvents, record: &people::FollowedEvents) {
     let end = record.last().map_or(0, |(lsn, _)| *lsn);
     let seen: Vec<_> = seen.iter().filter(|(lsn, _)| *lsn <= end).collect();

@@ -1,7 +1,7 @@
 //! `cargo xtask load`: agents, hosts, nodes, browsers and people at one gateway, all at once, and what came of it.
 //!
-//! They share the processors with the gateway. Each of them knows what it must get; whatever else comes is wrong, and the command
-//! fails. How long things took and how memory went is told, on a page with pictures; the command does not fail for speed.
+//! They share the processors with the gateway. Each client knows its expected results; any other result is an error, and the command
+//! fails. Times and memory are reported on a page with charts; the command does not fail for speed.
 
 mod agents;
 mod chats;
@@ -34,22 +34,22 @@ use crate::{
     workspace::{WorkspacePaths, product_binary},
 };
 
-/// How many nodes and hosts take part.
+/// Number of nodes, and of hosts.
 const NODES: usize = 2;
 const HOSTS: usize = 4;
-/// What an answer should take at most, in milliseconds, 99 times of 100.
+/// Target for the time of an answer, in milliseconds, 99 times of 100.
 const ANSWER: f32 = 50.0;
-/// By what part memory may grow behind the first third.
+/// Maximum growth of memory after the first third, as a fraction.
 const GROWTH: f64 = 0.1;
-/// How many streams are opened at once, and how long between two such groups.
+/// Number of streams that are opened at once, with a pause between two such groups.
 const AT_ONCE: usize = 100;
 const BETWEEN: Duration = Duration::from_millis(50);
-/// How long what is under way may take behind the end.
+/// Maximum time for pending work after the end.
 const END: Duration = Duration::from_secs(150);
-/// Every fourth request of an agent is asked about.
+/// Every fourth request of an agent requires approval.
 const ONE_ASKS: f64 = 4.0;
 
-/// Who takes part, and for how long.
+/// Number of participants of each kind, and duration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
     minutes: f64,
@@ -87,12 +87,12 @@ impl Options {
     }
 }
 
-/// What came of it.
+/// Outcome of a run.
 pub(crate) struct LoadOutcome {
     options: Options,
     tally: Arc<LoadTally>,
     looks: Vec<GaugeSample>,
-    /// Things that the service was told to do more than once.
+    /// Number of things that the service had to do more than once.
     repeated: usize,
     took: Duration,
 }
@@ -101,12 +101,12 @@ pub(crate) struct LoadOutcome {
 pub(crate) struct LoadCheck {
     holds: bool,
     text: String,
-    /// Whether it is about speed or size, for which nothing fails.
+    /// True if it is about speed or size, for which nothing fails.
     is_measure: bool,
 }
 
 impl LoadOutcome {
-    /// Who took part.
+    /// Returns a description of the participants.
     pub(crate) fn setting_text(&self) -> String {
         let Options { agents, streams, runs, answers, .. } = &self.options;
         format!(
@@ -116,13 +116,13 @@ impl LoadOutcome {
         )
     }
 
-    /// How often that is a second.
+    /// Returns `count` as a rate per second.
     #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
     pub(crate) fn rate_per_second(&self, count: usize) -> f64 {
         count as f64 / self.took.as_secs_f64()
     }
 
-    /// What was refused by a limit that the documentation states.
+    /// Returns a description of the requests that a documented limit refused.
     pub(crate) fn limits_text(&self) -> String {
         let times = self.tally.limited.load(Ordering::Relaxed);
         format!(
@@ -267,7 +267,7 @@ async fn run_load(options: &Options, binary: PathBuf) -> anyhow::Result<LoadOutc
     Ok(LoadOutcome { options: options.clone(), repeated: world.done.repeated_count(), tally, looks, took })
 }
 
-/// When this one of so many begins, so that not all do at once.
+/// Returns the delay after which this one of so many begins, so that not all do at once.
 fn staggered_start(over: Duration, number: usize, of: usize) -> Duration {
     over * u32::try_from(number).unwrap_or(u32::MAX) / u32::try_from(of).unwrap_or(u32::MAX).max(1)
 }

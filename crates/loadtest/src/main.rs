@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `bench` | figures of the binary, each beside its yardstick |
+//! | `bench` | figures of the binary, each with its yardstick |
 //! | `fixture` | gateway, host, provider, service and clients, which all three share |
 //! | `in_process` | figures of the engine, taken in a process that links it |
 //! | `load` | one gateway with many clients of every kind |

@@ -52,7 +52,7 @@ pub(crate) fn product_binary(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(workspace.target.join("release/countersign"))
 }
 
-/// Path of the cargo that started this process, else `cargo`.
+/// Returns the path of the cargo that started this process, else `cargo`.
 fn cargo_path() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }

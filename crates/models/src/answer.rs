@@ -33,27 +33,27 @@ mod lines;
 /// The most that one server-sent event may hold, comments between events included.
 pub(crate) const EVENT_LIMIT: usize = 16 << 20;
 
-/// The most that the parts of one answer may have together, in bytes: no model writes as much, and whoever asks keeps all of it.
+/// The most that the parts of one answer may have together, in bytes: no model writes as much, and the caller keeps all of it.
 const ANSWER_LIMIT: usize = 16 << 20;
 
-/// What a part counts for beside its text.
+/// Size that a part counts for in addition to its text, in bytes.
 const PART: usize = 256;
 
 /// The time without content, on a live connection, after which the reader sends a notice.
 const NOTICE: Duration = Duration::from_secs(30);
 
-/// How many bytes of an event that is not whole count as a sign that it goes on: less is what keeps a connection alive.
+/// Bytes of an incomplete event that count as a sign of progress: less is a keep-alive.
 const STEP: usize = 1 << 10;
 
-/// How many times the limit of silence an event that grows may take until it is whole.
+/// Time that an event that grows may take until it is complete, as a multiple of the limit of silence.
 const PATIENCE: u64 = 4;
 
-/// How long to wait for what may follow a whole answer.
+/// Wait for further frames after a complete answer.
 pub(crate) const TRAIL: Duration = Duration::from_secs(2);
 
 /// Reads an answer. Without `silence` no clock is needed and nothing is too slow.
 ///
-/// A failure is the last item; an answer without one ends with [`Event::Stop`].
+/// A failure is the last item; an answer without one ends with [`ModelEvent::Stop`].
 pub(crate) fn read_answer<B>(
     decoder: Box<dyn AnswerDecoder>,
     bytes: B,
@@ -90,11 +90,11 @@ struct AnswerReader {
     ready: VecDeque<Result<ModelEvent, ModelFailure>>,
     /// Bytes of content in the events so far.
     weight: usize,
-    /// What the answer used, as it was told last.
+    /// Usage of the answer, as the provider reported it last.
     usage: Option<ModelUsage>,
-    /// What was said last beside the answer, in a form that is no part of it: the reason if the answer has no end.
+    /// Last message outside the answer, in a form that is no part of it: the reason if the answer has no end.
     remark: Option<ModelFailure>,
-    /// Whether any frame came.
+    /// True if any frame came.
     framed: bool,
     over: bool,
 }
@@ -141,8 +141,8 @@ impl AnswerReader {
         }
     }
 
-    /// Whether one of these says another use than the one before it, behind content. At its beginning an answer tells
-    /// what was asked.
+    /// Reports whether one of these has another usage than the one before it, after content. At its beginning an answer reports
+    /// the usage of the prompt.
     fn adds_usage(&mut self, events: &[ModelEvent]) -> bool {
         let mut is_new = false;
         for event in events {
@@ -205,7 +205,7 @@ impl AnswerReader {
         }
     }
 
-    /// Reads an event. What its name, its line or a member that is not of the wire calls an error takes nothing from a whole
+    /// Reads an event. A name, a line or a member outside the wire that reports an error takes nothing from a complete
     /// answer.
     fn handle_event(&mut self, name: Option<&str>, data: &str, whole: bool) -> Result<AnswerProgress, ModelFailure> {
         let standing = event_role(data, self.decoder.known_members());
@@ -213,7 +213,7 @@ impl AnswerReader {
         if standing == Ok(EventRole::Error) && !is_line {
             return Err(in_stream(data));
         }
-        // Whatever form its data has.
+        // For any form of its data.
         if matches!(name, Some("error" | lines::ERROR)) {
             return self.end_or_fail(in_stream(data), whole);
         }
@@ -230,7 +230,7 @@ impl AnswerReader {
         }
     }
 
-    /// Ends the answer: as it stands if it is whole, or with what was said.
+    /// Ends the answer: as it stands if it is complete, or with the last remark.
     fn end_or_fail(&mut self, failure: ModelFailure, whole: bool) -> Result<AnswerProgress, ModelFailure> {
         if !whole {
             return Err(failure);
@@ -243,7 +243,7 @@ impl AnswerReader {
         }
     }
 
-    /// The failure of a body in which no event was, if it is a page or an object in place of a stream.
+    /// Returns the failure of a body without any event, if it is a page or an object in place of a stream.
     fn other_form(&self) -> Option<ModelFailure> {
         if self.framed {
             return None;
@@ -296,20 +296,20 @@ struct IdleNotice {
     is_due: bool,
 }
 
-/// What the reader of bytes and the reader of frames know of each other.
+/// Progress that the reader of bytes and the reader of frames share.
 struct ActivityMeter {
     begun: Instant,
-    /// When something of the answer came last, in milliseconds behind `begun`.
+    /// Time of the last part of the answer, in milliseconds after `begun`.
     last_content: AtomicU64,
     /// Bytes since the last frame.
     unread: AtomicUsize,
     /// Bytes of the frame that is not whole, white space left out.
     grown: AtomicUsize,
-    /// When that frame grew last by a [`STEP`], in milliseconds behind `begun`. 0 if it did not.
+    /// Time at which that frame last grew by a [`STEP`], in milliseconds after `begun`. 0 if it did not.
     in_frame: AtomicU64,
-    /// Whether bytes or frames came behind the last part of the answer, and none of them was part of it.
+    /// True if bytes or frames came after the last part of the answer, and none of them was part of it.
     is_idle: AtomicBool,
-    /// Whether the answer is whole.
+    /// True if the answer is complete.
     whole: AtomicBool,
     /// The first bytes, to be named if they are no stream of events.
     head: Mutex<Vec<u8>>,
@@ -340,13 +340,13 @@ impl ActivityMeter {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Something of the answer came.
+    /// Notes that something of the answer came.
     fn note_content(&self) {
         self.last_content.store(self.elapsed_millis(), Ordering::Relaxed);
         self.is_idle.store(false, Ordering::Relaxed);
     }
 
-    /// So many bytes of a frame came. Whether it grew by a [`STEP`].
+    /// Notes that so many bytes of a frame came. Returns whether it grew by a [`STEP`].
     fn note_bytes(&self, bytes: usize) -> bool {
         let before = self.grown.fetch_add(bytes, Ordering::Relaxed);
         let is_step = before / STEP < before.saturating_add(bytes) / STEP;
@@ -356,13 +356,13 @@ impl ActivityMeter {
         is_step
     }
 
-    /// A frame is whole.
+    /// Notes that a frame is complete.
     fn ends_frame(&self) {
         self.grown.store(0, Ordering::Relaxed);
         self.in_frame.store(0, Ordering::Relaxed);
     }
 
-    /// How long nothing came of the answer, nor enough of a frame that is on its way. Such a frame breaks a silence of
+    /// Returns the time for which nothing came of the answer, nor enough of a frame that is on its way. Such a frame breaks a silence of
     /// `limit` only so often.
     fn silent_time(&self, limit: Duration) -> Duration {
         let last_content = self.last_content.load(Ordering::Relaxed);
@@ -372,7 +372,7 @@ impl ActivityMeter {
         Duration::from_millis(self.elapsed_millis().saturating_sub(last_content.max(grew)))
     }
 
-    /// When something of the answer came last.
+    /// Returns the time at which something of the answer last came.
     fn last_content_at(&self) -> Instant {
         self.begun + Duration::from_millis(self.last_content.load(Ordering::Relaxed))
     }
@@ -429,12 +429,12 @@ where
     })
 }
 
-/// The failure of an answer that stopped coming.
+/// Returns the failure of an answer that stopped coming.
 pub(crate) fn silence_failure(silence: Duration) -> ModelFailure {
     ModelFailure::new(FailureKind::Silence, format!("timeout: no data for {} s", silence.as_secs_f64()))
 }
 
-/// The failure of an answer of which nothing comes, while the provider keeps the connection alive.
+/// Returns the failure of an answer of which nothing comes, while the provider keeps the connection alive.
 fn idle_failure(silence: Duration) -> ModelFailure {
     let seconds = silence.as_secs_f64();
     let message =
@@ -451,7 +451,7 @@ mod tests {
     const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
     const FIN: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\n";
 
-    /// The last item of an answer whose bytes come as the script says, with the seconds before each, and then no more;
+    /// Returns the last item of an answer whose bytes come as the script says, with the seconds before each, and then no more;
     /// and when it came.
     async fn last(script: &[(u64, &str)]) -> (Result<ModelEvent, ModelFailure>, Duration) {
         last_over(ModelApi::OpenaiCompletions, script).await
@@ -462,7 +462,7 @@ mod tests {
         (items(api, script).await.into_iter().next_back().unwrap(), begun.elapsed())
     }
 
-    /// All of an answer whose bytes come as the script says.
+    /// Returns all of an answer whose bytes come as the script says.
     async fn items(api: ModelApi, script: &[(u64, &str)]) -> Vec<Result<ModelEvent, ModelFailure>> {
         let script: Vec<_> = script.iter().map(|(seconds, text)| (*seconds, Bytes::from((*text).to_owned()))).collect();
         let bytes = stream::iter(script).then(|(seconds, bytes)| async move {
@@ -637,7 +637,7 @@ mod tests {
         assert_eq!(idle_failure(SILENCE).message, message);
     }
 
-    /// Frames that begin an answer over each wire, and then say nothing of it.
+    /// Frames that begin an answer over each wire, and have nothing of it after that.
     const EMPTY: [(ModelApi, &[&str], &[&str]); 4] = [
         (
             ModelApi::AnthropicMessages,

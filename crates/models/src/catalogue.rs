@@ -16,13 +16,12 @@ struct ModelCatalogue {
     models: Vec<ModelEntry>,
 }
 
-/// The models that come with the program, parsed when first asked for.
+/// Returns the models that come with the program, parsed at the first call.
 pub fn builtin_models() -> &'static [ModelEntry] {
     &parsed_catalogue().models
 }
 
-/// The day on which the catalogue was right as far as its author knew, such as `2026-02-28`, and where its figures are
-/// from.
+/// Returns the day on which the catalogue was right as far as its author knew, such as `2026-02-28`, and the source of its figures.
 pub fn provenance() -> (&'static str, &'static str) {
     (&parsed_catalogue().date, &parsed_catalogue().source)
 }

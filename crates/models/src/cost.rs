@@ -1,4 +1,4 @@
-//! What an answer cost.
+//! The cost of an answer.
 //!
 //! It must not know budgets: it multiplies.
 

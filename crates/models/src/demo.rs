@@ -21,10 +21,10 @@ pub const PROVIDER: &str = "demo";
 /// The model's id.
 pub const MODEL: &str = "scripted-1";
 
-/// What the model is asked for in the demo. Any prompt that names `greet.sh` starts the same task.
+/// Task for the model in the demo. Any prompt that names `greet.sh` starts the same task.
 pub const PROMPT: &str = "The test of greet.sh in this folder fails. Please find the bug, fix it, run the test, and publish the project beside this folder.";
 
-/// The broken project: paths relative to the folder that the tools work in, and what is in the files. The folder needs
+/// The broken project: paths relative to the folder that the tools work in, and the content of the files. The folder needs
 /// a name of its own below a scratch folder, since the last step publishes to `../published`.
 pub const PROJECT: &[(&str, &str)] = &[
     (
@@ -54,13 +54,13 @@ pub const PROJECT: &[(&str, &str)] = &[
 /// The line of `greet.sh` that is wrong.
 pub const BUG: &str = "echo \"Hello, $nmae!\"";
 
-/// What the model puts in its place.
+/// Line that the model puts in its place.
 pub const FIX: &str = "echo \"Hello, $name!\"";
 
-/// How the model tests.
+/// Command by which the model tests.
 pub const TEST: &str = "sh test.sh";
 
-/// What needs an approval: it replaces a folder outside of the one that the model works in.
+/// Command that needs an approval: it replaces a folder outside of the one that the model works in.
 pub const PUBLISH: &str = "rm -rf ../published && cp -R . ../published";
 
 /// The scripted model.
@@ -74,7 +74,7 @@ impl LanguageModel for DemoModel {
     }
 }
 
-/// The model as a catalogue would list it. It costs nothing.
+/// Returns the model as a catalogue would list it. It costs nothing.
 pub fn model_entry() -> ModelEntry {
     ModelEntry {
         id: MODEL.to_owned(),
@@ -125,7 +125,7 @@ fn push_part(events: &mut Vec<ModelEvent>, kind: PartKind, deltas: Vec<String>, 
     events.push(ModelEvent::PartEnd { index, part });
 }
 
-/// Four characters a token, as the rule of thumb is.
+/// Estimates the usage: four characters a token, as the rule of thumb is.
 fn estimate_usage(request: &ModelRequest, output: usize) -> ModelUsage {
     let of = |parts: &[MessagePart]| {
         let length = |part: &MessagePart| match part {

@@ -1,4 +1,4 @@
-//! A model as a catalogue lists it: where it is, what it can do and what it costs.
+//! A model as a catalogue lists it: its address, its abilities and its price.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -21,7 +21,7 @@ pub enum ModelApi {
 }
 
 impl ModelApi {
-    /// The name in settings files and on the wire of the doors.
+    /// Returns the name in settings files and on the wire of the adapters.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AnthropicMessages => "anthropic-messages",
@@ -58,7 +58,7 @@ impl FromStr for ModelApi {
     }
 }
 
-/// What a model can be shown.
+/// Kind of input that a model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InputModality {
@@ -86,11 +86,11 @@ pub struct TokenPrice {
     pub cache_write: f64,
 }
 
-/// How much a model is asked to think.
+/// Amount of thinking of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThinkingLevel {
-    /// Not at all.
+    /// No thinking.
     Off,
     /// As little as the model can.
     Minimal,
@@ -108,7 +108,7 @@ impl ThinkingLevel {
     /// All of them, from the least.
     pub const ALL: [Self; 6] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh];
 
-    /// The name in settings and on the wire of the doors.
+    /// Returns the name in settings and on the wire of the adapters.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -129,15 +129,15 @@ impl ThinkingLevel {
     }
 }
 
-/// How a model is told how much to think.
+/// Request parameter for the amount of thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThinkingParameter {
-    /// By the name of a level.
+    /// Name of a level.
     Effort,
-    /// By a number of tokens.
+    /// Number of tokens.
     Budget,
-    /// By Google's names of levels.
+    /// Google's name of a level.
     GoogleLevel,
     /// Anthropic's adaptive thinking with an effort.
     AnthropicAdaptive,
@@ -145,15 +145,15 @@ pub enum ThinkingParameter {
     AnthropicBudgetEffort,
 }
 
-/// How a model thinks and within which levels.
+/// Thinking of a model: the parameter, and the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThinkingSupport {
-    /// How it is told.
+    /// Parameter in the request.
     pub mode: ThinkingParameter,
-    /// The least that can be asked for.
+    /// The lowest level.
     pub min_level: ThinkingLevel,
-    /// The most that can be asked for.
+    /// The highest level.
     pub max_level: ThinkingLevel,
 }
 
@@ -169,25 +169,25 @@ pub struct ModelEntry {
     pub api: ModelApi,
     /// The provider's name in the settings.
     pub provider: String,
-    /// Where requests go; paths are put behind it.
+    /// Base address of requests; paths are appended to it.
     pub base_url: String,
-    /// Whether it can think.
+    /// True if it can think.
     pub reasoning: bool,
-    /// What it can be shown.
+    /// Kinds of input that it takes.
     pub input: Vec<InputModality>,
-    /// What it costs.
+    /// Price of its tokens.
     pub cost: TokenPrice,
     /// Tokens that fit into one request, its answer included.
     pub context_window: u64,
     /// Tokens that it can write at most.
     pub max_tokens: u64,
-    /// Absent: told by the wire's usual way, all levels.
+    /// Absent: the wire's usual parameter, all levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingSupport>,
     /// Sent with every request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Whether it tells at the end of a stream what the answer used.
+    /// True if it reports the usage of the answer at the end of a stream.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub tells_usage: bool,
 }

@@ -1,4 +1,4 @@
-//! What a model answers: events with part indices, the same for every wire.
+//! Answer of a model: events with part indices, the same for every wire.
 //!
 //! It must not know which wire an event came over.
 
@@ -23,31 +23,31 @@ pub enum ModelEvent {
     },
     /// A part begins. Indices count from 0 in the order of this event.
     PartStart {
-        /// Names the part in what follows.
+        /// Index of the part in later events.
         index: usize,
-        /// What it is.
+        /// Kind of the part.
         kind: PartKind,
     },
     /// More of a part: text, thinking or raw JSON argument text, by the part's kind. Never empty.
     Delta {
         /// The part.
         index: usize,
-        /// What comes behind the earlier deltas.
+        /// Text to append to the earlier deltas.
         text: String,
     },
     /// A part is complete.
     PartEnd {
         /// The part.
         index: usize,
-        /// All of it. The arguments of a tool call may be invalid JSON: they are passed on as they came.
+        /// The whole part. The arguments of a tool call may be invalid JSON: they are passed on as they came.
         part: MessagePart,
     },
-    /// What the answer used so far, counted from its beginning.
+    /// Usage of the answer so far, counted from its beginning.
     Usage(ModelUsage),
     /// The provider keeps the connection alive and sends nothing of an answer. May come anywhere, before `Start` too:
     /// nothing of the answer is in it.
     Idle {
-        /// How long nothing of the answer came.
+        /// Time for which nothing of the answer came.
         since: Duration,
         /// After how long the answer counts as lost.
         limit: Duration,
@@ -58,7 +58,7 @@ pub enum ModelEvent {
     Stop(FinishReason),
 }
 
-/// What a part is going to be.
+/// Kind of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartKind {
     /// Text.
@@ -92,7 +92,7 @@ pub struct ModelUsage {
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model had said everything.
+    /// The model's answer is complete.
     Stop,
     /// The answer reached its cap.
     Length,

@@ -1,6 +1,6 @@
-//! Why an answer failed, in the words that people and clients see and in the kinds that a caller acts on.
+//! Failures of an answer, as texts for people and clients and as kinds that a caller acts on.
 //!
-//! It must not know what anybody does about a failure: nothing is retried here.
+//! It must not know any reaction to a failure: nothing is retried here.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ mod ending;
 pub(crate) mod hint;
 mod provider_error;
 
-/// Why there is no answer, or no end of it.
+/// Failure of an answer, or of its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelFailure {
-    /// What a caller decides by.
+    /// Kind of the failure, for decisions of a caller.
     pub kind: FailureKind,
-    /// What people and clients see. Holds the provider's own words where there are any, never a credential.
+    /// Text for people and clients. Holds the provider's own text if there is any, never a credential.
     pub message: String,
     /// The HTTP status, where the provider answered with one that is not a success.
     pub status: Option<u16>,
-    /// How long the provider asked to wait. Nothing that it did not say.
+    /// Wait that the provider requested. Nothing that it did not state.
     pub retry_after: Option<Duration>,
 }
 
-/// What went wrong, as far as a caller can do something about it.
+/// Kind of a failure, as far as a caller can act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// The credential is missing, wrong or not enough.
@@ -52,14 +52,14 @@ pub enum FailureKind {
     Empty,
     /// The provider refused the request or the answer.
     Refused,
-    /// The account has used up what it may use for some time.
+    /// The account has used up its quota for some time.
     Usage,
-    /// The account has no credit, or nobody pays for it: waiting does not help.
+    /// The account has no credit, or is not paid for: waiting does not help.
     Unpaid,
 }
 
 impl FailureKind {
-    /// Whether the same request may succeed later.
+    /// Reports whether the same request may succeed later.
     pub const fn is_retryable(self) -> bool {
         match self {
             Self::RateLimit
@@ -74,7 +74,7 @@ impl FailureKind {
         }
     }
 
-    /// The wait before another attempt where the provider asks for none. Nobody knows when a quota is filled again: hosts
+    /// Returns the wait before another attempt if the provider asks for none. The time until a quota is filled again is unknown: hosts
     /// of omp expect half an hour.
     const fn usual_wait(self) -> Option<Duration> {
         match self {
@@ -95,18 +95,18 @@ impl FailureKind {
 }
 
 impl ModelFailure {
-    /// A failure that no status came with.
+    /// Makes a failure without a status.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), status: None, retry_after: None }
     }
 
-    /// Returns how long to wait before another attempt: as the provider asked, else as is usual for its kind.
+    /// Returns the wait before another attempt: the one that the provider requested, else the usual one for its kind.
     pub fn retry_delay(&self) -> Option<Duration> {
         self.retry_after.or_else(|| self.kind.usual_wait())
     }
 }
 
-/// A short piece of what a provider sent, with everything unprintable made visible.
+/// Returns a short piece of a provider's text, with everything unprintable made visible.
 pub(crate) fn excerpt(text: &str) -> String {
     const LONGEST: usize = 300;
     let text = text.trim();

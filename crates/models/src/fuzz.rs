@@ -9,7 +9,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::{ModelApi, ModelEvent, ModelFailure, answer::read_answer, failure::with_status, wire};
 
-/// What `bytes` mean as the body of an answer over `api`, in the chunks in which they come. Empty for the demo's wire,
+/// Decodes `chunks` as the body of an answer over `api`, as they come. Empty for the demo's wire,
 /// which is none.
 pub fn decode(api: ModelApi, chunks: impl IntoIterator<Item = Bytes>) -> Vec<Result<ModelEvent, ModelFailure>> {
     let Some(decoder) = wire::decoder_for(api) else { return Vec::new() };
@@ -64,7 +64,7 @@ fn check_events(items: &[Result<ModelEvent, ModelFailure>]) {
                     crate::MessagePart::Redacted { .. } | crate::MessagePart::Image { .. } => assert_eq!(deltas, ""),
                 }
             }
-            // Without a clock nothing is told of silence.
+            // Without a clock no silence is reported.
             Ok(ModelEvent::Idle { .. }) => unreachable!("no clock runs"),
             Ok(ModelEvent::Usage(_)) => assert!(at > 0, "an answer begins first"),
             Ok(ModelEvent::Payload(_)) => assert!(at + 2 == items.len(), "the payload comes right before the end"),

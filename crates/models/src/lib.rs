@@ -1,6 +1,6 @@
-//! Speaks the wires of model providers behind one stream of events.
+//! Speaks the wires of model providers and turns each into one stream of events.
 //!
-//! It knows nothing of sessions, gates or doors: a request goes in, events with part indices come out.
+//! It knows nothing of sessions, gates or adapters: a request goes in, events with part indices come out.
 
 mod answer;
 pub mod catalogue;

@@ -8,9 +8,9 @@ use crate::{ModelEvent, ModelFailure, ModelRequest};
 
 /// Answers requests with streams of events.
 pub trait LanguageModel: Send + Sync {
-    /// Asks the model. Nothing happens before the stream is polled.
+    /// Sends a request to the model. Nothing happens before the stream is polled.
     ///
-    /// Shape: as [`Event`] says, or any prefix of that and then one failure, which is the last item. Nothing is
+    /// Shape: as [`ModelEvent`] says, or any prefix of that and then one failure, which is the last item. Nothing is
     /// retried.
     ///
     /// Cancellation: dropping the stream closes the connection at once.

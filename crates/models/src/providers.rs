@@ -116,7 +116,7 @@ impl HttpClients {
             )
         };
         let address = |text: &str| Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        // The base by itself too: `http://` and a path behind it is another host.
+        // The base by itself too: `http://` followed by a path is another host.
         address(&request.entry.base_url).ok_or_else(refused)?;
         let prepared = wire::prepare_request(request)?;
         let url = address(&prepared.url).ok_or_else(refused)?;
@@ -146,7 +146,7 @@ fn is_loopback(url: &Url) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The wire's headers, then the entry's, which win.
+/// Returns the wire's headers, then the entry's, which win.
 fn request_headers(wire: &[(String, String)], request: &ModelRequest) -> Result<HeaderMap, ModelFailure> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -176,7 +176,7 @@ fn body_stream(response: Response) -> impl Stream<Item = Result<Bytes, ModelFail
     })
 }
 
-/// The beginning of a body that is no stream, as far as it comes.
+/// Reads the beginning of a body that is no stream, as far as it comes.
 async fn read_beginning(response: Response, silence: Duration) -> String {
     let mut chunks = std::pin::pin!(response.bytes_stream());
     let mut body = Vec::new();
@@ -210,7 +210,7 @@ fn error_causes(error: &dyn Error) -> String {
     excerpt(&text)
 }
 
-/// What must not be read back to anyone, should a provider repeat it.
+/// Secrets that must not be read back to anyone, should a provider repeat them.
 struct RequestSecrets(Vec<SecretString>);
 
 impl RequestSecrets {

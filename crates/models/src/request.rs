@@ -1,4 +1,4 @@
-//! What a model is asked: the conversation, the tools and the limits of one answer.
+//! Request to a model: the conversation, the tools and the limits of one answer.
 //!
 //! It must not know where a conversation is kept, nor which wire it will travel on.
 
@@ -11,7 +11,7 @@ use crate::entry::{ModelApi, ModelEntry, ThinkingLevel};
 /// One question to a model, complete in itself.
 #[derive(Clone)]
 pub struct ModelRequest {
-    /// Who is asked and how to reach it.
+    /// Model of the request, with its address.
     pub entry: Arc<ModelEntry>,
     /// The provider's credential. Absent for providers that want none.
     pub key: Option<SecretString>,
@@ -19,15 +19,15 @@ pub struct ModelRequest {
     pub system: Option<String>,
     /// The conversation, oldest first.
     pub messages: Vec<RequestMessage>,
-    /// What the model may call.
+    /// Tools that the model may call.
     pub tools: Vec<ModelTool>,
     /// A cap on the tokens of the answer, thinking included. Never raises the entry's own cap.
     pub max_tokens: Option<u64>,
-    /// How much to think. Absent for a model that cannot think.
+    /// Thinking level. Absent for a model that cannot think.
     pub level: Option<ThinkingLevel>,
     /// A stable key under which the provider may cache the prompt.
     pub session: Option<String>,
-    /// How long nothing may arrive before the answer counts as lost, also before its first byte.
+    /// Time without any byte after which the answer counts as lost, also before its first byte.
     pub silence: Duration,
 }
 
@@ -45,9 +45,9 @@ impl fmt::Debug for ModelRequest {
 }
 
 impl ModelRequest {
-    /// The most tokens that the answer may have: the model's own cap, and what its window leaves beside the prompt.
+    /// Returns the most tokens that the answer may have: the model's own cap, and the rest of its window after the prompt.
     ///
-    /// The prompt's size is an estimate, so an eighth of the window is always asked for: a prompt that leaves less than
+    /// The prompt's size is an estimate, so the request always has at least an eighth of the window: a prompt that leaves less than
     /// that is the provider's to refuse.
     pub fn output_cap(&self) -> u64 {
         let cap = self.max_tokens.map_or(self.entry.max_tokens, |cap| cap.min(self.entry.max_tokens)).max(1);
@@ -58,7 +58,7 @@ impl ModelRequest {
         cap.min(window.saturating_sub(self.prompt_estimate()).max(window / 8).max(1))
     }
 
-    /// About how many tokens the prompt takes: four bytes each, images at a flat rate.
+    /// Estimates the tokens of the prompt: four bytes each, images at a flat rate.
     fn prompt_estimate(&self) -> u64 {
         let of = |parts: &[MessagePart]| parts.iter().map(MessagePart::token_estimate).sum::<u64>();
         let messages = self.messages.iter().map(|message| match message {
@@ -75,8 +75,8 @@ impl ModelRequest {
         system + messages.map(|tokens| tokens + FRAME).sum::<u64>() + tools.map(|tokens| tokens + FRAME).sum::<u64>()
     }
 
-    /// The level that is asked for, clamped to what the model offers. `None` if the model cannot think or was not told
-    /// a level.
+    /// Returns the level of the request, clamped to the levels of the model. `None` if the model cannot think or the request has no
+    /// level.
     pub fn thinking_level(&self) -> Option<ThinkingLevel> {
         let level = self.level.filter(|_| self.entry.reasoning)?;
         Some(match (level, self.entry.thinking) {
@@ -89,13 +89,13 @@ impl ModelRequest {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestMessage {
-    /// What a person said: text and images.
+    /// Message of a person: text and images.
     User(Vec<MessagePart>),
-    /// What the system around the conversation said. Wires without such a role send it as the user's.
+    /// Message of the system around the conversation. Wires without such a role send it as the user's.
     Developer(Vec<MessagePart>),
-    /// What a model said, not necessarily the one that is asked now.
+    /// Answer of a model, not necessarily the one of this request.
     Assistant(AnswerMessage),
-    /// What a tool call came to.
+    /// Result of a tool call.
     ToolResult {
         /// The id of the call.
         id: String,
@@ -103,23 +103,23 @@ pub enum RequestMessage {
         name: String,
         /// Text and images.
         parts: Vec<MessagePart>,
-        /// Whether the call failed.
+        /// True if the call failed.
         is_error: bool,
     },
 }
 
-/// An answer of a model with its origin, which decides what of it another model may be shown.
+/// An answer of a model with its origin, which decides which of its parts another model may get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerMessage {
     /// In the order in which they came.
     pub parts: Vec<MessagePart>,
     /// The wire it came over.
     pub api: ModelApi,
-    /// Who said it.
+    /// Provider of the answer.
     pub provider: String,
-    /// The id of the model that said it.
+    /// The id of the model that gave it.
     pub model: String,
-    /// The text of [`Event::Payload`](crate::Event::Payload) that came with it. Only the model that made it gets it back.
+    /// The text of [`ModelEvent::Payload`](crate::ModelEvent::Payload) that came with it. Only the model that made it gets it back.
     pub payload: Option<String>,
 }
 
@@ -130,18 +130,18 @@ pub enum MessagePart {
     Text {
         /// The text.
         text: String,
-        /// What the provider wants back with it, opaque.
+        /// Data that the provider needs back with it, opaque.
         signature: Option<String>,
     },
-    /// What a model thought, or a summary of it.
+    /// Thoughts of a model, or a summary of them.
     Thinking {
         /// The text.
         text: String,
-        /// What the provider wants back with it, opaque. Only the model that made it can read it. Empty for thinking
+        /// Data that the provider needs back with it, opaque. Only the model that made it can read it. Empty for thinking
         /// that came whole from a provider that signs nothing.
         signature: Option<String>,
     },
-    /// Thoughts that the provider shows to nobody but wants back.
+    /// Thoughts that the provider hides but needs back.
     Redacted {
         /// Opaque.
         data: String,
@@ -161,15 +161,15 @@ pub enum MessagePart {
         name: String,
         /// JSON text exactly as the model wrote it: an object, unless the model failed at it.
         arguments: String,
-        /// What the provider wants back with it, opaque.
+        /// Data that the provider needs back with it, opaque.
         signature: Option<String>,
     },
 }
 
-/// Tokens of what stands around a message or a tool.
+/// Tokens of the frame of a message or a tool.
 const FRAME: u64 = 8;
 
-/// Tokens of an image, whatever its bytes.
+/// Tokens of an image, of any size.
 const IMAGE: u64 = 1200;
 
 const fn token_count(bytes: usize) -> u64 {
@@ -186,7 +186,7 @@ impl MessagePart {
         }
     }
 
-    /// Plain text without a signature.
+    /// Makes plain text without a signature.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), signature: None }
     }

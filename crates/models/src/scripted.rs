@@ -1,6 +1,6 @@
-//! A model that answers what it was told to, for tests.
+//! A model that gives scripted answers, for tests.
 //!
-//! It must not look at what it is asked, nor wait by itself: time stands still unless the script says what to wait for.
+//! It must not look at its requests, nor wait by itself: time stands still unless the script has a wait.
 
 use std::{
     collections::VecDeque,
@@ -17,17 +17,17 @@ use crate::{
 /// One step of a reply.
 #[derive(Clone, Debug)]
 pub enum ReplyStep {
-    /// Says an event.
+    /// Sends an event.
     Say(ModelEvent),
     /// Fails, which ends the reply.
     Fail(ModelFailure),
     /// Waits until it is notified. A notification that came before counts.
     Wait(Arc<Notify>),
-    /// Says nothing more and does not end.
+    /// Sends nothing more and does not end.
     Hang,
 }
 
-/// What one request gets, step by step. The parts are numbered as they are added.
+/// Reply to one request, step by step. The parts are numbered as they are added.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptedReply {
     steps: Vec<ReplyStep>,
@@ -37,7 +37,7 @@ pub struct ScriptedReply {
 }
 
 impl ScriptedReply {
-    /// A reply that begins and says nothing yet.
+    /// Makes a reply that begins and has no event yet.
     pub fn new() -> Self {
         let start = ReplyStep::Say(ModelEvent::Start { response_id: None });
         Self {
@@ -48,17 +48,17 @@ impl ScriptedReply {
         }
     }
 
-    /// A reply that is one text.
+    /// Makes a reply that is one text.
     pub fn from_text(text: &str) -> Self {
         Self::new().add_text([text]).end()
     }
 
-    /// A reply that is one call. `arguments` is JSON text.
+    /// Makes a reply that is one call. `arguments` is JSON text.
     pub fn use_tool(id: &str, name: &str, arguments: &str) -> Self {
         Self::new().add_call(id, name, arguments).end()
     }
 
-    /// A reply that fails before it begins.
+    /// Makes a reply that fails before it begins.
     pub fn from_failure(failure: ModelFailure) -> Self {
         Self { steps: vec![ReplyStep::Fail(failure)], ..Self::default() }
     }
@@ -97,7 +97,7 @@ impl ScriptedReply {
         self
     }
 
-    /// Sets what the reply used, said by [`Reply::end`].
+    /// Sets the usage of the reply, reported by [`ScriptedReply::end`].
     #[must_use]
     pub fn with_usage(mut self, usage: ModelUsage) -> Self {
         self.usage = usage;
@@ -128,7 +128,7 @@ impl ScriptedReply {
     }
 }
 
-/// Answers each request with the next reply of its script and remembers what it was asked.
+/// Answers each request with the next reply of its script and remembers the requests.
 ///
 /// A request that the script has no reply for is refused. Clones share the script.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +142,7 @@ struct ModelScript {
 }
 
 impl ScriptedModel {
-    /// A model with a script.
+    /// Makes a model with a script.
     pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
         let scripted = Self::default();
         scripted.lock_script().replies.extend(replies);
@@ -154,17 +154,17 @@ impl ScriptedModel {
         self.lock_script().replies.push_back(reply);
     }
 
-    /// What it was asked so far.
+    /// Returns the requests so far.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.lock_script().requests.clone()
     }
 
-    /// How many answers are neither finished nor dropped.
+    /// Returns the number of answers that are neither finished nor dropped.
     pub fn open_count(&self) -> usize {
         self.lock_script().open
     }
 
-    /// How many replies are left.
+    /// Returns the number of replies left.
     pub fn replies_left(&self) -> usize {
         self.lock_script().replies.len()
     }
@@ -175,7 +175,7 @@ impl ScriptedModel {
 }
 
 impl LanguageModel for ScriptedModel {
-    /// The reply is taken at once, so that the order of calls is the order of replies.
+    /// Takes the reply at once, so that the order of calls is the order of replies.
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
         let reply = {
             let mut script = self.lock_script();

@@ -1,4 +1,4 @@
-//! The way to a collector: batches, one at a time, asked again for a while where that makes sense.
+//! The way to a collector: batches, one at a time, retried for a while if that makes sense.
 //!
 //! It must not print the address or a header: either may have a credential in it.
 
@@ -28,18 +28,18 @@ use super::{
     wire,
 };
 
-/// How often one batch is told before it is dropped.
+/// Attempts at one batch before it is dropped.
 const TRIES: u32 = 5;
-/// How long is waited before the second time; each further time twice as long.
+/// Wait before the second attempt; each further time twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest that a collector may have us wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The most that is read of an answer.
 const LONGEST_ANSWER: usize = 64 << 10;
-/// How often it is said that spans were dropped.
+/// Interval between log lines about dropped spans.
 const DROP_REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How many spans nobody was told of.
+/// Number of dropped spans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DroppedSpans(Arc<AtomicU64>);
 
@@ -53,12 +53,12 @@ impl DroppedSpans {
     }
 }
 
-/// How one attempt ended.
+/// Outcome of one attempt.
 enum ExportOutcome {
     Taken,
-    /// It would be in vain to say it again.
+    /// The collector refused it: repeating it would be in vain.
     Refused(String),
-    /// It may be taken later, not before this has passed.
+    /// The collector may take it later, not before this has passed.
     Later(String, Option<Duration>),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct SpanExporter {
     settings: OtlpSettings,
     client: Client,
     dropped: DroppedSpans,
-    /// Whether the last batch was taken; unknown at first.
+    /// True if the last batch was taken; unknown at first.
     is_well: Option<bool>,
     last_report: Option<Instant>,
 }
@@ -77,11 +77,11 @@ impl SpanExporter {
         // Fails if there is one already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = match settings.endpoint.scheme() {
-            // Reading the system's certificates takes time, and nobody asks for them.
+            // Reading the system's certificates takes time, and plain HTTP does not need them.
             "http" => Client::builder().tls_certs_only([]),
             _ => Client::builder(),
         };
-        // What this process tells of itself goes where it was told to, and nowhere else.
+        // Spans of this process go to the configured address, and nowhere else.
         let client =
             builder.no_proxy().redirect(redirect::Policy::none()).build().map_err(|error| OtlpConfigError {
                 variable: "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
@@ -90,7 +90,7 @@ impl SpanExporter {
         Ok(Self { settings, client, dropped, is_well: None, last_report: None })
     }
 
-    /// Tells what comes until nothing more does, and then the rest.
+    /// Sends spans until no more come, and then the rest.
     pub(super) async fn run(mut self, mut spans: Receiver<TraceSpan>) {
         let mut batch = Vec::new();
         while spans.recv_many(&mut batch, self.settings.batch).await > 0 {
@@ -188,14 +188,14 @@ impl SpanExporter {
     }
 }
 
-/// How long is waited behind an attempt that failed. What a collector asks for makes it longer, never shorter: a few answers
+/// Returns the wait after an attempt that failed. A collector's own wait makes it longer, never shorter: a few answers
 /// at once would use up all of them.
 fn pause_behind(attempt: u32, requested: Option<Duration>) -> Duration {
     let usual = PAUSE * 2_u32.pow(attempt - 1);
     requested.map_or(usual, |pause| pause.max(usual)).min(LONGEST_PAUSE)
 }
 
-/// As much of an answer as counts.
+/// Reads as much of an answer as counts.
 async fn read_body(mut answer: Response) -> reqwest::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await? {
@@ -207,11 +207,11 @@ async fn read_body(mut answer: Response) -> reqwest::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What went wrong, without the address.
+/// Returns the error's text, without the address.
 fn error_text(error: reqwest::Error) -> String {
     let what = if error.is_connect() { "it cannot be reached" } else { "the connection broke off" };
     let error = error.without_url();
-    // What is around the first cause says no more than that it did not work.
+    // The outer errors say only that it did not work.
     let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
     match causes.last() {
         Some(cause) => format!("{what}: {cause}"),
@@ -221,7 +221,7 @@ fn error_text(error: reqwest::Error) -> String {
 
 fn gzip_body(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    // Memory takes whatever is written to it.
+    // A write to memory does not fail.
     let _ = encoder.write_all(body);
     encoder.finish().unwrap_or_default()
 }
@@ -242,7 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn why_a_collector_cannot_be_reached_is_told_without_its_address() {
-        // Bound and let go of: nobody listens there.
+        // Bound and let go of: no listener is left there.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();

@@ -1,4 +1,4 @@
-//! What spans say in words that are fixed: why something ended, and who did it.
+//! Fixed labels of spans: reasons of ends, and executors.
 
 use countersign_core::{
     call::{self, Executor},
@@ -7,7 +7,7 @@ use countersign_core::{
     run,
 };
 
-/// How a run ended, and whether that is an error.
+/// Returns the label of a run's end, and its error type if that is an error.
 pub(super) const fn run_end_label(end: run::RunOutcome) -> (&'static str, Option<&'static str>) {
     match end {
         run::RunOutcome::Completed => ("completed", None),
@@ -19,7 +19,7 @@ pub(super) const fn run_end_label(end: run::RunOutcome) -> (&'static str, Option
     }
 }
 
-/// Why a model's answer ended, in the words that OpenTelemetry has for it, and whether that is an error.
+/// Returns the reason of an answer's end, in the words that OpenTelemetry has for it, and its error type if that is an error.
 pub(super) const fn stop_label(stop: StopReason) -> (&'static str, Option<&'static str>) {
     match stop {
         StopReason::Stop => ("stop", None),
@@ -30,7 +30,7 @@ pub(super) const fn stop_label(stop: StopReason) -> (&'static str, Option<&'stat
     }
 }
 
-/// Who does a call.
+/// Returns the label of a call's executor.
 pub(super) const fn executor_label(executor: &Executor) -> &'static str {
     match executor {
         Executor::Builtin => "builtin",
@@ -41,7 +41,7 @@ pub(super) const fn executor_label(executor: &Executor) -> &'static str {
     }
 }
 
-/// How a call ended, and whether that is an error.
+/// Returns the label of a call's end, and its error type if that is an error.
 pub(super) const fn call_end_label(end: call::CallEnd) -> (&'static str, Option<&'static str>) {
     match end {
         call::CallEnd::Done { error: false } => ("done", None),
@@ -57,7 +57,7 @@ pub(super) const fn call_end_label(end: call::CallEnd) -> (&'static str, Option<
     }
 }
 
-/// What a gate decides.
+/// Returns the label of a gate's kind.
 pub(super) const fn gate_kind_label(kind: gate::Kind) -> &'static str {
     match kind {
         gate::Kind::Approval => "approval",
@@ -69,7 +69,7 @@ pub(super) const fn gate_kind_label(kind: gate::Kind) -> &'static str {
     }
 }
 
-/// How a gate was resolved.
+/// Returns the label of a gate's resolution.
 pub(super) const fn resolution_label(resolution: &GateResolution) -> &'static str {
     match resolution {
         GateResolution::Allowed { .. } => "allowed",

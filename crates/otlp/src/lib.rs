@@ -1,9 +1,9 @@
-//! Traces for whoever watches over programs of many kinds: what the record says of runs, requests to models, calls and gates, told
+//! Traces for operators of programs of many kinds: the runs, requests to models, calls and gates of the record, sent
 //! to a collector over OTLP (HTTP, JSON) in the names that OpenTelemetry has for generative AI.
 //!
-//! It follows the record and decides nothing. What people, models and tools said never leaves: spans have names, times and
-//! counts. Nothing waits for a collector; what it does not take in time is dropped and counted. docs/operations.md, Traces, has the
-//! list of what is told.
+//! It follows the record and decides nothing. Texts of people, models and tools never leave: spans have names, times and
+//! counts. Nothing waits for a collector; spans that it does not take in time are dropped and counted. docs/operations.md, Traces, has the
+//! list of exported spans.
 
 mod exporter;
 mod labels;
@@ -25,7 +25,7 @@ pub use settings::OtlpConfigError;
 use settings::{OtlpSettings, TraceSampler};
 use spans::{SpanTracer, TraceSpan};
 
-/// Who is to be told.
+/// Collector of traces.
 pub struct TraceCollector {
     sampler: TraceSampler,
     sender: Sender<TraceSpan>,
@@ -36,15 +36,15 @@ pub struct TraceCollector {
 
 /// The spans of one gateway, on their way to a collector.
 pub struct TraceExport {
-    /// Ends once everything was told that could be.
+    /// Ends once every span that could be sent was sent.
     exporting: JoinHandle<()>,
 }
 
 impl TraceCollector {
-    /// The one that the environment names, if it names one. Nobody is spoken to yet.
+    /// Returns the collector that the environment names, if it names one. No connection is made yet.
     ///
     /// # Errors
-    /// [`Misconfigured`]: a variable that has no meaning here.
+    /// [`OtlpConfigError`]: a variable that has no meaning here.
     pub fn from_environment() -> Result<Option<Self>, OtlpConfigError> {
         let Some(settings) = OtlpSettings::from_variables(|name| std::env::var(name).ok())? else { return Ok(None) };
         let (sender, receiver) = mpsc::channel(settings.queue);
@@ -72,7 +72,7 @@ impl TraceCollector {
 }
 
 impl TraceExport {
-    /// Tells what is left, once the record is closed: for at most `patience`.
+    /// Sends the rest, once the record is closed: for at most `patience`.
     pub async fn stop(mut self, patience: Duration) {
         if tokio::time::timeout(patience, &mut self.exporting).await.is_err() {
             self.exporting.abort();

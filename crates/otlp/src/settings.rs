@@ -1,6 +1,6 @@
-//! What the environment says of traces, in OpenTelemetry's own variables.
+//! Settings of traces in the environment, in OpenTelemetry's own variables.
 //!
-//! It must not print what may be secret: values of headers and addresses are in no error.
+//! It must not print possible secrets: values of headers and addresses are in no error.
 
 use std::{fmt, time::Duration};
 
@@ -10,20 +10,20 @@ use reqwest::{
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 
-/// How long a name of an attribute may be, and its value.
+/// Longest name of an attribute, and longest value.
 const LONGEST: usize = 1024;
 
 /// A variable that has no meaning here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {problem}")]
 pub struct OtlpConfigError {
-    /// Which.
+    /// Name of the variable.
     pub variable: String,
-    /// What is wrong with it, and what it may be.
+    /// The problem with it, and its allowed values.
     pub problem: String,
 }
 
-/// Where spans go, and how.
+/// Destination of spans, and the settings of the export.
 #[derive(Clone)]
 pub(super) struct OtlpSettings {
     pub(super) endpoint: Url,
@@ -35,11 +35,11 @@ pub(super) struct OtlpSettings {
     /// Of this process.
     pub(super) resource: Vec<(String, String)>,
     pub(super) sampler: TraceSampler,
-    /// How many spans wait at most.
+    /// Most spans in the queue.
     pub(super) queue: usize,
-    /// How many are told at once.
+    /// Most spans in one batch.
     pub(super) batch: usize,
-    /// How long the first of them waits for others.
+    /// Time that the first of them waits for others.
     pub(super) delay: Duration,
 }
 
@@ -49,17 +49,17 @@ impl fmt::Debug for OtlpSettings {
     }
 }
 
-/// Which traces are told.
+/// Selection of exported traces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TraceSampler {
     All,
     None,
-    /// Those whose number is below this, of 2^63.
+    /// Traces whose number is below this, of 2^63.
     Below(u64),
 }
 
 impl TraceSampler {
-    /// Whether the spans of a trace are told: all of them, or none.
+    /// Reports whether the spans of a trace are exported: all of them, or none.
     pub(super) fn samples_trace(self, trace: [u8; 16]) -> bool {
         let [.., a, b, c, d, e, f, g, h] = trace;
         match self {
@@ -71,12 +71,12 @@ impl TraceSampler {
 }
 
 impl OtlpSettings {
-    /// Reads them by name. `None` if nothing is to be told.
+    /// Reads them by name. `None` if nothing is to be exported.
     ///
     /// # Errors
-    /// [`Misconfigured`], only where there is somebody to tell.
+    /// [`OtlpConfigError`], only if there is a collector.
     pub(super) fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, OtlpConfigError> {
-        // What is empty is not set.
+        // An empty variable is not set.
         let get = |name: &str| get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let of_traces = |rest: &str| {
             let all = format!("OTEL_EXPORTER_OTLP_{rest}");
@@ -139,7 +139,7 @@ fn config_error<T>(variable: &str, problem: &str) -> Result<T, OtlpConfigError> 
     Err(OtlpConfigError { variable: variable.to_owned(), problem: problem.to_owned() })
 }
 
-/// The address of all signals has that of traces below it; that of traces is what it is.
+/// Parses an endpoint: the address of all signals has that of traces below it; that of traces is used as it is.
 fn parse_endpoint(name: &str, address: &str) -> Result<Url, OtlpConfigError> {
     let Some(mut url) = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https")) else {
         return config_error(name, "it is no address that begins with http:// or https://");
@@ -161,7 +161,7 @@ fn parse_endpoint(name: &str, address: &str) -> Result<Url, OtlpConfigError> {
     Ok(url)
 }
 
-/// `name=value` between commas, percent-encoded.
+/// Parses `name=value` between commas, percent-encoded.
 fn parse_pairs(variable: &str, text: &str) -> Result<Vec<(String, String)>, OtlpConfigError> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let read = |part: &str| {

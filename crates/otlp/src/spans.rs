@@ -1,8 +1,8 @@
-//! What becomes a span: a run, a request to a model, a call, and the wait for people at a gate, each from the facts in which it
+//! Sources of spans: a run, a request to a model, a call, and the wait for people at a gate, each from the facts in which it
 //! begins and ends.
 //!
-//! It must not hold what anybody said. Names that somebody else gives (of tools, of calls at a provider) are taken only where
-//! they are plain; sessions, whose names can have ids of people in them, are told by their digest.
+//! It must not hold any user text. Names from outside (of tools, of calls at a provider) are taken only if
+//! they are plain; sessions, whose names can have ids of people in them, are exported as their digest.
 
 use std::collections::HashMap;
 
@@ -20,9 +20,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::labels::{call_end_label, executor_label, gate_kind_label, resolution_label, run_end_label, stop_label};
 
-/// How many of each kind may be open. What is beyond is not told.
+/// Most open ones of each kind. Any beyond are not exported.
 const MOST_OPEN: usize = 65_536;
-/// The longest name of somebody else's that is told.
+/// The longest name from outside that is exported.
 const LONGEST_NAME: usize = 128;
 
 /// One span that is over.
@@ -40,12 +40,12 @@ pub(super) struct TraceSpan {
     pub(super) error: Option<&'static str>,
 }
 
-/// What OpenTelemetry calls the kind of a span.
+/// Kind of a span, as OpenTelemetry calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanKind {
     /// Within this process.
     Internal,
-    /// Somebody else is asked.
+    /// A request to another service.
     Client,
 }
 
@@ -75,7 +75,7 @@ impl From<u64> for AttributeValue {
     }
 }
 
-/// Who asks whom, of a run that goes on.
+/// Parties of an open run.
 #[derive(Debug)]
 struct OpenRun {
     start: Millis,
@@ -117,7 +117,7 @@ struct OpenGate {
     kind: &'static str,
 }
 
-/// What a model's message says of itself, in the entry right before the fact that it answered.
+/// Facts of a model's message about itself, in the entry right before the fact that it answered.
 #[derive(Debug)]
 struct RecordedAnswer {
     entry: EntryId,
@@ -132,7 +132,7 @@ struct AnswerMetadata {
     usage: RequestUsage,
 }
 
-/// What of a call's content is told.
+/// Exported part of a call's content.
 #[derive(Debug, Deserialize)]
 struct SpanCallContent {
     tool: String,
@@ -149,7 +149,7 @@ struct CallRequester {
     door: Option<String>,
 }
 
-/// Everything that goes on.
+/// Spans that are still open.
 #[derive(Debug, Default)]
 pub(super) struct SpanTracer {
     runs: HashMap<RunId, OpenRun>,
@@ -248,7 +248,7 @@ impl SpanTracer {
         }
     }
 
-    /// The request to a model of which the answer, or that there will be none, is known now.
+    /// Ends the request to a model whose answer, or lack of one, is known now.
     fn finish_chat(
         &mut self,
         run: RunId,
@@ -445,7 +445,7 @@ fn push_attribute<T: Into<AttributeValue>>(
     attributes.extend(value.map(|value| (name, value.into())));
 }
 
-/// Input counts what came from a cache, as the names of OpenTelemetry mean it; ours do not.
+/// Adds the usage. Input includes tokens from a cache, as the names of OpenTelemetry mean it; ours do not.
 fn push_usage(attributes: &mut Vec<(&'static str, AttributeValue)>, used: &RequestUsage) {
     let input = used.input + used.cache_read + used.cache_write;
     if input + used.output == 0 {
@@ -459,7 +459,7 @@ fn push_usage(attributes: &mut Vec<(&'static str, AttributeValue)>, used: &Reque
     }
 }
 
-/// A name as it is where it is plain, else that it is not.
+/// Returns a name as it is if it is plain, else a placeholder.
 fn plain_name(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/@".contains(c);
     if !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain) {
@@ -469,7 +469,7 @@ fn plain_name(name: &str) -> String {
     }
 }
 
-/// A session by its digest.
+/// Returns a session's digest as its id.
 fn conversation_id(session: &SessionId) -> String {
     hex::encode(digest_id::<16>("session", &[session.as_str().as_bytes()]))
 }
@@ -490,7 +490,7 @@ fn span_of_call(call: CallId) -> [u8; 8] {
     digest_id("call span", &[call.uuid().as_bytes()])
 }
 
-/// A number that follows from what it is of, so that a later process tells of the same by the same.
+/// Returns an id that follows from its source, so that a later process exports the same by the same id.
 fn digest_id<const N: usize>(what: &str, of: &[&[u8]]) -> [u8; N] {
     let mut digest = Sha256::new();
     digest.update(what.as_bytes());

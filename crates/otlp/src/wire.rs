@@ -1,13 +1,13 @@
-//! OTLP in JSON: what is sent to a collector, and what it answers.
+//! OTLP in JSON: requests to a collector, and its answers.
 
 use serde_json::{Value as Json, json};
 
 use super::spans::{AttributeValue, SpanKind, TraceSpan};
 
-/// The most of a collector's message that is told on.
+/// The most of a collector's message that is logged.
 const LONGEST_MESSAGE: usize = 200;
 
-/// A request with these spans.
+/// Encodes a request with these spans.
 pub(super) fn encode_request(resource: &[(String, String)], spans: &[TraceSpan]) -> Vec<u8> {
     let resource: Vec<Json> =
         resource.iter().map(|(name, value)| json!({ "key": name, "value": { "stringValue": value } })).collect();
@@ -59,7 +59,7 @@ fn encode_value(value: &AttributeValue) -> Json {
     }
 }
 
-/// How many spans a collector that took the request did not take after all, and what it says of that.
+/// Returns the number of spans that a collector rejected although it took the request, and its message.
 pub(super) fn parse_rejection(answer: &[u8]) -> Option<(u64, String)> {
     let answer: Json = serde_json::from_slice(answer).ok()?;
     let partial = answer.get("partialSuccess")?;

@@ -1,4 +1,4 @@
-//! What adapters bring to a trial of rules.
+//! Contributions of adapters to a trial of rules.
 
 use std::{
     fmt::Debug,
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 pub use super::calls::{host_tool_subject, run_tool_subject};
 use super::{loaded_rules::LoadedRules, rules_error::RulesLoadError};
 
-/// The tools that runs of a gateway have beside those of services and those that every run has.
+/// The tools that runs of a gateway have in addition to those of services and those that every run has.
 pub trait RunTools: Send + Sync {
     /// Returns the tools of the gateway's own, with their arguments.
     fn own_tools(&self) -> Vec<KnownTool<'static>>;
@@ -33,13 +33,13 @@ pub trait StdioRules: Debug + Send + Sync {
     /// Reads the rules that a session would start with: those of the file `named`, or of the agent directory.
     ///
     /// # Errors
-    /// [`RulesError`]: with such rules nothing starts.
+    /// [`RulesLoadError`]: with such rules nothing starts.
     fn load_rules(&self, named: Option<&Path>) -> Result<LoadedRules, RulesLoadError>;
 
-    /// Returns what policy is asked about a call.
+    /// Returns the subject for policy of a call.
     ///
     /// # Errors
-    /// Why no session has the tool.
+    /// The reason why no session has the tool.
     fn policy_subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<PolicySubject, String>;
 }
 

@@ -1,6 +1,6 @@
-//! Who rules say has to allow, held against the people that the configuration knows.
+//! Approvers that rules name, compared with the people that the configuration knows.
 //!
-//! It must not know how people answer, only that somebody could.
+//! It must not know how people answer, only whether they could.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use countersign_core::{
 
 use super::unchecked::unchecked_note;
 
-/// Somebody whom a rule names and nobody knows.
+/// Approver that a rule names and the configuration does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: there is no person \"{name}\" in `people`, nor a set of that name")]
 pub struct UnknownApprover {
@@ -35,15 +35,15 @@ pub struct TooFew {
     pub file: String,
     /// The rule's line.
     pub line: u32,
-    /// Which step, counted from 1.
+    /// Number of the step, counted from 1.
     pub step: usize,
-    /// How many have to allow.
+    /// Number of people who have to allow.
     pub needed: u32,
-    /// How many could.
+    /// Number of people who could.
     pub there: usize,
 }
 
-/// Everybody among those who have to allow who is not one of `people`.
+/// Returns every approver that rules name and that is not one of `people`.
 pub(super) fn unknown_approvers(source: &RuleSource, people: &[PersonConfig]) -> Vec<UnknownApprover> {
     let named = all_rules(source).flat_map(|rule| {
         let names: BTreeSet<&String> = rule.steps.iter().flat_map(|step| step.from.iter().flatten()).collect();
@@ -57,8 +57,8 @@ pub(super) fn unknown_approvers(source: &RuleSource, people: &[PersonConfig]) ->
     named.filter(|nobody| !known.contains(nobody.name.as_str())).collect()
 }
 
-/// Every step that nobody could satisfy. `accounts` are those from which answers come; where they are not known, everybody
-/// counts as somebody who can answer.
+/// Returns every step that cannot be satisfied. `accounts` are those from which answers come; if they are not known, every person
+/// counts as able to answer.
 pub(super) fn too_few(
     source: &RuleSource,
     people: &[PersonConfig],
@@ -68,7 +68,7 @@ pub(super) fn too_few(
     let able: BTreeSet<&str> = people.iter().filter(can_answer).map(|person| person.id.as_str()).collect();
     let there = |step: &ApprovalStep| match &step.from {
         Some(from) => from.iter().filter(|name| able.contains(name.as_str())).count(),
-        // An account that belongs to nobody may be the first to allow.
+        // An account that belongs to no person may be the first to allow.
         None => able.len() + 1,
     };
     let steps =
@@ -83,7 +83,7 @@ pub(super) fn too_few(
     shortages.filter(|few| usize::try_from(few.needed).is_ok_and(|needed| needed > few.there)).collect()
 }
 
-/// Says of every rule that names who has to allow that another one, which names nobody, goes before it where both match.
+/// Warns for every rule that names its approvers if another one, which names none, goes before it where both match.
 pub(super) fn outranked_steps(source: &RuleSource) -> Vec<String> {
     with_effort(source, &mut SearchBudget::of_rules(source.rules.rules.len()))
 }
@@ -122,7 +122,7 @@ struct OpenRules<'a>(BTreeMap<Option<&'a str>, ByPrefix<'a>>);
 #[derive(Default)]
 struct ByPrefix<'a>(BTreeMap<&'a str, Vec<(usize, &'a Rule, &'a ApprovalStep)>>);
 
-/// The one principal that a rule is bound to.
+/// Returns the one principal that a rule is bound to.
 fn only_principal(rule: &Rule) -> Option<&str> {
     RuleScopeKey::Principal.rule_pattern(rule).and_then(|pattern| RuleScopeKey::Principal.single_id(pattern))
 }
@@ -137,7 +137,7 @@ impl<'a> OpenRules<'a> {
         Self(all)
     }
 
-    /// The first rule in the order of the file that may match where `rule` does and that `wanted` accepts.
+    /// Returns the first rule in the order of the file that may match where `rule` does and that `accepts` takes.
     fn first_matching(
         &self,
         rule: &Rule,
@@ -154,7 +154,7 @@ impl<'a> OpenRules<'a> {
 }
 
 impl<'a> ByPrefix<'a> {
-    /// The first rule, with its place, that may begin as `rule` does and that `wanted` accepts.
+    /// Returns the first rule, with its place, that may begin as `rule` does and that `accepts` takes.
     fn first_matching(
         &self,
         rule: &Rule,
@@ -181,7 +181,7 @@ impl<'a> ByPrefix<'a> {
     }
 }
 
-/// The text before the first wildcard of what a rule matches, or of the tool that it is about.
+/// Returns the text before the first wildcard of the pattern of a rule, or of the tool that it is about.
 fn literal_prefix(rule: &Rule) -> &str {
     let text = rule.pattern.as_deref().or(rule.tool.as_deref()).unwrap_or_default();
     &text[..literal_length(text)]
@@ -191,7 +191,7 @@ fn all_rules(source: &RuleSource) -> impl Iterator<Item = &Rule> {
     source.rules.rules.iter().chain(&source.rules.defaults)
 }
 
-/// True if both rules may match one call.
+/// Returns true if both rules may match one call.
 fn may_overlap(one: &Rule, other: &Rule) -> bool {
     let is_about_one = match (&one.pattern, &other.pattern) {
         (Some(one), Some(other)) => may_meet(one, other),
@@ -204,18 +204,18 @@ fn may_overlap(one: &Rule, other: &Rule) -> bool {
     is_about_one && RuleScopeKey::ALL.iter().all(bounds)
 }
 
-/// The tool that a rule is about, itself a pattern.
+/// Returns the tool that a rule is about, itself a pattern.
 fn tool_pattern(rule: &Rule) -> &str {
     let pattern = rule.pattern.as_deref().map(|pattern| pattern.split_once('(').map_or(pattern, |(tool, _)| tool));
     pattern.or(rule.tool.as_deref()).unwrap_or_default()
 }
 
-/// How long the text before the first wildcard is.
+/// Returns the length of the text before the first wildcard.
 fn literal_length(pattern: &str) -> usize {
     pattern.find(['*', '?', '[']).unwrap_or(pattern.len())
 }
 
-/// True if a text may match both patterns: what stands before their first wildcards does not keep them apart.
+/// Returns true if a text may match both patterns: the texts before their first wildcards do not keep them apart.
 fn may_meet(one: &str, other: &str) -> bool {
     let (first, second) = (literal_length(one), literal_length(other));
     match (first == one.len(), second == other.len()) {
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn rules_that_name_people_are_held_against_few_others() {
-        // What begins with a wildcard may meet all others: those that are too many are not checked, and that is told.
+        // A rule that begins with a wildcard may meet all others: if there are too many they are not checked, and that is reported.
         for (layout, is_whole) in [
             (&(|at| (format!("pay(acme{at}, *)"), format!("agent-{at}"))) as &dyn Fn(usize) -> (String, String), true),
             (&|at| ("pay(*)".to_owned(), format!("agent-{at}")), true),
@@ -289,7 +289,7 @@ mod tests {
             for count in [10, 4_000] {
                 let rules = (0..count).map(|at| {
                     let (pattern, principal) = layout(at);
-                    // The first of two rules names somebody, and the second asks no more people.
+                    // The first of two rules names approvers, and the second needs no more people.
                     let step = match at % 2 {
                         0 => json!({ "approvals": 3, "from": ["ana", "ben", "cleo"] }),
                         _ => json!({ "approvals": 2 }),

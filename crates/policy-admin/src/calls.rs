@@ -1,4 +1,4 @@
-//! Calls of runs as policy is asked about them, where nobody makes them.
+//! Subjects for policy of calls of runs, without a call.
 
 use countersign_core::{
     CallOrigin, call,
@@ -9,7 +9,7 @@ use countersign_core::{
 use countersign_runtime::tools::ToolRegistry;
 use serde_json::{Map, Value};
 
-/// Returns what policy is asked about a call of a tool of runs; `None` if runs have none of this name.
+/// Returns the subject for policy of a call of a tool of runs; `None` if runs have none of this name.
 pub fn run_tool_subject(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
     let registry = ToolRegistry::standard();
     let spec = registry.tool_specs().find(|spec| spec.name == tool)?;
@@ -18,7 +18,7 @@ pub fn run_tool_subject(door: &str, cwd: &str, tool: &str, arguments: &Map<Strin
     Some(call_subject(door, cwd, &content, effect))
 }
 
-/// Returns what policy is asked about a call of a tool that a host lends.
+/// Returns the subject for policy of a call of a tool that a host lends.
 pub fn host_tool_subject(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> PolicySubject {
     let spec = ToolSpec {
         name: tool.to_owned(),

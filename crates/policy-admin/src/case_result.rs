@@ -1,28 +1,28 @@
-//! What became of the cases that a file of rules is tested with, as people are told of it.
+//! Results of the cases that a file of rules is tested with, as texts for people.
 
 use std::fmt;
 
 use countersign_config::{DEFAULT_AGENT, PolicyCase};
 use countersign_core::policy::RuleAction;
 
-/// A case and what became of it.
+/// A case and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseResult {
     /// The case.
     pub case: PolicyCase,
-    /// What became of it.
+    /// Resulting action.
     pub got: RuleAction,
     /// Why.
     pub why: String,
 }
 
 impl CaseResult {
-    /// True if that is what its author expects.
+    /// Returns true if that is the result that its author expects.
     pub fn is_as_expected(&self) -> bool {
         self.got == self.case.expect
     }
 
-    /// The same, if it is not.
+    /// Returns the same, if it is not.
     pub fn into_failure(self) -> Option<CaseFailure> {
         (!self.is_as_expected()).then(|| CaseFailure(Box::new(self)))
     }
@@ -40,7 +40,7 @@ impl fmt::Display for CaseFailure {
     }
 }
 
-/// A case's request as it is written on the command line, with the agent where it is not the usual one.
+/// Returns a case's request as it is written on the command line, with the agent if it is not the usual one.
 fn request_line(case: &PolicyCase) -> String {
     let mut text = case.tool.clone();
     for (name, value) in &case.args {
@@ -53,7 +53,7 @@ fn request_line(case: &PolicyCase) -> String {
     text
 }
 
-/// What becomes of something, in the words for people.
+/// Returns the word for an action in texts for people.
 pub const fn action_word(action: RuleAction) -> &'static str {
     match action {
         RuleAction::Allow => "allowed",

@@ -12,18 +12,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What rules make of a request, and what they nearly made of it.
+/// Verdict of rules on a request, with the rules that nearly decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedVerdict {
-    /// What policy was asked.
+    /// Subject of the verdict.
     pub subject: PolicySubject,
-    /// What it says.
+    /// Verdict of policy.
     pub verdict: Verdict,
     /// The rules that nearly decided, the nearest first.
     pub near: Vec<NearMiss>,
 }
 
-/// What policy makes of something, without why.
+/// Returns the action of a verdict, without its reason.
 pub const fn verdict_action(verdict: &Verdict) -> RuleAction {
     match verdict {
         Verdict::Allow(_) => RuleAction::Allow,
@@ -32,7 +32,7 @@ pub const fn verdict_action(verdict: &Verdict) -> RuleAction {
     }
 }
 
-/// Why a rule did not decide, a line each.
+/// Returns the reasons why a rule did not decide, a line each.
 pub fn kept_off(near: &NearMiss) -> Vec<String> {
     if near.misses.is_empty() {
         return vec!["it matches too, and what decided goes before it".to_owned()];
@@ -41,12 +41,12 @@ pub fn kept_off(near: &NearMiss) -> Vec<String> {
 }
 
 impl ExplainedVerdict {
-    /// The rule that decided, if it was one, and whether it is a default.
+    /// Returns the rule that decided, if it was one, and whether it is a default.
     pub fn deciding_rule(&self) -> Option<(&NamedRule, bool)> {
         self.verdict.why().cause.deciding_rule()
     }
 
-    /// Who has to allow what is asked about: the steps of the rule, or any one person.
+    /// Returns the approval steps: those of the rule, or any one person.
     pub fn approval_steps(&self) -> Vec<ApprovalStep> {
         if verdict_action(&self.verdict) != RuleAction::Ask {
             return Vec::new();
@@ -75,7 +75,7 @@ impl ExplainedVerdict {
         }
     }
 
-    /// All of an explanation as an object, for programs.
+    /// Returns all of an explanation as an object, for programs.
     pub fn to_json(&self) -> Value {
         json!(self.to_explanation())
     }

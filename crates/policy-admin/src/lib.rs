@@ -1,4 +1,4 @@
-//! The rules of a gateway: the file, what it is about, what is wrong with it, and what it would make of a call.
+//! The rules of a gateway: the file, its entities, its problems, and its verdict on a call.
 //!
 //! It must not know an adapter: what adapters have of their own is passed in as [`adapter::RunTools`] and
 //! [`adapter::StdioRules`].

@@ -24,7 +24,7 @@ pub(super) fn outranked_rules(name: &str, compiled: &CompiledRules, idle: &BTree
     warnings
 }
 
-/// Returns the pattern and place of a rule that decides before `rule` about whatever `rule` fits, as far as their texts show.
+/// Returns the pattern and place of a rule that decides before `rule` in all its cases, as far as their texts show.
 pub fn outranking_rule(rule: &Rule, compiled: &CompiledRules, idle: &BTreeSet<u32>) -> Option<String> {
     let found = compiled.preceding_rule(rule, |listed| !idle.contains(&listed.named.origin.line))?;
     Some(format!("{} ({})", found.named.pattern, found.named.origin))

@@ -1,4 +1,4 @@
-//! The rules of a gateway: one file, and what stands where it says nothing.
+//! The rules of a gateway: one file, and the defaults for everything else.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -24,10 +24,10 @@ use super::{
     unmet::{UnmetRules, rule_count, unmet_rules},
 };
 
-/// Reads the file at `path` and tries its cases. Where there is no file, people are asked about everything.
+/// Reads the file at `path` and tries its cases. Without a file, people decide everything.
 ///
 /// # Errors
-/// [`RulesError`]: rules that were not understood, or fail a case, are not in force.
+/// [`RulesLoadError`]: rules that were not understood, or fail a case, are not in force.
 pub fn load_rules(path: &Path, household: &ToolInventory) -> Result<LoadedRules, RulesLoadError> {
     check_cases(read_rules(path, household)?, household)
 }
@@ -51,7 +51,7 @@ fn rules_of(compiled: policy::CompiledRules, household: &ToolInventory) -> Activ
 /// Reads the file at `path` without trying its cases.
 ///
 /// # Errors
-/// [`RulesError`], but for cases.
+/// [`RulesLoadError`], but for cases.
 pub fn read_rules(path: &Path, household: &ToolInventory) -> Result<LoadedRules, RulesLoadError> {
     if let Some(stdio) = household.adapter.as_ref().and_then(TrialAdapter::stdio_rules) {
         // Without a file something else holds there than without the one that is named.
@@ -61,13 +61,13 @@ pub fn read_rules(path: &Path, household: &ToolInventory) -> Result<LoadedRules,
     compile_rules(read.unwrap_or_else(|| no_rules(path)), household)
 }
 
-/// What stands where there is no file at `path`.
+/// Returns the rules in place of a missing file at `path`.
 pub(super) fn no_rules(path: &Path) -> ParsedRules {
     let (name, rules) = (path.display().to_string(), policy::RuleSet::default());
     ParsedRules { source: RuleSource { name, layer: RuleLayer::Main, rules }, cases: Vec::new() }
 }
 
-/// The rules of a file that was read, for this household.
+/// Compiles the rules of a file that was read, for these tools.
 pub(super) fn compile_rules(read: ParsedRules, household: &ToolInventory) -> Result<LoadedRules, RulesLoadError> {
     let ParsedRules { source, cases } = read;
     if let Some(people) = &household.people {
@@ -80,7 +80,7 @@ pub(super) fn compile_rules(read: ParsedRules, household: &ToolInventory) -> Res
             return Err(RulesLoadError::TooFew(too_few));
         }
     }
-    // Runs of the gateway have tools of their own beside those of services.
+    // Runs of the gateway have tools of their own in addition to those of services.
     let own = ToolRegistry::argument_names();
     let tools: Vec<lint::KnownTool<'_>> = own
         .iter()
@@ -110,7 +110,7 @@ pub(super) fn compile_rules(read: ParsedRules, household: &ToolInventory) -> Res
     Ok(LoadedRules { rules: rules_of(compiled, household), cases, count, warnings, idle })
 }
 
-/// The tools of services, for what rules say of them.
+/// Returns the tools of services, for checks of rules about them.
 fn known_service_tools(tools: &ServiceTools) -> impl Iterator<Item = lint::KnownTool<'_>> {
     tools.iter().map(|(name, tool)| {
         let mut takes: Vec<&str> = tool.args.iter().map(|declared| declared.name.as_str()).collect();

@@ -9,10 +9,10 @@ use super::case_result::CaseFailure;
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesLoadError {
-    /// The file cannot be read, or is not what a file of rules is.
+    /// The file cannot be read, or is no file of rules.
     #[error(transparent)]
     Form(#[from] ConfigErrors),
-    /// Its rules cannot be compiled.
+    /// The rules cannot be compiled.
     #[error("{}", joined_lines(.0))]
     Compile(Vec<CompileError>),
     /// Rules name people of whom nothing is known.

@@ -22,16 +22,16 @@ use tokio::sync::Semaphore;
 
 use super::{rules, rules_error::RulesLoadError, tool_inventory::ToolInventory};
 
-/// A change of the file: a rule that comes, goes, or stands in the place of another.
+/// A change of the file: a rule that comes, goes, or replaces another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleEdit {
     /// The line, counted from 1, in which the rule or default begins that goes.
     pub instead: Option<u64>,
-    /// What comes.
+    /// Rule to add.
     pub comes: Option<NewRule>,
 }
 
-/// What comes into the file.
+/// Rule to add to the file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NewRule {
     /// A rule that [`is_plain`].
@@ -40,16 +40,16 @@ pub enum NewRule {
     Written(String),
 }
 
-/// What the file would be.
+/// Draft of the changed file.
 #[derive(Clone, Debug)]
 pub struct RulesDraft {
     /// Digest of the text that it was made from.
     pub seen: Digest,
-    /// What is put in and cut out, a line each behind its sign.
+    /// Lines to insert and to cut out, each after its sign.
     pub change: String,
     /// The rules that would be in force.
     pub rules: ActiveRules,
-    /// What a person should know about the rule that comes.
+    /// Warnings for a person about the new rule.
     pub warnings: Vec<String>,
     /// The rule that comes; none if that is a default.
     pub rule: Option<Rule>,
@@ -57,7 +57,7 @@ pub struct RulesDraft {
     after: String,
 }
 
-/// What the first rule of all changes beside what it says.
+/// Effect of the first rule of all in addition to its own.
 const FIRST: &str = "this is the first rule. Without any, what only reads inside the workspace may happen; with it, that is asked about \
     too, unless a rule allows it, such as one on read*";
 
@@ -69,23 +69,23 @@ pub enum DraftError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Its text cannot be edited so.
+    /// The text cannot be edited so.
     #[error("{file}: {why}", file = .file.display())]
     Form {
         /// The file.
         file: PathBuf,
-        /// What is in the way.
+        /// The obstacle.
         why: String,
     },
-    /// The rule stands there already.
+    /// The rule is in the file already.
     #[error("{file}:{line}: this rule stands there already", file = .file.display())]
     There {
         /// The file.
         file: PathBuf,
-        /// Where.
+        /// Line of the problem.
         line: u32,
     },
     /// The rule would match nothing.
@@ -102,21 +102,21 @@ pub enum DraftError {
 /// Why a change was not made, or is not in force.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
-    /// It cannot be made.
+    /// The draft cannot be made.
     #[error(transparent)]
     Draft(#[from] DraftError),
     /// The file is not the one that was seen. Nothing was saved.
     #[error("the file of rules has changed since this page was made")]
     Changed,
-    /// It was not recorded. Nothing was saved.
+    /// The change was not recorded. Nothing was saved.
     #[error("{0}")]
     NotRecorded(OwnerError),
-    /// It was saved, and the rules of before are in force.
+    /// The change was saved, and the rules of before are in force.
     #[error("{0}")]
     NotInForce(String),
 }
 
-/// The file, what it is about, and who works on it.
+/// The file of the rules, the inventory that they name, and the handle of the owner. One edit at a time.
 pub struct RulesFile {
     handle: OwnerHandle,
     path: PathBuf,
@@ -129,18 +129,18 @@ impl RulesFile {
         Arc::new(Self { handle, path, household, turn: Semaphore::new(1) })
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Brings the rules of the file into force. It gives what a person should know about them.
+    /// Brings the rules of the file into force. Returns the warnings for a person about them.
     ///
     /// # Errors
-    /// What is wrong with them, for people. Those of before stay in force.
+    /// The problems with them, for people. Those of before stay in force.
     pub async fn reload(self: &Arc<Self>, by: Option<PrincipalId>) -> Result<Vec<String>, String> {
         let book = Arc::clone(self);
-        // Whoever asked may go away: what was begun is done.
+        // The caller may go away: begun work is done.
         let work = tokio::spawn(async move {
             let _turn = book.turn.acquire().await.map_err(|error| error.to_string())?;
             book.apply_file(by).await
@@ -148,7 +148,7 @@ impl RulesFile {
         work.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// What the file would be.
+    /// Returns the draft of the changed file.
     ///
     /// # Errors
     /// [`DraftError`].
@@ -157,7 +157,7 @@ impl RulesFile {
         tokio::task::spawn_blocking(move || book.build_draft(&edit)).await.unwrap_or(Err(DraftError::Lost))
     }
 
-    /// The text of the rule or default that begins in a line of the file, counted from 1.
+    /// Returns the text of the rule or default that begins in a line of the file, counted from 1.
     ///
     /// # Errors
     /// [`DraftError::Io`], [`DraftError::Form`], [`DraftError::Lost`].
@@ -289,9 +289,9 @@ impl RulesFile {
         })
     }
 
-    /// Whether nothing of `known` says what `rule` does.
+    /// Checks that no rule of `known` does the same as `rule`.
     fn is_new<'a>(&self, rule: &Rule, mut known: impl Iterator<Item = &'a Rule>) -> Result<(), DraftError> {
-        // Where it stands is no part of what it says.
+        // Its line is no part of its meaning.
         let same = known.find(|known| Rule { line: rule.line, ..(*known).clone() } == *rule);
         same.map_or(Ok(()), |same| Err(DraftError::There { file: self.path.clone(), line: same.line }))
     }
@@ -309,7 +309,7 @@ impl RulesFile {
     }
 }
 
-/// The rule that came into a file: in the place of another, or behind all others.
+/// Returns the rule that came into a file: in the place of another, or after all others.
 fn come_into(rules: &[Rule], instead: Option<u64>) -> Option<&Rule> {
     match instead {
         Some(at) => rules.iter().find(|rule| u64::from(rule.line) == at),
@@ -317,7 +317,7 @@ fn come_into(rules: &[Rule], instead: Option<u64>) -> Option<&Rule> {
     }
 }
 
-/// Whether a rule says no more than a pattern, an agent, an action and a description.
+/// Reports whether a rule has no more than a pattern, an agent, an action and a description.
 pub fn is_plain(rule: &Rule) -> bool {
     let Rule { pattern, tool, args, principal: _, door, target, action: _, description: _, steps, line: _ } = rule;
     let is_more = tool.is_some() || args.is_some() || door.is_some() || target.is_some() || !steps.is_empty();

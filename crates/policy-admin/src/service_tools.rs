@@ -1,4 +1,4 @@
-//! The tools of services: what agents may ask for, and what a request of one is to the engine and to policy.
+//! The tools of services: their definitions, and the form of a request for the engine and for policy.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use countersign_runtime::services::{self, ServiceCall};
 use countersign_view::{Protocol, principals};
 use serde_json::{Map, Value};
 
-/// Whether arguments may stand in what a tool sends, and if not, why.
+/// Check of arguments for the request of a tool; its error is the reason.
 pub type ArgumentCheck = Arc<dyn Fn(&Map<String, Value>) -> Result<(), String> + Send + Sync>;
 
 /// A tool that agents may ask for.
@@ -34,13 +34,13 @@ pub struct ServiceTool {
     pub signature: Option<String>,
     /// Its arguments in the order of the file.
     pub args: Vec<DeclaredArgument>,
-    /// What happens to others.
+    /// Handling of undeclared arguments.
     pub undeclared: UndeclaredArguments,
-    /// Asked before policy is, so that nobody approves what can never be sent.
+    /// Called before policy, so that no approval is given for a request that can never be sent.
     pub fits: ArgumentCheck,
-    /// Whether twice has the effect of once.
+    /// True if twice has the effect of once.
     pub idempotent: bool,
-    /// Whether it only reads.
+    /// True if it only reads.
     pub reads: bool,
 }
 
@@ -69,7 +69,7 @@ pub fn from_services(services: &[ServiceConfig]) -> ServiceTools {
     tools.map(tool_entry).collect()
 }
 
-/// Returns what a call of a tool sends to its service.
+/// Returns the request that a call of a tool sends to its service.
 pub fn call_of(tool: &config::ToolConfig) -> ServiceCall {
     ServiceCall {
         method: tool.request.method.clone(),
@@ -89,7 +89,7 @@ pub fn call_of(tool: &config::ToolConfig) -> ServiceCall {
 pub struct AgentToolRequest<'a> {
     /// The agent's session.
     pub session: &'a SessionId,
-    /// Who the agent is to policy.
+    /// Principal of the agent for policy.
     pub principal: &'a PrincipalId,
     /// The id of its request on the wire.
     pub id: &'a str,
@@ -104,7 +104,7 @@ pub struct AgentToolRequest<'a> {
 /// Returns the request of an agent as the engine takes it.
 ///
 /// # Errors
-/// Why it is refused before policy is asked.
+/// The reason why it is refused before policy.
 pub fn build_request(tools: &ServiceTools, tool_request: AgentToolRequest<'_>) -> Result<AgentRequest, String> {
     let AgentToolRequest { session, principal, id, tool: name, args, key } = tool_request;
     let tool = tools.get(&name);
@@ -119,10 +119,10 @@ pub fn build_request(tools: &ServiceTools, tool_request: AgentToolRequest<'_>) -
         None => signature::undeclared_signatures(&name, &args),
     };
     let signatures = signatures.map_err(|error| error.to_string())?;
-    // What a template says of free text is left empty there, so that people have to be shown the text beside it.
+    // Free text that a template names is left empty there, so that people have to be shown the text as well.
     let named = template.map(signature::template_names).unwrap_or_default().into_iter();
     let named = named.filter(|name| !arguments::is_free_text(declared, name)).map(str::to_owned).collect();
-    // For a tool that nobody defined the question does not arise: all its values are in the signature.
+    // For an undefined tool the question does not arise: all its values are in the signature.
     let undeclared: Vec<String> = match tool.map(|tool| tool.undeclared) {
         None | Some(UndeclaredArguments::Allow) => Vec::new(),
         Some(UndeclaredArguments::Ask | UndeclaredArguments::Refuse) => {
@@ -150,10 +150,10 @@ pub fn build_request(tools: &ServiceTools, tool_request: AgentToolRequest<'_>) -
     })
 }
 
-/// What policy is asked about a request, for somebody who wants to know what would become of it.
+/// Returns the subject for policy of a request, for a trial.
 ///
 /// # Errors
-/// Why the request is refused before policy is asked.
+/// The reason why the request is refused before policy.
 pub fn policy_subject(
     tools: &ServiceTools,
     agent: &str,

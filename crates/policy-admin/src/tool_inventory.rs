@@ -1,4 +1,4 @@
-//! What the rules of a gateway are about: its agents, tools, people and folders.
+//! Entities that the rules of a gateway name: its agents, tools, people and folders.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use super::{
     service_tools::{self, ServiceTools},
 };
 
-/// What rules are about: the agents and the tools of a gateway.
+/// Entities that rules name: the agents and the tools of a gateway.
 #[derive(Clone)]
 pub struct ToolInventory {
     pub(super) tools: Arc<ServiceTools>,
@@ -29,7 +29,7 @@ pub struct ToolInventory {
     /// From where people can answer; none where this is not known.
     pub(super) accounts: Option<ApproverAccounts>,
     pub(super) surroundings: PathContext,
-    /// Where runs of the gateway's own begin; empty where this is not known.
+    /// Folder in which runs of the gateway's own begin; empty if it is not known.
     pub(super) workspace: String,
     /// The adapter that rules are tried for, where one was named.
     pub(super) adapter: Option<TrialAdapter>,
@@ -41,34 +41,34 @@ impl ToolInventory {
         let KnownEntities { agents, services, people, accounts, places } = known;
         let tools = Arc::new(service_tools::from_services(&services));
         let surroundings = places.as_ref().map_or_else(process_folders, path_context);
-        // Without a gateway it is where somebody asks.
+        // Without a gateway it is the caller's folder.
         let here = || std::env::current_dir().unwrap_or_default().display().to_string();
         let workspace = places.as_ref().map_or_else(here, main_workspace);
         Self { tools, runs, agents, people, accounts, surroundings, workspace, adapter: None }
     }
 
-    /// The same, for calls through one adapter. The rules of a stdio adapter are those of its agent directory.
+    /// Returns the same, for calls through one adapter. The rules of a stdio adapter are those of its agent directory.
     #[must_use]
     pub fn with_adapter(self, adapter: TrialAdapter) -> Self {
         Self { adapter: Some(adapter), ..self }
     }
 
-    /// The adapter that rules are tried for, where one was named.
+    /// Returns the adapter that rules are tried for, if one was named.
     pub fn adapter(&self) -> Option<&TrialAdapter> {
         self.adapter.as_ref()
     }
 
-    /// Whether this agent is one that is not there. Where agents are not known it is not told.
+    /// Reports whether this agent is one that is not there. If agents are not known, none is.
     pub fn is_stranger(&self, agent: &str) -> bool {
         !self.agents.is_empty() && !self.agents.iter().any(|known| known == agent)
     }
 
-    /// The tools of services, by name.
+    /// Returns the tools of services, by name.
     pub fn tools(&self) -> &ServiceTools {
         &self.tools
     }
 
-    /// Returns what the rules of a gateway with this configuration are about.
+    /// Returns the entities of a gateway with this configuration.
     pub fn from_config(config: &Config, tools: &Arc<ServiceTools>, runs: Arc<dyn RunTools>) -> Self {
         let agents = config.agents.iter().map(|agent| agent.id.clone()).collect();
         let accounts = ApproverAccounts {
@@ -88,12 +88,12 @@ impl ToolInventory {
     }
 }
 
-/// Where the main agent's runs begin.
+/// Returns the folder in which the main agent's runs begin.
 fn main_workspace(places: &GatewayPaths) -> String {
     places.agents_dir.join(config::MAIN).display().to_string()
 }
 
-/// The folders with a meaning of whoever runs this.
+/// Returns the folders with a meaning of the current user.
 fn process_folders() -> PathContext {
     PathContext {
         home: std::env::var("HOME").ok(),
@@ -102,7 +102,7 @@ fn process_folders() -> PathContext {
     }
 }
 
-/// Where the gateway's own files lie: what no run may write, and what none may read.
+/// Returns the paths of the gateway's own files: those that no run may write, and those that none may read.
 pub fn path_context(places: &GatewayPaths) -> PathContext {
     let folder = &places.storage.folder;
     let whole = [folder.clone()];
@@ -110,7 +110,7 @@ pub fn path_context(places: &GatewayPaths) -> PathContext {
     // The workspaces may lie in the data directory.
     let data: &[PathBuf] = if places.agents_dir.starts_with(folder) { &own } else { &whole };
     let rules = [places.permissions.clone()].into_iter().chain(places.file.clone());
-    // What every agent is told of is nobody's to write.
+    // No run may write the skills of all agents.
     let skills = config::shared_skills(&places.agents_dir);
     let keys = places.key.iter().cloned();
     let texts = |paths: &mut dyn Iterator<Item = PathBuf>| {
@@ -124,7 +124,7 @@ pub fn path_context(places: &GatewayPaths) -> PathContext {
     }
 }
 
-/// What the gateway keeps in its data directory.
+/// Returns the files that the gateway keeps in its data directory.
 fn own_files(log: &Path) -> Vec<PathBuf> {
     let folder = log.parent().unwrap_or_else(|| Path::new(""));
     let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -144,7 +144,7 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
     beside.into_iter().chain([log.with_extension("ballast")]).chain(own.map(|name| folder.join(name))).collect()
 }
 
-/// Whose identities are whose.
+/// Returns the identities of each person.
 pub fn people_identities(people: &[PersonConfig]) -> IdentityMap {
     IdentityMap::new(people.iter().map(|person| {
         let telegram = person.telegram.iter().map(|user| principals::of_telegram(*user));

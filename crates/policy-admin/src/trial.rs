@@ -1,6 +1,6 @@
-//! What the rules of a gateway would make of a request that nobody makes.
+//! Verdicts of the rules of a gateway on a hypothetical request.
 //!
-//! It must not know what people granted or denied, and nothing happens by it.
+//! It must not know the grants and denials of people, and nothing happens by it.
 
 use countersign_core::{
     CallOrigin,
@@ -31,7 +31,7 @@ pub fn run_cases(loaded: &LoadedRules, household: &ToolInventory) -> Vec<CaseRes
     let tried = |case: &PolicyCase| {
         let subject = trial_subject(household, &case.agent, case.tool.clone(), case.args.clone());
         let (got, why) = match subject {
-            // What is refused before policy is asked is as good as denied.
+            // A request that is refused before policy is as good as denied.
             Err(problem) => (RuleAction::Deny, problem),
             Ok(subject) => {
                 let verdict = judge_subject(loaded, &subject);
@@ -43,7 +43,7 @@ pub fn run_cases(loaded: &LoadedRules, household: &ToolInventory) -> Vec<CaseRes
     loaded.cases.iter().map(tried).collect()
 }
 
-/// What decides, beside the request.
+/// Rules and answers in force, which decide in addition to the request.
 pub struct InForce<'a> {
     pub rules: &'a ActiveRules,
     pub constraints: &'a Constraints,
@@ -51,10 +51,10 @@ pub struct InForce<'a> {
     pub now: Millis,
 }
 
-/// Explains what becomes of a request of the agent `agent`.
+/// Explains the verdict on a request of the agent `agent`.
 ///
 /// # Errors
-/// Why it is refused before policy is asked.
+/// The reason why it is refused before policy.
 pub fn explain_request(
     loaded: &LoadedRules,
     household: &ToolInventory,
@@ -67,10 +67,10 @@ pub fn explain_request(
     explain_under(&alone, household, agent, tool, arguments)
 }
 
-/// The same under rules that are in force, with what people denied and granted.
+/// Does the same under rules that are in force, with the grants and denials of people.
 ///
 /// # Errors
-/// Why it is refused before policy is asked.
+/// The reason why it is refused before policy.
 pub fn explain_under(
     InForce { rules, constraints, grants, now }: &InForce<'_>,
     household: &ToolInventory,
@@ -84,8 +84,8 @@ pub fn explain_under(
     Ok(ExplainedVerdict { subject, verdict, near })
 }
 
-/// What policy would be asked. The tools of nodes are those of runs, whoever is said to ask: nobody else has them. So are those of runs
-/// themselves, but where an agent is named that is on no run.
+/// Returns the subject for policy. The tools of nodes are those of runs, for any agent named: no other has them. So are those of runs
+/// themselves, unless an agent is named that is on no run.
 fn trial_subject(
     household: &ToolInventory,
     agent: &str,
@@ -126,7 +126,7 @@ fn is_native(household: &ToolInventory, tool: &str) -> bool {
     household.runs.own_tools().iter().any(|known| known.name == tool)
 }
 
-/// What policy would be asked about a call of a run that began at `door`.
+/// Returns the subject for policy of a call of a run that began at the adapter `door`.
 fn run_of(
     household: &ToolInventory,
     door: &str,
@@ -152,12 +152,12 @@ fn run_of(
     }
 }
 
-/// What policy would be asked about a tool of the gateway's own runs; `None` if they have none of this name.
+/// Returns the subject for policy of a tool of the gateway's own runs; `None` if they have none of this name.
 pub fn of_run(household: &ToolInventory, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
     calls::run_tool_subject("console", &household.workspace, tool, arguments)
 }
 
-/// What rules alone make of a subject.
+/// Returns the verdict of the rules alone on a subject.
 fn judge_subject(loaded: &LoadedRules, subject: &PolicySubject) -> Verdict {
     policy::evaluate(&policy_layers(&loaded.rules, &Constraints::default(), &GrantSet::default()), subject, Millis(0))
 }

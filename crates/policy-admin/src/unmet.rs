@@ -1,4 +1,4 @@
-//! Rules that are bound to an agent, a door or a service which is not there.
+//! Rules that are bound to an agent, an adapter or a service which is not there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use super::{tool_inventory::ToolInventory, unchecked::unchecked_note};
 
 /// Rules that are bound to something which is not there.
 pub(super) struct UnmetRules {
-    /// A line about each, with the line where it stands.
+    /// A line about each, with its line in the file.
     pub(super) unmet: Vec<(u32, String)>,
-    /// How many rules were not checked, if any.
+    /// Warning about rules that were not checked, if any.
     pub(super) unchecked: Option<String>,
 }
 
-/// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
+/// Warns for every rule that is bound to something which is not there. No warning if the existing things are not known.
 pub(super) fn unmet_rules(source: &RuleSource, household: &ToolInventory) -> UnmetRules {
     let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
     services.sort_unstable();
@@ -74,7 +74,7 @@ pub(super) fn rule_count(source: &RuleSource) -> usize {
     source.rules.rules.len() + source.rules.defaults.len()
 }
 
-/// The first of `names`, and how many more there are.
+/// Returns the first of `names`, and how many more there are.
 fn listed_names(names: &[&str]) -> String {
     const SHOWN: usize = 20;
     match names.len().checked_sub(SHOWN).filter(|more| *more > 0) {

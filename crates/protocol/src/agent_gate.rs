@@ -38,19 +38,19 @@ pub mod code {
     pub const LIMITED: i32 = -32006;
 }
 
-/// Why a connection is closed.
+/// Close codes of a connection.
 pub mod close {
-    /// It is over; the client does not come back.
+    /// Close code of a finished connection; the client does not come back.
     pub const NORMAL: u16 = 1000;
     /// A frame was too large.
     pub const TOO_LARGE: u16 = 1009;
     /// The gateway restarts; the client comes back.
     pub const RESTART: u16 = 1012;
-    /// The same agent is connected already.
+    /// Close code for an agent that is connected already.
     pub const CONNECTED: u16 = 4000;
 }
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgentGateRequest {
     /// Shows who it is.
@@ -64,7 +64,7 @@ pub enum AgentGateRequest {
         tool: String,
         /// The tool's arguments.
         args: Map<String, Value>,
-        /// The same key again is the same request. Ours.
+        /// Idempotency key: the same key again is the same request. Ours.
         key: Option<String>,
     },
     /// Asks which tools there are.
@@ -78,14 +78,14 @@ pub enum AgentGateRequest {
 pub struct JsonRpcError {
     /// One of [`code`].
     pub code: i32,
-    /// What went wrong, for people.
+    /// Error text for people.
     pub message: String,
     /// More, for programs.
     pub data: Option<Value>,
 }
 
 impl JsonRpcError {
-    /// An error without data.
+    /// Creates an error without data.
     pub fn new(code: i32, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
@@ -94,9 +94,9 @@ impl JsonRpcError {
 /// A frame that came.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonRpcFrame {
-    /// The client's id as the JSON text that it wrote; `null` where it gave none that can be told.
+    /// The client's id as the JSON text that it wrote; `null` if it gave none or an unreadable one.
     pub id: String,
-    /// What it asks for, or why that cannot be told.
+    /// The request, or the error that its sender gets.
     pub request: Result<AgentGateRequest, JsonRpcError>,
 }
 
@@ -122,7 +122,7 @@ pub fn read_frame(frame: &str) -> JsonRpcFrame {
     }
     let envelope: JsonRpcEnvelope<'_> = match serde_json::from_str(frame) {
         Ok(envelope) => envelope,
-        // A depth that nobody needs is a parse error too; a member that is there twice is not.
+        // Too deep a nesting is a parse error too; a member that is there twice is not.
         Err(error) if error.is_data() => return fails(code::INVALID, "Invalid request: a member is there twice"),
         Err(_) => return fails(code::PARSE, "Parse error"),
     };
@@ -173,12 +173,12 @@ fn tool_request(mut params: Map<String, Value>) -> Result<AgentGateRequest, Json
     Ok(AgentGateRequest::ToolRequest { tool, args, key })
 }
 
-/// A reply to the request of `id`, which is JSON text, with a result that is JSON text.
+/// Encodes a reply to the request of `id`, which is JSON text, with a result that is JSON text.
 pub fn encode_result(id: &str, result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","result":{result},"id":{id}}}"#)
 }
 
-/// A reply that tells of an error.
+/// Encodes an error reply.
 pub fn encode_error(id: &str, fault: &JsonRpcError) -> String {
     let mut text =
         format!(r#"{{"jsonrpc":"2.0","error":{{"code":{},"message":{}"#, fault.code, Value::from(&*fault.message));
@@ -190,7 +190,7 @@ pub fn encode_error(id: &str, fault: &JsonRpcError) -> String {
     text
 }
 
-/// The result of an action that was done, with what it gave as JSON text.
+/// Encodes the result of an action that was done, with its data as JSON text.
 pub fn executed_result(data: &str) -> String {
     format!(r#"{{"status":"executed","data":{data}}}"#)
 }

@@ -1,9 +1,9 @@
 //! Speaks the protocol of `gjc`: the dialect of omp's wire with host tools, host URIs, workflow gates and unattended
 //! runs, over stdio, a socket, and the HTTPS bridge.
 //!
-//! It must not know what answers a command or decides a gate: it only reads and writes frames, and says whether an
-//! answer has the form that was asked for. What it shares with omp is [`crate::omp`]. Source: the RPC reference of gjc;
-//! every decision beyond it is told in docs/protocol/gjc.md.
+//! It must not know what answers a command or decides a gate: it only reads and writes frames, and reports whether an answer has
+//! the form that was required. What it shares with omp is [`crate::omp`]. Source: the RPC reference of gjc; every decision beyond
+//! it is in docs/protocol/gjc.md.
 
 pub mod audit;
 pub mod bridge;

@@ -1,7 +1,7 @@
 //! The wire of the gsv door: JSON frames over WebSocket, between the gateway and clients, nodes and channels.
 //!
-//! It must not know what answers a request: it only reads and writes frames, and says what texts of this protocol mean.
-//! Source: docs/protocol/gsv.md.
+//! It must not know what answers a request: it only reads and writes frames, and interprets the texts of this protocol. Source:
+//! docs/protocol/gsv.md.
 
 pub mod channel;
 pub mod chat;
@@ -43,24 +43,25 @@ pub const LARGEST_FRAME: usize = 40 << 20;
 /// The largest attachment, in bytes after decoding.
 pub const LARGEST_MEDIA: usize = 25 << 20;
 
-/// Why a connection is closed.
+/// Close codes of a connection.
 pub mod close {
-    /// It is over, or a newer connection of the same peer is here.
+    /// Close code of a finished connection, or one replaced by a newer connection of the same peer.
     pub const NORMAL: u16 = 1000;
     /// A frame was too large.
     pub const TOO_LARGE: u16 = 1009;
-    /// It did not say who it is in time.
+    /// Close code of a peer that did not authenticate in time.
     pub const LATE: u16 = 1008;
     /// The gateway ends; peers come back.
     pub const RESTART: u16 = 1012;
-    /// It does not read what it is sent; it may come again.
+    /// Close code of a peer that does not read the frames sent to it; it may reconnect.
     pub const TRY_AGAIN: u16 = 1013;
-    /// It did not show a token, or a wrong one.
+    /// Close code of a peer with a missing or wrong token.
     pub const UNAUTHORIZED: u16 = 4001;
 
-    /// What goes with [`UNAUTHORIZED`].
+    /// Close reason that goes with [`UNAUTHORIZED`].
     pub const UNAUTHORIZED_REASON: &str = "Unauthorized";
 }
 
-/// How long after its `hello-ok` a node is sent nothing, in milliseconds: it begins to listen for events only then.
+/// Pause after the `hello-ok` of a node during which it is sent nothing, in milliseconds: it begins to listen for events only
+/// then.
 pub const NODE_PAUSE_MS: u64 = 50;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 pub struct HermesSession {
     /// Its id.
     pub session_id: String,
-    /// `Untitled` until something is said.
+    /// Title; `Untitled` before the first message.
     pub title: String,
     /// The folder that its tools work in.
     pub workspace: String,
@@ -18,17 +18,17 @@ pub struct HermesSession {
     pub model: Option<String>,
     /// The provider's name.
     pub model_provider: Option<String>,
-    /// How many messages it has.
+    /// Number of messages.
     pub message_count: usize,
-    /// When it was opened.
+    /// Time of creation.
     pub created_at: f64,
-    /// When something last happened in it.
+    /// Time of the last activity.
     pub updated_at: f64,
-    /// When somebody last said something.
+    /// Time of the last message of a person or the model.
     pub last_message_at: f64,
-    /// Whether it stands before the others in the list.
+    /// True if it comes before the others in the list.
     pub pinned: bool,
-    /// Whether it is put away.
+    /// True if it is archived.
     pub archived: bool,
     /// Always null: there are no projects here.
     pub project_id: Option<String>,
@@ -38,11 +38,11 @@ pub struct HermesSession {
     pub active_stream_id: Option<String>,
     /// Always null: a message is part of the session as soon as it is taken.
     pub pending_user_message: Option<String>,
-    /// Since when the turn runs.
+    /// Start of the running turn.
     pub pending_started_at: Option<f64>,
-    /// Whether a turn runs.
+    /// True if a turn runs.
     pub is_streaming: bool,
-    /// Whether nothing can be said in it from here.
+    /// True if no message can be sent in it from here.
     pub read_only: bool,
     /// The door that it was opened through.
     pub source: Option<String>,
@@ -62,39 +62,39 @@ pub struct HermesSession {
     /// The session that it is a copy of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_session_id: Option<String>,
-    /// What waits for a person in it.
+    /// Pending approvals and questions in it.
     #[serde(default)]
     pub attention: Option<SessionAttention>,
-    /// What was said.
+    /// The messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<HermesMessage>>,
     /// The calls of its messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolNote>>,
-    /// Whether messages before the first are left out.
+    /// True if messages before the first are left out.
     #[serde(default, rename = "_messages_truncated", skip_serializing_if = "Option::is_none")]
     pub messages_truncated: Option<bool>,
-    /// How many are left out.
+    /// Number of messages that are left out.
     #[serde(default, rename = "_messages_offset", skip_serializing_if = "Option::is_none")]
     pub messages_offset: Option<usize>,
-    /// How many can be asked for at once.
+    /// Most messages of one request.
     #[serde(default, rename = "_msg_limit_max", skip_serializing_if = "Option::is_none")]
     pub msg_limit_max: Option<usize>,
 }
 
-/// What waits for a person.
+/// Pending approvals and questions of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionAttention {
     /// `approval` or `clarify`.
     pub kind: String,
-    /// How many of them.
+    /// Number of them.
     pub count: usize,
     /// `critical` or `question`.
     pub severity: String,
 }
 
 impl SessionAttention {
-    /// Of so many approvals and questions; approvals come first.
+    /// Creates it from numbers of approvals and questions; approvals come first.
     pub fn from_counts(approvals: usize, questions: usize) -> Option<Self> {
         let (kind, count, severity) = match (approvals, questions) {
             (0, 0) => return None,
@@ -114,9 +114,9 @@ pub struct HermesMessage {
     pub role: String,
     /// Text, or parts where there are images.
     pub content: Value,
-    /// When it was said.
+    /// Time of the message.
     pub timestamp: f64,
-    /// What the model thought.
+    /// Thinking of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// The calls that it wants.
@@ -128,15 +128,15 @@ pub struct HermesMessage {
     /// The tool of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// True if somebody stopped it on the way.
+    /// True if it was stopped on the way.
     #[serde(default, rename = "_partial", skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
-    /// True if it says what went wrong.
+    /// True if it is an error text.
     #[serde(default, rename = "_error", skip_serializing_if = "std::ops::Not::not")]
     pub error: bool,
 }
 
-/// A call as the list beside the messages has it.
+/// A call in the list next to the messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolNote {
     /// The tool.
@@ -145,11 +145,11 @@ pub struct ToolNote {
     pub snippet: String,
     /// The call's id.
     pub tid: String,
-    /// Which message wanted it, counted from 0.
+    /// Index of the message that requested it, counted from 0.
     pub assistant_msg_idx: usize,
-    /// Its arguments, each as a text: [`texts`].
+    /// Its arguments, each as a text: [`argument_texts`].
     pub args: Map<String, Value>,
-    /// Whether it ended.
+    /// True if it ended.
     pub done: bool,
 }
 
@@ -168,7 +168,7 @@ pub fn argument_texts(arguments: &Map<String, Value>) -> Map<String, Value> {
 pub struct HermesEvent {
     /// Its name.
     pub name: &'static str,
-    /// What it says.
+    /// Data of the event.
     pub data: Value,
 }
 
@@ -176,22 +176,22 @@ impl HermesEvent {
     /// The name of the event with which a turn ended well.
     pub const DONE: &'static str = "done";
 
-    /// With any data.
+    /// Creates an event with any data.
     pub const fn new(name: &'static str, data: Value) -> Self {
         Self { name, data }
     }
 
-    /// More of the answer.
+    /// Creates the event for more of the answer.
     pub fn token(text: &str) -> Self {
         Self::new("token", json!({ "text": text }))
     }
 
-    /// More of what the model thinks.
+    /// Creates the event for more of the model's thinking.
     pub fn reasoning(text: &str) -> Self {
         Self::new("reasoning", json!({ "text": text }))
     }
 
-    /// A call is wanted. Clients get each of its arguments as a text.
+    /// Creates the event for a requested call. Clients get each of its arguments as a text.
     pub fn tool_started(name: &str, tid: &str, args: &Map<String, Value>, preview: &str) -> Self {
         let data = json!({
             "event_type": "tool.started", "name": name, "preview": preview, "args": argument_texts(args), "is_error": false, "tid": tid,
@@ -199,7 +199,7 @@ impl HermesEvent {
         Self::new("tool", data)
     }
 
-    /// A call ended. `duration` in seconds, where it began.
+    /// Creates the event for a call that ended. `duration` is in seconds, if its start is known.
     pub fn tool_complete(
         name: &str,
         tid: &str,
@@ -217,17 +217,17 @@ impl HermesEvent {
         Self::new("tool_complete", data)
     }
 
-    /// The session has another title.
+    /// Creates the event for another title of the session.
     pub fn title(session: &str, title: &str) -> Self {
         Self::new("title", json!({ "session_id": session, "title": title }))
     }
 
-    /// Something that people should know and that ends nothing.
+    /// Creates the event for a warning to people that ends nothing.
     pub fn warning(kind: &str, message: &str) -> Self {
         Self::new("warning", json!({ "type": kind, "message": message }))
     }
 
-    /// The turn went well: all of the session, and what was used.
+    /// Creates the event for a turn that succeeded, with all of the session and its usage.
     pub fn done(session: &HermesSession) -> Self {
         let usage = json!({
             "input_tokens": session.input_tokens, "output_tokens": session.output_tokens, "estimated_cost": null,
@@ -235,12 +235,12 @@ impl HermesEvent {
         Self::new(Self::DONE, json!({ "session": session, "usage": usage, "terminal_state": "completed" }))
     }
 
-    /// Nothing follows.
+    /// Creates the last event of a stream.
     pub fn stream_end(session: &str) -> Self {
         Self::new("stream_end", json!({ "session_id": session }))
     }
 
-    /// Somebody stopped the turn. Nothing follows.
+    /// Creates the event for a stopped turn. Nothing follows.
     pub fn cancel(session: &HermesSession) -> Self {
         let data = json!({
             "message": "Cancelled by user", "type": "cancelled", "status": "cancelled", "session": session,
@@ -249,7 +249,7 @@ impl HermesEvent {
         Self::new("cancel", data)
     }
 
-    /// The turn failed. Nothing follows.
+    /// Creates the event for a turn that failed. Nothing follows.
     pub fn apperror(session: &str, kind: &str, message: &str) -> Self {
         Self::new("apperror", json!({ "message": message, "error": message, "type": kind, "session_id": session }))
     }

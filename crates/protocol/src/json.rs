@@ -1,6 +1,6 @@
 //! Holds JSON that is passed on as it is, and turns frames into lines.
 //!
-//! It must not know any door: only what JSON itself says.
+//! It must not know any door: only JSON itself.
 
 mod checked;
 mod surrogates;
@@ -57,7 +57,7 @@ impl RawJson {
     /// Keeps `text` if it is one JSON value.
     ///
     /// # Errors
-    /// Where and why it is none.
+    /// Position and reason of the error.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text).map(Self::from)
     }
@@ -125,7 +125,7 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// Members of an object that we do not know and write back as they came, behind those that we know.
+/// Unknown members of an object, written back as they came after the known ones.
 ///
 /// The discriminators `type` and `role` are never among them: they belong to the type that holds this.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -168,7 +168,7 @@ impl From<f64> for JsNumber {
 
 impl Serialize for JsNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// Above this an `f64` no longer tells every whole number from its neighbour.
+        /// Limit above which an `f64` no longer distinguishes every whole number from its neighbour.
         const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
         if self.0.fract() == 0.0 && self.0.abs() < LARGEST_EXACT {
             serializer.serialize_i64(self.0 as i64)

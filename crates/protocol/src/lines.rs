@@ -1,18 +1,18 @@
-//! Cuts a byte stream into JSON lines, whatever the chunks it comes in.
+//! Cuts a byte stream into JSON lines, for chunks of any size.
 //!
-//! It must not know what a line says: text goes out as it came in. Source: docs/protocol/omp.md, Transport.
+//! It must not know the meaning of a line: text goes out as it came in. Source: docs/protocol/omp.md, Transport.
 
 use bytes::{Buf, BytesMut};
 
-/// Longest line that [`Lines::default`] accepts: 64 MiB of payload and room for the frame around it.
+/// Longest line that [`LineDecoder::default`] accepts: 64 MiB of payload and room for the frame around it.
 pub const DEFAULT_LIMIT: usize = 64 * 1024 * 1024 + 64 * 1024;
 
-/// One line of the stream, or why it cannot be read. The stream goes on behind each of them.
+/// One line of the stream, or the reason that it cannot be read. The stream continues after each of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodedLine {
     /// The line without its end (`\n` or `\r\n`). Never blank.
     Text(String),
-    /// More than `limit` bytes came before a line break. Told once; the rest of that line is dropped unread.
+    /// More than `limit` bytes came before a line break. Reported once; the rest of that line is dropped unread.
     TooLong {
         /// The most bytes that a line may have.
         limit: usize,
@@ -23,19 +23,19 @@ pub enum DecodedLine {
 
 /// Decodes JSON lines from chunks of any size.
 ///
-/// Push a chunk, then take lines until there is none: between two chunks it holds at most one unfinished line.
-/// Lines end at the byte 0x0A only, because U+2028 and U+2029 may stand in a JSON string as they are.
+/// Push a chunk, then take lines until there is none: between two chunks it holds at most one unfinished line. Lines end at the
+/// byte 0x0A only, because U+2028 and U+2029 may occur in a JSON string as they are.
 #[derive(Debug)]
 pub struct LineDecoder {
     buffer: BytesMut,
-    /// How many bytes of `buffer` are known to hold no line break.
+    /// Number of bytes of `buffer` that are known to hold no line break.
     searched: usize,
     rest_of_line: RestOfLine,
     limit: usize,
     not_utf8: Utf8Policy,
 }
 
-/// What becomes of a line that is not UTF-8.
+/// Handling of a line that is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Utf8Policy {
     Reported,
@@ -96,9 +96,9 @@ impl LineDecoder {
         }
     }
 
-    /// Ends the stream and returns what stood behind the last line break, if that was not blank.
+    /// Ends the stream and returns the text after the last line break, if that was not blank.
     ///
-    /// Take all lines first. Whether an unfinished line still counts is for the caller to say.
+    /// Take all lines first. The caller decides whether an unfinished line still counts.
     pub fn finish(self) -> Option<DecodedLine> {
         match self.rest_of_line {
             RestOfLine::Dropped => None,

@@ -1,7 +1,7 @@
 //! Speaks the protocol of `omp --mode rpc`: JSON lines over stdio.
 //!
-//! It must not know what answers a command: it only reads and writes frames. Source: the RPC reference of omp; every
-//! decision beyond it is told in docs/protocol/omp.md.
+//! It must not know what answers a command: it only reads and writes frames. Source: the RPC reference of omp; every decision
+//! beyond it is in docs/protocol/omp.md.
 
 pub mod command;
 pub mod event;

@@ -1,4 +1,4 @@
-//! What hosts send, and what they are answered where it cannot be read.
+//! Frames of hosts, and the answers to those that cannot be read.
 
 use countersign_protocol::gjc::bridge::{self, BridgeError, DialogAnswer, PermissionAnswer, PermissionKind};
 use countersign_protocol::gjc::command::CommandLane;

@@ -1,4 +1,4 @@
-//! Who may connect as what, and who may call which method.
+//! Roles in which peers may connect, and methods that they may call.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
@@ -43,7 +43,7 @@ fn each_mode_connects_with_what_it_needs() {
         let peer = PeerDetails::Channel { channel: "discord".to_owned(), account: want.to_owned() };
         assert_eq!(connect(&channel(account), true).unwrap().peer, peer);
     }
-    // Newer nodes say only what they can do.
+    // Newer nodes send only their capabilities.
     let runtime = json!({"hostCapabilities": ["shell.exec"], "toolCapabilities": {"Bash": ["shell.exec"]}});
     let PeerDetails::Node { tools, runtime: known, journal: None } =
         connect(&node(runtime.clone()), true).unwrap().peer
@@ -96,7 +96,7 @@ fn a_connect_is_looked_at_in_order() {
     ] {
         assert_eq!(refused(&params), (want.0, want.1.to_owned()), "{params}");
     }
-    // Whoever is not trusted learns nothing else.
+    // An untrusted peer learns nothing else.
     let untrusted = connect(&hello(json!({"mode": "boss"})), false).unwrap_err();
     assert_eq!((untrusted.code, untrusted.message.as_str()), (401, "Unauthorized: invalid or missing token"));
     assert_eq!(connect(&json!({"minProtocol": 3}), false).unwrap_err().code, 102);

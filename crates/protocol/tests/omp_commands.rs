@@ -1,4 +1,4 @@
-//! What is read from a host, and what a line that cannot be read is answered.
+//! Reading of a host's lines, and the answers to lines that cannot be read.
 
 use countersign_protocol::lines::DecodedLine;
 use countersign_protocol::omp::command::{PageLimit, StreamingBehavior, SubscriptionLevel};
@@ -144,7 +144,7 @@ fn every_command_of_later_versions_and_of_pi_is_read() {
         let Ok(OmpInboundFrame::Adopted { id: Some(_), command }) = parse_line(line) else { panic!("{line}") };
         assert!(line.contains(command.name()), "{line}");
     }
-    // What only hosts of gjc send is known to no client of omp.
+    // Frames that only hosts of gjc send are unknown to omp.
     for name in ["negotiate_unattended", "workflow_gate_response", "set_capabilities", "resume"] {
         let unknown = OmpInboundFrame::Unknown { type_name: Some(name.to_owned()) };
         assert_eq!(parse_line(&format!(r#"{{"id":"a","type":"{name}"}}"#)), Ok(unknown), "{name}");

@@ -98,7 +98,7 @@ fn lines_that_cannot_be_read_are_counted_and_left_out() {
                 [\"label\",\"a\"]\n{\"type\":\"session_info\",\"id\":\"a\",\"name\":\"cut \\ud83d\"}\n{\"type\":\"session\",\"version\":3,\"id\":\"t\"}\n\
                 {\"type\":\"message\",\"id\":\"b\",\"mess";
     let file = read_session_file(text, no_ids).unwrap();
-    // A list is no entry, although its members stand where those of one would.
+    // A list is no entry, although its members are at the positions of an entry's.
     assert_eq!((file.unreadable, file.entries.len()), (5, 1));
     assert_eq!(
         written(&file)[1],
@@ -164,7 +164,7 @@ proptest! {
     }
 }
 
-/// A file of two lines behind `title_line`, with `title` in its header.
+/// Returns a file of two lines after `title_line`, with `title` in its header.
 fn behind(title_line: &str, version: u32, title: &str) -> String {
     let header = format!(r#"{{"type":"session","version":{version},"id":"s","timestamp":"","cwd":"/"{title}}}"#);
     let entry = r#"{"type":"label","id":"a","parentId":null,"timestamp":"","targetId":"x"}"#;

@@ -1,5 +1,5 @@
-//! The time as the engine is told it: it never goes back, and a jump of the wall clock does not move it. What goes by the
-//! calendar is told how far the wall clock is from it.
+//! The time that the engine gets: it never goes back, and a jump of the wall clock does not move it. For jobs that go by the
+//! calendar, the engine also gets the wall clock's offset from it.
 
 use std::{
     sync::{
@@ -11,7 +11,7 @@ use std::{
 
 use countersign_core::time::Millis;
 
-/// Where `now` comes from: the wall clock at the start, and what has passed since, time spent asleep included.
+/// Source of `now`: the wall clock at the start plus the time that has passed since, time spent asleep included.
 #[derive(Clone, Debug)]
 pub struct Clock {
     base: Millis,
@@ -27,17 +27,17 @@ enum ClockOrigin {
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the machine's clock.
     pub fn system() -> Self {
         Self { base: wall_time(), since: ClockOrigin::Boot(boot_time()) }
     }
 
-    /// A clock that starts at `base` and follows the runtime's time. For tests, and for whoever brings a time of their own.
+    /// Returns a clock that starts at `base` and follows the runtime's time. For tests, and for callers with a time of their own.
     pub fn starting_at(base: Millis) -> Self {
         Self { base, since: ClockOrigin::Runtime(tokio::time::Instant::now(), Arc::default()) }
     }
 
-    /// The same clock, but never behind `last`, which a log holds already.
+    /// Returns the same clock, but never earlier than `last`, which a log holds already.
     #[must_use]
     pub fn not_before(mut self, last: Millis) -> Self {
         if self.now() < last {
@@ -50,7 +50,7 @@ impl Clock {
         self
     }
 
-    /// Now.
+    /// Returns the current time.
     pub fn now(&self) -> Millis {
         let elapsed = match &self.since {
             ClockOrigin::Boot(start) => boot_time().saturating_sub(*start),
@@ -59,7 +59,7 @@ impl Clock {
         self.base + elapsed
     }
 
-    /// What the wall clock shows, which somebody may set. Never behind 1970.
+    /// Returns the time that the wall clock shows, which a user can set. Never before 1970.
     pub fn wall_time(&self) -> Millis {
         match &self.since {
             ClockOrigin::Boot(_) => wall_time(),
@@ -67,7 +67,7 @@ impl Clock {
         }
     }
 
-    /// How many milliseconds the wall clock is ahead of [`Clock::now`]; behind if negative.
+    /// Returns the milliseconds that the wall clock is ahead of [`Clock::now`]; negative if it is late.
     pub fn ahead_millis(&self) -> i64 {
         let signed = |at: Millis| i64::try_from(at.0).unwrap_or(i64::MAX);
         signed(self.wall_time()) - signed(self.now())

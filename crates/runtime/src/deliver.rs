@@ -1,4 +1,4 @@
-//! What leaves an owner: committed facts and live frames, in one order, for any number of followers.
+//! Output of an owner: committed facts and live frames, in one order, for any number of followers.
 
 mod contents;
 mod fact_follower;

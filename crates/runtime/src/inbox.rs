@@ -1,4 +1,4 @@
-//! What waits for the owner: one bounded queue a source. Nothing overtakes within a source.
+//! Pending input of the owner: one bounded queue a source. Nothing overtakes within a source.
 
 mod reply;
 mod size;
@@ -28,28 +28,28 @@ pub use source::CommandSource;
 
 use crate::deliver::LiveUpdate;
 
-/// How much one source may have waiting.
+/// Most items that one source may have queued.
 const DEPTH: usize = 256;
 
-/// Reads what a decided engine says of itself, in the order of its source.
+/// Reads the state of a decided engine, in the order of its source.
 pub(crate) type EngineRead = Box<dyn FnOnce(&Engine) -> Box<dyn FnOnce(u64) + Send> + Send>;
 
-/// What is taken first.
+/// Lane of an item, in the order in which lanes are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InboxLane {
     /// Answers, results and time.
     Result,
-    /// Everything that asks for something.
+    /// Requests.
     Request,
 }
 
 /// One thing that waits.
 pub(crate) enum InboxItem {
-    /// A command, and who wants to hear of it.
+    /// A command, and the receiver of its reply.
     Command(Box<Command>, Option<oneshot::Sender<ReplyResult>>),
-    /// A question about the state, and what has to be at hand for it.
+    /// A read of the state, and the content that it needs in memory.
     Read(Option<ResidencyScope>, EngineRead),
-    /// What the log says of something that was not at hand, or why it cannot be read.
+    /// Records read from the log for content that was not in memory, or the reason why they cannot be read.
     Fetched(ResidencyScope, Result<Vec<(Event, FactMeta)>, Arc<str>>),
     /// A frame that skips the log, but not the line.
     Live(LiveUpdate),
@@ -64,12 +64,12 @@ impl InboxItem {
         }
     }
 
-    /// Whether it is a person's answer, for which there is a deadline.
+    /// Reports whether it is a person's answer, for which there is a deadline.
     pub(crate) fn is_answer(&self) -> bool {
         matches!(self, Self::Command(command, _) if matches!(**command, Command::Gate(gate::Command::Answer { .. } | gate::Command::AnswerAs { .. })))
     }
 
-    /// Whether it is about what is planned by the wall clock.
+    /// Reports whether it is about jobs planned by the wall clock.
     pub(crate) fn is_about_jobs(&self) -> bool {
         matches!(self, Self::Command(command, _) if matches!(**command, Command::Schedule(_)))
     }
@@ -116,34 +116,34 @@ impl InboxQueues {
     }
 }
 
-/// Everything that waits for one owner.
+/// Pending items of one owner.
 #[derive(Default)]
 pub(crate) struct Inbox {
     queues: Mutex<InboxQueues>,
     arrived: Notify,
-    /// Whether every fact is worth a log.
+    /// True if every fact is worth a log.
     records_all: AtomicBool,
 }
 
 impl Inbox {
-    /// Has every fact recorded that follows from what is put in from now on.
+    /// Makes the owner record every fact that follows from later items.
     pub(crate) fn record_all(&self) {
         self.records_all.store(true, Ordering::Release);
     }
 
-    /// Whether every fact is worth a log.
+    /// Reports whether every fact is worth a log.
     pub(crate) fn records_all(&self) -> bool {
         self.records_all.load(Ordering::Acquire)
     }
 
-    /// A new source. It is gone when it and what it had waiting are gone.
+    /// Adds a source. It is gone when it and its queued items are gone.
     pub(crate) fn source(self: &Arc<Self>, lane: InboxLane) -> CommandSource {
         let mut queues = self.queues.lock();
         queues.next_source += 1;
         CommandSource { inbox: Arc::clone(self), id: queues.next_source, lane, room: Arc::new(Semaphore::new(DEPTH)) }
     }
 
-    /// Up to `most` items and about `bytes` bytes: results first, but at least a quarter requests where there are any.
+    /// Takes up to `most` items and about `bytes` bytes: results first, but at least a quarter requests if there are any.
     pub(crate) fn take_batch(&self, most: usize, bytes: usize) -> Vec<QueuedItem> {
         let mut queues = self.queues.lock();
         let mut taken = Vec::new();
@@ -165,13 +165,13 @@ impl Inbox {
         taken
     }
 
-    /// Everything that can be served while nothing can be recorded. What is only told, results above all, waits on in its
-    /// line: served past it, a request is refused and a read sees what is recorded, and for neither it matters.
+    /// Takes every item that can be served while nothing can be recorded. One-way items, results above all, stay in their
+    /// line: served past it, a request is refused and a read sees the recorded state, and for neither it matters.
     pub(crate) fn take_served(&self) -> Vec<QueuedItem> {
         self.take_all(|item| item.expects_reply() || item.is_read())
     }
 
-    /// Every command that somebody waits for, past what stands before it.
+    /// Takes every command whose sender waits for a reply, past the items before it.
     pub(crate) fn take_expecting_reply(&self) -> Vec<QueuedItem> {
         self.take_all(InboxItem::expects_reply)
     }
@@ -214,7 +214,7 @@ impl Inbox {
         queues.results.is_empty() && queues.requests.is_empty()
     }
 
-    /// How much waits in all lines together.
+    /// Returns the number of items queued in all lines together.
     pub(crate) fn queued_count(&self) -> usize {
         self.queues.lock().by_source.values().map(VecDeque::len).sum()
     }
@@ -225,7 +225,7 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// Takes nothing at all any more, and lets go of what waits: whoever asked hears that the line broke off.
+    /// Takes nothing at all any more, and drops the queued items: their senders get a broken line as the reply.
     pub(crate) fn end(&self) {
         let mut queues = self.queues.lock();
         queues.closed = true;
@@ -243,7 +243,7 @@ impl Inbox {
         let source = waiting.source;
         {
             let mut queues = self.queues.lock();
-            // What is in flight may still say what became of it.
+            // Work in flight may still report its outcome.
             if queues.ended || queues.closed && waiting.lane == InboxLane::Request {
                 return false;
             }

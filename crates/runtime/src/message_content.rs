@@ -10,14 +10,14 @@ use countersign_core::{
 use countersign_tools::CallOutput;
 use serde_json::json;
 
-/// A message as content.
+/// Returns a message as content.
 pub(crate) fn encode_message(message: &StoredMessage) -> MessageContent {
     let content: Arc<str> = serde_json::to_string(message).expect("messages are plain data with text keys").into();
     let tokens = estimate_message_tokens(message).unwrap_or_else(|| estimate_tokens(content.len()));
     MessageContent { content, tokens }
 }
 
-/// About how many tokens a message takes, where that is less than all that is written of it.
+/// Estimates the tokens of a message, if they are less than all of its text.
 pub fn estimate_message_tokens(message: &StoredMessage) -> Option<u64> {
     Some(match message {
         StoredMessage::Assistant(assistant) => estimate_block_tokens(&assistant.content),
@@ -33,7 +33,7 @@ pub fn estimate_message_tokens(message: &StoredMessage) -> Option<u64> {
     })
 }
 
-/// An image counts as so many tokens, whatever its bytes.
+/// Tokens that an image counts as, of any size.
 const IMAGE_TOKENS: u64 = 1200;
 
 fn estimate_block_tokens(blocks: &[MessageBlock]) -> u64 {
@@ -50,7 +50,7 @@ fn estimate_block_tokens(blocks: &[MessageBlock]) -> u64 {
     tokens.sum()
 }
 
-/// What a tool gave back, as the model is told it.
+/// Encodes the output of a tool as the model gets it.
 pub(crate) fn encode_tool_result(tool: &str, tool_call_id: &str, output: CallOutput) -> CallResult {
     let message = StoredMessage::ToolResult(ToolResult {
         tool_call_id: tool_call_id.to_owned(),

@@ -1,7 +1,7 @@
-//! What one owner has done since its log was opened, in numbers: for whoever watches over it.
+//! Counters of one owner since its log was opened, for monitoring.
 //!
-//! Labels are numbered, so nothing that somebody said can become one. Nothing here is decided by, recorded or read back, and an
-//! owner that nobody watches pays for a few additions. Two owners in one process share none of it.
+//! Labels are numbered, so no user text can become one. Nothing here is decided by, recorded or read back, and an
+//! owner that is not monitored pays for a few additions. Two owners in one process share none of it.
 
 mod facts;
 
@@ -31,7 +31,7 @@ impl Counter {
         self.0.fetch_add(more, Relaxed);
     }
 
-    /// How much it is.
+    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -42,12 +42,12 @@ impl Counter {
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// None yet.
+    /// Returns a counter at zero.
     pub const fn new() -> Self {
         Self(AtomicI64::new(0))
     }
 
-    /// One more, until what is returned is dropped.
+    /// Adds one, until the returned guard is dropped.
     pub fn increment_guard(self: &Arc<Self>) -> GaugeGuard {
         self.0.fetch_add(1, Relaxed);
         GaugeGuard(Arc::clone(self))
@@ -57,13 +57,13 @@ impl Gauge {
         self.0.store(i64::try_from(value).unwrap_or(i64::MAX), Relaxed);
     }
 
-    /// How many there are.
+    /// Returns the current value.
     pub fn get(&self) -> i64 {
         self.0.load(Relaxed)
     }
 }
 
-/// One of what a [`Gauge`] counts.
+/// One count of a [`Gauge`].
 #[derive(Debug)]
 pub struct GaugeGuard(Arc<Gauge>);
 
@@ -73,7 +73,7 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// How long something took, each time.
+/// Histogram of durations.
 #[derive(Debug)]
 pub struct DurationHistogram<const N: usize> {
     /// In seconds: up to where each bucket reaches, the last without an end.
@@ -95,7 +95,7 @@ impl<const N: usize> DurationHistogram<N> {
         self.millionths.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// How many took as long as each bound at most, in order, and how many there were.
+    /// Returns the number of durations up to each bound, in order, and the number of all.
     pub fn bucket_counts(&self) -> ([u64; N], u64) {
         let mut sum = 0;
         let upto = std::array::from_fn(|index| {
@@ -105,14 +105,14 @@ impl<const N: usize> DurationHistogram<N> {
         (upto, sum + self.beyond.get())
     }
 
-    /// All of it together, in seconds.
+    /// Returns the sum of all durations, in seconds.
     #[allow(clippy::cast_precision_loss, reason = "a sum of seconds is read as about that")]
     pub fn total_seconds(&self) -> f64 {
         self.millionths.get() as f64 / 1e6
     }
 }
 
-/// The kinds of [`Meters::tokens`].
+/// The kinds of [`RuntimeMetrics::tokens`].
 pub const TOKEN_KINDS: [&str; 4] = ["input", "output", "cache_read", "cache_write"];
 const CALL_SERIES: usize = EXECUTORS.len() * ENDS.len();
 
@@ -121,7 +121,7 @@ const CALL_SERIES: usize = EXECUTORS.len() * ENDS.len();
 pub struct RuntimeMetrics {
     /// Facts that were recorded.
     pub events: Counter,
-    /// How long batches took to become durable.
+    /// Durations until batches were durable.
     pub commits: DurationHistogram<9>,
     /// Batches that could not be recorded.
     pub failed_commits: Counter,
@@ -139,17 +139,17 @@ pub struct RuntimeMetrics {
     pub model_requests: Counter,
     /// Requests to models that ended, by [`STOPS`].
     pub model_answers: [Counter; STOPS.len()],
-    /// What models were given and gave, in tokens, by [`TOKEN_KINDS`].
+    /// Tokens that models read and wrote, by [`TOKEN_KINDS`].
     pub tokens: [Counter; TOKEN_KINDS.len()],
     /// Gates that were opened, by [`GATE_KINDS`].
     pub gates_opened: [Counter; GATE_KINDS.len()],
     /// Gates that were resolved, by [`RESOLUTIONS`].
     pub gates_resolved: [Counter; RESOLUTIONS.len()],
-    /// How long people took to answer a gate.
+    /// Durations until people answered a gate.
     pub answers: DurationHistogram<8>,
     /// Calls that ended: by [`EXECUTORS`], and for each by [`ENDS`].
     pub calls_ended: [Counter; CALL_SERIES],
-    /// Who does the calls that are open; what has ended may be gone from the state when its end is counted.
+    /// Executors of the open calls; an ended call may be gone from the state when its end is counted.
     open_calls: Mutex<BTreeMap<CallId, usize>>,
 }
 
@@ -160,7 +160,7 @@ impl Default for RuntimeMetrics {
 }
 
 impl RuntimeMetrics {
-    /// Nothing was done yet.
+    /// Returns the metrics of an owner that has done nothing.
     pub const fn new() -> Self {
         Self {
             events: Counter::new(),
@@ -182,7 +182,7 @@ impl RuntimeMetrics {
         }
     }
 
-    /// Adds what an answer of a model took, in the order of [`TOKEN_KINDS`].
+    /// Adds the tokens of an answer of a model, in the order of [`TOKEN_KINDS`].
     pub(crate) fn add_tokens(&self, taken: [u64; TOKEN_KINDS.len()]) {
         for (counter, tokens) in self.tokens.iter().zip(taken) {
             counter.add(tokens);

@@ -18,28 +18,28 @@ pub use record::encode_record;
 
 use crate::{Clock, work::RunEnvironment};
 
-/// What an owner is opened with.
+/// Options of an owner.
 pub struct OwnerOptions {
     /// The rules in force.
     pub rules: ActiveRules,
-    /// Whether work that a restart interrupted goes on by itself.
+    /// Mode for work that a restart interrupted: resumed by itself or not.
     pub resume: ResumeMode,
-    /// Where time comes from.
+    /// Source of time.
     pub clock: Clock,
-    /// Where the dice are: 16 random bytes a call.
+    /// Source of randomness: 16 random bytes a call.
     pub entropy: Entropy,
-    /// What work needs: models, tools, prompts.
+    /// Environment of work: models, tools, prompts.
     pub environment: Arc<dyn RunEnvironment>,
-    /// How long deltas of one block are gathered before they are released; zero releases each at once.
+    /// Time for which deltas of one block are gathered before they are released; zero releases each at once.
     pub merge: std::time::Duration,
-    /// How long a session in which nothing works or waits stays in memory; absent: as long as the owner lives.
+    /// Time for which a session without work or waits stays in memory; absent: as long as the owner lives.
     pub idle: Option<std::time::Duration>,
 }
 
 /// Rolls 16 random bytes.
 pub type Entropy = Arc<dyn Fn() -> [u8; 16] + Send + Sync>;
 
-/// The machine's dice.
+/// Returns the machine's dice.
 pub fn system_entropy() -> Entropy {
     Arc::new(|| {
         let mut seed = [0; 16];

@@ -1,28 +1,28 @@
-//! Work at a peer: calls that somebody at the other end of a connection does.
+//! Work at a peer: calls that a program at the other end of a connection runs.
 //!
-//! A tool says by [`Route::Peer`](countersign_tools::Route) that a call of it is done at a peer. Policy and gates treat that
+//! A tool says by [`CallRoute::Peer`](countersign_tools::CallRoute) that a call of it is done at a peer. Policy and gates treat that
 //! call as any other. Once it may start, it is started for the line that the peer has then, which is recorded, and never
 //! given to another. While the peer has no line the call waits under a deadline.
 //!
-//! A door does this, whether its peer is a host with tools of its own or a node:
+//! An adapter does this, whether its peer is a host with tools of its own or a node:
 //!
-//! 1. It has one [`Peers`], which its [`Host`](crate::Host) hands out as well.
-//! 2. A connection that can be given work [opens](Peers::open) a [`Link`] under the peer's id. What the peer had on its
+//! 1. It has one [`PeerRegistry`], which its [`RunEnvironment`](crate::RunEnvironment) hands out as well.
+//! 2. A connection that can be given work [opens](PeerRegistry::open) a [`PeerLink`] under its id. The calls that the peer had on its
 //!    line before is gone then.
-//! 3. For each [`Order::Do`] it writes its frame: first [`Errand::sent`], then the bytes, for what may have left is never
-//!    sent again. The [`Exchange`] that this gives takes updates and the end. An errand that is dropped was not sent: its
-//!    call waits for the next line. One that this peer cannot do is [refused](Errand::refuse).
-//! 4. For each [`Order::Stop`] it tells the peer that nobody waits any more. The call has ended already; what the peer still
-//!    says of it goes to the same [`Exchange`], which records it as too late.
-//! 5. When the connection is gone it [closes](Link::close) its link and drops its exchanges: calls that were sent end as
-//!    "outcome unknown", in the words that were given with [`Errand::sent`].
+//! 3. For each [`PeerOrder::Do`] it writes its frame: first [`PeerCall::mark_sent`], then the bytes, a frame that may have left is never
+//!    sent again. The [`PeerExchange`] that this gives takes updates and the end. A peer call that is dropped was not sent: its
+//!    call waits for the next line. One that this peer cannot do is [refused](PeerCall::refuse).
+//! 4. For each [`PeerOrder::Stop`] it cancels the call at the peer. The call has ended already; anything that the peer still
+//!    reports about it goes to the same [`PeerExchange`], which records it as too late.
+//! 5. When the connection is gone it [closes](PeerLink::close) its link and drops its exchanges: calls that were sent end as
+//!    "outcome unknown", with the texts that were given to [`PeerCall::mark_sent`].
 //!
-//! A peer that notes durably what becomes of each call, and does none twice, may say so when its line is
-//! [opened](Peers::open_to). Then a call whose line broke is in doubt for a while, and the next line is given an
-//! [`Order::Ask`]: the door asks what became of the call, and must not have it done. What comes back ends the exchange as
-//! ever, or says that it [never began](Exchange::never_began), or that nobody [knows](Exchange::lost).
+//! A peer that durably notes the outcome of each call, and does none twice, may say so when its line is
+//! [opened](PeerRegistry::open_to). Then a call whose line broke is in doubt for a while, and the next line is given a
+//! [`PeerOrder::Ask`]: the adapter asks for the outcome of the call, and must not have it done. The reply ends the exchange as
+//! ever, or says that it [never began](PeerExchange::never_began), or that the outcome is [lost](PeerExchange::mark_lost).
 //!
-//! It must not know what travels on a line.
+//! It must not know the frames that travel on a line.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{inbox::CommandSource, message_content::encode_tool_result};
 
-/// The lines of all peers of one door. Clones share them.
+/// The lines of all peers of one adapter. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct PeerRegistry(Arc<Mutex<PeerConnections>>);
 
@@ -48,41 +48,41 @@ struct PeerConnections {
     open: BTreeMap<PeerId, (PeerLine, mpsc::UnboundedSender<PeerOrder>)>,
 }
 
-/// What is to be done on a line.
+/// Order for a line of a peer.
 pub enum PeerOrder {
     /// A call is to be done.
     Do(Box<PeerCall>),
-    /// A call that the peer had on an earlier line is asked about. It must not be done.
+    /// Asks for the outcome of a call that the peer had on an earlier line. It must not be done.
     Ask(Box<PeerCall>),
-    /// Nobody waits for this call any more.
+    /// Stops a call whose result is no longer needed.
     Stop(CallId),
 }
 
 /// A call that a peer is to do.
 pub struct PeerCall {
-    /// Which.
+    /// Id of the call.
     pub call: CallId,
     /// The session that it belongs to.
     pub session: SessionId,
-    /// What is wanted.
+    /// Tool and arguments of the call.
     pub content: Arc<CallDetails>,
     taken: oneshot::Sender<CallAcceptance>,
     patience: Option<Duration>,
     results: CommandSource,
 }
 
-/// What a model is told of a call that was sent and brought no result.
+/// Texts for the model about a call that was sent and brought no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerTexts {
-    /// It was stopped.
+    /// Text if the call was stopped.
     pub stopped: String,
     /// The connection is gone.
     pub gone: String,
-    /// The peer said nothing for too long.
+    /// Text if the peer sent nothing for too long.
     pub silent: String,
 }
 
-/// What became of an errand.
+/// Acceptance of a peer call by its line.
 pub(crate) enum CallAcceptance {
     Sent {
         words: PeerTexts,
@@ -93,7 +93,7 @@ pub(crate) enum CallAcceptance {
     Refused(String),
 }
 
-/// What a peer says that a call came to.
+/// Outcome of a call as its peer reports it.
 pub(crate) enum PeerOutcome {
     Done { output: CallOutput, left_behind: Option<Arc<str>> },
     NotBegun(String),
@@ -109,25 +109,25 @@ pub struct PeerExchange {
     results: CommandSource,
 }
 
-/// A call that nobody waits for any more, of which its peer may yet say something.
+/// Handle for a call whose result is no longer needed, and about which its peer may still report.
 pub struct LateResult {
     call: CallId,
     tool_call: ToolCallRef,
     results: CommandSource,
 }
 
-/// What of a call its result says. The rest of what was wanted may be large.
+/// Part of a call that its late result repeats. The rest of the request may be large.
 struct ToolCallRef {
     tool: Arc<str>,
     tool_call_id: Arc<str>,
 }
 
-/// Whether a result counted.
+/// Timing of a result: in time or too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultTiming {
-    /// It did.
+    /// The call had not ended.
     InTime,
-    /// The call had ended before. The result is recorded beside it and changes nothing.
+    /// The call had ended before. The result is recorded with it and changes nothing.
     TooLate,
 }
 
@@ -135,7 +135,7 @@ pub enum ResultTiming {
 pub struct PeerLink {
     peer: PeerId,
     line: PeerLine,
-    // Bounded by what is in flight: a call has at most two orders.
+    // Bounded by the calls in flight: a call has at most two orders.
     orders: mpsc::UnboundedReceiver<PeerOrder>,
     peers: PeerRegistry,
     results: CommandSource,
@@ -148,7 +148,7 @@ impl PeerRegistry {
         self.open_to(peer, PeerMemory::Forgets, results).await
     }
 
-    /// The same to a peer of which it is known whether it notes what becomes of calls.
+    /// Does the same for a peer of which it is known whether it notes the outcome of calls.
     pub async fn open_to(&self, peer: PeerId, memory: PeerMemory, results: CommandSource) -> PeerLink {
         let (sender, orders) = mpsc::unbounded_channel();
         let line = {
@@ -162,7 +162,7 @@ impl PeerRegistry {
         PeerLink { peer, line, orders, peers: self.clone(), results }
     }
 
-    /// The way to a line, if it is still that of its peer.
+    /// Returns the way to a line, if it is still that of its peer.
     pub(crate) fn sender_for(&self, peer: &PeerId, line: PeerLine) -> Option<mpsc::UnboundedSender<PeerOrder>> {
         let lines = self.0.lock();
         lines.open.get(peer).filter(|(open, _)| *open == line).map(|(_, sender)| sender.clone())
@@ -184,7 +184,7 @@ impl PeerLink {
         self.orders.recv().await
     }
 
-    /// Notes that the connection is gone. What was not sent waits for the next.
+    /// Notes that the connection is gone. Unsent calls wait for the next.
     pub async fn close(self) {
         let (peer, line) = (self.peer.clone(), self.line);
         let results = self.results.clone();
@@ -210,13 +210,13 @@ impl PeerCall {
         (Self { call, session, content, taken, patience: None, results }, receiver)
     }
 
-    /// The same, of which the peer may say nothing for so long, in place of what the session's settings say.
+    /// Returns the same with this limit of the peer's silence, in place of that of the session's settings.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..self }
     }
 
-    /// Notes that it leaves now. `None` if nobody waits for it any more: then it must not be sent.
+    /// Notes that it leaves now. `None` if its result is no longer needed: then it must not be sent.
     pub fn mark_sent(self, words: PeerTexts) -> Option<PeerExchange> {
         let (latest, updates) = watch::channel(None);
         let (sender, end) = oneshot::channel();
@@ -224,20 +224,20 @@ impl PeerCall {
         Some(PeerExchange { call: self.call, content: self.content, latest, end: sender, results: self.results })
     }
 
-    /// Ends it unsent, for it cannot be done: what the model is told.
+    /// Ends it unsent, because it cannot be done; `why` is the text for the model.
     pub fn refuse(self, why: impl Into<String>) {
-        // Nobody hears it whose call was stopped.
+        // A stopped call has no receiver.
         let _ = self.taken.send(CallAcceptance::Refused(why.into()));
     }
 }
 
 impl PeerExchange {
-    /// Which call it is.
+    /// Returns the id of the call.
     pub fn call(&self) -> CallId {
         self.call
     }
 
-    /// What was wanted.
+    /// Returns the tool and arguments of the call.
     pub fn content(&self) -> &CallDetails {
         &self.content
     }
@@ -247,12 +247,12 @@ impl PeerExchange {
         self.latest.send_replace(Some(output));
     }
 
-    /// Ends the call with what the peer says it came to.
+    /// Ends the call with its peer's outcome.
     pub async fn end_with(self, output: CallOutput) -> ResultTiming {
         self.end_leaving(output, None).await
     }
 
-    /// The same of a call of which something goes on at the peer, under the peer's name for it.
+    /// Does the same for a call of which a process continues at the peer, under the peer's name for it.
     pub async fn end_leaving(self, output: CallOutput, left_behind: Option<Arc<str>>) -> ResultTiming {
         let Err(fate) = self.end.send(PeerOutcome::Done { output, left_behind }) else { return ResultTiming::InTime };
         if let PeerOutcome::Done { output, .. } = fate {
@@ -263,12 +263,12 @@ impl PeerExchange {
         ResultTiming::TooLate
     }
 
-    /// Ends a call that was [asked](Order::Ask) about: its peer never began it, and never will.
+    /// Ends a call after a [`PeerOrder::Ask`]: its peer never began it, and never will.
     pub fn never_began(self, why: impl Into<String>) -> ResultTiming {
         self.send_outcome(PeerOutcome::NotBegun(why.into()))
     }
 
-    /// Ends the call of which its peer says that nobody knows what became of it.
+    /// Ends the call whose outcome its peer reports as unknown.
     pub fn mark_lost(self, why: impl Into<String>) -> ResultTiming {
         self.send_outcome(PeerOutcome::Lost(why.into()))
     }
@@ -277,7 +277,7 @@ impl PeerExchange {
         if self.end.send(fate).is_ok() { ResultTiming::InTime } else { ResultTiming::TooLate }
     }
 
-    /// What may still be said of the call once it has ended.
+    /// Returns the handle for reports about the call after its end.
     pub fn late_result(&self) -> LateResult {
         LateResult {
             call: self.call,
@@ -286,7 +286,7 @@ impl PeerExchange {
         }
     }
 
-    /// Lets go of it, as nobody waits for it or its line is gone. What the peer still says of the call is kept beside it.
+    /// Drops it when its result is no longer needed or its line is gone. Later reports of the peer are recorded with the call.
     pub fn let_go(self) -> LateResult {
         self.late_result()
     }
@@ -299,17 +299,17 @@ impl ToolCallRef {
 }
 
 impl LateResult {
-    /// Whatever a peer says of a call that was given to it before this process began, or so long ago that it was forgotten.
+    /// Makes the handle for a call that its peer got before this process began, or so long ago that it was forgotten.
     pub fn for_call(call: CallId, content: &CallDetails, results: CommandSource) -> Self {
         Self { call, tool_call: ToolCallRef::from_content(content), results }
     }
 
-    /// Which call it is.
+    /// Returns the id of the call.
     pub fn call(&self) -> CallId {
         self.call
     }
 
-    /// Records what the peer says of the call.
+    /// Records a report of the peer about the call.
     pub async fn send_output(self, output: CallOutput) {
         let progress = CallProgress::Returned(Box::new(encode_tool_result(
             &self.tool_call.tool,

@@ -1,10 +1,10 @@
-//! Calls of services over HTTP: sends one request with credentials that the caller never sees, and says how far it got.
+//! Calls of services over HTTP: sends one request with credentials that the caller never sees, and reports how far it got.
 //!
-//! It must not know where services are configured, who asked for a call, or whether it was allowed. It writes no log
+//! It must not know where services are configured, who wants a call, or whether it was allowed. It writes no log
 //! lines, because what passes through here holds credentials.
 //!
-//! The line between [`Outcome::NotBegun`] and [`Outcome::InDoubt`] is drawn by counting: a connection counts the bytes
-//! that it took for the wire, and is driven by the call's own task. When a call ends early nobody else can still send.
+//! The line between [`ServiceCallOutcome::NotBegun`] and [`ServiceCallOutcome::InDoubt`] is drawn by counting: a connection counts bytes
+//! that it took for the wire, and is driven by the call's own task. When a call ends early no other task can still send.
 
 mod address;
 mod answer;
@@ -32,7 +32,7 @@ use self::{
     request_executor::{DispatchTracker, RequestExecutor},
 };
 
-/// How long a health check may take, all in all.
+/// Time limit of a health check, all in all.
 pub const HEALTH_LIMIT: Duration = Duration::from_secs(5);
 
 /// A service as it was configured.
@@ -42,20 +42,20 @@ pub struct ServiceDefinition {
     pub name: String,
     /// `http` or `https`, with a path or without; no user, query or fragment.
     pub base_url: String,
-    /// How it knows us.
+    /// Authentication of the gateway at the service.
     pub auth: ServiceAuth,
-    /// What shows that it is well.
+    /// Health check of the service.
     pub health: HealthCheck,
     /// Texts for certain statuses; `{status}`, `{body}` and `{args.NAME}` are filled in. The first entry of a status counts; one that
     /// names an argument which the call does not have counts for nothing.
     pub errors: Vec<(u16, String)>,
     /// The text for every other status that has no usual one.
     pub other_errors: Option<String>,
-    /// How long and how large an answer may be.
+    /// Time and size limits of an answer.
     pub limits: ServiceLimits,
 }
 
-/// The base address is left out: somebody may have written a password into it.
+/// The base address is left out: a user may have written a password into it.
 impl fmt::Debug for ServiceDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service")
@@ -68,10 +68,10 @@ impl fmt::Debug for ServiceDefinition {
     }
 }
 
-/// How a service knows us.
+/// Authentication of the gateway at a service.
 #[derive(Clone, Debug)]
 pub enum ServiceAuth {
-    /// It does not ask.
+    /// No authentication.
     None,
     /// `Authorization: Bearer TOKEN`.
     Bearer(SecretString),
@@ -103,7 +103,7 @@ pub enum ServiceAuth {
 pub struct HealthCheck {
     /// Its method, usually `GET`.
     pub method: String,
-    /// Its path behind the base address, sent as it is.
+    /// Its path after the base address, sent as it is.
     pub path: String,
     /// The status that a service which is well answers.
     pub expect_status: u16,
@@ -118,12 +118,12 @@ pub struct ServiceLimits {
     pub response: usize,
 }
 
-/// What a tool sends to its service.
+/// Request of a tool to its service.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceCall {
     /// The method. Only `POST`, `PUT` and `PATCH` in capitals have a body: the arguments as a JSON object.
     pub method: String,
-    /// Path and query behind the base address; `{name}` is replaced by that argument, percent-encoded.
+    /// Path and query after the base address; `{name}` is replaced by that argument, percent-encoded.
     pub path: String,
     /// Arguments that are not part of the body.
     pub body_exclude: Vec<String>,
@@ -131,14 +131,14 @@ pub struct ServiceCall {
     pub query: Vec<String>,
     /// The name under which the answer is put into an object.
     pub wrap: Option<String>,
-    /// It may be sent again: done by itself only when an idle connection turns out to have been closed.
+    /// True if it may be sent again: done by itself only when an idle connection turns out to have been closed.
     pub idempotent: bool,
     /// Its own bounds; absent: those of its service.
     pub limits: Option<ServiceLimits>,
 }
 
 impl ServiceCall {
-    /// Decides whether `arguments` may stand in the path, before anything is asked or sent.
+    /// Decides whether `arguments` may stand in the path, before any approval or sending.
     ///
     /// # Errors
     /// [`DotSegment`] if the path would name another place than its template does.
@@ -157,7 +157,7 @@ impl ServiceCall {
     }
 }
 
-/// What became of a call. No text in it holds a credential of the service.
+/// Outcome of a call. No text in it holds a credential of the service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServiceCallOutcome {
     /// The service did it: its answer, a text as a JSON string, an empty one as null.
@@ -184,10 +184,10 @@ pub enum ServiceCallOutcome {
 /// A reason that a service is not well.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HealthFailure {
-    /// It is there and does not take its credentials.
+    /// The service is there and refuses its credentials.
     #[error("it answers, and refuses the credentials ({0})")]
     Refused(u16),
-    /// It is there and answers something else.
+    /// The service is there and answers something else.
     #[error("answered {status} instead of {expect_status}")]
     Answered {
         /// The status that it answered.
@@ -195,10 +195,10 @@ pub enum HealthFailure {
         /// The status that was expected.
         expect_status: u16,
     },
-    /// Nobody answered.
+    /// No connection to the service.
     #[error("{0}")]
     Unreachable(String),
-    /// It cannot be asked as it was configured.
+    /// The configuration of the service makes a request impossible.
     #[error("{0}")]
     Misconfigured(String),
 }
@@ -219,7 +219,7 @@ pub enum BadService {
 
 /// All services, reached over connections that they share.
 ///
-/// Connections are kept alive for a moment. No proxy is used, whatever the environment says. Redirects are followed for
+/// Connections are kept alive for a moment. No proxy is used, with any environment. Redirects are followed for
 /// `GET` and `HEAD` only, and to another origin without credentials.
 #[derive(Debug)]
 pub struct ServiceClient {
@@ -240,7 +240,7 @@ impl fmt::Debug for ConfiguredService {
     }
 }
 
-/// Everything that must not come out of a call: the credentials of its service, and secrets.
+/// All secrets that must not come out of a call: the credentials of its service, and others.
 #[derive(Clone, Copy)]
 struct Redactions<'a> {
     credentials: &'a ServiceCredentials,
@@ -257,7 +257,7 @@ impl Redactions<'_> {
         self.veil.redact_value(value);
     }
 
-    /// `url` as another origin may see it, or none if it holds what cannot be taken out.
+    /// Returns `url` as another origin may see it, or none if it holds a secret that cannot be taken out.
     fn strip_url(&self, url: Url) -> Option<Url> {
         let url = self.credentials.strip_url(url)?;
         let decoded = percent_encoding::percent_decode_str(url.as_str()).decode_utf8_lossy();
@@ -293,8 +293,8 @@ impl ServiceClient {
         Ok(Self { known, secrets: GatewaySecrets::default(), pool: ConnectionPool::default() })
     }
 
-    /// The same, whose calls may name `secrets` in their arguments. They are put in when a call is sent, and hidden like
-    /// credentials in what comes back.
+    /// Returns the same, with calls that may name `secrets` in their arguments. They are put in when a call is sent, and hidden like
+    /// credentials in its answer.
     #[must_use]
     pub fn with_secrets(self, secrets: GatewaySecrets) -> Self {
         Self { secrets, ..self }
@@ -397,7 +397,7 @@ impl ServiceClient {
                 },
             }
         };
-        // The journey is gone here, and its connection with it: what has not left by now never will.
+        // The journey is gone here, and its connection with it: a request that has not left by now never will.
         end.map_err(|why| {
             let why = answer::printable_excerpt(&hiding.redact_text(&why), answer::EXCERPT);
             if tracker.has_left() {

@@ -1,4 +1,4 @@
-//! What is owed is worked off here: models are asked, calls are run, contexts are summarised. What comes back is a command.
+//! Executes owed work: requests to models, calls, summaries of contexts. Each result is a command.
 
 mod call;
 mod compact;
@@ -31,7 +31,7 @@ use countersign_core::{
     session::{Command as SessionCommand, CompactionOutcome, Settings},
 };
 
-/// The command that says that the work behind `command` broke off, if it is one that brings a result.
+/// Returns the command that reports that the work of `command` broke off, if it is one that brings a result.
 pub(crate) fn failure_command(command: &Command) -> Option<Command> {
     match command {
         Command::Run(RunCommand::Answered { run, epoch, .. }) => {

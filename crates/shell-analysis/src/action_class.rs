@@ -25,7 +25,7 @@ pub enum ActionClass {
     /// A `git push` that overwrites or deletes what others have.
     #[serde(rename = "git.force_push")]
     GitForcePush,
-    /// A shell line that destroys what cannot be had again, or of which nobody can tell what it runs.
+    /// A shell line that destroys content irrecoverably, or whose commands are unknown.
     #[serde(rename = "bash.destructive")]
     BashDestructive,
     /// A tool of the host.

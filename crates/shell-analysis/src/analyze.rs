@@ -25,7 +25,7 @@ pub fn analyze(command: &str, place: &Place) -> LineAnalysis {
     walk::LineWalk::judge_line(command, place)
 }
 
-/// What `command` says when quoting, white space, comments and wrappers that change nothing are taken off. Text that cannot be parsed stays as it is.
+/// Returns `command` without quoting, white space, comments and wrappers that change nothing. Text that cannot be parsed stays as it is.
 pub fn plain_form(command: &str) -> String {
     let line = analyze(command, &Place::default());
     match (&line.opaque, line.plain.is_empty()) {
@@ -39,13 +39,13 @@ pub fn allow_patterns(command: &str, place: &Place) -> Vec<String> {
     let line = analyze(command, place);
     let [only] = line.commands.as_slice() else { return Vec::new() };
     let Some([text]) = only.covers.first().map(Vec::as_slice) else { return Vec::new() };
-    // What a rule has to name no pattern with a free end does.
+    // A part that a rule has to name is not covered by a pattern with a free end.
     if line.opaque.is_some() || line.floor.is_some() || !only.narrow.is_empty() {
         return Vec::new();
     }
     let tool = place.tool.as_str();
     let inner = text.strip_prefix(tool).and_then(|rest| rest.strip_prefix('(')).and_then(|rest| rest.strip_suffix(')'));
-    // What has a meaning in a pattern would not mean itself.
+    // Characters with a meaning in a pattern would not mean themselves.
     let Some(inner) = inner.filter(|_| !tool.contains(['*', '?', '[', ']', '('])) else { return Vec::new() };
     let words: Vec<&str> = inner.split(' ').collect();
     let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));

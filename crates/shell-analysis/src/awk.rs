@@ -7,7 +7,7 @@ use super::word::{GLOB, ShellWord, UNKNOWN};
 /// The most prints of one program that are looked at.
 const MOST_PRINTS: usize = 200;
 
-/// Whether the arguments of `awk` may have it do more than that.
+/// Reports whether the arguments of `awk` may have it do more than that.
 pub(super) fn does_more(arguments: &[ShellWord]) -> bool {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -19,14 +19,14 @@ pub(super) fn does_more(arguments: &[ShellWord]) -> bool {
             "-F" | "-v" => drop(words.next()),
             text if text.starts_with("-F") || text.starts_with("-v") => {}
             text if text.starts_with('-') && text.len() > 1 => return true,
-            // Behind its program there are no options.
+            // After its program there are no options.
             _ => return program_does_more(word),
         }
     }
     false
 }
 
-/// How many of the arguments of `awk` stand before its files: its options with their values, and its program.
+/// Returns the number of arguments of `awk` before its files: its options with their values, and its program.
 pub(super) fn behind_program(arguments: &[&str]) -> usize {
     let mut at = 0;
     while let Some(word) = arguments.get(at) {
@@ -49,12 +49,12 @@ fn text_does_more(program: &str) -> bool {
     program.contains("system")
         || program.matches("print").count() > MOST_PRINTS
         || program.contains("getline")
-        // What gawk loads, includes or calls by a name that is only known when it runs.
+        // Files that gawk loads or includes, and functions that it calls by a name that is only known when it runs.
         || program.match_indices('@').any(|(at, _)| calls(at))
         || program.match_indices("print").any(|(at, _)| may_print_elsewhere(&program[at..]))
 }
 
-/// Whether a `print` may print elsewhere: a comparison or a pattern before it does not matter.
+/// Reports whether a `print` may print elsewhere: a comparison or a pattern before it does not matter.
 fn may_print_elsewhere(text: &str) -> bool {
     if let Some(code) = without_texts(text) {
         let end = code.find([';', '}']).unwrap_or(code.len());
@@ -62,13 +62,13 @@ fn may_print_elsewhere(text: &str) -> bool {
     }
     let end = text.find([';', '}']).unwrap_or(text.len());
     let statement = &text[..end];
-    // Where a text, a pattern or a comment may hide its end, all that follows counts.
+    // If a text, a pattern or a comment may hide its end, all that follows counts.
     let is_sure = !statement.contains(['\\', '/', '#']) && statement.matches('"').count().is_multiple_of(2);
     let statement = if is_sure { statement } else { text };
     statement.replace("||", "").contains(['>', '|'])
 }
 
-/// What of a program is no text in quotes. None where a pattern or a comment may hide a quote.
+/// Returns the parts of a program that are no text in quotes. None if a pattern or a comment may hide a quote.
 fn without_texts(program: &str) -> Option<String> {
     let (mut code, mut is_text) = (String::new(), false);
     let mut chars = program.chars();
@@ -84,7 +84,7 @@ fn without_texts(program: &str) -> Option<String> {
     (!is_text).then_some(code)
 }
 
-/// Whether a statement has a sign that leads elsewhere. In parentheses it compares.
+/// Reports whether a statement has a sign that leads elsewhere. In parentheses it compares.
 fn prints_elsewhere(statement: &str) -> bool {
     let mut depth = 0_usize;
     statement.replace("||", "").chars().any(|c| {

@@ -1,17 +1,17 @@
-//! Which functions of a line call which, to tell those that multiply.
+//! Calls between the functions of a line, to find those that multiply.
 //!
-//! It must not know what functions do. A function that comes back to itself beside others, in a pipeline or the background, is at
-//! work twice each time.
+//! It must not know what functions do. A function that calls itself while others run, in a pipeline or the background, runs twice
+//! each time.
 
 /// The most calls that are kept.
 const MOST_CALLS: usize = 256;
 
-/// What functions call, as they are met.
+/// Calls of functions, as they are met.
 #[derive(Debug, Default)]
 pub(super) struct CallGraph {
     /// The functions around the command at hand.
     open: Vec<String>,
-    /// True where the command at hand runs beside others.
+    /// True if the current command runs concurrently with others.
     is_beside: bool,
     /// True where it runs in a substitution.
     is_within: bool,
@@ -35,7 +35,7 @@ impl CallGraph {
         self.is_beside = is_beside;
     }
 
-    /// Goes into a function's body. Returns what [`Self::leave`] takes.
+    /// Enters a function's body. Returns the value that [`Self::leave_function`] takes.
     pub(super) fn enter_function(&mut self, name: &str) -> bool {
         self.open.push(name.to_owned());
         std::mem::take(&mut self.is_beside)
@@ -63,7 +63,7 @@ impl CallGraph {
         self.calls.push(call);
     }
 
-    /// True if a function comes back to itself by a call beside others, or by more than one in substitutions.
+    /// Reports whether a function calls itself in a concurrent command, or more than once in substitutions.
     pub(super) fn has_multiplying_cycle(&self) -> bool {
         let returns = |call: &&CallEdge| self.comes_to(&call.to, &call.from);
         let within: Vec<&CallEdge> = self.calls.iter().filter(|call| call.is_within).filter(returns).collect();

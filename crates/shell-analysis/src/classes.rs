@@ -1,8 +1,8 @@
 //! Sorts shell lines into the classes of actions that an unattended contract names.
 //!
 //! It must not know contracts. A command that is not known may change anything and is [`Class::BashMutating`], as is code of
-//! another language. What the shell would run and nobody can read here is [`Class::BashDestructive`]: a line that cannot be
-//! parsed, a name or a text that is only known when it runs, a shell that reads its commands from elsewhere.
+//! another language. A line whose commands cannot be determined is [`Class::BashDestructive`]: a line that cannot be parsed, a name or
+//! a text that is only known when it runs, a shell that reads its commands from elsewhere.
 
 mod git;
 mod programs;
@@ -26,17 +26,17 @@ const JOINERS: [&str; 7] = ["ssh", "watch", "parallel", "su", "runuser", "script
 /// Shells of which the grammar does not read the text.
 const OTHER_SHELLS: [&str; 11] = ["zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "pwsh", "nu", "elvish", "xonsh"];
 
-/// True if a function called `name` would make lines mean something else than what is judged here.
+/// Reports whether a function called `name` would make lines mean something else than what is judged here.
 pub(super) fn means_something(name: &str) -> bool {
     name == "echo" || SHELLS.contains(&name)
 }
 
-/// True if the first word of a command names a program that the system looks up, or one of its own, not a file of somebody's.
+/// Reports whether the first word of a command names a program that the system looks up, or a builtin, not a file of a user.
 pub(super) fn is_by_name(argv: &[ShellWord]) -> bool {
     argv.first().and_then(ShellWord::as_literal).is_some_and(|name| !is_ones_own(name))
 }
 
-/// The classes of one command without what it runs, which is sorted by itself. `fed` says that what it reads on its input is
+/// Returns the classes of one command without what it runs, which is sorted by itself. `fed` says that what it reads on its input is
 /// written out in the line, and sorted by itself as well.
 pub(super) fn classes_of_command(argv: &[ShellWord], runs: &RunTarget, fed: bool, surely: bool) -> BTreeSet<Class> {
     let Some((first, rest)) = argv.split_first() else { return BTreeSet::from([Class::BashReadonly]) };
@@ -75,7 +75,7 @@ fn classes_by_name(name: &str, argv: &[ShellWord], arguments: &[&str], runs: &Ru
     }
 }
 
-/// The class of a program with what its options make of it: what one runs may be anything, and a script of sed may write.
+/// Returns the class of a program with what its options make of it: what one runs may be anything, and a script of sed may write.
 fn class_with_options(program: &str, words: &[ShellWord], arguments: &[&str]) -> Class {
     let class = programs::program_class(program, arguments);
     match options::run_something(program, words) {
@@ -84,7 +84,7 @@ fn class_with_options(program: &str, words: &[ShellWord], arguments: &[&str]) ->
     }
 }
 
-/// What a word may be as the name of a program; nothing if nobody can tell.
+/// Returns the program names that a word may stand for; none if they cannot be determined.
 fn program_names(word: &ShellWord) -> Vec<&str> {
     let known = |text: &&str| !text.contains([UNKNOWN, GLOB]) && !text.is_empty();
     if word.runs.is_empty() && known(&word.value.as_str()) {
@@ -94,7 +94,7 @@ fn program_names(word: &ShellWord) -> Vec<&str> {
     if word.runs.is_empty() && perhaps.iter().all(known) { perhaps } else { Vec::new() }
 }
 
-/// What words may be as arguments: their text, and what their variables may hold. [`UNKNOWN`] stays in it.
+/// Returns the possible texts of argument words: their text, and the possible values of their variables. [`UNKNOWN`] stays in it.
 fn argument_texts(words: &[ShellWord]) -> Vec<&str> {
     let perhaps = |word: &ShellWord| !word.perhaps.is_empty();
     words
@@ -106,12 +106,12 @@ fn argument_texts(words: &[ShellWord]) -> Vec<&str> {
         .collect()
 }
 
-/// True if nothing in a word is left to when it runs.
+/// Reports whether nothing in a word is left to when it runs.
 fn is_known(word: &ShellWord) -> bool {
     !word.value.contains([UNKNOWN, GLOB]) && word.runs.is_empty()
 }
 
-/// True for a path outside the folders of the system: a program of one's own may have any name.
+/// Returns true for a path outside the folders of the system: a program of one's own may have any name.
 fn is_ones_own(name: &str) -> bool {
     name.contains('/') && !is_of_the_system(name)
 }
@@ -121,7 +121,7 @@ fn is_of_the_system(name: &str) -> bool {
     matches!(folder, "/bin" | "/usr/bin" | "/sbin" | "/usr/sbin" | "/usr/local/bin" | "/opt/homebrew/bin")
 }
 
-/// A shell: its text is sorted by itself, if it is written out and the grammar reads it.
+/// Returns the classes of a shell: its text is sorted by itself, if it is written out and the grammar reads it.
 fn shell_classes(program: &str, argv: &[ShellWord], fed: bool) -> BTreeSet<Class> {
     let readable = SHELLS.contains(&program);
     let (mut takes_a_word, mut is_plain) = (false, true);
@@ -136,7 +136,7 @@ fn shell_classes(program: &str, argv: &[ShellWord], fed: bool) -> BTreeSet<Class
             "--version" | "--help" => return BTreeSet::from([Class::BashReadonly]),
             _ if is_short && text.contains('c') => {
                 let script = argv.get(at + 1).filter(|word| is_known(word));
-                // Behind an option that takes a word, only what looks like text is read as text.
+                // After an option that takes a word, only text that looks like a program is read as one.
                 let written_out = script.is_some_and(|text| is_plain || text.value.contains(char::is_whitespace));
                 let class = if readable && written_out { Class::BashReadonly } else { Class::BashDestructive };
                 return BTreeSet::from([class]);
@@ -152,7 +152,7 @@ fn shell_classes(program: &str, argv: &[ShellWord], fed: bool) -> BTreeSet<Class
     BTreeSet::from([class])
 }
 
-/// A wrapper of which nobody can tell which of its words is the program: the worst that any of them would be.
+/// Returns the classes of a wrapper whose program word cannot be determined: the worst of all its words.
 fn wrapper_classes(program: &str, argv: &[ShellWord]) -> BTreeSet<Class> {
     let mut classes = BTreeSet::from([Class::BashMutating]);
     if argv.len() > MOST_WORDS {

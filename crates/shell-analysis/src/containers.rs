@@ -2,18 +2,18 @@
 
 use super::word::ShellWord;
 
-/// What `docker` and `podman` show.
+/// Commands of `docker` and `podman` that only show.
 const SHOWN: &str = "ps images logs inspect version info stats top port history diff events";
-/// What `ls`, `list` and `inspect` of them show.
+/// Nouns whose `ls`, `list` and `inspect` only show.
 const NOUNS: &str = "container image volume network";
-/// What `docker compose` shows.
+/// Commands of `docker compose` that only show.
 const COMPOSED: &str = "ps logs images ls top port version";
-/// What `kubectl` shows.
+/// Commands of `kubectl` that only show.
 const ASKED: &str = "get describe logs top version explain api-resources api-versions cluster-info";
 /// Options of `kubectl` that have it run a program, or write a file.
 const KUBECTL_DOES_MORE: [&str; 5] = ["--kubeconfig", "--profile", "--cache-dir", "--output-directory", "dump"];
 
-/// True if `argv` only looks at containers. An option before the command may choose the daemon, or what is loaded first.
+/// Reports whether `argv` only looks at containers. An option before the command may choose the daemon, or what is loaded first.
 pub(super) fn only_look(program: &str, argv: &[ShellWord]) -> bool {
     let Some(words) = argv.iter().skip(1).map(ShellWord::as_literal).collect::<Option<Vec<&str>>>() else {
         return false;

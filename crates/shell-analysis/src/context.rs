@@ -24,7 +24,7 @@ pub struct ShellCall<'a> {
     pub cwd: &'a str,
     /// Working folder of the session, absolute, where the line runs in another one.
     pub session_folder: Option<&'a str>,
-    /// Whether another line ran in the same shell before, which may have left variables behind.
+    /// True if another line ran in the same shell before, which may have left variables.
     pub is_later: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct ShellCall<'a> {
 pub struct MachinePaths<'a> {
     /// Home folder that `~` and `$HOME` stand for; none makes them unknown.
     pub home: Option<&'a str>,
-    /// Folders for temporary files, where deleting harms nobody.
+    /// Folders for temporary files, where deletion is harmless.
     pub temporary: &'a [String],
     /// Files and folders that no line may write, whether they exist or not.
     pub protected: &'a [String],
@@ -48,21 +48,21 @@ pub struct ShellContext {
     pub tool: String,
     /// Working folder, absolute.
     pub cwd: String,
-    /// Where the line begins, if that is not the working folder.
+    /// Folder in which the line begins, if that is not the working folder.
     pub start: StartFolder,
     /// Home folder; none if it is not known.
     pub home: Option<String>,
-    /// Folders in which deleting harms nobody.
+    /// Folders in which deletion is harmless.
     pub temporary: Vec<String>,
     /// Files and folders that the line may not write.
     pub protected: Vec<String>,
     /// Files and folders that the line may not read.
     pub unreadable: Vec<String>,
-    /// Whether another line ran in the same shell before: it may have left variables behind.
+    /// True if another line ran in the same shell before: it may have left variables.
     pub is_later: bool,
     /// Variables that the call sets for the line.
     pub environment: Vec<(String, String)>,
-    /// What of the call beside its line nobody can judge.
+    /// Part of the call, other than its line, that cannot be judged.
     pub beside: Option<String>,
 }
 
@@ -117,7 +117,7 @@ impl ShellContext {
         }
         let cwd = path::resolve("/", call.cwd);
         let (cwd, start) = match call.session_folder.map(|folder| path::resolve("/", folder)) {
-            // Where a call before went is nobody's working folder for that.
+            // The folder to which an earlier call went does not become the working folder.
             Some(folder) if folder != cwd => (folder, StartFolder::Folder(cwd)),
             Some(_) | None => (cwd, StartFolder::Working),
         };

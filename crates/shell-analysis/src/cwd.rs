@@ -1,4 +1,4 @@
-//! Where the shell is at some point of a line.
+//! Possible working folders of the shell at some point of a line.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::path;
 /// The most folders that are kept.
 const MOST_FOLDERS: usize = 16;
 
-/// Where the shell may be at some point of a line: `cd` may fail, so it never leaves for sure.
+/// Possible working folders of the shell at some point of a line: `cd` may fail, so it never leaves for sure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PossibleCwd {
     dirs: BTreeSet<String>,
@@ -20,8 +20,8 @@ pub(super) struct PossibleCwd {
     hidden_names: HiddenNames,
     /// True if it may be in any folder below those, too.
     below: bool,
-    /// Where it is if every `cd` of the `&&` list at hand did what it says: what stands behind one runs only then. None outside of such
-    /// a list, and where one may have done something else.
+    /// The folders if every `cd` of the current `&&` list succeeded: the command after one runs only then. None outside of such a
+    /// list, and if one of them may have done something else.
     chained: Option<BTreeSet<String>>,
     /// The number of changes of folder so far.
     moves: usize,
@@ -29,7 +29,7 @@ pub(super) struct PossibleCwd {
     lost: bool,
 }
 
-/// What a list of commands began with.
+/// State at the beginning of a list of commands.
 pub(super) struct ListStart {
     chained: Option<BTreeSet<String>>,
     moves: usize,
@@ -48,23 +48,23 @@ impl PossibleCwd {
         }
     }
 
-    /// The folder that it is in, if there is only one that it may be in.
+    /// Returns the folder that it is in, if there is only one that it may be in.
     pub(super) fn only_dir(&self) -> Option<&str> {
         self.dirs.first().filter(|_| self.dirs.len() == 1 && !self.unknown).map(String::as_str)
     }
 
-    /// From here on it may be anywhere.
+    /// Notes that it may be anywhere from here on.
     pub(super) const fn lose_track(&mut self) {
         self.unknown = true;
         self.lost = true;
     }
 
-    /// Every folder that it may be in, as far as known.
+    /// Returns every folder that it may be in, as far as known.
     pub(super) fn possible_dirs(&self) -> impl Iterator<Item = &str> {
         self.dirs.iter().map(String::as_str)
     }
 
-    /// The same as far as no `cd` of the list at hand failed.
+    /// Returns the same as far as no `cd` of the list at hand failed.
     pub(super) fn likely_dirs(&self) -> impl Iterator<Item = &str> {
         self.chained.as_ref().unwrap_or(&self.dirs).iter().map(String::as_str)
     }
@@ -83,32 +83,32 @@ impl PossibleCwd {
         self.chained = before.chained.filter(|_| before.moves == self.moves);
     }
 
-    /// From here to the end of the list nobody can tell which `cd` of it failed.
+    /// Marks the rest of the list as one in which any `cd` may have failed.
     pub(super) fn lose_list(&mut self) {
         self.chained = None;
     }
 
-    /// From here on it may be in any folder below, too.
+    /// Notes that it may be in any folder below, too, from here on.
     pub(super) const fn go_below(&mut self) {
         self.below = true;
     }
 
-    /// True if it may be in a folder below those that are known.
+    /// Reports whether it may be in a folder below those that are known.
     pub(super) const fn is_below(&self) -> bool {
         self.below
     }
 
-    /// True if it may be elsewhere than it was `before`.
+    /// Reports whether it may be elsewhere than it was `before`.
     pub(super) fn has_left(&self, before: &Self) -> bool {
         (&self.dirs, self.unknown) != (&before.dirs, before.unknown)
     }
 
-    /// True if not even the line tells where it may be.
+    /// Reports whether not even the line tells where it may be.
     pub(super) const fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// Takes note of a `cd` to one of `texts`, of which nobody can tell to which.
+    /// Records a `cd` to one of `texts`; to which one is unknown.
     pub(super) fn go_to_one_of(&mut self, texts: &[String]) {
         let lost = self.lost;
         self.change_dir(None);
@@ -116,27 +116,27 @@ impl PossibleCwd {
         texts.iter().for_each(|to| self.change_dir(Some(to)));
     }
 
-    /// True if it may be in the folder that `text` leads to, or below that.
+    /// Reports whether it may be in the folder that `text` leads to, or below that.
     pub(super) fn is_within(&self, text: &str) -> bool {
         self.dirs.iter().any(|dir| self.dirs.iter().any(|here| path::is_within(&path::resolve(dir, text), here)))
     }
 
-    /// True if it may be anywhere.
+    /// Reports whether it may be anywhere.
     pub(super) const fn is_unknown(&self) -> bool {
         self.unknown
     }
 
-    /// What a wildcard makes of names that begin with a dot.
+    /// Returns the treatment of names that begin with a dot by a wildcard.
     pub(super) const fn hidden_names(&self) -> HiddenNames {
         self.hidden_names
     }
 
-    /// The way that `text` takes from `dir` if it goes through a name that leads elsewhere.
+    /// Returns the way that `text` takes from `dir` if it goes through a name that leads elsewhere.
     pub(super) fn alias_target(&self, dir: &str, text: &str) -> Option<AliasTarget> {
         path_aliases::alias_target(self.hidden_names, dir, text)
     }
 
-    /// Every path that `text` may lead to from `dir`, as far as that can be told.
+    /// Returns every path that `text` may lead to from `dir`, as far as it can be determined.
     pub(super) fn reached_paths(&self, dir: &str, text: &str) -> Vec<String> {
         path_aliases::reached_paths(self.hidden_names, dir, text)
     }

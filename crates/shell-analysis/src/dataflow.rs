@@ -1,4 +1,4 @@
-//! Lines in which the words of one command may become those of another: what it reads, what it was told last, what a pattern found.
+//! Lines in which the words of one command may become those of another: its input, the last argument (`$_`), the match of a pattern.
 //!
 //! It must not know what becomes of the words.
 
@@ -21,26 +21,26 @@ const FILLED: [&str; 6] = ["$_", "${_", "BASH_REMATCH", "BASH_COMMAND", "BASH_EX
 const REWRITERS: &str =
     "tr sed cut awk gawk mawk rev base64 base32 basenc xxd openssl uudecode zcat gunzip fold paste join expand column";
 
-/// Programs that say what nobody can read before it is decoded.
+/// Programs whose output is unreadable before it is decoded.
 const DECODERS: &str = "base64 base32 basenc xxd rev openssl uudecode";
 
-/// What the commands of a line may do with each other's words.
+/// Possible flows of words between the commands of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FlowSigns {
-    /// One may read words that stand elsewhere in the line, so that whatever it says may be a path that another uses.
+    /// A command may read words from elsewhere in the line, so that its output may be a path that another uses.
     pub(super) carries: bool,
     /// Words may be others before another command has them.
     pub(super) rewrites: bool,
-    /// What the line says may be decoded before another command has it.
+    /// True if the output of the line may be decoded before another command gets it.
     pub(super) decodes: bool,
     /// It goes to other folders.
     pub(super) goes: bool,
-    /// It makes names for folders: behind one of them `..` leads nobody knows where.
+    /// True if it makes names for folders: after one of them `..` leads to an unknown folder.
     pub(super) links: bool,
 }
 
 impl FlowSigns {
-    /// Those of a text. Quotes do not hide them.
+    /// Returns the signs of a text. Quotes do not hide them.
     pub(super) fn from_text(text: &str) -> Self {
         let text = without_quotes(text);
         let all = command_names(&text)
@@ -53,7 +53,7 @@ impl FlowSigns {
         })
     }
 
-    /// Those of a program that is run.
+    /// Returns the signs of a program that is run.
     pub(super) fn of_program(name: &str) -> Self {
         let is_one_of = |known: &str| known.split_ascii_whitespace().any(|known| known == name);
         Self {
@@ -65,7 +65,7 @@ impl FlowSigns {
         }
     }
 
-    /// Both.
+    /// Returns the signs of both.
     #[must_use]
     pub(super) const fn merged_with(self, other: Self) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl FlowSigns {
     }
 }
 
-/// Whether a command in `text` may make a link: `ln` where a command begins, or behind a word that runs others.
+/// Reports whether a command in `text` may make a link: `ln` at the beginning of a command, or after a word that runs others.
 fn is_linking(text: &str) -> bool {
     const RUNNERS: [&str; 9] = ["then", "do", "else", "sudo", "xargs", "exec", "command", "env", "nice"];
     text.match_indices("ln").any(|(at, name)| {
@@ -90,29 +90,29 @@ fn is_linking(text: &str) -> bool {
 }
 
 fn without_quotes(text: &str) -> String {
-    // Behind a backslash a line goes on.
+    // After a backslash a line continues.
     text.replace("\\\n", "").chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect()
 }
 
-/// The words of `text` that may be a command's name: not those before or behind a dot, as of `read.rs`.
+/// Returns the words of `text` that may be a command's name: not those before or after a dot, as of `read.rs`.
 fn command_names(text: &str) -> impl Iterator<Item = &str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_.".contains(c);
     text.split(move |c| !is_name(c))
 }
 
-/// Whether a command does nothing but say its words, or take note of them.
+/// Reports whether a command only prints its words, or stores them.
 pub(super) fn only_says(argv: &[ShellWord]) -> bool {
     let program = argv.first().and_then(ShellWord::as_literal).map(base_name);
     matches!(program, Some("echo" | "printf" | "true" | "false" | ":"))
 }
 
-/// What `word` may say to whoever reads it: its parts, with what stands behind a backslash or a percent sign taken for what it may be.
+/// Returns the possible readings of `word`: its parts, with escapes after a backslash or a percent sign taken for their meaning.
 pub(super) fn readable_texts(word: &ShellWord) -> Vec<String> {
     let parts = |text: &str| printed_text(text).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     word.all_texts().flat_map(|text| std::iter::once(text.to_owned()).chain(parts(text))).collect()
 }
 
-/// `text` as `printf` or `echo -e` says it, as far as that can be told.
+/// Returns `text` as `printf` or `echo -e` prints it, as far as it can be determined.
 fn printed_text(text: &str) -> String {
     let mut printed = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();

@@ -5,12 +5,12 @@ use super::{
     word::{GLOB, ShellWord, UNKNOWN, shown_text},
 };
 
-/// The names of the variables that `program` sets by its arguments, as far as they are known.
+/// Returns the names of the variables that `program` sets by its arguments, as far as they are known.
 pub(super) fn declared_names<'w>(program: Option<&str>, words: &'w [ShellWord]) -> Vec<&'w str> {
     declared_assignments(program, words).into_iter().map(assigned_name).collect()
 }
 
-/// The same with their values, where these stand there.
+/// Returns the same with their values, where these stand there.
 pub(super) fn declared_assignments<'w>(program: Option<&str>, words: &'w [ShellWord]) -> Vec<&'w str> {
     let is_option = |word: &&ShellWord| word.value.starts_with('-');
     let texts = match program {
@@ -27,7 +27,7 @@ pub(super) fn declared_assignments<'w>(program: Option<&str>, words: &'w [ShellW
     texts.into_iter().filter(|text| !assigned_name(text).is_empty()).collect()
 }
 
-/// What `env` sets, up to the command that it runs.
+/// Returns the variables that `env` sets, up to the command that it runs.
 fn of_env(words: &[ShellWord]) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = words.iter().map(|word| word.value.as_str());
@@ -42,7 +42,7 @@ fn of_env(words: &[ShellWord]) -> Vec<&str> {
     found
 }
 
-/// The names of the variables that a command fills with what it reads.
+/// Returns the names of the variables that a command fills with what it reads.
 pub(super) fn filled_names(argv: &[ShellWord]) -> Vec<&str> {
     let program = argv.first().and_then(ShellWord::as_literal);
     match program {
@@ -54,7 +54,7 @@ pub(super) fn filled_names(argv: &[ShellWord]) -> Vec<&str> {
     }
 }
 
-/// Whether a command may set a variable that it does not name: the name is put together, or a text of the shell's says it.
+/// Reports whether a command may set a variable that it does not name: the name is put together, or comes from a text of the shell's.
 pub(super) fn may_set_any(argv: &[ShellWord]) -> bool {
     let Some(program) = argv.first() else { return false };
     let name = |word: &ShellWord| word.all_texts().map(|text| assigned_name(text).to_owned()).collect::<Vec<_>>();
@@ -70,23 +70,23 @@ pub(super) fn may_set_any(argv: &[ShellWord]) -> bool {
         Some("read" | "getopts" | "printf" | "wait") => {
             argv[1..].iter().any(|word| word.value.contains([UNKNOWN, GLOB])) && sets_by_name(program, &argv[1..])
         }
-        // What a file says that is sourced nobody follows.
+        // The content of a sourced file is not followed.
         Some(_) => false,
     }
 }
 
-/// Whether a builtin sets a variable that one of its words names: `printf` only behind its option.
+/// Reports whether a builtin sets a variable that one of its words names: `printf` only with its option.
 fn sets_by_name(program: &ShellWord, words: &[ShellWord]) -> bool {
     let may_be_option = |text: &str| text.starts_with("-v") || text.starts_with(UNKNOWN);
     program.as_literal() != Some("printf") || words.first().is_some_and(|word| word.all_texts().any(may_be_option))
 }
 
-/// The name that an assignment sets.
+/// Returns the name that an assignment sets.
 pub(super) fn assigned_name(assignment: &str) -> &str {
     assignment.split(['=', '+', '[']).next().unwrap_or_default()
 }
 
-/// What is said of an assignment that makes other programs load, find or run something else.
+/// Returns the reason for an assignment that makes other programs load, find or run something else.
 pub(super) fn assignment_reason(name: &str) -> String {
     format!("an assignment to {}", shown_text(name))
 }
@@ -97,7 +97,7 @@ enum OperandUse {
     AreOthers,
 }
 
-/// Names among words whose options have values behind the letters `valued`; that of `naming` is a name.
+/// Returns names among words whose options `valued` have values; the value of `naming` is a name.
 fn of_options<'w>(words: &'w [ShellWord], valued: &str, naming: char, operands: OperandUse) -> Vec<&'w str> {
     let mut names = Vec::new();
     let mut rest = words.iter().map(|word| word.value.as_str());

@@ -10,14 +10,14 @@ use super::{
 };
 use crate::path;
 
-/// What a command would delete.
+/// Effect of a command that deletes.
 #[derive(Debug, Default)]
 pub(super) struct DeleteEffect {
     pub(super) floor: Option<String>,
     pub(super) protected: Option<String>,
 }
 
-/// How a program treats what it is pointed at.
+/// Effect of a program on its targets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DeleteReach {
     /// It takes the whole tree away.
@@ -32,7 +32,7 @@ enum DeleteReach {
     Files,
 }
 
-/// What `program`, or a program that is not literal, would delete with `assignments` in its environment.
+/// Returns the deletions by `program`, or by a program that is not literal, with `assignments` in its environment.
 pub(super) fn delete_effect(
     place: &Place,
     here: &PossibleCwd,
@@ -41,7 +41,7 @@ pub(super) fn delete_effect(
     arguments: &[ShellWord],
 ) -> DeleteEffect {
     let targets = match program {
-        // Any program may stand behind a word that is not literal: it is taken for the worst.
+        // A word that is not literal may be any program: the worst is assumed.
         None => targets::of_rm(arguments, false),
         Some("trash" | "trash-put") => targets::of_trash(arguments),
         Some("rm" | "srm") => targets::of_rm(arguments, true),
@@ -84,7 +84,7 @@ fn note_target(harm: &mut DeleteEffect, place: &Place, here: &PossibleCwd, targe
     for dir in here.possible_dirs() {
         let target = DeleteTarget::new(dir, target, reach);
         for root in &place.protected {
-            // The working folder may hold a file of ours; whoever means it names it, and the folder itself is the floor's business.
+            // The working folder may hold a file of ours; a command that means it names it, and the folder itself is checked by the floor.
             let named = path::is_within(&target.certain, root) && !path::is_within(&target.certain, &place.cwd);
             let emptied = named && (!target.glob || protect::leads_to_protected(place, here, &target.resolved));
             if emptied && reach != DeleteReach::Files {
@@ -97,7 +97,7 @@ fn note_target(harm: &mut DeleteEffect, place: &Place, here: &PossibleCwd, targe
     }
 }
 
-/// What a word points at.
+/// Target of a word.
 struct DeleteTarget {
     resolved: String,
     /// The part before the first wildcard, which is certain.
@@ -124,12 +124,12 @@ impl DeleteTarget {
     fn is_beyond(&self, place: &Place, reach: DeleteReach) -> bool {
         let certain = self.certain.as_str();
         let holds = |inner: &str| path::is_within(certain, inner);
-        // A folder above everybody's is nobody's working folder.
+        // A folder above all homes is never a working folder.
         let above = |home: &str| home != place.cwd && path::is_within(&place.cwd, home);
         let working = place.cwd != "/" && !place.home.as_deref().is_some_and(above);
         let inside = working && path::is_within(&place.cwd, certain);
         let is_cwd = certain == place.cwd;
-        // Under a temporary folder nothing is lost, but the folder itself is everybody's.
+        // Under a temporary folder nothing is lost, but the folder itself is shared by all users.
         let temporary = place.temporary.iter().any(|root| path::is_within(root, certain) && certain != root);
         let holds_home = (!is_cwd || self.contents) && place.home.as_deref().is_some_and(holds);
         if self.climbs {

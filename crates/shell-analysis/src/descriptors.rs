@@ -2,7 +2,7 @@
 
 use brush_parser::Token;
 
-/// `text` without the names that redirections set, for they are no words of a command. None if there are none.
+/// Returns `text` without the names that redirections set, for they are no words of a command. None if there are none.
 pub(super) fn without_names(text: &str, tokens: &[Token]) -> Option<String> {
     let mut chars: Vec<char> = text.chars().collect();
     let mut found = false;
@@ -20,7 +20,7 @@ pub(super) fn without_names(text: &str, tokens: &[Token]) -> Option<String> {
     found.then(|| chars.into_iter().collect())
 }
 
-/// Whether a word is one name in braces, perhaps that of a member of an array.
+/// Reports whether a word is one name in braces, perhaps that of a member of an array.
 fn is_name(word: &str) -> bool {
     let name = word.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
     let end = name.find('[').unwrap_or(name.len());

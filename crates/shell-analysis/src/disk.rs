@@ -3,19 +3,19 @@
 use super::{cwd::PossibleCwd, option_words::is_short, word::shown_text};
 use crate::path;
 
-/// Whether `path` leads to a device from where the shell may be.
+/// Reports whether `path` leads to a device from a possible working folder.
 pub(super) fn is_device(here: &PossibleCwd, path: &str) -> bool {
     here.possible_dirs().flat_map(|dir| here.reached_paths(dir, path)).any(|path| path::is_device(&path))
 }
 
-/// Whether a word of `sed` has it write what it reads. Behind some letters the rest is their value.
+/// Reports whether a word of `sed` has it overwrite its input. After some letters the rest is their value.
 fn edits_in_place(word: &str) -> bool {
     let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     let own = letters.map(|letters| letters.split(['e', 'f', 'l']).next().unwrap_or(letters));
     own.is_some_and(|letters| letters.contains('i')) || word.starts_with("--i")
 }
 
-/// The words that may say where a copy goes: those behind the first, and what stands behind the options for it.
+/// Returns the words that may be the target of a copy: those after the first, and the values of the options for it.
 fn copy_targets<'w>(arguments: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
     let behind =
         arguments.windows(2).filter(|pair| is_short(pair[0], "t") || pair[0].starts_with("--t")).map(|pair| pair[1]);
@@ -28,13 +28,13 @@ fn copy_targets<'w>(arguments: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
     operands.chain(behind).chain(joined)
 }
 
-/// Whether a folder is that in which the devices lie.
+/// Reports whether a folder is that of the devices.
 fn is_folder_of_devices(here: &PossibleCwd, folder: &str) -> bool {
     folder.contains("dev")
         && here.possible_dirs().flat_map(|dir| here.reached_paths(dir, folder)).any(|folder| folder == "/dev")
 }
 
-/// What `program` would do to a disk or the machine where the shell may be `here`, in words that follow "because it".
+/// Returns the harm of `program` to a disk or the machine if the shell may be in `here`, in words that follow "because it".
 pub(super) fn disk_harm(program: Option<&str>, here: &PossibleCwd, arguments: &[&str]) -> Option<String> {
     let is_device = |word: &str| is_device(here, word);
     let device = |word: &&&str| is_device(word);
@@ -92,12 +92,12 @@ pub(super) fn disk_harm(program: Option<&str>, here: &PossibleCwd, arguments: &[
         }
         "curl" | "wget" | "tar" | "gtar" | "bsdtar" | "rsync" | "xxd" | "qemu-img" | "pv" | "bmaptool" | "openssl"
         | "gpg" | "mkisofs" | "genisoimage" | "xorriso" | "partclone.restore" | "zip" | "7z" => {
-            // Alone, or behind its option.
+            // Alone, or after its option.
             let behind = |word: &&str| word.find("/dev/").filter(|at| *at == 0 || word.starts_with('-'));
             let joined =
                 arguments.iter().find_map(|word| behind(word).map(|at| &word[at..])).filter(|path| is_device(path));
             let alone = || arguments.iter().filter(|word| !word.starts_with('-')).find(device).copied();
-            // What is told of an archive or an image is only read.
+            // The words of an archiver or an image tool are only read.
             let reads = match program {
                 "tar" | "gtar" | "bsdtar" => {
                     let makes = |at: usize, word: &str| match word.strip_prefix("--") {
@@ -116,7 +116,7 @@ pub(super) fn disk_harm(program: Option<&str>, here: &PossibleCwd, arguments: &[
         "sed" if arguments.iter().any(|word| edits_in_place(word)) => {
             return arguments.iter().filter(|word| word.contains('/')).find(device).map(|device| writes_to(device));
         }
-        // What goes into the folder of devices takes their names.
+        // Files that go into the folder of devices replace them by name.
         "cp" | "mv" | "install" | "ln" if copy_targets(arguments).any(|word| is_folder_of_devices(here, word)) => {
             "writes over devices".to_owned()
         }
@@ -132,7 +132,7 @@ pub(super) fn disk_harm(program: Option<&str>, here: &PossibleCwd, arguments: &[
     Some(reason)
 }
 
-/// Whether a unit of `systemctl` ends the work of a machine.
+/// Reports whether a unit of `systemctl` ends the work of a machine.
 fn stops_machine(unit: &str) -> bool {
     let name = unit.strip_suffix(".target").unwrap_or_default();
     matches!(name, "poweroff" | "reboot" | "halt" | "kexec" | "rescue" | "emergency" | "suspend" | "hibernate")

@@ -1,6 +1,6 @@
-//! What a shell line would run from disk, as far as its text tells: programs, scripts, and the folders in between.
+//! Files that a shell line would run from disk, as far as its text shows: programs, scripts, and the folders in between.
 //!
-//! It touches no disk. What cannot be told is said, so that nobody takes it for looked at.
+//! It touches no disk. Unknown parts are reported, so that they do not pass as checked.
 
 mod arguments;
 mod commands;
@@ -14,23 +14,23 @@ pub use self::role::FileRole;
 /// The most things that are named of one line.
 pub(super) const MOST: usize = 512;
 
-/// Where a line runs, as far as names are concerned.
+/// Folders and search path in which a line runs.
 #[derive(Clone, Debug, Default)]
 pub struct LookupContext {
     /// The folder in which it begins, absolute.
     pub folder: String,
     /// The home folder, if it is known.
     pub home: Option<String>,
-    /// Where the shell looks for programs, if that is known.
+    /// Search path of the shell, if it is known.
     pub path: Option<String>,
 }
 
-/// What a line would run.
+/// Files that a line would run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineFiles {
-    /// What it names, in order.
+    /// Files that it names, in order.
     pub named: Vec<NamedFile>,
-    /// What nobody can tell, each with the reason.
+    /// Reasons for the parts that cannot be determined.
     pub unknown: Vec<String>,
 }
 
@@ -39,17 +39,17 @@ pub struct LineFiles {
 pub struct NamedFile {
     /// As it is written.
     pub name: String,
-    /// What it is to the line.
+    /// Role of the file in the line.
     pub role: FileRole,
-    /// Where it is looked for, in this order: absolute paths, the first that is there counts.
+    /// Paths of the lookup, in this order: absolute, the first that exists counts.
     pub tried: Vec<String>,
-    /// Whether a place counts only if a program is there.
+    /// True if a path counts only if a program is there.
     pub is_searched: bool,
-    /// Whether it is only perhaps run: where nothing is there, nothing is said.
+    /// True if it is only perhaps run: if no file is there, none is reported.
     pub is_perhaps: bool,
-    /// Whether a command before it in the line may make it.
+    /// True if a command before it in the line may make it.
     pub may_be_made: bool,
-    /// Where the programs are looked for that its first line names; absent if that is not known.
+    /// Search path for the programs that its first line names; absent if it is not known.
     pub path: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How `find` reads its words: where it begins, what it runs, and which of them may turn out to be an action.
+//! Words of `find`: its start folders, the commands that it runs, and the words that may turn out to be an action.
 
 use super::{
     run_target::{RunTarget, possible_targets, replace_mark},
@@ -11,22 +11,22 @@ const VALUED: &str = "-name -iname -path -ipath -wholename -iwholename -lname -i
     -anewer -cnewer -mtime -atime -ctime -mmin -amin -cmin -size -maxdepth -mindepth -perm -user -group -uid -gid -fstype \
     -links -inum -samefile -printf";
 
-/// What has another command run.
+/// Actions that run another command.
 const EXECS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 
-/// What has it run, write or remove something.
+/// Actions that run, write or remove something.
 const ACTIONS: [&str; 9] =
     ["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprintf", "-fls", "-files0-from"];
 
-/// The folders that a `find` with `arguments` begins with.
+/// Returns the folders that a `find` with `arguments` begins with.
 pub(super) fn start_folders(arguments: &[ShellWord]) -> Vec<&str> {
     let words = arguments.iter().skip(behind_options(arguments)).map(|word| word.value.as_str());
     let starts: Vec<&str> = words.take_while(|word| !word.starts_with(['-', '(', '!'])).collect();
     if starts.is_empty() { vec!["."] } else { starts }
 }
 
-/// The folders in which what a `find` runs may begin, besides the one that it was started in: its starts and those around them. What lies
-/// deeper only matters to a path that goes up.
+/// Returns the folders in which a command of `find` may begin, besides its own folder: its starts and those around them. Deeper folders
+/// matter only for a path that goes up.
 pub(super) fn goes_to(argv: &[ShellWord]) -> Vec<String> {
     if !argv.iter().any(|word| matches!(word.value.as_str(), "-execdir" | "-okdir")) {
         return Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn goes_to(argv: &[ShellWord]) -> Vec<String> {
     start_folders(&argv[1..]).iter().flat_map(|start| [(*start).to_owned(), around(start)]).collect()
 }
 
-/// Where the options end that stand before everything else.
+/// Returns the position after the options that precede everything else.
 fn behind_options(arguments: &[ShellWord]) -> usize {
     let mut at = 0;
     while let Some(word) = arguments.get(at) {
@@ -62,7 +62,7 @@ struct ExecCommand {
 /// The most pairs of a folder and a command that are looked at one by one.
 const MOST_PAIRS: usize = 256;
 
-/// What an expression is made of: the places at which an action may stand, and the commands that are run.
+/// Returns the parts of an expression: the positions at which an action may stand, and the commands that are run.
 fn parse_expression(arguments: &[ShellWord]) -> (Vec<usize>, Vec<ExecCommand>) {
     let (mut places, mut execs) = (Vec::new(), Vec::new());
     let mut at = behind_options(arguments);
@@ -71,7 +71,7 @@ fn parse_expression(arguments: &[ShellWord]) -> (Vec<usize>, Vec<ExecCommand>) {
         let text = word.value.as_str();
         at += 1;
         if EXECS.contains(&text) {
-            // A plus ends it behind `{}` alone; whether it does is only looked at for what is judged beside.
+            // A plus ends it only after `{}`; other uses are checked only in addition.
             let ends = |(at, word): &(usize, &ShellWord)| {
                 word.value == ";" || word.value == "+" && arguments[at - 1].value == "{}"
             };
@@ -96,7 +96,7 @@ pub(super) fn unwrap_find(argv: &[ShellWord]) -> RunTarget {
         false => starts.iter().map(|start| format!("{}/{GLOB}", start.trim_end_matches('/'))).collect(),
     };
     for exec in execs.iter().filter(|exec| exec.from < exec.end) {
-        // Where a path goes up from what was found, it counts how deep that lies: there, or anywhere below.
+        // For a path that goes up from a match, the depth of the match counts: there, or anywhere below.
         let goes_up =
             arguments[exec.from..exec.end].iter().any(|word| word.value.contains("{}/") && word.value.contains(".."));
         let deeper: Vec<String> = match goes_up {
@@ -114,7 +114,7 @@ pub(super) fn unwrap_find(argv: &[ShellWord]) -> RunTarget {
     }
     let may_end = |exec: &ExecCommand| may_end_early(&arguments[exec.from..exec.end]);
     let hides = places.into_iter().any(|at| may_be_an_action(&arguments[at])) || execs.iter().any(may_end);
-    // What splits may push the words behind it out of their places.
+    // A word that splits may move the words after it.
     let splits = arguments.iter().any(|word| word.splits && word.value.contains(UNKNOWN));
     if splits || hides {
         let RunTarget::Anything { why, perhaps, texts, is_open } =
@@ -127,7 +127,7 @@ pub(super) fn unwrap_find(argv: &[ShellWord]) -> RunTarget {
     if beside.is_empty() { RunTarget::Itself } else { RunTarget::Beside(beside) }
 }
 
-/// Whether a word that is expanded may turn out to be an action.
+/// Reports whether a word that is expanded may turn out to be an action.
 fn may_be_an_action(word: &ShellWord) -> bool {
     let matches = |text: &str| {
         let pattern = GlobPattern::new(&text.replace([GLOB, UNKNOWN], "*"));
@@ -138,7 +138,7 @@ fn may_be_an_action(word: &ShellWord) -> bool {
         || word.perhaps.iter().any(|text| text.starts_with('-'))
 }
 
-/// Whether a command may end before its last word, so that actions stand behind: at the name of a file, which may bring some with it,
+/// Reports whether a command may end before its last word, so that actions follow: at the name of a file, which may bring some with it,
 /// or at a word that is only known when the line runs, if there are some.
 fn may_end_early(words: &[ShellWord]) -> bool {
     let is_action = |word: &ShellWord| may_be_an_action(word) || word.all_texts().any(|text| ACTIONS.contains(&text));
@@ -147,7 +147,7 @@ fn may_end_early(words: &[ShellWord]) -> bool {
         || words[..last_action].iter().any(|word| word.expands && word.all_texts().any(may_be_an_end))
 }
 
-/// Whether a text may turn out to be what ends a command, or what stands before a plus that does.
+/// Reports whether a text may turn out to be the end of a command, or the word before a plus that is one.
 fn may_be_an_end(text: &str) -> bool {
     let pattern = GlobPattern::new(&text.replace([GLOB, UNKNOWN], "*"));
     [";", "+", "{}"].into_iter().any(|end| pattern.matches(end))

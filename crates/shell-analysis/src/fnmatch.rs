@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, fmt::Write as _, str::Chars};
 
 /// One pattern, read once.
 ///
-/// `*` is any run, `?` one code point, `[…]` a class that `!` negates; nothing escapes. Source: Python's `fnmatch.fnmatchcase`, which agent-gate's rules are matched with.
+/// `*` is any run, `?` one code point, `[…]` a class that `!` negates; nothing escapes. Source: Python's `fnmatch.fnmatchcase`, which
+/// agent-gate's rules are matched with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GlobPattern {
     parts: Vec<PatternPart>,
@@ -15,14 +16,14 @@ enum PatternPart {
     Literal(char),
     One,
     Run,
-    /// Each range by its first and its last letter.
+    /// Each range by its first and its last character.
     Class {
         negated: bool,
         ranges: Vec<(char, char)>,
     },
 }
 
-/// True if `pattern` matches the whole of `text`, as the patterns of rules do.
+/// Reports whether `pattern` matches the whole of `text`, as the patterns of rules do.
 pub fn pattern_matches(pattern: &str, text: &str) -> bool {
     GlobPattern::new(pattern).matches(text)
 }
@@ -52,17 +53,17 @@ impl GlobPattern {
         Self { parts }
     }
 
-    /// A pattern that only `text` matches.
+    /// Returns a pattern that only `text` matches.
     pub fn from_literal(text: &str) -> Self {
         Self { parts: text.chars().map(PatternPart::Literal).collect() }
     }
 
-    /// The literal text before the first wildcard.
+    /// Returns the literal text before the first wildcard.
     pub fn literal_prefix(&self) -> String {
         self.parts.iter().map_while(|part| if let PatternPart::Literal(c) = part { Some(*c) } else { None }).collect()
     }
 
-    /// The literal texts between wildcards. Whatever matches holds each of them.
+    /// Returns the literal texts between wildcards. Every match contains each of them.
     pub fn literal_pieces(&self) -> BTreeSet<String> {
         let (mut pieces, mut piece) = (BTreeSet::new(), String::new());
         for part in &self.parts {
@@ -76,12 +77,12 @@ impl GlobPattern {
         pieces
     }
 
-    /// True for `*` alone.
+    /// Returns true for `*` alone.
     pub fn is_everything(&self) -> bool {
         matches!(self.parts[..], [PatternPart::Run])
     }
 
-    /// True if the whole of `text` matches, in time linear in it for every run of the pattern.
+    /// Reports whether the whole of `text` matches, in time linear in it for every run of the pattern.
     pub fn matches(&self, text: &str) -> bool {
         let (mut part, mut rest) = (0, text.chars());
         let mut retry: Option<(usize, Chars<'_>)> = None;
@@ -110,12 +111,12 @@ impl GlobPattern {
         self.parts[part..].iter().all(|part| matches!(part, PatternPart::Run))
     }
 
-    /// True if a text may match that says `text`, but for `wild` in it: that stands for any run of letters that `covers` accepts.
+    /// Reports whether a matching text may equal `text`, where `wild` stands for any run of characters that `covers` accepts.
     pub fn may_match(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
         self.may_end(text, wild, &covers) && self.may_match_whole(text, wild, covers)
     }
 
-    /// False if the end of `text` alone shows that it cannot match, which is far cheaper to tell.
+    /// Returns false if the end of `text` alone shows that it cannot match, which is a far cheaper check.
     fn may_end(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
         let mut parts = self.parts.iter().rev().peekable();
         let mut letters = text.chars().rev().peekable();
@@ -127,7 +128,7 @@ impl GlobPattern {
                     Some(_) | None => return false,
                 }
             }
-            // Where the letter before it could be a part of it, nobody can tell where it begins.
+            // If the character before it could be a part of it, its beginning is unknown.
             if letters.peek().is_some_and(|before| *before == wild || covers(*before)) {
                 return true;
             }
@@ -141,7 +142,7 @@ impl GlobPattern {
 
     fn may_match_whole(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
         let covered = |part: &PatternPart| if let PatternPart::Literal(c) = part { covers(*c) } else { true };
-        // Which parts may be next; a run may always be passed over.
+        // Parts that may be next; a run may always be passed over.
         let close = |next: &mut [bool]| {
             for (at, part) in self.parts.iter().enumerate() {
                 next[at + 1] |= next[at] && matches!(part, PatternPart::Run);
@@ -192,7 +193,7 @@ impl GlobPattern {
 }
 
 impl PatternPart {
-    /// The one character that this covers, if it covers no other.
+    /// Returns the one character that this covers, if it covers no other.
     fn single_char(&self) -> Option<char> {
         match self {
             Self::Literal(c) => Some(*c),

@@ -1,4 +1,4 @@
-//! How `git` reads its words: options before its command, the command, and what of the rest runs or writes something else.
+//! Words of `git`: options before its command, the command, and the other words that run or write something else.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ const OWN: &str = "am annotate apply bisect blame bundle cat-file check-attr che
     unpack-objects update-index update-ref update-server-info var verify-commit verify-pack verify-tag version whatchanged \
     worktree write-tree";
 
-/// What of `git lfs` runs and writes nothing else.
+/// Commands of `git lfs` that run and write nothing else.
 const LFS: &str = "env fetch locks ls-files pull push status track untrack version";
 
 /// Commands that speak to a repository, whose address can name a program.
@@ -78,13 +78,14 @@ const QUIET: &str = "add branch checkout cherry-pick commit diff log merge mv re
 /// Those of them that an option has write what they show.
 const SHOWERS: &str = "diff log show stash rev-list";
 
-/// Commands whose `-m` has a message behind it.
+/// Commands whose `-m` takes a message.
 const MESSAGES: &str = "commit tag stash merge notes";
 
 /// The most places that are looked at.
 const MOST_PLACES: usize = 8;
 
-/// Where among `words` the command may stand, the first of them. Several places, if an option before it is not known: its value may be the next word.
+/// Returns the possible positions of the command among `words`. Several, if an option before it is not known: its value may be the next
+/// word.
 pub(super) fn command_positions<T: AsRef<str>>(words: &[T]) -> BTreeSet<usize> {
     let (mut found, mut open) = (BTreeSet::new(), BTreeSet::from([0]));
     while let Some(at) = open.pop_first().filter(|_| found.len() < MOST_PLACES) {
@@ -98,7 +99,8 @@ pub(super) fn command_positions<T: AsRef<str>>(words: &[T]) -> BTreeSet<usize> {
     found
 }
 
-/// What a rule on a command of git may mean: `git -C x push` and `git send-pack` are a `git push`, and so is one for each repository.
+/// Returns the plain forms of a command of git, for rules: `git -C x push` and `git send-pack` are a `git push`, and so is one for each
+/// repository.
 pub(super) fn plain_forms(rest: &[String]) -> Vec<String> {
     let tails = command_positions(rest).into_iter().flat_map(|at| {
         let words = &rest[at..];
@@ -112,7 +114,7 @@ pub(super) fn plain_forms(rest: &[String]) -> Vec<String> {
     tails.collect()
 }
 
-/// Whether the words of a command give git an alias, so that nobody can tell what the command of that name runs.
+/// Reports whether the words of a command give git an alias, so that the command of that name cannot be determined.
 pub(super) fn sets_alias(argv: &[ShellWord]) -> bool {
     let is_setting = |word: &ShellWord| {
         let text = word.value.trim_start_matches("-c").trim_start_matches("--config-env=");
@@ -125,7 +127,7 @@ fn join_words(program: &str, words: &[String]) -> String {
     format!("{program} {}", words.join(" "))
 }
 
-/// Whether `arguments` have git run or write something else; the first `options` of them may be options.
+/// Reports whether `arguments` have git run or write something else; the first `options` of them may be options.
 pub(super) fn runs_something(arguments: &[ShellWord], options: usize) -> bool {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
     let places = command_positions(&values);
@@ -140,7 +142,7 @@ pub(super) fn runs_something(arguments: &[ShellWord], options: usize) -> bool {
         })
 }
 
-/// The words by which `arguments` name other repositories as folders. What is the name of a remote as well is none.
+/// Returns the words by which `arguments` name other repositories as folders. What is the name of a remote as well is none.
 pub(super) fn named_repositories(arguments: &[ShellWord]) -> Vec<String> {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
     let named = |at: usize| {
@@ -160,7 +162,7 @@ pub(super) fn named_repositories(arguments: &[ShellWord]) -> Vec<String> {
     command_positions(&values).into_iter().flat_map(named).collect()
 }
 
-/// Which operands of a command may name a repository.
+/// Operands of a command that may name a repository.
 #[derive(Clone, Copy, PartialEq)]
 enum RepositoryOperands {
     /// None: only options do.
@@ -188,7 +190,7 @@ fn named_folders(words: &[ShellWord], takes: RepositoryOperands) -> Vec<String> 
         if takes == RepositoryOperands::Options {
             continue;
         }
-        // What stands behind an address is something else.
+        // The text after an address is something else.
         if word.possible_texts().any(|text| is_address(address_folder(text))) {
             return found;
         }
@@ -204,7 +206,7 @@ fn named_folders(words: &[ShellWord], takes: RepositoryOperands) -> Vec<String> 
     found
 }
 
-/// The path of an address that is a file's, else the text itself.
+/// Returns the path of an address that is a file's, else the text itself.
 fn address_folder(text: &str) -> &str {
     match text.strip_prefix("file://") {
         Some(rest) => rest.find('/').map_or(rest, |at| &rest[at..]),
@@ -212,12 +214,12 @@ fn address_folder(text: &str) -> &str {
     }
 }
 
-/// Whether a colon stands before the first slash, as behind a scheme or a host.
+/// Reports whether a colon stands before the first slash, as after a scheme or a host.
 fn is_address(text: &str) -> bool {
     text.split('/').next().is_some_and(|begin| begin.contains(':'))
 }
 
-/// Whether `arguments` only record what files hold, and change none of them.
+/// Reports whether `arguments` only record the content of files, and change none of them.
 pub(super) fn only_records(arguments: &[ShellWord]) -> bool {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
     let mut before_paths = values.iter().take_while(|word| **word != "--");
@@ -228,7 +230,7 @@ pub(super) fn only_records(arguments: &[ShellWord]) -> bool {
     command_positions(&values).iter().all(records)
 }
 
-/// Whether one of `words` may turn out to be an option that is not seen.
+/// Reports whether one of `words` may turn out to be a hidden option.
 pub(super) fn hide_options(words: &[ShellWord]) -> bool {
     let values: Vec<&str> = words.iter().map(|word| word.value.as_str()).collect();
     let places = command_positions(&values);
@@ -237,8 +239,8 @@ pub(super) fn hide_options(words: &[ShellWord]) -> bool {
     let (is_quiet, has_messages) = (all(QUIET), all(MESSAGES));
     let mut is_value = false;
     words.iter().any(|word| {
-        // A message is whatever it says, and where nothing is known of what stands in quotes, it names what people work at. What the
-        // line itself reads, or is handed on, may be an option.
+        // A message may have any text, and where nothing is known of a text in quotes, it names what users work at. Words that the line
+        // itself reads, or gets, may be an option.
         let is_option = |text: &String| text.starts_with(['-', UNKNOWN, GLOB]) && (shows || text != FILLED);
         let is_given = !shows || word.raw.contains('$');
         let is_name = is_quiet && is_given && !word.may_begin_with_dash() && !word.perhaps.iter().any(is_option);
@@ -250,7 +252,7 @@ pub(super) fn hide_options(words: &[ShellWord]) -> bool {
 
 fn command_runs(command: &str, rest: &[ShellWord], options: usize) -> bool {
     let options = &rest[..options.min(rest.len())];
-    // What is read into a variable names what people work at where no option would do harm.
+    // A variable that is read names what users work at where no option would do harm.
     let is_harmless = is_listed(QUIET, command) && !is_listed(SHOWERS, command);
     let may_be = |text: &&str| !is_harmless || *text != FILLED;
     let possible = |word: &ShellWord| {
@@ -287,7 +289,7 @@ fn command_runs(command: &str, rest: &[ShellWord], options: usize) -> bool {
         }
 }
 
-/// Whether `git config` is asked what is set, and sets nothing.
+/// Reports whether `git config` only reads settings.
 fn only_tells(rest: &[ShellWord]) -> bool {
     const ASKS: &str = "--get --get-all --get-regexp --get-urlmatch --list -l get list";
     const SHAPES: &str = "--show-origin --show-scope --name-only --global --local --system --worktree --null -z --bool --int \

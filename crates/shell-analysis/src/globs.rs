@@ -19,12 +19,12 @@ impl GlobForm {
     /// Stands for what the names of files make of a wildcard.
     pub const SIGN: char = GLOB;
 
-    /// The forms of `argv`; none without wildcards.
+    /// Returns the forms of `argv`; none without wildcards.
     pub(super) fn from_argv(tool: &str, argv: &[ShellWord]) -> Vec<Self> {
         if !argv.iter().any(|word| word.value.contains(GLOB)) {
             return Vec::new();
         }
-        // A wildcard behind a slash becomes several words, and each of them holds the slash again.
+        // A wildcard after a slash becomes several words, and each of them holds the slash again.
         let crosses =
             |word: &ShellWord| word.value.contains(UNKNOWN) || word.value.contains(GLOB) && word.value.contains('/');
         let crosses = argv.iter().any(crosses);
@@ -41,7 +41,7 @@ impl GlobForm {
     }
 }
 
-/// What a word says. What stands in brackets is not kept apart from what stands behind them.
+/// Returns the text of a word. Brackets are not kept apart from the text after them.
 fn glob_text(word: &ShellWord) -> String {
     let text = word.value.replace(UNKNOWN, &GLOB.to_string());
     match (text.find(GLOB), text.rfind(']')) {

@@ -4,22 +4,22 @@ use std::{borrow::Cow, panic::catch_unwind};
 
 use brush_parser::{ParserOptions, Token, ast};
 
-/// The words and operators of a text that [`limits`](super::limits) let through. None if the grammar cannot cut it: it
+/// Returns the words and operators of a text that [`limits`](super::limits) let through. None if the grammar cannot cut it: it
 /// panics at a substitution that ends twice, for a here-document's line within it is read again.
 pub(super) fn tokenize_text(text: &str) -> Option<Vec<Token>> {
     let text = with_ending(text)?;
     catch_unwind(|| brush_parser::uncached_tokenize_str(&text, &parser_options().tokenizer_options())).ok()?.ok()
 }
 
-/// The tree of [`tokens`]. None if they are no program.
+/// Returns the tree of [`tokens`]. None if they are no program.
 pub(super) fn parse_program(tokens: &[Token]) -> Option<ast::Program> {
     catch_unwind(|| brush_parser::parse_tokens(tokens, &parser_options())).ok()?.ok()
 }
 
-/// A text as it is read. None if it cannot be.
+/// Returns a text as it is read. None if it cannot be.
 ///
-/// Where the text is at its end and the line of a here-document is not, the grammar looks for a word that ends the document, and an
-/// empty one it finds again and again, taking memory all the while: `$( e << ` is enough. Behind an empty line there is no such place: the
+/// If the text is at its end and the line of a here-document is not, the grammar looks for a word that ends the document, and an
+/// empty one it finds again and again, taking memory all the while: `$( e << ` is enough. After an empty line there is no such place: the
 /// first break ends the word, the second the line.
 pub(super) fn with_ending(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains("<<") {
@@ -30,7 +30,7 @@ pub(super) fn with_ending(text: &str) -> Option<Cow<'_, str>> {
 }
 
 fn parser_options() -> ParserOptions {
-    // A shell that runs commands for somebody has extended globs off: `!(x)` is a negated subshell there.
+    // A shell that runs commands for a program has extended globs off: `!(x)` is a negated subshell there.
     ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() }
 }
 

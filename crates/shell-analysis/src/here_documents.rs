@@ -3,7 +3,7 @@
 /// The longest word that may end a here-document, in bytes.
 const LONGEST_END: usize = 256;
 
-/// Whether a here-document in `text` may end elsewhere for a shell than for the grammar, or nowhere.
+/// Reports whether a here-document in `text` may end elsewhere for a shell than for the grammar, or nowhere.
 pub(super) fn may_end_elsewhere(text: &str) -> bool {
     let joined = text.replace("\\\n", "");
     let (mut at, mut words) = (0, Vec::new());
@@ -34,7 +34,7 @@ pub(super) fn may_end_elsewhere(text: &str) -> bool {
         if behind.contains('\n') && word.contains(['$', '`']) {
             return true;
         }
-        // Behind a quoted word no lines are joined.
+        // After a quoted word no lines are joined.
         if !word.is_empty() && !word.contains(['\'', '"', '\\']) {
             words.push(word.to_owned());
         }
@@ -42,7 +42,7 @@ pub(super) fn may_end_elsewhere(text: &str) -> bool {
     !words.is_empty() && ends_in_joined_lines(text, &words)
 }
 
-/// How long the word is with which `text` begins, as long as that matters.
+/// Returns the length of the word with which `text` begins, as long as that matters.
 fn word_length(text: &str) -> usize {
     let mut quote = None;
     let is_within = |(_, c): &(usize, char)| {
@@ -56,12 +56,12 @@ fn word_length(text: &str) -> usize {
     text.char_indices().take(LONGEST_END + 1).take_while(is_within).last().map_or(0, |(at, c)| at + c.len_utf8())
 }
 
-/// Whether lines that a backslash joins say one of `words` together, or one of them alone: a shell looks for it in what is joined, the
-/// grammar in what is written.
+/// Reports whether lines that a backslash joins form one of `words`, or one of them alone does: a shell looks for it in the joined text,
+/// the grammar in the written one.
 fn ends_in_joined_lines(text: &str, words: &[String]) -> bool {
     let ends = |line: &str| {
         let line = line.replace('\t', "");
-        // In a substitution its parenthesis may stand behind the word.
+        // In a substitution its parenthesis may follow the word.
         let rest = words.iter().filter_map(|word| line.strip_prefix(word.as_str()));
         rest.into_iter().any(|rest| rest.is_empty() || rest.contains(')'))
     };
@@ -83,8 +83,8 @@ fn ends_in_joined_lines(text: &str, words: &[String]) -> bool {
     is_joined && ends(&joined)
 }
 
-/// What `$(cat <<'E' …)` says: the text of a here-document in which nothing is expanded, without the breaks at its end. None of any other
-/// substitution, and where an old shell may find its end elsewhere.
+/// Returns the text of `$(cat <<'E' …)`: that of a here-document in which nothing is expanded, without the breaks at its end. None for any
+/// other substitution, and where an old shell may find its end elsewhere.
 pub(super) fn document_text(substitution: &str) -> Option<String> {
     const BLANKS: [char; 2] = [' ', '\t'];
     let inner = substitution.strip_prefix("$(")?.strip_suffix(')')?;
@@ -101,14 +101,14 @@ pub(super) fn document_text(substitution: &str) -> Option<String> {
     }
     let mut lines = rest.trim_start_matches(BLANKS).strip_prefix('\n')?.split('\n');
     let body: Vec<&str> = lines.by_ref().take_while(|line| *line != end).collect();
-    // Behind the line that ends it nothing stands but a break and blanks.
+    // After the line that ends it come only a break and blanks.
     let behind: Vec<&str> = lines.collect();
     let is_alone = !behind.is_empty() && behind.iter().all(|line| line.trim_matches(BLANKS).is_empty());
     (is_alone && keeps_parentheses(&body)).then(|| body.join("\n").trim_end_matches('\n').to_owned())
 }
 
-/// Whether each parenthesis has its partner on its line, and no quote between them. Shells of old look for the one that ends a
-/// substitution in its here-documents as well.
+/// Reports whether each parenthesis has its partner on its line, and no quote between them. Old shells also look for the parenthesis that
+/// ends a substitution in its here-documents.
 fn keeps_parentheses(lines: &[&str]) -> bool {
     lines.iter().all(|line| {
         let mut open = Vec::new();

@@ -1,7 +1,8 @@
 //! Judges a shell command line by every simple command in it, without running or expanding anything.
 //!
-//! It must not know rules or grants, only what a line is made of: its [`Line`] says which texts a rule is matched against, what keeps an allow rule from covering it,
-//! and what it would destroy. Where it cannot tell, it says so, and nobody but a person or a bare `*` lets that pass.
+//! It must not know rules or grants, only the structure of a line: its [`LineAnalysis`] has the texts against which a rule is matched, the
+//! reasons that keep an allow rule from covering it, and the harm that it would do. Uncertain results are marked, and only an approver or a
+//! bare `*` lets them pass.
 #![warn(missing_docs)]
 
 mod action_class;

@@ -7,22 +7,23 @@ use super::here_documents;
 /// The longest line that is parsed, in bytes.
 const LONGEST: usize = 64 * 1024;
 
-/// How deep a line may nest. The grammar recurses, and a stack is all it has.
+/// Maximum nesting of a line. The grammar recurses, limited only by the stack.
 const DEEPEST: usize = 32;
 
-/// How deep parentheses may nest where two open together: they may be arithmetic or subshells, and the grammar tries every way.
+/// Maximum nesting of parentheses that open in pairs: they may be arithmetic or subshells, and the grammar tries every way.
 const DEEPEST_ARITHMETIC: usize = 8;
 
-/// How deep `case` may nest: for one without `;;` the grammar reads what is inside twice.
+/// Maximum nesting of `case`: for one without `;;` the grammar reads its content twice.
 const DEEPEST_CASE: usize = 5;
 
-/// How many substitutions and involved parameter expansions one line may hold, nested or not: telling would need the parse that this guards.
+/// Maximum number of substitutions and involved parameter expansions in one line, nested or not: telling would need the parse that this
+/// guards.
 const MOST_EXPANSIONS: usize = 48;
 
-/// How many indices `name[` a text may open, however they nest: the grammar recurses into each.
+/// Maximum number of indices `name[` that a text may open, however they nest: the grammar recurses into each.
 const MOST_INDICES: usize = 256;
 
-/// How deep indices may nest where there are more of them.
+/// Maximum nesting of indices if there are more of them.
 const DEEPEST_INDEX: usize = 32;
 
 /// The most tokens of one line.
@@ -31,7 +32,7 @@ const MOST_TOKENS: usize = 8_000;
 /// The most words of one `[[ … ]]`, whose tree leans to one side.
 const LONGEST_TEST: usize = 64;
 
-/// Why `text` must not be parsed, if so.
+/// Returns the reason why `text` must not be parsed, if there is one.
 pub(super) fn too_much(text: &str) -> Option<&'static str> {
     if text.len() > LONGEST {
         return Some("is too long to be judged");
@@ -49,7 +50,7 @@ pub(super) fn too_much(text: &str) -> Option<&'static str> {
     None
 }
 
-/// Why the tokens of a text must not be parsed, if so.
+/// Returns the reason why the tokens of a text must not be parsed, if there is one.
 pub(super) fn too_deep(tokens: &[Token]) -> Option<&'static str> {
     let opens = |token: &Token| matches!(token, Token::Operator(..)) && token.to_str() == "(";
     let arithmetic = tokens.windows(2).any(|pair| pair.iter().all(opens));
@@ -97,13 +98,13 @@ pub(super) fn too_deep(tokens: &[Token]) -> Option<&'static str> {
     (tokens.len() > MOST_TOKENS).then_some("is too involved to be judged")
 }
 
-/// True for a word `name[…]` with anything but plain text inside: the grammar parses the index with a recursion of its own.
+/// Returns true for a word `name[…]` with anything but plain text inside: the grammar parses the index with a recursion of its own.
 pub(super) fn is_involved_index(word: &str) -> bool {
     let rest = word.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
     rest.len() < word.len() && rest.starts_with('[') && rest.contains(['$', '`', '"', '\'', '('])
 }
 
-/// Whether the indices of a text may nest deeper than the grammar's recursion should go. Quotes within one could hide where it
+/// Reports whether the indices of a text may nest deeper than the grammar's recursion should go. Quotes within one could hide where it
 /// ends, so that a text with many indices has none.
 fn tangled_indices(text: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -135,7 +136,7 @@ fn count_expansions(text: &str) -> usize {
     opened.count() + text.matches('`').count() / 2
 }
 
-/// The grammar's own reading of `99999999999>x` fails hard.
+/// Reports whether a redirection has a long number: the grammar's own reading of `99999999999>x` fails hard.
 fn long_redirection_number(text: &str) -> bool {
     let mut digits = 0;
     text.bytes().any(|byte| {

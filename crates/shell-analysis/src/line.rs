@@ -1,4 +1,4 @@
-//! What the judge of a shell line found.
+//! Analysis of a shell line.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,20 @@ use crate::{action_class::ActionClass as Class, narrow_path::NarrowPath};
 
 pub(crate) use crate::context::{ShellContext as Place, StartFolder};
 
-/// What a line is called that the grammar does not read.
+/// Name of a line that the grammar does not read.
 pub const UNPARSABLE: &str = "text that cannot be parsed";
 
 /// The most commands of a line that only set variables and are covered with what reads these.
 const MOST_SET: usize = 16;
 
-/// What a line is made of and what it would do.
+/// Structure and effects of a line.
 #[derive(Clone, Debug, Default)]
 pub struct LineAnalysis {
     /// Every simple command, those in wrappers and substitutions too.
     pub commands: Vec<CommandAnalysis>,
     /// Why no allow rule but a bare `*` covers the line.
     pub opaque: Option<String>,
-    /// What it would destroy beyond the working folder, in words that follow "because it".
+    /// Harm beyond the working folder, in words that follow "because it".
     pub floor: Option<String>,
     /// The gateway's own path that it would change.
     pub protected: Option<String>,
@@ -30,11 +30,11 @@ pub struct LineAnalysis {
     pub redirected: Vec<NarrowPath>,
     /// The classes of an unattended contract that it needs.
     pub classes: BTreeSet<Class>,
-    /// What its commands may do with each other's words.
+    /// Possible flows of words between its commands.
     pub(super) signs: FlowSigns,
     /// The same as far as its commands show it, however they are spelled.
     pub(super) met: FlowSigns,
-    /// What the forms of its commands come to, in bytes.
+    /// Size of the forms of its commands, in bytes.
     pub(super) spelled: usize,
     /// The commands' words without quoting and wrappers, joined unambiguously with what stands between them.
     pub plain: Vec<String>,
@@ -50,7 +50,7 @@ pub struct CommandAnalysis {
     pub covers: Vec<Vec<String>>,
     /// The paths that the rules have to name, too.
     pub narrow: Vec<NarrowPath>,
-    /// How its forms begin, up to what is only known when the line runs.
+    /// Beginnings of its forms, up to the part that is only known when the line runs.
     pub begun: Vec<String>,
     /// Its forms with wildcards, where there are any.
     pub wild: Vec<GlobForm>,
@@ -72,10 +72,10 @@ pub enum LinePart<'a> {
 }
 
 impl LineAnalysis {
-    /// The last rank of the rules that it takes to cover every command, as `first` finds them, or that of a bare `*`.
+    /// Returns the last rank of the rules that it takes to cover every command, as `first` finds them, or that of a bare `*`.
     ///
     /// # Errors
-    /// What stays uncovered, for people.
+    /// The uncovered part, for users.
     pub fn covered_by(&self, first: RuleFinder<'_>, everything: Option<usize>) -> Result<usize, String> {
         if let Some(path) = self.redirected.first() {
             return Err(path.to_string());
@@ -95,29 +95,29 @@ impl LineAnalysis {
         last.ok_or_else(|| "an empty command".to_owned())
     }
 
-    /// A file that it changes and that other programs obey, if it changes one.
+    /// Returns a file that it changes and that other programs obey, if it changes one.
     pub fn obeyed_path(&self) -> Option<&NarrowPath> {
         let by_commands =
             self.commands.iter().filter(|command| command.is_needed()).flat_map(|command| &command.narrow);
         self.redirected.iter().chain(by_commands).find(|narrow| narrow.is_obeyed())
     }
 
-    /// The first rank that `first` finds for any form of any command.
+    /// Returns the first rank that `first` finds for any form of any command.
     pub fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
         self.commands.iter().filter_map(|command| command.touched_by(first)).min()
     }
 
-    /// How commands begin that go on with what is only known when the line runs.
+    /// Returns the beginnings of commands that continue with a part that is only known when the line runs.
     pub fn begun_forms(&self) -> impl Iterator<Item = &str> {
         self.commands.iter().flat_map(|command| &command.begun).map(String::as_str)
     }
 
-    /// The forms with wildcards.
+    /// Returns the forms with wildcards.
     pub fn glob_forms(&self) -> impl Iterator<Item = &GlobForm> {
         self.commands.iter().flat_map(|command| &command.wild)
     }
 
-    /// The parts that defaults are looked up for.
+    /// Returns the parts that defaults are looked up for.
     pub fn line_parts(&self) -> impl Iterator<Item = LinePart<'_>> {
         let nothing_to_judge = self.opaque.is_some() || self.commands.is_empty();
         let commands = self.commands.iter().filter(|command| command.is_needed()).map(LinePart::Command);
@@ -166,12 +166,12 @@ impl LineAnalysis {
 }
 
 impl CommandAnalysis {
-    /// False for a wrapper that adds nothing, and for what is only perhaps a command.
+    /// Returns false for a wrapper that adds nothing, and for what is only perhaps a command.
     pub const fn is_needed(&self) -> bool {
         !self.covers.is_empty()
     }
 
-    /// The last rank of the rules that cover it.
+    /// Returns the last rank of the rules that cover it.
     fn covered_by(&self, first: RuleFinder<'_>) -> Option<usize> {
         let mut names: Vec<&NarrowPath> = self.narrow.iter().collect();
         // A rule that lets the shell go to a folder names it for what runs there.
@@ -193,7 +193,7 @@ impl CommandAnalysis {
         self.covers.iter().find_map(all)
     }
 
-    /// What keeps rules from covering it, for people.
+    /// Returns the reason that keeps rules from covering it, for users.
     fn uncovered_by(&self, first: RuleFinder<'_>) -> String {
         let is_met = self.covered_naming(first, &[]).is_some();
         let narrow = self.narrow.iter().find(|narrow| is_met && self.covered_naming(first, &[narrow]).is_none());
@@ -208,7 +208,7 @@ impl CommandAnalysis {
     }
 }
 
-/// Whether the words of a command expand the variable `name`.
+/// Reports whether the words of a command expand the variable `name`.
 fn reads_variable(text: &str, name: &str) -> bool {
     let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices('$').any(|(at, sign)| {
@@ -218,13 +218,13 @@ fn reads_variable(text: &str, name: &str) -> bool {
     })
 }
 
-/// The text under which a command without more words meets a pattern that goes on with some: `bash(ls )` meets `bash(ls *)`.
+/// Returns the text under which a command without more words meets a pattern that goes on with some: `bash(ls )` meets `bash(ls *)`.
 fn with_space(text: &str) -> String {
     text.strip_suffix(')').map_or_else(|| text.to_owned(), |rest| format!("{rest} )"))
 }
 
 impl LinePart<'_> {
-    /// The last rank of the rules that cover it, as `first` finds them, or that of a bare `*`.
+    /// Returns the last rank of the rules that cover it, as `first` finds them, or that of a bare `*`.
     pub fn covered_by(&self, first: RuleFinder<'_>, everything: Option<usize>) -> Option<usize> {
         match self {
             Self::Redirected => None,
@@ -233,7 +233,7 @@ impl LinePart<'_> {
         }
     }
 
-    /// The first rank that `first` finds for any form of it.
+    /// Returns the first rank that `first` finds for any form of it.
     pub fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
         match self {
             Self::Opaque | Self::Redirected => None,
@@ -241,7 +241,7 @@ impl LinePart<'_> {
         }
     }
 
-    /// How it begins, where it goes on with what is only known when the line runs.
+    /// Returns its beginnings, if it continues with a part that is only known when the line runs.
     pub fn begun_forms(&self) -> &[String] {
         match self {
             Self::Opaque | Self::Redirected => &[],
@@ -249,7 +249,7 @@ impl LinePart<'_> {
         }
     }
 
-    /// Its forms with wildcards.
+    /// Returns its forms with wildcards.
     pub fn glob_forms(&self) -> &[GlobForm] {
         match self {
             Self::Opaque | Self::Redirected => &[],
@@ -257,7 +257,7 @@ impl LinePart<'_> {
         }
     }
 
-    /// True for text that cannot be judged.
+    /// Returns true for text that cannot be judged.
     pub const fn is_opaque(&self) -> bool {
         matches!(self, Self::Opaque)
     }

@@ -1,16 +1,17 @@
-//! Variables of loops: between `do` and `done` they hold what stands behind `in`, where nothing else sets them.
+//! Variables of loops: between `do` and `done` they hold the words after `in`, unless something else sets them.
 
 use brush_parser::ast;
 
 use super::word::{ShellWord, UNKNOWN};
 
-/// Whether a `for` in `text` tells all that its variable may hold: nothing else in the text may set it, and each of `values` is known.
+/// Reports whether a `for` in `text` gives all possible values of its variable: nothing else in the text may set it, and each of `values`
+/// is known.
 pub(super) fn settles_variable(text: &str, clause: &ast::ForClauseCommand, values: &[ShellWord]) -> bool {
     let is_known = |word: &ShellWord| !word.value.contains(UNKNOWN) && word.runs.is_empty() && !word.disguised;
     clause.values.is_some() && values.iter().all(is_known) && count_mentions(text, &clause.variable_name) == Some(1)
 }
 
-/// How often `text` mentions a variable other than to read it. Quotes do not hide it; none if something else may.
+/// Counts the mentions of a variable in `text` other than reads. Quotes do not hide them; None if something else may.
 fn count_mentions(text: &str, name: &str) -> Option<usize> {
     if text.contains("$'") {
         return None;

@@ -1,4 +1,4 @@
-//! Calls of which nobody can tell whether, and in which argument, a shell reads a text.
+//! Calls for which it is unknown whether, and in which argument, a shell reads a text.
 //!
 //! Each text is judged as if it were a line. While none of them would be more than one plain command, the call is what its signature says.
 
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::action_class::ActionClass as Class;
 
-/// Why a command that is no text is asked about.
+/// Reason for the approval of a command that is no text.
 pub const NO_COMMAND: &str = "has no command that can be judged";
 
-/// What makes a text more than one plain command, to one shell or another.
+/// Characters that make a text more than one plain command, to one shell or another.
 const SIGNS: [char; 12] = [';', '&', '|', '$', '`', '(', ')', '{', '}', '<', '>', '^'];
 
 /// Judges the texts in `arguments`. None if nothing in them could be more than one plain command or would destroy anything.
@@ -32,7 +32,7 @@ pub(super) fn judge_arguments(arguments: &Map<String, Value>, place: &Place) -> 
     Some(all)
 }
 
-/// Judges `value`, which stands where a line should and is no text: whoever gets it may run its texts, or the command whose words they
+/// Judges `value`, which is in the place of a line and is no text: the receiver may run its texts, or the command whose words they
 /// are. Rules that deny see all of these, and none that allows covers it. None if there is no text in it.
 pub(super) fn judge_words(value: &Value, place: &Place) -> Option<LineAnalysis> {
     let mut texts = Vec::new();

@@ -9,7 +9,7 @@ use crate::{fnmatch::GlobPattern, obeyed_files::ObeyedPart, path};
 /// A path that a rule covers only if it names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NarrowPath {
-    /// Absolute, or as written where the home is not known that it begins with. None: nobody can tell which it is.
+    /// Absolute, or as written if the home with which it begins is not known. None: the path is unknown.
     path: Option<String>,
     why: NarrowReason,
     viewpoint: PathBases,
@@ -41,25 +41,25 @@ struct BaseFolders {
 }
 
 impl PathBases {
-    /// From the folders `from`, in the working folder `working`. All are absolute.
+    /// Creates the bases of the folders `from`, in the working folder `working`. All are absolute.
     pub fn new(from: impl IntoIterator<Item = String>, home: Option<&str>, working: &str) -> Self {
         let from = from.into_iter().collect();
         Self(Arc::new(BaseFolders { from, home: home.map(str::to_owned), working: working.to_owned() }))
     }
 
-    /// The paths that `text` may lead to.
+    /// Returns the paths that `text` may lead to.
     pub fn reached_paths(&self, text: &str) -> Vec<String> {
         let mut reached: Vec<String> = self.0.from.iter().map(|from| self.resolve_path(from, text)).collect();
         reached.dedup();
         reached
     }
 
-    /// The working folder.
+    /// Returns the working folder.
     pub fn working_folder(&self) -> &str {
         &self.0.working
     }
 
-    /// The path that `text` leads to from the folder `from`. A home that is not known stays as it is written.
+    /// Returns the path that `text` leads to from the folder `from`. A home that is not known stays as it is written.
     fn resolve_path(&self, from: &str, text: &str) -> String {
         match (text.strip_prefix('~'), &self.0.home) {
             (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
@@ -77,18 +77,18 @@ impl NarrowPath {
         Self { path: Some(path), why, viewpoint: viewpoint.clone() }
     }
 
-    /// One of which nobody can tell where it leads, so that no rule names it.
+    /// Builds a path whose target is unknown, so that no rule names it.
     pub fn unknown_path(why: NarrowReason, viewpoint: &PathBases) -> Self {
         Self { path: None, why, viewpoint: viewpoint.clone() }
     }
 
-    /// True if another program obeys what lies there.
+    /// Reports whether another program obeys what lies there.
     pub const fn is_obeyed(&self) -> bool {
         matches!(self.why, NarrowReason::Obeyed(_))
     }
 
-    /// True if a rule with this pattern, which matches the call, was meant for the path as well. A bare `*` is meant for everything but
-    /// what other programs obey.
+    /// Reports whether a rule with this pattern, which matches the call, was meant for the path as well. A bare `*` is meant for everything
+    /// but what other programs obey.
     pub fn is_named_by(&self, pattern: &str) -> bool {
         if GlobPattern::new(pattern).is_everything() {
             return !self.is_obeyed();
@@ -97,7 +97,7 @@ impl NarrowPath {
         pattern_tokens(pattern).iter().any(|token| self.is_told_by(path, token))
     }
 
-    /// The texts by which a rule on `cd` may name the folder that a program runs in; none for another path.
+    /// Returns the texts by which a rule on `cd` may name the folder that a program runs in; none for another path.
     pub fn folder_texts(&self) -> Vec<String> {
         let (NarrowReason::Folder { .. }, Some(path)) = (&self.why, &self.path) else { return Vec::new() };
         let BaseFolders { home, working, .. } = &*self.viewpoint.0;
@@ -118,7 +118,7 @@ impl NarrowPath {
         };
         let ends = |at: usize| token.goes_on || at == path.len() || path[at..].starts_with('/');
         if token.is_open {
-            // Whatever stands before, it says the part that counts.
+            // Whatever precedes it, its text has the part that counts.
             let Some(known_part) = token.text.find('/').map(|at| &token.text[at..]).filter(|_| self.is_obeyed()) else {
                 return false;
             };
@@ -184,22 +184,22 @@ impl fmt::Display for NarrowPath {
 #[derive(Debug)]
 struct PatternToken<'p> {
     text: &'p str,
-    /// Whether a wildcard stands right before it.
+    /// True if a wildcard stands right before it.
     is_open: bool,
-    /// Whether a wildcard stands right behind it.
+    /// True if a wildcard follows immediately.
     goes_on: bool,
-    /// Whether an option, or a program that goes to a folder, stands before it.
+    /// True if an option, or a program that goes to a folder, stands before it.
     is_value: bool,
 }
 
 impl PatternToken<'_> {
-    /// True for a text that nobody takes for another word.
+    /// Returns true for a text that cannot be another word.
     fn is_path(&self) -> bool {
         self.is_value || self.text.starts_with(['.', '~']) || self.text.contains('/')
     }
 }
 
-/// The pieces of the arguments in `pattern`.
+/// Returns the pieces of the arguments in `pattern`.
 fn pattern_tokens(pattern: &str) -> Vec<PatternToken<'_>> {
     let inner = pattern.split_once('(').map_or(pattern, |(_, inner)| inner.strip_suffix(')').unwrap_or(inner));
     let mut pieces = Vec::new();
@@ -228,7 +228,7 @@ fn pattern_tokens(pattern: &str) -> Vec<PatternToken<'_>> {
         found.push(PatternToken { text: path_of(text), is_open, goes_on, is_value: is_value && !is_option });
         let paths = separate_paths(text);
         for (at, path) in paths.iter().enumerate().filter(|(_, path)| **path != text) {
-            // Behind a wildcard nobody can tell where the first of them begins.
+            // After a wildcard the beginning of the first of them is unknown.
             if !(is_open && at == 0 && text.starts_with(path)) {
                 let goes_on = goes_on && at + 1 == paths.len() && text.ends_with(path);
                 found.push(PatternToken { text: path, is_open: false, goes_on, is_value: true });
@@ -247,7 +247,7 @@ fn pattern_tokens(pattern: &str) -> Vec<PatternToken<'_>> {
     found
 }
 
-/// What of a word may be a path: that which is joined to an option, or stands behind the sign before a file's name.
+/// Returns the part of a word that may be a path: the part joined to an option, or after the sign before a file's name.
 fn path_of(word: &str) -> &str {
     if word.starts_with('-') {
         return joined_path(word).unwrap_or(word);
@@ -255,7 +255,7 @@ fn path_of(word: &str) -> &str {
     word.trim_start_matches(['@', '<'])
 }
 
-/// The path that is joined to the letters of an option, as in `-o/etc/x`.
+/// Returns the path that is joined to the letters of an option, as in `-o/etc/x`.
 pub fn joined_path(word: &str) -> Option<&str> {
     let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?;
     let at = letters.find(|c: char| !c.is_ascii_alphanumeric()).filter(|at| *at > 0)?;
@@ -263,8 +263,8 @@ pub fn joined_path(word: &str) -> Option<&str> {
     rest.starts_with(['/', '~', '.']).then_some(rest)
 }
 
-/// The paths in `word` that lead somewhere by themselves, each between two of the signs that separate such values. The path of an address
-/// is one only where the address has no host, or is a file's. What stands behind white space is text.
+/// Returns the paths in `word` that lead somewhere by themselves, each between two of the signs that separate such values. The path of an
+/// address is one only if the address has no host, or is a file's. Text after white space does not count.
 pub fn separate_paths(word: &str) -> Vec<&str> {
     let word = word.split(char::is_whitespace).next().unwrap_or_default();
     let is_path = |text: &str| {
@@ -297,8 +297,8 @@ pub fn separate_paths(word: &str) -> Vec<&str> {
     }
 }
 
-/// Whether the sign at `at` stands between two values of `word`. A bracket in the middle of a name belongs to the name, as in
-/// `app/[id]/page.tsx` and `feat(/api)`, and so does the end of a group of alternatives, as in `{src,test}/*`. What ends options, as in
+/// Reports whether the sign at `at` stands between two values of `word`. A bracket in the middle of a name belongs to the name, as in
+/// `app/[id]/page.tsx` and `feat(/api)`, and so does the end of a group of alternatives, as in `{src,test}/*`. The end of options, as in
 /// `[f=mp4]/x`, stands between.
 fn is_separator(word: &str, at: usize) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || "/._-~".contains(c);
@@ -314,7 +314,7 @@ fn is_separator(word: &str, at: usize) -> bool {
     }
 }
 
-/// The last name in an address, without what a server is asked beside it. None for a word that has no address.
+/// Returns the last name in an address, without its query. None for a word that has no address.
 pub fn name_behind(word: &str) -> Option<&str> {
     let word = word.split(char::is_whitespace).next().unwrap_or_default();
     let path = match word.split_once("://") {
@@ -324,7 +324,7 @@ pub fn name_behind(word: &str) -> Option<&str> {
     path.trim_end_matches('/').rsplit(['/', ':']).next().filter(|name| !name.is_empty())
 }
 
-/// `text` with the letters that it spells as bytes in hexadecimal: some programs read them before they name a file.
+/// Decodes the bytes that `text` spells in hexadecimal: some programs read them before they name a file.
 pub fn decode_percent(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text;
@@ -338,14 +338,14 @@ pub fn decode_percent(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// How long a class is in a pattern behind its bracket, with the bracket that ends it.
+/// Returns the length of a class in a pattern after its bracket, with the bracket that ends it.
 fn class_end(text: &str) -> Option<usize> {
     let skipped = text.len() - text.strip_prefix('!').unwrap_or(text).len();
     let first = text[skipped..].chars().next()?.len_utf8();
     text[skipped + first..].find(']').map(|end| skipped + first + end + 1)
 }
 
-/// How one gets from the folder `from` to `to`, both absolute.
+/// Returns the way from the folder `from` to `to`, both absolute.
 pub fn relative_path(from: &str, to: &str) -> String {
     fn path_parts(path: &str) -> Vec<&str> {
         path.split('/').filter(|part| !part.is_empty()).collect()

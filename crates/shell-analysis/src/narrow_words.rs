@@ -1,7 +1,7 @@
-//! What of a command no broad rule covers: words that lead out of the working folder, files that other programs obey, and the folder that
-//! it runs in.
+//! Parts of a command that no broad rule covers: words that lead out of the working folder, files that other programs obey, and the folder
+//! that it runs in.
 //!
-//! It must not know programs by their options: a word is a path by how it looks, whatever stands before it.
+//! It must not know programs by their options: a word is a path by its form, whatever precedes it.
 
 use super::{
     awk,
@@ -20,7 +20,7 @@ use crate::{
 /// The most that is noted of one command. One is enough to ask.
 const MOST: usize = 16;
 
-/// Notes what a command needs a rule for that names it. `reads` says that it is known to read only.
+/// Notes the parts of a command that only a rule that names them covers. `reads` says that it is known to read only.
 pub(super) fn of_command(
     place: &Place,
     here: &PossibleCwd,
@@ -36,7 +36,7 @@ pub(super) fn of_command(
         let shows = only_shows(program, words);
         let may_change = !shows && (program != Some("git") || !git::only_records(words));
         let kept = words.iter().enumerate().filter(|(at, _)| !scripts.contains(at));
-        // What says how `read` cuts its words leads nowhere.
+        // A word that sets how `read` cuts its words leads nowhere.
         let assigned = assignments.iter().filter(|word| declarations::assigned_name(&word.value) != "IFS");
         for (at, word) in kept.chain(assigned.map(|word| (0, word))) {
             let may_change = may_change && !leaves_out(words, at);
@@ -48,7 +48,7 @@ pub(super) fn of_command(
                 }
             }
         }
-        // What is unpacked or made there needs no word for it.
+        // Files that are unpacked or made there need no word for it.
         let gone_to: Vec<String> =
             here.possible_dirs().filter(|dir| !shows && *dir != place.cwd).map(str::to_owned).collect();
         gone_to.into_iter().for_each(|dir| search.note_obeyed(dir));
@@ -89,7 +89,7 @@ impl<'a> NarrowSearch<'a> {
 
     /// Looks at a piece of a word.
     fn search_word(&mut self, text: &str, may_change: bool) {
-        // What is fetched from an address gets its name.
+        // A file that is fetched from an address gets its name.
         if let Some(name) = name_behind(text).filter(|_| may_change) {
             self.note_changed(name);
             self.note_changed(&decode_percent(name));
@@ -127,8 +127,8 @@ impl<'a> NarrowSearch<'a> {
         }
     }
 
-    /// Looks at the folders that `program` may run in. What obeys a repository's settings may run in the working folder alone, for
-    /// a repository may hold another; whatever else in any folder of that.
+    /// Looks at the folders that `program` may run in. A program that obeys a repository's settings may run in the working folder alone,
+    /// for a repository may hold another; every other program in any folder of that.
     fn note_folders(&mut self, program: &str, words: &[ShellWord]) {
         let (working, is_strict) = (self.place.cwd.as_str(), obeys_repository(program));
         let from: Vec<Option<String>> = self.here.likely_dirs().map(|dir| Some(dir.to_owned())).collect();
@@ -151,7 +151,7 @@ impl<'a> NarrowSearch<'a> {
     }
 }
 
-/// The folders of the other repositories that git works in or speaks to, from the folders `from`.
+/// Returns the folders of the other repositories that git works in or speaks to, from the folders `from`.
 fn repository_folders(working: &str, from: &[Option<String>], words: &[ShellWord]) -> Vec<Option<String>> {
     let mut found = Vec::new();
     for text in git::named_repositories(words) {
@@ -163,8 +163,8 @@ fn repository_folders(working: &str, from: &[Option<String>], words: &[ShellWord
     found
 }
 
-/// The folder that a program which follows links comes to from the folder `from` by `to`. None where a step up stands behind a name that may
-/// be a link: nobody can tell where that leads. The working folder itself counts as none.
+/// Returns the folder that a program which follows links reaches from the folder `from` by `to`. None if a step up follows a name that
+/// may be a link: its target is unknown. The working folder itself counts as none.
 fn follow_path(working: &str, from: &str, to: &str) -> Option<String> {
     let is_up = |part: &str| part == "..";
     let behind_name = to.split('/').skip_while(|part| is_up(part) || matches!(*part, "" | ".")).any(is_up);
@@ -172,7 +172,8 @@ fn follow_path(working: &str, from: &str, to: &str) -> Option<String> {
     (!behind_name && !may_be_link).then(|| path::resolve(from, to))
 }
 
-/// Where `program`, one of version control, goes from the folders `from` by its own options. None for a folder that nobody can tell.
+/// Returns the folders to which `program`, one of version control, goes from the folders `from` by its own options. None for an unknown
+/// folder.
 fn working_folders(
     program: &str,
     working: &str,
@@ -180,7 +181,7 @@ fn working_folders(
     words: &[ShellWord],
 ) -> Vec<Option<String>> {
     let values: Vec<&str> = words.iter().map(|word| word.value.as_str()).collect();
-    // Behind git's command the letter means something else.
+    // After git's command the letter means something else.
     let (options, end): (&[&str], usize) = match program {
         "git" => (&["-C"], git::command_positions(&values).last().copied().unwrap_or(0)),
         _ => (&["-R", "--cwd", "--repository"], words.len()),
@@ -209,7 +210,7 @@ fn working_folders(
     folders
 }
 
-/// Whether `program` only shows what its script makes of files.
+/// Reports whether `program` only shows the output of its script.
 fn only_shows(program: Option<&str>, words: &[ShellWord]) -> bool {
     let is_known = || words.iter().all(|word| word.as_literal().is_some());
     match program {
@@ -219,7 +220,7 @@ fn only_shows(program: Option<&str>, words: &[ShellWord]) -> bool {
     }
 }
 
-/// Where among `words` the texts of programs stand that `program` reads: they are no paths.
+/// Returns the positions among `words` of the texts that `program` reads as scripts: they are no paths.
 fn script_positions(program: Option<&str>, words: &[ShellWord]) -> Vec<usize> {
     let values: Vec<&str> = words.iter().map(|word| word.value.as_str()).collect();
     match program {
@@ -229,7 +230,7 @@ fn script_positions(program: Option<&str>, words: &[ShellWord]) -> Vec<usize> {
     }
 }
 
-/// Whether an option says of the word at `at` that what has that name is left out.
+/// Reports whether an option has the word at `at` name files that are left out.
 fn leaves_out(words: &[ShellWord], at: usize) -> bool {
     const OPTIONS: [&str; 2] = ["--exclude", "--exclude-dir"];
     let before = at.checked_sub(1).and_then(|at| words.get(at));
@@ -238,11 +239,12 @@ fn leaves_out(words: &[ShellWord], at: usize) -> bool {
         || before.is_some_and(|word| OPTIONS.contains(&word.value.as_str()))
 }
 
-/// Every text that a word may be, where it leads somewhere. Where nothing is known of what stands before a slash, that may be nothing.
+/// Returns every text that a word may be, where it leads somewhere. Where nothing is known of what stands before a slash, that may be
+/// nothing.
 fn path_texts(word: &ShellWord) -> Vec<String> {
     let is_open = word.value.starts_with(UNKNOWN);
     let own = match is_open {
-        // A home that is not known, or somebody else's.
+        // A home that is not known, or another user's.
         true if word.raw.starts_with('~') => Some(word.raw.clone()),
         // The shell holds the last word of the command before in `$_`.
         true if word.is_in_folder() || word.settled || word.names.iter().all(|name| name == "_") => None,
@@ -259,15 +261,15 @@ fn path_texts(word: &ShellWord) -> Vec<String> {
     own.into_iter().chain(word.perhaps.iter().flat_map(parts)).collect()
 }
 
-/// `text` with those parts that a wildcard may make a way up taken for one.
+/// Returns `text` with those parts that a wildcard may make a way up taken for one.
 fn with_steps_up(text: &str) -> String {
     let may_be =
         |part: &&str| part.starts_with('.') && part.contains(GLOB) && part.chars().all(|c| matches!(c, '.' | GLOB));
     text.split('/').map(|part| if may_be(&part) { ".." } else { part }).collect::<Vec<_>>().join("/")
 }
 
-/// The parts of a word that may be a path however it looks: all of it, what stands behind `=`, and what is joined to the letters of an
-/// option.
+/// Returns the parts of a word that may be a path whatever its form: all of it, the part after `=`, and the part joined to the letters of
+/// an option.
 fn path_pieces(text: &str) -> Vec<&str> {
     let file = |text| {
         let text: &str = text;

@@ -83,7 +83,7 @@ const HOOKS: &str = "applypatch-msg pre-applypatch post-applypatch pre-commit pr
     reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate fsmonitor-watchman p4-changelist \
     p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change";
 
-/// What is said of these.
+/// Reason for these.
 const BY_HOOKS: &str = "version control may run as a hook later";
 
 /// Files and folders of the system, outside of the working folder.
@@ -92,27 +92,27 @@ const OF_SYSTEM: &str = "/etc/profile /etc/profile.d /etc/bash.bashrc /etc/bashr
     /etc/cron.weekly /etc/cron.monthly /var/spool/cron /etc/systemd /etc/init.d /etc/rc.local /etc/ld.so.preload /etc/sudoers \
     /etc/sudoers.d /etc/pam.d";
 
-/// Folders of the system: whoever may write there changes what it runs or obeys. For files that a tool writes; of the words of a command
-/// nobody can tell which it writes.
+/// Folders of the system: a write there changes what it runs or obeys. For files that a tool writes; the words that a command writes
+/// are unknown.
 const SYSTEM: &str = "/etc /bin /sbin /lib /lib32 /lib64 /libx32 /usr /boot /opt /var/spool /root /library /system";
 
 /// Folders directly in the home folder in which each program has one of its own.
 const SHARED: [&str; 2] = [".config", ".local"];
 
-/// What lies directly in a hidden folder of an agent.
+/// Names that lie directly in a hidden folder of an agent.
 const OF_AGENTS: &str =
     "settings.json settings.local.json mcp.json hooks commands agents rules skills prompts instructions modes plugins";
 
-/// What is said of these.
+/// Reason for these.
 const BY_AGENT: &str = "an agent obeys later";
 
-/// What is said of what is hidden at home.
+/// Reason for hidden files at home.
 const BY_PROGRAM: &str = "another program obeys later";
 
-/// What is said of the files of the system.
+/// Reason for the files of the system.
 const BY_SYSTEM: &str = "the system or a shell runs or obeys later";
 
-/// A name, as far as it stands behind its first part, and why it counts.
+/// A name, as far as it follows its first part, and why it counts.
 type NameTail = (Vec<String>, &'static str);
 
 /// The names by their first part.
@@ -132,16 +132,16 @@ static BY_FIRST: LazyLock<BTreeMap<String, Vec<NameTail>>> = LazyLock::new(|| {
 /// The part of a path that makes it such a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObeyedPart {
-    /// Where in the path it begins, at a slash.
+    /// Start of the part in the path, at a slash.
     pub from: usize,
-    /// Where it ends.
+    /// End of the part.
     pub to: usize,
     /// Why; follows "which".
     pub because: &'static str,
 }
 
-/// The part of `path` that makes it such a file, if it is one. Of a path in the folder `working` only what lies below that counts: people
-/// may work in a folder of such a name. Both are absolute.
+/// Returns the part of `path` that makes it such a file, if it is one. Of a path in the folder `working` only what lies below that counts:
+/// people may work in a folder of such a name. Both are absolute.
 pub fn obeyed_part(working: &str, path: &str) -> Option<ObeyedPart> {
     let is_inside = path::is_within(working, path);
     let is_of_system = |folder: &&str| !is_inside && path::is_within(folder, path);
@@ -160,7 +160,7 @@ pub fn obeyed_part(working: &str, path: &str) -> Option<ObeyedPart> {
     (0..parts.len()).find_map(|first| match_parts(&parts[first..]))
 }
 
-/// The same of a path that a tool writes: what is hidden at home and everything of the system counts as well.
+/// Returns the same of a path that a tool writes: what is hidden at home and everything of the system counts as well.
 pub fn part_of_file(working: &str, home: Option<&str>, path: &str) -> Option<ObeyedPart> {
     if let Some(obeyed) = obeyed_part(working, path) {
         return Some(obeyed);
@@ -225,7 +225,7 @@ fn match_parts(parts: &[(usize, &str)]) -> Option<ObeyedPart> {
     is_of_agent.then(|| ObeyedPart { from, to: own_at + own.len(), because: BY_AGENT })
 }
 
-/// Why a name counts that is one of these with something behind it, or before its last dot: `.envrc.local`, `lefthook-local.yml`.
+/// Returns why a name counts that is one of these with a suffix, or with text before its last dot: `.envrc.local`, `lefthook-local.yml`.
 fn derived_name_reason(lower: &str) -> Option<&'static str> {
     let known = |name: &str| {
         let mut rests = BY_FIRST.get(name)?.iter();
@@ -238,19 +238,19 @@ fn derived_name_reason(lower: &str) -> Option<&'static str> {
     longer.or_else(|| between().find_map(with_end))
 }
 
-/// Whether `file` in `folder` may be a hook of version control. Of two names with wildcards nothing is known.
+/// Reports whether `file` in `folder` may be a hook of version control. Of two names with wildcards nothing is known.
 fn is_hook(folder: &str, file: &str) -> bool {
     !(folder.contains(GlobForm::SIGN) && file.contains(GlobForm::SIGN))
         && HOOK_FOLDERS.iter().any(|hooks| may_be(folder, hooks))
         && HOOKS.split_ascii_whitespace().any(|hook| may_be(file, hook))
 }
 
-/// Whether a part of a path, perhaps with wildcards, may be `wanted`.
+/// Reports whether a part of a path, perhaps with wildcards, may be `name`.
 fn may_be(part: &str, name: &str) -> bool {
     let Some(begin) = part.split(GlobForm::SIGN).next().filter(|begin| begin.len() < part.len()) else {
         return part == name;
     };
-    // What stands in brackets is not kept apart from what stands behind the wildcard.
+    // Brackets are not kept apart from the text after the wildcard.
     let end = part.rsplit([GlobForm::SIGN, ']']).next().unwrap_or_default();
     name.starts_with(begin) && name.ends_with(end)
 }

@@ -1,4 +1,4 @@
-//! Options by which programs that do no harm run another program, or write where nobody sees it.
+//! Options by which harmless programs run another program, or write to an unseen place.
 //!
 //! It must not know rules. It reads options as the programs do: long ones may be cut short, short ones may stand together.
 
@@ -15,7 +15,7 @@ use super::{
     word::ShellWord,
 };
 
-/// What any program may mean by it.
+/// Options that mean the same for any program.
 const ANYWHERE: [&str; 15] = [
     "--to-command",
     "--checkpoint-action",
@@ -34,7 +34,7 @@ const ANYWHERE: [&str; 15] = [
     "--new-volume-script",
 ];
 
-/// True if `program` is told to run or write something else by one of `arguments`, in any spelling, or may be.
+/// Reports whether one of `arguments` makes `program` run or write something else, in any spelling, or may.
 pub(super) fn run_something(program: &str, arguments: &[ShellWord]) -> bool {
     let program = known_as(program);
     let before = &arguments[..options_end(program, arguments)];
@@ -85,7 +85,7 @@ pub(super) fn run_something(program: &str, arguments: &[ShellWord]) -> bool {
     }
 }
 
-/// The name under which a program is known that goes by others too: compilers with their versions, and for other machines.
+/// Returns the name under which a program is known that goes by others too: compilers with their versions, and for other machines.
 fn known_as(program: &str) -> &str {
     const AS_GCC: [&str; 8] = ["c89", "c99", "cpp", "gfortran", "f77", "f95", "gnat", "gdc"];
     const AS_LD: [&str; 3] = ["ld.bfd", "ld.gold", "ld.lld"];
@@ -102,7 +102,7 @@ fn known_as(program: &str) -> &str {
     tails.find_map(known).unwrap_or(program)
 }
 
-/// How many of `arguments` stand before a `--` that ends the options. Behind an option it may be that one's value.
+/// Returns the number of `arguments` before a `--` that ends the options. After an option it may be that one's value.
 fn options_end(program: &str, arguments: &[ShellWord]) -> usize {
     let is_sure = |before: &ShellWord| {
         before.as_literal().is_some_and(|word| match program {
@@ -111,7 +111,7 @@ fn options_end(program: &str, arguments: &[ShellWord]) -> usize {
             _ => !word.starts_with('-'),
         })
     };
-    // Behind letters without a dash `tar` takes the next word for a value, whatever it is.
+    // After letters without a dash `tar` takes the next word for a value, whatever it is.
     let knows_none = matches!(
         program,
         "find"
@@ -138,8 +138,8 @@ fn options_end(program: &str, arguments: &[ShellWord]) -> usize {
 const GIT_ALONE: &str = "--oneline --stat --name-only --name-status --numstat --shortstat --cached --staged --quiet -q -p \
     --patch --all --graph --reverse --no-merges -w";
 
-/// Whether one of `words` is what any program may mean by it. What only reads is known well enough, and behind the name of a script
-/// stand its own words.
+/// Reports whether one of `words` is an option of any program. Programs that only read are known well enough, and the words after the name
+/// of a script are the script's own.
 fn means_anywhere(program: &str, words: &[ShellWord]) -> bool {
     let runs_program = is_opaque_wrapper(program) || matches!(program, "npx" | "bunx" | "uvx" | "pipx");
     let is_script = is_interpreter(program) && !runs_program;
@@ -148,12 +148,12 @@ fn means_anywhere(program: &str, words: &[ShellWord]) -> bool {
         && own.flat_map(ShellWord::all_texts).any(|text| ANYWHERE.iter().any(|option| text.starts_with(option)))
 }
 
-/// Whether one of `words` may turn out to be an option that is not seen.
+/// Reports whether one of `words` may turn out to be a hidden option.
 fn hide_options(program: &str, words: &[ShellWord]) -> bool {
     if program == "git" { git::hide_options(words) } else { words.iter().any(ShellWord::may_hide_options) }
 }
 
-/// True if `program` with `arguments` only reads.
+/// Reports whether `program` with `arguments` only reads.
 pub(super) fn only_reads(program: &str, arguments: &[&str]) -> bool {
     let git = || {
         let sub = arguments.iter().find(|word| !word.starts_with('-')).copied();
@@ -161,12 +161,12 @@ pub(super) fn only_reads(program: &str, arguments: &[&str]) -> bool {
             matches!(sub, "status" | "log" | "diff" | "show" | "rev-parse" | "ls-files" | "blame" | "describe")
         })
     };
-    // What it has another read may be anything.
+    // The text that it has another program read may be anything.
     let hands_on = || program == "rg" && arguments.iter().any(|word| word.starts_with("--pre"));
     (is_reader(program) || program == "git" && git()) && !may_write(program, arguments) && !hands_on()
 }
 
-/// True if a program that reads is told to write a file by `arguments`, or may be.
+/// Reports whether `arguments` make a program that reads write a file, or may.
 pub(super) fn may_write(program: &str, arguments: &[&str]) -> bool {
     let option = |letter: &str, name: &str| {
         may_be_option(arguments) || arguments.iter().any(|word| is_option(word, letter, name))

@@ -1,6 +1,6 @@
 //! Paths as text: where a path leads if no link is in the way. Following links is the executor's business.
 
-/// The absolute path that `path` leads to from `cwd`, without `.`, `..` and doubled slashes.
+/// Returns the absolute path that `path` leads to from `cwd`, without `.`, `..` and doubled slashes.
 pub fn resolve(cwd: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     let base = if path.starts_with('/') { "" } else { cwd };
@@ -14,8 +14,8 @@ pub fn resolve(cwd: &str, path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// `path` without `.`, `..` and doubled slashes as far as its text tells, in the style in which it is written: relative, with a dot before
-/// it, from the root or from a home. Steps up at its beginning stay.
+/// Returns `path` without `.`, `..` and doubled slashes as far as its text tells, in the style in which it is written: relative, with a dot
+/// before it, from the root or from a home. Steps up at its beginning stay.
 pub fn normalised_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -38,20 +38,20 @@ pub fn normalised_path(path: &str) -> String {
     format!("{begin}{}{}", parts.join("/"), if is_folder { "/" } else { "" })
 }
 
-/// True if `path` is `root` or lies under it. Both are resolved.
+/// Reports whether `path` is `root` or lies under it. Both are resolved.
 pub fn is_within(root: &str, path: &str) -> bool {
     root == "/" || path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// What lies below `/dev` and swallows or passes on what it gets.
+/// Names below `/dev` that discard or pass on their input.
 const STREAMS: [&str; 10] = ["null", "zero", "full", "tty", "stdin", "stdout", "stderr", "random", "urandom", "ptmx"];
 
-/// True if `path` is a stream that swallows or passes on what it gets: nothing is kept there.
+/// Reports whether `path` is a stream that swallows or passes on what it gets: nothing is kept there.
 pub fn is_stream(path: &str) -> bool {
     path.strip_prefix("/dev/").is_some_and(|name| STREAMS.contains(&name))
 }
 
-/// True if `path` is one of the machine's devices rather than a stream that swallows or passes on what it gets.
+/// Reports whether `path` is one of the machine's devices rather than a stream that swallows or passes on what it gets.
 pub fn is_device(path: &str) -> bool {
     if path == "/proc/sysrq-trigger" || path.starts_with("/sys/") {
         return true;

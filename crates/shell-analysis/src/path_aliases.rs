@@ -9,17 +9,17 @@ use crate::path;
 /// The most such names that are followed in one path.
 pub(super) const MOST_WAYS: usize = 8;
 
-/// Where a path leads that goes through such a name.
+/// Target of a path that goes through such a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AliasTarget {
     /// To this path, which has fewer parts.
     To(String),
-    /// Nobody can tell: into the folder of another process, or through a descriptor.
+    /// Unknown: into the folder of another process, or through a descriptor.
     Anywhere,
 }
 
 impl AliasTarget {
-    /// The path, if it is known.
+    /// Returns the path, if it is known.
     pub(super) fn known_path(&self) -> Option<&str> {
         match self {
             Self::To(text) => Some(text),
@@ -28,7 +28,7 @@ impl AliasTarget {
     }
 }
 
-/// The way that `text` takes from `dir` if it goes through such a name. `dir` is where the shell really is.
+/// Returns the way that `text` takes from `dir` if it goes through such a name. `dir` is where the shell really is.
 pub(super) fn alias_target(hidden: HiddenNames, dir: &str, text: &str) -> Option<AliasTarget> {
     const NAMES: [&str; 3] = ["proc", "dev", "var"];
     let base = if text.starts_with('/') { "" } else { dir };
@@ -67,7 +67,7 @@ pub(super) fn alias_target(hidden: HiddenNames, dir: &str, text: &str) -> Option
     None
 }
 
-/// Every path that `text` may lead to from `dir`, as far as that can be told.
+/// Returns every path that `text` may lead to from `dir`, as far as it can be determined.
 pub(super) fn reached_paths(hidden: HiddenNames, dir: &str, text: &str) -> Vec<String> {
     let mut reached = vec![path::resolve(dir, text)];
     let mut way = alias_target(hidden, dir, text);

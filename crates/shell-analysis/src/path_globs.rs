@@ -5,7 +5,7 @@
 use super::word::GLOB;
 use crate::fnmatch::GlobPattern;
 
-/// What wildcards make of names that begin with a dot.
+/// Treatment of names that begin with a dot by wildcards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HiddenNames {
     /// One at the beginning may match them.
@@ -14,14 +14,14 @@ pub(super) enum HiddenNames {
     PassedOver,
 }
 
-/// Whether a part of a path, perhaps with wildcards, may be `wanted`.
+/// Reports whether a part of a path, perhaps with wildcards, may be `name`.
 pub(super) fn matches_part(part: &str, name: &str, hidden: HiddenNames) -> bool {
     let Some(first) = part.find(GLOB) else { return part == name };
     let passes_over = first == 0 && name.starts_with('.') && hidden == HiddenNames::PassedOver;
     if passes_over || !name.starts_with(&part[..first]) {
         return false;
     }
-    // What stands in brackets is not kept apart from what stands behind them.
+    // Brackets are not kept apart from the text after them.
     let pattern = match part.rfind(']').filter(|end| first < *end) {
         Some(end) => format!("{}*{}", &part[..first], &part[end + 1..]),
         None => part.to_owned(),

@@ -4,7 +4,7 @@
 
 use crate::{narrow_path as narrow, path};
 
-/// How a path is written.
+/// Notation of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathStyle {
     /// From the working folder, `src/a`.

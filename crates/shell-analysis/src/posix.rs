@@ -1,16 +1,16 @@
 //! Texts that `sh` reads: where it is not bash, some signs mean something else to it.
 
-/// What bash reads as one thing and a plain `sh`, such as dash, as another.
+/// Signs that bash reads as one thing and a plain `sh`, such as dash, as another.
 const OF_BASH: [&str; 9] = ["&>", "$'", "$\"", "[[", "((", "<<<", "<(", ">(", "function"];
 
-/// Whether every `sh` reads `text` as bash does, as far as what runs is concerned.
+/// Reports whether every `sh` reads `text` as bash does, as far as what runs is concerned.
 pub(super) fn reads_alike(text: &str) -> bool {
     // `$((1 + 2))` is arithmetic to both, and what is doubled in any other place is looked at.
     let text = text.replace("$((", "$ ");
     !OF_BASH.iter().any(|sign| text.contains(sign))
 }
 
-/// `text` written so that bash reads it as a plain `sh` reads `text`.
+/// Returns `text` written so that bash reads it as a plain `sh` reads `text`.
 pub(super) fn as_posix(text: &str) -> String {
     // In bash the dollar belongs to the quote, and the ampersand to what follows it.
     let text = text.replace("&>", "& >").replace("$'", "\\$'").replace("$\"", "\\$\"");

@@ -1,4 +1,4 @@
-//! What is known of programs by name.
+//! Known properties of programs, by name.
 
 use super::declarations;
 use crate::shell::is_shell_in_rules;
@@ -6,7 +6,7 @@ use crate::shell::is_shell_in_rules;
 /// Shells whose `-c` text is read by this grammar.
 pub(super) const SHELLS: [&str; 4] = ["bash", "sh", "dash", "rbash"];
 
-/// Programs that run whatever text or program they are told to, so that a rule on their name alone grants everything.
+/// Programs that run any text or program given to them, so that a rule on their name alone grants everything.
 const INTERPRETERS: &str = "bash sh dash rbash zsh ksh fish csh tcsh ash mksh pwsh nu elvish xonsh python python2 python3 \
     pypy pypy3 ipython node nodejs deno bun perl ruby irb php lua luajit tclsh wish expect Rscript R \
     julia ghci osascript scala groovy jshell gdb lldb eval source . exec command builtin env sudo \
@@ -24,7 +24,7 @@ const OPAQUE_WRAPPERS: &str = "sudo doas su runuser pkexec ssh watch parallel ch
 const MEANING: &str = "alias unalias trap source . enable hash complete bind mapfile readarray shopt set unset coproc \
     fc history";
 
-/// Programs that only read, whatever their arguments but for options that have it write (`options.rs`).
+/// Programs that only read, whatever their arguments, except for options that have it write (`options.rs`).
 const READERS: &str = "cat head tail less more grep egrep fgrep rg ls stat wc diff cmp file md5sum sha1sum sha256sum \
     sha512sum cksum cut sort tree find test [ echo printf jq du df realpath readlink basename \
     dirname cd pwd xxd od strings nl tac rev paste comm join tr column fold true false which type \
@@ -35,17 +35,17 @@ const DESTROYERS: &str = "rm dd shred wipefs blkdiscard mkswap fdisk sfdisk part
     find chmod chown chgrp mv rsync unlink srm truncate rmdir git kill killall5 init telinit \
     systemctl";
 
-/// True if `name` is one of the words of `list`.
+/// Reports whether `name` is one of the words of `list`.
 fn is_listed(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == name)
 }
 
-/// True if `program` only reads, whatever else its options have it do.
+/// Reports whether `program` only reads, whatever else its options have it do.
 pub(super) fn is_reader(program: &str) -> bool {
     is_listed(READERS, program)
 }
 
-/// The part of a path behind its last slash.
+/// Returns the part of a path after its last slash.
 pub(super) fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
@@ -58,19 +58,19 @@ pub(super) fn changes_meaning(program: &str) -> bool {
     is_listed(MEANING, program)
 }
 
-/// True for programs of which every call deserves a look of its own.
+/// Returns true for programs of which every call deserves a look of its own.
 pub(super) fn deserves_each_look(program: &str) -> bool {
     is_listed(DESTROYERS, program) && program != "git"
         || matches!(program, "curl" | "wget" | "scp" | "sftp" | "nc" | "tee" | "cp" | "ln" | "install" | "crontab")
 }
 
-/// True for `python`, `python3.12`, `perl5` and their kin.
+/// Returns true for `python`, `python3.12`, `perl5` and their kin.
 pub(super) fn is_interpreter(program: &str) -> bool {
     let family = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     is_listed(INTERPRETERS, program) || (!family.is_empty() && is_listed(INTERPRETERS, family))
 }
 
-/// True if unparsable `text` mentions a program that can destroy.
+/// Returns a destructive program that unparsable `text` mentions.
 pub(super) fn mentions_destroyer(text: &str) -> Option<&'static str> {
     let unquoted: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
     let mut words = unquoted.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '_' || c == '-'));
@@ -80,7 +80,7 @@ pub(super) fn mentions_destroyer(text: &str) -> Option<&'static str> {
     })
 }
 
-/// True for programs of version control, which run what the settings of the repository name that they find.
+/// Returns true for programs of version control, which run what the settings of the repository name that they find.
 pub(super) fn obeys_repository(program: &str) -> bool {
     matches!(program, "git" | "hg" | "jj" | "sl")
 }
@@ -99,7 +99,7 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         PYENV_ROOT COMPOSER_HOME MAVEN_ARGS M2_HOME MAVEN_HOME ZDOTDIR NODE_REPL_EXTERNAL_MODULE XZ_OPT XZ_DEFAULTS MYPYPATH \
         JULIA_LOAD_PATH JULIA_DEPOT_PATH ERL_LIBS TCLLIBPATH HELM_PLUGINS SBT_HOME CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH \
         OBJC_INCLUDE_PATH LIBRARY_PATH OBJC CPP YACC";
-    // What is assigned to them the shell computes, and computing runs commands.
+    // The shell computes values that are assigned to them, and computing runs commands.
     const COMPUTED: &str =
         "RANDOM SRANDOM SECONDS HISTCMD OPTIND LINENO EPOCHSECONDS EPOCHREALTIME BASHPID PPID UID EUID";
     const PREFIXES: [&str; 31] = [
@@ -158,8 +158,8 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// True if an assignment to a lever, `NAME=value` as far as it is known, leaves nothing to run or load: a pager or an editor that is
-/// the plain name of a program which only reads, or none, and a switch for how something is shown or whether it asks.
+/// Reports whether an assignment to a lever, `NAME=value` as far as it is known, leaves nothing to run or load: a pager or an editor that
+/// is the plain name of a program which only reads, or none, and a switch for how something is shown or whether it asks.
 pub(super) fn is_idle(assignment: &str) -> bool {
     // The last words of such switches.
     const SWITCHES: &str =
@@ -173,15 +173,16 @@ pub(super) fn is_idle(assignment: &str) -> bool {
     is_name && (is_program && (value.is_empty() || is_reader(value)) || is_switch && is_position)
 }
 
-/// Names that other programs read as well, and that people give to variables of their own: they matter where programs get them.
+/// Reports whether other programs read the variable as well, and users may have one of that name: such names matter where programs get
+/// them.
 pub(super) fn is_dangerous_in_environment(name: &str) -> bool {
     const NAMES: &str = "UNZIP BZIP BZIP2 ZIP GZIP MAGIC LEX FC STRIP OBJCOPY RM CO GET MAKEINFO TEX TEXI2DVI WEAVE CWEAVE TANGLE CTANGLE \
         M2C PC LINT";
     is_dangerous_variable(name) || is_listed(NAMES, name)
 }
 
-/// True if an assignment that a line makes for one of its commands is no lever, as far as anybody knows: its name is none that makes
-/// programs load, find or run something else, and does not end like one; or its value leaves nothing of that.
+/// Reports whether an assignment that a line makes for one of its commands is no lever, as far as is known: its name is none that
+/// makes programs load, find or run something else, and does not end like one; or its value leaves nothing of that.
 pub(super) fn is_setting(assignment: &str) -> bool {
     const LEVERS: &str = "PATH HOME COMMAND CMD SHELL HOOK HOOKS PRELOAD PLUGIN PLUGINS ARGS OPTS OPTIONS FLAGS RUNNER LOADER EXEC \
         PROGRAM PROG BIN SCRIPT CONF CONFIG RC INIT MODULE MODULES INCLUDE AUTH PROXY REGISTRY MIRROR PROFILER WRAPPER COMPILER \
@@ -218,14 +219,14 @@ pub(super) fn is_setting(assignment: &str) -> bool {
         && !PROGRAMS.iter().any(|program| upper.starts_with(program))
 }
 
-/// True if the value of an assignment is a path, which the program may run, load or read its settings from. An address is none.
+/// Reports whether the value of an assignment is a path, which the program may run, load or read its settings from. An address is none.
 fn is_path_value(assignment: &str) -> bool {
     let value = assignment.split_once('=').map_or("", |(_, value)| value);
     let is_file = value.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("file:"));
     value.starts_with(['.', '~']) || value.contains('/') && (is_file || !value.contains("://"))
 }
 
-/// The interpreter or wrapper that an allow pattern would grant whole.
+/// Returns the interpreter or wrapper that an allow pattern would grant whole.
 pub fn grants_interpreter(pattern: &str) -> Option<&str> {
     let (tool, inner) = pattern.split_once('(')?;
     is_shell_in_rules(tool).then_some(())?;

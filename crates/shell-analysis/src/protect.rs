@@ -18,10 +18,10 @@ use super::{
 };
 use crate::path;
 
-/// The most letters of a group of options that are looked at.
+/// Maximum number of letters in a group of options that are looked at.
 const MOST_LETTERS: usize = 16;
 
-/// How a text leads to a path of the gateway. A later one says more than an earlier.
+/// Relation of a text to a path of the gateway. A later one is stronger than an earlier.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PathMatch {
     /// In a folder that is not known, a wildcard may match its name.
@@ -86,7 +86,7 @@ pub(super) fn note_carried(line: &mut LineAnalysis, place: &Place, here: &Possib
             }
             Some(PathMatch::Above(_) | PathMatch::Namesake(_) | PathMatch::Alike(_)) | None => None,
         };
-    // Put behind another folder it leads there from that one.
+    // Joined to another folder it leads there from that one.
     let climbs = |root: &&String| {
         let is_begun = |name: &str| root.rsplit('/').next().is_some_and(|own| name != ".." && own.starts_with(name));
         texts.iter().any(|text| text.contains("..") && path_parts(text).last().is_some_and(is_begun))
@@ -97,7 +97,7 @@ pub(super) fn note_carried(line: &mut LineAnalysis, place: &Place, here: &Possib
     }
 }
 
-/// Notes the folders among words that are said for another command to use: it may put a name behind them.
+/// Notes the folders among words that are printed for another command to use: it may append a name to them.
 pub(super) fn note_output_words(line: &mut LineAnalysis, place: &Place, here: &PossibleCwd, words: &[ShellWord]) {
     note_carried(line, place, here, words);
     if !line.signs.carries {
@@ -131,7 +131,7 @@ pub(super) fn note_output_words(line: &mut LineAnalysis, place: &Place, here: &P
     }
 }
 
-/// Notes paths of which only a beginning is known that leads out of the working folder, where words of the line may be what is behind it.
+/// Notes paths with only a known beginning that leads out of the working folder, if words of the line may be the rest.
 fn note_open(line: &mut LineAnalysis, place: &Place, words: &[ShellWord]) {
     let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
     if !line.signs.carries || !has_roots {
@@ -139,7 +139,7 @@ fn note_open(line: &mut LineAnalysis, place: &Place, words: &[ShellWord]) {
     }
     let leads_out = |text: &str| {
         let Some((known, _)) = text.split_once(UNKNOWN) else { return false };
-        // Behind dots a slash may follow. What begins with a slash and goes on is a pattern or an address as often as a path.
+        // After dots a slash may follow. A text that begins with a slash and continues is a pattern or an address as often as a path.
         matches!(known.rsplit('/').next(), Some("." | ".."))
             || known.starts_with('/') && known.trim_start_matches(['/', '.']).is_empty()
     };
@@ -172,7 +172,7 @@ fn note_addresses(line: &mut LineAnalysis, place: &Place, argv: &[ShellWord]) {
     if !is_curl || !has_roots {
         return;
     }
-    // What stands behind these is no address.
+    // The words after these are no address.
     const VALUED: &str = "-d --data --data-raw --data-binary --data-urlencode --json -F --form --form-string -w --write-out -H --header -A -e -b -u";
     let is_value = |at: usize| VALUED.split_ascii_whitespace().any(|option| argv[at - 1].value == option);
     let names_parts = argv.iter().any(|word| word.value.contains('#'));
@@ -192,10 +192,10 @@ fn note_addresses(line: &mut LineAnalysis, place: &Place, argv: &[ShellWord]) {
     }
 }
 
-/// Notes paths that go up in a line that makes links: what is above the folder that a link leads to nobody can tell.
+/// Notes paths that go up in a line that makes links: the folder above the target of a link is unknown.
 fn note_behind_links(line: &mut LineAnalysis, place: &Place, argv: &[ShellWord]) {
     let Some((program, arguments)) = argv.split_first().filter(|_| line.signs.links) else { return };
-    // From where it is known to be, the shell goes up as its text says; behind a link, and from there, nobody can tell.
+    // From a known folder, the shell goes up as its text says; after a link, and from there, the target is unknown.
     let is_plain = !line.signs.goes || base_name(&program.value) == "cd";
     let goes_up = |text: &str| match is_plain {
         true => path_parts(text).skip_while(|part| *part == "..").any(|part| part == ".."),
@@ -227,7 +227,7 @@ pub(super) fn note_redirected_into(line: &mut LineAnalysis, place: &Place, here:
 
 /// Notes what a redirection from `target` would give away.
 pub(super) fn note_redirected_from(line: &mut LineAnalysis, place: &Place, here: &PossibleCwd, target: &ShellWord) {
-    // Behind the descriptor of a folder paths go on.
+    // After the descriptor of a folder paths continue.
     let is_above =
         |folder: &String| place.unreadable.iter().chain(&place.protected).any(|root| path::is_within(folder, root));
     if word_texts(target)
@@ -248,7 +248,7 @@ pub(super) fn note_redirected_from(line: &mut LineAnalysis, place: &Place, here:
 
 /// Notes that a command which `find` runs may come across files of the gateway: `find` sees hidden names, a wildcard does not.
 ///
-/// What only reads gives away keys and rules. In the working folder such files are named by whoever means them.
+/// A program that only reads gives away keys and rules. In the working folder such files are named by commands that mean them.
 pub(super) fn note_come_across(
     line: &mut LineAnalysis,
     place: &Place,
@@ -266,7 +266,7 @@ pub(super) fn note_come_across(
     }
 }
 
-/// True if `text` surely leads to a protected path.
+/// Reports whether `text` surely leads to a protected path.
 pub(super) fn leads_to_protected(place: &Place, here: &PossibleCwd, text: &str) -> bool {
     matches!(match_text(place, here, &place.protected, text), Some(PathMatch::Surely(_)))
 }
@@ -306,25 +306,25 @@ fn find_in<'a>(
     texts.filter_map(|text| match_text(place, here, roots, text)).max()
 }
 
-/// Every text that a word may stand for.
+/// Returns every text that a word may stand for.
 fn word_texts(word: &ShellWord) -> impl Iterator<Item = &str> {
-    // What a variable holds is split at white space where it is not quoted.
+    // The value of a variable is split at white space where it is not quoted.
     std::iter::once(word.value.as_str())
         .chain(word.perhaps.iter().flat_map(|text| std::iter::once(text.as_str()).chain(text.split_whitespace())))
 }
 
-/// In how many more ways than one a word is looked at whose end is only known when the line runs: each letter of a group may be the option
-/// that the rest is a value of.
+/// Returns how many additional ways a word is read whose end is only known when the line runs: each letter of a group may be the option
+/// whose value the rest is.
 pub(super) fn ways_to_read(text: &str) -> usize {
     let letters = text.strip_prefix('-').filter(|rest| rest.contains([UNKNOWN, GLOB])).unwrap_or_default();
     letters.chars().take(MOST_LETTERS).take_while(char::is_ascii_alphanumeric).count()
 }
 
-/// The parts of an argument that may be a path: `--out=x`, `-ox`, `@x`, `a:x`, `file://x`.
+/// Returns the parts of an argument that may be a path: `--out=x`, `-ox`, `@x`, `a:x`, `file://x`.
 fn argument_pieces(text: &str) -> impl Iterator<Item = &str> {
     let option = text.strip_prefix('-');
     let behind_slash = option.and_then(|rest| rest.find('/').map(|at| &rest[at..]));
-    // Each letter of a group may be the one that the rest is a value of.
+    // Each letter of a group may be the one whose value the rest is.
     let letters =
         option.map_or(0, |rest| rest.chars().take(MOST_LETTERS).take_while(char::is_ascii_alphanumeric).count());
     let behind_letters = (1..=letters).filter_map(move |at| option.and_then(|rest| rest.get(at..)));
@@ -339,12 +339,12 @@ fn argument_pieces(text: &str) -> impl Iterator<Item = &str> {
         .filter(|piece| !piece.is_empty())
 }
 
-/// The way in which `text` leads to one of `roots`, the surest of all.
+/// Returns the way in which `text` leads to one of `roots`, the surest of all.
 fn match_text(place: &Place, here: &PossibleCwd, roots: &[String], text: &str) -> Option<PathMatch> {
     if roots.is_empty() || text.is_empty() || !may_lead(here, roots, text) {
         return None;
     }
-    // The shell expands `~` behind an equals sign too.
+    // The shell expands `~` after an equals sign too.
     let at_home = text.strip_prefix("~/").zip(place.home.as_ref()).map(|(rest, home)| format!("{home}/{rest}"));
     let mut best = None;
     let mut seen = BTreeSet::new();
@@ -367,10 +367,10 @@ fn match_text(place: &Place, here: &PossibleCwd, roots: &[String], text: &str) -
     best
 }
 
-/// The same of a text that goes no roundabout way.
+/// Returns the same of a text that goes no roundabout way.
 fn found_at(here: &PossibleCwd, roots: &[String], text: &str) -> Option<PathMatch> {
     let cut = text.split_once(UNKNOWN);
-    // Where nothing is known of a variable, it may hold nothing.
+    // An unknown variable may be empty.
     let without = text.replace(UNKNOWN, "");
     let mut best = None;
     // From the root it is the same path wherever the shell is.
@@ -394,7 +394,7 @@ fn found_at(here: &PossibleCwd, roots: &[String], text: &str) -> Option<PathMatc
             best = best.max(found);
         }
     }
-    // Of an unknown folder the parts of the path behind it tell at least that it may be ours.
+    // In an unknown folder the parts of the path after it show at least that it may be ours.
     let rest = match cut {
         Some((_, rest)) => rest,
         None if here.is_unknown() && !text.starts_with('/') => text,
@@ -414,7 +414,7 @@ fn found_at(here: &PossibleCwd, roots: &[String], text: &str) -> Option<PathMatc
     })
 }
 
-/// Whether a text is worth a closer look. Most are plain names, which lead to a root only if they hold its own, or if the shell may be
+/// Reports whether a text needs a closer look. Most are plain names, which lead to a root only if they hold its own, or if the shell may be
 /// in it.
 fn may_lead(here: &PossibleCwd, roots: &[String], text: &str) -> bool {
     text.starts_with(['/', '~'])
@@ -424,12 +424,12 @@ fn may_lead(here: &PossibleCwd, roots: &[String], text: &str) -> bool {
         || here.possible_dirs().any(|dir| roots.iter().any(|root| path::is_within(root, dir)))
 }
 
-/// What is known of a path whose end is not: a folder, and the beginning of a name in it.
+/// Known part of a path whose end is not: a folder, and the beginning of a name in it.
 struct PathBeginning<'t> {
     is_empty: bool,
     folder: String,
     begun: &'t str,
-    /// The folder above, where the name may go on behind dots with a slash.
+    /// The folder above, if the name may continue after dots with a slash.
     above: Option<String>,
 }
 
@@ -441,7 +441,7 @@ impl<'t> PathBeginning<'t> {
         Self { is_empty: known.is_empty(), folder, begun, above }
     }
 
-    /// The way in which it leads to `root`.
+    /// Returns the way in which it leads to `root`.
     fn leads_to(&self, root: &str, here: &PossibleCwd) -> Option<PathMatch> {
         if self.is_empty {
             return None;
@@ -461,7 +461,7 @@ impl<'t> PathBeginning<'t> {
         }
         let next = next_below(&self.folder)?;
         match self.begun {
-            // What begins with a slash and is not known behind it is a pattern or an address as often as a path.
+            // A text that begins with a slash and is unknown after it is a pattern or an address as often as a path.
             "" if self.folder == "/" => None,
             "" => Some(PathMatch::Above(root.to_owned())),
             begun => matches_part(&format!("{begun}{GLOB}"), next, here.hidden_names())
@@ -470,13 +470,13 @@ impl<'t> PathBeginning<'t> {
     }
 }
 
-/// True if a path, perhaps with wildcards, can lead to `root` or into it.
+/// Reports whether a path, perhaps with wildcards, can lead to `root` or into it.
 fn matches_into(target: &str, root: &str, here: &PossibleCwd) -> bool {
     let mut given = path_parts(target);
     path_parts(root).all(|expected| given.next().is_some_and(|part| matches_part(part, expected, here.hidden_names())))
 }
 
-/// Whether a path, perhaps with wildcards, is `root` or a folder above it.
+/// Reports whether a path, perhaps with wildcards, is `root` or a folder above it.
 fn holds_root(target: &str, root: &str, here: &PossibleCwd) -> bool {
     let mut root_parts = path_parts(root);
     path_parts(target)

@@ -1,32 +1,32 @@
-//! What a command turns out to run, and what it may run where nobody can tell.
+//! Target that a command runs, and the possible targets if it is unknown.
 //!
 //! It must not know programs.
 
 use super::word::{ShellWord, UNKNOWN};
 
-/// What a command turns out to run.
+/// Target that a command runs.
 #[derive(Debug, PartialEq)]
 pub(super) enum RunTarget {
     /// Itself only.
     Itself,
     /// Another command in its place and nothing else: the wrapper adds nothing. With assignments that it makes.
     Other { assignments: Vec<ShellWord>, argv: Vec<ShellWord> },
-    /// Itself, and others beside: all must be covered.
+    /// Itself, and others in addition: all must be covered.
     Beside(Vec<Vec<ShellWord>>),
     /// A text of the shell, in its place.
     Text(String),
-    /// Nobody can tell for what; these are possible.
+    /// Unknown; these are possible.
     Anything {
         why: &'static str,
         perhaps: Vec<Vec<ShellWord>>,
         texts: Vec<String>,
-        /// Whether one of the texts is read by a shell after words were put in that are only known when it runs: they may be any command.
+        /// True if a shell reads one of the texts after insertion of words that are only known when it runs: they may be any command.
         is_open: bool,
     },
 }
 
 impl RunTarget {
-    /// The commands that are possible where nobody can tell.
+    /// Returns the commands that are possible if the target is unknown.
     pub(super) fn into_commands(self) -> Vec<Vec<ShellWord>> {
         match self {
             Self::Anything { perhaps, .. } => perhaps,
@@ -38,7 +38,7 @@ impl RunTarget {
 /// The most words that are looked at for the one that is run.
 pub(super) const MOST_TAILS: usize = 16;
 
-/// Every tail that begins with a word that may be a program, and every word that may be a text of the shell.
+/// Returns every tail that begins with a word that may be a program, and every word that may be a text of the shell.
 pub(super) fn possible_targets(argv: &[ShellWord], why: &'static str) -> RunTarget {
     let starts = |word: &ShellWord| !word.value.starts_with('-') && !word.value.contains('=');
     let tails = (1..argv.len()).filter(|at| starts(&argv[*at])).take(MOST_TAILS);
@@ -53,14 +53,14 @@ pub(super) fn possible_targets(argv: &[ShellWord], why: &'static str) -> RunTarg
     }
 }
 
-/// Whether a text for a shell has words put in that are only known when it runs.
+/// Reports whether a text for a shell has inserted words that are only known when it runs.
 pub(super) fn is_open(text: &ShellWord) -> bool {
-    // What these are is a number.
+    // The values of these are numbers.
     let rest = ["$?", "$$", "$#", "$!"].iter().fold(text.raw.clone(), |raw, number| raw.replace(number, ""));
     text.value.contains(UNKNOWN) && !text.settled && rest.contains(['$', '`'])
 }
 
-/// The same of words that may turn out to be several: `${X:-5 rm}` in front of others has `rm` run.
+/// Returns the same of words that may turn out to be several: `${X:-5 rm}` in front of others has `rm` run.
 fn torn_commands(argv: &[ShellWord]) -> impl Iterator<Item = Vec<ShellWord>> {
     let torn = argv.iter().enumerate().skip(1).filter(|(_, word)| word.splits).flat_map(|(at, word)| {
         word.perhaps.iter().flat_map(move |text| {

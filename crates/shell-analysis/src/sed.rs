@@ -2,10 +2,10 @@
 //!
 //! It must not know more of sed than such scripts need: what is not read here may run a program, write a file or read one.
 
-/// Whether the arguments of `sed` hold such scripts and nothing else. None of them for a word that is not literal.
+/// Reports whether the arguments of `sed` hold such scripts and nothing else. None of them for a word that is not literal.
 pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
     let (mut scripts, mut operands) = (Vec::new(), Vec::new());
-    // How many operands stand before the last option: to some versions the first of them is the script, and options end there.
+    // Number of operands before the last option: to some versions the first of them is the script, and options end there.
     let mut early = 0;
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
@@ -55,7 +55,7 @@ pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
     scripts.into_iter().all(|script| script.is_some_and(|script| check_script(script).is_some()))
 }
 
-/// Whether the arguments of `sed` have it show what it edits, and change no file.
+/// Reports whether the arguments of `sed` have it show its output, and change no file.
 pub(super) fn only_shows(arguments: &[Option<&str>]) -> bool {
     let changes_file = |word: &str| match word.strip_prefix("--") {
         Some(long) => long.starts_with("in-place"),
@@ -64,7 +64,7 @@ pub(super) fn only_shows(arguments: &[Option<&str>]) -> bool {
     arguments.iter().all(|word| word.is_some_and(|word| !changes_file(word))) && only_edits(arguments)
 }
 
-/// Where among the arguments of `sed` its scripts stand, perhaps joined to an option.
+/// Returns the positions of scripts among the arguments of `sed`, perhaps joined to an option.
 pub(super) fn script_positions(arguments: &[&str]) -> Vec<usize> {
     let (mut scripts, mut operands) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -94,7 +94,7 @@ pub(super) fn script_positions(arguments: &[&str]) -> Vec<usize> {
     scripts
 }
 
-/// Whether a suffix of what is kept is a name instead, perhaps in another folder: its star is the name that the file has.
+/// Reports whether a suffix of backups is a name instead, perhaps in another folder: its star is the name that the file has.
 fn names_file(suffix: &str) -> bool {
     suffix.contains(['/', '*'])
 }
@@ -139,12 +139,13 @@ fn check_script(script: &str) -> Option<()> {
     }
 }
 
-/// Whether a sign may stand between the parts of a command. What is not ASCII may be other letters to sed, or the same as others.
+/// Reports whether a sign may stand between the parts of a command. Signs that are not ASCII may be other letters to sed, or the same as
+/// others.
 fn is_delimiter(sign: &char) -> bool {
     sign.is_ascii_punctuation() && !"\\;".contains(*sign)
 }
 
-/// What stands behind addresses and `!`.
+/// Returns the text after addresses and `!`.
 fn past_addresses(mut text: &str) -> Option<&str> {
     loop {
         text = text.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '$' | ',' | '!' | '+' | '~' | ' '));
@@ -160,8 +161,8 @@ fn past_addresses(mut text: &str) -> Option<&str> {
     }
 }
 
-/// What stands behind the next `delimiter` that no backslash takes its meaning. In brackets some versions do not take it for the end:
-/// a text in which that matters is not read.
+/// Returns the text after the next `delimiter` that no backslash escapes. In brackets some versions do not take it for the end: a text in
+/// which that matters is not read.
 fn past_delimiter(text: &str, delimiter: char) -> Option<&str> {
     let mut letters = text.char_indices();
     let mut bracket = false;
@@ -178,7 +179,7 @@ fn past_delimiter(text: &str, delimiter: char) -> Option<&str> {
     None
 }
 
-/// The same of what is put in: brackets are plain there.
+/// Returns the same of what is put in: brackets are plain there.
 fn past_replacement(text: &str, delimiter: char) -> Option<&str> {
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {

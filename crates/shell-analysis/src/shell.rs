@@ -1,14 +1,14 @@
-//! Which of a call's arguments a shell reads, and whose shell that is.
+//! Arguments of a call that a shell reads, and the machine of that shell.
 //!
-//! A tool of our own is known by its name. What others offer is told by what they say of it, and where that leaves a doubt, the
-//! doubt is kept. What a line would do is none of its business.
+//! A tool of our own is known by its name. Tools of others are judged by their description, and a doubt about them is kept. The effect
+//! of a line is judged elsewhere.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Where a shell runs.
+/// Machine on which a shell runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShellMachine {
@@ -18,7 +18,7 @@ pub enum ShellMachine {
     Other,
 }
 
-/// What of a call a shell reads.
+/// Parts of a call that a shell reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShellInput {
@@ -29,26 +29,26 @@ pub enum ShellInput {
     Line {
         /// Its name.
         argument: Cow<'static, str>,
-        /// Whose shell it is.
+        /// Machine of the shell.
         machine: ShellMachine,
     },
     /// Perhaps any text in it.
     Perhaps {
-        /// Whose shell it would be.
+        /// Machine that the shell would be on.
         machine: ShellMachine,
     },
 }
 
-/// A tool that somebody else offers, as far as it can be told from what is said of it.
+/// A tool that another program offers, as far as its description shows.
 #[derive(Clone, Copy, Debug)]
 pub struct ForeignTool<'a> {
-    /// What whoever offers it calls it.
+    /// Name of the tool, by the program that offers it.
     pub name: &'a str,
     /// The JSON Schema of its arguments.
     pub schema: &'a Map<String, Value>,
-    /// True if whoever offers it says that it needs a shell.
+    /// True if its description says that it needs a shell.
     pub needs_shell: bool,
-    /// Where it does its work.
+    /// Machine on which it works.
     pub machine: ShellMachine,
 }
 
@@ -64,7 +64,7 @@ const LINES: [&str; 8] =
     ["command", "cmd", "commandLine", "command_line", "shellCommand", "shell_command", "script", "commands"];
 
 impl ShellInput {
-    /// What a shell reads of a call of our own tool with this name.
+    /// Returns the parts of a call of our own tool with this name that a shell reads.
     pub fn of_own(tool: &str) -> Self {
         match tool {
             OURS => Self::Line { argument: Cow::Borrowed("command"), machine: ShellMachine::This },
@@ -72,7 +72,7 @@ impl ShellInput {
         }
     }
 
-    /// What a shell reads of a call of somebody else's tool with these arguments.
+    /// Returns the parts of a call of a foreign tool with these arguments that a shell reads.
     pub fn of_foreign(tool: &ForeignTool<'_>, arguments: &Map<String, Value>) -> Self {
         let machine = tool.machine;
         let is_shell = tool.needs_shell || name_words(tool.name).any(|word| SHELLS.contains(&word.as_str()));
@@ -93,7 +93,7 @@ impl ShellInput {
     }
 }
 
-/// True if a tool with this name in a rule is taken for a shell: ours, or one of a node, whose name stands behind its own.
+/// Reports whether a tool with this name in a rule is taken for a shell: ours, or one of a node, whose name follows its own.
 pub fn is_shell_in_rules(tool: &str) -> bool {
     tool == OURS || tool.rsplit_once("__").is_some_and(|(_, own)| own.eq_ignore_ascii_case(OURS))
 }
@@ -107,7 +107,7 @@ fn may_be_text(schema: &Value) -> bool {
     }
 }
 
-/// The words of a name in small letters, however they are joined: `runShell`, `run_shell`, `Run shell`.
+/// Returns the words of a name in lower case, however they are joined: `runShell`, `run_shell`, `Run shell`.
 fn name_words(name: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
     let mut was_small = false;

@@ -16,13 +16,13 @@ use super::{
 };
 use crate::action_class::ActionClass as Class;
 
-/// What is said of text of which nobody can tell what it says.
+/// Reason for a text that cannot be determined.
 pub(super) const DISGUISE: &str = "hides what it says in $'…'";
 
 /// The most that the forms of the commands of one line come to, in bytes.
 const MOST_SPELLED: usize = 1 << 22;
 
-/// Whether rules must cover a command, or cover what it wraps.
+/// Selects whether rules must cover a command, or the command that it wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CoverNeed {
     /// Rules must cover it.
@@ -33,7 +33,7 @@ pub(super) enum CoverNeed {
     Perhaps,
 }
 
-/// Notes in `line` what `argv` with `assignments` is and does.
+/// Notes in `line` the forms and effects of `argv` with `assignments`.
 pub(super) fn note_command(
     line: &mut LineAnalysis,
     place: &Place,
@@ -83,7 +83,7 @@ pub(super) fn note_command(
         let tried = |at: usize| -> Vec<&str> {
             argv.iter().skip(1).map(|word| word.perhaps.get(at).unwrap_or(&word.value).as_str()).collect()
         };
-        // Where nothing is known of a variable, it may hold nothing.
+        // An unknown variable may be empty.
         let without: Vec<String> = arguments.iter().map(|text| text.replace(UNKNOWN, "")).collect();
         disk::disk_harm(program, here, &without.iter().map(String::as_str).collect::<Vec<_>>())
             .or_else(|| (0..most).find_map(|at| disk::disk_harm(program, here, &tried(at))))
@@ -93,7 +93,7 @@ pub(super) fn note_command(
     }
 }
 
-/// True if `argv` is a command that only reads.
+/// Reports whether `argv` is a command that only reads.
 pub(super) fn is_read_only(argv: &[ShellWord]) -> bool {
     let arguments: Vec<&str> = argv.iter().skip(1).map(|word| word.value.as_str()).collect();
     let program = argv.first().and_then(ShellWord::as_literal).map(base_name);
@@ -119,7 +119,7 @@ fn note_words(line: &mut LineAnalysis, assignments: &[ShellWord], argv: &[ShellW
     }
 }
 
-/// Whether an assignment before `read` alone says how that one cuts its words, and nothing else.
+/// Reports whether an assignment before `read` only sets how it cuts its words.
 fn is_of_read(name: &str, program: Option<&str>) -> bool {
     name == "IFS" && program == Some("read")
 }
@@ -142,7 +142,7 @@ fn note_program(line: &mut LineAnalysis, argv: &[ShellWord], program: Option<&st
     }
 }
 
-/// True if the arguments of `set` only say when a line ends, or that it is shown: no word means something else by it.
+/// Reports whether the arguments of `set` only say when a line ends, or that it is shown: no word means something else by it.
 fn only_ends_earlier(arguments: &[&str]) -> bool {
     let mut is_name = false;
     let mut harmless = |word: &&str| {
@@ -159,7 +159,7 @@ fn only_ends_earlier(arguments: &[&str]) -> bool {
     !arguments.is_empty() && arguments.iter().all(&mut harmless) && !is_name
 }
 
-/// True if an interpreter is handed its program as text, by option or on its input.
+/// Reports whether an interpreter is handed its program as text, by option or on its input.
 fn evaluates_text(program: &str, arguments: &[&str]) -> bool {
     const INLINE: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-m", "--eval", "--print", "-"];
     // Modules of Python that are programs of their own, and run no text of their arguments.
@@ -220,7 +220,7 @@ fn analyze_command(
             }
         }
     }
-    // What sets nothing that matters to a program needs no rule of its own.
+    // A command that sets no variable that matters to a program needs no rule of its own.
     let program = argv.first().and_then(ShellWord::as_literal);
     let is_own = |word: &&ShellWord| !adds_nothing(&word.value, program);
     let is_only_set = argv.is_empty() && !assignments.iter().any(|word| is_own(&word));
@@ -239,7 +239,7 @@ fn analyze_command(
     let mut all = Vec::new();
     if cover == CoverNeed::Needed {
         for argv in std::iter::once(argv).chain(as_test.as_deref()) {
-            // What is reached must be covered as well as what is written.
+            // The target of a path must be covered as well as the written form.
             let tidied = spellings::normalised_argv(argv);
             let all_of = |assignments: &[ShellWord]| {
                 let tidied = tidied.iter().flat_map(|argv| covering_texts(assignments, argv));
@@ -260,7 +260,7 @@ fn analyze_command(
     CommandAnalysis { forms, covers: all, narrow: Vec::new(), begun, wild, sets }
 }
 
-/// `[ … ]` in the words of `test`, which is the same.
+/// Returns `[ … ]` in the words of `test`, which is the same.
 fn as_test(argv: &[ShellWord]) -> Option<Vec<ShellWord>> {
     let (first, rest) = argv.split_first()?;
     let (last, words) = rest.split_last()?;
@@ -268,13 +268,13 @@ fn as_test(argv: &[ShellWord]) -> Option<Vec<ShellWord>> {
         .then(|| [&[ShellWord::from_text("test")], words].concat())
 }
 
-/// Whether an assignment before a command says nothing that its rule has to name: how `read` cuts its words, or what is no lever.
+/// Reports whether an assignment before a command has no part that its rule has to name: how `read` cuts its words, or a harmless variable.
 fn adds_nothing(assignment: &str, program: Option<&str>) -> bool {
     is_of_read(declarations::assigned_name(assignment), program) || is_setting(assignment)
 }
 
-/// What a command may say, where words of it are only known when the line runs: without what is not known, and with each thing that it
-/// may be as far as the line tells.
+/// Returns the possible texts of a command, if words of it are only known when the line runs: without the unknown parts, and with each
+/// possible value as far as the line shows.
 fn supposed_words(argv: &[ShellWord]) -> Vec<Vec<String>> {
     if argv.iter().all(|word| word.as_literal().is_some()) {
         return Vec::new();
@@ -291,7 +291,8 @@ fn supposed_words(argv: &[ShellWord]) -> Vec<Vec<String>> {
     std::iter::once(None).chain((0..most).map(Some)).map(tried).filter(|words| !words.is_empty()).collect()
 }
 
-/// How a command begins, as written and by base name, up to what is only known when the line runs. None where all of it is known.
+/// Returns the beginnings of a command, as written and by base name, up to the part that is only known when the line runs. None if all of
+/// it is known.
 pub(super) fn begun_forms(tool: &str, argv: &[ShellWord]) -> Vec<String> {
     if argv.iter().all(|word| !word.value.contains(UNKNOWN) || word.settled) {
         return git::sets_alias(argv).then(|| format!("{tool}(git ")).into_iter().collect();
@@ -304,7 +305,7 @@ pub(super) fn begun_forms(tool: &str, argv: &[ShellWord]) -> Vec<String> {
     if let Some((program, rest)) = words.split_first().filter(|(_, rest)| !rest.is_empty()) {
         begun.push([&[base_name(program).to_owned()], rest].concat().join(" "));
         if base_name(program) == "git" {
-            // What is quoted is one word: the command behind the value of an option is known.
+            // A quoted text is one word: the command after the value of an option is known.
             let whole: Vec<String> = argv[1..].iter().map(|word| word.value.clone()).collect();
             let forms = if argv[at].splits { git::plain_forms(rest) } else { git::plain_forms(&whole) };
             let cut = |form: String| form.split_once(UNKNOWN).map(|(begun, _)| begun.to_owned());
@@ -319,7 +320,7 @@ pub(super) fn begun_forms(tool: &str, argv: &[ShellWord]) -> Vec<String> {
     begun.into_iter().map(|text| format!("{tool}({text}")).collect()
 }
 
-/// What allow rules must cover: what is expanded must fall under a `*` of theirs, however long it turns out to be.
+/// Returns the texts that allow rules must cover: expanded parts must fall under a `*` of theirs, however long they turn out to be.
 fn covering_texts(assignments: &[ShellWord], argv: &[ShellWord]) -> Vec<String> {
     let text = |instead: &str| {
         let words = assignments.iter().chain(argv).map(|word| match word.as_literal() {

@@ -18,13 +18,13 @@ const MOST_FOLDERS: usize = 4;
 /// The most words that are taken for paths although nothing shows that they are.
 const MOST_SINGLE: usize = 4;
 
-/// `argv` with every path tidied that holds steps up, dots or doubled slashes. None if no word does.
+/// Returns `argv` with every path tidied that holds steps up, dots or doubled slashes. None if no word does.
 pub(super) fn normalised_argv(argv: &[ShellWord]) -> Option<Vec<ShellWord>> {
     let tidied: Vec<ShellWord> = argv.iter().map(|word| respell_word(word, &tidied_word)).collect();
     (tidied != argv).then_some(tidied)
 }
 
-/// `argv` in the other spellings of its paths, for rules that deny: each from the working folder, from the root and from the home.
+/// Returns `argv` in the other spellings of its paths, for rules that deny: each from the working folder, from the root and from the home.
 pub(super) fn other_spellings(place: &Place, here: &PossibleCwd, argv: &[ShellWord]) -> Vec<Vec<ShellWord>> {
     let folders = StyleFolders { working: &place.cwd, home: place.home.as_deref() };
     let mut found: Vec<Vec<ShellWord>> = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn other_spellings(place: &Place, here: &PossibleCwd, argv: &[ShellWo
             };
             keep(words.iter().map(|word| respell_word(word, &in_style)).collect(), words);
         }
-        // What looks like a word may be the name of a file.
+        // A text that looks like a word may be the name of a file.
         let single =
             |word: &&(usize, &ShellWord)| word.1.as_literal().is_some_and(|text| !is_path(text) && is_name(text));
         let all: Vec<(usize, &ShellWord)> = words.iter().enumerate().collect();
@@ -58,7 +58,7 @@ pub(super) fn other_spellings(place: &Place, here: &PossibleCwd, argv: &[ShellWo
     found
 }
 
-/// `word` with what it says, and what it may say, changed by `spell` where that gives something.
+/// Returns `word` with its text, and its possible texts, changed by `spell` where that gives something.
 fn respell_word(word: &ShellWord, spell: &dyn Fn(&str) -> Option<String>) -> ShellWord {
     let one = |text: &str| {
         let value = value_of(text)?;
@@ -75,8 +75,8 @@ fn respell_word(word: &ShellWord, spell: &dyn Fn(&str) -> Option<String>) -> She
     }
 }
 
-/// What of a word may be a path: all of it, or what stands behind the sign that gives an option or a variable its value. None for another
-/// option and for an address.
+/// Returns the part of a word that may be a path: all of it, or the part after the sign that gives an option or a variable its value. None
+/// for another option and for an address.
 fn value_of(text: &str) -> Option<&str> {
     if text.contains("://") {
         return None;
@@ -95,8 +95,8 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace) && !text.contains('=')
 }
 
-/// The path `text` tidied. None if it is tidy. What is only known when the line runs may hold steps of its own: nobody can tell what
-/// a step up behind it leads to.
+/// Returns the path `text` tidied. None if it is tidy. A part that is only known when the line runs may hold steps of its own: the target
+/// of a step up after it is unknown.
 fn tidied_word(text: &str) -> Option<String> {
     if !is_path(text) {
         return None;

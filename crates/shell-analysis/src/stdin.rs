@@ -1,4 +1,4 @@
-//! What a pipeline feeds to a shell on its input, where it is written out in the line.
+//! Input that a pipeline feeds to a shell, if it is written out in the line.
 
 use brush_parser::ast;
 
@@ -10,7 +10,7 @@ use super::{
     word::{self, KnownVariables},
 };
 
-/// The texts that a shell among `commands` would read: here-documents, here-strings, and what `echo` and `printf` say into it.
+/// Returns the texts that a shell among `commands` would read: here-documents, here-strings, and what `echo` and `printf` say into it.
 pub(super) fn texts_for_a_shell(commands: &[ast::Command]) -> Vec<String> {
     let any_shell = |command: &ast::Command| reader_position(&raw_words(command)).is_some();
     if !commands.iter().any(any_shell) {
@@ -20,14 +20,15 @@ pub(super) fn texts_for_a_shell(commands: &[ast::Command]) -> Vec<String> {
     echoed.chain(commands.iter().flat_map(document_texts)).filter(|text| !text.is_empty()).collect()
 }
 
-/// Where among `words` a program stands that reads commands of the shell: a shell, or what reads a file in its place.
+/// Returns the position among `words` of a program that reads commands of the shell: a shell, or a program that reads a file in its place.
 fn reader_position(words: &[String]) -> Option<usize> {
     let is_source = |word: &String| matches!(plain_text(word).as_str(), "." | "source");
     let is_shell = |word: &String| SHELLS.contains(&base_name(&plain_text(word)));
     words.first().filter(|word| is_source(word)).map(|_| 0).or_else(|| words.iter().position(is_shell))
 }
 
-/// Whether a shell among `commands` reads commands that are not written out in the line: of a pipe, a process or a text that is expanded.
+/// Reports whether a shell among `commands` reads commands that are not written out in the line: of a pipe, a process or a text that is
+/// expanded.
 pub(super) fn reads_unknown(commands: &[ast::Command]) -> bool {
     commands.iter().enumerate().any(|(at, command)| {
         let words = raw_words(command);
@@ -47,7 +48,7 @@ pub(super) fn reads_unknown(commands: &[ast::Command]) -> bool {
     })
 }
 
-/// The processes whose output a command gets as a file among its words.
+/// Returns the processes whose output a command gets as a file among its words.
 fn process_substitutions(command: &ast::Command) -> Vec<&ast::SubshellCommand> {
     let process = |item| match item {
         &ast::CommandPrefixOrSuffixItem::ProcessSubstitution(ast::ProcessSubstitutionKind::Read, ref process) => {
@@ -65,13 +66,13 @@ fn process_pipelines(process: &ast::SubshellCommand) -> impl Iterator<Item = &as
     process.list.0.iter().flat_map(|item| &item.0).map(|(_, pipeline)| pipeline)
 }
 
-/// Whether a process says its words and nothing else.
+/// Reports whether a process only prints its words.
 fn is_plainly_said(process: &ast::SubshellCommand) -> bool {
     process_pipelines(process).all(|pipeline| pipeline.seq.iter().all(is_plain_echo))
 }
 
-/// The texts that a command within another would read, or one that hands its input on: those of a group around a shell, of a process
-/// at the other end of a redirection, and of another machine's shell or another user's.
+/// Returns the texts that a command within another would read, or one that hands its input on: those of a group around a shell, of a
+/// process at the other end of a redirection, and of another machine's shell or another user's.
 pub(super) fn texts_for_another(commands: &[ast::Command]) -> Vec<String> {
     let mut texts = Vec::new();
     for command in commands {
@@ -118,7 +119,7 @@ const DATABASES: [(&str, ReadsInput, EscapeCheck); 4] = [
 type ReadsInput = fn(&[String]) -> bool;
 type EscapeCheck = fn(&str) -> bool;
 
-/// Whether an option gives the commands in place of the input: a letter of `short`, in a group too, or one of `long`.
+/// Reports whether an option gives the commands in place of the input: a letter of `short`, in a group too, or one of `long`.
 fn names_commands(words: &[String], short: &str, long: &[&str]) -> bool {
     let is_short =
         |word: &str| word.starts_with('-') && !word.starts_with("--") && word.contains(|letter| short.contains(letter));
@@ -137,7 +138,7 @@ fn sqlite_reads_input(words: &[String]) -> bool {
     operands.len() < 2 || !options.iter().all(is_flag)
 }
 
-/// The client of a database that reads commands on its input which may run a program, or which are not written out.
+/// Returns the client of a database that reads commands on its input which may run a program, or which are not written out.
 pub(super) fn database_client(commands: &[ast::Command]) -> Option<&'static str> {
     let may_be_told = |(name, reads_input, leaves): &(&str, ReadsInput, EscapeCheck)| {
         commands.iter().enumerate().any(|(at, command)| {
@@ -146,7 +147,7 @@ pub(super) fn database_client(commands: &[ast::Command]) -> Option<&'static str>
             let may_run = |word: &String| is_known(base_name(&plain_text(word))) || *name == "sqlite3";
             let own = words.iter().position(|word| base_name(&plain_text(word)) == *name);
             let own = own.filter(|at| *at == 0 || words.first().is_some_and(may_run)).map(|own| &words[own + 1..]);
-            // Behind a sign that ends a command which another runs stand no words of its own.
+            // After a sign that ends a command which another runs come no words of its own.
             let is_end = |word: &&String| matches!(plain_text(word).as_str(), ";" | "+");
             let own = own.map(|words| &words[..words.iter().take_while(|word| !is_end(word)).count()]);
             let is_fed = at > 0 || command_redirects(command).into_iter().any(is_input_redirect);
@@ -167,19 +168,19 @@ pub(super) fn database_client(commands: &[ast::Command]) -> Option<&'static str>
     DATABASES.iter().find(|database| may_be_told(database)).map(|(name, ..)| *name)
 }
 
-/// The commands of a table of `crontab`.
+/// Returns the commands of a table of `crontab`.
 fn without_times(table: &str) -> String {
     let command = |line: &str| line.split_whitespace().skip(5).collect::<Vec<_>>().join(" ");
     table.lines().map(command).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a text has a word that is a shell's name.
+/// Reports whether a text has a word that is a shell's name.
 fn names_shell(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     text.split(|c| !is_name(c)).any(|word| SHELLS.contains(&word) || reads_commands(word))
 }
 
-/// The processes that a command's redirections read or write.
+/// Returns the processes that a command's redirections read or write.
 fn redirected_processes(command: &ast::Command) -> Vec<(&ast::IoFileRedirectKind, &ast::SubshellCommand)> {
     let found = command_redirects(command).into_iter().filter_map(|redirect| match redirect {
         ast::IoRedirect::File(_, kind, ast::IoFileRedirectTarget::ProcessSubstitution(_, process)) => {
@@ -193,7 +194,7 @@ fn redirected_processes(command: &ast::Command) -> Vec<(&ast::IoFileRedirectKind
     found.collect()
 }
 
-/// The redirections of a command, those around a group too.
+/// Returns the redirections of a command, those around a group too.
 fn command_redirects(command: &ast::Command) -> Vec<&ast::IoRedirect> {
     let around = match command {
         ast::Command::Compound(_, around) => around.as_ref(),
@@ -208,14 +209,14 @@ fn command_redirects(command: &ast::Command) -> Vec<&ast::IoRedirect> {
     around.into_iter().flat_map(|around| &around.0).chain(own).collect()
 }
 
-/// What `echo` and `printf` say.
+/// Returns the output of `echo` and `printf`.
 fn echoed_text(command: &ast::Command) -> Option<String> {
     let words = raw_words(command);
     let echoes = words.first().is_some_and(|name| matches!(base_name(&plain_text(name)), "echo" | "printf"));
     echoes.then(|| words[1..].iter().map(|word| plain_text(word).replace("\\n", "\n")).collect::<Vec<_>>().join(" "))
 }
 
-/// True if what `commands[at]` reads on its input is written out in the line, all of it and nothing else, so that
+/// Reports whether what `commands[at]` reads on its input is written out in the line, all of it and nothing else, so that
 /// [`texts_for_a_shell`] has it: a here-document or here-string that expands nothing, or a plain `echo` before it.
 pub(super) fn is_written_out(commands: &[ast::Command], at: usize) -> bool {
     let inputs: Vec<&ast::IoRedirect> =
@@ -230,13 +231,13 @@ pub(super) fn is_written_out(commands: &[ast::Command], at: usize) -> bool {
     }
 }
 
-/// A redirection of what a command reads.
+/// Returns a redirection of what a command reads.
 fn input_redirect(item: &ast::CommandPrefixOrSuffixItem) -> Option<&ast::IoRedirect> {
     let ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) = item else { return None };
     is_input_redirect(redirect).then_some(redirect)
 }
 
-/// Whether a redirection is of what a command reads.
+/// Reports whether a redirection is of the input of a command.
 fn is_input_redirect(redirect: &ast::IoRedirect) -> bool {
     let writes = matches!(
         redirect,
@@ -253,7 +254,7 @@ fn is_input_redirect(redirect: &ast::IoRedirect) -> bool {
     !writes
 }
 
-/// True for an `echo` that says its words and nothing more.
+/// Returns true for an `echo` that says its words and nothing more.
 fn is_plain_echo(command: &ast::Command) -> bool {
     let words = raw_words(command);
     let redirects = command_items(command).any(|item| !matches!(item, ast::CommandPrefixOrSuffixItem::Word(_)));

@@ -11,7 +11,7 @@ use super::grammar;
 
 mod expansions;
 
-/// Whether bash would cut `text` into the same words and operators.
+/// Reports whether bash would cut `text` into the same words and operators.
 pub(super) fn agrees_with_grammar(text: &str, tokens: &[Token]) -> bool {
     let Some(text) = grammar::with_ending(text) else { return false };
     let chars: Vec<char> = text.chars().collect();
@@ -23,9 +23,9 @@ pub(super) fn agrees_with_grammar(text: &str, tokens: &[Token]) -> bool {
         && cutter.pieces.iter().zip(tokens).all(|(piece, token)| piece.matches_token(token))
 }
 
-/// `text` with what a here-document says in place of each quoted substitution that says nothing else. None where there is none.
+/// Returns `text` with the text of a here-document in place of each quoted substitution that only prints it. None if there is none.
 ///
-/// It must be one that [`agrees`].
+/// It must be one that [`agrees_with_grammar`].
 pub(super) fn inline_documents(text: &str) -> Option<String> {
     if !text.contains("<<") {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn inline_documents(text: &str) -> Option<String> {
     (at > 0).then_some(plain)
 }
 
-/// Where the bracket that stands at `at` has its partner, if what is between can be told. `is_quoted` says whether double quotes are
+/// Returns the position of the partner of the bracket at `at`, if the text between can be read. `is_quoted` says whether double quotes are
 /// around it.
 pub(super) fn matching_bracket(chars: &[char], at: usize, is_quoted: bool) -> Option<usize> {
     let mut cutter = LineTokenizer::starting_at(chars, at + 1);
@@ -78,14 +78,14 @@ struct LexedWord {
     likeness: TokenFidelity,
 }
 
-/// How far the tokenizer keeps the text of a word. A later one keeps less than an earlier.
+/// Degree to which the tokenizer keeps the text of a word. A later one keeps less than an earlier.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum TokenFidelity {
     #[default]
     Same,
     /// Blanks in `${…}` and `$((…))` may be others.
     ButBlanks,
-    /// Substitutions are put together anew. No rule covers them.
+    /// Substitutions are rebuilt. No rule covers them.
     Loose,
 }
 
@@ -118,12 +118,12 @@ impl LexedWord {
     }
 }
 
-/// A here-document whose body stands behind the next line break.
+/// A here-document whose body follows the next line break.
 struct PendingDocument {
     end: String,
     is_quoted: bool,
     strips_tabs: bool,
-    /// Where its body goes among the pieces. None within a substitution.
+    /// Position of its body among the pieces. None within a substitution.
     place: Option<usize>,
 }
 
@@ -142,14 +142,14 @@ struct LineTokenizer<'a> {
     last_bracket: usize,
     pieces: Vec<LexedToken>,
     open: VecDeque<PendingDocument>,
-    /// How many substitutions are around the cursor: their pieces are not kept.
+    /// Number of substitutions around the cursor: their pieces are not kept.
     inside: usize,
-    /// How many parameters and brackets.
+    /// Number of parameters and brackets around the cursor.
     nested: usize,
     substitutions: Vec<DocumentSubstitution>,
 }
 
-/// Words behind which a command begins.
+/// Words after which a command begins.
 const BEFORE_COMMANDS: [&str; 10] = ["do", "then", "else", "elif", "if", "while", "until", "{", "!", "time"];
 
 const OPERATORS: [&str; 19] =
@@ -171,7 +171,7 @@ impl<'a> LineTokenizer<'a> {
 }
 
 impl LineTokenizer<'_> {
-    /// The next letter. Lines that a backslash joins are one.
+    /// Returns the next character. Lines that a backslash joins are one.
     fn peek_char(&mut self) -> Option<char> {
         while self.chars[self.at..].starts_with(&['\\', '\n']) {
             self.at += 2;
@@ -179,7 +179,7 @@ impl LineTokenizer<'_> {
         self.chars.get(self.at).copied()
     }
 
-    /// The next letter, of lines as they are written.
+    /// Takes the next character, of lines as they are written.
     fn take_char(&mut self) -> Option<char> {
         let c = self.chars.get(self.at).copied()?;
         self.at += 1;
@@ -195,9 +195,9 @@ impl LineTokenizer<'_> {
     /// Commands up to the end, or in a substitution up to the parenthesis that ends it.
     fn read_commands(&mut self) -> Option<()> {
         let (mut depth, mut is_pattern) = (0_usize, false);
-        // Whether a command may begin at the cursor, and how many `case` are open: a parenthesis ends their patterns.
+        // Tells whether a command may begin at the cursor, and how many `case` are open: a parenthesis ends their patterns.
         let (mut begins, mut cases) = (true, 0_usize);
-        // Whether a descriptor may be closed: the dash that does it is a word by itself.
+        // True if a descriptor may be closed: the dash that does it is a word by itself.
         let mut closes = false;
         // Ends of `((…))`, in which nothing is a here-document and nothing a comment.
         let mut arithmetic = 0;
@@ -273,7 +273,7 @@ impl LineTokenizer<'_> {
         found
     }
 
-    /// Where the `))` stands that ends the arithmetic in which the cursor is, if it is some: two subshells may open together too.
+    /// Returns the position of the `))` that ends the arithmetic around the cursor, if it is some: two subshells may open together too.
     fn arithmetic_end(&mut self) -> Option<usize> {
         let from = self.at;
         self.at += 1;
@@ -284,7 +284,7 @@ impl LineTokenizer<'_> {
         Some(if is_arithmetic { end } else { 0 })
     }
 
-    /// Whether bash may take what follows `=~` for a pattern in which other signs are plain than elsewhere.
+    /// Reports whether bash may take the text after `=~` for a pattern in which other signs are plain than elsewhere.
     fn is_plain_pattern(&self) -> bool {
         let mut depth = 0_usize;
         for c in &self.chars[self.at..] {
@@ -299,7 +299,7 @@ impl LineTokenizer<'_> {
         true
     }
 
-    /// What says where a here-document ends.
+    /// Reads the end marker of a here-document.
     fn here_document(&mut self, strips_tabs: bool) -> Option<()> {
         while matches!(self.peek_char(), Some(' ' | '\t')) {
             self.at += 1;
@@ -315,7 +315,7 @@ impl LineTokenizer<'_> {
         Some(())
     }
 
-    /// The bodies of here-documents behind a line break.
+    /// Reads the bodies of here-documents after a line break.
     fn read_bodies(&mut self) -> Option<()> {
         while let Some(open) = self.open.pop_front() {
             let body = self.read_body(&open)?;
@@ -328,7 +328,7 @@ impl LineTokenizer<'_> {
 
     fn read_body(&mut self, open: &PendingDocument) -> Option<String> {
         let mut body = String::new();
-        // What is joined to lines before.
+        // Lines that are joined to lines before.
         let mut joined = String::new();
         while self.at < self.chars.len() {
             let from = self.at;
@@ -355,7 +355,7 @@ impl LineTokenizer<'_> {
     }
 }
 
-/// A word without its quotes. None where a dollar or a backtick lives in it.
+/// Returns a word without its quotes. None where a dollar or a backtick lives in it.
 fn strip_quotes(text: &str) -> Option<String> {
     let mut plain = String::new();
     let mut quote = None;

@@ -1,6 +1,6 @@
-//! What the variables of a line may hold, as far as the line itself, its call or what the shell does for it sets them.
+//! Possible values of the variables of a line, as far as the line itself, its call or the shell sets them.
 //!
-//! It knows no order: what a variable is set to anywhere in the line it may hold everywhere.
+//! It knows no order: a value that is set anywhere in the line counts everywhere.
 
 mod operators;
 
@@ -19,17 +19,17 @@ const MOST_CHOICES: usize = 64;
 /// The most values that are tried in one line; where it is put in, a long one counts once more for each [`LONG`] bytes.
 const MOST_TRIED: usize = 4_096;
 
-/// What a value counts as long by, in bytes.
+/// Length from which a value counts as long, in bytes.
 const LONG: usize = 256;
 
-/// How much longer than the word that sets it a value may be, in bytes: each of a few words may double it.
+/// Maximum growth of a value over the word that sets it, in bytes: each of a few words may double it.
 const MOST_LONGER: usize = 4_096;
 
 /// Variables that the shell fills by itself, with words of the line among other things.
 const BY_SHELL: &str = "_ REPLY OPTARG BASH_REMATCH BASH_COMMAND BASH_EXECUTION_STRING BASH_ARGV MAPFILE DIRSTACK FUNCNAME COMP_LINE \
     COMP_WORDS COMPREPLY READLINE_LINE HISTCMD OLDPWD";
 
-/// More values than anybody wants to try.
+/// Error: more values than are tried.
 #[derive(Debug)]
 pub(super) struct TooManyValues;
 
@@ -37,11 +37,11 @@ pub(super) struct TooManyValues;
 #[derive(Clone, Debug, Default)]
 pub(super) struct LineVariables {
     values: BTreeMap<String, BTreeSet<String>>,
-    /// Those that may hold more than anybody wants to look at.
+    /// Those that may hold too many values to look at.
     endless: BTreeSet<String>,
     /// True if the line may set any of them: by a name that is put together, or in a text that is not judged.
     any: bool,
-    /// True if a line before may have set whatever this one does not set.
+    /// True if a line before may have set variables that this one does not set.
     before: bool,
     tried: usize,
 }
@@ -53,10 +53,10 @@ impl PartialEq for LineVariables {
 }
 
 impl LineVariables {
-    /// What the call sets.
+    /// Returns the variables that the call sets.
     pub(super) fn new(place: &Place) -> Self {
         let mut variables = Self { before: place.is_later, ..Self::default() };
-        // Nobody who judges knows what a secret says.
+        // The value of a secret is not known here.
         for (name, value) in place.environment.iter().filter(|(_, value)| !secret::is_asked_for(value)) {
             variables.insert_value(name, value);
         }
@@ -92,21 +92,21 @@ impl LineVariables {
         self.any = true;
     }
 
-    /// Whether a loop that sets `name` tells all that it may hold: nothing else fills it.
+    /// Reports whether a loop that sets `name` gives all its possible values: nothing else fills it.
     pub(super) fn is_told(&self, name: &str) -> bool {
         let is_filled = || self.values.get(name).is_some_and(|values| values.contains(FILLED));
         !self.any && !is_by_shell(name) && !is_filled()
     }
 
-    /// Whether a line before may have left something in `name`, as it stands in braces, that this line does not set. Of some every
-    /// setting asks.
+    /// Reports whether a line before may have left a value in `name`, as it stands in braces, that this line does not set. Some need an
+    /// approval for every setting.
     pub(super) fn may_be_left(&self, name: &str) -> bool {
         let (plain, _) = split_operator(name);
         self.before && !plain.is_empty() && !self.values.contains_key(plain) && !is_dangerous_variable(plain)
     }
 
-    /// Whether `name`, as it stands in braces, computes what is not followed here: another expansion in it, signs that quote, or parts of
-    /// what this line does not set.
+    /// Reports whether `name`, as it stands in braces, computes a value that is not followed here: another expansion in it, signs that
+    /// quote, or parts that this line does not set.
     pub(super) fn is_unfollowed(&self, name: &str) -> bool {
         let (plain, operator) = split_operator(name);
         let is_set = self.values.contains_key(plain);
@@ -118,10 +118,10 @@ impl LineVariables {
         match operator.as_bytes() {
             [] | [b'[', ..] => false,
             [b':', b'-' | b'=' | b'+' | b'?', ..] | [b'-' | b'=' | b'+' | b'?', ..] => expands,
-            // A part of what everybody knows can be anything that stands in it.
+            // A part of a known value can be anything that is in it.
             [b':', ..] => expands || quotes || !is_set && is_known_everywhere(plain),
             [b'/', ..] if is_set => expands || quotes,
-            // What is put in is the line's own.
+            // The inserted text is the line's own.
             [b'/', ..] => operator.rsplit('/').next().is_some_and(|put| put.contains(TELLING)),
             _ => is_set && (expands || quotes),
         }
@@ -133,10 +133,10 @@ impl LineVariables {
         std::iter::once(&word.value).chain(&word.perhaps).for_each(|value| self.insert_short(name, value, most));
     }
 
-    /// Every way in which `names` may be filled in; `folders` are values that the shell itself gives.
+    /// Returns every way in which `names` may be filled in; `folders` are values that the shell itself gives.
     ///
     /// # Errors
-    /// [`TooMany`] ways.
+    /// [`TooManyValues`].
     pub(super) fn value_choices(
         &mut self,
         names: &[String],
@@ -172,7 +172,7 @@ impl LineVariables {
         Ok(choices)
     }
 
-    /// What `name`, or `name:-text` as it stands in braces, may hold.
+    /// Returns the possible values of `name`, or of `name:-text` as it stands in braces.
     fn possible_values(&self, name: &str, folders: &[(&str, String)]) -> Vec<String> {
         let (plain, operator) = split_operator(name);
         let mut values: Vec<String> = self.values.get(plain).into_iter().flatten().cloned().collect();
@@ -187,15 +187,15 @@ impl LineVariables {
         } else if !operator.is_empty() && !operator.starts_with('[') {
             let is_filled = |value: &String| value == FILLED;
             let computed = operators::apply_operator(operator, &values).filter(|_| !values.iter().any(is_filled));
-            // What is computed in a way that is not followed may come to anything.
+            // A value that is computed in a way that is not followed may be anything.
             values = computed.filter(|computed| !computed.is_empty()).unwrap_or_else(|| vec![FILLED.to_owned()]);
         }
-        // What begins with what is not known may begin with a dash.
+        // A value that begins with an unknown part may begin with a dash.
         values.iter_mut().filter(|value| value.starts_with(UNKNOWN)).for_each(|value| FILLED.clone_into(value));
         values
     }
 
-    /// The same of what expansions made, unless they made more than `most` bytes of it.
+    /// Adds a value that expansions made, unless they made more than `most` bytes of it.
     fn insert_short(&mut self, name: &str, value: &str, most: usize) {
         if value.len() > most {
             self.endless.insert(name.to_owned());
@@ -207,7 +207,7 @@ impl LineVariables {
     fn insert_value(&mut self, name: &str, value: &str) {
         let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let values = if is_name { self.values.entry(name.to_owned()).or_default() } else { return };
-        // One more than is ever tried, so that there are too many for good.
+        // One more than is ever tried, so that there are always too many.
         if values.len() <= MOST_CHOICES {
             // Unquoted, what the variable holds is a pattern too.
             values.insert(value.replace(['*', '?', '['], &GLOB.to_string()));
@@ -215,7 +215,7 @@ impl LineVariables {
     }
 }
 
-/// A variable's name, and the operator that stands behind it in braces.
+/// Splits a variable's name from the operator that follows it in braces.
 fn split_operator(name: &str) -> (&str, &str) {
     name.split_at(name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len()))
 }
@@ -223,7 +223,7 @@ fn split_operator(name: &str) -> (&str, &str) {
 /// Signs of options, paths and the ends of lists.
 const TELLING: [char; 11] = ['-', '+', '.', '$', '`', ';', '{', '(', '[', '~', '='];
 
-/// Variables of which anybody can tell what they say, or part of it.
+/// Variables with values that are known everywhere, or in part.
 const KNOWN_EVERYWHERE: &str = "OSTYPE MACHTYPE HOSTTYPE BASH BASH_VERSION BASHOPTS SHELLOPTS PATH HOME PWD OLDPWD SHELL TERM LANG LC_ALL TZ \
     USER LOGNAME HOSTNAME UID EUID IFS PS4 0";
 
@@ -231,7 +231,7 @@ fn is_known_everywhere(name: &str) -> bool {
     KNOWN_EVERYWHERE.split_ascii_whitespace().any(|known| known == name)
 }
 
-/// Whether the shell fills a variable by itself.
+/// Reports whether the shell fills a variable by itself.
 fn is_by_shell(name: &str) -> bool {
     BY_SHELL.split_ascii_whitespace().any(|known| known == name)
 }

@@ -21,7 +21,7 @@ mod commands;
 mod test_expressions;
 mod unparsed;
 
-/// How many texts may lie inside one another: `sh -c "sh -c …"`, substitutions in substitutions.
+/// Maximum nesting of texts: `sh -c "sh -c …"`, substitutions in substitutions.
 const MOST_TEXTS_DEEP: usize = 8;
 
 /// The most commands that are noted, unwrapped ones included.
@@ -40,14 +40,14 @@ pub(super) struct LineWalk<'a> {
     line: LineAnalysis,
     here: PossibleCwd,
     depth: usize,
-    /// How many words braces made.
+    /// Number of words that braces made.
     made: usize,
-    /// How much was judged, in bytes.
+    /// Number of bytes that were judged.
     judged: usize,
     /// True while what the command at hand reads on its input is written out in the line.
     fed: bool,
     calls: CallGraph,
-    /// What the line itself may set, so that nothing is known of it: where `~` leads, where `cd` goes.
+    /// Variables that the line itself may set, so that they are unknown: the home for `~`, the target of `cd`.
     sets_home: bool,
     sets_folders: bool,
     variables: LineVariables,
@@ -163,21 +163,21 @@ impl<'a> LineWalk<'a> {
         self.judged > MOST_JUDGED
     }
 
-    /// What a text in a place of its own runs: a subshell, as far as folders go.
+    /// Analyses a text that runs in a place of its own: a subshell, as far as folders go.
     fn walk_aside(&mut self, text: &str) {
         let (here, fed) = (self.here.clone(), self.fed);
         self.walk_text(text);
         (self.here, self.fed) = (here, fed);
     }
 
-    /// The same of a substitution's text.
+    /// Analyses the text of a substitution in the same way.
     fn walk_within(&mut self, text: &str) {
         let around = self.calls.go_within();
         self.walk_aside(text);
         self.calls.leave_within(around);
     }
 
-    /// The same of a text that another shell reads, or this one at another time: the variables of loops are others there.
+    /// Analyses in the same way a text that another shell reads, or this one at another time: the variables of loops are others there.
     fn walk_apart(&mut self, text: &str) {
         let settled = std::mem::take(&mut self.settled);
         self.walk_aside(text);
@@ -199,7 +199,7 @@ impl<'a> LineWalk<'a> {
                 }
             }
             self.here.end_list(before);
-            // It runs beside the shell, all of it in one.
+            // It runs in the background, all of it in one process.
             if background {
                 self.here = here;
             }
@@ -337,7 +337,7 @@ impl<'a> LineWalk<'a> {
         }
     }
 
-    /// A loop that changes folder may end anywhere: then it is walked again as if it had.
+    /// Walks a loop: one that changes folder may end anywhere, and is then walked again as if it had.
     fn walk_repeated(&mut self, lists: &[&ast::CompoundList]) {
         let before = self.here.clone();
         lists.iter().for_each(|list| self.walk_list(list));
@@ -376,7 +376,7 @@ impl<'a> LineWalk<'a> {
                 Err(TooManyValues) => self.line.note_opaque("a variable with too many values"),
             }
             let is_told = |name: &String| self.settled.contains(name) && self.variables.is_told(name);
-            // Where other signs may cut it, parts of it count.
+            // If other signs may cut it, parts of it count.
             let is_whole = !word.splits || !may_set(self.command, "IFS");
             if word.names.iter().any(|name| self.variables.is_unfollowed(name)) {
                 word.opaque = word.opaque.or(Some("a parameter expansion that is not followed"));
@@ -389,7 +389,7 @@ impl<'a> LineWalk<'a> {
         word
     }
 
-    /// A word whose expansion matters, not its value.
+    /// Walks a word whose expansion matters, not its value.
     fn run_expansions(&mut self, word: &ast::Word) {
         for word in self.scan_words(&word.value) {
             self.run_all(&word);
@@ -434,7 +434,7 @@ impl KnownFolders {
     }
 }
 
-/// True if `text` mentions a variable other than to read it. Quotes do not hide it.
+/// Reports whether `text` mentions a variable other than to read it. Quotes do not hide it.
 fn may_set(text: &str, name: &str) -> bool {
     let text: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
     text.match_indices(name).any(|(at, _)| !text[..at].ends_with('$') && !text[..at].ends_with("${"))

@@ -8,19 +8,19 @@ pub(super) use self::{
     scan::{scan_live, scan_word},
 };
 
-/// Stands in [`Word::value`] for text that is only known when the line runs.
+/// Placeholder in [`ShellWord::value`] for text that is only known when the line runs.
 pub(super) const UNKNOWN: char = '\u{10FFFE}';
 
-/// What a variable may hold that the shell fills with what it reads or does: it may be an option too.
+/// Possible value of a variable that the shell fills from its input or its state: it may be an option too.
 pub(super) const FILLED: &str = "-\u{10FFFE}";
 
-/// Stands in [`Word::value`] for an unquoted pattern character.
+/// Placeholder in [`ShellWord::value`] for an unquoted pattern character.
 pub(super) const GLOB: char = '\u{10FFFD}';
 
-/// Stands for the working folder where nobody knows it: a name that no path has.
+/// Placeholder for an unknown working folder: a name that no path has.
 pub(super) const WORKING: &str = "/\u{10FFFC}";
 
-/// `text` as people read it.
+/// Returns `text` as people read it.
 pub(super) fn shown_text(text: &str) -> String {
     text.replace(UNKNOWN, "…").replace(GLOB, "*").replace(WORKING, ".")
 }
@@ -36,7 +36,7 @@ pub(super) struct ShellWord {
     pub(super) expands: bool,
     /// True if it may become several words, or none: something in it is expanded that no quote keeps together.
     pub(super) splits: bool,
-    /// True if nobody can tell what it says: shells, or their settings, read it in different ways.
+    /// True if its text cannot be determined: shells, or their settings, read it in different ways.
     pub(super) disguised: bool,
     /// True if a loop around it tells all that its variables may hold.
     pub(super) settled: bool,
@@ -44,52 +44,52 @@ pub(super) struct ShellWord {
     pub(super) runs: Vec<String>,
     /// Why no rule covers it.
     pub(super) opaque: Option<&'static str>,
-    /// The variables in it of which nothing is known, with what stands behind them in braces.
+    /// The unknown variables in it, with the operators after them in braces.
     pub(super) names: Vec<String>,
-    /// What it may be, as far as the line itself sets its variables.
+    /// Its possible texts, as far as the line itself sets its variables.
     pub(super) perhaps: Vec<String>,
 }
 
 impl ShellWord {
-    /// A word of which nothing is known.
+    /// Returns a word of which nothing is known.
     pub(super) fn unknown_word() -> Self {
         Self { raw: "…".to_owned(), value: UNKNOWN.to_string(), expands: true, splits: true, ..Self::default() }
     }
 
-    /// A word that says `text`.
+    /// Returns a word that says `text`.
     pub(super) fn from_text(text: &str) -> Self {
         Self { raw: text.to_owned(), value: text.to_owned(), ..Self::default() }
     }
 
-    /// Its text if nothing in it is expanded.
+    /// Returns its text if nothing in it is expanded.
     pub(super) fn as_literal(&self) -> Option<&str> {
         (!self.expands && self.opaque.is_none()).then_some(self.value.as_str())
     }
 
-    /// Every text that it may be.
+    /// Returns every text that it may be.
     pub(super) fn all_texts(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.value.as_str()).chain(self.perhaps.iter().map(String::as_str))
     }
 
-    /// The same, but for what it says where nothing is known of its variables, if a loop tells all that they may hold.
+    /// Returns the same, but for what it says where nothing is known of its variables, if a loop tells all that they may hold.
     pub(super) fn possible_texts(&self) -> impl Iterator<Item = &str> {
         self.all_texts().skip(usize::from(self.settled))
     }
 
-    /// True if it may turn out to be an option, or to hold one, that is not seen here.
+    /// Reports whether it may turn out to be an option, or to hold one, that is not seen here.
     pub(super) fn may_hide_options(&self) -> bool {
         let splits = self.splits && self.value.contains(UNKNOWN);
         let begins = |text: &str| text.starts_with([UNKNOWN, GLOB]) && !self.is_in_folder();
         splits || self.possible_texts().any(begins) || self.perhaps.iter().any(|text| text.starts_with('-'))
     }
 
-    /// True if a dash stands behind what is not known at its beginning, which may be nothing.
+    /// Reports whether a dash follows an unknown beginning, which may be empty.
     pub(super) fn may_begin_with_dash(&self) -> bool {
         let rest = self.value.trim_start_matches(UNKNOWN);
         rest.len() < self.value.len() && rest.starts_with('-')
     }
 
-    /// True if it begins with a folder of the shell's own, whichever that is: with a slash, then, or a tilde where nobody has one.
+    /// Reports whether it begins with a folder of the shell's own, whichever that is: with a slash, then, or a tilde without a home.
     pub(super) fn is_in_folder(&self) -> bool {
         if self.raw.starts_with('~') {
             return true;
@@ -100,23 +100,23 @@ impl ShellWord {
             .any(|folder| raw.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '"'])))
     }
 
-    /// Its text as far as known, to be read as shell text again.
+    /// Returns its text as far as known, to be read as shell text again.
     pub(super) fn approximate_text(&self) -> String {
         self.value.replace(UNKNOWN, "$unknown").replace(GLOB, "*")
     }
 
-    /// The literal text quoted where it needs to be, or what was written.
+    /// Returns the literal text quoted where it needs to be, or what was written.
     pub(super) fn normal_form(&self) -> String {
         self.as_literal().map_or_else(|| self.raw.clone(), quote_text)
     }
 
-    /// The literal text, or what was written.
+    /// Returns the literal text, or what was written.
     pub(super) fn plain_text(&self) -> &str {
         self.as_literal().unwrap_or(&self.raw)
     }
 }
 
-/// What the variables of the shell that are known stand for.
+/// Values of the known variables of the shell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownVariables<'a> {
     pub(super) home: Option<&'a str>,
@@ -125,7 +125,7 @@ pub(super) struct KnownVariables<'a> {
     pub(super) tried: &'a [(String, String)],
 }
 
-/// `text` as the shell reads it back, in single quotes where it must be.
+/// Returns `text` as the shell reads it back, in single quotes where it must be.
 pub(super) fn quote_text(text: &str) -> String {
     let harmless =
         |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c) || (!c.is_ascii() && c.is_alphanumeric());
@@ -173,7 +173,7 @@ mod tests {
             "$'\\cA'",
             "$'\\xg'",
             "$'\\q'",
-            // Bytes that are no letter would all read alike.
+            // Invalid bytes would all read alike.
             "$'x\\xe9'",
             "$'\\xc2y\\xc3'",
             "a${X:-$'\\x{72}m'}",

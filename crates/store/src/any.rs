@@ -1,4 +1,4 @@
-//! A log of either kind behind one type, for who decides at start where the log is kept.
+//! A log of either kind as one type, for callers that decide at start where the log is kept.
 //!
 //! It adds nothing of its own.
 

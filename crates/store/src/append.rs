@@ -1,4 +1,4 @@
-//! What an append is refused for, and the answer that it gets once it is durable.
+//! Errors of an append, and the answer that it gets once it is durable.
 //!
 //! Nothing here knows where a log is kept.
 

@@ -1,12 +1,13 @@
-//! How records are chained, byte by byte, so that a log can be checked without this program.
+//! Chaining of records, byte by byte, so that a log can be checked without this program.
 //!
 //! It must not know where a record is kept.
 //!
 //! The **chain** of a record is the SHA-256 of this text, without line breaks:
 //!
 //! 1. the chain of the record before it as 64 lower-case hex digits; for the first record 64 zeros;
-//! 2. `lsn`, `at`, `session`, `kind`, `version`, `facts`, `content_digest`, in this order, each written as its length in bytes in decimal, `:`, its bytes, `,`. Numbers are decimal without
-//!    leading zeros, text is UTF-8, the digest is 64 lower-case hex digits. A `session` or `content_digest` that is absent is written as `-` and nothing else.
+//! 2. `lsn`, `at`, `session`, `kind`, `version`, `facts`, `content_digest`, in this order, each written as its length in
+//!    bytes in decimal, `:`, its bytes, `,`. Numbers are decimal without leading zeros, text is UTF-8, the digest is 64 lower-case hex
+//!    digits. A `session` or `content_digest` that is absent is written as `-` and nothing else.
 //!
 //! The **content digest** is the SHA-256 of the 16 bytes of salt and then the bytes of the content. A redaction removes
 //! salt and bytes and leaves the digest.
@@ -17,15 +18,16 @@
 #![doc = include_str!("chain.sql")]
 //! ```
 //!
-//! The first column, given to `sha256sum` without a line break at its end, must give the second. Of its content, `SELECT hex(salt) || hex(bytes) FROM contents WHERE lsn = 7`, through
-//! `xxd -r -p | sha256sum`, must give `SELECT lower(hex(content_digest)) FROM events WHERE lsn = 7`.
+//! The first column, given to `sha256sum` without a line break at its end, must give the second. Of its content,
+//! `SELECT hex(salt) || hex(bytes) FROM contents WHERE lsn = 7`, through `xxd -r -p | sha256sum`, must give
+//! `SELECT lower(hex(content_digest)) FROM events WHERE lsn = 7`.
 
 use countersign_core::{digest::Digest, id::Lsn, time::Millis};
 use sha2::{Digest as _, Sha256};
 
 use crate::record::{LogHead, LogRecord, StoredRecord};
 
-/// What stands in the place of the chain before the first record.
+/// Chain value before the first record.
 pub const GENESIS: Digest = Digest::from_bytes([0; 32]);
 
 impl LogHead {
@@ -45,7 +47,7 @@ pub struct ChainLink<'a> {
     pub at: Millis,
     /// The session that it belongs to.
     pub session: Option<&'a str>,
-    /// What kind of event it is.
+    /// Kind of the event.
     pub kind: &'a str,
     /// The version of its form.
     pub version: u16,
@@ -56,7 +58,7 @@ pub struct ChainLink<'a> {
 }
 
 impl<'a> ChainLink<'a> {
-    /// The link that `record` becomes at `lsn`.
+    /// Returns the link that `record` becomes at `lsn`.
     pub(crate) fn of_record(record: &'a LogRecord, lsn: Lsn, content_digest: Option<Digest>) -> Self {
         Self {
             lsn,
@@ -69,7 +71,7 @@ impl<'a> ChainLink<'a> {
         }
     }
 
-    /// The link that `stored` claims to be.
+    /// Returns the link that `stored` claims to be.
     pub(crate) fn of_stored(stored: &'a StoredRecord) -> Self {
         Self {
             lsn: stored.lsn,
@@ -88,7 +90,7 @@ pub fn chain_digest(previous: &Digest, link: &ChainLink<'_>) -> Digest {
     Digest::hash_bytes(&preimage(previous, link))
 }
 
-/// The text that [`chain`] is the digest of. Different inputs give different texts.
+/// Returns the text that [`chain`] is the digest of. Different inputs give different texts.
 pub fn preimage(previous: &Digest, link: &ChainLink<'_>) -> Vec<u8> {
     let mut text = Vec::with_capacity(256 + link.facts.len());
     text.extend_from_slice(hex::encode(previous.as_bytes()).as_bytes());
@@ -153,7 +155,7 @@ mod tests {
 
     type LinkFields = (u64, u64, Option<String>, String, u16, String, Option<[u8; 32]>);
 
-    /// Few letters, among them those of the encoding itself, so that collisions would be found.
+    /// Generates texts of few letters, among them those of the encoding itself, so that collisions would be found.
     fn fields() -> impl Strategy<Value = LinkFields> {
         let text = "[0-2:,-]{0,4}";
         (0u64..3, 0u64..12, proptest::option::of(text), text, 0u16..12, text, proptest::option::of(Just([1; 32])))

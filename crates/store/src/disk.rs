@@ -1,13 +1,13 @@
-//! What the file system says of the place of a log.
+//! Facts that the file system gives about the location of a log.
 
 use std::{io, path::Path};
 
 use nix::sys::statvfs::statvfs;
 
-/// How many bytes whoever runs this can still write where `path` lies.
+/// Returns the bytes that the current user can still write on the disk of `path`.
 ///
 /// # Errors
-/// What the system says, such as that nothing is there.
+/// The system's error, such as that the path does not exist.
 pub fn free_space(path: &Path) -> io::Result<u64> {
     let found = statvfs(path)?;
     #[allow(clippy::useless_conversion, reason = "they are narrower on some systems")]

@@ -1,6 +1,6 @@
-//! Why a log could not be opened, written or read.
+//! Errors of opening, writing or reading a log.
 //!
-//! No error here knows which wire it will be told on.
+//! No error here knows the wire that it will be sent on.
 
 use std::{
     error::Error,
@@ -13,7 +13,7 @@ use countersign_core::id::Lsn;
 
 use crate::record::{Epoch, FACTS_LIMIT, Partition};
 
-/// What the machine said, and about which file. Cheap to clone, since one failed commit may answer several appends.
+/// The system's error, and its file. Cheap to clone, since one failed commit may answer several appends.
 #[derive(Clone, Debug)]
 pub struct ErrorCause {
     path: Option<Arc<Path>>,
@@ -31,7 +31,7 @@ impl ErrorCause {
         Self { path: Some(path.into()), error: Arc::new(error) }
     }
 
-    /// Whether the disk, the quota or the file's own limit is used up.
+    /// Reports whether the disk, the quota or the file's own limit is used up.
     pub(crate) fn is_full(&self) -> bool {
         let mut next: Option<&(dyn Error + 'static)> = Some(&*self.error);
         while let Some(error) = next {
@@ -70,7 +70,7 @@ impl Error for ErrorCause {
 #[derive(Clone, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum LogOpenError {
-    /// Somebody else holds it open for writing. The pid is absent in the instant in which its owner has not written it
+    /// Another process holds it open for writing. The pid is absent in the instant in which its owner has not written it
     /// yet.
     #[error("{} is owned by {}", .path.display(), owner(*.pid))]
     Owned { path: PathBuf, pid: Option<u32> },
@@ -90,10 +90,10 @@ pub enum LogOpenError {
         #[source]
         cause: ErrorCause,
     },
-    /// There is nothing to read.
+    /// No log to read.
     #[error("{} does not exist", .path.display())]
     Missing { path: PathBuf },
-    /// The file is gone, or empty, and what was written last is beside it: a new log would take its place.
+    /// The file is gone, or empty, and the latest records are in the file next to it: a new log would take its place.
     #[error(
         "{} is not there, but what was recorded last is in {}: put the file back where it was, or move that one away", .path.display(),
         .beside.display()
@@ -113,7 +113,7 @@ fn owner(pid: Option<u32>) -> String {
 }
 
 impl LogOpenError {
-    /// Whether it is only space that was missing.
+    /// Reports whether only space was missing.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Corrupt { cause, .. } | Self::Io { cause, .. } => cause.is_full(),
@@ -141,7 +141,7 @@ pub enum AppendError {
     /// The disk is full. Nothing was written.
     #[error("the disk of the log is full")]
     Full,
-    /// It may or may not be there, now or after a restart. Reading settles it, or says that it still cannot be told.
+    /// The batch may or may not be there, now or after a restart. Reading settles it, or says that the outcome is still unknown.
     #[error("it is not known whether the batch was recorded")]
     Uncertain(#[source] ErrorCause),
     /// The machine refused before anything could be recorded. Nothing was written.
@@ -153,13 +153,13 @@ pub enum AppendError {
     /// The log is made by its first append, and that could not be done. Nothing was written.
     #[error(transparent)]
     Open(LogOpenError),
-    /// It was opened for reading only.
+    /// The log was opened for reading only.
     #[error("the log is open for reading only")]
     ReadOnly,
-    /// It was closed.
+    /// The log was closed.
     #[error("the log is closed")]
     Closed,
-    /// There is no such partition.
+    /// The partition does not exist.
     #[error("{0} does not exist")]
     NoPartition(Partition),
 }
@@ -179,13 +179,13 @@ pub enum LogWriteError {
     /// The log had to be made first, and that could not be done.
     #[error(transparent)]
     Open(LogOpenError),
-    /// It was opened for reading only.
+    /// The log was opened for reading only.
     #[error("the log is open for reading only")]
     ReadOnly,
-    /// It was closed.
+    /// The log was closed.
     #[error("the log is closed")]
     Closed,
-    /// There is no such partition.
+    /// The partition does not exist.
     #[error("{0} does not exist")]
     NoPartition(Partition),
 }
@@ -193,7 +193,7 @@ pub enum LogWriteError {
 /// Why nothing could be read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogReadError {
-    /// What is stored cannot be read as a log.
+    /// The stored bytes cannot be read as a log.
     #[error("the log is damaged")]
     Corrupt(#[source] ErrorCause),
     /// The content of one record is gone without a redaction, or does not fit its digest.
@@ -202,7 +202,7 @@ pub enum LogReadError {
     /// The machine refused.
     #[error("the log could not be read")]
     Io(#[source] ErrorCause),
-    /// An append ended uncertain, and what became of it still cannot be told.
+    /// An append ended uncertain, and its outcome is still unknown.
     #[error("it is not known where the log ends")]
     Unsettled(#[source] ErrorCause),
     /// No such view was registered when the log was opened.
@@ -211,10 +211,10 @@ pub enum LogReadError {
     /// The view panicked, or could not be brought up to the log when it was opened. The next opening tries it again.
     #[error("view {0} is broken until the log is opened again")]
     BrokenView(String),
-    /// It was closed.
+    /// The log was closed.
     #[error("the log is closed")]
     Closed,
-    /// There is no such partition.
+    /// The partition does not exist.
     #[error("{0} does not exist")]
     NoPartition(Partition),
 }
@@ -226,7 +226,7 @@ impl From<ErrorCause> for LogWriteError {
 }
 
 impl From<ErrorCause> for AppendError {
-    /// For a failure before the commit: nothing was written.
+    /// Converts a failure before the commit: nothing was written.
     fn from(cause: ErrorCause) -> Self {
         if cause.is_full() { Self::Full } else { Self::Io(cause) }
     }

@@ -1,4 +1,4 @@
-//! Keeps the log: the append-only, hash-chained record of everything that an agent gateway decided.
+//! Keeps the log: the append-only, hash-chained record of all decisions of an agent gateway.
 //!
 //! It must not know what a record means: facts are opaque JSON text to it, and no decision is made here.
 //!

@@ -58,7 +58,7 @@ pub trait Log: Send + Sync + 'static {
     /// until the new owner appends. This adds no record, and does not make a log that was not made yet.
     ///
     /// # Errors
-    /// [`WriteError`], with the owner left as it was.
+    /// [`LogWriteError`], with the owner left as it was.
     fn take_over(&self, partition: Partition) -> impl Future<Output = Result<Epoch, LogWriteError>> + Send;
 
     /// Returns the epoch of the partition's owner, [`Epoch::NONE`] before the first takeover.
@@ -95,7 +95,7 @@ pub trait Log: Send + Sync + 'static {
     /// A future that is dropped leaves the outcome open: the batch may be submitted already.
     ///
     /// # Errors
-    /// As [`Log::submit`].
+    /// As [`Log::submit_batch`].
     fn append(
         &self,
         partition: Partition,
@@ -106,16 +106,16 @@ pub trait Log: Send + Sync + 'static {
         async move { self.submit_batch(partition, epoch, expected, batch).await.await }
     }
 
-    /// The last record, or [`Head::EMPTY`].
+    /// Returns the last record, or [`LogHead::EMPTY`].
     ///
     /// # Errors
-    /// [`ReadError::Unsettled`] if an append ended uncertain and the store still cannot tell what became of it. Every call tries to settle that first.
+    /// [`LogReadError::Unsettled`] if an append ended uncertain and its outcome is still unknown. Each call tries to settle it.
     fn head(&self, partition: Partition) -> impl Future<Output = Result<LogHead, LogReadError>> + Send;
 
-    /// Up to `limit` records behind `after`, in order. Fewer than `limit` means that there were no more.
+    /// Returns up to `limit` records after `after`, in order. Fewer than `limit` means that there were no more.
     ///
     /// # Errors
-    /// As [`Log::head`]; [`ReadError::Corrupt`] if what is stored is not a record.
+    /// As [`Log::head`]; [`LogReadError::Corrupt`] if the stored bytes are not a record.
     fn read_records(
         &self,
         partition: Partition,
@@ -123,10 +123,10 @@ pub trait Log: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<StoredRecord>, LogReadError>> + Send;
 
-    /// Up to `limit` records of `scope` behind `after`, in order. Fewer than `limit` means that there were no more.
+    /// Returns up to `limit` records of `scope` after `after`, in order. Fewer than `limit` means that there were no more.
     ///
     /// # Errors
-    /// As [`Log::read`].
+    /// As [`Log::read_records`].
     fn read_scope(
         &self,
         partition: Partition,
@@ -135,22 +135,23 @@ pub trait Log: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<StoredRecord>, LogReadError>> + Send;
 
-    /// The contents of the named records, in the order of `lsns`; `None` where there is no such record or it has no
+    /// Returns the contents of the named records, in the order of `lsns`; `None` if there is no such record or it has no
     /// content.
     ///
     /// # Errors
-    /// [`ReadError::Content`] for the first whose bytes are gone without a redaction or do not fit the digest in its record: such bytes are never handed out.
+    /// [`LogReadError::Content`] for the first whose bytes are gone without a redaction or do not fit the digest in its record:
+    /// such bytes are never handed out.
     fn read_contents(
         &self,
         partition: Partition,
         lsns: &[Lsn],
     ) -> impl Future<Output = Result<Vec<Option<StoredContent>>, LogReadError>> + Send;
 
-    /// Up to `limit` rows of a [`View`](crate::View), in the order of the bytes of their keys: those whose keys begin with
-    /// `prefix` and lie behind `after`. They are of all records up to the head, neither more nor less.
+    /// Returns up to `limit` rows of a [`LogView`](crate::LogView), in the order of the bytes of their keys: those whose keys begin with
+    /// `prefix` and come after `after`. They are of all records up to the head, neither more nor less.
     ///
     /// # Errors
-    /// As [`Log::read`]; [`ReadError::NoView`] if it was not registered at opening, [`ReadError::BrokenView`] if it is
+    /// As [`Log::read_records`]; [`LogReadError::NoView`] if it was not registered at opening, [`LogReadError::BrokenView`] if it is
     /// out of use until the next.
     fn read_view(
         &self,
@@ -161,13 +162,13 @@ pub trait Log: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(String, Bytes)>, LogReadError>> + Send;
 
-    /// The snapshot that was saved last, if it is of `version` and of this history.
+    /// Returns the snapshot that was saved last, if it is of `version` and of this history.
     ///
     /// `None` on any mismatch: another version, a position beyond the head, another chain at its position, damaged
     /// bytes. That is no error: the log rebuilds it.
     ///
     /// # Errors
-    /// As [`Log::read`].
+    /// As [`Log::read_records`].
     fn load_snapshot(
         &self,
         partition: Partition,
@@ -177,31 +178,32 @@ pub trait Log: Send + Sync + 'static {
     /// Keeps `snapshot` in place of the one before. Does nothing while there is no record.
     ///
     /// # Errors
-    /// [`WriteError`], with the one before left as it was.
+    /// [`LogWriteError`], with the one before left as it was.
     fn save_snapshot(
         &self,
         partition: Partition,
         snapshot: Snapshot,
     ) -> impl Future<Output = Result<(), LogWriteError>> + Send;
 
-    /// Removes the contents of the named records for good and returns how many were there to remove. Records, digests
-    /// and the chain stay as they are. Views that read contents are folded anew, as part of it.
+    /// Removes the contents of the named records permanently and returns how many were there to remove. Records, digests
+    /// and the chain stay as they are. Views that read contents are folded again, as part of it.
     ///
     /// Doing it again does no harm; records without content are passed over.
     ///
     /// # Errors
-    /// [`WriteError::Lingers`] if the contents can no longer be read from the log but traces are left on disk: redact again. Otherwise nothing was removed.
+    /// [`LogWriteError::Lingers`] if the contents can no longer be read from the log but traces are left on disk: redact again.
+    /// Otherwise nothing was removed.
     fn redact_contents(
         &self,
         partition: Partition,
         lsns: &[Lsn],
     ) -> impl Future<Output = Result<usize, LogWriteError>> + Send;
 
-    /// Makes one small durable write that is no record, and so tells whether writing works again after an append
+    /// Makes one small durable write that is no record, to find out whether writing works again after an append
     /// failed. Makes the log if it was not made yet.
     ///
     /// # Errors
-    /// What the write failed with.
+    /// The error of the write.
     fn probe_write(&self) -> impl Future<Output = Result<(), LogWriteError>> + Send;
 
     /// Walks the chain from the first record to the head and names the first thing that does not fit.
@@ -210,7 +212,7 @@ pub trait Log: Send + Sync + 'static {
     /// time before. Redacted contents are counted and passed over.
     ///
     /// # Errors
-    /// As [`Log::read`]. A log that can be read but does not fit is no error, it is a [`Report`].
+    /// As [`Log::read_records`]. A log that can be read but does not fit is no error, it is a [`VerifyReport`].
     fn verify_chain(
         &self,
         partition: Partition,

@@ -1,11 +1,11 @@
 //! A log in memory: for sessions that must leave nothing on disk, and for simulations.
 //!
 //! It must not know the time, the dice or the disk: salts are drawn from positions, so that the same run gives the same
-//! log, and every failure is one that was asked for.
+//! log, and every failure is a planted one.
 //!
-//! A simulation plants a [`Fault`] with [`MemoryLog::fail_next`] or [`MemoryLog::fail_after`], or changes the [`Disk`]
-//! for good. A crash is a fault too: from then on no call on this handle or its clones ever comes back, as in a process
-//! that is gone; [`MemoryLog::crashed`] tells the simulation, which drops its owner and goes on with
+//! A simulation plants a [`LogFault`] with [`MemoryLog::fail_next`] or [`MemoryLog::fail_after`], or changes the [`DiskState`]
+//! until it is changed again. A crash is a fault too: from then on no call on this handle or its clones ever comes back, as in a process
+//! that is gone; [`MemoryLog::wait_for_crash`] returns then in the simulation, which drops its owner and continues with
 //! [`MemoryLog::restart`].
 
 mod storage;
@@ -31,16 +31,16 @@ use crate::{
     view::LogView,
 };
 
-/// What became of a batch whose append ends uncertain.
+/// Outcome of a batch whose append ends uncertain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UncertainOutcome {
-    /// It is there.
+    /// The batch is there.
     Written,
-    /// It is not.
+    /// The batch is not there.
     Lost,
 }
 
-/// What goes wrong with one append.
+/// Fault of one append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFault {
     /// [`AppendError::Full`], nothing written.
@@ -51,7 +51,7 @@ pub enum LogFault {
     Fenced,
     /// [`AppendError::Uncertain`].
     Uncertain(UncertainOutcome),
-    /// The same, and the disk is [broken](Disk::Broken) from then on, so that it cannot be settled.
+    /// The same, and the disk is [broken](DiskState::Broken) from then on, so that it cannot be settled.
     Breaks(UncertainOutcome),
     /// The process dies, and the batch is not there afterwards.
     CrashBefore,
@@ -67,7 +67,7 @@ pub enum DiskState {
     Works,
     /// Every write ends as [`AppendError::Full`].
     Full,
-    /// Every write ends as [`AppendError::Io`], and what was uncertain cannot be settled.
+    /// Every write ends as [`AppendError::Io`], and an uncertain one cannot be settled.
     Broken,
 }
 
@@ -98,17 +98,17 @@ impl fmt::Debug for MemoryLog {
 }
 
 impl MemoryLog {
-    /// An empty log.
+    /// Returns an empty log.
     pub fn new() -> Self {
         Self { storage: Arc::default(), life: Arc::new(watch::Sender::new(LogState::Open)) }
     }
 
-    /// An empty log with views.
+    /// Returns an empty log with views.
     pub fn with_views(views: Vec<Arc<dyn LogView>>) -> Self {
         Self::new().restart_with(views)
     }
 
-    /// An empty log whose first appends go wrong in this order, one fault each.
+    /// Returns an empty log whose first appends go wrong in this order, one fault each.
     pub fn with_faults(faults: impl IntoIterator<Item = LogFault>) -> Self {
         let log = Self::new();
         for (appends, fault) in faults.into_iter().enumerate() {
@@ -132,12 +132,12 @@ impl MemoryLog {
         self.lock_storage().set_disk(disk);
     }
 
-    /// In what state the pretended disk is now.
+    /// Returns the current state of the pretended disk.
     pub fn disk(&self) -> DiskState {
         self.lock_storage().disk()
     }
 
-    /// Ready once a crash happened to this handle.
+    /// Waits until a crash happened to this handle.
     pub async fn wait_for_crash(&self) {
         let mut life = self.life.subscribe();
         // The sender is held by `self`: waiting cannot end early.
@@ -160,7 +160,7 @@ impl MemoryLog {
         self.restart_with(views)
     }
 
-    /// As [`MemoryLog::restart`], with other views than before. The old handles have these too.
+    /// Does the same as [`MemoryLog::restart`], with other views than before. The old handles have these too.
     #[must_use]
     pub fn restart_with(&self, views: Vec<Arc<dyn LogView>>) -> Self {
         self.lock_storage().settle_by_restart(views);
@@ -171,7 +171,7 @@ impl MemoryLog {
         self.storage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if open, false if closed; not ready at all after a crash.
+    /// Returns true if open, false if closed; never returns after a crash.
     async fn is_open(&self) -> bool {
         let life = *self.life.borrow();
         match life {
@@ -221,7 +221,7 @@ impl Log for MemoryLog {
             AppendEnding::Answer(answer, untaken) => {
                 let log = self.clone();
                 PendingAppend::new(async move {
-                    // Not even what was written before a crash is acknowledged after it.
+                    // Not even an append from before a crash is acknowledged after it.
                     log.is_open().await;
                     drop(untaken);
                     answer

@@ -13,9 +13,9 @@ use crate::{
 
 type PageResult = Result<Vec<StoredRecord>, LogReadError>;
 
-/// The records behind a position, page by page. While one page is worked on, the next is fetched by a task.
+/// The records after a position, page by page. While one page is worked on, the next is fetched by a task.
 ///
-/// It needs a tokio runtime of several threads to be any faster than [`Log::read`]. Dropped, it leaves nothing behind.
+/// It needs a tokio runtime of several threads to be any faster than [`Log::read_records`]. Dropped, it leaves nothing running.
 #[derive(Debug)]
 pub struct PageReader<L> {
     log: L,
@@ -26,7 +26,7 @@ pub struct PageReader<L> {
 }
 
 impl<L: Log + Clone> PageReader<L> {
-    /// Begins to fetch `size` records behind `after`.
+    /// Begins to fetch `size` records after `after`.
     ///
     /// # Panics
     /// If it is called outside a tokio runtime.
@@ -36,13 +36,13 @@ impl<L: Log + Clone> PageReader<L> {
         pages
     }
 
-    /// The next page, empty when there are no more. A page that is not full is the last: what is written behind it
-    /// later is not read.
+    /// Returns the next page, empty when there are no more. A page that is not full is the last: records written after it
+    /// later are not read.
     ///
     /// A future that is dropped loses no page.
     ///
     /// # Errors
-    /// As [`Log::read`]; there is no page behind an error.
+    /// As [`Log::read_records`]; there is no page after an error.
     pub async fn next(&mut self) -> PageResult {
         let Some(next) = &mut self.next else { return Ok(Vec::new()) };
         let fetched = next.await;

@@ -1,4 +1,4 @@
-//! What goes into a log and comes out.
+//! Input and output records of a log.
 //!
 //! Nothing here knows where a log is kept, nor how its records are chained.
 
@@ -58,13 +58,13 @@ pub struct LogRecord {
     pub at: Millis,
     /// The session that it belongs to, if any.
     pub session: Option<SessionId>,
-    /// What its writer will look for to find it again with [`Scope::Key`]: a gate's id, an idempotency key. Any number
+    /// Key by which its writer can find it again with [`ReadScope::Key`]: a gate's id, an idempotency key. Any number
     /// of records may have the same.
     ///
-    /// An index and no part of the record: the chain does not cover it and no redaction removes it. Who reads by it
-    /// must see from the facts that they are meant, and may not put a secret there.
+    /// An index and no part of the record: the chain does not cover it and no redaction removes it. A reader by key
+    /// must see from the facts that they are meant, and a writer may not put a secret there.
     pub key: Option<Arc<str>>,
-    /// What kind of event it is, in the words of its owner.
+    /// Kind of the event, as its owner names it.
     pub kind: Cow<'static, str>,
     /// The version of the form in which its facts are written.
     pub version: u16,
@@ -89,15 +89,15 @@ impl Batch {
 /// One record as it lies in the log. Its content is fetched on its own, with [`Log::contents`](crate::Log::contents).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// Where it is.
+    /// Position of the record.
     pub lsn: Lsn,
     /// When it was decided.
     pub at: Millis,
     /// The session that it belongs to, if any.
     pub session: Option<SessionId>,
-    /// What it can be found by, see [`Record::key`]. Absent too where the store could not keep keys yet.
+    /// Key to find it by, see [`LogRecord::key`]. Absent too if the store could not keep keys yet.
     pub key: Option<Arc<str>>,
-    /// What kind of event it is.
+    /// Kind of the event.
     pub kind: Cow<'static, str>,
     /// The version of the form in which its facts are written.
     pub version: u16,
@@ -110,7 +110,7 @@ pub struct StoredRecord {
 }
 
 impl StoredRecord {
-    /// What `record` becomes in the log.
+    /// Makes the stored form of `record`.
     pub(crate) fn new(record: &LogRecord, lsn: Lsn, content_digest: Option<Digest>, chain: Digest) -> Self {
         Self {
             lsn,
@@ -126,17 +126,17 @@ impl StoredRecord {
     }
 }
 
-/// Which records of a partition are read.
+/// Records of a partition to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope<'a> {
-    /// Those of one session.
+    /// Records of one session.
     Session(&'a SessionId),
-    /// Those that were written with this key, in whichever session.
+    /// Records that were written with this key, in any session.
     Key(&'a str),
 }
 
 impl ReadScope<'_> {
-    /// Whether `stored` is one of them.
+    /// Reports whether `stored` is one of them.
     pub(crate) fn covers(self, stored: &StoredRecord) -> bool {
         match self {
             Self::Session(session) => stored.session.as_ref() == Some(session),
@@ -154,12 +154,12 @@ pub struct LogHead {
     pub chain: Digest,
 }
 
-/// What has become of a record's content.
+/// State of a record's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredContent {
     /// The text, which fits the digest in its record.
     Text(Arc<str>),
-    /// It was removed; only the digest is left.
+    /// Removed content; only the digest is left.
     Redacted,
 }
 
@@ -168,10 +168,10 @@ pub enum StoredContent {
 pub struct Snapshot {
     /// The last record in it.
     pub lsn: Lsn,
-    /// The chain at that record, by which a snapshot of another history is told.
+    /// The chain at that record; it reveals a snapshot of another history.
     pub chain: Digest,
     /// The version of the state's own form.
     pub version: u32,
-    /// The state, in whatever form its owner chose.
+    /// The state, in any form that its owner chose.
     pub bytes: Bytes,
 }

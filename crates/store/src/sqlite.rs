@@ -1,15 +1,15 @@
 //! A log in a SQLite file: one writer thread that commits in groups, and a few connections that only read.
 //!
-//! It must not know what a record means. Who opens the file for writing holds its lock until the last handle is gone.
-//! Several owners within that process are told apart by their epoch, as in every log.
+//! It must not know what a record means. The process that opens the file for writing holds its lock until the last handle is gone.
+//! Several owners within that process are distinguished by their epoch, as in every log.
 //!
 //! The file is made by the first append: a log that never recorded anything leaves nothing on disk. Its tables are in
 //! `sqlite/schema/`, its chain is described in [`crate::chain`].
 //!
-//! | name | what for |
+//! | name | purpose |
 //! |---|---|
 //! | `log.db` | the log; `log.db-wal` and `log.db-shm` are SQLite's own and belong to it while it is open |
-//! | `log.db.lock` | names the owner; never removed, empty when nobody owns the log |
+//! | `log.db.lock` | names the owner; never removed, empty when the log has no owner |
 
 mod ballast;
 mod copy;
@@ -56,25 +56,25 @@ use crate::{
     view::LogView,
 };
 
-/// Commands that may wait for the writer; whoever comes later waits for a place.
+/// Commands that may wait for the writer; later callers wait for a place.
 const QUEUE: usize = 256;
 
 /// Records that are checked in one short transaction.
 const VERIFY_PAGE: usize = 512;
 
-/// How a log in a file is kept.
+/// Options of a log in a file.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// The newest format of events that the caller can read. A log in a newer one is refused, an older one is marked
     /// with this.
     pub event_format: u32,
-    /// Where a file of [`BALLAST_SIZE`] is kept that is given up when the disk is full. None by default.
+    /// Path of a file of [`BALLAST_SIZE`] that is given up when the disk is full. None by default.
     pub ballast: Option<PathBuf>,
     /// The most pages of 4 KiB that the file may have. As many as the disk holds by default.
     pub max_pages: Option<u32>,
-    /// How many reads may run at the same time.
+    /// Number of reads that may run at the same time.
     pub readers: usize,
-    /// What is folded from the records as they are written. Their names differ.
+    /// Views that are folded from the records as they are written. Their names differ.
     pub views: Vec<Arc<dyn LogView>>,
 }
 
@@ -86,7 +86,7 @@ impl Default for LogOptions {
 
 /// A log in a SQLite file. A clone is another handle to the same log.
 ///
-/// Dropping the last handle waits for what is queued, as [`Log::close`] does, but blocks the thread meanwhile.
+/// Dropping the last handle waits for the queued batches, as [`Log::close`] does, but blocks the thread meanwhile.
 #[derive(Clone)]
 pub struct SqliteLog(Arc<SqliteHandle>);
 
@@ -95,18 +95,18 @@ struct SqliteHandle {
     phase: Mutex<WriterPhase>,
 }
 
-/// What handles, writer and readers all look at.
+/// State that handles, writer and readers share.
 struct SqliteState {
     path: PathBuf,
     options: LogOptions,
     readers: ReaderPool,
-    /// Whether there is a file to read.
+    /// True if there is a file to read.
     made: AtomicBool,
     /// The epoch of the owner while there is no file; 0 if there is none.
     claimed: AtomicU64,
-    /// Whether a commit failed in a way that a restart might still find it.
+    /// True if a commit failed in a way that a restart might still find it.
     unsettled: AtomicBool,
-    /// Which file is written, once there is one.
+    /// Identity of the file that is written, once there is one.
     place: OnceLock<file::FileIdentity>,
 }
 
@@ -129,14 +129,14 @@ enum NoWriter {
 }
 
 impl SqliteLog {
-    /// Opens the log at `path` for writing. Where there is no file yet, nothing on disk is touched until the first
+    /// Opens the log at `path` for writing. If there is no file yet, nothing on disk is touched until the first
     /// append.
     ///
-    /// Nothing is verified beyond what tells a log from something else. An older file is brought to today's tables, and
+    /// Nothing is verified except that the file is a log. An older file is brought to today's tables, and
     /// views that lack records are folded, which blocks as long as that takes.
     ///
     /// # Errors
-    /// [`OpenError`], with the file left as it was.
+    /// [`LogOpenError`], with the file left as it was.
     pub fn open(path: impl AsRef<Path>, options: LogOptions) -> Result<Self, LogOpenError> {
         let path = path.as_ref();
         let io = |error: io::Error| LogOpenError::Io { path: path.to_owned(), cause: ErrorCause::at_path(path, error) };
@@ -165,10 +165,10 @@ impl SqliteLog {
         Ok(Self::with_phase(shared, phase))
     }
 
-    /// Opens the log at `path` for reading only, whether or not somebody owns it. Takes no lock, and knows no views.
+    /// Opens the log at `path` for reading only, whether or not it has an owner. Takes no lock, and knows no views.
     ///
     /// # Errors
-    /// [`OpenError`]; [`OpenError::Missing`] if there is no log, [`OpenError::Parted`] if only a part of one is left.
+    /// [`LogOpenError`]; [`LogOpenError::Missing`] if there is no log, [`LogOpenError::Parted`] if only a part of one is left.
     pub fn open_read_only(path: impl AsRef<Path>, event_format: u32) -> Result<Self, LogOpenError> {
         let path = path.as_ref();
         let missing = || LogOpenError::Missing { path: path.to_owned() };
@@ -191,7 +191,7 @@ impl SqliteLog {
         Ok(Self::with_phase(shared, WriterPhase::ReadOnly))
     }
 
-    /// Where the log lies, or will lie.
+    /// Returns the path of the log, which may not exist yet.
     pub fn path(&self) -> &Path {
         &self.0.shared.path
     }
@@ -317,7 +317,7 @@ impl SqliteHandle {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way to the writer, which is started if it was not needed before.
+    /// Returns the channel to the writer, which is started if it was not needed before.
     fn command_sender(&self) -> Result<mpsc::Sender<WriterCommand>, NoWriter> {
         let mut phase = self.lock_phase();
         if matches!(*phase, WriterPhase::Absent) {
@@ -331,7 +331,7 @@ impl SqliteHandle {
         }
     }
 
-    /// Takes no more commands; the thread ends behind those that are queued.
+    /// Takes no more commands; the thread ends after those that are queued.
     fn shut_down(&self) -> Option<JoinHandle<()>> {
         let phase = std::mem::replace(&mut *self.lock_phase(), WriterPhase::Closed);
         self.shared.readers.close();
@@ -345,7 +345,7 @@ impl SqliteHandle {
 impl Drop for SqliteHandle {
     fn drop(&mut self) {
         if let Some(thread) = self.shut_down() {
-            // A writer that panicked was reported where it did, and its callers were told.
+            // A writer that panicked was reported where it did, and its callers got an error.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,6 @@
 //! The behaviour that every log has to show: one rule a function, each on a log of its own.
 //!
-//! It must not know how a log is kept: a [`Subject`] makes logs, opens them again and damages them.
+//! It must not know how a log is kept: a [`LogFixture`] makes logs, opens them again and damages them.
 //! [`behaviour_suite!`](crate::behaviour_suite) turns all rules into tests.
 
 mod append;
@@ -42,11 +42,11 @@ pub trait LogFixture: Send + Sync {
         self.open_with(Vec::new())
     }
 
-    /// Damages the log behind its back, while it is closed.
+    /// Damages the log without its knowledge, while it is closed.
     fn inflict_damage(&self, damage: LogDamage) -> impl Future<Output = ()> + Send;
 }
 
-/// What somebody with access to the storage does to a log.
+/// Damage that a process with access to the storage does to a log.
 #[derive(Clone, Debug)]
 pub enum LogDamage {
     /// Changes the facts of a record.
@@ -59,13 +59,13 @@ pub enum LogDamage {
     LoseContent(Lsn),
     /// Removes a record.
     Remove(Lsn),
-    /// Removes every record behind this one.
+    /// Removes every record after this one.
     CutBehind(Lsn),
 }
 
 const ZERO: Partition = Partition::ZERO;
 
-/// A record that `text` tells apart from others. It has content if `text` begins with `content`.
+/// Makes a record for `text`, different from that of any other. It has content if `text` begins with `content`.
 pub fn text_record(text: &str) -> LogRecord {
     LogRecord {
         at: Millis(1_700_000_000_000),
@@ -210,7 +210,7 @@ pub async fn an_empty_batch_only_checks_the_position(subject: &impl LogFixture) 
     assert_eq!(log_head(&log).await.lsn, Lsn(1));
 }
 
-/// Of many who append behind the same position at once, exactly one is recorded.
+/// Of many who append after the same position at once, exactly one is recorded.
 pub async fn one_of_many_writers_wins(subject: &impl LogFixture) {
     let log = subject.open().await;
     append_texts(&log, 0, &["start"]).await;
@@ -225,7 +225,7 @@ pub async fn one_of_many_writers_wins(subject: &impl LogFixture) {
     assert_eq!(*all_records(&log).await[1].facts, *text_record(won[0]).facts);
 }
 
-/// Appends that are queued one behind the other are all recorded, in their order.
+/// Appends that are queued one after the other are all recorded, in their order.
 pub async fn queued_appends_keep_their_order(subject: &impl LogFixture) {
     let log = subject.open().await;
     let epoch = take_over(&log).await;
@@ -260,7 +260,7 @@ pub async fn pages_join_without_a_gap(subject: &impl LogFixture) {
     assert_eq!(log.read_records(ZERO, Lsn(0), 0).await.expect("readable"), []);
 }
 
-/// Contents come back in the order asked for, and what has none says so.
+/// Contents come back in the order of the positions, and a record without content says so.
 pub async fn contents_come_back_in_the_order_asked_for(subject: &impl LogFixture) {
     let log = subject.open().await;
     append_texts(&log, 0, &["content ä", "none", "content c"]).await;
@@ -270,7 +270,7 @@ pub async fn contents_come_back_in_the_order_asked_for(subject: &impl LogFixture
     assert_eq!(got, [text("content c"), None, text("content ä"), text("content c"), None, None]);
 }
 
-/// A redaction removes the content for good and leaves records, digests and chain as they were.
+/// A redaction removes the content permanently and leaves records, digests and chain as they were.
 pub async fn a_redaction_keeps_the_record_and_its_digest(subject: &impl LogFixture) {
     let log = subject.open().await;
     append_texts(&log, 0, &["content a", "none", "content c"]).await;
@@ -288,7 +288,7 @@ pub async fn a_redaction_keeps_the_record_and_its_digest(subject: &impl LogFixtu
     assert_eq!(append_texts(&log, 3, &["four"]).await, Lsn(4));
 }
 
-/// What was acknowledged is there after the log is closed and opened again.
+/// Every acknowledged record is there after the log is closed and opened again.
 pub async fn everything_is_there_after_reopening(subject: &impl LogFixture) {
     let log = subject.open().await;
     append_texts(&log, 0, &["one", "content two"]).await;
@@ -352,7 +352,7 @@ pub async fn a_probe_adds_no_record(subject: &impl LogFixture) {
     assert_eq!(log_head(&log).await, before);
 }
 
-/// A snapshot comes back if it is of the version asked for and of this history, also after reopening.
+/// A snapshot comes back if it is of the requested version and of this history, also after reopening.
 pub async fn a_snapshot_comes_back_only_if_it_fits(subject: &impl LogFixture) {
     let log = subject.open().await;
     let of =

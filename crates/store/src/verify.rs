@@ -9,14 +9,14 @@ use crate::{
     record::{LogHead, StoredRecord},
 };
 
-/// What a walk along the chain found.
+/// Result of a walk along the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// The last record that fits. Keep it, to be able to tell a cut tail later.
+    /// The last record that fits. Keep it, to be able to detect a cut tail later.
     pub head: LogHead,
-    /// How many records fit.
+    /// Number of records that fit.
     pub records: u64,
-    /// How many of them had their content redacted.
+    /// Number of them with redacted content.
     pub redacted: u64,
     /// The first thing that does not fit; the walk ends there.
     pub flaw: Option<Corruption>,
@@ -29,10 +29,10 @@ pub enum Corruption {
     /// Later records are there, this one is not.
     #[error("record {0} is missing")]
     Missing(Lsn),
-    /// The record, or one before it, is not what was once recorded.
+    /// The record, or one before it, differs from the recorded one.
     #[error("record {0} does not fit the chain")]
     Chain(Lsn),
-    /// The content is gone without a redaction, is not what was once recorded, or was put where there was none.
+    /// The content is gone without a redaction, differs from the recorded one, or was put where there was none.
     #[error("the content of record {0} does not fit its digest")]
     Content(Lsn),
     /// The log once went further.
@@ -43,7 +43,7 @@ pub enum Corruption {
     Rewritten { expected: LogHead, found: Digest },
 }
 
-/// What a store has in the place of a record's content.
+/// Stored bytes of a record's content.
 pub(crate) enum ContentBytes<'a> {
     /// Nothing at all.
     Nothing,
@@ -54,7 +54,7 @@ pub(crate) enum ContentBytes<'a> {
 }
 
 impl<'a> ContentBytes<'a> {
-    /// The text, if there is one and it is that of a record with `content_digest`.
+    /// Returns the text, if there is one and it is that of a record with `content_digest`.
     pub(crate) fn checked_text(&self, content_digest: Option<Digest>) -> Option<&'a str> {
         match self {
             Self::Bytes { bytes, .. } if self.matches_digest(content_digest) => std::str::from_utf8(bytes).ok(),
@@ -62,7 +62,7 @@ impl<'a> ContentBytes<'a> {
         }
     }
 
-    /// Whether this is what a record with `content_digest` may have.
+    /// Reports whether a record with `content_digest` may have these bytes.
     pub(crate) fn matches_digest(&self, content_digest: Option<Digest>) -> bool {
         match (self, content_digest) {
             (Self::Nothing, None) | (Self::Redacted, Some(_)) => true,
@@ -84,12 +84,12 @@ impl ChainWalk {
         Self { expected, report }
     }
 
-    /// The position behind which the walk goes on.
+    /// Returns the position after which the walk continues.
     pub(crate) fn last_lsn(&self) -> Lsn {
         self.report.head.lsn
     }
 
-    /// Whether the next record is still of interest.
+    /// Reports whether the next record is still of interest.
     pub(crate) fn goes_on(&self) -> bool {
         self.report.flaw.is_none()
     }

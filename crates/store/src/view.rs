@@ -1,4 +1,4 @@
-//! Views: rows folded from the log and kept beside it, always of exactly the records that are there.
+//! Views: rows folded from the log and stored with it, always of exactly the records that are there.
 //!
 //! It must not know what a view is about, nor where its rows are kept.
 
@@ -15,22 +15,22 @@ use crate::record::StoredRecord;
 /// A follower of the log that runs inside the append: its rows and the records that they come from are written together
 /// or not at all, so a read of it sees every write before it.
 ///
-/// Register it where the log is opened. There it is folded anew, page by page, if its version changed or it is of
-/// another history; an opening that was cut short goes on at the next one. A view that is no longer registered is
+/// Register it where the log is opened. There it is folded again, page by page, if its version changed or it is of
+/// another history; an opening that was cut short continues at the next one. A view that is no longer registered is
 /// dropped when the log is opened without it.
 ///
 /// # Panics
-/// A panic in [`View::fold`] costs the view and nothing else: the append goes on, nothing of the view is kept, reading it
-/// says [`ReadError::BrokenView`](crate::ReadError::BrokenView), and the next opening of the log folds it anew.
+/// A panic in [`LogView::fold_record`] costs the view and nothing else: the append succeeds, nothing of the view is kept, reading it
+/// returns [`LogReadError::BrokenView`](crate::LogReadError::BrokenView), and the next opening of the log folds it again.
 pub trait LogView: Send + Sync {
     /// Tells it from the other views of the log.
     fn name(&self) -> &'static str;
 
-    /// The version of what it folds. Raise it whenever [`View::fold`] comes to do something else.
+    /// Returns the version of the rows. Raise it whenever [`LogView::fold_record`] changes.
     fn version(&self) -> u32;
 
-    /// Whether it wants contents. One that does is folded anew within every redaction, since it may have kept what was
-    /// redacted: appends wait for that. One that does not never gets any.
+    /// Reports whether it reads contents. A view that does is folded again within every redaction, since it may have kept redacted
+    /// text: appends wait for that. A view that does not never gets any.
     fn reads_contents(&self) -> bool {
         true
     }
@@ -50,9 +50,9 @@ impl fmt::Debug for dyn LogView + '_ {
 
 /// The rows of one view while a record is folded.
 ///
-/// When the machine fails, reads find nothing, and what was folded is not written: nor is the batch that it comes from.
+/// When the machine fails, reads find nothing, and the folded rows are not written: nor is the batch that they come from.
 pub trait ViewRows {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     fn get(&mut self, key: &str) -> Option<Bytes>;
 
     /// Sets the value of `key`.
@@ -61,7 +61,7 @@ pub trait ViewRows {
     /// Removes `key`, if it is there.
     fn delete_row(&mut self, key: &str);
 
-    /// All rows whose keys begin with `prefix`, in the order of the keys' bytes.
+    /// Returns all rows whose keys begin with `prefix`, in the order of the keys' bytes.
     fn scan_prefix(&mut self, prefix: &str) -> Vec<(String, Bytes)>;
 }
 

@@ -12,16 +12,16 @@ use super::{
     wire::{InlineKeyboard, ResponseEnvelope, TelegramMessage, TelegramUpdate},
 };
 
-/// How long a call may take that the server answers at once.
+/// Time limit of a call that the server answers at once.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a file may take.
+/// Time limit of fetching a file.
 const FETCHING: Duration = Duration::from_secs(60);
-/// How long a file may take on its way there.
+/// Time limit of sending a file.
 const SENDING: Duration = Duration::from_secs(180);
-/// How much of a server's words is kept.
+/// Longest server text that is kept, in characters.
 const WORDS: usize = 300;
 
-/// Why a call came to nothing, by what is to be done about it.
+/// Failure of a call, by its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BotCallFailure {
     /// Nothing but another token helps.
@@ -30,16 +30,16 @@ pub(super) enum BotCallFailure {
     /// The same call again, after that long.
     #[error("too many requests: to be repeated after {} s", .0.as_secs())]
     Wait(Duration),
-    /// Somebody else takes this bot's updates.
+    /// Another program takes this bot's updates.
     #[error("somebody else polls with this token: {0}")]
     Conflict(String),
     /// The chat has another id now.
     #[error("the chat became {0}")]
     Moved(i64),
-    /// There was nothing to do.
+    /// Nothing to do.
     #[error("there was nothing to do: {0}")]
     Harmless(String),
-    /// This call is not taken; another may be.
+    /// Refused call; another may succeed.
     #[error("refused: {0}")]
     Refused(String),
     /// The server is not there or not well.
@@ -47,7 +47,7 @@ pub(super) enum BotCallFailure {
     Unreachable(String),
 }
 
-/// How long to wait between attempts: one second, half as much again each time, thirty at most.
+/// Wait between attempts: one second, half as much again each time, thirty at most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetryBackoff(Duration);
 
@@ -58,7 +58,7 @@ impl Default for RetryBackoff {
 }
 
 impl RetryBackoff {
-    /// The wait that is due now.
+    /// Returns the wait that is due now.
     pub(super) fn next_wait(&mut self) -> Duration {
         let now = self.0;
         self.0 = (now + now / 2).min(Duration::from_secs(30));
@@ -105,7 +105,7 @@ impl BotClient {
         Ok(shown_name(&me, &["username", "first_name"]))
     }
 
-    /// Asks what a chat is called, which shows whether the bot is in it, and whether it has topics.
+    /// Looks up a chat's title, which shows whether the bot is in it, and whether it has topics.
     pub(super) async fn look_at(&self, chat: i64) -> Result<ChatInfo, BotCallFailure> {
         let chat = self.call("getChat", &json!({ "chat_id": chat }), PATIENCE).await?;
         let kind = if chat["is_forum"] == true { BotChatKind::Forum } else { BotChatKind::Plain };
@@ -118,7 +118,7 @@ impl BotClient {
         self.call("sendChatAction", &action, PATIENCE).await.map(drop)
     }
 
-    /// Without a webhook updates can be polled for.
+    /// Deletes the webhook: without one updates can be polled for.
     pub(super) async fn delete_webhook(&self) -> Result<(), BotCallFailure> {
         self.call("deleteWebhook", &json!({}), PATIENCE).await.map(drop)
     }
@@ -140,8 +140,8 @@ impl BotClient {
         }
     }
 
-    /// Sends a message, and gives it as it was sent. Where the topic is gone or closed it goes to the chat without one: a card that
-    /// nobody sees is worse than one in the wrong place.
+    /// Sends a message, and returns it as it was sent. If the topic is gone or closed it goes to the chat without one: a card that
+    /// is not seen is worse than one in the wrong place.
     pub(super) async fn send_message(
         &self,
         to: MessageTarget,
@@ -199,7 +199,7 @@ impl BotClient {
         self.call("editMessageText", &edit, PATIENCE).await.map(drop)
     }
 
-    /// Ends the wait of whoever tapped, with words where there are any.
+    /// Ends the wait of the person who tapped, with a text if there is one.
     pub(super) async fn answer_callback(&self, query: &str, notice: &CallbackNotice) -> Result<(), BotCallFailure> {
         let mut answer = json!({ "callback_query_id": query });
         if !notice.text.is_empty() {
@@ -211,7 +211,7 @@ impl BotClient {
         self.call("answerCallbackQuery", &answer, PATIENCE).await.map(drop)
     }
 
-    /// The content of a file. `None` if it has more than `most` bytes.
+    /// Fetches the content of a file. `None` if it has more than `most` bytes.
     pub(super) async fn fetch_file(&self, id: &str, most: u64) -> Result<Option<Vec<u8>>, BotCallFailure> {
         let file = self.call("getFile", &json!({ "file_id": id }), PATIENCE).await?;
         if file["file_size"].as_u64().is_some_and(|size| size > most) {
@@ -285,27 +285,27 @@ pub(super) struct ChatInfo {
 /// The kinds of chats, by their topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BotChatKind {
-    /// It has none.
+    /// A chat without topics.
     Plain,
-    /// It has some, General among them.
+    /// A chat with topics, General among them.
     Forum,
 }
 
-/// What whoever tapped is told: at most 200 characters.
+/// Notice for the person who tapped: at most 200 characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CallbackNotice {
     pub(super) text: &'static str,
-    /// Whether it has to be read: it stays until it is closed.
+    /// True if it has to be read: it stays until it is closed.
     pub(super) alert: bool,
 }
 
-/// The first of the members that is there, as a person may see it.
+/// Returns the first of the members that is there, as a person may see it.
 fn shown_name(value: &Value, members: &[&str]) -> String {
     let text = members.iter().find_map(|member| value[*member].as_str()).unwrap_or("without a name");
     countersign_view::escape(text, countersign_view::LineMode::One).into_owned()
 }
 
-/// Whether a refusal is about the topic that a message was for.
+/// Reports whether a refusal is about the topic that a message was for.
 fn says_no_topic(words: &str) -> bool {
     let words = words.to_lowercase();
     ["message thread not found", "topic_closed", "topic_deleted", "topic_id_invalid"]
@@ -313,7 +313,7 @@ fn says_no_topic(words: &str) -> bool {
         .any(|phrase| words.contains(phrase))
 }
 
-/// The result in an answer.
+/// Reads the result in an answer.
 fn read_result(answer: &BotResponse) -> Result<Value, BotCallFailure> {
     let envelope = serde_json::from_slice::<ResponseEnvelope>(&answer.body);
     let Ok(envelope) = envelope else {
@@ -330,7 +330,7 @@ fn read_result(answer: &BotResponse) -> Result<Value, BotCallFailure> {
 }
 
 fn classify_failure(status: u16, words: &str, retry_after: Option<u64>, moved: Option<i64>) -> BotCallFailure {
-    /// What a 400 says when it only means that there was nothing to do.
+    /// Texts of a 400 that only mean that there was nothing to do.
     const HARMLESS: [&str; 4] =
         ["message is not modified", "message to edit not found", "query is too old", "query id is invalid"];
     let text = format!("{status} {words}");

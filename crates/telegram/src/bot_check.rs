@@ -1,6 +1,6 @@
-//! Whether a bot is there and knows its chat.
+//! Check that a bot is there and knows its chat.
 //!
-//! It sends nothing, and takes no updates from whoever polls for them.
+//! It sends nothing, and takes no updates from the program that polls for them.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct BotCheck {
 /// Why no cards can be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BotCheckError {
-    /// There is no such bot, or nobody answers.
+    /// The bot does not exist, or the server does not answer.
     #[error("{0}")]
     Bot(String),
     /// The bot is well and does not know its chat.
@@ -35,15 +35,15 @@ pub enum BotCheckError {
     Chat {
         /// Its username.
         bot: String,
-        /// What the server says.
+        /// The server's text.
         why: String,
     },
 }
 
-/// Asks the server at `address` about the bot of `token` and its `chat`.
+/// Queries the server at `address` about the bot of `token` and its `chat`.
 ///
 /// # Errors
-/// [`Unfit`].
+/// [`BotCheckError`].
 pub async fn check_bot(address: &str, token: SecretString, chat: i64) -> Result<BotCheck, BotCheckError> {
     let transport = HttpBotTransport::new(address, token).map_err(|error| BotCheckError::Bot(error.to_string()))?;
     let bot = BotClient::new(Arc::new(transport), HealthTracker::new(Clock::system()));

@@ -1,4 +1,4 @@
-//! What stands on a card, before and after it was answered.
+//! Text of a card, before and after its answer.
 //!
 //! It must not know how cards are sent. Everything that an agent can choose is escaped, and a card that cannot show all
 //! of it offers nothing that allows before all of it was sent.
@@ -22,20 +22,20 @@ use super::{
     wire::{InlineButton, InlineKeyboard},
 };
 
-/// How long a message may be. Telegram counts units of UTF-16.
+/// Longest message. Telegram counts units of UTF-16.
 const LIMIT: usize = 4096;
-/// How much of a text one part holds, beside what says which part it is.
+/// Longest text of one part, without the line that numbers it.
 const PART: usize = 3900;
-/// How many parts a person is sent. What is longer can only be denied here.
+/// Most parts that a person gets. A longer text can only be denied here.
 const MOST_PARTS: usize = 16;
-/// How many rules are offered, and how long one may be to be read on a button.
+/// Most rules that are offered; the next limits one to be read on a button.
 const MOST_RULES: usize = 3;
 const LONGEST_RULE: usize = 48;
 
-/// Why an agent is asked about, where it was denied.
+/// Reason for a gate after denials.
 const DENIED: &str = "because several of its requests in a row were denied; until then nothing else is asked";
 
-/// What a person is asked about.
+/// Request on a card.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CardRequest {
     gate: GateId,
@@ -47,16 +47,16 @@ pub(super) struct CardRequest {
     why: String,
     intent: Option<String>,
     scopes: Vec<ApprovalScope>,
-    /// Rules that may be allowed for good in its place.
+    /// Rules that may be allowed permanently in its place.
     rules: Vec<String>,
-    /// What it offers, where a choice or words are the answer.
+    /// Its offer, if a choice or a text is the answer.
     offer: Option<CardOffer>,
-    /// Who has to allow, in a line, where that is more than any one person.
+    /// Line about the approvals, if they are more than any one person's.
     approvals: Option<String>,
     deadline: Option<Millis>,
 }
 
-/// What a question, a plan or an execution offers.
+/// Offer of a question, a plan or an execution.
 #[derive(Clone, Debug, PartialEq)]
 struct CardOffer {
     kind: Kind,
@@ -64,35 +64,35 @@ struct CardOffer {
     several: bool,
 }
 
-/// How far a card that waits has come.
+/// Stage of a pending card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CardStage {
-    /// It is new.
+    /// New card.
     First,
-    /// All of its text was sent beside it.
+    /// All of its text was sent in further messages.
     ShownWhole,
 }
 
-/// What became of the call that was allowed, where that is worth a line.
+/// Outcome of the allowed call, if it is worth a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CardOutcome {
-    /// It was done, and the agent was not there to hear of it.
+    /// The call was done, and the agent was not there to receive the result.
     DoneWhileAway,
     /// The service says that it failed.
     Failed,
-    /// It was not run after all.
+    /// The call was not run after all.
     NotRun,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
-/// How a gate ended, in words for people.
+/// End of a gate, as text for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CardEnding {
     pub(super) resolution: GateResolution,
-    /// Who.
+    /// Name of the person.
     pub(super) by: Option<String>,
-    /// Whether the gateway itself did it, because it ends.
+    /// True if the gateway itself did it, because it ends.
     pub(super) shutdown: bool,
     /// The time of day.
     pub(super) at: String,
@@ -101,7 +101,7 @@ pub(super) struct CardEnding {
 }
 
 impl CardRequest {
-    /// Creates what is asked at a gate. Without `call` every argument counts as one that the signature does not show. `rules`
+    /// Creates the request of a gate. Without `call` every argument counts as one that the signature does not show. `rules`
     /// are those that are proposed for it, `folder` is where it would run.
     pub(super) fn new(
         gate: &Gate,
@@ -210,13 +210,13 @@ impl CardRequest {
         }
     }
 
-    /// The same as the gate stands now.
+    /// Returns the same for the gate's current state.
     pub(super) fn updated_for(self, gate: &Gate) -> Self {
         let approvals = Approvals::from_gate(gate).map(|approvals| brief_text(&approvals.to_string(), 500));
         Self { approvals, deadline: gate.deadline(), ..self }
     }
 
-    /// The rules that fit on a button: those of which a person sees everything.
+    /// Returns the rules that fit on a button: those of which a person sees everything.
     fn offered_rules(&self) -> impl Iterator<Item = (u8, &str)> {
         let fits = |rule: &str| {
             let shown = escape(rule, LineMode::One);
@@ -225,7 +225,7 @@ impl CardRequest {
         (0..).zip(self.rules.iter().map(String::as_str)).take(MOST_RULES).filter(move |(_, rule)| fits(rule))
     }
 
-    /// The text of a card that waits.
+    /// Returns the text of a pending card.
     pub(super) fn waiting_text(&self, stage: CardStage, now: Millis, time: impl Fn(Millis) -> String) -> String {
         let mut foot = format!("\n\nAgent: {}\nAsked {}", self.agent, self.why);
         if let Some(intent) = &self.intent {
@@ -261,13 +261,13 @@ impl CardRequest {
         self.cut_text(&text, more, room) + &foot
     }
 
-    /// Whether a card shows all of it.
+    /// Reports whether a card shows all of it.
     pub(super) fn fits_card(&self, now: Millis, time: impl Fn(Millis) -> String) -> bool {
         let text = self.waiting_text(CardStage::First, now, time);
         text.starts_with(&self.whole_text())
     }
 
-    /// The buttons of a card that waits. `whole` is whether everything was shown.
+    /// Returns the buttons of a pending card. `whole` is whether everything was shown.
     pub(super) fn answer_keyboard(&self, refs: &ButtonCodec, whole: bool) -> InlineKeyboard {
         let button = |text: &str, action| InlineButton {
             text: text.to_owned(),
@@ -315,7 +315,7 @@ impl CardRequest {
         InlineKeyboard { inline_keyboard: rows }
     }
 
-    /// The whole text in messages, or `None` if it would be too many.
+    /// Returns the whole text in messages, or `None` if it would be too many.
     pub(super) fn text_parts(&self) -> Option<Vec<String>> {
         let text = self.whole_text();
         let mut chunks = vec![String::new()];
@@ -340,7 +340,7 @@ impl CardRequest {
         Some(chunks.into_iter().enumerate().map(part).collect())
     }
 
-    /// The text of a card behind which another asks the same.
+    /// Returns the text of a card that another one replaces.
     pub(super) fn moved_text(&self) -> String {
         let foot = "\n\nAsked again below.";
         let text = self.whole_text();
@@ -348,7 +348,7 @@ impl CardRequest {
         if utf16_units(&text) <= room { text + foot } else { self.cut_text(&text, "", room) + foot }
     }
 
-    /// The text of a card that is over: what was asked stays on it.
+    /// Returns the text of a card that is over: the request stays on it.
     pub(super) fn ended_text(&self, ending: &CardEnding) -> String {
         let foot = ending.foot_text();
         let head = ending.head_text();
@@ -362,7 +362,7 @@ impl CardRequest {
         format!("{sign} {}\n{}", self.tool, self.what)
     }
 
-    /// The beginning and the end of `text`, its length and its digest, in `room` units.
+    /// Returns the beginning and the end of `text`, its length and its digest, in `room` units.
     fn cut_text(&self, text: &str, more: &str, room: usize) -> String {
         let length = text.chars().count();
         let notice = format!("\n[… not shown whole: {length} characters, sha256 {}. {more} …]\n", self.digest);
@@ -375,7 +375,7 @@ impl CardRequest {
 }
 
 impl CardOffer {
-    /// How it is answered.
+    /// Returns the line about how to answer.
     const fn how_to_answer(&self) -> &'static str {
         match (self.kind, self.several) {
             (Kind::Plan, _) => "\nReply to this card to say what is to change.",
@@ -386,7 +386,7 @@ impl CardOffer {
     }
 }
 
-/// What stands on the button of a choice: all of it where that can be read there, else its number.
+/// Returns the text on the button of a choice: all of it if that can be read there, else its number.
 fn on_button(at: u8, label: &str) -> String {
     let shown = escape(label, LineMode::One);
     let is_readable = shown == label && label.chars().count() <= LONGEST_RULE;
@@ -435,7 +435,7 @@ impl CardEnding {
     }
 }
 
-/// An argument in one line, or set off in several, so that no value can pretend to be the next argument.
+/// Returns an argument in one line, or set off in several, so that no value can pretend to be the next argument.
 fn argument_line(key: &str, text: &str, is_undeclared: bool) -> String {
     let is_plain =
         !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter));
@@ -450,7 +450,7 @@ fn argument_line(key: &str, text: &str, is_undeclared: bool) -> String {
     }
 }
 
-/// One escaped line of at most `limit` characters.
+/// Returns one escaped line of at most `limit` characters.
 fn brief_text(text: &str, limit: usize) -> String {
     let mut short: String = escape(text, LineMode::One).chars().take(limit + 1).collect();
     if short.chars().count() > limit {

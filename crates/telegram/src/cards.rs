@@ -1,4 +1,4 @@
-//! Cards are sent, and edited on every outcome: whatever the record says is owed.
+//! Cards are sent, and edited on every outcome, as far as the record says so.
 //!
 //! Facts only say which gate to look at. What is owed follows from the gate as it is recorded, so that a restart, a lost
 //! answer and an outage all come to the same: one that waits and was not shown is sent, one that ended and whose card
@@ -31,7 +31,7 @@ use super::{
     time_of_day,
 };
 
-/// How often a change that is refused is tried, before the card stays as it is.
+/// Attempts at a change that is refused, before the card stays as it is.
 const TRIES: u32 = 5;
 
 /// When a gate is to be looked at.
@@ -42,16 +42,16 @@ struct DueGate {
     tries: u32,
 }
 
-/// What is remembered of a gate whose card is not final. All of it can be found again.
+/// Memory of a gate whose card is not final. All of it can be found again.
 #[derive(Debug, Default)]
 struct GateMemory {
     request: Option<CardRequest>,
     /// Cards that were sent and could not be recorded yet.
     sent: Vec<CardLocation>,
     texts: BTreeMap<CardLocation, String>,
-    /// Which revision of the gate a card shows.
+    /// Revision of the gate that each card shows.
     revisions: BTreeMap<CardLocation, u32>,
-    /// Whether its whole text was sent.
+    /// True if its whole text was sent.
     is_whole: bool,
     end: Option<CallEnding>,
 }
@@ -63,7 +63,7 @@ struct PendingFullText {
     at: Instant,
 }
 
-/// What an attempt came to.
+/// Result of an attempt.
 enum AttemptResult {
     /// Nothing is owed at the moment.
     Settled,
@@ -175,7 +175,7 @@ impl CardWriter {
         let now = Instant::now();
         let due =
             self.due.entry(gate).or_insert_with(|| DueGate { at: now, backoff: RetryBackoff::default(), tries: 0 });
-        // One that waits for its turn or was refused goes on waiting.
+        // A card that waits for its turn or was refused keeps waiting.
         if due.tries == 0 {
             due.at = now;
         }
@@ -188,7 +188,7 @@ impl CardWriter {
                 self.look_at(*gate);
             }
             Event::Gate(gate::Event::Resolved { gate, .. }) => {
-                // What it waited for has changed.
+                // The cause of its wait has changed.
                 self.due.remove(gate);
                 self.look_at(*gate);
             }
@@ -210,7 +210,7 @@ impl CardWriter {
         }
     }
 
-    /// Does what is owed for one gate. False if nothing works any more.
+    /// Does the pending work for one gate. False if the bot no longer works.
     async fn work_gate(&mut self, gate: GateId) -> bool {
         let step = match self.card_snapshot(gate).await {
             Ok(None) => {
@@ -281,7 +281,7 @@ impl CardWriter {
         }
     }
 
-    /// Edits a card of a gate that waits: to what has changed, or to say that it is asked again elsewhere.
+    /// Edits a card of a pending gate: to its new text, or to point to another card.
     async fn change_card(
         &mut self,
         gate: &gate::Gate,
@@ -319,7 +319,7 @@ impl CardWriter {
         let shown = gate::Command::Shown { gate, surface: SURFACE.to_owned(), reference: place.to_string() };
         match self.source.send_command(Command::Gate(shown)).await {
             Ok(_) => {
-                // Whether or not it was one too many to be recorded, there is nothing more to tell.
+                // Whether or not it was one too many to be recorded, nothing more is shown.
                 if let Some(known) = self.known.get_mut(&gate) {
                     known.sent.retain(|sent| *sent != place);
                 }
@@ -377,7 +377,7 @@ impl CardWriter {
         AttemptResult::Settled
     }
 
-    /// Somebody wants to see a whole text.
+    /// Queues the whole text that a person requested.
     fn queue_full_text(&mut self, gate: GateId) {
         let request = self.known.get(&gate).and_then(|known| known.request.as_ref());
         let is_on_its_way = self.wholes.iter().any(|whole| whole.gate == gate);
@@ -389,12 +389,12 @@ impl CardWriter {
         self.wholes.push_back(PendingFullText { gate, parts, at: Instant::now() });
     }
 
-    /// Sends the next part of a whole text; behind the last the card gets its other buttons.
+    /// Sends the next part of a whole text; after the last the card gets its other buttons.
     async fn send_part(&mut self) -> bool {
         let Some(mut whole) = self.wholes.pop_front() else { return true };
         let look = match self.card_snapshot(whole.gate).await {
             Ok(Some(look)) if look.gate.is_pending() => look,
-            // Nobody needs it any more.
+            // It is not needed any more.
             Ok(_) => return true,
             Err(AttemptResult::Over) => return false,
             Err(_) => {
@@ -444,14 +444,14 @@ impl CardWriter {
         }
     }
 
-    /// When it may be written, if not now.
+    /// Returns the time at which it may be written, if not now.
     fn write_turn(&mut self, writing: WriteKind, chat: i64) -> Option<Instant> {
         let now = Instant::now();
         let at = self.meter.ready_at(writing, chat < 0, now);
         (at > now).then_some(at)
     }
 
-    /// What a failure means for what was tried, and for everything else.
+    /// Returns the result of a failed attempt, and delays all others if needed.
     fn on_failure(&mut self, failure: &BotCallFailure) -> AttemptResult {
         match failure {
             BotCallFailure::Token(_) => AttemptResult::Over,
@@ -461,7 +461,7 @@ impl CardWriter {
             }
             BotCallFailure::Refused(_) | BotCallFailure::Harmless(_) => AttemptResult::Later,
             BotCallFailure::Wait(wait) => {
-                // The server counts from when it said so; half a second is for the way.
+                // The server counts from its answer; half a second is for the way.
                 self.quiet = Instant::now() + *wait + Duration::from_millis(500);
                 AttemptResult::At(self.quiet)
             }
@@ -474,7 +474,7 @@ impl CardWriter {
 }
 
 impl CallEnding {
-    /// Whether there is nothing more to say than that it was allowed.
+    /// Reports whether the end is only that it was allowed.
     const fn is_plain(self) -> bool {
         matches!(self.end, CallEnd::Done { error: false }) && !self.away
     }

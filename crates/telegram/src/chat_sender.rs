@@ -1,6 +1,6 @@
-//! Telegram as a chat network: what people write to the bot beside taps and reasons, and what is written to them.
+//! Telegram as a chat network: messages to the bot other than taps and reasons, and messages to people.
 //!
-//! It must not know who may speak with whom: that is for whoever listens.
+//! It must not know who may speak with whom: that is for the handler.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,65 +15,65 @@ use super::{
 };
 use crate::transport::{ChannelTransport, DeliveryOutcome, OutboundDelivery};
 
-/// How long a message may be. Telegram counts units of UTF-16.
+/// Longest message. Telegram counts units of UTF-16.
 const LIMIT: usize = 4096;
-/// How long to leave a server alone that does not take the token.
+/// Pause before a server that refuses the token is tried again.
 const UNTIL_MENDED: Duration = Duration::from_secs(300);
 
-/// What kind of chat it is.
+/// Kind of the chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChatType {
     /// With one person.
     Private,
     /// With several.
     Group,
-    /// With whoever follows it.
+    /// With its followers.
     Channel,
 }
 
-/// A message that somebody wrote to the bot.
+/// A message of a person to the bot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncomingChatMessage {
     /// In which chat.
     pub chat: i64,
     /// Of which kind it is.
     pub chat_type: ChatType,
-    /// What a group is called.
+    /// Title of a group.
     pub title: Option<String>,
     /// Its number in the chat.
     pub message: i64,
-    /// Who wrote it.
+    /// User who wrote it.
     pub from: i64,
-    /// What they are called.
+    /// Their name.
     pub name: Option<String>,
-    /// What they are found by.
+    /// Name by which they are found.
     pub username: Option<String>,
-    /// What it says; nothing where only something else comes.
+    /// Text; empty if only something else comes.
     pub text: String,
-    /// What comes with it.
+    /// Files that come with it.
     pub files: Vec<AttachedFile>,
-    /// What it is, where it is neither words nor a file.
+    /// Its kind, if it is neither a text nor a file.
     pub other: Option<&'static str>,
 }
 
-/// How it goes on behind an update.
+/// Continuation after an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateFlow {
-    /// It is done with.
+    /// The update is done.
     Next,
-    /// It could not be taken and has to come again.
+    /// The update could not be taken and has to come again.
     Again,
     /// Nothing can be decided any more.
     Over,
 }
 
-/// Takes what people write.
+/// Handles messages of people.
 pub trait InboundHandler: Send + Sync + 'static {
     /// Takes a message. Until it is recorded it is not done with.
     fn handle_message(&self, written: IncomingChatMessage) -> BoxFuture<'_, UpdateFlow>;
 }
 
-/// Where somebody will listen. What comes before they do waits.
+/// Hook for the handler of messages. Messages that come before it is set wait.
 pub struct InboundHook(watch::Sender<Option<Arc<dyn InboundHandler>>>);
 
 impl std::fmt::Debug for InboundHook {
@@ -89,12 +89,12 @@ impl Default for InboundHook {
 }
 
 impl InboundHook {
-    /// Somebody listens from now on.
+    /// Sets the handler of messages.
     pub fn open(&self, hear: Arc<dyn InboundHandler>) {
         self.0.send_replace(Some(hear));
     }
 
-    /// Whoever listens, once there is somebody.
+    /// Returns the handler, once there is one.
     pub(super) async fn listener(&self) -> Option<Arc<dyn InboundHandler>> {
         let mut waiting = self.0.subscribe();
         waiting.wait_for(Option::is_some).await.ok().and_then(|hear| hear.clone())
@@ -109,10 +109,10 @@ impl ChatSender {
         Self(bot)
     }
 
-    /// The content of something that came with a message.
+    /// Fetches the content of a file that came with a message.
     ///
     /// # Errors
-    /// Why it is not to be had.
+    /// The reason why it is not available.
     pub async fn fetch_file(&self, file: &AttachedFile) -> Result<Vec<u8>, FileFetchError> {
         files::fetch_content(&self.0, file).await
     }
@@ -168,7 +168,7 @@ impl ChannelTransport for ChatSender {
     fn show_typing<'a>(&'a self, at: &'a ChatAddress) -> BoxFuture<'a, ()> {
         let works = async {
             if let Ok(chat) = at.chat.parse() {
-                // It is only shown for a moment: nobody misses it.
+                // It is only shown for a moment: a failure does not matter.
                 let _ = self.0.show_typing(chat).await;
             }
         };
@@ -176,7 +176,7 @@ impl ChannelTransport for ChatSender {
     }
 }
 
-/// A text in pieces that each fit into a message, cut between lines or words where there are any.
+/// Splits a text into pieces that each fit into a message, cut between lines or words if there are any.
 fn split_text(text: &str) -> Vec<String> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {

@@ -1,6 +1,6 @@
 //! The way to a Bot API server: one POST a call.
 //!
-//! It must not know what is said. The token is in the address of every request and in nothing that leaves here: no
+//! It must not know the texts of messages. The token is in the address of every request and in nothing that leaves here: no
 //! error, no log line, no `Debug`.
 
 use std::{error::Error as _, net::IpAddr, sync::OnceLock, time::Duration};
@@ -35,7 +35,7 @@ pub(super) trait BotTransport: Send + Sync + 'static {
     /// Calls `method` with a body of type `kind`, and waits for its answer at most `patience`.
     ///
     /// # Errors
-    /// As [`Transport::call`].
+    /// As [`BotTransport::call`].
     fn upload_form(
         &self,
         method: &'static str,
@@ -44,10 +44,10 @@ pub(super) trait BotTransport: Send + Sync + 'static {
         patience: Duration,
     ) -> BoxFuture<'_, Result<BotResponse, String>>;
 
-    /// The content of the file at `path`, or a byte more than `most` of it, within `patience`.
+    /// Fetches the content of the file at `path`, or a byte more than `most` of it, within `patience`.
     ///
     /// # Errors
-    /// In words, if there was no answer.
+    /// The error's text, if there was no answer.
     fn fetch_file(&self, path: String, most: usize, patience: Duration) -> BoxFuture<'_, Result<BotResponse, String>>;
 }
 
@@ -116,7 +116,7 @@ impl HttpBotTransport {
         let mut url = self.base.clone();
         let bot = format!("bot{}", self.token.expose_secret());
         if let Ok(mut way) = url.path_segments_mut() {
-            // What leads elsewhere is left out where it is pushed.
+            // A path element that leads elsewhere is left out where it is pushed.
             way.pop_if_empty().push("file").push(&bot).extend(path.split('/'));
         }
         self.receive_response(self.http_client()?.get(url), most, patience).await
@@ -146,7 +146,7 @@ impl HttpBotTransport {
         }
     }
 
-    /// An answer without the token, should somebody on the way say the address back: what is wrong with a call is logged.
+    /// Returns an answer without the token, should a server on the way repeat the address: errors of a call are logged.
     fn without_token(&self, body: Vec<u8>) -> Vec<u8> {
         let token = self.token.expose_secret();
         match String::from_utf8(body) {
@@ -156,7 +156,7 @@ impl HttpBotTransport {
         }
     }
 
-    /// An error in words, without the address and whatever else may hold the token.
+    /// Returns an error's text, without the address and any other part that may hold the token.
     fn error_text(&self, error: reqwest::Error) -> String {
         let error = error.without_url();
         let mut text = error.to_string();

@@ -1,6 +1,6 @@
-//! What comes with messages besides words: which file it is, and its content.
+//! Files that come with messages: their identity, and their content.
 //!
-//! It must not know whose message it is: whoever asks for a file has decided that it is wanted.
+//! It must not know whose message it is: the caller has decided that the file is needed.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::{
     wire::{TelegramFile, TelegramMessage},
 };
 
-/// How large a file may be that a bot is given. Source: <https://core.telegram.org/bots/api#getfile>.
+/// Largest file that a bot gets, in bytes. Source: <https://core.telegram.org/bots/api#getfile>.
 pub(crate) const LARGEST: u64 = 20 << 20;
-/// How often a file is asked for.
+/// Attempts at fetching a file.
 const TRIES: u32 = 3;
-/// How long to wait at most before another attempt. Everything else that is written waits as long.
+/// Longest wait before another attempt. All other messages wait as long.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Of which kind something is that comes with a message.
@@ -30,7 +30,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// What people call it.
+    /// Returns its name in texts for people.
     pub const fn display_name(self) -> &'static str {
         match self {
             Self::Picture => "picture",
@@ -46,13 +46,13 @@ impl FileKind {
 pub struct AttachedFile {
     /// Of which kind.
     pub kind: FileKind,
-    /// Its type, as whoever sent it says.
+    /// Its type, as the sender gives it.
     pub mime_type: String,
     /// Its name.
     pub name: Option<String>,
-    /// How long it is, in seconds.
+    /// Length in seconds.
     pub duration: Option<u64>,
-    /// How many bytes it has, as far as that is told.
+    /// Size in bytes, if the sender gives it.
     pub(crate) size: Option<u64>,
     pub(super) id: String,
 }
@@ -63,12 +63,12 @@ pub enum FileFetchError {
     /// Telegram gives bots no such file.
     #[error("it has more than {} MB, which is the most that Telegram gives to a bot", LARGEST >> 20)]
     TooLarge,
-    /// It could not be fetched.
+    /// The content could not be fetched.
     #[error("it could not be fetched from Telegram")]
     Unfetched,
 }
 
-/// Everything that comes with a message and that an agent can be given.
+/// Returns all files that come with a message and that an agent can get.
 pub(super) fn attached_files(message: &TelegramMessage) -> Vec<AttachedFile> {
     let of = |kind, file: &TelegramFile, usual: &str| AttachedFile {
         kind,
@@ -91,7 +91,7 @@ pub(super) fn attached_files(message: &TelegramMessage) -> Vec<AttachedFile> {
     pictures.into_iter().chain(document).chain(sound).chain(films).collect()
 }
 
-/// What a message is that is neither words nor a file; none if it is nothing that somebody says.
+/// Returns the kind of a message that is neither a text nor a file; none if it is no message of a person.
 pub(super) fn other_kind(message: &TelegramMessage) -> Option<&'static str> {
     let others = [
         (&message.sticker, "sticker"),
@@ -106,10 +106,10 @@ pub(super) fn other_kind(message: &TelegramMessage) -> Option<&'static str> {
     others.into_iter().find(|(there, _)| there.is_some()).map(|(_, word)| word)
 }
 
-/// The content of a file.
+/// Fetches the content of a file.
 ///
 /// # Errors
-/// [`Missing`], after a few attempts.
+/// [`FileFetchError`], after a few attempts.
 pub(super) async fn fetch_content(bot: &BotClient, file: &AttachedFile) -> Result<Vec<u8>, FileFetchError> {
     if file.size.is_some_and(|size| size > LARGEST) {
         return Err(FileFetchError::TooLarge);

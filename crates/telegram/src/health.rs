@@ -1,4 +1,4 @@
-//! How the messenger is doing, for whoever asks after it.
+//! Health of the messenger.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use countersign_core::time::Millis;
 use countersign_runtime::Clock;
 use parking_lot::Mutex;
 
-/// When the Bot API last did what it was asked, and when and why it last did not.
+/// Time of the last successful call of the Bot API, and time and reason of the last failed one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthReport {
     /// The last call that worked.
@@ -16,13 +16,13 @@ pub struct HealthReport {
 }
 
 impl HealthReport {
-    /// Whether the last call worked.
+    /// Reports whether the last call worked.
     pub fn is_well(&self) -> bool {
         self.worked.is_some() && self.failed.as_ref().is_none_or(|(at, _)| self.worked > Some(*at))
     }
 }
 
-/// Where the report is kept.
+/// Holder of the report.
 #[derive(Clone)]
 pub(super) struct HealthTracker {
     clock: Clock,

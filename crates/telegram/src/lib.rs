@@ -58,24 +58,24 @@ use self::{
 
 /// The name of this surface in the record.
 pub const SURFACE: &str = "telegram";
-/// Who denies what waits when the gateway ends, where a setting wants that. Cards then say so.
+/// Principal that denies pending gates when the gateway ends, if a setting says so. Cards then show it.
 pub const SHUTDOWN: &str = "gateway_shutdown";
-/// Where Telegram's own servers are.
+/// Address of Telegram's own servers.
 pub const API_URL: &str = "https://api.telegram.org";
 
 /// The number under which a forum lists its General topic.
 const GENERAL: i64 = 1;
 
-/// How many texts may wait to be sent whole.
+/// Most texts that may wait to be sent whole.
 const ORDERS: usize = 16;
 
-/// Whether the agent of a session is there to hear of a result. It is asked on the owner's own path and must not wait.
+/// Reports whether the agent of a session is there to receive a result. It is called on the owner's own path and must not wait.
 pub type AgentOnline = Arc<dyn Fn(&SessionId) -> bool + Send + Sync>;
 
 /// Reports how a messenger is.
 pub type HealthProbe = Arc<dyn Fn() -> HealthReport + Send + Sync>;
 
-/// What the messenger is to do.
+/// Settings of the messenger.
 #[derive(Clone)]
 pub struct TelegramSettings {
     /// The bot's token.
@@ -88,20 +88,20 @@ pub struct TelegramSettings {
     pub allowed_users: BTreeSet<i64>,
     /// The Bot API server.
     pub api_url: String,
-    /// How long one poll waits for updates.
+    /// Time that one poll waits for updates.
     pub poll: Duration,
-    /// How often it may write.
+    /// Limits of its writing.
     pub rates: WriteRates,
-    /// Whose identities are whose, for people to read.
+    /// Identities of people, for texts for people.
     pub people: IdentityMap,
-    /// Where somebody listens to what people write beside. None if nobody ever does.
+    /// Hook for messages other than answers. None if they are never handled.
     pub ear: Option<Arc<InboundHook>>,
-    /// Where it is asked whether an agent is there; by itself the messenger takes all of them for present.
+    /// Check for the presence of an agent; by default the messenger takes all of them for present.
     pub presence: AgentOnline,
 }
 
 impl TelegramSettings {
-    /// With Telegram's own servers and figures.
+    /// Makes settings with Telegram's own servers and figures.
     pub fn new(token: SecretString, chat: i64, allowed_users: impl IntoIterator<Item = i64>) -> Self {
         Self {
             token,
@@ -118,7 +118,7 @@ impl TelegramSettings {
     }
 }
 
-/// What both tasks share.
+/// State that both tasks share.
 struct MessengerContext {
     bot: BotClient,
     refs: ButtonCodec,
@@ -142,7 +142,7 @@ impl MessengerContext {
         self.chat.load(Ordering::Relaxed)
     }
 
-    /// Where what stands in the chat of the cards goes.
+    /// Returns the target of a message in the chat of the cards.
     fn message_target(&self, chat: i64, reply_to: Option<i64>) -> MessageTarget {
         MessageTarget { chat, topic: self.topic, reply_to }
     }
@@ -156,7 +156,7 @@ impl MessengerContext {
         self.chat.store(chat, Ordering::Relaxed);
     }
 
-    /// Somebody who answered, as people know them.
+    /// Returns the name of an approver, as people know them.
     fn display_name(&self, by: &PrincipalId) -> String {
         if let Some(person) = self.people.person_of(by) {
             return person.to_owned();
@@ -167,7 +167,7 @@ impl MessengerContext {
     }
 }
 
-/// The time of day where the gateway is, with its zone: whoever reads it may be in another.
+/// Returns the time of day of the gateway's zone, with the zone: a reader may be in another.
 fn time_of_day(at: Millis) -> String {
     in_zone(at, &chrono::Local)
 }
@@ -186,10 +186,10 @@ fn in_zone<Z: chrono::TimeZone<Offset: std::fmt::Display>>(at: Millis, zone: &Z)
 #[error("{0}")]
 pub struct BotApiError(String);
 
-/// Asks the Bot API whether it is there and takes the token, and nothing else.
+/// Checks that the Bot API is there and takes the token, and nothing else.
 ///
 /// # Errors
-/// [`Unwell`], in words for whoever has to mend it.
+/// [`BotApiError`], as a text for operators.
 pub async fn probe_bot(settings: &TelegramSettings) -> Result<(), BotApiError> {
     let transport = client::HttpBotTransport::new(&settings.api_url, settings.token.clone());
     let transport = transport.map_err(|error| BotApiError(error.to_string()))?;
@@ -197,7 +197,7 @@ pub async fn probe_bot(settings: &TelegramSettings) -> Result<(), BotApiError> {
     bot.get_me().await.map_err(|failure| BotApiError(failure.to_string()))
 }
 
-/// A messenger at work. Dropped, it ends at once; what was decided and not shown stays owed to the next.
+/// A messenger at work. Dropped, it ends at once; decisions that were not shown are left to the next.
 #[derive(Debug)]
 pub struct TelegramMessenger {
     stop: CancellationToken,
@@ -256,12 +256,12 @@ impl TelegramMessenger {
         Arc::new(ChatSender::new(self.bot.clone()))
     }
 
-    /// How it is doing.
+    /// Returns its health.
     pub fn report(&self) -> HealthReport {
         self.health.report()
     }
 
-    /// Tells how it is doing, for as long as somebody asks.
+    /// Returns a function that reports its health.
     pub fn health_probe(&self) -> impl Fn() -> HealthReport + Send + Sync + 'static {
         let health = self.health.clone();
         move || health.report()
@@ -269,7 +269,7 @@ impl TelegramMessenger {
 
     /// Takes no more answers, brings cards up to date for at most `grace`, and ends.
     ///
-    /// To be called before the owner is closed, and behind whatever is denied because the gateway ends.
+    /// To be called before the owner is closed, and after pending gates are denied because the gateway ends.
     pub async fn stop(mut self, grace: Duration) {
         self.stop.cancel();
         let tasks = futures_util::future::join_all(&mut self.tasks);

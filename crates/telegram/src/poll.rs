@@ -1,6 +1,6 @@
-//! What people tap and write becomes answers to gates.
+//! Taps and replies of people become answers to gates.
 //!
-//! An update is confirmed only once what it decided is durable. Whoever may not answer is not even told so.
+//! An update is confirmed only once its decision is durable. A user who may not answer does not even get a refusal.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ const COMES: CallbackNotice = CallbackNotice { text: "The whole text follows", a
 const TOO_MUCH: CallbackNotice =
     CallbackNotice { text: "Other texts are being sent. Try again in a while.", alert: false };
 
-/// How often the end of a tap's wait is tried.
+/// Attempts at ending the wait of a tap.
 const TRIES: u32 = 3;
 /// A poll that ends sooner with nothing is not repeated at once.
 const TOO_SOON: Duration = Duration::from_millis(200);
@@ -55,7 +55,7 @@ const TOO_SOON: Duration = Duration::from_millis(200);
 pub(super) struct UpdatePoller {
     shared: Arc<MessengerContext>,
     source: CommandSource,
-    /// Gates whose whole text somebody wants.
+    /// Gates whose whole text was requested.
     orders: mpsc::Sender<GateId>,
     wait: Duration,
     saying: TaskTracker,
@@ -141,7 +141,7 @@ impl UpdatePoller {
         }
     }
 
-    /// Whether a user's word counts. Remembers the name, for people to read.
+    /// Reports whether a user may answer. Remembers the name, for people to read.
     fn may_answer(&self, user: &TelegramUser) -> bool {
         let may = self.shared.allowed_users.contains(&user.id);
         if let Some(name) = user.username.as_ref().filter(|_| may) {
@@ -160,7 +160,7 @@ impl UpdatePoller {
             self.answer_tap(query.id, EXPIRED);
             return UpdateFlow::Next;
         };
-        // A card whose sending was not heard of again is known from here on. One that is known is not recorded twice.
+        // A card whose sending had no answer is known from here on. A known one is not recorded twice.
         let place = CardLocation { chat: message.chat.id, message: message.message_id };
         let shown = gate::Command::Shown { gate, surface: SURFACE.to_owned(), reference: place.to_string() };
         self.source.post_command(Command::Gate(shown)).await;
@@ -173,7 +173,7 @@ impl UpdatePoller {
                     engine.state().gate(gate).map(|gate| proposal_patterns(engine, gate)).unwrap_or_default()
                 });
                 let Some((rules, _)) = read.await else { return UpdateFlow::Again };
-                // Where it does not wait any more nothing is proposed. No rule is never proposed, and the answer is told so.
+                // If it is not pending any more nothing is proposed. No rule is never proposed, and the reply says so.
                 let pattern = rules.into_iter().nth(usize::from(at)).unwrap_or_default();
                 GateReply::Grant(gate::GrantTerms { scope: ApprovalScope::Always, pattern: Some(pattern), lasts: None })
             }
@@ -183,7 +183,7 @@ impl UpdatePoller {
                 else {
                     return UpdateFlow::Again;
                 };
-                // Where it does not wait any more there is none, and the answer is told so.
+                // If it is not pending any more there is none, and the reply says so.
                 GateReply::Say(labels)
             }
             ButtonAction::Reason | ButtonAction::Whole => {
@@ -206,13 +206,13 @@ impl UpdatePoller {
         }
     }
 
-    /// Whether a gate still waits.
+    /// Reports whether a gate is still pending.
     async fn is_waiting(&self, gate: GateId) -> bool {
         let read = self.source.read_state(move |engine| engine.state().gate(gate).is_some_and(gate::Gate::is_pending));
         read.await.is_some_and(|(waits, _)| waits)
     }
 
-    /// A tap that decides nothing.
+    /// Answers a tap that decides nothing.
     async fn explain_tap(&self, query: String, gate: GateId, action: ButtonAction) {
         let read = self
             .source
@@ -228,7 +228,7 @@ impl UpdatePoller {
         self.answer_tap(query, notice);
     }
 
-    /// What a person wrote: a reply to a card that waits answers its question, or denies it, with the reply as its reason.
+    /// Handles a text of a person: a reply to a pending card answers its question, or denies it, with the reply as its reason.
     /// `None` if it is no such reply.
     async fn on_reply(&self, message: &TelegramMessage) -> Option<UpdateFlow> {
         let (from, to) = message.from.as_ref().zip(message.reply_to_message.as_ref())?;
@@ -246,7 +246,7 @@ impl UpdatePoller {
         });
         // Nothing can be read while nothing can be recorded. It comes again, until the owner has ended.
         let Some((found, _)) = read.await else { return Some(UpdateFlow::Again) };
-        // What is said to a card that is over is for nobody.
+        // A reply to a card that is over is ignored.
         let Some((gate, answer)) = found? else { return Some(UpdateFlow::Next) };
         let key = format!("telegram:{}:{}", message.chat.id, message.message_id);
         Some(match self.decide_gate(gate, answer, principals::of_telegram(from.id), key).await {
@@ -256,7 +256,7 @@ impl UpdatePoller {
         })
     }
 
-    /// What a person has to say to an agent. In a group that is what names the bot, is a command, or replies to it.
+    /// Handles a message of a person to an agent. In a group that is one that names the bot, is a command, or replies to it.
     async fn on_message(&self, message: TelegramMessage, own: &str) -> UpdateFlow {
         let Some(ear) = &self.shared.ear else { return UpdateFlow::Next };
         let (files, other) = (files::attached_files(&message), files::other_kind(&message));
@@ -293,7 +293,7 @@ impl UpdatePoller {
         hear.handle_message(written).await
     }
 
-    /// Gives an answer, and what whoever gave it is told; `None` if nothing is decided here any more.
+    /// Gives an answer, and returns the notice for the person; `None` if nothing is decided here any more.
     async fn decide_gate(
         &self,
         gate: GateId,
@@ -330,7 +330,7 @@ impl UpdatePoller {
         })
     }
 
-    /// Ends the wait of whoever tapped, beside everything else.
+    /// Ends the wait of the person who tapped, in the background.
     fn answer_tap(&self, query: String, notice: CallbackNotice) {
         let bot = self.shared.bot.clone();
         self.saying.spawn(async move {
@@ -346,14 +346,14 @@ impl UpdatePoller {
     }
 }
 
-/// The label of a choice, as an answer; nothing where the gate does not wait or has not so many.
+/// Returns the label of a choice, as an answer; nothing if the gate is not pending or has not so many.
 fn choice_label(engine: &Engine, gate: GateId, at: u8) -> Vec<String> {
     let request = GateRequest::at_hand(engine, gate);
     let choices = request.as_ref().and_then(GateRequest::question).map(|question| question.choices);
     choices.and_then(|choices| choices.get(usize::from(at))).map(|choice| choice.label.clone()).into_iter().collect()
 }
 
-/// What a reply to a card says: the answer to a question, in words or by the numbers of its choices, or why something is denied.
+/// Returns the answer in a reply to a card: the answer to a question, as text or by the numbers of its choices, or the reason of a denial.
 fn answer_in_words(engine: &Engine, gate: &gate::Gate, text: &str) -> GateReply {
     if !gate.kind().takes_words() {
         return GateReply::Deny { reason: Some(text.to_owned()) };
@@ -369,7 +369,7 @@ fn answer_in_words(engine: &Engine, gate: &gate::Gate, text: &str) -> GateReply 
     GateReply::Say(numbered.unwrap_or_else(|| vec![text.to_owned()]))
 }
 
-/// A text in which a command is called as it is everywhere: in groups Telegram puts the bot's name behind it.
+/// Returns a text in which a command has its usual name: in groups Telegram appends the bot's name to it.
 fn plain_command(text: &str, named: &str) -> String {
     let (word, rest) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
     let is_named = word.starts_with('/') && word.to_lowercase().ends_with(&named.to_lowercase());

@@ -1,4 +1,4 @@
-//! How often Telegram lets a bot write: what it asks for before it begins to refuse.
+//! Rates at which Telegram lets a bot write: its limits before it begins to refuse.
 //!
 //! It reads no clock: the time is handed in.
 
@@ -6,14 +6,14 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-/// What a bot may do. The defaults are Telegram's own figures; a server of one's own may take more.
+/// Limits of a bot. The defaults are Telegram's own figures; a server of one's own may take more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteRates {
     /// Calls in a second that write anything, to all chats together.
     pub overall_a_second: u32,
     /// Messages in a second to one chat, on average.
     pub chat_a_second: u32,
-    /// How many of them may come at once.
+    /// Number of them that may come at once.
     pub burst: u32,
     /// Messages in a minute to a group.
     pub group_a_minute: u32,
@@ -25,7 +25,7 @@ impl Default for WriteRates {
     }
 }
 
-/// What is about to be written.
+/// Kind of the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteKind {
     /// A new message.
@@ -34,7 +34,7 @@ pub(super) enum WriteKind {
     Edit,
 }
 
-/// What was written lately to the one chat that there is.
+/// Recent messages to the one chat that there is.
 #[derive(Debug)]
 pub(super) struct RateMeter {
     rates: WriteRates,
@@ -49,7 +49,7 @@ impl RateMeter {
         Self { rates, overall: VecDeque::new(), group: VecDeque::new(), full_at: None }
     }
 
-    /// When it may be written, at `now` or later.
+    /// Returns the time at which it may be written, at `now` or later.
     pub(super) fn ready_at(&mut self, writing: WriteKind, is_group: bool, now: Instant) -> Instant {
         let mut ready = window_opens(&mut self.overall, self.rates.overall_a_second, Duration::from_secs(1), now);
         if writing == WriteKind::Message {
@@ -77,7 +77,7 @@ impl RateMeter {
     }
 }
 
-/// When the next may come behind those of the last `span`, of which there may be `most`.
+/// Returns the time at which the next may come after those of the last `span`, of which there may be `most`.
 fn window_opens(past: &mut VecDeque<Instant>, most: u32, span: Duration, now: Instant) -> Instant {
     while past.front().is_some_and(|first| *first + span <= now) {
         past.pop_front();
@@ -94,7 +94,7 @@ mod tests {
 
     use super::{RateMeter, WriteKind, WriteRates};
 
-    /// When each of `count` goes out, in milliseconds, if all are wanted at once.
+    /// Returns the time at which each of `count` goes out, in milliseconds, if all are queued at once.
     fn times(writing: WriteKind, is_group: bool, count: usize) -> Vec<u128> {
         let mut meter = RateMeter::new(WriteRates::default());
         let start = Instant::now();

@@ -1,6 +1,6 @@
-//! What stands behind a button, and the name of a card in the record.
+//! Data of a button, and the name of a card in the record.
 //!
-//! Nothing is remembered anywhere: a button's data names its gate and what it does, with a check that only who has the
+//! Nothing is remembered anywhere: a button's data names its gate and its action, with a check that only a holder of the
 //! bot's token can make. A card is named by its chat and message, which the log keeps with the gate.
 
 use std::{fmt, str::FromStr};
@@ -10,12 +10,12 @@ use countersign_core::id::GateId;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest as _, Sha256};
 
-/// How many bytes of the check are kept: 96 bits are more than anybody can try.
+/// Bytes of the check that are kept: 96 bits are more than any attacker can try.
 const CHECK: usize = 12;
 /// The block of SHA-256, for HMAC.
 const BLOCK: usize = 64;
 
-/// What a button does.
+/// Action of a button.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ButtonAction {
     /// Allows once.
@@ -24,11 +24,11 @@ pub(super) enum ButtonAction {
     Session,
     /// Allows always.
     Always,
-    /// Allows always whatever a proposed rule covers: which of them, from 0.
+    /// Allows all calls of a proposed rule: its index, from 0.
     Rule(u8),
     /// Denies.
     Deny,
-    /// Says how to deny with a reason.
+    /// Explanation of how to deny with a reason.
     Reason,
     /// Sends the whole text.
     Whole,
@@ -49,7 +49,7 @@ impl ButtonAction {
         (Self::Whole, b'w'),
     ];
 
-    /// How many choices have a button.
+    /// Most choices that have a button.
     pub(super) const CHOICES: u8 = 32;
     /// The letter of the first of them.
     const FIRST: u8 = 128;
@@ -76,12 +76,12 @@ pub(super) struct ButtonCodec {
 }
 
 impl ButtonCodec {
-    /// With a key that is made of the bot's token. Another token makes the buttons of old cards worthless.
+    /// Makes a codec with a key that is made of the bot's token. Another token makes the buttons of old cards worthless.
     pub(super) fn new(token: &SecretString) -> Self {
         Self { key: hmac_sha256(token.expose_secret().as_bytes(), b"countersign telegram button") }
     }
 
-    /// The data of a button: 39 bytes.
+    /// Returns the data of a button: 39 bytes.
     pub(super) fn encode_button(&self, gate: GateId, action: ButtonAction) -> String {
         let mut bytes = gate.uuid().as_bytes().to_vec();
         bytes.push(action.to_letter());
@@ -90,7 +90,7 @@ impl ButtonCodec {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// What a button's data means; `None` if it was not made here.
+    /// Decodes a button's data; `None` if it was not made here.
     pub(super) fn decode_button(&self, data: &str) -> Option<(GateId, ButtonAction)> {
         let bytes = URL_SAFE_NO_PAD.decode(data).ok()?;
         let (payload, check) = bytes.split_at_checked(17).filter(|(_, check)| check.len() == CHECK)?;
@@ -104,7 +104,7 @@ impl ButtonCodec {
     }
 }
 
-/// HMAC with SHA-256 (RFC 2104).
+/// Computes HMAC with SHA-256 (RFC 2104).
 fn hmac_sha256(key: &[u8], text: &[u8]) -> [u8; 32] {
     let mut block = [0; BLOCK];
     if key.len() > BLOCK {

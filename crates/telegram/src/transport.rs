@@ -1,4 +1,4 @@
-//! How messages reach the chats of a network, whichever it is.
+//! Delivery of messages to the chats of any network.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 /// A file with its content.
 #[derive(Clone)]
 pub struct Attachment {
-    /// What it is called.
+    /// Name of the file.
     pub name: String,
     /// Its type.
     pub mime_type: String,
@@ -24,7 +24,7 @@ impl std::fmt::Debug for Attachment {
 }
 
 impl Attachment {
-    /// The whole of it as a URL, for networks that want one: nothing else has to be fetched from the gateway.
+    /// Returns the whole of it as a URL, for networks that need one: nothing else has to be fetched from the gateway.
     pub fn data_url(&self) -> String {
         let mut url = format!("data:{};name=", self.mime_type);
         for byte in self.name.bytes() {
@@ -42,15 +42,15 @@ impl Attachment {
 /// A letter with its text.
 #[derive(Clone, Debug)]
 pub struct OutboundDelivery {
-    /// Its id and where it goes.
+    /// Id and target of the message.
     pub owed: Owed,
-    /// What it says.
+    /// Text of the message.
     pub text: String,
-    /// What goes with it.
+    /// Attachment of the message.
     pub media: Option<Attachment>,
 }
 
-/// What came of carrying a letter.
+/// Outcome of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryOutcome {
     /// The network has it.
@@ -59,15 +59,15 @@ pub enum DeliveryOutcome {
     Refused(String),
     /// Not now: again after that long, or after one that grows.
     Later(Option<Duration>),
-    /// Not before somebody says that it can be.
+    /// Not before the network reports that it can be.
     Away,
 }
 
 /// Brings letters to the chats of a network.
 pub trait ChannelTransport: Send + Sync + 'static {
-    /// Brings one. It may come twice; a carrier that can tell does not show it twice.
+    /// Delivers one. It may come twice; a carrier that can detect that does not show it twice.
     fn deliver_message<'a>(&'a self, letter: &'a OutboundDelivery) -> BoxFuture<'a, DeliveryOutcome>;
 
-    /// Shows that the agent works, as far as the network can. Nobody hears of it if it cannot.
+    /// Shows that the agent works, as far as the network can. A failure is not reported.
     fn show_typing<'a>(&'a self, at: &'a ChatAddress) -> BoxFuture<'a, ()>;
 }

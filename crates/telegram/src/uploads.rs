@@ -5,12 +5,12 @@ use serde_json::Value;
 use super::bot::{BotCallFailure, BotClient};
 use crate::transport::Attachment;
 
-/// How long words may be that go with a file, in units of UTF-16.
+/// Longest caption of a file, in units of UTF-16.
 pub(super) const CAPTION: usize = 1024;
-/// How large a picture may be that is shown as one, in bytes. Source: <https://core.telegram.org/bots/api#sendphoto>.
+/// Largest picture that is shown as one, in bytes. Source: <https://core.telegram.org/bots/api#sendphoto>.
 const LARGEST_PICTURE: usize = 10 << 20;
 
-/// How a file is sent: the method, and what the file is called in it.
+/// Method by which a file is sent, and the name of the file in it.
 type UploadMethod = (&'static str, &'static str);
 
 const DOCUMENT: UploadMethod = ("sendDocument", "document");
@@ -24,7 +24,7 @@ fn best_method(file: &Attachment) -> UploadMethod {
     }
 }
 
-/// Sends a file as what it is, or as a plain file where it is not taken as that.
+/// Sends a file as its own kind, or as a plain file if it is not taken as that.
 ///
 /// # Errors
 /// Why it was not sent.
@@ -74,7 +74,7 @@ struct MultipartForm {
 
 impl Default for MultipartForm {
     fn default() -> Self {
-        // Nobody who writes a message knows it.
+        // No sender of a message knows it.
         Self { boundary: uuid::Uuid::new_v4().simple().to_string(), body: Vec::new() }
     }
 }
@@ -99,7 +99,7 @@ impl MultipartForm {
         self.add_part(&head, &file.bytes);
     }
 
-    /// Its type, and all of it.
+    /// Returns its type, and all of it.
     fn into_body(mut self) -> (String, Vec<u8>) {
         self.body.extend_from_slice(format!("--{}--\r\n", self.boundary).as_bytes());
         (format!("multipart/form-data; boundary={}", self.boundary), self.body)

@@ -1,10 +1,10 @@
-//! What Telegram says, as far as anybody here reads it. Source: <https://core.telegram.org/bots/api>.
+//! Messages of Telegram, as far as any code here reads them. Source: <https://core.telegram.org/bots/api>.
 //!
 //! Unknown members are ignored; null is absence.
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
-/// The bot itself, or somebody in a chat.
+/// The bot itself, or a person in a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct TelegramUser {
     pub(super) id: i64,
@@ -48,7 +48,7 @@ pub(super) struct TelegramMessage {
     pub(super) from: Option<TelegramUser>,
     #[serde(default)]
     pub(super) text: Option<String>,
-    /// What stands below a picture or a file.
+    /// Text below a picture or a file.
     #[serde(default)]
     pub(super) caption: Option<String>,
     #[serde(default)]
@@ -66,7 +66,7 @@ pub(super) struct TelegramMessage {
     pub(super) video: Option<TelegramFile>,
     #[serde(default)]
     pub(super) video_note: Option<TelegramFile>,
-    /// Of what follows only that it is there matters.
+    /// A sticker; of this and the next members only the presence matters.
     #[serde(default)]
     pub(super) sticker: Option<IgnoredAny>,
     #[serde(default)]
@@ -107,19 +107,19 @@ pub(super) struct TelegramUpdate {
 }
 
 impl TelegramUpdate {
-    /// Reads one. What cannot be read is an update in which nothing happened, so that it can be confirmed and never
-    /// stands in the way of the next; `None` without a number.
+    /// Reads one. An unreadable one is an update in which nothing happened, so that it can be confirmed and never
+    /// blocks the next; `None` without a number.
     pub(super) fn from_value(value: serde_json::Value) -> Option<Self> {
         let update_id = value.get("update_id")?.as_i64()?;
         Some(serde_json::from_value(value).unwrap_or(Self { update_id, callback_query: None, message: None }))
     }
 }
 
-/// Reads, for a fuzz loop, `bytes` as the answer to a request for updates, and checks that what has a number is never lost, whatever
-/// else it is, and that nothing else is made of it.
+/// Reads, for a fuzz loop, `bytes` as the answer to a request for updates, and checks that an update with a
+/// number is never lost, with any other content, and that nothing else becomes one.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     let Ok(envelope) = serde_json::from_slice::<ResponseEnvelope>(bytes) else { return };
@@ -165,7 +165,7 @@ pub(super) struct ResponseEnvelope {
     pub(super) parameters: Option<ErrorParameters>,
 }
 
-/// What to do about an error.
+/// Remedy of an error.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ErrorParameters {
     /// Seconds.

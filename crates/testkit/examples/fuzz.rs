@@ -19,7 +19,7 @@ use countersign_testkit::fuzz::{FuzzTarget, TARGETS};
 
 type FuzzResult<T> = Result<T, String>;
 
-/// An input that takes longer than this is a finding.
+/// Longest time for one input; a longer one is a finding.
 const HANG_LIMIT: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
@@ -93,7 +93,7 @@ fn run(options: &FuzzOptions) -> FuzzResult<()> {
     Ok(())
 }
 
-/// Keeps the input for another day and says how to see it fail again.
+/// Stores the input and returns the command that repeats its failure.
 fn report_finding(options: &FuzzOptions, tried: u64, input: &[u8], what: &str) -> String {
     let FuzzOptions { target: FuzzTarget { name, .. }, seed, findings, .. } = options;
     let file = findings.join(format!("{name}-{seed}-{tried}"));
@@ -115,7 +115,7 @@ fn silence_panics() -> Arc<Mutex<String>> {
     message
 }
 
-/// Ends the process if one input takes too long.
+/// Watchdog that ends the process if one input takes too long.
 struct HangDetector {
     begun: Arc<AtomicU64>,
     input: Arc<Mutex<Vec<u8>>>,

@@ -1,7 +1,7 @@
-//! Everything that reads what others wrote, against mutated input.
+//! Fuzzing of everything that reads input of others, with mutated input.
 //!
-//! Works on stable Rust: no coverage steers it, so the corpus beside it holds one input for each thing a decoder knows and what guided
-//! runs found beyond, and the dictionaries hold the words that decide. `cargo xtask fuzz` runs it for minutes, the tests run the first
+//! Works on stable Rust: no coverage steers it, so the corpus next to it holds one input for each thing a decoder knows and further results
+//! of guided runs, and the dictionaries hold the words that decide. `cargo xtask fuzz` runs it for minutes, the tests run the first
 //! inputs of a seed.
 
 mod kept_inputs;
@@ -16,20 +16,20 @@ use std::{
 
 pub use targets::TARGETS;
 
-/// A decoder with the words that it knows.
+/// Decoder with the words that it knows.
 #[derive(Clone, Copy, Debug)]
 pub struct FuzzTarget {
-    /// What it is called; its corpus is in a folder of that name.
+    /// Name; its corpus is in a folder of that name.
     pub name: &'static str,
-    /// How many inputs are enough for a test that takes some ten seconds.
+    /// Number of inputs for a test that takes some ten seconds.
     pub short: u64,
-    /// Panics for a finding.
+    /// Function that panics for a finding.
     pub decode: fn(&[u8]),
     words: &'static [&'static str],
 }
 
 impl FuzzTarget {
-    /// The inputs to begin with: the empty one, every file of the target's folder, in order, and what guided runs found.
+    /// Loads the first inputs: the empty one, every file of the target's folder, in order, and the results of guided runs.
     ///
     /// # Errors
     /// The folder or a file of it cannot be read.
@@ -40,7 +40,7 @@ impl FuzzTarget {
         Ok(corpus)
     }
 
-    /// What guided runs found and [kept](Self::keep); nothing if there is no file of it.
+    /// Returns the [kept](Self::keep_inputs) results of guided runs; nothing if there is no file of them.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -52,10 +52,10 @@ impl FuzzTarget {
         }
     }
 
-    /// Keeps what a guided run found, the files of a folder, in the place of what was kept before.
+    /// Keeps the results of a guided run, which are the files of a folder, in place of those that were kept before.
     ///
     /// # Errors
-    /// The folder or a file of it cannot be read, or the file of what is kept not written.
+    /// The folder or a file of it cannot be read, or the file of kept inputs not written.
     pub fn keep_inputs(&self, folder: &Path) -> io::Result<()> {
         fs::write(self.found_file(), kept_inputs::format_inputs(file_contents(folder)?))
     }
@@ -64,7 +64,7 @@ impl FuzzTarget {
         corpora_dir().join(format!("{}.found", self.name))
     }
 
-    /// Its words in the form in which libFuzzer reads a dictionary: one a line, quoted, with bytes that are no plain text in hex.
+    /// Returns its words in the form in which libFuzzer reads a dictionary: one a line, quoted, with bytes that are no plain text in hex.
     pub fn libfuzzer_dictionary(&self) -> String {
         let quoted = |word: &&str| {
             let bytes = word.bytes().map(|byte| match byte {
@@ -77,7 +77,7 @@ impl FuzzTarget {
         self.words.iter().map(quoted).collect()
     }
 
-    /// The input with this number: the corpus as it is, then one of it after some changes. Each can be made without those before it.
+    /// Makes the input with this number: the corpus as it is, then one of it after some changes. Each can be made without those before it.
     pub fn make_input(&self, corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
         let kept = usize::try_from(number).ok().and_then(|number| corpus.get(number));
         kept.cloned()
@@ -89,7 +89,7 @@ fn corpora_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_corpus")
 }
 
-/// What is in the files of a folder, in order of their names.
+/// Reads the files of a folder, in order of their names.
 fn file_contents(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
     let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
     let mut paths = paths?;

@@ -1,5 +1,5 @@
-//! What tests of several crates share: running gateways with clients and fake services, a simulation of the engine with its crashes,
-//! transcripts of the omp door, and a fuzz loop.
+//! Shared parts of tests of several crates: running gateways with clients and fake services, a simulation of the engine with its crashes,
+//! transcripts of the omp adapter, and a fuzz loop.
 //!
 //! It must not be part of the binary.
 

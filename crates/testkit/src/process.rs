@@ -1,8 +1,8 @@
 //! The built program in processes of its own: a gateway, hosts and a node's counterparts, with clients for each protocol and fake
-//! services to talk to.
+//! services.
 //!
 //! A test starts with a [`GatewayFixture`], or with a [`HostFixture`] if it embeds an agent over pipes. Both have a scripted
-//! [`Provider`] of models. The program itself is [`binary`].
+//! [`FakeProvider`] of models. The program itself is [`binary`].
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -49,7 +49,7 @@ pub const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/process/
 /// Path of the key of [`CERTIFICATE`].
 pub const CERTIFICATE_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/process/data/key.pem");
 
-/// How long a test waits for something that must come.
+/// Longest wait of a test for an event that must come.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns what `look` finds, as soon as it finds something.
@@ -64,7 +64,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Returns what this kernel lacks to confine commands, if anything.
+/// Returns the feature that this kernel lacks to confine commands, if any.
 pub fn sandbox_gap() -> Option<String> {
     countersign_tools::sandbox::KernelSupport::running_kernel().missing_support()
 }

@@ -1,7 +1,7 @@
-//! Drives the engine through random commands and crashes, and looks after every step whether what was promised holds.
+//! Drives the engine through random commands and crashes, and checks the invariants after every step.
 //!
-//! It is pure: the same seed gives the same run. It must not know a socket, a file or a clock; the owner around the engine is a small one of its own, so that only the engine
-//! and the contract between the two are in question.
+//! It is pure: the same seed gives the same run. It must not know a socket, a file or a clock; the owner around the engine is a small one
+//! of its own, so that only the engine and the contract between the two are in question.
 
 mod audit;
 mod channels;
@@ -20,20 +20,20 @@ use std::{collections::BTreeSet, fmt};
 
 use owner::{SimOwner, TraceMode};
 
-/// A mistake that is made on purpose, once a run, to see that it is noticed.
+/// Fault that is planted, once a run, to check that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedFault {
     /// A reply leaves before its facts are durable.
     ReplyBeforeAppend,
-    /// After a restart a call that the last process had started is started again.
+    /// A call that the last process had started is started again after a restart.
     StartTwice,
-    /// A model that is to be asked is not asked.
+    /// A model request that is owed is not made.
     DropTurn,
     /// A gate that is resolved is resolved once more.
     SecondAnswer,
-    /// A call runs with other arguments than those that were decided.
+    /// A call runs with other arguments than the decided ones.
     OtherArguments,
-    /// What a call came to is not told.
+    /// The result of a call is not reported.
     ForgetResult,
     /// One fact of a batch is left out of the log.
     LoseFact,
@@ -41,28 +41,28 @@ pub enum PlantedFault {
     ReplyTwice,
     /// A call starts before the decision that let it through is durable.
     StartTooEarly,
-    /// Of a session that was let go of, only a part is fetched back.
+    /// Only a part of a session that left memory is loaded again.
     FetchLess,
     /// Rules whose record failed stay in force.
     KeepRules,
-    /// A refusal leaves although what it rests on was not recorded.
+    /// A refusal leaves although its cause was not recorded.
     RefuseForNothing,
-    /// A call that a peer had when its line broke is said not to have been sent.
+    /// A call that a peer had when its connection broke is reported as not sent.
     SendAgain,
     /// A process gives a session whose host is away the rules of its own.
     RulesForHost,
-    /// A session whose budget is used up gets more, and nobody gave it.
+    /// A session whose budget is used up gets more without an approval.
     MoreForNothing,
     /// A job fires twice for one time.
     FireTwice,
-    /// A firing that is owed is not seen to.
+    /// A firing that is owed is not handled.
     DropFiring,
     /// A message of a chat network is taken twice.
     HearTwice,
 }
 
 impl PlantedFault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 18] = [
         Self::ReplyBeforeAppend,
         Self::StartTwice,
@@ -85,7 +85,7 @@ impl PlantedFault {
     ];
 }
 
-/// What a run came to, for whoever wants to know how much it saw.
+/// Counts of a run, as a measure of coverage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimStats {
     /// Records in the log.
@@ -105,7 +105,7 @@ pub struct SimStats {
 }
 
 impl SimStats {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: Self) {
         self.facts += other.facts;
         self.crashes += other.crashes;
@@ -117,16 +117,16 @@ impl SimStats {
     }
 }
 
-/// A promise that was broken.
+/// Broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimFailure {
-    /// Gives the same run again.
+    /// Seed that gives the same run again.
     pub seed: u64,
-    /// The step in which it was noticed.
+    /// Step in which it was noticed.
     pub step: u32,
-    /// Which promise.
+    /// Invariant.
     pub broken: String,
-    /// What happened last, oldest first.
+    /// Last events, oldest first.
     pub last: Vec<String>,
 }
 
@@ -137,15 +137,15 @@ impl fmt::Display for SimFailure {
     }
 }
 
-/// How many of the last events a failure tells.
+/// Number of last events in a failure.
 const TRACE_LENGTH: usize = 60;
 
 /// Runs one seed for `steps` steps, then lets everything come to rest.
 ///
 /// # Errors
-/// The first promise that was broken.
+/// The first broken invariant.
 pub fn run(seed: u64, steps: u32, fault: Option<PlantedFault>) -> Result<SimStats, SimFailure> {
-    // Writing everything down takes longer than all the rest: only a run that failed is told, by running it again.
+    // Writing everything down takes longer than all the rest: only a run that failed is traced, by running it again.
     run_with_trace(seed, steps, fault, TraceMode::Off).or_else(|_| run_with_trace(seed, steps, fault, TraceMode::On))
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn parse_arguments<T: DeserializeOwned>(
         .map_err(|error| CallFailure::Invalid(format!("Invalid arguments for {tool}:\n- {error}")))
 }
 
-/// The path that an argument means: `~` is the home folder of the environment, the rest is relative to the working
+/// Returns the path that an argument means: `~` is the home folder of the environment, the rest is relative to the working
 /// folder.
 pub(crate) fn expand_home(given: &str, cx: &ToolContext) -> PathBuf {
     let home = || cx.environment.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
@@ -36,8 +36,8 @@ pub(crate) fn locate_path(given: &str, cx: &ToolContext) -> Result<AllowedPath, 
     cx.roots.resolve_path(&cx.cwd, &expand_home(given, cx)).map_err(|error| CallFailure::Failed(error.to_string()))
 }
 
-/// The same for a path that is to be changed: where commands are held to folders, this is held to the same. A link must not hide from
-/// whoever judged the call by its text that another program obeys what it leads to.
+/// Does the same for a path that is to be changed: where commands are confined to folders, this is confined to the same ones. A
+/// link must not hide from the judge of the call's text that another program obeys the file that it leads to.
 pub(crate) fn locate_to_change(given: &str, cx: &ToolContext) -> Result<AllowedPath, CallFailure> {
     let place = locate_path(given, cx)?;
     if let Some(because) = obeyed_behind_link(given, place.path(), cx) {
@@ -52,8 +52,8 @@ pub(crate) fn locate_to_change(given: &str, cx: &ToolContext) -> Result<AllowedP
     }
 }
 
-/// Returns the absolute path that the argument `path` leads to, if links in it lead elsewhere than its text says. The working folder counts
-/// as its text says. `None` if there is no such argument, or the path may not be used.
+/// Returns the absolute path that the argument `path` leads to, if links in it lead elsewhere than its text. The working folder
+/// counts as written. `None` if there is no such argument, or the path may not be used.
 pub async fn leads_to(arguments: &Map<String, Value>, cx: &ToolContext) -> Option<String> {
     let given = arguments.get("path")?.as_str()?.to_owned();
     let cx = cx.clone();
@@ -68,7 +68,7 @@ pub async fn leads_to(arguments: &Map<String, Value>, cx: &ToolContext) -> Optio
     tokio::task::spawn_blocking(look).await.ok().flatten()
 }
 
-/// An absolute path without `.` and `..`, as far as its text tells.
+/// Returns an absolute path without `.` and `..`, from its text alone.
 fn normalise_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -81,7 +81,7 @@ fn normalise_path(path: &Path) -> PathBuf {
     plain
 }
 
-/// The reason for which a rule has to name `real`, where `given` does not show that it is such a file.
+/// Returns the reason for which a rule has to name `real`, where `given` does not show that it is such a file.
 fn obeyed_behind_link(given: &str, real: &Path, cx: &ToolContext) -> Option<&'static str> {
     let obeyed = |working: &Path, path: &Path| obeyed_by(&working.to_string_lossy(), &path.to_string_lossy());
     let working = std::fs::canonicalize(&cx.cwd);
@@ -89,7 +89,7 @@ fn obeyed_behind_link(given: &str, real: &Path, cx: &ToolContext) -> Option<&'st
     obeyed(&cx.cwd, &expand_home(given, cx)).is_none().then_some(because)
 }
 
-/// The path as results show it: relative where it lies in the working folder.
+/// Returns the path as results show it: relative if it is in the working folder.
 pub(crate) fn display_path(path: &Path, cx: &ToolContext) -> String {
     let real = std::fs::canonicalize(&cx.cwd);
     let cwd = real.as_deref().unwrap_or(&cx.cwd);
@@ -114,8 +114,8 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     }
 }
 
-/// Does `work` on the disk where it may block. It is not broken off: a change is made or not, and that is told. Work that
-/// panics leaves that in doubt.
+/// Does `work` on the disk, where it may block. It is not broken off: a change is made or not, and the result reports which. Work
+/// that panics leaves that in doubt.
 pub(crate) async fn run_to_completion<T: Send + 'static>(
     cx: &ToolContext,
     work: impl FnOnce() -> Result<T, CallFailure> + Send + 'static,

@@ -1,6 +1,6 @@
-//! Where outputs are kept that are too long to show: a folder a session, in one folder of this user, for a week.
+//! Storage of outputs that are too long to show: a folder per session, in one folder of this user, for a week.
 //!
-//! It must not know what is kept. Results name the files, so a session's folder outlives the session.
+//! It must not know their contents. Results name the files, so a session's folder outlives the session.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
@@ -12,22 +12,22 @@ use std::{
 
 use nix::{fcntl::OFlag, unistd::Uid};
 
-/// How long a folder is kept after the last file was made in it.
+/// Lifetime of a folder after the last file was made in it.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// What the name of a session's folder begins with; digits of `NAME` bytes follow.
+/// Prefix of the name of a session's folder; digits of `NAME` bytes follow.
 const PREFIX: &str = "outputs-";
 const NAME: usize = 12;
 
-/// The folder of one session, in this user's folder below `temporary`. Nothing is made yet.
+/// Returns the folder of one session, in this user's folder below `temporary`. Nothing is made yet.
 pub fn session_folder(temporary: &Path, name: [u8; NAME]) -> PathBuf {
     temporary.join(format!("countersign-{}", Uid::effective())).join(format!("{PREFIX}{}", hex::encode(name)))
 }
 
-/// Makes the folder of a session where it is missing, for the eyes of this user only. Folders beside it that nothing was
-/// put into for a week are removed then.
+/// Makes the folder of a session if it is missing, readable by this user only. Other folders next to it into which nothing was
+/// put for a week are removed then.
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::PermissionDenied`] if somebody else made the folder around it.
+/// Errors of the system; [`io::ErrorKind::PermissionDenied`] if another user made the folder around it.
 pub(crate) fn create_folder(folder: &Path, now: SystemTime) -> io::Result<()> {
     if fs::symlink_metadata(folder).is_ok_and(|found| is_own_folder(&found)) {
         return Ok(());
@@ -53,7 +53,7 @@ fn claim_parent(around: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what is old. What cannot be removed is left for the next time.
+/// Removes expired folders. A folder that cannot be removed is left for the next time.
 fn remove_expired(around: &Path, now: SystemTime) {
     let Ok(entries) = fs::read_dir(around) else { return };
     for entry in entries.flatten() {

@@ -1,6 +1,6 @@
-//! `ask`: questions to the person. Here is what the model is told of it.
+//! `ask`: questions to the person, as described to the model.
 //!
-//! It must not ask: the engine opens one gate a question, puts the answers into a result and never runs this tool.
+//! It must not ask: the engine opens one gate per question, puts the answers into a result and never runs this tool.
 
 use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
@@ -17,7 +17,7 @@ pub struct AskTool {
     spec: ToolSpec,
 }
 
-/// JSON Schema of questions.
+/// Returns the JSON Schema of questions.
 pub(crate) fn questions_schema() -> Value {
     let option = json!({"type": "object", "required": ["label"], "properties": {"label": {"type": "string", "description": "Short text"}}});
     let question = json!({"type": "object", "required": ["id", "question", "options"], "properties": {
@@ -32,7 +32,8 @@ pub(crate) fn questions_schema() -> Value {
     }})
 }
 
-/// JSON Schema of questions that may say which part of a workflow they belong to, in the words of the original's skills.
+/// Returns the JSON Schema of questions that may name the part of a workflow they belong to, in the words of the original's
+/// skills.
 fn schema_of_workflows() -> Value {
     let round = json!({"type": "object", "required": ["round", "component", "dimension", "ambiguity"], "properties": {
         "round_id": {"type": "string", "description": "Your name for the round"},
@@ -51,13 +52,13 @@ fn schema_of_workflows() -> Value {
     schema
 }
 
-/// Checks the arguments of a call that asks. Fields that nobody knows are left out: skills bring some of their own.
+/// Checks the arguments of a call that asks. Unknown fields are left out: skills bring some of their own.
 pub(crate) fn check_known_fields(spec: &ToolSpec, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
     validate_arguments(spec, &keep_known(&spec.schema, arguments))
 }
 
 impl AskTool {
-    /// The same tool for sessions with a workflow: a question may name the stage and the kind of its gate.
+    /// Creates the same tool for sessions with a workflow: a question may name the stage and the kind of its gate.
     pub fn for_workflow() -> Self {
         let mut ask = Self::default();
         ask.spec.schema = schema_of_workflows();

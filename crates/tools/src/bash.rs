@@ -65,20 +65,20 @@ const REFUSED: &[&str] = &[
     "JAVA_TOOL_OPTIONS",
     "SSH_ASKPASS",
 ];
-/// The same, by what a name begins with.
+/// Prefixes of names that are refused too.
 const REFUSED_PREFIXES: &[&str] = &["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "GLIBC_"];
 
 /// The tool `bash`.
 pub struct BashTool {
     spec: ToolSpec,
-    /// What calls may ask for by name, before anybody is asked about them. What is put in comes from the call's surroundings.
+    /// Secrets that calls may request by name, before any approval. The inserted values come from the call's context.
     secrets: GatewaySecrets,
-    /// What holds commands, before anybody is asked about what a call needs beyond it.
+    /// Sandbox of commands, before any approval of needs beyond it.
     sandbox: Sandbox,
 }
 
 impl BashTool {
-    /// The same, whose variables may be given secrets.
+    /// Returns the same tool, whose variables may be given secrets.
     #[must_use]
     pub fn with_secrets(mut self, secrets: GatewaySecrets) -> Self {
         if secrets.is_kept() {
@@ -91,7 +91,7 @@ impl BashTool {
         self
     }
 
-    /// The same, of which a call says what it needs beyond the sandbox.
+    /// Returns the same tool, whose calls declare their needs beyond the sandbox.
     #[must_use]
     pub fn in_sandbox(mut self, sandbox: &Sandbox) -> Self {
         self.sandbox = sandbox.clone();
@@ -202,7 +202,7 @@ impl AgentTool for BashTool {
             if !arguments.needs.is_empty() {
                 let (sandbox, environment, needs) =
                     (self.sandbox.clone(), cx.environment.clone(), arguments.needs.clone());
-                // A disk that hangs holds up nobody else.
+                // A disk that hangs holds up no other task.
                 let check = move || sandbox.check_written(&named, &environment, &needs);
                 let broke_off =
                     |_| CallFailure::Invalid("the paths that it asks for could not be looked at".to_owned());
@@ -224,7 +224,7 @@ impl AgentTool for BashTool {
                     path: path.as_deref(),
                 })
             };
-            // Where it broke off nothing is left that could be approved.
+            // After an interruption nothing is left that could be approved.
             Ok(Some(tokio::task::spawn_blocking(look).await.unwrap_or(nothing)))
         })
     }
@@ -257,7 +257,7 @@ impl AgentTool for BashTool {
                 env,
                 input: false,
                 needs: arguments.needs,
-                // In the session's shell it could stay behind in a variable.
+                // In the session's shell it could stay in a variable.
                 alone: uses_secrets,
                 pins: cx.pins.clone(),
                 call: cx.call.clone(),
@@ -276,7 +276,7 @@ impl AgentTool for BashTool {
     }
 }
 
-/// The variables of a command with what they name put in, and whether that was a secret.
+/// Returns the variables of a command with the values that they name inserted, and whether one was a secret.
 fn resolve_variables(
     named: BTreeMap<String, String>,
     secrets: &GatewaySecrets,
@@ -293,12 +293,12 @@ fn resolve_variables(
     Ok((filled, uses_secrets))
 }
 
-/// How a command of a person ended, as hosts are told.
+/// Outcome of a person's command, as reported to hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BashOutcome {
     /// Absent if it was stopped.
     pub exit_code: Option<i32>,
-    /// True if somebody stopped it; a time-out is not that.
+    /// True if it was stopped; a time-out is not that.
     pub cancelled: bool,
     /// True if it was stopped because it took too long.
     pub timed_out: bool,
@@ -318,15 +318,15 @@ pub struct BashOutcome {
     pub artifact: Option<PathBuf>,
 }
 
-/// Runs a command of a person in the session's shell, behind what a run has it do.
+/// Runs a command of a person in the session's shell, after the commands of a run.
 ///
 /// *Cancellation*: `cx.cancel` stops it, which is an outcome; dropping the future kills it.
 ///
 /// # Errors
-/// [`Failure::NotBegun`] if no shell could be started, [`Failure::InDoubt`] if it broke off.
+/// [`CallFailure::NotBegun`] if no shell could be started, [`CallFailure::InDoubt`] if it broke off.
 pub async fn execute_command(command: &str, cx: &ToolContext) -> Result<BashOutcome, CallFailure> {
     let job = ShellJob { command: command.to_owned(), ..ShellJob::default() };
-    // What stops runs does not stop a person.
+    // Stopping runs does not stop a person's command.
     let cx = ToolContext { halt: CancellationToken::new(), ..cx.clone() };
     let done = follow_job(job, cx.bash_timeout, LineWindow::default(), &cx).await?;
     let ShownOutput { text, truncated, total_lines, total_bytes, artifact, .. } = done.shown;
@@ -372,7 +372,7 @@ impl CompletedCommand {
         let is_error = self.end != CommandEnd::Exited(0);
         match self.end {
             CommandEnd::Exited(0) => {}
-            // What a shell says of SIGKILL, which the kernel sends where memory runs out.
+            // Exit code of a shell for SIGKILL, which the kernel sends if memory runs out.
             CommandEnd::Exited(code @ KILLED) => paragraphs.push(format!(
                 "Command exited with code {code}: it was killed, by itself, by somebody else, or because memory ran out"
             )),
@@ -402,7 +402,7 @@ async fn follow_job(
     cx: &ToolContext,
 ) -> Result<CompletedCommand, CallFailure> {
     let mut collector = OutputCollector::new(window, cx.artifacts.clone());
-    // Of every command: one that was given nothing may read what another left behind.
+    // Of every command: one without secrets may read a value that another left.
     let mut veiled = cx.secrets.redactor().redacting_stream();
     let mut running = tokio::select! {
         biased;
@@ -426,7 +426,7 @@ async fn follow_job(
                 running.stop().await;
             }
             () = &mut deadline, if stopped.is_none() => {
-                // What people take for an answer is not the command's time.
+                // Time that people take for an answer is not the command's.
                 let left = (began + timeout + cx.asks.time_waited()).saturating_duration_since(Instant::now());
                 if !left.is_zero() {
                     deadline.as_mut().reset(Instant::now() + left.max(PACE));

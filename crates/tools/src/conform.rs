@@ -1,7 +1,7 @@
-//! The arguments of a call, checked against a JSON Schema that somebody else wrote, with errors that a model can act on.
+//! The arguments of a call, checked against a foreign JSON Schema, with errors that a model can act on.
 //!
-//! What is given is handed on as it is. Keywords that are not known here are passed over: whoever wrote the schema sees the
-//! arguments too. It must not know any tool. Source: JSON Schema 2020-12, and the forms of draft 7 that are still written.
+//! The arguments are passed on unchanged. Unknown keywords are skipped: the author of the schema sees the arguments too. It must
+//! not know any tool. Source: JSON Schema 2020-12, and the forms of draft 7 that are still written.
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -11,17 +11,17 @@ use crate::{
     schema::{brief_value, join_path},
 };
 
-/// How many steps a check may take. Schemas can name themselves.
+/// Most steps of a check. Schemas can name themselves.
 const STEPS: u32 = 100_000;
-/// How deep one form may lie in another.
+/// Deepest nesting of one form in another.
 const DEPTH: u32 = 128;
-/// How many problems are told.
+/// Most reported problems.
 const MOST_PROBLEMS: usize = 20;
 
 /// Checks `arguments` of `tool` against `schema` and gives them back.
 ///
 /// # Errors
-/// [`Failure::Invalid`] that names every path and what is wrong with it.
+/// [`CallFailure::Invalid`] that names every path and what is wrong with it.
 pub fn conform_arguments(tool: &str, schema: &Value, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
     let mut check = SchemaChecker { root: schema, steps: STEPS, depth: 0, problems: Vec::new() };
     match arguments {
@@ -53,7 +53,7 @@ impl<'a> SchemaChecker<'a> {
         self.problems.push(format!("{path} {what}"));
     }
 
-    /// Whether `value` fits, without a word about it.
+    /// Reports whether `value` fits, without recording problems.
     fn fits_schema(&mut self, schema: &'a Value, value: &Value) -> bool {
         let before = self.problems.len();
         self.check_value(schema, value, "");
@@ -112,7 +112,7 @@ impl<'a> SchemaChecker<'a> {
         self.check_combined(keywords, value, path);
     }
 
-    /// A part of the same schema, by its place there.
+    /// Returns a part of the same schema, by its reference.
     fn resolve_ref(&self, name: &str) -> Option<&'a Value> {
         let pointer = name.strip_prefix('#')?;
         self.root.pointer(&pointer.replace("%25", "%"))
@@ -139,14 +139,14 @@ impl<'a> SchemaChecker<'a> {
         }
     }
 
-    /// What is wrong with the form that comes closest.
+    /// Reports the problems of the form that comes closest.
     fn report_closest(&mut self, forms: &'a [Value], value: &Value, path: &str) {
         let before = self.problems.len();
         let mut best: Option<Vec<String>> = None;
         for form in forms {
             self.check_value(form, value, path);
             let found = self.problems.split_off(before);
-            // One that is wrong inside says more than one of another kind.
+            // A form that is wrong inside tells more than one of another kind.
             let is_inside = |found: &[String]| !found.iter().any(|problem| problem.contains("must be"));
             if best.as_ref().is_none_or(|best| !is_inside(best) && is_inside(&found)) {
                 best = Some(found);
@@ -271,7 +271,7 @@ fn is_of(kind: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether two values are the same: 1 is 1.0.
+/// Returns true if two values are the same: 1 is 1.0.
 fn is_same_value(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),

@@ -1,6 +1,6 @@
-//! What changed in a text, as lines with numbers for a person.
+//! Changes of a text, as lines with numbers for a person.
 //!
-//! It must not be applied again: it is to be read.
+//! It must not be applied again: it is for reading only.
 
 use std::time::Duration;
 

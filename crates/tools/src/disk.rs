@@ -22,7 +22,7 @@ use nix::{
 
 use crate::roots::AllowedPath;
 
-/// What a file was when it was read: another stamp means that somebody wrote it since.
+/// State of a file when it was read: another stamp means that it was written since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStamp {
     device: u64,
@@ -32,7 +32,7 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// The stamp of an open file.
+    /// Creates the stamp of an open file.
     pub fn from_metadata(found: &Metadata) -> Self {
         Self {
             device: found.dev(),
@@ -43,39 +43,39 @@ impl FileStamp {
     }
 }
 
-/// What a replacement expects to replace.
+/// State that a replacement expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplaceCondition {
-    /// Whatever is there.
+    /// Any state.
     Anything,
-    /// A file that nobody wrote since it was read.
+    /// A file that was not written since it was read.
     Unchanged(FileStamp),
 }
 
 /// Opens a file or folder for reading. Does not wait for the other end of a pipe.
 ///
 /// # Errors
-/// What the kernel says; a link that was put on the way since is `ELOOP`.
+/// Errors of the kernel; a link that was put on the way since is `ELOOP`.
 pub fn open_file(place: &AllowedPath) -> io::Result<File> {
     Ok(File::from(open_straight(place.path(), OFlag::O_RDONLY | OFlag::O_NONBLOCK)?))
 }
 
-/// Opens a path that a walk came by, as [`open`] does.
+/// Opens a path that a walk found, as [`open_file`] does.
 ///
 /// # Errors
-/// What the kernel says; a link anywhere on the way is `ELOOP`.
+/// Errors of the kernel; a link anywhere on the way is `ELOOP`.
 pub fn open_walked(path: &Path) -> io::Result<File> {
     Ok(File::from(open_straight(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK)?))
 }
 
-/// Makes `place` a regular file that holds `bytes`, with its missing parents, and says whether there was none before.
+/// Makes `place` a regular file that holds `bytes`, with its missing parents, and reports whether there was none before.
 ///
 /// The file is complete or as it was, also through a power cut: a temporary file in the same folder is written, flushed
 /// and renamed. Mode and owner of a file that was there are kept; other names of it (hard links) keep the old content.
 ///
 /// # Errors
-/// What the kernel says; [`io::ErrorKind::InvalidInput`] if something other than a regular file is there; [`io::ErrorKind::ResourceBusy`] if it
-/// is not what `before` expects.
+/// Errors of the kernel; [`io::ErrorKind::InvalidInput`] if something other than a regular file is there;
+/// [`io::ErrorKind::ResourceBusy`] if its state is not the one that `before` expects.
 pub fn replace_file(place: &AllowedPath, bytes: &[u8], before: ReplaceCondition) -> io::Result<ReplaceOutcome> {
     let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it is a folder");
     let name = place.path().file_name().ok_or_else(no_name)?;
@@ -103,7 +103,7 @@ pub fn replace_file(place: &AllowedPath, bytes: &[u8], before: ReplaceCondition)
         Ok(())
     })();
     if let Err(error) = written {
-        // The error that counts is the first one; a temporary file that stays is no harm beside it.
+        // The error that counts is the first one; a leftover temporary file does no harm.
         let _ = unlinkat(&folder, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
         return Err(error);
     }
@@ -115,7 +115,7 @@ pub fn replace_file(place: &AllowedPath, bytes: &[u8], before: ReplaceCondition)
 /// Removes the file at `place`.
 ///
 /// # Errors
-/// What the kernel says.
+/// Errors of the kernel.
 pub fn remove_file(place: &AllowedPath) -> io::Result<()> {
     let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it is a folder");
     let name = place.path().file_name().ok_or_else(no_name)?;
@@ -123,7 +123,7 @@ pub fn remove_file(place: &AllowedPath) -> io::Result<()> {
     Ok(unlinkat(&folder, name, UnlinkatFlags::NoRemoveDir)?)
 }
 
-/// What was there before a replacement.
+/// State before a replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplaceOutcome {
     /// No file.

@@ -33,7 +33,7 @@ impl Default for EditTool {
 }
 
 impl EditTool {
-    /// The tool in one of its forms.
+    /// Creates the tool in one of its forms.
     pub fn new(mode: EditFormat) -> Self {
         let (description, schema) = match mode {
             EditFormat::Replace => (replace::DESCRIPTION, replace::arguments_schema()),
@@ -91,11 +91,11 @@ impl AgentTool for EditTool {
     }
 }
 
-/// What an edit comes to, decided before anything is written.
+/// Result of an edit, decided before anything is written.
 struct EditPlan {
-    /// As it was asked for.
+    /// Path as requested.
     path: String,
-    /// What is there; absent if the file is to be made.
+    /// Present content; absent if the file is to be made.
     old: Option<FileText>,
     /// All that the file is to hold, as written to the disk; absent if it is to be removed.
     new: Option<String>,

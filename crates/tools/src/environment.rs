@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-/// What keeps programs from waiting for a person, a pager or an editor, and from colouring.
+/// Variables that keep programs from waiting for a person, a pager or an editor, and from colouring.
 const QUIET: &[(&str, &str)] = &[
     ("CI", "1"),
     ("TERM", "dumb"),
@@ -36,13 +36,13 @@ const QUIET: &[(&str, &str)] = &[
     ("PYTHONUNBUFFERED", "1"),
 ];
 
-/// What [`Environment::clean`] takes over from the gateway, and every `LC_*`.
+/// Variables that [`CommandEnvironment::clean_with`] takes over from the gateway, in addition to every `LC_*`.
 const PLAIN: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
 
 /// Variables that decide what code a shell runs at its start, which no shell of ours gets.
 const NEVER: &[&str] = &["BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "PS4"];
 
-/// How the variables begin that say where traces go: their headers carry keys, and no command needs them.
+/// Prefix of the variables for the export of traces: their headers carry keys, and no command needs them.
 const TRACES: &str = "OTEL_EXPORTER_OTLP_";
 
 /// The variables that commands start with. Printing it shows the names only.
@@ -50,12 +50,13 @@ const TRACES: &str = "OTEL_EXPORTER_OTLP_";
 pub struct CommandEnvironment(BTreeMap<OsString, OsString>);
 
 impl CommandEnvironment {
-    /// The gateway's own variables less those that `withheld` names, made quiet: for doors whose host starts us.
+    /// Creates an environment of the gateway's own variables less those that `withheld` names, made quiet: for adapters whose
+    /// host starts us.
     pub fn inherit_less(withheld: impl Fn(&str) -> bool) -> Self {
         Self::inherit_from(std::env::vars_os(), withheld)
     }
 
-    /// The same, from `variables`. A name that is not UTF-8 is judged by its readable part.
+    /// Does the same, from `variables`. A name that is not UTF-8 is judged by its readable part.
     pub fn inherit_from(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         withheld: impl Fn(&str) -> bool,
@@ -64,12 +65,13 @@ impl CommandEnvironment {
         Self::make_quiet(kept.collect())
     }
 
-    /// `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `TMPDIR`, `USER` and `SHELL`, and what `extra` adds: for the server.
+    /// Creates an environment of `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `TMPDIR`, `USER` and `SHELL`, and the variables in
+    /// `extra`: for the server.
     pub fn clean_with(extra: impl IntoIterator<Item = (String, String)>) -> Self {
         Self::clean_from(std::env::vars_os(), extra)
     }
 
-    /// The same, from `variables`.
+    /// Does the same, from `variables`.
     pub fn clean_from(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         extra: impl IntoIterator<Item = (String, String)>,
@@ -93,12 +95,12 @@ impl CommandEnvironment {
         self.0.insert(name.into(), value.into());
     }
 
-    /// The value of one variable.
+    /// Returns the value of one variable.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// All variables, sorted by name.
+    /// Returns all variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }

@@ -30,15 +30,15 @@ pub(crate) use reaper::spawn_tracked;
 pub use reaper::{become_subreaper, kill_remaining, reap};
 pub(crate) use script::shell_quote;
 
-/// How to start the exec child: a program, usually the gateway's own, that calls [`child_main`].
+/// Launcher of the exec child: a program, usually the gateway's own, that calls [`child_main`].
 ///
-/// A test binary serves too: a test that calls [`child_main`] when an argument says so, started with `--exact NAME`.
-/// What the harness prints goes nowhere, for the child talks over its standard input alone.
+/// A test binary serves too: a test that calls [`child_main`] when an argument requests it, started with `--exact NAME`. What the
+/// harness prints goes nowhere, since the child communicates over its standard input alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecLauncher {
     /// The program, absolute.
     pub program: PathBuf,
-    /// What makes the program call [`child_main`].
+    /// Arguments that make the program call [`child_main`].
     pub leading_args: Vec<OsString>,
 }
 
@@ -46,13 +46,13 @@ impl ExecLauncher {
     /// The hidden argument of the gateway's binary.
     pub const ARGUMENT: &'static str = "__exec";
 
-    /// The gateway's own binary.
+    /// Creates a launcher of the gateway's own binary.
     pub fn new(program: &Path) -> Self {
         Self { program: program.to_owned(), leading_args: vec![Self::ARGUMENT.into()] }
     }
 }
 
-/// Whether this process ever started an exec child.
+/// True if this process ever started an exec child.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Notes that an exec child is started.
@@ -60,13 +60,12 @@ pub(crate) fn note_started() {
     BEGUN.store(true, Ordering::SeqCst);
 }
 
-/// Whether this process ever started an exec child: if not, it does nothing on behalf of a command.
+/// Returns true if this process ever started an exec child: if not, it does nothing on behalf of a command.
 pub fn has_begun() -> bool {
     BEGUN.load(Ordering::SeqCst)
 }
 
-/// Is the exec child. To be called before anything else in the process: it starts no runtime and needs no
-/// configuration.
+/// Runs the exec child. To be called before anything else in the process: it starts no runtime and needs no configuration.
 pub fn child_main() -> ExitCode {
     match mark::put_on().and_then(|()| child::serve_gateway()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,7 +83,7 @@ pub(crate) mod tests {
         process::{Command, ExitCode, Stdio},
     };
 
-    /// Starts this test binary as the exec child. The last name matches no test: it only says what is meant.
+    /// Arguments that start this test binary as the exec child. The last name matches no test: it only shows the purpose.
     pub(crate) const AS_CHILD: [&str; 3] =
         ["--exact", "exec::tests::a_child_whose_gateway_is_gone_ends", "as-the-exec-child"];
 

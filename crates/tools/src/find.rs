@@ -17,7 +17,7 @@ use crate::{
     tool::{AgentTool, ToolContext},
 };
 
-/// Paths that are shown where nothing is said.
+/// Default number of shown paths.
 const LIMIT: usize = 1000;
 /// The most paths that are put in order.
 const SORTED: usize = 200_000;
@@ -80,7 +80,7 @@ impl AgentTool for FindTool {
 struct PatternParts {
     /// The folder to start in, as given; empty is the working folder.
     folder: String,
-    /// What paths below it must match.
+    /// Pattern for the paths below it.
     glob: String,
 }
 

@@ -25,7 +25,7 @@ use crate::{
 };
 use sink::{FileSink, MatchBudget};
 
-/// Matches that are shown where nothing is said.
+/// Default number of shown matches.
 const LIMIT: usize = 20;
 /// The most memory that one file takes where lines are not apart.
 const HEAP: usize = 64 << 20;
@@ -212,7 +212,7 @@ fn build_searcher(arguments: &GrepArguments) -> Searcher {
         .build()
 }
 
-/// The files to search, in the order of their paths.
+/// Returns the files to search, in the order of their paths.
 fn files_to_search(
     arguments: &GrepArguments,
     root: &Path,
@@ -235,7 +235,7 @@ fn files_to_search(
     Ok(files.map(ignore::DirEntry::into_path))
 }
 
-/// A walk that shows hidden files, and neither `.git` nor what the roots deny.
+/// Builds a walk that shows hidden files, and neither `.git` nor the trees that the roots deny.
 pub(crate) fn walk_builder(root: &Path, cx: &ToolContext, gitignore: bool) -> WalkBuilder {
     let boundary = cx.roots.boundary();
     let mut builder = WalkBuilder::new(root);

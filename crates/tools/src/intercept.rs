@@ -1,7 +1,7 @@
-//! Blocks commands that have a tool of their own, where a setting says so, with a text that names the tool.
+//! Blocks commands that have a tool of their own, if a setting requests it, with a text that names the tool.
 //!
-//! It must not know who set the rules. It keeps nothing from an agent that wants it: the same can be written in another
-//! way. A stage that reads what the stage before it wrote is let through, since no tool can take its place.
+//! It must not know who set the rules. It is no security boundary: an agent can write the same in another way. A stage that reads
+//! the output of the stage before it is let through, since no tool can take its place.
 
 mod segments;
 
@@ -26,7 +26,7 @@ pub struct InterceptRule {
 enum RuleMatcher {
     /// Commands of the kind for which the tool is made.
     Standard(CommandKind),
-    /// Texts of commands, with what is said of them.
+    /// Pattern of commands, with the message for them.
     Pattern { pattern: Regex, message: String },
 }
 
@@ -99,10 +99,10 @@ impl InterceptRule {
             .map(|(kind, tool)| Self { tool: tool.to_owned(), matcher: RuleMatcher::Standard(kind) })
     }
 
-    /// Blocks commands that `pattern` matches anywhere, in favour of `tool`; `message` says why.
+    /// Blocks commands that `pattern` matches anywhere, in favour of `tool`; `message` gives the reason.
     ///
     /// # Errors
-    /// What is wrong with the pattern or its flags, of which `i`, `m` and `s` have a meaning and `g` and `u` have none.
+    /// Error text about the pattern or its flags, of which `i`, `m` and `s` have a meaning and `g` and `u` have none.
     pub fn new(pattern: &str, flags: &str, tool: &str, message: &str) -> Result<Self, String> {
         if let Some(flag) = flags.chars().find(|flag| !['i', 'm', 's', 'g', 'u'].contains(flag)) {
             return Err(format!("unknown flag {flag:?}: expected i, m, s, g or u"));
@@ -114,7 +114,7 @@ impl InterceptRule {
         Ok(Self { tool: tool.to_owned(), matcher: RuleMatcher::Pattern { pattern, message: message.to_owned() } })
     }
 
-    /// The tool in whose favour it blocks.
+    /// Returns the tool in whose favour it blocks.
     pub fn tool_name(&self) -> &str {
         &self.tool
     }
@@ -161,7 +161,7 @@ impl CommandInterceptor {
 mod tests {
     use super::{CommandInterceptor, InterceptRule};
 
-    /// The tool that a command is blocked for.
+    /// Returns the tool that a command is blocked for.
     fn blocked(interceptor: &CommandInterceptor, command: &str) -> Option<String> {
         let text = interceptor.check_command(command).err()?;
         assert!(text.starts_with("Blocked: ") && text.ends_with(&format!("\n\nOriginal command: {command}")), "{text}");

@@ -1,7 +1,7 @@
-//! Runs what agents call: files, search, a shell, a list of tasks.
+//! Runs the tools that agents call: files, search, a shell, a list of tasks.
 //!
-//! It must not know who asked, whether it was allowed, or how a call is recorded: policy and engine decide before
-//! anything here runs. It knows no wire and no provider.
+//! It must not know the caller, permissions, or how a call is recorded: policy and engine decide before anything here runs. It
+//! knows no wire and no provider.
 
 mod arguments;
 pub mod artifacts;

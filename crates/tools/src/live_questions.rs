@@ -1,4 +1,4 @@
-//! What a call may ask people while it works: whether a command may reach a host that nobody listed.
+//! Questions of a call to people while it works: whether a command may reach an unlisted host.
 //!
 //! It must not know how people are asked, nor what the answer opens.
 
@@ -12,29 +12,29 @@ use std::{
 use futures_util::future::BoxFuture;
 use tokio::{sync::Mutex, time::Instant};
 
-/// After so many refusals of one call nobody is asked for it any more.
+/// Most refusals of one call; after them its questions are not shown to people any more.
 const MOST_REFUSED: usize = 3;
 /// Hosts that one call may ask about.
 const MOST_ASKED: usize = 20;
 
-/// What people said.
+/// Answer of people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostAccessAnswer {
-    /// It may, while the call runs.
+    /// The host may be reached while the call runs.
     Yes,
-    /// It may not. Why, for whoever runs the command.
+    /// The host may not be reached. Holds the reason, for the reader of the command's output.
     No(String),
 }
 
-/// Whoever asks people.
+/// Channel to the people who can approve hosts.
 pub trait HostApprover: Send + Sync + 'static {
-    /// Asks whether a command may reach `host`, such as `example.org:443`, and waits for the answer, however long that takes.
+    /// Asks whether a command may reach `host`, such as `example.org:443`, and waits for the answer without a time limit.
     ///
-    /// *Cancellation*: nobody waits for the answer any more.
+    /// *Cancellation*: the answer is not awaited any more.
     fn approve_host(&self, host: Arc<str>) -> BoxFuture<'_, HostAccessAnswer>;
 }
 
-/// What one call asks people. Each host is asked about once, one after the other.
+/// Questions of one call to people. Each host is asked about once, one after the other.
 #[derive(Clone, Default)]
 pub struct CallQuestions(Option<Arc<QuestionState>>);
 
@@ -50,7 +50,7 @@ struct WaitTime {
     since: Option<Instant>,
 }
 
-/// Somebody waits for an answer for as long as this is there.
+/// Guard of a wait for an answer: the wait lasts as long as the guard exists.
 struct WaitGuard<'a>(&'a QuestionState);
 
 impl Drop for WaitGuard<'_> {
@@ -63,7 +63,7 @@ impl Drop for WaitGuard<'_> {
 }
 
 impl CallQuestions {
-    /// Of a call for which `people` are asked.
+    /// Creates the questions of a call for which `people` are asked.
     pub fn new(people: impl HostApprover) -> Self {
         Self(Some(Arc::new(QuestionState {
             people: Box::new(people),
@@ -72,13 +72,13 @@ impl CallQuestions {
         })))
     }
 
-    /// Whether anybody can be asked.
+    /// Returns true if there are people who can be asked.
     pub(crate) const fn can_ask(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Asks whether a command may reach `host`; `None` where nobody can be asked, and where `gone` comes before it is its turn:
-    /// people are not asked for who has gone. A question that they see waits for its answer.
+    /// Asks whether a command may reach `host`; `None` if no person can be asked, or if `gone` completes before it is its turn:
+    /// no question is shown for a client that has gone. A question that is shown waits for its answer.
     pub(crate) async fn ask_host(&self, host: &str, gone: impl Future<Output = ()>) -> Option<HostAccessAnswer> {
         let asking = self.0.as_ref()?;
         let mut answers = tokio::select! {
@@ -102,7 +102,7 @@ impl CallQuestions {
         Some(answer)
     }
 
-    /// How long the call has waited for people so far.
+    /// Returns the time that the call has waited for people so far.
     pub(crate) fn time_waited(&self) -> Duration {
         let Some(asking) = &self.0 else { return Duration::ZERO };
         let waited = asking.lock_waited();
@@ -122,7 +122,7 @@ impl fmt::Debug for CallQuestions {
     }
 }
 
-/// The same call's.
+/// Equal if they belong to the same call.
 impl PartialEq for CallQuestions {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -203,7 +203,7 @@ mod tests {
         let gone = || tokio::time::sleep(Duration::from_secs(4));
         let answers =
             tokio::join!(asks.ask_host("y:1", gone()), asks.ask_host("y:2", gone()), asks.ask_host("y:1", gone()));
-        // Whose question people see waits for the answer.
+        // The client whose question is shown waits for the answer.
         assert_eq!(answers, (Some(HostAccessAnswer::Yes), None, None));
         assert_eq!(*people.0.lock().unwrap(), ["y:1"]);
     }

@@ -1,8 +1,8 @@
-//! The tools of a node: what a machine lends to a gateway elsewhere, under the names and with the results that gateways of the
-//! gsv protocol know. Source: docs/protocol/gsv.md, docs/node.md.
+//! The tools of a node: those that a machine offers to a remote gateway, under the names and with the results that gateways of
+//! the gsv protocol know. Source: docs/protocol/gsv.md, docs/node.md.
 //!
-//! It must not know the wire or who asked: it is given a name and arguments, and gives JSON or a text for the model. What an agent may do is
-//! decided at the gateway; here is only what this machine never does, whoever allows it.
+//! It must not know the wire or the caller: it takes a name and arguments, and returns JSON or a text for the model. The gateway
+//! decides what an agent may do; here are only the calls that this machine always refuses.
 
 mod bash;
 mod capture;
@@ -37,21 +37,21 @@ use crate::{
     shell::SessionShell, tool::ToolContext,
 };
 
-/// How many calls look into files at once. More of them wait.
+/// Most calls that look into files at once. Others wait.
 const AT_THE_DISK: usize = 16;
 
-/// What a node works with.
+/// Options of a node's tools.
 #[derive(Debug)]
 pub struct NodeToolOptions {
     /// The folder that paths are confined to, without links.
     pub workspace: PathBuf,
     /// Files and folders of the node itself, which no tool may touch, whether they exist or not.
     pub own: Vec<PathBuf>,
-    /// What commands start with.
+    /// Environment of commands.
     pub environment: CommandEnvironment,
-    /// How to start the exec child.
+    /// Launcher of the exec child.
     pub launcher: ExecLauncher,
-    /// What is denied here, from [`fit`].
+    /// Deny rules of this machine, from [`compile_node_rules`].
     pub rules: CompiledRules,
 }
 
@@ -64,10 +64,11 @@ pub struct NodeToolRunner {
 }
 
 impl NodeToolRunner {
-    /// Makes the tools ready. `tell` hears what becomes of commands in the background, before anybody else does; it must not block.
+    /// Creates the tools. `tell` receives the events of commands in the background before every other listener; it must not
+    /// block.
     ///
     /// # Errors
-    /// What the file system says if the workspace is not there.
+    /// Errors of the file system if the workspace does not exist.
     pub fn new(site: NodeToolOptions, tell: ExecutionListener) -> std::io::Result<Self> {
         let NodeToolOptions { workspace, own, environment, launcher, rules } = site;
         let roots = AllowedRoots::new(&workspace, own.clone())?;
@@ -77,13 +78,13 @@ impl NodeToolRunner {
         Ok(Self { cx, guard, executions, disk: Arc::new(Semaphore::new(AT_THE_DISK)) })
     }
 
-    /// Does one call to its end, and gives what the gateway is given. `call` is what the gateway knows it by.
+    /// Runs one call to its end, and returns the result for the gateway. `call` is its id at the gateway.
     ///
-    /// *Cancellation*: `cancel` ends it soon, with a text that says so. Dropping the future ends a command too, if it is not in the
-    /// background.
+    /// *Cancellation*: `cancel` ends it soon, with a text that reports it. Dropping the future ends a command too, if it is not
+    /// in the background.
     ///
     /// # Errors
-    /// The text that the gateway is given instead.
+    /// The text that the gateway gets instead.
     pub async fn call(
         &self,
         call: &str,
@@ -112,12 +113,12 @@ impl NodeToolRunner {
         &self,
         work: impl Future<Output = Result<Value, CallFailure>>,
     ) -> Result<Value, CallFailure> {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _turn = self.disk.acquire().await;
         work.await
     }
 
-    /// Ends every command, those in the background too, and waits until all of it is told.
+    /// Ends every command, those in the background too, and waits until all their ends are reported.
     pub async fn end_commands(&self) {
         self.executions.end_all().await;
     }

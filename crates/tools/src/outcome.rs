@@ -1,11 +1,11 @@
-//! What a call gave back, or why it gave nothing.
+//! Result of a call, or the reason that it gave none.
 //!
 //! It must not know any tool.
 
 use countersign_core::message::MessageBlock;
 use serde_json::Value;
 
-/// What a call gave back.
+/// Output of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallOutput {
     /// Text and image blocks for the model.
@@ -17,34 +17,34 @@ pub struct CallOutput {
 }
 
 impl CallOutput {
-    /// A result of one text block.
+    /// Creates a result of one text block.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self { content: vec![MessageBlock::from_text(text)], details: None, is_error: false }
     }
 
-    /// The same result with facts for a program.
+    /// Returns the same result with facts for a program.
     #[must_use]
     pub fn with_details(self, details: Value) -> Self {
         Self { details: Some(details), ..self }
     }
 }
 
-/// Why a call gave nothing back. The text is for the model.
+/// Reason that a call gave no result. The text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFailure {
     /// The arguments do not fit; nothing was done.
     #[error("{0}")]
     Invalid(String),
-    /// Nothing was begun, for a reason that is not in the arguments.
+    /// The call was not begun, for a reason that is not in the arguments.
     #[error("{0}")]
     NotBegun(String),
-    /// The work could not be done, and what that left is known: nothing, or what the text says.
+    /// The work could not be done, with known effects: none, or those in the text.
     #[error("{0}")]
     Failed(String),
-    /// It began, and it is not known whether it took effect.
+    /// The work began, and it is not known whether it took effect.
     #[error("{0}")]
     InDoubt(String),
-    /// Somebody stopped it; the text holds what was there so far.
+    /// The call was stopped; the text holds the output so far.
     #[error("{0}")]
     Cancelled(String),
 }

@@ -1,7 +1,7 @@
-//! Looks at what a shell line would run from disk, when it is judged and again before it runs.
+//! Examines the files that a shell line would run from disk, when it is judged and again before it runs.
 //!
-//! It must not decide anything: [`take`] says what is there, and whoever runs the line compares. What the line names is told by
-//! [`countersign_core::policy::files`], which touches no disk.
+//! It must not decide anything: [`take_pins`] reports the present state, and the runner of the line compares.
+//! [`countersign_core::policy::files`] finds the names in the line and touches no disk.
 
 mod file;
 mod locate;
@@ -17,7 +17,7 @@ use file::{ExaminedFile, ReadBudget};
 
 /// The most files that are pinned of one line.
 const MOST: usize = 256;
-/// How many interpreters may stand behind one another.
+/// Most interpreters that may follow one another.
 const DEEPEST: usize = 4;
 
 /// A line, and where it runs.
@@ -25,17 +25,17 @@ const DEEPEST: usize = 4;
 pub struct ShellLine<'a> {
     /// Shell text.
     pub command: &'a str,
-    /// Where the session's shell is.
+    /// Folder of the session's shell.
     pub at: &'a Path,
     /// The folder in which the line begins.
     pub folder: &'a Path,
     /// The home folder.
     pub home: Option<&'a str>,
-    /// Where the shell looks for programs, if that is known.
+    /// Search path of the shell, if it is known.
     pub path: Option<&'a str>,
 }
 
-/// What is kept of a line of which nothing could be looked at: nobody can approve it.
+/// Returns the pins of a line that could not be examined: it cannot be approved.
 pub fn unexamined_pins(at: &Path, folder: &Path) -> Pins {
     let folder = folder.display().to_string();
     Pins {
@@ -46,12 +46,12 @@ pub fn unexamined_pins(at: &Path, folder: &Path) -> Pins {
     }
 }
 
-/// Looks at everything on disk that `line` would run. Blocks: it reads files.
+/// Pins all files on disk that `line` would run. Blocks: it reads files.
 pub fn take_pins(line: &ShellLine<'_>) -> Pins {
     collect_pins(line, None)
 }
 
-/// Looks at it again to compare it with what was `approved`. Blocks: it reads files.
+/// Pins them again for comparison with the `approved` state. Blocks: it reads files.
 pub fn retake_pins(line: &ShellLine<'_>, approved: &Pins) -> Pins {
     collect_pins(line, Some(approved))
 }
@@ -122,7 +122,7 @@ impl PinCollector {
         }
     }
 
-    /// Nothing is there: that is so, or the line makes it.
+    /// Pins a missing file: it does not exist, or the line makes it.
     fn pin_absent(&mut self, named: &NamedFile) {
         if named.is_perhaps {
             return;
@@ -137,7 +137,7 @@ impl PinCollector {
         self.add_pin(&named.name, named.role, ExaminedFile { path, found: PathState::Absent, interpreter: None });
     }
 
-    /// What the first line of a program says that runs it.
+    /// Pins the interpreter that the first line of a program names.
     fn pin_interpreter(&mut self, line: &str, named: &NamedFile, depth: usize) {
         let mut words = line.split_ascii_whitespace();
         let Some(program) = words.next().filter(|_| depth < DEEPEST) else { return };

@@ -1,7 +1,7 @@
 //! The way out of commands that reach named hosts alone: a proxy of the gateway, one for each shell.
 //!
-//! It must not know shells or settings: it is given a listener and hosts. Only processes of the shell can connect, for the
-//! listener is in a network that nobody else is in. What passes through a tunnel is not read, and heads are not logged.
+//! It must not know shells or settings: it takes a listener and hosts. Only processes of the shell can connect, since no other
+//! process is in the listener's network. Data in a tunnel is not read, and heads are not logged.
 
 mod addresses;
 mod head;
@@ -28,11 +28,11 @@ pub(crate) use serve::ASK;
 
 /// Connections of one shell at a time. More wait until one ends.
 const CONNECTIONS: usize = 64;
-/// Connections of one shell beside them that may wait for a person's answer at a time. More are refused.
+/// Most further connections of one shell that may wait for a person's answer at a time. Others are refused.
 const WAITING: usize = 64;
-/// What passes when no connection could be taken, before the next is tried.
+/// Pause after a connection could not be accepted, before the next try.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Refused hosts of one call that are told of.
+/// Most refused hosts of one call that are reported.
 const MOST_NOTED: usize = 20;
 
 /// A proxy that runs until this is dropped, and serves while a call runs.
@@ -42,7 +42,7 @@ pub(crate) struct HostProxy {
     _task: AbortOnDropHandle<()>,
 }
 
-/// Which call runs, if one does.
+/// Call that runs, if one does.
 #[derive(Clone, Debug, Default)]
 struct CurrentCall(Arc<Mutex<Option<ServedCall>>>);
 
@@ -51,7 +51,7 @@ struct CurrentCall(Arc<Mutex<Option<ServedCall>>>);
 struct ServedCall {
     call: Arc<str>,
     asks: CallQuestions,
-    /// Of each host what is told of it, and whether a call may ask for it.
+    /// Report for each refused host, and whether a call may request it.
     refused: Arc<Mutex<BTreeMap<String, (String, bool)>>>,
     over: CancellationToken,
 }
@@ -74,7 +74,8 @@ impl HostProxy {
         }
     }
 
-    /// Cuts every connection of the call, and says what was refused to it, and of what another call may ask for it.
+    /// Closes every connection of the call, and returns the hosts that were refused to it, with true for those that another call
+    /// may request.
     pub(crate) fn end_call(&self) -> BTreeMap<String, bool> {
         let Some(served) = self.desk.lock_call().take() else { return BTreeMap::new() };
         served.over.cancel();
@@ -99,7 +100,7 @@ impl ServedCall {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what was refused, for the log and for whoever reads the output.
+    /// Notes a refusal, for the log and for the reader of the output.
     fn note_refused(&self, host: String, what: &str, may_ask: bool) {
         tracing::info!(call = %self.call, "refused to a command: {what}");
         let mut refused = self.lock_refused();
@@ -108,7 +109,7 @@ impl ServedCall {
         }
     }
 
-    /// Notes what is told of a host if nothing else is until the call ends.
+    /// Notes the report on a host that is used if no other one is made until the call ends.
     fn note_unanswered(&self, host: String, what: String) {
         let mut refused = self.lock_refused();
         if refused.len() < MOST_NOTED {
@@ -116,7 +117,7 @@ impl ServedCall {
         }
     }
 
-    /// Nothing is told of a host that is reached.
+    /// Removes the report on a host that is reached.
     fn forget_refused(&self, host: &str) {
         self.lock_refused().remove(host);
     }
@@ -153,7 +154,7 @@ async fn accept_connections(listener: TcpListener, hosts: Arc<[HostPattern]>, de
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        // What was left in the background has no call that somebody allowed.
+        // Processes left in the background have no call that was approved.
         let Some(served) = desk.lock_call().clone() else { continue };
         let hosts = Arc::clone(&hosts);
         let mut seat = ConnectionSlot { seats: Arc::clone(&seats), rooms: Arc::clone(&rooms), held: Some(held) };

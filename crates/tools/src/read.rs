@@ -30,16 +30,16 @@ use crate::{
 use kind::ContentKind;
 use part::{LineRange, TextExcerpt};
 
-/// The lines that are shown where nothing is said.
+/// Default number of shown lines.
 const LINES: usize = 300;
 /// The most lines that are shown.
 const MOST_LINES: usize = 3000;
 /// The largest image that is shown.
 const IMAGE: u64 = 20 << 20;
-/// How much of a file decides what it is.
+/// Number of bytes of a file that decide its type.
 const SAMPLE: u64 = 8 << 10;
 
-/// The media type of an image that models see, by its first bytes.
+/// Returns the media type of an image that models see, by its first bytes.
 pub fn image_type(sample: &[u8]) -> Option<&'static str> {
     match kind::detect_kind(sample) {
         ContentKind::Image(mime) => Some(mime),
@@ -169,7 +169,7 @@ fn read_path(arguments: &ReadArguments, cx: &ToolContext) -> Result<CallOutput, 
     render_part(&part, range, arguments, &resolved, LineMarks::for_context(cx))
 }
 
-/// What stands before each line.
+/// Marks before each line.
 #[derive(Clone, Copy)]
 enum LineMarks {
     None,
@@ -188,11 +188,11 @@ impl LineMarks {
     }
 }
 
-/// The part of a text that a call of `read` with these arguments shows, where the text is not a file's: `from` says whose it
-/// is. Its lines are not marked, for it cannot be edited.
+/// Returns the part of a text that a call of `read` with these arguments shows, if the text is not a file's: `from` names its
+/// source. Its lines are not marked, since it cannot be edited.
 ///
 /// # Errors
-/// [`Failure`] for arguments that do not fit, and for a line that is not there.
+/// [`CallFailure`] for arguments that do not fit, and for a line that is not there.
 pub fn part_of(text: &str, arguments: Map<String, Value>, from: &str) -> Result<CallOutput, CallFailure> {
     let arguments: ReadArguments = arguments::parse_arguments("read", arguments)?;
     let range = LineRange::from_arguments(&arguments);

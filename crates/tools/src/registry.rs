@@ -31,12 +31,12 @@ use crate::{
 pub struct ToolRegistry(Vec<Arc<dyn AgentTool>>);
 
 impl ToolRegistry {
-    /// `read`, `write`, `edit` (replacing text), `bash`, `grep`, `find`, `ls`, `todo_write`, `ask`.
+    /// Creates `read`, `write`, `edit` (replacing text), `bash`, `grep`, `find`, `ls`, `todo_write`, `ask`.
     pub fn standard() -> Self {
         Self::with_edit(EditFormat::default())
     }
 
-    /// The same with another form of `edit`; [`crate::Context::edit_mode`] should say the same.
+    /// Creates the same registry with another form of `edit`; [`crate::ToolContext::edit_mode`] should be the same.
     pub fn with_edit(mode: EditFormat) -> Self {
         Self(vec![
             Arc::new(ReadTool::default()),
@@ -51,13 +51,13 @@ impl ToolRegistry {
         ])
     }
 
-    /// The same for commands that `sandbox` holds: they can ask for more.
+    /// Confines commands by `sandbox`: they can declare more needs.
     #[must_use]
     pub fn in_sandbox(self, sandbox: &Sandbox) -> Self {
         self.with_bash(sandbox, GatewaySecrets::default())
     }
 
-    /// The same for commands that `sandbox` holds, and that can be given secrets.
+    /// Confines commands by `sandbox`, and lets them be given secrets.
     #[must_use]
     pub fn with_bash(mut self, sandbox: &Sandbox, secrets: GatewaySecrets) -> Self {
         for tool in self.0.iter_mut().filter(|tool| tool.spec().name == "bash") {
@@ -67,7 +67,7 @@ impl ToolRegistry {
         self
     }
 
-    /// The same with the tools of a workflow behind them. Questions may name its stages.
+    /// Adds the tools of a workflow at the end. Questions may name its stages.
     #[must_use]
     pub fn with_workflow(mut self) -> Self {
         for tool in self.0.iter_mut().filter(|tool| tool.spec().name == "ask") {
@@ -77,28 +77,28 @@ impl ToolRegistry {
         self
     }
 
-    /// The tools of these names, in the order of the registry. Names that nobody has are passed over.
+    /// Returns the tools of these names, in the order of the registry. Unknown names are skipped.
     #[must_use]
     pub fn only_named(&self, names: &[&str]) -> Self {
         Self(self.0.iter().filter(|tool| names.contains(&tool.spec().name.as_str())).cloned().collect())
     }
 
-    /// These tools, in this order. Of two of one name the first counts.
+    /// Creates a registry of these tools, in this order. Of two with one name the first counts.
     pub fn from_tools(tools: Vec<Arc<dyn AgentTool>>) -> Self {
         Self(tools)
     }
 
-    /// All tools, always in the same order.
+    /// Returns all tools, always in the same order.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<dyn AgentTool>> {
         self.0.iter()
     }
 
-    /// The tool of a name.
+    /// Returns the tool of a name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn AgentTool>> {
         self.0.iter().find(|tool| tool.spec().name == name)
     }
 
-    /// Every argument that the tools of [`Registry::standard`] take in any form of theirs, by the name of the tool.
+    /// Returns every argument that the tools of [`ToolRegistry::standard`] take in any form of theirs, by the name of the tool.
     pub fn argument_names() -> BTreeMap<String, BTreeSet<String>> {
         let forms = [EditFormat::Replace, EditFormat::Hashline, EditFormat::Patch].map(Self::with_edit);
         let held: Arc<dyn AgentTool> = Arc::new(BashTool::default().in_sandbox(&Sandbox::default()));
@@ -111,7 +111,7 @@ impl ToolRegistry {
         found
     }
 
-    /// All specs, always in the same order.
+    /// Returns all specs, always in the same order.
     pub fn tool_specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.0.iter().map(|tool| tool.spec())
     }

@@ -14,10 +14,10 @@ use nix::fcntl::OFlag;
 
 use crate::text;
 
-/// Opens the regular file at `path` as `options` say.
+/// Opens the regular file at `path` with `options`.
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::InvalidInput`] if something else is there.
+/// Errors of the system; [`io::ErrorKind::InvalidInput`] if something else is there.
 pub fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // To open a device may do something already: it is looked at first, and again in case it was put there since.
     match fs::metadata(path) {
@@ -53,7 +53,7 @@ fn check_regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
 }
 
-/// Reads a file that says that it has `length` bytes. One that is made on the fly says 0 and may never end.
+/// Reads a file whose metadata give `length` bytes. One that is made on the fly gives 0 and may never end.
 fn read_bounded(file: impl Read, length: u64, limit: u64) -> io::Result<Vec<u8>> {
     let too_large =
         || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {}", text::format_size(limit)));
@@ -115,7 +115,7 @@ mod tests {
             (error.kind(), error.to_string().as_str()),
             (io::ErrorKind::FileTooLarge, "it is larger than 1.0 MiB")
         );
-        // It says that it is empty, as the files in /proc do.
+        // It claims to be empty, as the files in /proc do.
         assert_eq!(read_bounded(io::repeat(0), 0, 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(read_bounded(&[7; 9][..], 0, 9).unwrap(), [7; 9]);
     }

@@ -1,9 +1,9 @@
-//! Which paths tools may touch: an allowed root less denied trees.
+//! Paths that tools may touch: an allowed root less denied trees.
 //!
-//! It must not know what the trees hold. A path is resolved as the kernel would do it, every link followed, also for
-//! files that do not exist yet; the result has no link in it and is opened by [`crate::disk`] such that a link put
-//! there meanwhile is an error. What is left of the race is a folder swapped by rename for another folder between the
-//! two steps. A shell is not confined by this.
+//! It must not know the contents of the trees. A path is resolved as the kernel would do it, every link followed, also for files
+//! that do not exist yet; the result has no link in it and is opened by [`crate::disk`] such that a link put there meanwhile is
+//! an error. What is left of the race is a folder swapped by rename for another folder between the two steps. A shell is not
+//! confined by this.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -15,7 +15,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// As many links as the kernel follows in one path.
+/// Most links in one path, as in the kernel.
 const LINKS: usize = 40;
 
 /// An allowed root less denied trees.
@@ -33,18 +33,18 @@ pub struct AllowedPath {
 }
 
 impl AllowedPath {
-    /// The path, absolute and without links.
+    /// Returns the path, absolute and without links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether something was there.
+    /// Returns true if something existed there.
     pub const fn exists(&self) -> bool {
         self.exists
     }
 }
 
-/// Why a path may not be used.
+/// Reason that a path may not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
     /// No path at all.
@@ -53,18 +53,18 @@ pub enum RootsError {
     /// A path that no file can have.
     #[error("the path holds a NUL character")]
     Nul,
-    /// It lies elsewhere, perhaps through a link.
+    /// The path is elsewhere, perhaps through a link.
     #[error("{given} is outside of the allowed folder {root}")]
     Outside {
-        /// As it was asked for.
+        /// Path as requested.
         given: String,
-        /// What is allowed.
+        /// Allowed root.
         root: String,
     },
-    /// It lies in a tree of the gateway's own.
+    /// The path is in a tree of the gateway's own.
     #[error("{0} is reserved: tools may not touch the gateway's own files")]
     Reserved(String),
-    /// It lies in the state of a process.
+    /// The path is in the state of a process.
     #[error("{0} is the state of a process, which tools may not touch")]
     Process(String),
     /// The links lead nowhere.
@@ -73,7 +73,7 @@ pub enum RootsError {
     /// The file system refused.
     #[error("{given}: {source}")]
     Io {
-        /// As it was asked for.
+        /// Path as requested.
         given: String,
         /// Its reason.
         source: io::Error,
@@ -81,20 +81,20 @@ pub enum RootsError {
 }
 
 impl AllowedRoots {
-    /// Everything below `root` but the trees in `denied`, which need not exist.
+    /// Allows everything below `root` but the trees in `denied`, which need not exist.
     ///
     /// # Errors
-    /// What the file system says if `root` is not there.
+    /// Errors of the file system if `root` does not exist.
     pub fn new(root: &Path, denied: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
         Ok(Self { root: fs::canonicalize(root)?, denied: denied.into_iter().collect() })
     }
 
-    /// The whole file system but the trees in `denied`, which need not exist.
+    /// Allows the whole file system but the trees in `denied`, which need not exist.
     pub fn whole_filesystem(denied: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { root: PathBuf::from("/"), denied: denied.into_iter().collect() }
     }
 
-    /// The allowed root, without links.
+    /// Returns the allowed root, without links.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -107,7 +107,7 @@ impl AllowedRoots {
         self.boundary().resolve_path(cwd, given)
     }
 
-    /// The decision prepared for many paths of one moment, such as those of a walk.
+    /// Prepares the decision for many paths of one moment, such as those of a walk.
     pub fn boundary(&self) -> PathBoundary {
         let denied = self.denied.iter().filter_map(|tree| follow_links(tree).ok()).collect::<Vec<_>>();
         let found = denied.iter().filter_map(|place| fs::symlink_metadata(&place.path).ok());
@@ -117,14 +117,14 @@ impl AllowedRoots {
     }
 }
 
-/// [`Roots`] of one moment.
+/// [`AllowedRoots`] of one moment.
 #[derive(Debug)]
 pub struct PathBoundary {
     root: PathBuf,
     denied: Vec<PathBuf>,
     /// The denied trees themselves, as far as they are there.
     identities: Vec<DeviceInode>,
-    /// The files in them that have another name somewhere. Made when it is first asked for.
+    /// Files in them that have another name elsewhere. Collected on first use.
     linked: OnceLock<BTreeSet<DeviceInode>>,
 }
 
@@ -132,7 +132,7 @@ pub struct PathBoundary {
 type DeviceInode = (u64, u64);
 
 impl PathBoundary {
-    /// See [`Roots::resolve`].
+    /// See [`AllowedRoots::resolve_path`].
     ///
     /// # Errors
     /// [`RootsError`], whose text is fit for a model.
@@ -160,7 +160,7 @@ impl PathBoundary {
         Ok(place)
     }
 
-    /// Whether a walk may show and enter `path`, whose parent was allowed. Links are not followed.
+    /// Returns true if a walk may show and enter `path`, whose parent was allowed. Links are not followed.
     pub fn allows_entry(&self, path: &Path) -> bool {
         if is_process(path) || self.denied.iter().any(|tree| path.starts_with(tree)) {
             return false;
@@ -172,7 +172,8 @@ impl PathBoundary {
             .map_or(true, |found| !self.identities.contains(&device_inode(&found)) && !self.is_linked(&found))
     }
 
-    /// By name, and by identity of every folder on the way: another spelling or a bind mount is the same tree.
+    /// Returns true for a path in a denied tree, by name, and by identity of every folder on the way: another spelling or a bind
+    /// mount is the same tree.
     fn is_denied(&self, path: &Path) -> bool {
         let same =
             |at: &Path| fs::symlink_metadata(at).is_ok_and(|found| self.identities.contains(&device_inode(&found)));
@@ -180,7 +181,7 @@ impl PathBoundary {
             || (!self.identities.is_empty() && path.ancestors().any(same))
     }
 
-    /// Whether `found` is a second name of a file in a denied tree.
+    /// Returns true if `found` is a second name of a file in a denied tree.
     fn is_linked(&self, found: &Metadata) -> bool {
         has_names(found) && self.linked.get_or_init(|| self.linked_identities()).contains(&device_inode(found))
     }
@@ -192,12 +193,12 @@ impl PathBoundary {
     }
 }
 
-/// Whether it is a file with more than one name. Folders count theirs otherwise.
+/// Returns true for a file with more than one name. Folders count theirs otherwise.
 fn has_names(found: &Metadata) -> bool {
     !found.is_dir() && found.nlink() > 1
 }
 
-/// `/proc/<pid>`: the environment, the memory and the open files of a process, our own among them.
+/// Returns true for `/proc/<pid>`: the environment, the memory and the open files of a process, our own among them.
 fn is_process(path: &Path) -> bool {
     let Ok(rest) = path.strip_prefix("/proc") else { return false };
     let first = rest.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
@@ -216,8 +217,7 @@ enum FollowError {
     Io(io::Error),
 }
 
-/// Follows every link of an absolute path as the kernel would. Behind the first part that is not there the rest is
-/// taken as written.
+/// Follows every link of an absolute path as the kernel would. After the first missing part the rest is taken as written.
 fn follow_links(path: &Path) -> Result<AllowedPath, FollowError> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(FollowError::Nul);
@@ -273,7 +273,7 @@ mod tests {
 
     use super::AllowedRoots;
 
-    /// A workspace with links that lead out of it, beside a secret and a tree of the gateway.
+    /// Creates a workspace with links that lead out of it, next to a secret and a tree of the gateway.
     fn world() -> tempfile::TempDir {
         let world = tempfile::tempdir().unwrap();
         let at = |name: &str| world.path().join(name);

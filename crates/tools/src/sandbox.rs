@@ -1,8 +1,8 @@
-//! What commands may touch, whatever their text says: settings, what is never theirs, and what one call asks for beyond.
+//! Access of commands, independent of their text: settings, paths that are never theirs, and additional needs of one call.
 //!
-//! It must not know who decides about a call. The kernel holds what is decided here: a shell and all that it starts are
-//! under landlock and seccomp before they run anything. Landlock only allows, so a tree that is kept out of a writable
-//! one leaves a rule for each of its neighbours: what is new beside it, or on the way to it, cannot be made.
+//! It must not know who decides about a call. The kernel enforces the decisions made here: a shell and all that it starts are
+//! under landlock and seccomp before they run anything. Landlock only allows, so a tree excluded from a writable one leaves a
+//! rule for each of its neighbours: nothing new can be made next to it, or on the way to it.
 
 pub(crate) mod bounds;
 mod devices;
@@ -29,76 +29,76 @@ pub use kernel::KernelSupport;
 use requested_path::{MissingFile, RequestedPath};
 use trees::expand_home;
 
-/// How far commands are held back.
+/// Confinement of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SandboxMode {
-    /// They have the rights of the user.
+    /// Commands have the rights of the user.
     #[default]
     Off,
-    /// They may write wherever the user may, but to what is the gateway's own.
+    /// Commands may write wherever the user may, except to the gateway's own files.
     Guard,
-    /// They may write in the working folder, folders for temporary files and what the settings name.
+    /// Commands may write in the working folder, folders for temporary files and the paths of the settings.
     Workspace,
 }
 
-/// Whether commands reach other machines.
+/// Access of commands to other machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NetworkAccess {
-    /// They make no socket but those of this machine's own kind, `AF_UNIX`.
+    /// Commands make no socket but those of this machine's own kind, `AF_UNIX`.
     Off,
     /// Some, through the gateway: they are in a network of their own, in which there is nothing else.
     Hosts(Vec<HostPattern>),
-    /// As the user.
+    /// The same access as the user.
     #[default]
     On,
 }
 
-/// What becomes of a host that a command wants and that is not listed, where hosts are.
+/// Treatment of unlisted hosts that a command tries to reach, if hosts are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnlistedHosts {
-    /// A person is asked while the command waits, wherever one can be.
+    /// A person is asked while the command waits, if one can be.
     #[default]
     Ask,
-    /// It is refused.
+    /// The host is refused.
     Refuse,
 }
 
-/// What becomes of commands where the kernel cannot hold them.
+/// Treatment of commands if the kernel cannot confine them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissingKernel {
-    /// They are not run.
+    /// Commands are not run.
     #[default]
     Refuse,
-    /// They are run, and it is said so.
+    /// Commands are run, with a warning.
     Warn,
 }
 
 /// The settings. Paths may begin with `~/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxSettings {
-    /// How far commands are held back.
+    /// Confinement of commands.
     pub mode: SandboxMode,
-    /// What they may write beyond what the mode gives.
+    /// Paths that they may write in addition to those of the mode.
     pub write: Vec<PathBuf>,
     /// Folders for temporary files, which they may write; none means `TMPDIR`, `/tmp`, `/var/tmp` and `/dev/shm`.
     pub temporary: Option<Vec<PathBuf>>,
-    /// What they may read beside what they may write and the system's folders; none means everything.
+    /// Paths that they may read in addition to the writable ones and the system's folders; none means everything.
     pub read: Option<Vec<PathBuf>>,
-    /// Whether they reach other machines.
+    /// Access to other machines.
     pub network: NetworkAccess,
-    /// What becomes of hosts that are not listed.
+    /// Treatment of unlisted hosts.
     pub unlisted: UnlistedHosts,
-    /// What becomes of them where the kernel cannot hold them.
+    /// Treatment of commands if the kernel cannot confine them.
     pub on_missing: OnMissingKernel,
 }
 
-/// What one call asks for beyond what every call has.
+/// Needs of one call in addition to the access of every call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct CallNeeds {
     /// Files and folders to be written, absolute or relative to the folder of the command.
     #[serde(default)]
     pub write: Vec<String>,
-    /// Whether other machines are to be reached.
+    /// True if other machines are to be reached.
     #[serde(default)]
     pub network: bool,
     /// Hosts to be reached, each a name or an address and perhaps a port.
@@ -107,7 +107,7 @@ pub struct CallNeeds {
 }
 
 impl SandboxMode {
-    /// What the settings call it.
+    /// Returns its name in the settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -116,14 +116,14 @@ impl SandboxMode {
         }
     }
 
-    /// The one of a name.
+    /// Returns the value with this name in the settings.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Off, Self::Guard, Self::Workspace].into_iter().find(|mode| mode.name() == name)
     }
 }
 
 impl NetworkAccess {
-    /// What the settings call it.
+    /// Returns its name in the settings.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -132,12 +132,12 @@ impl NetworkAccess {
         }
     }
 
-    /// The one of a name; hosts are not named by one.
+    /// Returns the value with this name in the settings; hosts have no name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Off, Self::On].into_iter().find(|network| network.name() == name)
     }
 
-    /// The same and `hosts`.
+    /// Returns the same needs with `hosts`.
     fn with_hosts(&self, hosts: Vec<HostPattern>) -> Self {
         match self {
             Self::On => Self::On,
@@ -149,7 +149,7 @@ impl NetworkAccess {
 }
 
 impl UnlistedHosts {
-    /// What the settings call it.
+    /// Returns its name in the settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ask => "ask",
@@ -157,14 +157,14 @@ impl UnlistedHosts {
         }
     }
 
-    /// The one of a name.
+    /// Returns the value with this name in the settings.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Ask, Self::Refuse].into_iter().find(|unlisted| unlisted.name() == name)
     }
 }
 
 impl OnMissingKernel {
-    /// What the settings call it.
+    /// Returns its name in the settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Refuse => "refuse",
@@ -172,28 +172,28 @@ impl OnMissingKernel {
         }
     }
 
-    /// The one of a name.
+    /// Returns the value with this name in the settings.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Refuse, Self::Warn].into_iter().find(|what| what.name() == name)
     }
 }
 
 impl CallNeeds {
-    /// Whether it asks for nothing.
+    /// Returns true if it has no needs.
     pub const fn is_empty(&self) -> bool {
         self.write.is_empty() && !self.network && self.hosts.is_empty()
     }
 
-    /// Which hosts it names.
+    /// Returns the hosts that it names.
     ///
     /// # Errors
-    /// [`HostError`]. What stands for many is none of them: a person decides about exactly what is asked for.
+    /// [`HostError`]. A pattern for many hosts is not allowed: a person decides about exactly the requested ones.
     pub(crate) fn parse_hosts(&self) -> Result<Vec<HostPattern>, HostError> {
         self.hosts.iter().map(|text| HostPattern::parse_exact(text)).collect()
     }
 }
 
-/// Why no command can be run as it was asked for. Nothing was run.
+/// Reason that a command cannot be run as requested. Nothing was run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SandboxError {
     /// The kernel cannot hold it, and the settings refuse that.
@@ -201,31 +201,31 @@ pub enum SandboxError {
         "no command is run here: the settings ask for a sandbox (sandbox.on_missing: refuse) and {0}. Tell the person; `countersign doctor` says what to do"
     )]
     Missing(String),
-    /// A file was asked for that cannot be made.
+    /// A requested file cannot be made.
     #[error("needs.write: {} is not there and cannot be made ({why}): name a folder that is there", .path.display())]
     Absent {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Kind of the error.
         why: std::io::ErrorKind,
     },
-    /// What was asked for leads elsewhere, which nobody saw who would allow it.
+    /// A requested path leads elsewhere, which its approver did not see.
     #[error("needs.write: {} leads through a link to {}: ask for that, if it is what the command needs", .path.display(), .real.display())]
     Link {
-        /// As it was asked for.
+        /// Path as requested.
         path: PathBuf,
-        /// Where that leads.
+        /// Path that it leads to.
         real: PathBuf,
     },
-    /// Something was asked for that is never given.
+    /// A requested path is never given.
     #[error("{} is the gateway's own: no command may write to it", .0.display())]
     Reserved(PathBuf),
-    /// A host was asked for in words that name none.
+    /// A requested host has no valid form.
     #[error("needs.hosts: {0}")]
     Host(#[from] HostError),
 }
 
-/// A sandbox: settings, and the trees that are nobody's to touch. Clones share them.
+/// A sandbox: settings, and the trees that no command may touch. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox(Arc<SandboxInner>);
 
@@ -238,12 +238,12 @@ struct SandboxInner {
 }
 
 impl Sandbox {
-    /// Commands are held back as `settings` say; none of them writes to `protected`, or reads `unreadable`.
+    /// Creates a sandbox with `settings`; no command writes to `protected`, or reads `unreadable`.
     pub fn new(settings: SandboxSettings, protected: Vec<PathBuf>, unreadable: Vec<PathBuf>) -> Self {
         Self(Arc::new(SandboxInner { settings, protected, unreadable, kernel: None }))
     }
 
-    /// The same on another kernel.
+    /// Returns the same sandbox on another kernel.
     #[must_use]
     pub fn on_kernel(&self, kernel: KernelSupport) -> Self {
         let SandboxInner { settings, protected, unreadable, .. } = &*self.0;
@@ -255,30 +255,30 @@ impl Sandbox {
         }))
     }
 
-    /// Whether commands are held back at all.
+    /// Returns true if commands are confined at all.
     pub fn is_on(&self) -> bool {
         self.0.settings.mode != SandboxMode::Off
     }
 
-    /// What the kernel lacks for it, if it lacks something.
+    /// Describes the kernel features that it lacks, if any.
     pub fn missing_support(&self) -> Option<String> {
         if self.is_on() { self.0.kernel.unwrap_or_else(KernelSupport::running_kernel).missing_support() } else { None }
     }
 
-    /// Which network commands have.
+    /// Returns the network access of commands.
     pub fn network(&self) -> &NetworkAccess {
         if self.is_on() { &self.0.settings.network } else { &NetworkAccess::On }
     }
 
-    /// What becomes of hosts that are not listed.
+    /// Returns the treatment of unlisted hosts.
     pub fn unlisted(&self) -> UnlistedHosts {
         self.0.settings.unlisted
     }
 
-    /// Looks at what a call says that it needs, before anybody is asked about it: whether it can be given, as far as that can be told.
+    /// Checks the declared needs of a call before any approval, as far as they can be checked.
     ///
     /// # Errors
-    /// What is wrong, for the model.
+    /// Error text for the model.
     pub(crate) fn check_needs(&self, needs: Option<&Value>) -> Result<(), String> {
         if let Some(lacks) =
             self.missing_support().filter(|_| self.is_on() && self.0.settings.on_missing == OnMissingKernel::Refuse)
@@ -298,10 +298,10 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Looks at the paths that a call asks to write, named from the folder `from`.
+    /// Checks the paths that a call requests to write, relative to the folder `from`.
     ///
     /// # Errors
-    /// What is wrong, for the model.
+    /// Error text, for the model.
     pub(crate) fn check_written(
         &self,
         from: &Path,
@@ -311,7 +311,7 @@ impl Sandbox {
         if self.is_on() { self.requested_paths(from, environment, needs).map(drop) } else { Ok(()) }
     }
 
-    /// Looks at the folder that a call with `needs` named as `given` and that led to `real`, from which its paths are named.
+    /// Checks the folder that a call with `needs` named as `given` and that led to `real`, from which its paths are named.
     ///
     /// # Errors
     /// [`SandboxError::Link`].
@@ -345,7 +345,8 @@ impl Sandbox {
         Ok(requested)
     }
 
-    /// What holds a command for which `needs` was granted, named from the folder `from`; `None` where nothing does.
+    /// Returns the bounds of a command for which `needs` was granted, with paths relative to the folder `from`; `None` if nothing
+    /// confines it.
     ///
     /// # Errors
     /// [`SandboxError`], which is for the model and for people.
@@ -396,7 +397,7 @@ impl Sandbox {
         }))
     }
 
-    /// What holds every command.
+    /// Returns the bounds of every command.
     ///
     /// # Errors
     /// [`SandboxError::Missing`].
@@ -408,7 +409,7 @@ impl Sandbox {
         self.widened_bounds(cwd, cwd, environment, &CallNeeds::default())
     }
 
-    /// Why a tool that runs in this process may not write to `path`, which is real, if it may not.
+    /// Returns the reason that a tool that runs in this process may not write to `path`, which is real; none if it may.
     pub(crate) fn forbids_writing(&self, path: &Path, cwd: &Path, environment: &CommandEnvironment) -> Option<String> {
         let settings = &self.0.settings;
         if settings.mode != SandboxMode::Workspace {

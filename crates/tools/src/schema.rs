@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::outcome::CallFailure;
 
-/// The argument in which a model says what it wants with a call.
+/// Name of the argument in which a model gives the purpose of a call.
 pub const INTENT: &str = "_i";
 
 /// Adds the intent, a required short string, in front of the properties of an object schema.
@@ -39,13 +39,13 @@ pub fn strip_intent(mut arguments: Map<String, Value>) -> (Map<String, Value>, O
     (arguments, intent)
 }
 
-/// Checks the arguments of a call against `spec.schema` and gives them back ready for [`crate::Tool::run`].
+/// Checks the arguments of a call against `spec.schema` and returns them ready for [`crate::AgentTool::run`].
 ///
-/// An optional argument that is null counts as absent and is left out; a whole number written as `3.0` becomes `3`. The
-/// intent passes whatever it is, and is not demanded. Integers must lie within 64 bits.
+/// An optional argument that is null counts as absent and is left out; a whole number written as `3.0` becomes `3`. The intent
+/// passes with any value, and is not required. Integers must lie within 64 bits.
 ///
 /// # Errors
-/// [`Failure::Invalid`] that names every path and what is wrong with it.
+/// [`CallFailure::Invalid`] that names every path and its problem.
 pub fn validate_arguments(spec: &ToolSpec, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
     let mut problems = Vec::new();
     let checked = check_value(&spec.schema, arguments, "", &mut problems);
@@ -85,7 +85,7 @@ fn refusal_text(tool: &str, problems: &[String]) -> String {
     text
 }
 
-/// Gives `value` back as it is to be used; whatever is wrong goes to `problems`.
+/// Returns `value` in the form for use; problems go to `problems`.
 fn check_value(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) -> Value {
     if let Some(Value::Array(forms)) = schema.get("anyOf") {
         return check_any(forms, value, path, problems);
@@ -214,7 +214,7 @@ fn check_bounds(schema: &Value, value: &Value, path: &str, problems: &mut Vec<St
     }
 }
 
-/// The path of a member.
+/// Returns the path of a member.
 pub(crate) fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
@@ -223,7 +223,7 @@ fn path_label(path: &str) -> &str {
     if path.is_empty() { "arguments" } else { path }
 }
 
-/// The value for a message, short.
+/// Formats the value for a message, shortened.
 pub(crate) fn brief_value(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".to_owned(),

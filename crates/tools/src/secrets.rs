@@ -1,7 +1,6 @@
-//! Secrets by name: their values, put in by whoever sends, and kept out of whatever comes back.
+//! Secrets by name: their values, inserted into outgoing data, and removed from all results.
 //!
-//! It must not know who may use one. A value leaves this module to be put into a request or the environment of a command,
-//! and for nothing else.
+//! It must not know who may use one. A value leaves this module only to be put into a request or the environment of a command.
 
 mod finder;
 mod forms;
@@ -31,24 +30,24 @@ pub const LONGEST: usize = 64 << 10;
 /// The folder of secrets in a data directory, a file each.
 pub const FOLDER: &str = "secrets";
 
-/// Why a secret is not released. Its text holds nothing of it.
+/// Reason that a secret is not released. Its text holds nothing of it.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretRefused {
-    /// Nobody set it.
+    /// The secret is not set.
     #[error("there is no secret called {0}")]
     Unknown(String),
-    /// It could not be kept out of what comes back.
+    /// The secret could not be removed from results.
     #[error(
         "the secret {0} is shorter than {SHORTEST} bytes, or has no line of 6, which could not be kept out of outputs"
     )]
     Short(String),
-    /// It is no text for a variable or a request.
+    /// The value is no text for a variable or a request.
     #[error("the secret {0} holds a NUL character")]
     Nul(String),
     /// Others may have read it.
     #[error("the file of the secret {name} is open to others (mode {mode:03o}); make it 600")]
     Open {
-        /// Which.
+        /// Name of the secret.
         name: String,
         /// The mode of its file.
         mode: u32,
@@ -56,9 +55,9 @@ pub enum SecretRefused {
     /// Its file cannot be read.
     #[error("the secret {name} cannot be read: {problem}")]
     Unreadable {
-        /// Which.
+        /// Name of the secret.
         name: String,
-        /// What the system says.
+        /// Error of the system.
         problem: io::Error,
     },
 }
@@ -74,21 +73,21 @@ impl fmt::Debug for GatewaySecrets {
 }
 
 impl GatewaySecrets {
-    /// Those in the files of `folder`, which need not exist, and those that a configuration gives. A file counts before
-    /// the configuration.
+    /// Creates the secrets in the files of `folder`, which need not exist, and those of a configuration. A file counts before the
+    /// configuration.
     pub fn from_folder(folder: PathBuf, given: BTreeMap<String, SecretString>) -> Self {
         Self(Some(Arc::new(SecretStore::new(folder, given))))
     }
 
-    /// Whether there is a place for secrets at all.
+    /// Returns true if there is a store for secrets at all.
     pub const fn is_kept(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The value of the secret `name`, as it is now.
+    /// Returns the value of the secret `name`, as it is now.
     ///
     /// # Errors
-    /// [`Lack`], and nothing may be sent.
+    /// [`SecretRefused`], and nothing may be sent.
     pub fn secret_value(&self, name: &str) -> Result<SecretString, SecretRefused> {
         match &self.0 {
             Some(shelf) => shelf.secret_value(name),
@@ -96,18 +95,18 @@ impl GatewaySecrets {
         }
     }
 
-    /// Decides whether every secret that `value` asks for could be released.
+    /// Checks that every secret that `value` requests can be released.
     ///
     /// # Errors
-    /// Why not, for whoever wants it.
+    /// Error text for the caller.
     pub fn check_fillable(&self, value: &Value) -> Result<(), String> {
         self.fill_value(&mut value.clone())
     }
 
-    /// Puts secrets into `value`. How it is to be hidden is [`Secrets::veil`] afterwards.
+    /// Puts secrets into `value`. [`GatewaySecrets::redactor`] hides them afterwards.
     ///
     /// # Errors
-    /// Why one is not to be had; `value` must not be used then.
+    /// Reason that one is not available; `value` must not be used then.
     pub fn fill_value(&self, value: &mut Value) -> Result<(), String> {
         let filled = secret::fill_value(value, &mut |name| {
             self.secret_value(name).map(|value| value.expose_secret().to_owned())
@@ -115,10 +114,10 @@ impl GatewaySecrets {
         filled.map_err(|unfilled: FillError<SecretRefused>| unfilled.to_string())
     }
 
-    /// The same for arguments.
+    /// Does the same for arguments.
     ///
     /// # Errors
-    /// As [`Secrets::fill`].
+    /// As [`GatewaySecrets::fill_value`].
     pub fn fill_arguments(&self, arguments: &Map<String, Value>) -> Result<Map<String, Value>, String> {
         let mut value = Value::Object(arguments.clone());
         self.fill_value(&mut value)?;
@@ -128,8 +127,8 @@ impl GatewaySecrets {
         }
     }
 
-    /// What hides every secret that this process has seen, those that were changed or removed since among them: of these the
-    /// last ones, a mebibyte in all.
+    /// Returns the redactor of every secret that this process has seen, including those that were changed or removed since: of
+    /// these the last ones, a mebibyte in all.
     pub fn redactor(&self) -> Arc<Redactor> {
         self.0.as_ref().map_or_else(Arc::default, |shelf| shelf.redactor())
     }

@@ -35,7 +35,7 @@ use crate::{
 };
 use network_proxy::ProxyState;
 
-/// What the exec child has to end everything before it is given up: more than its own grace and patience.
+/// Time of the exec child to end everything before it is given up: more than its own grace and patience.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The shell of one session, shared by all who run commands in it. Commands wait for each other, first come first
@@ -47,34 +47,34 @@ pub struct SessionShell {
     launcher: ExecLauncher,
     sandbox: Sandbox,
     session: Arc<Mutex<ShellSession>>,
-    /// Where the shell was after the last command, for those who must not wait for it.
+    /// Folder of the shell after the last command, for callers that must not wait for it.
     folder: Arc<watch::Sender<Option<PathBuf>>>,
-    /// Where it looked for programs then.
+    /// Search path after the last command.
     path: Arc<watch::Sender<SearchPathState>>,
 }
 
-/// Where the shell looks for programs.
+/// Search path of the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum SearchPathState {
-    /// Where its surroundings say.
+    /// As in its environment.
     #[default]
     Given,
     /// Here.
     Is(String),
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
 #[derive(Debug, Default)]
 struct ShellSession {
     link: Option<ChildLink>,
-    /// Where a new shell starts; absent before the first one.
+    /// Folder in which a new shell starts; absent before the first one.
     cwd: Option<PathBuf>,
-    /// What the next command has to be told.
+    /// Loss that the next command has to report.
     lost: Option<ShellLoss>,
 }
 
-/// Why the shell of the command before is gone.
+/// Reason that the shell of the command before is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShellLoss {
     /// A command was stopped.
@@ -92,71 +92,71 @@ struct ChildLink {
     proxy: ProxyState,
 }
 
-/// What a command is.
+/// A command and its options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellJob {
     /// Shell text.
     pub command: String,
     /// The folder for this command alone; absent means where the shell is.
     pub cwd: Option<PathBuf>,
-    /// Where the shell must be, or nothing is run: what was decided for one folder is not run in another.
+    /// Folder in which the shell must be, or nothing is run: a command approved for one folder is not run in another.
     pub at: Option<PathBuf>,
     /// Variables for this command alone, with valid names.
     pub env: Vec<(String, String)>,
-    /// Whether it is given something to read while it runs; otherwise its input is empty.
+    /// True if it is given input while it runs; otherwise its input is empty.
     pub input: bool,
-    /// What it was granted beyond the sandbox. It then runs in a shell of its own, which ends with it.
+    /// Needs granted beyond the sandbox. It then runs in a shell of its own, which ends with it.
     pub needs: CallNeeds,
-    /// Whether it runs in a shell of its own for another reason.
+    /// True if it runs in a shell of its own for another reason.
     pub alone: bool,
-    /// What was approved: where anything of it is otherwise by now, nothing is run.
+    /// Approved files: if anything differs from them by now, nothing is run.
     pub pins: Option<Box<Pins>>,
     /// On behalf of which call, for the log; empty for a person's own.
     pub call: String,
-    /// What that call asks people.
+    /// Questions of that call to people.
     pub asks: CallQuestions,
 }
 
-/// What a command that runs does next.
+/// Event of a running command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ShellEvent {
-    /// It wrote something, to either output.
+    /// Output, to either stream.
     Output(Vec<u8>),
     /// So many more bytes of its input are where it can read them.
     Taken(u64),
-    /// It ended by itself, with this code.
+    /// The command ended by itself, with this code.
     Exited(i32),
-    /// It was stopped, with everything that the shell had started.
+    /// The command was stopped, with everything that the shell had started.
     Stopped,
 }
 
-/// Why a command could not be run, or not be followed to its end.
+/// Reason that a command could not be run, or not be followed to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ShellError {
     /// Nothing was run.
     #[error("cannot start a shell: {0}")]
     Start(String),
-    /// Nothing was run: the sandbox is not to be had, or not for this.
+    /// Nothing was run: the sandbox is not available, or not for this.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// Nothing was run: the shell is not where it was when the command was decided.
+    /// Nothing was run: the shell is not in the folder that the command was approved for.
     #[error("not run: the shell is in {} now, which is not where this call was decided for; call again", .0.display())]
     Moved(PathBuf),
-    /// Nothing was run: something is not what was approved.
+    /// Nothing was run: a file differs from the approved one.
     #[error("Not run: {0}. What was approved is what runs; call again, so that what is there now is decided")]
     Changed(String),
-    /// It is not known how the command ended; all of it was killed.
+    /// The way the command ended is not known; all of it was killed.
     #[error("the shell broke off")]
     Broken(#[source] io::Error),
 }
 
 impl SessionShell {
-    /// A session without a shell yet: nothing is started here.
+    /// Creates a session without a shell yet: nothing is started here.
     pub fn new(launcher: ExecLauncher) -> Self {
         Self::with_sandbox(launcher, Sandbox::default())
     }
 
-    /// The same, whose commands a sandbox holds.
+    /// Returns the same, whose commands a sandbox confines.
     pub fn with_sandbox(launcher: ExecLauncher, sandbox: Sandbox) -> Self {
         Self {
             launcher,
@@ -167,17 +167,17 @@ impl SessionShell {
         }
     }
 
-    /// What holds the commands.
+    /// Returns the sandbox of the commands.
     pub const fn sandbox(&self) -> &Sandbox {
         &self.sandbox
     }
 
-    /// The folder that the shell was in after the last command; absent before the first.
+    /// Returns the folder that the shell was in after the last command; absent before the first.
     pub fn last_folder(&self) -> Option<PathBuf> {
         self.folder.borrow().clone()
     }
 
-    /// Where the shell looked for programs after the last command; none if nobody knows.
+    /// Returns the search path after the last command; none if it is unknown.
     pub fn search_path(&self, environment: &CommandEnvironment) -> Option<String> {
         match &*self.path.borrow() {
             SearchPathState::Given => environment.get("PATH").and_then(|path| path.to_str()).map(str::to_owned),
@@ -188,11 +188,11 @@ impl SessionShell {
 
     /// Waits until the shell is free and runs `job` in it, in a new one that starts in `cwd` if there is none.
     ///
-    /// *Cancellation*: dropping this future, or what it gives, kills the command and the shell.
+    /// *Cancellation*: dropping this future, or its result, kills the command and the shell.
     ///
     /// # Errors
-    /// [`ShellError::Start`] if there is no shell to be had, [`ShellError::Sandbox`] if it cannot be held as it must be,
-    /// [`ShellError::Moved`] if it is not where it must be. That something is not what was approved is told by [`Running::next`].
+    /// [`ShellError::Start`] if no shell can be started, [`ShellError::Sandbox`] if it cannot be confined as it must be,
+    /// [`ShellError::Moved`] if it is not where it must be. [`RunningCommand::next`] reports differences from the approved files.
     pub async fn run(
         &self,
         job: ShellJob,
@@ -219,7 +219,7 @@ impl SessionShell {
             Some(link) if link.is_open() => link,
             _ if is_apart && !is_widened => open(&session, bounds()?)?,
             _ if is_apart => {
-                // What it needs is named from where it runs.
+                // Its needs are relative to the folder in which it runs.
                 let from = job.cwd.as_deref().unwrap_or(&place);
                 open(&session, self.sandbox.widened_bounds(cwd, from, environment, &job.needs)?)?
             }
@@ -278,7 +278,7 @@ impl SessionShell {
     }
 }
 
-/// A command that runs. Nobody else can use the shell while this is there.
+/// A running command. No other can use the shell while this exists.
 #[derive(Debug)]
 pub struct RunningCommand {
     session: OwnedMutexGuard<ShellSession>,
@@ -299,28 +299,28 @@ enum StopState {
 }
 
 impl RunningCommand {
-    /// Why this command has a new shell, if it replaced another.
+    /// Returns the reason that this command has a new shell, if it replaced another.
     pub const fn shell_loss(&self) -> Option<ShellLoss> {
         self.lost
     }
 
-    /// Where the next new shell will start.
+    /// Returns the folder in which the next new shell will start.
     pub fn next_cwd(&self) -> Option<&Path> {
         self.session.cwd.as_deref()
     }
 
-    /// What there is to tell of the network that it had, once it has ended.
+    /// Takes the notes about its network, once it has ended.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
-    /// The process that leads everything that runs here; absent once it was waited for.
+    /// Returns the process that leads everything that runs here; absent once it was waited for.
     pub fn leader_pid(&self) -> Option<u32> {
         self.link.as_ref()?.child.id()
     }
 
-    /// Gives the command something to read, if its job says that it reads. [`Event::Taken`] tells how much of it has
-    /// arrived; the caller bounds how much may be on its way.
+    /// Gives the command input, if its job takes any. [`ShellEvent::Taken`] reports how much of it has arrived; the caller bounds
+    /// how much may be on its way.
     ///
     /// # Errors
     /// [`ShellError::Broken`] if the exec child is gone.
@@ -329,12 +329,12 @@ impl RunningCommand {
         link.stream.write_all(&ChildOrder::Input(bytes).encode()).await.map_err(ShellError::Broken)
     }
 
-    /// Whether the shell is gone since the last event: the next command gets a new one.
+    /// Returns true if the shell is gone since the last event: the next command gets a new one.
     pub fn shell_is_gone(&self) -> bool {
         !self.is_apart && self.session.lost.is_some()
     }
 
-    /// Tells the command to end, and everything with it. [`Running::next`] goes on until [`Event::Stopped`].
+    /// Orders the command to end, and everything with it. [`RunningCommand::next`] continues until [`ShellEvent::Stopped`].
     pub async fn stop(&mut self) {
         let (StopState::No, Some(link)) = (self.stop, &mut self.link) else { return };
         self.stop = StopState::Until(tokio::time::Instant::now() + PATIENCE);
@@ -342,7 +342,7 @@ impl RunningCommand {
         let _ = link.stream.write_all(&ChildOrder::Stop.encode()).await;
     }
 
-    /// Waits for what the command does next; not to be asked after its end.
+    /// Waits for the next event of the command; not to be called after its end.
     ///
     /// *Cancellation*: nothing is lost.
     ///
@@ -364,7 +364,7 @@ impl RunningCommand {
             Ok(ChildReport::Output(bytes)) => Ok(ShellEvent::Output(bytes)),
             Ok(ChildReport::Taken(count)) => Ok(ShellEvent::Taken(count)),
             Ok(ChildReport::Ended(ended)) if self.is_apart => {
-                // Closing it ends what it left behind.
+                // Closing it ends the processes that it left.
                 self.link = None;
                 let is_stopped = matches!(self.stop, StopState::Until(_)) && !ended.alive;
                 Ok(if is_stopped { ShellEvent::Stopped } else { ShellEvent::Exited(ended.code) })
@@ -376,7 +376,7 @@ impl RunningCommand {
             Ok(ChildReport::Changed(what)) => {
                 link.end_call();
                 if !self.is_apart {
-                    // The shell is as it was, and so is what the next command has to be told.
+                    // The shell is as it was, and so is the loss that the next command reports.
                     self.session.link = self.link.take();
                     self.session.lost = self.lost.take();
                 }
@@ -427,13 +427,13 @@ impl RunningCommand {
 }
 
 impl ChildLink {
-    /// Whether the exec child is still there, as far as is known.
+    /// Returns true if the exec child still exists, as far as is known.
     fn is_open(&self) -> bool {
         let mut byte = [0];
         self.stream.try_read(&mut byte).is_err()
     }
 
-    /// Kills what an exec child left behind that was killed itself, and so could not.
+    /// Kills the processes of an exec child that was killed itself, and so could not.
     fn kill_orphans(&self) {
         let mut ends = [PollFd::new(self.stream.as_fd(), PollFlags::POLLHUP)];
         let is_gone = matches!(poll(&mut ends, PollTimeout::ZERO), Ok(1..));

@@ -5,7 +5,7 @@
 /// The most that a result shows of one output, in bytes.
 pub(crate) const SHOWN_BYTES: usize = 50 * 1024;
 
-/// The longest end of `text` of at most `most` bytes that starts with a whole character.
+/// Returns the longest end of `text` of at most `most` bytes that starts with a whole character.
 pub(crate) fn end_of(text: &str, most: usize) -> &str {
     let mut from = text.len().saturating_sub(most);
     while !text.is_char_boundary(from) {
@@ -14,7 +14,7 @@ pub(crate) fn end_of(text: &str, most: usize) -> &str {
     &text[from..]
 }
 
-/// The longest beginning of `text` of at most `most` bytes that ends with a whole character.
+/// Returns the longest beginning of `text` of at most `most` bytes that ends with a whole character.
 pub(crate) fn start_of(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
@@ -24,7 +24,7 @@ pub(crate) fn count_lines(text: &str) -> usize {
     if text.is_empty() { 0 } else { text.bytes().filter(|byte| *byte == b'\n').count() + 1 }
 }
 
-/// A size for people.
+/// Formats a size for people.
 pub(crate) fn format_size(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
     let kib = bytes as f64 / 1024.0;

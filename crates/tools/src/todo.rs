@@ -12,7 +12,7 @@ use serde_json::Value;
 pub struct TaskPhase {
     /// Such as `phase-1`; unique in the list.
     pub id: String,
-    /// For people.
+    /// Name for people.
     pub name: String,
     /// In the order of the work.
     pub tasks: Vec<PhaseTask>,
@@ -25,9 +25,9 @@ pub struct PhaseTask {
     pub id: String,
     /// One line.
     pub content: String,
-    /// How far it is.
+    /// Status of the task.
     pub status: TaskStatus,
-    /// What came up on the way.
+    /// Notes on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
     /// More than the one line.
@@ -35,7 +35,7 @@ pub struct PhaseTask {
     pub details: Option<String>,
 }
 
-/// How far a task is.
+/// Status of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
@@ -51,7 +51,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// Whether there is still something to do.
+    /// Returns true if there is still something to do.
     pub const fn is_open(self) -> bool {
         match self {
             Self::Pending | Self::InProgress => true,
@@ -60,11 +60,11 @@ impl TaskStatus {
     }
 }
 
-/// Where the list outlives the process.
+/// Storage of a list that outlives the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TodoStorage {
-    /// With the session.
+    /// Stored with the session.
     #[default]
     Session,
     /// Nowhere.
@@ -79,12 +79,12 @@ pub struct TodoList {
 }
 
 impl TodoList {
-    /// A list as it was left.
+    /// Creates a list as it was left.
     pub fn new(storage: TodoStorage, phases: Vec<TaskPhase>) -> Self {
         Self { storage, phases: Arc::new(Mutex::new(phases)) }
     }
 
-    /// The list as it is.
+    /// Returns the list as it is.
     pub fn get(&self) -> Vec<TaskPhase> {
         self.phases.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -94,13 +94,13 @@ impl TodoList {
         *self.phases.lock().unwrap_or_else(PoisonError::into_inner) = phases;
     }
 
-    /// The tasks that are not completed or given up, in order.
+    /// Returns the tasks that are not completed or given up, in order.
     pub fn open_tasks(&self) -> Vec<PhaseTask> {
         let phases = self.get();
         phases.into_iter().flat_map(|phase| phase.tasks).filter(|task| task.status.is_open()).collect()
     }
 
-    /// Counts [`Todos::open`].
+    /// Counts [`TodoList::open_tasks`].
     pub fn open_count(&self) -> usize {
         self.open_tasks().len()
     }

@@ -1,6 +1,6 @@
 //! `todo_write`: changes the session's list of tasks.
 //!
-//! It must not keep the list: whoever runs the call takes it from the result and hands it in again.
+//! It must not keep the list: the runner of the call takes it from the result and passes it in again.
 
 use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
@@ -196,7 +196,7 @@ fn task_ids(phases: &[TaskPhase]) -> impl Iterator<Item = &str> {
     phases.iter().flat_map(|phase| &phase.tasks).map(|task| task.id.as_str())
 }
 
-/// One more than the highest number, so that the id of a removed task in the middle does not come back for another.
+/// Returns one more than the highest number, so that the id of a removed task in the middle does not come back for another.
 fn next_id<'a>(kind: &str, used: impl Iterator<Item = &'a str>) -> String {
     let numbers = used.filter_map(|id| id.strip_prefix(kind)?.strip_prefix('-')?.parse::<u64>().ok());
     format!("{kind}-{}", numbers.max().unwrap_or(0) + 1)

@@ -1,4 +1,4 @@
-//! What a tool is to those who run it: a spec, arguments and surroundings.
+//! Interface of a tool: a spec, arguments and a context.
 //!
 //! It must not know any tool by name.
 
@@ -25,56 +25,57 @@ use crate::{
     todo::TodoList,
 };
 
-/// How long a command may take where nothing is said, not by the settings either.
+/// Default time limit of a command, if the settings have none either.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Who does a call.
+/// Executor of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallRoute {
-    /// This process, by [`Tool::run`].
+    /// This process, by [`AgentTool::run`].
     Here,
-    /// A person: the engine asks what the arguments say.
+    /// A person: the engine asks the question in the arguments.
     Person,
-    /// Somebody at the other end of a connection. It is sent at most once, whatever the spec says of repeating.
+    /// A peer at the other end of a connection. The call is sent at most once, independent of the spec's repeat mode.
     Peer(PeerRoute),
 }
 
-/// A call that somebody else does.
+/// A call that a peer executes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRoute {
-    /// Who.
+    /// Id of the peer.
     pub peer: PeerId,
-    /// What it is for policy and contracts.
+    /// Class of the call for policy and contracts.
     pub class: Class,
-    /// What of it a shell reads.
+    /// Input of the call that a shell reads.
     pub shell: ShellInput,
 }
 
 /// Something that a run can call.
 pub trait AgentTool: Send + Sync {
-    /// What it is called, takes and does. The schema is without the intent; see [`crate::with_intent`].
+    /// Returns the tool's name, schema and description. The schema is without the intent; see [`crate::with_intent`].
     fn spec(&self) -> &ToolSpec;
 
-    /// Checks the arguments of a call and gives them back ready for [`Tool::route`] and [`Tool::run`].
+    /// Checks the arguments of a call and returns them ready for [`AgentTool::route_call`] and [`AgentTool::run`].
     ///
     /// # Errors
-    /// [`Failure::Invalid`] that names what is wrong.
+    /// [`CallFailure::Invalid`] that names the problems.
     fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
         crate::validate_arguments(self.spec(), arguments)
     }
 
-    /// Says who does a call with these arguments, and puts them into the one form in which they are judged and done.
+    /// Returns the executor of a call with these arguments, and converts them to the one form in which they are judged and used.
     ///
     /// # Errors
-    /// Why nobody can do it.
+    /// Reason that the call cannot be executed.
     fn route_call(&self, _arguments: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
         Ok(CallRoute::Here)
     }
 
-    /// Looks at what a call with these arguments would run from disk, before it is judged. None for a tool that runs nothing.
+    /// Pins the files that a call with these arguments would run from disk, before it is judged. None for a tool that runs
+    /// nothing.
     ///
     /// # Errors
-    /// Why it cannot be done whoever allows it, so that nobody is asked.
+    /// Reason that it cannot be done even with approval, so that no question is asked.
     fn pin_files<'a>(
         &'a self,
         _arguments: &'a Map<String, Value>,
@@ -83,9 +84,9 @@ pub trait AgentTool: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Does it, with arguments that [`Tool::check`] let through and that are [routed](Tool::route) here.
+    /// Runs the call, with arguments that [`AgentTool::check_arguments`] accepted and that are [routed](AgentTool::route_call) here.
     ///
-    /// *Cancellation*: ends with [`Failure::Cancelled`] soon after `cx.cancel`. Dropping the future stops a command as well; a file is
+    /// *Cancellation*: ends with [`CallFailure::Cancelled`] soon after `cx.cancel`. Dropping the future stops a command as well; a file is
     /// either as it was or as it was to be.
     fn run<'a>(
         &'a self,
@@ -99,7 +100,7 @@ pub trait AgentTool: Send + Sync {
 pub struct ToolContext {
     /// The folder that relative paths start from, absolute.
     pub cwd: PathBuf,
-    /// Which paths may be touched.
+    /// Paths that may be touched.
     pub roots: AllowedRoots,
     /// The variables that commands start with.
     pub environment: CommandEnvironment,
@@ -107,38 +108,38 @@ pub struct ToolContext {
     pub shells: SessionShell,
     /// The session's list of tasks.
     pub todos: TodoList,
-    /// The folder for outputs that are too long to show, from [`crate::artifacts::folder`]; without it they are cut only.
+    /// The folder for outputs that are too long to show, from [`crate::artifacts::session_folder`]; without it they are cut only.
     pub artifacts: Option<PathBuf>,
-    /// What may be released by name, and is kept out of what comes back.
+    /// Secrets that may be released by name, and are removed from results.
     pub secrets: GatewaySecrets,
-    /// How long a command may take where nothing is said.
+    /// Default time limit of a command.
     pub bash_timeout: Duration,
-    /// The longest that a command of the agent may take, whatever it asks for.
+    /// Longest time limit of an agent's command.
     pub bash_longest: Duration,
-    /// Which commands of the agent are blocked, since there is a tool for them.
+    /// Blocks the agent's commands that have a tool of their own.
     pub interceptor: CommandInterceptor,
     /// Stops the call.
     pub cancel: CancellationToken,
-    /// Stops the commands of a run as well, for whoever made the surroundings.
+    /// Stops the commands of a run as well, for the creator of the context.
     pub halt: CancellationToken,
-    /// Where partial results go.
+    /// Sink of partial results.
     pub updates: UpdateSink,
     /// The form of `edit`, which decides how `read` marks lines.
     pub edit_mode: EditFormat,
-    /// Whether `read` numbers lines where the form of `edit` does not ask for marks.
+    /// True if `read` numbers lines when the form of `edit` needs no marks.
     pub line_numbers: bool,
-    /// Where the session's shell must be when a command of a run begins; absent means wherever it is.
+    /// Folder in which the session's shell must be when a command of a run begins; absent means any.
     pub pinned: Option<PathBuf>,
-    /// What a person approved for the call: where anything of it is otherwise by now, it is not run.
+    /// Files that a person approved for the call: if anything differs from them by now, it is not run.
     pub pins: Option<Box<Pins>>,
-    /// Which call it is, for the log; empty for what a person does.
+    /// Id of the call, for the log; empty for a person's command.
     pub call: String,
-    /// What it asks people while it works.
+    /// Questions of the call to people while it works.
     pub asks: CallQuestions,
 }
 
 impl ToolContext {
-    /// Surroundings with plain lines, no listener, no tasks, no folder for long outputs, and nobody to stop the call.
+    /// Creates a context with plain lines, no listener, no tasks, no folder for long outputs, and no way to stop the call.
     pub fn new(cwd: PathBuf, roots: AllowedRoots, environment: CommandEnvironment, shells: SessionShell) -> Self {
         Self {
             cwd,
@@ -187,7 +188,7 @@ pub enum EditFormat {
     Patch,
 }
 
-/// Where the partial results of a call go. Each one replaces the one before.
+/// Sink of the partial results of a call. Each one replaces the one before.
 #[derive(Clone, Default)]
 pub struct UpdateSink(Option<Arc<dyn Fn(CallOutput) + Send + Sync>>);
 
@@ -197,12 +198,12 @@ impl UpdateSink {
         Self(Some(Arc::new(listener)))
     }
 
-    /// Whether anybody listens; without a listener no partial result needs to be made.
+    /// Returns true if there is a listener; without one no partial result needs to be made.
     pub const fn has_listener(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Makes and hands on a partial result if somebody listens.
+    /// Makes and sends a partial result if there is a listener.
     pub fn send_update(&self, output: impl FnOnce() -> CallOutput) {
         if let Some(listener) = &self.0 {
             listener(output());
@@ -232,7 +233,7 @@ pub(crate) mod testing {
     }
 
     impl ToolFixture {
-        /// An empty folder to which everything is confined, less `own`.
+        /// Creates an empty folder to which everything is confined, less `own`.
         pub(crate) fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let cwd = std::fs::canonicalize(folder.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Questions in an interview, a plan to approve, an execution to sign off. Here is what the model is told of them.
+//! Questions in an interview, a plan to approve, an execution to sign off. Here are their descriptions for the model.
 //!
 //! It must not ask, as `ask` does not: the engine opens the gates, puts the answers into a result and never runs these tools.
 
@@ -18,7 +18,7 @@ pub struct WorkflowTool {
 }
 
 impl WorkflowTool {
-    /// `workflow_interview`, `workflow_plan`, `workflow_execution`.
+    /// Creates `workflow_interview`, `workflow_plan` and `workflow_execution`.
     pub fn all_tools() -> [Self; 3] {
         [interview_tool(), plan_tool(), execution_tool()].map(|(name, description, schema)| Self {
             spec: ToolSpec {

@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(failure(&got), want);
         }
         assert_eq!(case.read(".git/hooks/old"), "x");
-        // Whoever names it was judged by that.
+        // A call that names it was judged by that.
         case.run(&WriteTool::default(), json!({"path": ".git/hooks/old", "content": "y"})).await.unwrap();
         assert_eq!(case.read(".git/hooks/old"), "y");
     }

@@ -1,4 +1,4 @@
-//! Who is connected: agents, nodes and accounts of chat networks, as their adapter reports it.
+//! Connection status of agents, nodes and accounts of chat networks, as their adapter reports it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub trait PeerStatus: Send + Sync {
     /// Returns every node that was ever connected, by its id.
     ///
     /// # Errors
-    /// What the log says.
+    /// Errors of the log.
     fn list_nodes(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<NodeStatus>, LogReadError>>;
 
     /// Returns every account of a chat network but the messenger's own; none if the gateway closes.
@@ -32,33 +32,33 @@ pub trait PeerStatus: Send + Sync {
 pub struct NodeStatus {
     /// Its id.
     pub id: String,
-    /// Whether it is connected.
+    /// True if it is connected.
     pub is_connected: bool,
-    /// When it last came or went.
+    /// Time of its last connection or disconnection.
     pub seen: Millis,
     /// Its operating system, in its own words.
     pub platform: Option<String>,
     /// The version of its program.
     pub version: Option<String>,
-    /// How many tools it offers.
+    /// Number of tools that it offers.
     pub tools: usize,
-    /// Whether it keeps a journal, so that what was cut off is asked for again.
+    /// True if it keeps a journal, so that interrupted calls are asked about again.
     pub keeps_journal: bool,
 }
 
 /// An account of a chat network.
 #[derive(Clone, Debug)]
 pub struct ChannelAccountStatus {
-    /// Which network.
+    /// Name of the chat network.
     pub network: String,
     /// Its name there.
     pub name: String,
-    /// Whether something can be carried to it.
+    /// True if messages can be delivered to it.
     pub is_connected: bool,
-    /// When something last came through it.
+    /// Time of the last inbound message.
     pub last_inbound: Option<Millis>,
-    /// What is wrong with it.
+    /// Present problem.
     pub problem: Option<String>,
-    /// How many letters wait to be carried.
+    /// Number of messages that wait for delivery.
     pub waiting: usize,
 }

@@ -1,6 +1,6 @@
-//! What people decide, the same whichever door they come through: gates are answered, grants and denials taken back.
+//! Decisions of people, the same through every door: gates are answered, grants and denials revoked.
 //!
-//! It decides nothing itself: it finds what is meant and hands it to the engine.
+//! It decides nothing itself: it finds the object of a decision and hands it to the engine.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 
 use crate::{GateRequest, GateRow, gate_row::pending_rows, time::format_iso};
 
-/// How many characters of an id name what is answered or removed; looking at it takes fewer.
+/// Least characters of an id that select an object to answer or remove; views need fewer.
 const LEAST: usize = 8;
-/// How the id of a denial begins.
+/// Prefix of the id of a denial.
 const DENIAL: &str = "denial_";
 
 /// Answers a gate. A repeated key gets the first result.
 ///
 /// # Errors
-/// [`Refused`], with the gate as it was.
+/// [`OwnerError`], with the gate as it was.
 pub async fn answer_gate(
     source: &CommandSource,
     gate: GateId,
@@ -36,10 +36,10 @@ pub async fn answer_gate(
     source.send_command(Command::Gate(command)).await.map(|reply| reply.outcome)
 }
 
-/// Takes a grant or a denial back, by its id. It gives the whole id.
+/// Revokes a grant or a denial, by its id. Returns the whole id.
 ///
 /// # Errors
-/// What to say where that did not happen.
+/// Text for the person if that failed.
 pub async fn revoke_by_id(source: &CommandSource, id: &str, by: &PrincipalId) -> Result<String, String> {
     if id.starts_with(DENIAL) {
         let target = id.to_owned();
@@ -78,11 +78,11 @@ async fn send_command(source: &CommandSource, command: Command) -> Result<Engine
     source.send_command(command).await.map(|reply| reply.outcome).map_err(|refused| refused.to_string())
 }
 
-/// Whether so much of an id, with or without its kind before it, is enough to answer or remove what it names: less of
-/// it would sooner or later name what nobody meant.
+/// Checks that a part of an id, with or without its kind before it, is long enough to answer or remove an object: a shorter one
+/// would sooner or later select an unintended object.
 ///
 /// # Errors
-/// What to say where it is not.
+/// Text for the person if it is too short.
 pub fn check_id_length(id: &str) -> Result<(), String> {
     let given = ["gate_", "call_"].iter().find_map(|kind| id.strip_prefix(kind)).unwrap_or(id);
     if given.chars().count() >= LEAST {
@@ -91,10 +91,10 @@ pub fn check_id_length(id: &str) -> Result<(), String> {
     Err(format!("{id} is too little of an id: give at least its last {LEAST} characters"))
 }
 
-/// The pending gate whose id is, or ends with, `id`.
+/// Returns the pending gate whose id is, or ends with, `id`.
 ///
 /// # Errors
-/// What to say where there is none, or more than one.
+/// Text for the person if there is none, or more than one.
 pub fn find_pending(engine: &Engine, id: &str) -> Result<GateRow, String> {
     let suffix = id.strip_prefix("gate_").unwrap_or(id);
     if suffix.is_empty() {
@@ -108,7 +108,7 @@ pub fn find_pending(engine: &Engine, id: &str) -> Result<GateRow, String> {
     }
 }
 
-/// What became of the gate whose id ends so and that does not wait any more, if there is one at hand, and only one.
+/// Returns the outcome of the resolved gate whose id has this suffix. None if there is none in memory, or more than one.
 fn resolved_notice(engine: &Engine, suffix: &str) -> Option<String> {
     check_id_length(suffix).ok()?;
     let mut found = engine.state().all_gates().filter(|gate| gate.id().to_string().ends_with(suffix));
@@ -116,7 +116,7 @@ fn resolved_notice(engine: &Engine, suffix: &str) -> Option<String> {
     resolution_notice(gate)
 }
 
-/// What became of a gate that does not wait any more: who decided, and when.
+/// Returns the outcome of a resolved gate: the decider and the time. None for a pending one.
 pub fn resolution_notice(gate: &gate::Gate) -> Option<String> {
     match gate.phase() {
         gate::GatePhase::Pending => None,
@@ -128,7 +128,7 @@ pub fn resolution_notice(gate: &gate::Gate) -> Option<String> {
     }
 }
 
-/// What people call a denial that binds.
+/// Returns the id of a binding denial, as people see it.
 pub fn denial_id(one: &Constraint) -> String {
     let mut text = format!("{} {}", one.principal, one.key);
     if let Some(session) = &one.session {
@@ -138,10 +138,10 @@ pub fn denial_id(one: &Constraint) -> String {
     format!("{DENIAL}{}", digest.get(..16).unwrap_or(&digest))
 }
 
-/// How much of what was denied is told, in characters.
+/// Most characters shown of a denied call.
 const COVERED: usize = 400;
 
-/// What a denial covers, by the content of its gate.
+/// Returns the calls that a denial covers, by the content of its gate.
 pub fn covered_text(content: &str) -> Option<String> {
     let request = GateRequest::from_record(content)?;
     let signature = request.call()?.signature;
@@ -152,7 +152,8 @@ pub fn covered_text(content: &str) -> Option<String> {
     })
 }
 
-/// What the denials of these constraints cover, by the gate of each: what was taken out of the record is not there.
+/// Returns the calls that the denials of these constraints cover, by the gate of each: content that was removed from the record
+/// is missing.
 pub async fn all_covered(handle: &OwnerHandle, gates: Vec<GateId>) -> BTreeMap<GateId, String> {
     let source = handle.source(InboxLane::Result);
     let mut found = BTreeMap::new();
@@ -169,7 +170,7 @@ pub async fn all_covered(handle: &OwnerHandle, gates: Vec<GateId>) -> BTreeMap<G
     found
 }
 
-/// Every denial that binds, as the command line shows it. `covers` has what each covers, by its gate.
+/// Returns every binding denial, as the command line shows it. `covers` has the covered calls of each, by its gate.
 pub fn denials_json(constraints: &Constraints, covers: &BTreeMap<GateId, String>) -> Value {
     let rows = constraints.iter().map(|one| {
         let covers = one.gate.and_then(|gate| covers.get(&gate));
@@ -187,7 +188,7 @@ pub fn denials_json(constraints: &Constraints, covers: &BTreeMap<GateId, String>
     rows.collect()
 }
 
-/// Every grant as the command line shows it.
+/// Returns every grant as the command line shows it.
 pub fn grants_json(grants: &GrantSet) -> Value {
     let rows: Vec<Value> = grants
         .iter()

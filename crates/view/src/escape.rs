@@ -1,6 +1,6 @@
-//! The one function that everything passes before a person sees it: what cannot be seen becomes visible.
+//! The one function that all text passes before a person sees it: invisible characters become visible.
 //!
-//! It must not know where the text is shown; HTML, Markdown and terminals escape their own signs behind it.
+//! It must not know where the text is shown; HTML, Markdown and terminals escape their own signs after it.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use self::hidden::HIDDEN;
 
 mod hidden;
 
-/// Whether the text may have more than one line.
+/// Line mode of a text: one line or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineMode {
     /// Line ends and tabs are written out too.
@@ -40,7 +40,7 @@ pub fn escape(text: &str, lines: LineMode) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Where the next character is that must be written out.
+/// Returns the position of the next character that must be written out.
 fn next_hidden(text: &str, lines: LineMode) -> Option<usize> {
     text.char_indices()
         .find(|(at, letter)| match letter {
@@ -67,7 +67,7 @@ mod tests {
 
     use super::{HIDDEN, LineMode, escape, is_hidden};
 
-    /// What a reader could do by hand: the text behind what is shown.
+    /// Reverses the escapes, as a reader could do by hand.
     fn unescape(shown: &str) -> String {
         let mut text = String::new();
         let mut rest = shown;

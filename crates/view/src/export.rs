@@ -18,7 +18,7 @@ mod image;
 
 const STYLE: &str = include_str!("export/page.css");
 
-/// What stands at the head of the page.
+/// Header of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportHeader {
     /// The session's name, if it has one.
@@ -29,9 +29,9 @@ pub struct ExportHeader {
     pub cwd: String,
     /// The model in use, as `provider/id`.
     pub model: Option<String>,
-    /// When it began.
+    /// Start of the session.
     pub started: Option<Millis>,
-    /// When the page was made.
+    /// Time of the export.
     pub exported: Millis,
 }
 
@@ -57,7 +57,7 @@ impl HtmlPage {
         self.0.push_str(html);
     }
 
-    /// Text among tags or in a quoted attribute.
+    /// Adds text among tags or in a quoted attribute.
     fn push_text(&mut self, text: &str, lines: LineMode) {
         for letter in escape(text, lines).chars() {
             match letter {
@@ -82,7 +82,7 @@ impl HtmlPage {
             return;
         }
         let _ = write!(self.0, "<pre class=\"{class}\">");
-        // The first line end behind <pre> is not shown by browsers.
+        // The first line end after <pre> is not shown by browsers.
         self.push_html("\n");
         self.push_text(text, LineMode::Many);
         self.push_html("</pre>\n");
@@ -239,7 +239,7 @@ impl HtmlPage {
     }
 }
 
-/// Date and time in UTC.
+/// Formats date and time in UTC.
 fn utc_time(at: Millis) -> String {
     i64::try_from(at.0)
         .ok()

@@ -1,37 +1,37 @@
-//! What a person must know to decide about a call, the same at every door.
+//! Card of a call for a person who decides about it, the same at every door.
 //!
-//! It must not know any wire, nor what is allowed: it shows what would run, all of it, or says how much is missing.
+//! It must not know any wire, nor what is allowed: it shows the whole call, or reports how much is missing.
 
 use countersign_core::{call::Pins, digest::Digest};
 use serde_json::{Map, Value};
 
 use super::{LineMode, escape, gate_request::CallRequest, label};
 
-/// What waits for a decision.
+/// Input for a card.
 #[derive(Clone, Copy, Debug)]
 pub struct GateCardInput<'a> {
     /// The tool's name.
     pub tool: &'a str,
     /// The arguments that would be used, all of them.
     pub arguments: &'a Map<String, Value>,
-    /// What rules were matched against.
+    /// Signature that rules were matched against.
     pub signature: &'a str,
-    /// Who wants it.
+    /// Name of the asker.
     pub asker: &'a str,
-    /// Why it is asked, such as the rule that says so.
+    /// Reason for the question, such as the rule that requires it.
     pub reason: &'a str,
-    /// What the asker says it wants with it.
+    /// Purpose of the call, as the asker gives it.
     pub intent: Option<&'a str>,
     /// The folder in which it would run.
     pub cwd: Option<&'a str>,
-    /// What it would run from disk, as it was when it was judged.
+    /// Files that it would run from disk, as they were when it was judged.
     pub pins: Option<&'a Pins>,
-    /// What can be answered, in the order in which it is offered.
+    /// Possible answers, in the order in which they are offered.
     pub choices: &'a [&'a str],
 }
 
 impl<'a> GateCardInput<'a> {
-    /// Creates what a card shows of a call, for whoever is asked by `asker` and offered `choices`.
+    /// Creates the input for a call by `asker`, with the answers `choices`.
     pub const fn new(call: CallRequest<'a>, asker: &'a str, cwd: Option<&'a str>, choices: &'a [&'a str]) -> Self {
         Self {
             tool: call.tool,
@@ -70,21 +70,21 @@ pub struct GateCard {
     pub title: String,
     /// One line: who wants it.
     pub asker: String,
-    /// Why it is asked.
+    /// Reason for the question.
     pub reason: String,
-    /// One line: what the asker says it wants with it.
+    /// Purpose of the call in one line, as the asker gives it.
     pub intent: Option<String>,
-    /// What rules were matched against, in one line.
+    /// Signature that rules were matched against, in one line.
     pub signature: String,
-    /// What would run: the arguments in the order in which they matter.
+    /// Content of the call: the arguments in the order of their importance.
     pub sections: Vec<CardSection>,
-    /// What can be answered.
+    /// Possible answers.
     pub choices: Vec<String>,
-    /// Of the canonical arguments: what is approved is what has this digest.
+    /// Digest of the canonical arguments: an approval holds for this digest.
     pub digest: Digest,
 }
 
-/// How much of a card a door can show.
+/// Space of a door for a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CardFit {
     /// All of it: the text may be approved.
@@ -94,7 +94,7 @@ pub enum CardFit {
 }
 
 impl GateCard {
-    /// Makes the card of `asked`.
+    /// Creates the card of `input`.
     pub fn new(input: &GateCardInput<'_>) -> Self {
         let line = |text: &str| escape(text, LineMode::One).into_owned();
         let mut sections = argument_sections(input.tool, input.arguments);
@@ -122,7 +122,7 @@ impl GateCard {
         }
     }
 
-    /// What would run, and why it is asked, as plain text.
+    /// Returns the content of the call, and the reason for the question, as plain text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for CardSection { label, text: value } in &self.sections {
@@ -139,19 +139,19 @@ impl GateCard {
         if !self.reason.is_empty() {
             text.push_str(&format!("asked: {}\n", self.reason.replace('\n', "\n  | ")));
         }
-        // Behind all that is sure: it is the asker's own word.
+        // After all that is sure: it is the asker's own claim.
         if let Some(intent) = &self.intent {
             text.push_str(&format!("the agent says: {intent}\n"));
         }
         text
     }
 
-    /// The number of characters of [`Self::text`].
+    /// Returns the number of characters of [`Self::text`].
     pub fn char_count(&self) -> usize {
         self.text().chars().count()
     }
 
-    /// The text for a door that can show `limit` characters.
+    /// Returns the text for a door that can show `limit` characters.
     pub fn fit_within(&self, limit: usize) -> CardFit {
         let text = self.text();
         let length = text.chars().count();
@@ -170,7 +170,7 @@ impl GateCard {
     }
 }
 
-/// The arguments that matter most of the tools that we know; the rest follows by name.
+/// Returns the arguments that matter most of the tools that we know; the rest follows by name.
 fn argument_order(tool: &str) -> &'static [&'static str] {
     match tool {
         "bash" => &["command", "cwd", "env", "timeout"],

@@ -1,6 +1,6 @@
-//! What a gate asks, read from the content that the record keeps of it.
+//! Question of a gate, read from the content that the record keeps of it.
 //!
-//! It must not know any wire: adapters match on [`RequestKind`] and put what they find into their own frames.
+//! It must not know any wire: adapters match on [`RequestKind`] and put the content into their own frames.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use serde_json::{Map, Value};
 
 use crate::{LineMode, escape};
 
-/// What a gate asks, whole and as it was recorded. Nothing in it is escaped.
+/// Question of a gate, whole and as it was recorded. Nothing in it is escaped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateRequest(Arc<GateContent>);
 
-/// What a gate asks, by how it is answered.
+/// Question of a gate, by the kind of its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RequestKind<'a> {
-    /// Whether a call happens: allowed or denied.
+    /// A call, which is allowed or denied.
     Call(CallRequest<'a>),
     /// A question, a plan or an execution: answered by a choice or in words.
     Question(QuestionRequest<'a>),
-    /// Whether somebody who was held may go on: allowed or denied.
+    /// A paused asker, which may continue or not: allowed or denied.
     GoOn(GoOnRequest<'a>),
 }
 
@@ -36,13 +36,13 @@ pub struct CallRequest<'a> {
     pub tool: &'a str,
     /// The arguments that would be used, all of them.
     pub arguments: &'a Map<String, Value>,
-    /// What rules were matched against.
+    /// Signature that rules were matched against.
     pub signature: &'a str,
-    /// What the asker says it wants with it.
+    /// Purpose of the call, as the asker gives it.
     pub intent: Option<&'a str>,
-    /// Why a person is asked.
+    /// Reason that a person is asked.
     pub reason: &'a str,
-    /// What it would run from disk, as it was when it was judged.
+    /// Files that it would run from disk, as they were when it was judged.
     pub pins: Option<&'a Pins>,
 }
 
@@ -51,30 +51,30 @@ pub struct CallRequest<'a> {
 pub struct QuestionRequest<'a> {
     /// Names it among the questions of its call.
     pub id: &'a str,
-    /// All that is asked.
+    /// Text of the question.
     pub text: &'a str,
-    /// What it offers; may be empty.
+    /// Offered choices; may be empty.
     pub choices: &'a [GateChoice],
-    /// Whether several choices count.
+    /// True if several choices count.
     pub is_multi: bool,
-    /// The choice that whoever asks would take, from 0.
+    /// Index of the choice that the asker recommends, from 0.
     pub recommended: Option<usize>,
-    /// Whether words of a person's own answer it too.
+    /// True if a person's own words answer it too.
     pub takes_own_words: bool,
-    /// Pieces of what is asked by name.
+    /// Named parts of the question.
     pub about: &'a Map<String, Value>,
 }
 
-/// Whether somebody may go on who was held.
+/// Question whether a paused asker may continue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GoOnRequest<'a> {
-    /// Who was held.
+    /// Name of the asker.
     pub asker: &'a str,
-    /// What is asked, in words.
+    /// Text of the question.
     pub text: &'a str,
-    /// Why, in words; absent after denials.
+    /// Reason, in words; absent after denials.
     pub reason: Option<&'a str>,
-    /// What is known of them by name.
+    /// Named facts about the asker.
     pub about: &'a Map<String, Value>,
 }
 
@@ -89,7 +89,7 @@ impl GateRequest {
         serde_json::from_str(text).ok().map(|content| Self(Arc::new(content)))
     }
 
-    /// Returns what is asked, by how it is answered.
+    /// Returns the question, by the kind of its answer.
     pub fn kind(&self) -> RequestKind<'_> {
         match &*self.0 {
             GateContent::Approval { tool, arguments, signature, intent, why, pins } => RequestKind::Call(CallRequest {
@@ -133,7 +133,7 @@ impl GateRequest {
         }
     }
 
-    /// Returns who was held and why, if the gate asks whether they may go on.
+    /// Returns the paused asker and the reason, if the gate asks whether it may continue.
     pub fn go_on(&self) -> Option<GoOnRequest<'_>> {
         match self.kind() {
             RequestKind::GoOn(go_on) => Some(go_on),
@@ -141,7 +141,7 @@ impl GateRequest {
         }
     }
 
-    /// Returns what it is about in a line: the title that whoever asks gave it, or what it shows.
+    /// Returns the subject in a line: the title from the asker, or the shown content.
     pub fn headline(&self) -> &str {
         self.0.headline()
     }

@@ -19,52 +19,52 @@ use crate::{
 pub struct GateRow {
     /// Its id.
     pub id: String,
-    /// What it decides.
+    /// Kind of the question.
     pub kind: String,
     /// The door that it came through.
     pub door: String,
     /// The session or agent that waits.
     pub session: Option<String>,
-    /// What the session is called.
+    /// Name of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
     /// The tool, or the question.
     pub title: String,
-    /// What rules were matched against, and what would run.
+    /// Signature that rules were matched against, and the content of the call.
     pub subject: String,
     /// The exact arguments.
     pub arguments: Map<String, Value>,
-    /// Those of them that `subject` does not show, by name.
+    /// Arguments that `subject` does not show, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
-    /// Why a person is asked.
+    /// Reason that a person is asked.
     pub reason: String,
-    /// What the asker says it wants with it.
+    /// Purpose of the call, as the asker gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
     /// The folder of this machine in which it would run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// What it would run from disk, a line each, and what of that is not pinned.
+    /// Files that it would run from disk, a line each, with those that are not pinned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
-    /// What is offered as an answer, where a choice or words are one.
+    /// Offered choices, if a choice or words are an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// Whether several of them count.
+    /// True if several of them count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
     /// Rules that may be allowed for longer in its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proposals: Vec<String>,
-    /// Who has to allow, where that is more than any one person.
+    /// Required approvals, if more than one of any person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvals: Option<Approvals>,
-    /// When it was opened: ISO 8601, UTC.
+    /// Time of opening: ISO 8601, UTC.
     pub opened_at: String,
-    /// When it expires: ISO 8601, UTC.
+    /// Deadline: ISO 8601, UTC.
     pub deadline: Option<String>,
-    /// Whether what follows from an answer waits until its session's host is back, which brings its rules.
+    /// True if the effect of an answer waits until its session's host is back, which brings its rules.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits_for_host: bool,
 }

@@ -18,13 +18,13 @@ use crate::{GateRequest, Protocol};
 pub struct GateSummary {
     /// The gate as it stood then.
     pub gate: Gate,
-    /// What it asks.
+    /// Question of the gate.
     pub request: GateRequest,
     /// The name of the adapter that it came through.
     pub door: String,
-    /// What its session is called.
+    /// Name of its session.
     pub session_name: Option<String>,
-    /// Whether rules of its session's host decide about it, and not those of the gateway.
+    /// True if rules of its session's host decide about it, and not those of the gateway.
     pub is_hosted: bool,
     /// The folder of this machine in which what it decides would run.
     pub folder: Option<String>,
@@ -75,7 +75,7 @@ pub struct Approvals {
 }
 
 impl Approvals {
-    /// Of a gate whose rule names them.
+    /// Returns the approvals of a gate whose rule names them.
     pub fn from_gate(gate: &Gate) -> Option<Self> {
         let step = gate.current_step()?;
         let (at, steps) = gate.step_of();
@@ -104,14 +104,14 @@ impl fmt::Display for Approvals {
     }
 }
 
-/// The arguments that a signature does not show, by name and in order: a person has to see them beside it. Without `call` nobody knows
-/// which of them the signature is made of.
+/// Returns the arguments that a signature does not show, by name and in order: a person has to see them next to it. Without
+/// `call` the arguments in the signature are unknown.
 pub fn unshown_arguments<'a>(
     (tool, signature): (&str, &str),
     arguments: &'a Map<String, Value>,
     call: Option<&call::CallDetails>,
 ) -> Vec<&'a str> {
-    // What the tool's own name happens to hold is not shown by it.
+    // An argument that equals a part of the tool's own name is not shown by it.
     let shown = signature.strip_prefix(tool).unwrap_or(signature);
     let undeclared = call.and_then(|call| call.request.as_ref()).map(|request| &request.undeclared);
     let is_shown = |name: &str, value: &Value| {
@@ -126,7 +126,7 @@ pub fn unshown_arguments<'a>(
     names
 }
 
-/// A value as it is shown, and as it stands in a signature if it is a text.
+/// Returns a value as it is shown, and as it is in a signature if it is a text.
 pub fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -134,14 +134,14 @@ pub fn plain_text(value: &Value) -> String {
     }
 }
 
-/// The folder in which what a gate decides would run, if that is on this machine.
+/// Returns the folder in which the call of a gate would run, if that is on this machine.
 fn gate_folder(engine: &Engine, gate: &Gate, request: &GateRequest) -> Option<String> {
     if let Some(pins) = request.call().and_then(|call| call.pins) {
         return Some(pins.folder.path.clone());
     }
     let session = engine.state().session(gate.session()?)?;
     let call = engine.admitted().call_content(gate.call()?).filter(|call| call.request.is_none())?;
-    // What a node does begins in a folder there, which is not known here.
+    // The call of a node begins in a folder there, which is not known here.
     let peer = engine.state().call(gate.call()?)?.peer();
     let is_here = peer.and_then(crate::protocol::node_of).is_none();
     Some(folder_of(session, call)).filter(|folder| is_here && !folder.is_empty())

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{LineMode, escape};
 
-/// The name of an argument. One that is not plain is quoted, so that it cannot look like a name and a value, or like another line of
-/// what it stands in.
+/// Returns the name of an argument. One that is not plain is quoted, so that it cannot look like a name and a value, or like
+/// another line of the text around it.
 pub fn label(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
     if !name.is_empty() && name.chars().all(is_plain) {

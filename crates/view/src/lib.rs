@@ -1,6 +1,6 @@
-//! What people are shown, the same for every door: escaped once, cut nowhere in silence.
+//! Texts for people, the same for every door: escaped once, never cut without notice.
 //!
-//! It must not know any wire: a door takes what is here and puts it into its own frames.
+//! It must not know any wire: a door takes the texts and puts them into its own frames.
 
 pub mod connection_status;
 pub mod decisions;

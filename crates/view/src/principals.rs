@@ -12,7 +12,7 @@ pub fn of_machine(user: u32) -> PrincipalId {
     PrincipalId::new(format!("local:{user}"))
 }
 
-/// Returns the id of somebody who logged in to the console.
+/// Returns the id of a user of the console.
 pub fn of_console(login: &str) -> PrincipalId {
     PrincipalId::new(format!("console:{login}"))
 }

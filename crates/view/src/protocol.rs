@@ -54,7 +54,7 @@ impl Protocol {
     }
 }
 
-/// How the id of a peer begins that is a node.
+/// Prefix of the id of a peer that is a node.
 const NODE: &str = "node:";
 
 /// Returns the id of the peer that runs the calls of a node's tools.

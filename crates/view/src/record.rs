@@ -1,6 +1,6 @@
-//! What a record says, for people and programs: what each entry is about, in words, and which entries are meant.
+//! Entries of the record, for people and programs: their subjects, texts and filters.
 //!
-//! It must not decide anything, nor know where a record is kept or who is told.
+//! It must not decide anything, nor know where a record is kept or who reads it.
 
 mod channels;
 mod contract;

@@ -1,13 +1,13 @@
-//! What a person is to paste into a shell.
+//! Quoting of paths that a person pastes into a shell.
 
 use std::fmt;
 
 use super::{LineMode, escape};
 
-/// A path as a shell and its commands take it for one word: as it is where nothing in it means anything, else in quotes. What cannot be
-/// seen in it is written byte by byte, as bash, ksh and zsh read it.
+/// Formats a path that a shell and its commands take for one word: unchanged if nothing in it has a meaning, else in quotes.
+/// Invisible characters in it are written byte by byte, as bash, ksh and zsh read them.
 ///
-/// Nothing in it is hidden, so that [`escape()`] leaves it as it is.
+/// Nothing in it is hidden, so that [`escape()`] leaves it unchanged.
 pub fn shell_quote(path: impl fmt::Display) -> String {
     let text = path.to_string();
     // It would be an option.

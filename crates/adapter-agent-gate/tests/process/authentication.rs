@@ -1,4 +1,4 @@
-//! Who may speak: the first frame, its failures, and the connections that are refused before it.
+//! Authentication: the first frame, its failures, and the connections that are refused before it.
 
 use std::thread;
 
@@ -87,7 +87,7 @@ fn a_second_connection_of_an_agent_that_lives_is_closed_with_4000() {
     let gateway = GatewayServer::start(&place);
     let mut first = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     first.request_tool("late", "look", json!({ "thing": "late" }));
-    // Whoever waits for a reply answers pings on the way.
+    // A client that waits for a reply answers pings on the way.
     let first = thread::spawn(move || {
         let reply = first.wait_reply(&json!("late"));
         (first, reply)
@@ -106,7 +106,7 @@ fn a_second_connection_of_an_agent_that_lives_is_closed_with_4000() {
     assert_eq!(first.call_tool(1, "look", json!({ "thing": "b" }))["status"], "executed");
 }
 
-/// The connection that takes the place of `first`, which has gone silent: those that come within a second are refused.
+/// Opens the connection that replaces `first`, which is silent: attempts within a second are refused.
 fn successor(gateway: &GatewayServer) -> AgentClient {
     loop {
         let mut second = AgentClient::connect(gateway);
@@ -154,7 +154,7 @@ fn failed_tokens_of_one_address_are_limited_and_the_right_one_is_not() {
     let mut bad = AgentClient::connect(&gateway);
     assert_eq!(bad.authenticate("wrong")["error"], error_body(-32006, "Too many failed authentications"));
     assert_eq!(bad.next(), AgentSocketEvent::Closed(1000, String::new()));
-    // Somebody else behind the same address comes in, and whoever is connected stays.
+    // Another agent behind the same address is admitted, and connected agents stay.
     let mut good = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
     assert_eq!(good.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
     assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");

@@ -1,4 +1,4 @@
-//! The agent's own command line, under both of its names, and what it leaves behind.
+//! The agent's own command line, under both of its names, and its files.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
@@ -190,7 +190,7 @@ fn no_token_lies_in_any_file_but_the_configuration() {
     let mut gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let mut kitchen = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
-    // A service that says the credential back, and a token that is wrong.
+    // A service that echoes the credential, and a token that is wrong.
     let body = json!({ "authorization": format!("Bearer {SERVICE_TOKEN}") }).to_string();
     place.service.set_behavior("/look/mirror", ServiceBehavior::Answer(200, "application/json", body.clone()));
     place.service.set_behavior("/look/wall", ServiceBehavior::Answer(500, "application/json", body));

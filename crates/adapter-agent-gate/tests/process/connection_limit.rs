@@ -12,7 +12,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-/// A connection of somebody who asks how the gateway is, and then says nothing more.
+/// Opens a connection that requests the health of the gateway, and then sends nothing more.
 fn stranger(gateway: &GatewayServer) -> TcpStream {
     let mut stream = TcpStream::connect(&gateway.address).unwrap();
     stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
@@ -30,7 +30,7 @@ fn who_has_not_said_who_it_is_makes_room_and_then_the_newest_is_refused() {
     let mut silent = stranger(&gateway);
     let mut waiting = AgentClient::connect(&gateway);
     let mut first = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    // The oldest went first.
+    // The oldest connection was closed first.
     silent.read_to_end(&mut Vec::new()).unwrap();
     let mut second = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
     assert_eq!(waiting.next(), AgentSocketEvent::Closed(1012, "too many connections".to_owned()));

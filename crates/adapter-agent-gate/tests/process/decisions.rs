@@ -1,4 +1,4 @@
-//! What people decide: from the command line, once, for longer, too late, and not at all.
+//! Decisions of approvers: from the command line, once, for longer, too late, and not at all.
 
 use countersign_testkit::process::{
     AGENT_TOKEN, GatewayFixture, GatewayServer, KITCHEN_TOKEN, RULES,
@@ -42,7 +42,7 @@ fn what_waits_is_shown_and_runs_once_it_is_allowed() {
     assert_eq!(&place.run_as_person(&["gates", "show", short, "--json"]).json(), row);
     assert!(place.run_as_person(&["gates", "show", short]).out.contains("turn(door, open)"));
     assert_eq!(place.service.request_count("/turn/door"), 0);
-    // To answer, it takes more than a letter or seven.
+    // An answer needs more than one or seven characters.
     for little in [&id[id.len() - 1..], &id[id.len() - 7..]] {
         for verb in ["allow", "deny"] {
             let output = place.run_as_person(&["gates", verb, little]);
@@ -55,7 +55,7 @@ fn what_waits_is_shown_and_runs_once_it_is_allowed() {
     assert_eq!(agent.wait_reply(&json!(1))["result"], executed_result(json!({ "result": { "did": "/turn/door" } })));
     watch.wait_rows(<[Value]>::is_empty);
     assert_eq!(place.service.request_count("/turn/door"), 1);
-    // Whoever comes too late, or names nothing, is told so.
+    // A late answer, or one for an unknown gate, gets an error.
     for id in [id, "gate_0000"] {
         for arguments in [&["gates", "allow", id][..], &["gates", "deny", id], &["gates", "show", id]] {
             let output = place.run_as_person(arguments);
@@ -86,7 +86,7 @@ fn nobody_who_decides_in_time_denies() {
     let place = GatewayFixture::with_config_and_rules("approval_timeout: 1", RULES);
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    // The rate of the deadline is real time: what comes is waited for.
+    // The rate of the deadline is real time: the reply is waited for.
     let reply = agent.call_tool(1, "turn", door());
     assert_eq!((&reply["code"], &reply["message"]), (&json!(-32002), &json!("Approval timed out")), "{reply}");
     assert_eq!(place.pending_gates(), Vec::<Value>::new());
@@ -108,7 +108,7 @@ fn a_grant_covers_what_was_shown_until_it_is_revoked() {
         assert_eq!(grants.as_array().unwrap().len(), 1, "{scope}: {grants}");
         assert_eq!((&grants[0]["scope"], &grants[0]["to"]), (&json!(scope), &json!("agent:default")), "{grants}");
         assert_eq!(grants[0]["door"], "authenticated", "the system says who asks: {grants}");
-        // The same again needs nobody; anything else, and anybody else, does.
+        // The same call again needs no approval; any other call, or another agent's, does.
         assert_eq!(agent.call_tool(2, "turn", door())["status"], "executed", "{scope}");
         agent.request_tool(3, "turn", json!({ "thing": "door", "way": "shut" }));
         let mut kitchen = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
@@ -136,7 +136,7 @@ fn no_more_than_the_limit_wait_at_once() {
     for id in 0..25 {
         agent.request_tool(id, "turn", json!({ "thing": format!("door{id}") }));
     }
-    // Those that are too many are told at once, in whatever order.
+    // Requests beyond the limit are answered at once, in any order.
     let refused: Vec<Value> = (0..15)
         .map(|_| match agent.next() {
             AgentSocketEvent::Frame(frame) => frame,
@@ -177,13 +177,13 @@ fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
     place.allow_gate(&gate);
     place.service.wait_requests("/turn/door", 1);
     place.wait_gates(0);
-    // The program goes on counting: it is the same one.
+    // The program continues its count: it is the same one.
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     let data = json!({ "result": { "did": "/turn/door" } });
     agent.pending_results(2);
     assert_eq!(agent.wait_reply(&json!(1))["result"], executed_result(data));
     agent.confirm_received();
-    // Read once: what was received is not told again, on this line or the next.
+    // Read once: a received result is not listed again, on this connection or the next.
     let nothing = json!({ "results": [], "queued": [] });
     assert_eq!(agent.pending_results(3), nothing);
     drop(agent);
@@ -191,7 +191,7 @@ fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
     assert_eq!(AgentClient::connect_authenticated(&gateway, AGENT_TOKEN).pending_results(4), nothing);
 }
 
-/// Each of many ids under one key has its reply, also where the first was shown to have come while others are on their way.
+/// Checks that each of many ids under one key has its reply, also if the first was confirmed while others are on their way.
 #[test]
 fn what_is_asked_for_under_many_ids_is_answered_under_each() {
     let place = GatewayFixture::new();
@@ -210,7 +210,7 @@ fn what_is_asked_for_under_many_ids_is_answered_under_each() {
     assert_eq!(place.service.request_count("/turn/door"), 1);
 }
 
-/// Another program of the same agent asked under the same ids meanwhile: nobody can tell which of the two asks.
+/// Sends the same ids from another program of the same agent meanwhile: the gateway cannot distinguish the two.
 #[test]
 fn what_one_of_two_programs_asked_for_is_told_to_neither_under_an_id_of_both() {
     let place = GatewayFixture::new();
@@ -247,7 +247,7 @@ fn asking_for_what_was_missed_brings_no_second_reply() {
     place.allow_gate(&gate);
     assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
     assert_eq!(agent.call_tool(4, "look", json!({ "thing": "a" }))["status"], "executed");
-    // Replies that were sent on this line are not missed on it, whether or not they were acknowledged.
+    // Replies that were sent on this connection are not missed on it, whether or not they were acknowledged.
     assert_eq!(agent.pending_results(5), nothing);
     agent.send_frame(json!({ "method": "list_tools", "id": 6 }));
     assert!(matches!(agent.next(), AgentSocketEvent::Frame(reply) if reply["id"] == 6));
@@ -262,7 +262,7 @@ fn two_requests_with_one_key_wait_for_one_approval() {
         let params = json!({ "tool": "turn", "args": door(), "idempotency_key": "k" });
         agent.send_frame(json!({ "method": "tool_request", "params": params, "id": id }));
     }
-    // The reply to a later request comes behind both: no second gate is to come.
+    // The reply to a later request comes after both: no second gate may open.
     agent.confirm_received();
     place.allow_gate(&place.wait_gate());
     let done = executed_result(json!({ "result": { "did": "/turn/door" } }));

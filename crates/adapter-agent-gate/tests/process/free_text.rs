@@ -1,4 +1,4 @@
-//! What stands beside a signature: free text, undeclared arguments, and what Home Assistant's own tools make of them.
+//! Parts outside of a signature: free text, undeclared arguments, and their use by Home Assistant's own tools.
 
 use countersign_testkit::process::{
     AGENT_TOKEN, GatewayFixture, GatewayServer,
@@ -38,7 +38,7 @@ fn free_text_holds_anything_is_shown_whole_and_runs_as_it_was_shown() {
     let listed = place.run_as_person(&["gates", "list"]).out;
     assert!(listed.contains(r"say(hall)  with text: {{ states('sensor.a') }}, say(attic)\u{a}[*]?"), "{listed}");
     assert!(place.run_as_person(&["gates", "show", row["id"].as_str().unwrap()]).out.contains("    | [*]?"));
-    // What was allowed is that text and no other.
+    // That text was allowed and no other.
     let output = place.run_as_person(&["gates", "allow", row["id"].as_str().unwrap(), "--scope", "always"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(agent.wait_reply(&json!(1))["result"], executed_result(json!({ "did": "/say/hall" })));
@@ -47,13 +47,13 @@ fn free_text_holds_anything_is_shown_whole_and_runs_as_it_was_shown() {
     agent.request_tool(3, "say", json!({ "device": "hall", "text": format!("{text}!") }));
     place.deny_gate(&place.wait_gate());
     assert_eq!(agent.wait_reply(&json!(3))["error"]["code"], -32001);
-    // Everything else is looked at as ever, and rules see no text.
+    // Everything else is checked as usual, and rules see no text.
     let forbidden = |name: &str| error_body(-32600, &format!("Argument '{name}' contains forbidden characters"));
     assert_eq!(agent.call_tool(4, "say", json!({ "device": "hall(", "text": "x" })), forbidden("device"));
     assert_eq!(agent.call_tool(5, "say", json!({ "device": "hall", "text": "x", "more": "(" })), forbidden("more"));
     assert_eq!(agent.call_tool(6, "plain", json!({ "template": "{{ states('a') }}" })), forbidden("template"));
     assert_eq!(agent.call_tool(7, "say", json!({ "device": "attic", "text": "x" }))["code"], -32003);
-    // A text that the tool's own name holds is shown too.
+    // A text that the tool's own name contains is shown too.
     agent.request_tool(8, "render", json!({ "template": "render" }));
     let row = place.wait_gates(1).remove(0);
     assert_eq!((&row["subject"], &row["beside"]), (&json!("render"), &json!(["template"])), "{row}");

@@ -17,7 +17,7 @@ defaults:
   - { pattern: "*", action: ask }
 "#;
 
-/// What an agent got, by kind.
+/// Replies to an agent, by kind.
 #[derive(Debug, Default, PartialEq)]
 struct ReplyTally {
     executed: usize,
@@ -61,7 +61,7 @@ fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
     place.verify_log();
 }
 
-/// Asks for everything at once and reads every reply.
+/// Sends all requests at once and reads every reply.
 fn converse(gateway: &GatewayServer, full: &Barrier, number: usize) -> ReplyTally {
     let mut agent = AgentClient::connect_authenticated(gateway, &format!("token-{number}-of-many"));
     for id in 0..REQUESTS {

@@ -1,4 +1,4 @@
-//! The Python client of the original, in its terms: what a call comes back with when its connection did not live as long.
+//! The Python client of the original: the ends of its calls after its connection broke.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// What a call of the client ends with: its data, or one of its classes of errors with the text.
+/// End of a call of the client: its data, or one of its classes of errors with the text.
 #[derive(Clone, Debug, PartialEq)]
 enum SdkOutcome {
     Data(Value),
@@ -19,7 +19,7 @@ enum SdkOutcome {
     Failed(i64, String),
 }
 
-/// The client. It counts its ids from 1, and matches ids whether they are numbers or digits.
+/// Python client. It counts its ids from 1, and matches ids whether they are numbers or digits.
 struct PythonClient {
     agent: AgentClient,
     counter: u64,
@@ -49,7 +49,7 @@ impl PythonClient {
         id
     }
 
-    /// Reads one frame as its loop does: what nobody waits for is passed over.
+    /// Reads one frame as its loop does: a frame without a waiter is skipped.
     fn read_frame(&mut self) {
         let AgentSocketEvent::Frame(frame) = self.agent.next() else { panic!("the line ended") };
         let Some(id) = number(&frame["id"]).filter(|id| self.open.contains(id)) else { return };
@@ -70,10 +70,10 @@ impl PythonClient {
         self.outcomes[&id].clone()
     }
 
-    /// Comes back on another line. Its first frame behind its question is the answer to it, and each row with an id of its own is
+    /// Opens another connection. The first frame after its question is the answer to it, and each row with an id of its own is
     /// the end of that call.
     fn reconnect(&mut self, gateway: &GatewayServer) -> Value {
-        // The old line is gone first: an agent has one.
+        // The old connection is closed first: an agent has one.
         self.agent = AgentClient::connect(gateway);
         self.agent = AgentClient::connect_authenticated(gateway, AGENT_TOKEN);
         let id = self.next_id();
@@ -85,7 +85,7 @@ impl PythonClient {
             let result: Value = serde_json::from_str(row["result"].as_str().unwrap()).unwrap();
             let text = || result["data"].as_str().unwrap_or_default().to_owned();
             let outcome = match result["status"].as_str().unwrap() {
-                // The row's data is taken for the whole result, whose data is not there.
+                // The row's data is taken for the whole result, whose data is missing.
                 "executed" => SdkOutcome::Data(result["data"].get("data").cloned().unwrap_or_default()),
                 "denied" => SdkOutcome::Denied(text()),
                 _ => SdkOutcome::Failed(-32004, text()),

@@ -1,4 +1,4 @@
-//! Every reply to a request, and every shape that is none.
+//! Every reply to a request, and every invalid form.
 
 use countersign_testkit::process::{
     AGENT_TOKEN, GatewayFixture, GatewayServer, RULES, SERVICE_TOKEN,
@@ -239,7 +239,7 @@ fn arguments_that_a_tool_does_not_declare_are_asked_about() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    // The bare rule of `look*` does not look at arguments; the one of lamps does.
+    // The bare rule of `look*` does not check arguments; the one of lamps does.
     assert_eq!(
         agent.call_tool(1, "look", json!({ "thing": "a", "more": 1 })),
         executed_result(json!({ "did": "/look/a" }))
@@ -250,7 +250,7 @@ fn arguments_that_a_tool_does_not_declare_are_asked_about() {
     place.allow_gate(gate["id"].as_str().unwrap());
     agent.wait_reply(&json!(2));
     assert_eq!(place.service.received_requests().last().unwrap().body, json!({ "colour": "red" }));
-    // A deny does not care.
+    // A deny rule ignores them.
     assert_eq!(agent.call_tool(3, "turn", json!({ "thing": "lock", "colour": "red" }))["code"], -32003);
 }
 
@@ -278,7 +278,7 @@ fn too_many_requests_in_a_minute_are_refused_exactly() {
     assert!(replies[..5].iter().all(|reply| reply["status"] == "executed"), "{replies:?}");
     assert_eq!(replies[5..], [refused.clone(), refused.clone(), refused]);
     assert_eq!(place.service.request_count("/look/a"), 5);
-    // What asks for no tool is not counted.
+    // A frame without a tool request is not counted.
     agent.confirm_received();
 }
 

@@ -15,7 +15,7 @@ fn made(place: &GatewayFixture, arguments: &[&str]) -> Value {
     output.json()
 }
 
-/// What a gateway that starts now says to somebody with this token.
+/// Reports whether a gateway that starts now admits an agent with this token.
 fn lets_in(gateway: &GatewayServer, token: &Value) -> bool {
     AgentClient::connect(gateway).authenticate(token.as_str().unwrap()).get("result").is_some()
 }

@@ -1,7 +1,7 @@
-//! Brings what is written into a file to the disk, beside whoever writes.
+//! Syncs a file to the disk in the background of its writer.
 //!
-//! The log is on the disk before a line of it is written here, and what a power cut takes from the file is written again from
-//! the log. So nobody has to wait; but a disk that takes nothing is told at the next line.
+//! The log is on the disk before a line of it is written here, and lines that a power cut takes from the file are written again
+//! from the log. So the writer does not wait; but a failed sync is reported at the next line.
 
 use std::{
     fs::File,
@@ -36,7 +36,7 @@ impl BackgroundSync {
     /// Has everything that was written so far brought to the disk. Outside of a runtime it waits for that.
     ///
     /// # Errors
-    /// What an earlier attempt failed with, for ever after.
+    /// Error of an earlier attempt, forever after.
     pub(super) fn request_sync(&self) -> io::Result<()> {
         let begins = {
             let mut state = self.lock_state();
@@ -55,7 +55,7 @@ impl BackgroundSync {
     }
 
     /// # Errors
-    /// What an attempt failed with.
+    /// Error of an earlier attempt.
     pub(super) fn check_failure(&self) -> io::Result<()> {
         self.lock_state().check_failure()
     }

@@ -9,18 +9,18 @@ use countersign_protocol::gjc::{
 use super::{AuditGate, AuditNote};
 use crate::gate_form;
 
-/// What tells the line about an answer to a gate from all others.
+/// Returns the key that identifies the line about an answer to a gate.
 pub(crate) fn dedupe_key(event: AuditEvent, name: &str, answer: Option<&str>) -> String {
     let word = serde_json::to_string(&event).unwrap_or_default();
     format!("{}:{name}:{}", word.trim_matches('"'), answer.unwrap_or_default())
 }
 
-/// The columns of a line about a gate.
+/// Returns the columns of a line about a gate.
 pub(crate) fn gate_columns(name: String, stage: GateStage) -> AuditGate {
     AuditGate { id: name, stage: gate_form::wire_stage(stage), kind: gate_form::wire_kind(stage) }
 }
 
-/// The line about an answer that counted, as the log has it: the same as was written when it did.
+/// Returns the line about an answer that counted, as the log has it: the same as was written when it did.
 pub(crate) fn accepted_note(
     session: &SessionId,
     (stage, number): (GateStage, u32),

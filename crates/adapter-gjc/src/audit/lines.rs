@@ -1,4 +1,4 @@
-//! What the log says of a contract, as lines of its audit.
+//! Facts of the log about a contract, as lines of its audit.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ use serde_json::json;
 use super::{AuditNote, gate_note};
 use crate::contract_terms::{self, MissingPermission};
 
-/// How many records are read at once.
+/// Number of records that are read at once.
 const PAGE: usize = 512;
 
-/// The lines of everything that the log has of a session's contract, in order: what was decided of it, and the answers that
+/// Returns the lines of everything that the log has of a session's contract, in order: what was decided of it, and the answers that
 /// counted.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ pub(crate) async fn read_recorded(handle: &OwnerHandle, session: &SessionId) -> 
                 engine::Event::Gate(gate::Event::Opened { gate, stage: Some(stage), number, .. }) => {
                     places.insert(gate, (stage, number));
                 }
-                // Only hosts that are told of gates as such answer in a form.
+                // Only hosts that are sent gates as such answer in a form.
                 engine::Event::Gate(gate::Event::Resolved { gate, form: Some(form), .. }) => {
                     let place = places.get(&gate);
                     notes.extend(place.map(|place| gate_note::accepted_note(session, *place, form, stored.at)));
@@ -61,10 +61,10 @@ pub(crate) async fn read_recorded(handle: &OwnerHandle, session: &SessionId) -> 
     }
 }
 
-/// What the log calls facts about contracts and gates.
+/// Kinds of facts about contracts and gates, as the log names them.
 const KINDS: [&str; 2] = ["unattended", "gate"];
 
-/// The lines of a fact at `lsn`, in order. Their keys are of its place: whoever reads the log again writes none twice.
+/// Returns the lines of a fact at `lsn`, in order. Their keys depend on its position: a second read of the log writes none twice.
 pub(crate) fn notes_for_event(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Vec<AuditNote> {
     let note = |event, outcome, word: &str| AuditNote::new(at, event, outcome, format!("{word}:{session}:{}", lsn.0));
     let negotiated = |outcome| note(AuditEvent::UnattendedNegotiated, outcome, "unattended_negotiated");
@@ -99,12 +99,12 @@ pub(crate) fn notes_for_event(event: &Event, session: &SessionId, lsn: Lsn, at: 
         Event::Settled => {
             vec![note(AuditEvent::UnattendedAbortSettled, AuditOutcome::Aborted, "unattended_abort_settled")]
         }
-        // The gate of a proposal is told of by itself; what a command took is in the log.
+        // The gate of a proposal has its own line; the use of a command is in the log.
         Event::Proposed { .. } | Event::Counted { .. } => Vec::new(),
     }
 }
 
-/// A limit that a person raised.
+/// Returns a limit that a person raised.
 fn raised_budget(metric: LedgerMetric, limit: u64) -> RawJson {
     let (metric, [limit, _]) = contract_terms::wire_amounts(BudgetBreach { metric, limit, observed: limit });
     RawJson::from(json!({ "metric": metric, "limit": limit }))

@@ -1,6 +1,6 @@
-//! What clients say about what waits, as lines for the door.
+//! Answers of clients to open prompts, as lines for the adapter.
 //!
-//! It must not know HTTP, nor who may say it.
+//! It must not know HTTP, nor which client may answer.
 
 use countersign_protocol::{
     RawJson, WireValue,
@@ -51,7 +51,7 @@ fn dialog_line(id: &str, answer: &UiAnswer) -> String {
     RawJson::from_wire(&answer_line).as_text().to_owned()
 }
 
-/// The line that answers a dialog. A client that cannot show it leaves it unanswered.
+/// Returns the line that answers a dialog. A client that cannot show it leaves it unanswered.
 pub(super) fn dialog_answer(id: &str, answer: &DialogAnswer) -> String {
     match answer {
         DialogAnswer::Answered(answer) => dialog_line(id, answer),
@@ -59,7 +59,7 @@ pub(super) fn dialog_answer(id: &str, answer: &DialogAnswer) -> String {
     }
 }
 
-/// The line that answers a call that somebody must allow: one of the options, by its id.
+/// Returns the line that answers a call that requires an approval: one of the options, by its id.
 pub(super) fn permission_answer(id: &str, answer: &PermissionAnswer) -> String {
     match answer {
         PermissionAnswer::Selected { option_id } => {
@@ -69,12 +69,12 @@ pub(super) fn permission_answer(id: &str, answer: &PermissionAnswer) -> String {
     }
 }
 
-/// The line that leaves a dialog unanswered.
+/// Returns the line that leaves a dialog unanswered.
 pub(super) fn cancelled_dialog(id: &str) -> String {
     dialog_line(id, &UiAnswer::Cancelled { timed_out: false })
 }
 
-/// The command that answers a gate.
+/// Returns the command that answers a gate.
 pub(super) fn gate_answer(answer: &GateAnswer) -> String {
     let GateAnswer { gate_id, answer, idempotency_key } = answer;
     RawJson::from_wire(&GateAnswerLine { gate_id, answer, idempotency_key: idempotency_key.as_deref() })

@@ -1,4 +1,4 @@
-//! Who answers what waits: one client at a time, which shows it by a token.
+//! Control of a session: one client at a time may answer its prompts and shows this by a token.
 //!
 //! It must not know what is answered.
 
@@ -8,25 +8,25 @@ use subtle::ConstantTimeEq as _;
 
 use super::host_presence::HostPresence;
 
-/// How long nobody must have shown the token, with no stream open, before another client may take control.
+/// Time without a shown token and without an open stream after which another client may take control.
 const ABSENCE: Duration = Duration::from_secs(60);
 
-/// Who holds control of a session.
+/// Control of a session.
 #[derive(Debug, Default)]
 pub(super) struct SessionControl {
     holder: Option<ControlHolder>,
-    /// How many streams of events are open.
+    /// Number of open streams of events.
     streams: usize,
-    /// Who does the work of the host.
+    /// The client that does the work of the host.
     presence: HostPresence,
 }
 
 /// A stream of events that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenEventStream {
-    /// Whose it is, of those who were present.
+    /// Number of its client among those who were present.
     number: u64,
-    /// Whether it showed the token of who holds control.
+    /// True if the stream showed the token of the client in control.
     is_controllers: bool,
 }
 
@@ -37,16 +37,16 @@ struct ControlHolder {
     shown: Instant,
 }
 
-/// Somebody else holds control.
+/// Another client holds control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ControllerBusy;
 
 impl SessionControl {
-    /// Gives control to whoever shows the token of who holds it, and to anybody if nobody does, or nobody is there any
-    /// more who could. `fresh` is a token that nobody can guess.
+    /// Gives control to a client that shows the token of the current holder, and to any client if there is no holder or the holder
+    /// is gone. `fresh` is a random token.
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`ControllerBusy`].
     pub(super) fn claim_control(
         &mut self,
         shown: Option<&str>,
@@ -64,7 +64,7 @@ impl SessionControl {
         Ok(fresh)
     }
 
-    /// Whether `shown` is the token of who holds control.
+    /// Reports whether `shown` is the token of the client in control.
     pub(super) fn holds_control(&mut self, shown: &str, now: Instant) -> bool {
         let Some(holder) = &mut self.holder else { return false };
         let holds = bool::from(holder.token.as_bytes().ct_eq(shown.as_bytes()));
@@ -74,27 +74,26 @@ impl SessionControl {
         holds
     }
 
-    /// Takes control from who shows its token. False if that is nobody.
+    /// Releases control if the token is the holder's. False if it is not.
     pub(super) fn release_control(&mut self, shown: &str, now: Instant) -> bool {
         let holds = self.holds_control(shown, now);
         if holds {
             self.holder = None;
             if self.presence.is_here {
-                // Its stream may be open still; whoever does work from here on says so.
+                // Its stream may be open still; a client that does work from here on announces itself.
                 self.presence = HostPresence { number: self.presence.number + 1, is_here: true, is_back: false };
             }
         }
         holds
     }
 
-    /// Who does the work of the host.
+    /// Returns the client that does the work of the host.
     pub(super) const fn host_presence(&self) -> HostPresence {
         self.presence
     }
 
-    /// A stream of events was opened by somebody who showed this. It is the one of who does the host's work if nobody does
-    /// that, and if it is the controller's: the newest takes the place of the one before. `is_back` if it goes on where
-    /// another one ended.
+    /// Adds a stream of events of a client that showed this token. It does the host's work if no other stream does and the token is the
+    /// controller's: the newest replaces the one before. `is_back` if it continues another stream that ended.
     pub(super) fn stream_begins(&mut self, shown: Option<&str>, is_back: bool, now: Instant) -> OpenEventStream {
         let is_controllers = shown.is_some_and(|shown| self.holds_control(shown, now));
         self.streams += 1;
@@ -104,7 +103,7 @@ impl SessionControl {
         OpenEventStream { number: self.presence.number, is_controllers }
     }
 
-    /// One was closed.
+    /// Notes that a stream was closed.
     pub(super) fn stream_ends(&mut self, stream: OpenEventStream, now: Instant) {
         self.streams = self.streams.saturating_sub(1);
         let is_its_last = stream.is_controllers && stream.number == self.presence.number;
@@ -118,7 +117,7 @@ impl SessionControl {
     }
 }
 
-/// A token that nobody can guess.
+/// Returns a random token.
 pub(super) fn fresh_token() -> Option<String> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).ok()?;

@@ -1,7 +1,7 @@
-//! A session behind the bridge: what clients ask goes to its door as lines, what the door says becomes frames in envelopes
+//! A session of the bridge: requests of clients go to its adapter as lines, frames of the adapter become frames in envelopes
 //! with one count for all.
 //!
-//! It must not know HTTP, nor what a command does: the door is the same as on stdio.
+//! It must not know HTTP, nor what a command does: the adapter is the same as on stdio.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,14 +31,14 @@ use super::{
 };
 use crate::{envelope_writer::frame_id, frame_window::FrameWindow};
 
-/// How many answered commands are remembered, for what a door says of one later.
+/// Number of answered commands that are remembered, for later frames about them.
 const REMEMBERED: usize = 256;
 
-/// The door has ended: nothing is asked of it any more.
+/// Error: the adapter has ended and takes no more commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AdapterEnded;
 
-/// A session behind the bridge.
+/// A session of the bridge.
 pub(super) struct BridgeConversation {
     lines: mpsc::Sender<ClientInput>,
     /// The session that is current.
@@ -49,13 +49,13 @@ pub(super) struct BridgeConversation {
     commands: Mutex<CommandTable>,
     pub(super) open_prompts: Mutex<OpenPrompts>,
     control: Mutex<SessionControl>,
-    /// Who does the work of the host.
+    /// The client that does the work of the host.
     presence: watch::Sender<HostPresence>,
     work_frames: Mutex<host_presence::WorkFrames>,
     pub(super) idempotency: IdempotencyCache,
 }
 
-/// The commands that the door has from clients, each under an id of ours: two clients may use the same one.
+/// The commands that the adapter has from clients, each under an id of ours: two clients may use the same one.
 #[derive(Default)]
 struct CommandTable {
     last: u64,
@@ -65,7 +65,7 @@ struct CommandTable {
 }
 
 impl BridgeConversation {
-    /// Of a door that takes `lines`, and has the session `current`.
+    /// Creates the conversation of an adapter that takes `lines`, and has the session `current`.
     pub(super) fn new(lines: mpsc::Sender<ClientInput>, current: watch::Receiver<String>) -> Arc<Self> {
         let known = vec![current.borrow().clone()];
         Arc::new(Self {
@@ -82,19 +82,19 @@ impl BridgeConversation {
         })
     }
 
-    /// The session that is current.
+    /// Returns the session that is current.
     pub(super) fn session_id(&self) -> String {
         self.current.borrow().clone()
     }
 
-    /// Whether this is, or was, its session: what a client began under one id goes on under it.
+    /// Reports whether this is, or was, its session: what a client began under one id continues under it.
     pub(super) fn is_called(&self, session: &str) -> bool {
         *self.current.borrow() == session || self.known.lock().iter().any(|known| known == session)
     }
 
-    /// Hears what the door says until it has ended.
+    /// Reads the adapter's frames until it has ended.
     pub(super) async fn read_frames(&self, mut frames: mpsc::Receiver<Bytes>) {
-        // Whom the door speaks to.
+        // Number of the client that the adapter addresses.
         let mut client = 0;
         while let Some(frame) = frames.recv().await {
             match std::str::from_utf8(&frame).ok().and_then(AdapterFrame::from_line) {
@@ -107,7 +107,7 @@ impl BridgeConversation {
             }
         }
         self.window.end();
-        // Whoever waits for an answer of the door hears that there is none.
+        // Requests that wait for an answer of the adapter end without one.
         self.commands.lock().open.clear();
     }
 
@@ -150,10 +150,10 @@ impl BridgeConversation {
         }
     }
 
-    /// The host is asked to do something: the client that the door speaks to, and nobody who comes after it.
+    /// Publishes work for the host: for the client that the adapter addresses, and for no later one.
     fn publish_work(&self, work: HostWork, id: String, client: u64, session: String, payload: Option<RawJson>) {
         let presence = *self.presence.borrow();
-        // The door will hear that it has gone, and ends what it had.
+        // The adapter will learn that the client has gone, and ends what it had.
         if let Some(payload) = payload.filter(|_| presence.is_here && presence.number == client) {
             self.open_prompts.lock().begin_work(work, id);
             self.window.push(|seq| {
@@ -163,12 +163,12 @@ impl BridgeConversation {
         }
     }
 
-    /// Whether a frame has somebody do something.
+    /// Reports whether a frame causes work.
     pub(super) fn is_work(&self, number: u64) -> bool {
         self.work_frames.lock().is_work(number)
     }
 
-    /// Another session may be open now; what the one before asked is asked no more.
+    /// Handles a change of the session; the open prompts of the previous one are dropped.
     fn note_session(&self, session: &str) {
         let mut known = self.known.lock();
         if known.last().is_none_or(|last| last != session) {
@@ -189,7 +189,7 @@ impl BridgeConversation {
                 }
                 (client, Some(waits))
             }
-            // It said something of it before.
+            // The adapter sent something about it before.
             None => {
                 let known = commands.answered.iter().find(|(known, _)| known == id);
                 (known.and_then(|(_, client)| client.clone()), None)
@@ -199,7 +199,7 @@ impl BridgeConversation {
         let response = with_response_id(response, id.as_ref());
         self.publish_frame(FrameType::Response, session.to_owned(), response.clone(), None);
         if let Some(waits) = waits {
-            // Whoever asked may have gone; what was asked is done.
+            // The requesting client may have gone; the command is done.
             let _ = waits.send(response);
         }
     }
@@ -214,17 +214,17 @@ impl BridgeConversation {
         });
     }
 
-    /// What a client is sent that missed frames, before those that are kept.
+    /// Returns the frame for a client that missed frames, before those that are kept.
     pub(super) fn reset_frame(&self, first: u64) -> Bytes {
         let reset = ResetPayload::new(first);
         let (id, seq) = reset.frame_id_and_seq();
         sse_event(&GjcEnvelope::new(FrameType::Reset, self.session_id(), seq, id, reset))
     }
 
-    /// Has the door do a command, the text of an object. It goes on where whoever asked has gone.
+    /// Sends a command, the text of an object, to the adapter. It continues even if the requesting client has gone.
     ///
     /// # Errors
-    /// [`Ended`].
+    /// [`AdapterEnded`].
     pub(super) async fn send_command(&self, command: &str, id: Option<OmpRequestId>) -> Result<RawJson, AdapterEnded> {
         let (waits, answer) = oneshot::channel();
         let own = {
@@ -241,10 +241,10 @@ impl BridgeConversation {
         answer.await.map_err(|_| AdapterEnded)
     }
 
-    /// Hands a line to the door.
+    /// Hands a line to the adapter.
     ///
     /// # Errors
-    /// [`Ended`].
+    /// [`AdapterEnded`].
     pub(super) async fn send_line(&self, line: String) -> Result<(), AdapterEnded> {
         if self.window.is_over() {
             return Err(AdapterEnded);
@@ -252,7 +252,7 @@ impl BridgeConversation {
         self.lines.send(ClientInput::Line(DecodedLine::Text(line))).await.map_err(|_| AdapterEnded)
     }
 
-    /// Takes what is asked under `id`.
+    /// Takes the prompt `id`.
     ///
     /// # Errors
     /// [`NotWaiting`].
@@ -260,20 +260,20 @@ impl BridgeConversation {
         self.open_prompts.lock().take_prompt(id)
     }
 
-    /// Gives control.
+    /// Gives control to the client that shows the token, or `fresh` if control is free.
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`ControllerBusy`].
     pub(super) fn claim_control(&self, shown: Option<&str>, fresh: String) -> Result<String, ControllerBusy> {
         self.control.lock().claim_control(shown, fresh, Instant::now())
     }
 
-    /// Whether control is held by who shows this.
+    /// Reports whether the holder of this token has control.
     pub(super) fn is_controller(&self, shown: Option<&str>) -> bool {
         shown.is_some_and(|shown| self.control.lock().holds_control(shown, Instant::now()))
     }
 
-    /// Takes control from who shows this, and gives what was asked to be cancelled; none if it is not held by them.
+    /// Releases control if the token is the holder's, and returns the prompts to cancel; None if it is not.
     pub(super) fn release_control(&self, shown: Option<&str>) -> Option<Vec<ClientPrompt>> {
         let is_released = shown.is_some_and(|shown| {
             let mut control = self.control.lock();
@@ -284,7 +284,7 @@ impl BridgeConversation {
         is_released.then(|| self.open_prompts.lock().take_prompts())
     }
 
-    /// Counts a stream of events of who shows this until what is returned is dropped. `is_back` if it goes on where another one
+    /// Counts a stream of events of who shows this until what is returned is dropped. `is_back` if it continues where another one
     /// ended.
     pub(super) fn subscribe_events(self: &Arc<Self>, shown: Option<&str>, is_back: bool) -> EventSubscription {
         let mut control = self.control.lock();
@@ -293,7 +293,7 @@ impl BridgeConversation {
         EventSubscription { conversation: Arc::clone(self), stream }
     }
 
-    /// Tells the door who does the work of the host, until it has ended.
+    /// Tells the adapter who does the work of the host, until it has ended.
     pub(super) async fn report_presence(&self) {
         tokio::select! {
             () = host_presence::report_presence(self.presence.subscribe(), self.lines.clone()) => {}
@@ -324,7 +324,7 @@ impl Drop for EventSubscription {
     }
 }
 
-/// A frame as a stream carries it.
+/// Returns a frame as a stream carries it.
 fn sse_event<P: countersign_protocol::WireValue>(envelope: &GjcEnvelope<P>) -> Bytes {
     let mut bytes = BytesMut::with_capacity(512);
     bytes.put_slice(b"data: ");

@@ -1,4 +1,4 @@
-//! Which client does the work of a session's host: whoever follows its events, and that only while it does.
+//! Client that does the work of a session's host: one that follows its events, and only while it does.
 //!
 //! It must not know what work there is. Source: DESIGN §2, 12: a frame that causes work belongs to one connection.
 
@@ -8,18 +8,18 @@ use countersign_adapter_omp::ClientInput;
 use countersign_protocol::gjc::bridge::REPLAY_WINDOW;
 use tokio::sync::{mpsc, watch};
 
-/// Who is there to be given work.
+/// The client that can be given work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HostPresence {
     /// Counts those who were.
     pub(super) number: u64,
-    /// Whether this one still is.
+    /// True if this client is still connected.
     pub(super) is_here: bool,
-    /// Whether it was here before, under another number.
+    /// True if it was here before, under another number.
     pub(super) is_back: bool,
 }
 
-/// Tells the door who is there, until nobody can change that any more or the door has ended.
+/// Reports the present client to the adapter, until it can no longer change or the adapter has ended.
 pub(super) async fn report_presence(mut present: watch::Receiver<HostPresence>, adapter: mpsc::Sender<ClientInput>) {
     let mut reported = HostPresence::default();
     loop {
@@ -57,7 +57,7 @@ impl WorkFrames {
         }
     }
 
-    /// Whether a frame causes work.
+    /// Reports whether a frame causes work.
     pub(super) fn is_work(&self, number: u64) -> bool {
         self.0.contains(&number)
     }

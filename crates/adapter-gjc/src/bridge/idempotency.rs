@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::BridgeAnswer;
 
-/// How many bytes of answers are kept at most.
+/// Maximum number of bytes of answers that are kept.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The requests that came under keys.
@@ -34,15 +34,15 @@ struct IdempotencyEntry {
 pub(super) enum NotDone {
     /// The key was used for another request.
     Conflict,
-    /// The same request was somebody else's.
+    /// The same request came from another client.
     NotController,
-    /// What does it broke down.
+    /// The work ended without a result.
     Failed,
 }
 
 impl IdempotencyCache {
-    /// Does `work` if the key is new, and else waits for what it came to the first time. Dropping the future leaves the
-    /// work going on.
+    /// Does `work` if the key is new, and else waits for the result of the first time. Dropping the future does not stop
+    /// the work.
     ///
     /// # Errors
     /// [`NotDone`].
@@ -93,7 +93,7 @@ impl IdempotencyEntries {
 }
 
 impl IdempotencyEntry {
-    /// Whether it has an answer, or never will.
+    /// Reports whether it has an answer, or never will.
     fn is_done(&self) -> bool {
         self.answer.borrow().is_some() || self.answer.has_changed().is_err()
     }
@@ -148,7 +148,7 @@ mod tests {
         };
         let mut waiting = Box::pin(keys.run_once("k".into(), print("a"), first));
         assert!(futures_util::poll!(&mut waiting).is_pending());
-        // Whoever asked first has gone; what was asked for goes on.
+        // The first requester has gone; the work continues.
         drop(waiting);
         let mut others = Box::pin(keys.run_once("k".into(), print("a"), again()));
         assert!(futures_util::poll!(&mut others).is_pending());

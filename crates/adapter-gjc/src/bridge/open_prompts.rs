@@ -1,18 +1,18 @@
-//! What waits for an answer from a client, by the id under which it is answered.
+//! Prompts that wait for an answer from a client, by the id under which they are answered.
 //!
-//! It must not know what an answer means: it says what is answered, and that once.
+//! It must not know what an answer means: it reports which prompt is answered, and that once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many ids are remembered of what waits no more.
+/// Number of remembered ids of prompts that no longer wait.
 const REMEMBERED: usize = 1000;
 
-/// What a client is asked.
+/// A prompt for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClientPrompt {
-    /// A dialog, by the id that it has for the door.
+    /// A dialog, by the id that it has for the adapter.
     Dialog(String),
-    /// A call that somebody must allow, by the id of its dialog.
+    /// A call that requires an approval, by the id of its dialog.
     Permission(String),
 }
 
@@ -25,7 +25,7 @@ pub(super) enum NotWaiting {
     Resolved,
 }
 
-/// What the host is asked to do.
+/// Work for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum HostWork {
     /// A call of one of its tools.
@@ -43,14 +43,15 @@ pub(super) struct OpenPrompts {
 }
 
 impl OpenPrompts {
-    /// Something is asked under `id`.
+    /// Adds a prompt under `id`.
     pub(super) fn add_prompt(&mut self, id: String, prompt: ClientPrompt) {
         self.resolved.retain(|resolved| *resolved != id);
         self.prompts.insert(id, prompt);
     }
 
-    /// Somebody must allow `call`, whose dialog the door calls `dialog`; gives the id under which that is answered. Models give an id to
-    /// several calls, and an answer to one of them must never be one to another: the first has the call's id, the rest that of the dialog.
+    /// Adds the approval of `call`, whose dialog the adapter calls `dialog`; returns the id under which it is answered. Models give an id
+    /// to several calls, and an answer to one of them must never be one to another: the first has the call's id, the rest that of the
+    /// dialog.
     pub(super) fn add_permission(&mut self, call: String, dialog: String) -> String {
         let prompt = ClientPrompt::Permission(dialog.clone());
         let is_free = match self.prompts.get(&call) {
@@ -62,12 +63,12 @@ impl OpenPrompts {
         id
     }
 
-    /// What is asked under `id`, left as it is.
+    /// Returns the prompt `id` and leaves it open.
     pub(super) fn get_prompt(&self, id: &str) -> Option<&ClientPrompt> {
         self.prompts.get(id)
     }
 
-    /// Takes what is asked under `id`: it is answered now.
+    /// Takes the prompt `id`: it is answered now.
     ///
     /// # Errors
     /// [`NotWaiting`].
@@ -82,7 +83,7 @@ impl OpenPrompts {
         }
     }
 
-    /// The dialog that the door calls so is answered elsewhere, or not any more.
+    /// Removes a dialog that is answered elsewhere, or no longer pending.
     pub(super) fn remove_dialog(&mut self, dialog: &str) {
         let shows = |prompt: &ClientPrompt| match prompt {
             ClientPrompt::Dialog(shown) | ClientPrompt::Permission(shown) => shown == dialog,
@@ -94,7 +95,7 @@ impl OpenPrompts {
         }
     }
 
-    /// Takes everything that is asked.
+    /// Takes all prompts.
     pub(super) fn take_prompts(&mut self) -> Vec<ClientPrompt> {
         let prompts = std::mem::take(&mut self.prompts);
         prompts
@@ -106,22 +107,22 @@ impl OpenPrompts {
             .collect()
     }
 
-    /// Whoever was asked to do something has gone.
+    /// Drops all work of a host that has gone.
     pub(super) fn clear_work(&mut self) {
         self.work.clear();
     }
 
-    /// The host is asked to do something under `id`.
+    /// Adds work of the host under `id`.
     pub(super) fn begin_work(&mut self, work: HostWork, id: String) {
         self.work.insert((work, id));
     }
 
-    /// Whether the host is asked to do something under `id`.
+    /// Reports whether the host has work under `id`.
     pub(super) fn has_work(&self, work: HostWork, id: &str) -> bool {
         self.work.contains(&(work, id.to_owned()))
     }
 
-    /// It has done it, or need not any more. False if it was not asked.
+    /// Removes work that is done or no longer needed. False if there was none.
     pub(super) fn end_work(&mut self, work: HostWork, id: &str) -> bool {
         self.work.remove(&(work, id.to_owned()))
     }

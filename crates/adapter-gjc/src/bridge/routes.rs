@@ -1,5 +1,5 @@
-//! The routes of the bridge, and the order in which a request is looked at: who asks, what is switched on, what the token is
-//! for, and then what is said.
+//! The routes of the bridge, and the order in which a request is checked: the client, what is enabled, the scope of the token, and
+//! then the content.
 //!
 //! It must not know what commands do.
 
@@ -38,13 +38,13 @@ use super::{
     open_prompts::{ClientPrompt, HostWork, NotWaiting},
 };
 
-/// How long a body may be, in bytes.
+/// Maximum size of a body, in bytes.
 const LARGEST: usize = 32 << 20;
-/// How long it may take to come.
+/// Maximum time for a body to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a key may be, in bytes.
+/// Maximum length of a key, in bytes.
 const LONGEST_KEY: usize = 255;
-/// How the id of every gate begins.
+/// Prefix of the id of every gate.
 const GATE: &str = "wg_";
 /// Shows who holds control.
 const OWNER: &str = "x-gjc-bridge-owner-token";
@@ -163,7 +163,7 @@ impl BridgeRequest {
             return Err(BridgeError::Unauthorized);
         }
         let Some(connection) = self.head.extensions.get::<listen::ConnectionInfo>() else { return Ok(()) };
-        // Whoever has shown the token is no stranger; nobody takes its place for one.
+        // A client that has shown the token is authenticated; the limiter does not evict it for a stranger.
         if !connection.place.mark_authenticated() {
             return Err(BridgeError::EventsUnavailable);
         }
@@ -200,7 +200,7 @@ impl BridgeRequest {
         work: impl Future<Output = BridgeAnswer> + Send + 'static,
     ) -> RouteResult {
         let Some(key) = header_text(&self.head.headers, KEY) else {
-            // It is done, whether or not whoever asked is still there.
+            // The work is done, even if the requesting client has gone.
             let done = tokio::spawn(work).await.map_err(|_| BridgeError::Ended)?;
             return Ok(done.into());
         };
@@ -273,7 +273,7 @@ impl BridgeRequest {
             return Err(BridgeError::TooMany { limit: SESSIONS });
         };
         if opening.resume.as_deref().is_some_and(|id| id.trim().is_empty() || find::is_path(id)) {
-            // Whoever may open sessions may not say where on this machine they lie.
+            // A client that may open sessions may not say at which path of this machine they are.
             return Err(invalid("resume is the id of a session, or its beginning".to_owned()));
         }
         let which = opening.resume.map_or(SessionSelector::New, SessionSelector::Resumed);
@@ -290,7 +290,7 @@ impl BridgeRequest {
         let window = &conversation.window;
         let after = match bridge::last_seq(last.as_deref())? {
             None => window.last_number(),
-            // All that there is was asked for.
+            // The client requested all frames.
             Some(0) => window.before_oldest(),
             Some(after) => after,
         };
@@ -300,7 +300,7 @@ impl BridgeRequest {
         let Ok(permit) = Arc::clone(&self.state.streams).try_acquire_owned() else {
             return Err(BridgeError::EventsUnavailable);
         };
-        // What has somebody do something was for who was there then.
+        // Frames that cause work are only for the client that was present then.
         let before = window.last_number();
         let is_back = last.is_some_and(|last| last != "0");
         let held = (permit, conversation.subscribe_events(self.owner_token(), is_back));
@@ -377,11 +377,11 @@ impl BridgeRequest {
             };
             return self.run_once(conversation, &route, &body, ExpectedInput::UiResponse, work).await;
         }
-        // What cannot be read leaves it waiting.
+        // An unreadable answer leaves it waiting.
         let read = match conversation.open_prompts.lock().get_prompt(&id) {
             Some(ClientPrompt::Permission(_)) => PromptAnswer::Permission(PermissionAnswer::from_body(&body)?),
             Some(ClientPrompt::Dialog(_)) => PromptAnswer::Dialog(DialogAnswer::from_body(&body)?),
-            // Somebody may have answered it under the same key.
+            // Another client may have answered it under the same key.
             None => PromptAnswer::Nothing,
         };
         let work = async move {
@@ -392,7 +392,7 @@ impl BridgeRequest {
                 (Ok(ClientPrompt::Permission(dialog)), PromptAnswer::Permission(answer)) => {
                     answer_lines::permission_answer(&dialog, &answer)
                 }
-                // What waits under this id is another thing than it was.
+                // The prompt under this id is a different one now.
                 (Ok(_), _) => return BridgeError::AlreadyResolved.into(),
                 (Err(not), _) => return BridgeError::from(not).into(),
             };
@@ -441,7 +441,7 @@ enum PromptAnswer {
     Nothing,
 }
 
-/// What a command came to.
+/// Result of a command.
 enum CommandResult {
     Done(Option<RawJson>),
     Failed(RawJson),
@@ -464,7 +464,7 @@ fn command_result(response: &RawJson) -> CommandResult {
     }
 }
 
-/// What is told of an answer to a gate: what became of it, or an error with its code.
+/// Builds the answer to an answered gate: the resolution, or an error with its code.
 fn gate_resolution(result: CommandResult) -> BridgeAnswer {
     match result {
         CommandResult::Done(data) => {
@@ -482,7 +482,7 @@ fn gate_resolution(result: CommandResult) -> BridgeAnswer {
     }
 }
 
-/// An error as an object with a code. One that is a text gets `code`.
+/// Returns an error as an object with a code. One that is a text gets `code`.
 fn with_code(error: RawJson, code: &str) -> RawJson {
     match error.decode_as::<String>() {
         Ok(message) => json!({ "code": code, "message": message }).into(),

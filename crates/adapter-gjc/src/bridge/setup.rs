@@ -1,4 +1,4 @@
-//! What the bridge is told by the environment, and when it does not start.
+//! Settings of the bridge from the environment, and the errors that keep it from starting.
 //!
 //! It must not open anything but the files of the certificate.
 
@@ -23,15 +23,15 @@ const PORT: &str = "GJC_BRIDGE_PORT";
 const SCOPES: &str = "GJC_BRIDGE_SCOPES";
 const ENDPOINTS: &str = "GJC_BRIDGE_ENDPOINTS";
 
-/// Where the bridge listens unless it is told otherwise.
+/// Default address of the bridge.
 const USUAL: (&str, u16) = ("127.0.0.1", 4077);
 
-/// Whether the bridge may do without TLS.
+/// Selects whether the bridge may work without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsPolicy {
     /// Never.
     Refused,
-    /// On loopback: somebody asked for it.
+    /// On loopback: a flag requests it.
     OnLoopback,
 }
 
@@ -57,7 +57,7 @@ pub enum SetupError {
     Host {
         /// As it was given.
         host: String,
-        /// What the system says.
+        /// Error of the system.
         problem: String,
     },
     /// The port is none.
@@ -71,7 +71,7 @@ pub enum SetupError {
     Tls(#[from] listen::TlsError),
 }
 
-/// How the bridge is set up.
+/// Settings of the bridge.
 pub struct BridgeSetup {
     pub(super) token: SecretString,
     pub(super) address: SocketAddr,

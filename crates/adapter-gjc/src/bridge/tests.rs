@@ -1,4 +1,4 @@
-//! The bridge in front of a door that the tests speak for.
+//! The bridge in front of an adapter that the tests speak for.
 
 mod answering;
 mod following;
@@ -25,7 +25,7 @@ use super::*;
 const SESSION: &str = "0190a5b2-0000-7000-8000-000000000001";
 const TOKEN: &str = "the token";
 
-/// The bridge in front of a door that the test speaks for.
+/// The bridge in front of an adapter that the test speaks for.
 struct BridgeFixture {
     state: Arc<BridgeState>,
     lines: mpsc::Receiver<ClientInput>,
@@ -73,7 +73,7 @@ impl BridgeFixture {
         (status, serde_json::from_slice(&body).unwrap())
     }
 
-    /// A request of somebody who knows the token, to a route of the session.
+    /// Sends a request with the token to a route of the session.
     async fn post(&self, route: &str, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
         let headers: Vec<_> = [("authorization", "bearer the token")].iter().chain(headers).copied().collect();
         self.ask("POST", &format!("/v1/sessions/{SESSION}/{route}"), &headers, &body.to_string()).await
@@ -85,7 +85,7 @@ impl BridgeFixture {
         reply["ownerToken"].as_str().unwrap().to_owned()
     }
 
-    /// The door says something, and it is heard.
+    /// Sends a frame of the adapter, and waits until the bridge has read it.
     async fn says(&self, frame: Value) {
         let before = self.state.all_conversations()[0].window.last_number();
         let is_published = frame["method"] != "cancel";
@@ -93,13 +93,13 @@ impl BridgeFixture {
         if is_published {
             self.state.all_conversations()[0].window.wait_for_frame(before).await;
         } else {
-            // Another one behind it tells that it was heard.
+            // Another frame after it proves that it was read.
             self.frames.send(Bytes::from("{\"type\":\"extension_error\"}\n")).await.unwrap();
             self.state.all_conversations()[0].window.wait_for_frame(before).await;
         }
     }
 
-    /// What the door was told next.
+    /// Returns the next line that the adapter received.
     async fn next_line(&mut self) -> Value {
         match self.lines.recv().await.unwrap() {
             ClientInput::Line(DecodedLine::Text(line)) => serde_json::from_str(&line).unwrap(),
@@ -120,7 +120,7 @@ impl BridgeFixture {
         EventStreamReader(response.into_body().into_data_stream())
     }
 
-    /// The events that a client gets at once.
+    /// Returns the events that a client gets at once.
     async fn events(&self, query: &str) -> Vec<Value> {
         self.follow(query, &[]).await.hears()
     }
@@ -130,7 +130,7 @@ impl BridgeFixture {
 struct EventStreamReader(BodyDataStream);
 
 impl EventStreamReader {
-    /// What it has at once.
+    /// Returns the frames that it has at once.
     fn hears(&mut self) -> Vec<Value> {
         let mut events = Vec::new();
         while let Some(Some(frame)) = self.0.next().now_or_never() {
@@ -144,7 +144,7 @@ impl EventStreamReader {
 
 type AdapterEnds = (mpsc::Receiver<ClientInput>, mpsc::Sender<Bytes>, watch::Sender<String>);
 
-/// Puts another session into the house.
+/// Adds another session to the bridge.
 fn join_session(state: &Arc<BridgeState>, session: &str) -> AdapterEnds {
     let (lines, input) = mpsc::channel(16);
     let (output, frames) = mpsc::channel(16);

@@ -1,32 +1,32 @@
-//! How a host is shown gates: by what it said of itself, and by the mode that it entered.
+//! Presentation of gates to a host: by its options, and by the mode that it entered.
 
 use countersign_adapter_omp::flags::StageFlag;
 use countersign_core::gate::Gate;
 
 use crate::{envelope_writer::StopReasons, gate_form::GateOptions};
 
-/// What a host said of itself when it started the door.
+/// Options that a host gave when it started the adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostOptions {
-    /// Whether it shows the questions of tools as dialogs.
+    /// True if the host shows the questions of tools as dialogs.
     pub(crate) dialogs: bool,
-    /// Whether it is shown the choices of gates.
+    /// Selects whether the host is shown the choices of gates.
     pub options: GateOptions,
-    /// How it reads of the end of a run that used up its budget.
+    /// Representation of the end of a run that used up its budget.
     pub(crate) reasons: StopReasons,
     /// The stage that its first message starts.
     pub stage: Option<StageFlag>,
 }
 
-/// How a door shows gates.
+/// Settings for the display of gates by an adapter.
 #[derive(Debug, Default)]
 pub(crate) struct GateDisplay {
     pub(crate) host: HostOptions,
-    /// Whether its host answers gates as such: it entered unattended mode in this process.
+    /// True if the host answers gates as such: it entered unattended mode in this process.
     pub(crate) is_unattended: bool,
 }
 
-/// How a gate is shown.
+/// Presentation of a gate.
 pub(crate) enum GatePresentation {
     Gate,
     Dialog,
@@ -39,17 +39,17 @@ impl GateDisplay {
         Self { host, is_unattended: false }
     }
 
-    /// The stage that the next message of the host starts.
+    /// Returns the stage that the next message of the host starts.
     pub(crate) const fn opening_stage(&self) -> Option<StageFlag> {
         self.host.stage
     }
 
-    /// A run has begun: what the host says from here on is about it.
+    /// Notes the start of a run: later messages of the host are about it.
     pub(crate) const fn start_run(&mut self) {
         self.host.stage = None;
     }
 
-    /// How a gate is shown to this host.
+    /// Returns the presentation of a gate to this host.
     pub(crate) fn presentation_for(&self, gate: &Gate) -> GatePresentation {
         if self.is_unattended && gate.number() > 0 {
             GatePresentation::Gate

@@ -1,4 +1,4 @@
-//! What a door remembers of unattended runs.
+//! State of unattended runs in an adapter.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use countersign_protocol::{
 
 use crate::audit::AuditFile;
 
-/// What a door remembers of unattended runs.
+/// State of unattended runs in an adapter.
 #[derive(Default)]
 pub(crate) struct UnattendedState {
     /// The audit file, where the session has a contract; or why there is none.
     pub(crate) audit: Option<Result<AuditFile, String>>,
-    /// The command that waits for a person who is asked about its declaration.
+    /// The command that waits for the approval of its declaration.
     pub(crate) pending_declaration: Option<(Option<OmpRequestId>, DeclarationAccepted)>,
     /// The prompt whose run works.
     pub(crate) prompted: Option<PromptCommand>,
     /// The prompts that were let through and have no response yet.
     pub(crate) coming: VecDeque<PromptCommand>,
-    /// A prompt that was told that it failed before it was told that it was taken on.
+    /// A prompt whose failure was sent before its acceptance.
     pub(crate) failed: Option<PromptCommand>,
-    /// The breach about which a person is asked.
+    /// The breach with a pending approval.
     pub(crate) breach: Option<(BudgetBreach, BreachPoint)>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct UnattendedState {
 type PromptCommand = (Option<OmpRequestId>, &'static str);
 
 impl UnattendedState {
-    /// Whether a response goes out: a prompt that failed is not told that it was taken on.
+    /// Reports whether a response is sent: the acceptance of a prompt that failed is not.
     pub(crate) fn should_send(&mut self, response: &OmpResponse) -> bool {
         let answers = |prompt: &PromptCommand| response.success_of(prompt.0.as_ref(), prompt.1);
         if self.failed.as_ref().and_then(answers) == Some(true) {

@@ -1,4 +1,4 @@
-//! One client of the socket: `ready`, what it missed if it asks for that, and then everything as it is told.
+//! One client of the socket: `ready`, the missed frames if it requests them, and then every frame as it comes.
 
 use std::{io, time::Duration};
 
@@ -18,12 +18,12 @@ use tokio::{
 use super::{SocketOutput, event_replay};
 use crate::frame_window::WindowPage;
 
-/// How long a client has to ask for what it missed before it is told what happens now.
+/// Time for a client to request missed frames before it is sent current ones.
 const MOMENT: Duration = Duration::from_millis(200);
-/// How much is read at once.
+/// Number of bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Where a client stands when it comes.
+/// Position of a client at its connection.
 struct ClientPosition {
     /// The last line of before it.
     line: u64,
@@ -31,7 +31,7 @@ struct ClientPosition {
     event: u64,
 }
 
-/// Serves a client until it has gone, or is too far behind.
+/// Serves a client until it has gone, or lags too far.
 pub(super) async fn serve_client(
     stream: impl AsyncRead + AsyncWrite,
     output: &SocketOutput,
@@ -42,7 +42,7 @@ pub(super) async fn serve_client(
     writing.write_all(&encode_line(&OmpEvent::Ready)).await?;
     let mut input = ClientLines { decoder: LineDecoder::default().with_lossy_utf8(), buffer: vec![0; CHUNK] };
     let (missed, misses) = mpsc::channel(1);
-    // What was missed comes before what is told now; and nothing else comes before a client had its moment.
+    // Missed frames come before current ones; and nothing else is sent before the client had its time to ask.
     let first = tokio::time::timeout(MOMENT, input.next(&mut reading)).await;
     if let Ok(first) = first {
         let Some(first) = first? else { return Ok(()) };
@@ -74,7 +74,7 @@ struct ClientLines {
 }
 
 impl ClientLines {
-    /// The next line; none at the end. Dropping the future loses nothing that was read.
+    /// Returns the next line; none at the end. Dropping the future loses nothing that was read.
     async fn next(&mut self, reading: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<DecodedLine>> {
         loop {
             if let Some(line) = self.decoder.next_line() {
@@ -89,7 +89,7 @@ impl ClientLines {
     }
 }
 
-/// Which frame a client saw last, if it asks for those behind it.
+/// Returns the number of the last frame that a client saw, if it requests those after it.
 fn resume_position(line: &DecodedLine) -> Option<u64> {
     let DecodedLine::Text(text) = line else { return None };
     // Most lines are long and none of these.
@@ -102,12 +102,12 @@ fn resume_position(line: &DecodedLine) -> Option<u64> {
     }
 }
 
-/// Tells the door that whoever was there before is there again.
+/// Informs the adapter that the previous client is back.
 async fn announce_resume(lines: &mpsc::Sender<ClientInput>) -> io::Result<()> {
     lines.send(ClientInput::Resumed).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
-/// Hands a line to the door.
+/// Hands a line to the adapter.
 async fn forward_line(line: DecodedLine, output: &SocketOutput, lines: &mpsc::Sender<ClientInput>) -> io::Result<()> {
     if let DecodedLine::Text(text) = &line
         && text.contains("extension_ui_response")
@@ -137,7 +137,7 @@ async fn read_lines(
     Ok(())
 }
 
-/// Tells what is told from the client's place on, each line whole.
+/// Writes the frames from the client's position on, each line whole.
 async fn write_lines(
     mut writing: impl AsyncWrite + Unpin,
     output: &SocketOutput,
@@ -168,7 +168,7 @@ async fn write_lines(
     }
 }
 
-/// Tells the events behind `after` up to `last`: those of processes before this one from the log, as far as it has them.
+/// Writes the events after `after` up to `last`: those of earlier processes from the log, as far as it has them.
 async fn write_missed(
     writing: &mut (impl AsyncWrite + Unpin),
     output: &SocketOutput,
@@ -184,7 +184,7 @@ async fn write_missed(
         }
     }
     if after.max(output.first) < oldest {
-        // It hears that some are gone.
+        // The client is informed that some are gone.
         writing.write_all(&event_replay::reset_frame(&output.session, oldest + 1)).await?;
     }
     let mut after = after.max(oldest);
@@ -299,7 +299,7 @@ mod tests {
             matches!(next, Some(ClientInput::Line(DecodedLine::Text(line))) if line.contains("abort")),
             "it is no command"
         );
-        // Somebody may ask later, too, and as far back as is kept.
+        // A client may ask later, too, and as far back as is kept.
         client.says(json!({"type": "resume", "last_seq": 1})).await;
         let reset = client.hears().await;
         assert_eq!((&reset["type"], &reset["payload"]["first_seq"]), (&json!("reset"), &json!(42)), "41 is gone");

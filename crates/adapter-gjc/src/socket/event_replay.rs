@@ -1,8 +1,8 @@
-//! What processes before this one told of a session, made again from its log for a client that missed it.
+//! Events that earlier processes sent about a session, rebuilt from its log for a client that missed them.
 //!
-//! What was told piece by piece, as it came, is not in a log: it comes whole. Facts say which number had come when nothing
-//! worked ([`Event::Told`]); whoever was told up to such a place gets what is behind it and nothing twice. It must not know who
-//! asks. Source: docs/protocol/gjc.md, Socket.
+//! Content that was sent in pieces, as it came, is not in a log: it comes whole. Facts record which number was reached whenever nothing
+//! worked ([`Event::SequenceRecorded`]); a client that has everything up to such a position gets the events after it and nothing twice. It
+//! must not know which client asks. Source: docs/protocol/gjc.md, Socket.
 
 use std::collections::VecDeque;
 
@@ -31,28 +31,28 @@ use crate::{
     envelope_writer::{EnvelopeWriter, order_run_end},
 };
 
-/// How many records are read at once.
+/// Number of records that are read at once.
 const PAGE: usize = 512;
-/// How many bytes of events are kept at most.
+/// Maximum number of bytes of events that are kept.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What processes before this one told of a session.
+/// Events that earlier processes sent about a session.
 pub(super) struct EventReplay {
     handle: OwnerHandle,
     session: SessionId,
-    /// The number behind which this process counts.
+    /// Number after which this process counts.
     until: u64,
     replayed: OnceCell<ReplayedFrames>,
 }
 
-/// Everything that can be told again.
+/// All events that can be replayed.
 #[derive(Debug, Default)]
 struct ReplayedFrames {
-    /// Each with the record that it is about and a number of its own, behind all that were used; the oldest first.
+    /// Frames, oldest first, each with the record that it is about and a number of its own, after all numbers that were used.
     frames: Vec<(Lsn, u64, Bytes)>,
-    /// How far had been told when nothing worked, the oldest first.
+    /// Last number that was sent whenever nothing worked, oldest first.
     rests: Vec<(u64, Lsn)>,
-    /// Whether there was more than is kept.
+    /// True if there were more events than are kept.
     is_cut: bool,
 }
 
@@ -71,8 +71,8 @@ impl EventReplay {
         Self { handle, session, until, replayed: OnceCell::new() }
     }
 
-    /// Everything behind the event `after`. Where nobody can say what exactly that is, a frame that says so comes first, and all
-    /// that may be missing is behind it.
+    /// Returns all frames after the event `after`. If these cannot be determined exactly, a frame that reports it comes first, and then
+    /// all frames that may be missing.
     pub(super) async fn frames_after(&self, after: u64) -> Vec<Bytes> {
         let replayed = self.replayed.get_or_init(|| async {
             self.read_log().await.unwrap_or_else(|problem| {
@@ -139,7 +139,7 @@ struct ReplayBuilder {
     is_cut: bool,
     /// The session that the contract was first declared in.
     under: String,
-    /// The breach that a person is asked about, and the one for which the run is being ended.
+    /// The breach with a pending approval, and the one for which the run is being ended.
     pending_breach: Option<(BudgetBreach, BreachPoint)>,
     breach: Option<RawJson>,
 }
@@ -234,7 +234,7 @@ impl ReplayedFrames {
     fn frames_after(&self, after: u64, reset: impl FnOnce(Option<u64>) -> Bytes) -> Vec<Bytes> {
         let again = self.frames.first().is_some_and(|(_, first, _)| *first <= after);
         let (from, is_exact) = if again {
-            // Somebody was told it by this process.
+            // This process sent it.
             (self.frames.partition_point(|(_, number, _)| *number <= after), true)
         } else {
             let at = self.rests.partition_point(|(number, _)| *number <= after);
@@ -249,7 +249,7 @@ impl ReplayedFrames {
     }
 }
 
-/// What a client is told before frames of which it may know some, or that begin behind what it knows.
+/// Returns the frame that precedes frames of which a client may know some, or before which it misses some.
 pub(super) fn reset_frame(session: &str, first: u64) -> Bytes {
     let reset = ResetPayload::new(first);
     let (id, seq) = reset.frame_id_and_seq();
@@ -265,7 +265,7 @@ mod tests {
 
     fn replayed_frames(is_cut: bool) -> ReplayedFrames {
         let frame = |at: u64, number: u64| (Lsn(at), number, Bytes::from(number.to_string()));
-        // Two runs; the second was told from 8 on by the process that had it.
+        // Two runs; the process that had the second sent it from 8 on.
         let frames = vec![frame(2, 96), frame(4, 97), frame(4, 98), frame(7, 99), frame(9, 100)];
         ReplayedFrames { frames, rests: vec![(7, Lsn(5)), (50, Lsn(6))], is_cut }
     }

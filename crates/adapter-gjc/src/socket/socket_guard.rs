@@ -1,4 +1,4 @@
-//! Where a socket may lie: in a folder that is ours alone, at a path that nobody has.
+//! Place of a socket: in a folder that only this user owns, at a path that is free.
 //!
 //! It must not know what the socket is for.
 
@@ -23,7 +23,7 @@ pub enum SocketError {
     Folder {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with the folder.
+        /// Problem with the folder.
         problem: String,
     },
     /// Another process has it.
@@ -34,7 +34,7 @@ pub enum SocketError {
     Other {
         /// The socket.
         path: PathBuf,
-        /// What is there.
+        /// Kind of the existing file.
         what: &'static str,
     },
     /// The system says no.
@@ -42,7 +42,7 @@ pub enum SocketError {
     System {
         /// The socket.
         path: PathBuf,
-        /// What it says.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -61,7 +61,7 @@ impl SocketGuard {
         &self.path
     }
 
-    /// Whose it is.
+    /// Returns the id of the owner.
     pub(super) const fn user_id(&self) -> u32 {
         self.user
     }
@@ -85,7 +85,7 @@ pub(super) fn bind_socket(path: PathBuf, us: u32) -> Result<(UnixListener, Socke
     let lock = acquire_lock(&path)?;
     remove_stale(&path)?;
     let listener = UnixListener::bind(&path).map_err(system)?;
-    // Nobody else can come into the folder in the meantime.
+    // No other user can enter the folder in the meantime.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(system)?;
     Ok((listener, SocketGuard { path, user: us, _lock: lock }))
 }
@@ -145,7 +145,7 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(system),
-        // It answers, or it cannot be told that it does not.
+        // It answers, or its state is unknown.
         Ok(_) | Err(_) => Err(SocketError::Taken(path.to_owned())),
     }
 }
@@ -163,7 +163,7 @@ mod tests {
 
     use super::bind_socket;
 
-    /// A folder that is ours alone, and who we are.
+    /// Returns a folder that is ours alone, and who we are.
     fn place() -> (tempfile::TempDir, u32) {
         let root = tempfile::tempdir().unwrap();
         let us = fs::metadata(root.path()).unwrap().uid();

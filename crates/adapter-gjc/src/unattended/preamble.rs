@@ -1,4 +1,4 @@
-//! What requests of a session have beside its conversation: the budget has to know, before a provider has counted it.
+//! Size of what requests of a session contain in addition to its conversation: the budget needs it before a provider has counted it.
 //!
 //! It must not know what a budget allows.
 
@@ -11,7 +11,7 @@ use countersign_core::{
 };
 use countersign_runtime::RunEnvironment as _;
 
-/// Estimates what the model is told first and what its tools take, and has the session know.
+/// Estimates the size of the system prompt and of the tools, and reports it to the session.
 pub(super) async fn measure_preamble(adapter: &mut OmpAdapter) {
     let Some(current) = adapter.current_session() else { return };
     let session = current.id.clone();

@@ -1,6 +1,6 @@
 //! Writes the file in which the original keeps a session's gates, from the log: people's tools read it.
 //!
-//! Nothing is ever read from it. What somebody else left there that is no such file is moved aside. Source: docs/protocol/gjc.md, Files.
+//! Nothing is ever read from it. A foreign file at its place is moved aside. Source: docs/protocol/gjc.md, Files.
 
 use std::{
     io,
@@ -29,7 +29,7 @@ use tracing::warn;
 
 use crate::gate_form::{self, GateOptions};
 
-/// Where below a working folder the files are.
+/// Folder of the files below a working folder.
 pub(crate) const FOLDER: &str = ".gjc/state/workflow-gates";
 
 struct GateFileWriter {
@@ -92,7 +92,7 @@ impl GateFileWriter {
         self.write_file().await;
     }
 
-    /// Everything that the log says of the session's gates.
+    /// Loads the session's gates from the log.
     async fn load_gates(&mut self) {
         let id = self.session.clone();
         let read = self.readers.source.read_state(move |engine| {
@@ -121,7 +121,7 @@ impl GateFileWriter {
         }
     }
 
-    /// What waited for the gates of a call has gone on.
+    /// Removes the gates of a call that has continued.
     fn goes_on(&mut self, call: Option<CallId>) {
         let (file, is_dirty) = (&mut self.file, &mut self.is_dirty);
         self.waiting.retain(|(of, name)| {
@@ -136,7 +136,7 @@ impl GateFileWriter {
     async fn update_gate(&mut self, id: GateId) {
         let read = self.readers.source.read_of(At::Gate(id), move |engine| {
             let gate = engine.state().gate(id)?.clone();
-            // What waited goes on by asking the next, by starting, or by ending.
+            // A waiting call continues with its next question, its start, or its end.
             let is_last = |call| engine.state().gate_of(call).is_some_and(|last| last.id() == id);
             let call = gate.call().filter(|call| is_last(*call)).and_then(|call| engine.state().call(call));
             let is_open = call.is_some_and(|call| !call.is_over() && (gate.kind().takes_words() || !call.has_begun()));
@@ -159,7 +159,7 @@ impl GateFileWriter {
                 }
                 self.file.gates.insert(name, record);
             }
-            // It was withdrawn, or nobody answered: the original has no word for that.
+            // It was withdrawn, or there was no answer: the original has no word for that.
             None => drop(self.file.gates.remove(&name)),
         }
     }
@@ -192,7 +192,7 @@ impl GateFileWriter {
     }
 }
 
-/// The gate's part of the file; none for one that ended without an answer.
+/// Returns the gate's part of the file; none for one that ended without an answer.
 fn gate_record(
     gate: &Gate,
     shown: &GateRequest,
@@ -225,7 +225,7 @@ fn gate_record(
     })
 }
 
-/// Refuses a way that leads elsewhere: whatever runs in the folder could have any file of this user written over.
+/// Rejects a path that leads elsewhere: a program in the folder could otherwise have any file of this user overwritten.
 fn stays_below(cwd: &Path, path: &Path) -> io::Result<()> {
     let ways = path.ancestors().take_while(|way| *way != cwd);
     let is_link = |way: &&Path| std::fs::symlink_metadata(way).is_ok_and(|found| found.file_type().is_symlink());
@@ -238,7 +238,7 @@ fn stays_below(cwd: &Path, path: &Path) -> io::Result<()> {
 /// Moves what lies at `path` aside if it is no file of gates.
 fn move_aside(path: &Path, now: Millis) -> io::Result<()> {
     let is_one = match regular::read_bytes(path, LARGEST) {
-        // Behind a power cut ours can be empty.
+        // After a power cut our file can be empty.
         Ok(bytes) => bytes.is_empty() || serde_json::from_slice::<GateFile>(&bytes).is_ok(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(_) => false,

@@ -32,7 +32,7 @@ pub(crate) struct RunningBridge {
     address: String,
 }
 
-/// The command of a bridge in `place`, with everything on.
+/// Returns the command of a bridge in `place`, with everything on.
 pub(crate) fn command(place: &HostFixture, flags: &[&str]) -> Command {
     let mut command = Command::new(binary_path());
     command.args(["gjc", "--mode", "bridge", "--model", "fake/fake-1"]).args(flags).current_dir(&place.work);
@@ -58,7 +58,7 @@ impl RunningBridge {
         Self { address: address.to_owned(), child }
     }
 
-    /// A line to it.
+    /// Connects to it.
     fn connect(&self) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(CERTIFICATE).unwrap()).unwrap();
@@ -88,14 +88,14 @@ impl RunningBridge {
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> (u16, Value) {
         let mut line = self.begin(method, path, headers, &body.to_string());
         let mut text = Vec::new();
-        // A server that closes without the farewell of TLS has said all the same what it had to say.
+        // A server that closes without the farewell of TLS has sent everything all the same.
         let _ = line.read_to_end(&mut text);
         let text = String::from_utf8(text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {text}"));
         (head.split_whitespace().nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
     }
 
-    /// The session, as a handshake tells it.
+    /// Returns the session from a handshake.
     pub(crate) fn shake(&self) -> String {
         let body = json!({"protocol_version_range": {"min": 2, "max": 2}, "requested_scopes": ["prompt", "control"],
             "capabilities": ["events", "permission"]});
@@ -118,14 +118,14 @@ impl RunningBridge {
         self.listen_as(session, query, "")
     }
 
-    /// The same, with headers of its own.
+    /// Opens the same stream, with headers of its own.
     pub(crate) fn listen_as(&self, session: &str, query: &str, headers: &str) -> BridgeEventReader {
         let line = self.begin("GET", &format!("/v1/sessions/{session}/events{query}"), headers, "");
         let socket = line.sock.try_clone().unwrap();
         let received: Arc<(Mutex<Vec<Value>>, Condvar)> = Arc::default();
         let sink = Arc::clone(&received);
         let mut line = BufReader::new(line);
-        // What happens before the stream is there is not told on it.
+        // Events before the stream is open are not sent on it.
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             assert!(line.read_line(&mut head).unwrap() > 0, "no stream: {head}");
@@ -163,7 +163,7 @@ impl BridgeEventReader {
         self.1.shutdown(std::net::Shutdown::Both).unwrap();
     }
 
-    /// The first frame for which `fits`.
+    /// Returns the first frame for which `fits`.
     pub(crate) fn wait(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let frames = self.0.0.lock().unwrap();
         let (frames, _) =
@@ -195,7 +195,7 @@ fn a_prompt_is_told_over_https_under_one_count() {
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
     assert_eq!(frames[0]["type"], "ready");
     assert!(frames.iter().all(|frame| frame["session_id"] == session.as_str()));
-    // Somebody who comes back gets the rest.
+    // A client that reconnects gets the rest.
     let last = seqs.len() as u64 - 1;
     let again = bridge.listen(&session, &format!("?last_seq={last}"));
     assert_eq!(again.wait("the last frame", |_| true), frames[seqs.len() - 1]);
@@ -332,7 +332,7 @@ fn a_session_on_standard_input_is_listed_while_it_runs() {
     let listed: Value = serde_json::from_slice(&listing.output().unwrap().stdout).unwrap();
     assert_eq!((&listed[0]["pid"], &listed[0]["transport"]), (&json!(host.process_id()), &json!("stdio")));
     assert_eq!((&listed[0]["model"], &listed[0]["cwd"]), (&json!("fake/fake-1"), &json!(place.work)));
-    // A process that dies leaves its record to whoever reads it next.
+    // A process that dies leaves its record to the next reader.
     kill(Pid::from_raw(host.process_id().cast_signed()), Signal::SIGKILL).unwrap();
     drop(host);
     assert_eq!(listing.output().unwrap().stdout, b"[]\n");

@@ -20,7 +20,7 @@ fn declaration() -> Value {
     })
 }
 
-/// What a command comes to, which must succeed.
+/// Returns the result of a command, which must succeed.
 fn done(bridge: &RunningBridge, session: &str, command: &Value) -> Value {
     let (status, reply) = bridge.post(session, "commands", "", command);
     assert_eq!((status, &reply["success"]), (200, &json!(true)), "{command}: {reply}");
@@ -49,13 +49,13 @@ fn row() -> Value {
     json!({"type": "host_tool_result", "result": {"content": [{"type": "text", "text": "row"}]}})
 }
 
-/// The id of the first work of a kind, and whose call it is.
+/// Returns the id of the first work of a kind, and whose call it is.
 fn work(events: &BridgeEventReader, kind: &str) -> (String, Value) {
     let payload = events.wait(kind, |frame| frame["payload"]["type"] == kind)["payload"].take();
     (payload["id"].as_str().unwrap().to_owned(), payload)
 }
 
-/// The text of the result that a call has in the conversation.
+/// Returns the text of the result that a call has in the conversation.
 fn result(bridge: &RunningBridge, session: &str, id: &str) -> Option<String> {
     let data = done(bridge, session, &json!({"type": "get_messages"}));
     let message = data["messages"].as_array().unwrap().iter().find(|message| message["toolCallId"] == id)?.clone();
@@ -115,7 +115,7 @@ fn a_host_does_calls_and_reads_uris_over_the_bridge() {
     place.provider.script_replies([look_up("c1"), reads, text_reply("done")]);
     let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
-    // Whatever it lends, nobody is there who could be asked.
+    // The host lends its tools, but there is no approver.
     lend(&bridge, &session);
     prompt(&bridge, &session);
     let events = bridge.listen(&session, "?last_seq=0");
@@ -155,7 +155,7 @@ fn a_host_that_goes_leaves_its_call_in_doubt_and_does_not_get_it_again() {
     assert_eq!(again.all().iter().filter(|frame| frame["type"] == "host_tool_call").count(), 0);
     let unknown = (404, json!({"error": "unknown_request"}));
     assert_eq!(bridge.post(&session, &format!("host-tool-results/{old}"), "", &row()), unknown);
-    // Who comes back lends what it lent.
+    // A host that reconnects lends its tools again.
     prompt(&bridge, &session);
     let (new, _) = work(&again, "host_tool_call");
     assert_eq!(bridge.post(&session, &format!("host-tool-results/{new}"), "", &row()).0, 200);

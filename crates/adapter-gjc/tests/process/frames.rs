@@ -1,4 +1,4 @@
-//! What a host reads: envelopes, state, answers.
+//! Frames that a host reads: envelopes, state, answers.
 
 use countersign_testkit::process::{
     HostFixture, RpcHost,
@@ -135,7 +135,7 @@ fn a_session_whose_file_cannot_be_written_says_so_at_its_end() {
     let place = HostFixture::new();
     place.provider.script_replies([text_reply("hello")]);
     let mut host = start(&place, &["--session-dir", "kept"]);
-    // Where its folder is to be made, something else lies.
+    // A file is at the place of its folder.
     let _ = std::fs::remove_dir_all(place.work.join("kept"));
     place.write_file("kept", "in the way");
     turn(&mut host, "hi");

@@ -1,4 +1,4 @@
-//! What runs ask: by dialogs where the host shows them, and what is left of it in the file of gates and after a crash.
+//! Gates of runs: dialogs where the host shows them, the file of gates, and the state after a crash.
 
 use countersign_testkit::process::{
     HostFixture, RpcHost, eventually,
@@ -20,7 +20,7 @@ fn plan() -> ProviderReply {
     ProviderReply::new(vec![call_part("k2", "workflow_plan", &json!({"plan": "Move it.", "title": "The move"}))])
 }
 
-/// The file of the session's gates, once `fits` says so.
+/// Returns the file of the session's gates, once `fits` is true.
 fn file(place: &HostFixture, session: &str, fits: impl Fn(&Value) -> bool) -> Value {
     let path = place.work.join(".gjc/state/workflow-gates").join(format!("{session}.json"));
     eventually("the file of gates", || {
@@ -309,7 +309,7 @@ fn an_answer_that_counted_is_audited_also_where_the_process_died_before_its_line
     let accepted: Vec<&str> = audit.lines().filter(|line| line.contains("gate_response_accepted")).collect();
     let read = |line: &str| {
         let mut read: Value = serde_json::from_str(line).unwrap();
-        // It is numbered anew, and says when the answer was recorded.
+        // It gets a new number, and says when the answer was recorded.
         for member in ["event_id", "timestamp"] {
             read.as_object_mut().unwrap().remove(member);
         }
@@ -341,12 +341,12 @@ fn a_run_that_goes_on_by_itself_after_a_kill_is_told_whole() {
     again.close_cleanly();
 }
 
-/// Where a process dies between a gate that is opened and the run that goes on with its answer.
+/// Point at which a process dies between the opening of a gate and the continuation of the run with its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum CrashPoint {
     /// The gate was opened and shown.
     Emitted,
-    /// The answer was sent; nobody knows whether it was heard.
+    /// The answer was sent; its arrival is unknown.
     Answered,
     /// It was accepted, and the sender knows.
     Accepted,
@@ -394,7 +394,7 @@ fn a_kill_anywhere_between_a_gate_and_what_follows_loses_nothing_and_doubles_not
         if is_open {
             event(&again, 0, "agent_end");
         } else if dies != CrashPoint::Advanced {
-            // What was told to have counted goes on by itself.
+            // An answer that was confirmed as counted takes effect by itself.
             eventually("the end of the run", || (again.session_state()["isStreaming"] == false).then_some(()));
         }
         assert_eq!(

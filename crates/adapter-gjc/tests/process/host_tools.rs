@@ -1,4 +1,4 @@
-//! Tools of the host: what it is asked, and what becomes of calls when it is slow, silent or gone.
+//! Tools of the host: the requests, and the outcome of calls when the host is slow, silent or gone.
 
 use countersign_testkit::process::{
     FramePosition, HostFixture, RpcHost,
@@ -19,7 +19,7 @@ fn lend(host: &mut RpcHost, tools: &[Value]) -> Value {
     host.command_data(json!({"type": "set_host_tools", "tools": tools}))
 }
 
-/// A reply that wants calls of `look_up`, with the ids 1, 2, …
+/// Returns a reply that wants calls of `look_up`, with the ids 1, 2, …
 fn wants(count: usize) -> ProviderReply {
     let calls = (1..=count).map(|at| call_part(&format!("c{at}"), "look_up", &json!({ "id": at })));
     ProviderReply::new(calls.collect::<Vec<ReplyPart>>())
@@ -41,7 +41,7 @@ fn content(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
-/// The end of a call, as the host is told it: its text, and whether that is an error.
+/// Returns the end of a call as the host gets it: its text, and whether that is an error.
 fn ended(host: &RpcHost, from: FramePosition, tool_call_id: &str) -> (String, bool) {
     let frame = host.wait_frame(from, "tool_execution_end", |frame| {
         let event = &frame["payload"]["event"];
@@ -263,7 +263,7 @@ fn a_call_that_was_let_through_and_not_sent_waits_for_the_host_that_lends_its_to
     let mut host = start(&place, &["--continue"]);
     let dialog = host.wait_dialog(0);
     host.answer_dialog(&dialog, json!({ "value": "Allow once" }));
-    // It is allowed, and nobody lends the tool.
+    // It is allowed, and no host lends the tool.
     host.session_state();
     assert_eq!(calls(&host.frames_since(0)), 0);
     lend(&mut host, &[tool("look_up")]);
@@ -286,7 +286,7 @@ fn an_update_and_the_result_in_one_write_are_both_told_in_this_order() {
     let update =
         |at: usize, text: &str| json!({"type": "host_tool_update", "id": ids[at], "partialResult": content(text)});
     let result = |at: usize, text: &str| json!({"type": "host_tool_result", "id": ids[at], "result": content(text)});
-    // What comes behind a result is about nothing any more.
+    // Progress after a result has no effect.
     let lines =
         [update(0, "half"), update(1, "a"), update(1, "b"), result(1, "two"), result(0, "one"), update(0, "late")];
     host.write_input(lines.map(|line| format!("{line}\n")).concat());

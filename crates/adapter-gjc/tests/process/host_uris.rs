@@ -27,7 +27,7 @@ fn answer(host: &mut RpcHost, request: &Value, rest: &Value) {
     host.write_input(format!("{frame}\n"));
 }
 
-/// The result of the call.
+/// Returns the result of the call.
 fn result(host: &RpcHost, from: FramePosition) -> Value {
     event(host, from, "tool_execution_end")
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use countersign_testkit::process::{FramePosition, HostFixture, RpcHost, binary_path};
 use serde_json::Value;
 
-/// The command of a host in `place`, on the usual model.
+/// Returns the command of a host in `place`, on the usual model.
 pub(crate) fn command(place: &HostFixture, flags: &[&str]) -> Command {
     let mut command = Command::new(binary_path());
     command.args(["gjc", "--mode", "rpc", "--model", "fake/fake-1"]).args(flags).current_dir(&place.work);
@@ -21,13 +21,13 @@ pub(crate) fn start(place: &HostFixture, flags: &[&str]) -> RpcHost {
     host
 }
 
-/// The first event of this type since `from`, out of its envelope.
+/// Returns the first event of this type since `from`, out of its envelope.
 pub(crate) fn event(host: &RpcHost, from: FramePosition, kind: &str) -> Value {
     let fits = |frame: &Value| frame["type"] == "event" && frame["payload"]["event_type"] == kind;
     host.wait_frame(from, kind, fits)["payload"]["event"].take()
 }
 
-/// All events since `from`, each in its envelope.
+/// Returns all events since `from`, each in its envelope.
 pub(crate) fn events(host: &RpcHost, from: FramePosition) -> Vec<Value> {
     host.frames_since(from).into_iter().filter(|frame| frame["type"] == "event").collect()
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::rpc;
 
-/// A door on a socket.
+/// An adapter on a socket.
 pub(crate) struct SocketProcess {
     child: Child,
     path: PathBuf,
@@ -37,7 +37,7 @@ impl SocketProcess {
         Self { child, path }
     }
 
-    /// Connects and hears that it is ready.
+    /// Connects and waits until it is ready.
     pub(crate) fn connect(&self) -> SocketClient {
         let stream = eventually("the socket", || UnixStream::connect(&self.path).ok());
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
@@ -50,7 +50,7 @@ impl SocketProcess {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    /// Asks it to end and gives its exit code and what it said on stderr.
+    /// Stops it and returns its exit code and its stderr.
     pub(crate) fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         self.signal(signal);
         let code = self.child.wait().unwrap().code();
@@ -72,7 +72,7 @@ pub(crate) struct SocketClient {
 }
 
 impl SocketClient {
-    /// The next frame; none at the end.
+    /// Returns the next frame; none at the end.
     pub(crate) fn hears(&mut self) -> Option<Value> {
         let mut line = String::new();
         match self.line.read_line(&mut line) {
@@ -86,7 +86,7 @@ impl SocketClient {
         self.line.get_mut().write_all(format!("{frame}\n").as_bytes()).unwrap();
     }
 
-    /// Everything up to the first frame for which `fits`, and that.
+    /// Returns everything up to the first frame for which `fits`, and that.
     pub(crate) fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
         let mut frames = Vec::new();
         loop {
@@ -99,12 +99,12 @@ impl SocketClient {
         }
     }
 
-    /// Everything up to an event of this type, and that.
+    /// Returns everything up to an event of this type, and that.
     pub(crate) fn until(&mut self, kind: &str) -> Vec<Value> {
         self.wait(kind, |frame| frame["payload"]["event_type"] == kind)
     }
 
-    /// What a command comes to, and everything that was told before.
+    /// Returns the result of a command, and all frames before it.
     pub(crate) fn asks(&mut self, mut command: Value) -> (Value, Vec<Value>) {
         command["id"] = "asked".into();
         self.says(&command);
@@ -115,7 +115,7 @@ impl SocketClient {
     }
 }
 
-/// The numbers of the events among `frames`.
+/// Returns the numbers of the events among `frames`.
 fn seqs(frames: &[Value]) -> Vec<u64> {
     frames.iter().filter_map(|frame| frame["seq"].as_u64()).collect()
 }
@@ -137,7 +137,7 @@ fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() 
     let last = *seqs(&seen).last().unwrap();
     drop(first);
     held.open();
-    // Somebody else sees its end, so it has ended.
+    // Another client sees its end, so it has ended.
     eventually("the end of the run", || {
         let mut other = process.connect();
         other.says(&json!({"id": "2", "type": "get_state"}));
@@ -198,7 +198,7 @@ fn numbers_go_on_after_a_power_cut() {
     assert_eq!(before, (1..=before.len() as u64).collect::<Vec<_>>());
     process.signal(Signal::SIGKILL);
     drop(process);
-    // What it left is no hindrance.
+    // The socket file that it left is no hindrance.
     assert!(place.home.join("run/a.sock").exists());
     let process = SocketProcess::start(&place, &["--continue"]);
     let mut client = process.connect();
@@ -227,7 +227,7 @@ fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
         seqs(&client.until("agent_end"))
     };
     let (first, second) = (turn(&mut client), turn(&mut client));
-    // What was told up to where is in the log once somebody was answered behind it.
+    // The last number is in the log once a later command was answered.
     client.asks(json!({"type": "get_state"}));
     process.signal(Signal::SIGKILL);
     drop(process);
@@ -254,7 +254,7 @@ fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
         missed = seqs(&frames);
         assert!(missed[0] > *second.last().unwrap() && missed.is_sorted(), "{case}: {missed:?}");
     }
-    // Whoever has heard them goes on behind them.
+    // A client that has read them continues after them.
     let mut client = process.connect();
     client.says(&json!({"type": "resume", "last_seq": missed[6]}));
     client.says(&json!({"id": "3", "type": "prompt", "message": "Hi"}));
@@ -304,7 +304,7 @@ fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
     let link = place.home.join("run/link.sock");
     symlink(place.home.join("run/elsewhere.sock"), &link).unwrap();
-    // What a process left that is gone is in nobody's way; a file is.
+    // The socket of a process that is gone is replaced; a file is not.
     let stale = place.home.join("run/stale.sock");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     let taken = place.home.join("run/taken");

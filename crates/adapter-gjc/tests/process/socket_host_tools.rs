@@ -1,4 +1,4 @@
-//! Tools of hosts that come and go on the socket: whose a call is, and that it is nobody else's.
+//! Tools of hosts that come and continue the socket: each call belongs to one host and to no other.
 
 use countersign_testkit::process::{
     HostFixture, eventually,
@@ -28,7 +28,7 @@ fn answer(client: &mut SocketClient, frames: &[Value], text: &str) {
     client.says(&json!({"type": "host_tool_result", "id": frames.last().unwrap()["id"], "result": result}));
 }
 
-/// The text of the result that a call has in the conversation.
+/// Returns the text of the result that a call has in the conversation.
 fn result(client: &mut SocketClient, id: &str) -> Option<String> {
     let (data, _) = client.asks(json!({"type": "get_messages"}));
     let messages = data["messages"].as_array().unwrap();
@@ -47,7 +47,7 @@ fn a_client_that_goes_leaves_its_call_in_doubt_and_the_next_gets_only_what_it_le
     first.wait("a call", is_call);
     drop(first);
     let mut second = process.connect();
-    // Long before anybody would have been silent for too long.
+    // Long before the time-out for silent hosts.
     assert_eq!(eventually("the end of the call", || result(&mut second, "c1")), DISCONNECTED);
     eventually("the end of the run", || {
         let (state, frames) = second.asks(json!({"type": "get_state"}));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::rpc::{event, start};
 
-/// A declaration that covers prompts, reading and writing, with limits that no test reaches unless it says so.
+/// Returns a declaration that covers prompts, reading and writing, with limits that no test reaches unless it says so.
 fn declaration(more: Value) -> Value {
     let mut declaration = json!({
         "actor": "ci",
@@ -39,7 +39,7 @@ fn error(host: &mut RpcHost, command: Value) -> Value {
     answer["error"].clone()
 }
 
-/// The lines of the only audit file, each as event, outcome and what it names.
+/// Returns the lines of the only audit file, each as event, outcome and what it names.
 fn audit(place: &HostFixture) -> Vec<String> {
     let folder = place.work.join(".gjc/audit/unattended");
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -57,7 +57,7 @@ fn audit(place: &HostFixture) -> Vec<String> {
         .collect()
 }
 
-/// The audit once its last line begins so.
+/// Returns the audit once its last line begins so.
 fn audited(place: &HostFixture, last: &str) -> Vec<String> {
     eventually(last, || Some(audit(place)).filter(|lines| lines.last().is_some_and(|line| line.starts_with(last))))
 }
@@ -435,7 +435,7 @@ fn meters_and_terms_outlive_a_kill_and_the_audit_is_completed() {
     place.provider.wait_request(0);
     host.kill();
     latch.open();
-    // What the crash left of the file is completed from the log.
+    // The file is completed from the log after the crash.
     let folder = place.work.join(".gjc/audit/unattended");
     let file = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
     let whole = fs::read_to_string(&file).unwrap();

@@ -1,4 +1,4 @@
-//! What a job does, as it lies in the content of its record, and when it is due, as the engine plans it.
+//! Definition of a job, as stored in the content of its record, and its schedule, as the engine plans it.
 
 use countersign_core::{
     schedule::{AfterRun, CronExpression, JobKind, JobPlan, JobSchedule, Zone},
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{super::GsvAdapter, job_error};
 
-/// How much may be said of a job, in bytes.
+/// Longest definition of a job, in bytes.
 const LONGEST: usize = 256 * 1024;
 
-/// What a job does and what it is called, in the words of the wire.
+/// Action and name of a job, in the terms of the wire.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct JobDefinition {
     pub(super) name: String,
@@ -29,15 +29,15 @@ pub(super) struct JobDefinition {
 }
 
 impl JobDefinition {
-    /// The content of its record.
+    /// Returns the content of its record.
     pub(super) fn record_content(&self) -> std::sync::Arc<str> {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// What a job with it is as the engine plans it.
+    /// Returns the job with this definition as the engine plans it.
     ///
     /// # Errors
-    /// 500 for a schedule that cannot be, or a model that is none.
+    /// 500 for a schedule that cannot be, or a model that does not exist.
     pub(super) fn to_plan(&self, door: &GsvAdapter, agent: String, enabled: bool) -> Result<JobPlan, GsvError> {
         if self.record_content().len() > LONGEST {
             return Err(job_error(format!("a cron job has at most {LONGEST} bytes")));
@@ -53,7 +53,7 @@ impl JobDefinition {
     }
 }
 
-/// A schedule of the wire as the engine reads it, and whether its zone is that of the house.
+/// Converts a schedule of the wire to one of the engine, and reports whether its zone is that of the house.
 fn engine_schedule(schedule: &cron::CronSchedule, house: Zone) -> Result<(JobSchedule, bool), GsvError> {
     match schedule {
         cron::CronSchedule::At { at_ms } => Ok((JobSchedule::At { at: Millis(*at_ms) }, false)),

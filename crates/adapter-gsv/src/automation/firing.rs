@@ -1,4 +1,4 @@
-//! Sees to a firing: says what it is about, and tells people what came of it.
+//! Handles a firing: sends the message of its job, and reports its outcome.
 
 use std::sync::Arc;
 
@@ -31,12 +31,12 @@ use super::{
     notify::{self, NotifyTarget},
 };
 
-/// How long a run may take that says nothing of it, in milliseconds.
+/// Longest time of a run whose job names none, in milliseconds.
 const LONGEST: u64 = 60 * 60 * 1000;
-/// How much of what was said is kept for lists, in characters.
+/// Longest part of an answer that lists keep, in characters.
 const SUMMARY: usize = 2000;
 
-/// Sees to what a firing needs. What went wrong on the way is its end.
+/// Handles a step of a firing. A failure on the way ends the firing.
 pub(super) async fn handle_firing(door: &Arc<GsvAdapter>, fired: &DueFiring) -> schedule::Command {
     let (kind, step) = (fired.job.plan().kind, fired.step);
     let seen = match (kind, step) {
@@ -47,19 +47,19 @@ pub(super) async fn handle_firing(door: &Arc<GsvAdapter>, fired: &DueFiring) -> 
     };
     match seen {
         Ok(seen) => seen,
-        // What cannot be begun is told like what failed.
+        // A job that cannot begin is reported like one that failed.
         Err(error) if (kind, step) == (JobKind::Job, FiringStep::Say) => fail_firing(door, fired, error, None).await,
         Err(error) => fired.failed_command(error),
     }
 }
 
-/// What a job is, by its record.
+/// Reads the definition of a job from its record.
 async fn read_definition(door: &GsvAdapter, fired: &DueFiring) -> Result<JobDefinition, String> {
     let text = read_content(door, fired.job.content_lsn()).await?.ok_or("what it does cannot be read any more")?;
     serde_json::from_str(&text).map_err(|error| format!("what it does cannot be read: {error}"))
 }
 
-/// The content of a record, if it is still there.
+/// Reads the content of a record, if it is still there.
 pub(super) async fn read_content(door: &GsvAdapter, place: Lsn) -> Result<Option<Arc<str>>, String> {
     let texts = door.context.handle.contents().get(&[place]).await.map_err(|error| error.to_string())?;
     Ok(texts.into_iter().next().flatten())
@@ -106,7 +106,7 @@ async fn text_of_task(door: &Arc<GsvAdapter>, fired: &DueFiring, name: &str, tas
     format!("[cron · {time}] {}{note}", task.message)
 }
 
-/// The note that an answer is delivered without the model's doing, where it reaches somebody.
+/// Returns the note to the agent that its answer is delivered automatically, if the target reaches anybody.
 async fn delivery_note(door: &Arc<GsvAdapter>, fired: &DueFiring, name: &str, telling: NotifyTarget) -> String {
     if telling.reaches_anybody(door, &fired.job.plan().agent).await {
         format!("\n\n(What you answer is delivered by itself, as the outcome of the job \"{name}\".)")
@@ -115,7 +115,7 @@ async fn delivery_note(door: &Arc<GsvAdapter>, fired: &DueFiring, name: &str, te
     }
 }
 
-/// The command that says a message, under a name that is the same after a restart.
+/// Returns the command that says a message, under a name that is the same after a restart.
 pub(super) fn say_command(
     fired: &DueFiring,
     session: SessionId,
@@ -125,7 +125,7 @@ pub(super) fn say_command(
 ) -> schedule::Command {
     let number = match fired.job.plan().kind {
         JobKind::Job => fired.firing.number,
-        // One that was taken out and comes back counts from 1 again, and its runs are not those of before.
+        // A heartbeat that was removed and returns counts from 1 again, and its runs differ from the earlier ones.
         JobKind::Heartbeat => fired.firing.at.0,
     };
     let reference = Some(format!("{}-{number}", fired.job.id()));
@@ -135,7 +135,7 @@ pub(super) fn say_command(
     schedule::Command::Say { firing: fired.id(), message: Box::new(message) }
 }
 
-/// The contract of a scheduled run: it may do what rules let it, and has so much time. What rules ask about is asked, and is
+/// Returns the contract of a scheduled run: rules decide about it, and its time is limited. A call that needs an approval is
 /// refused if nobody answers.
 pub(super) fn contract_terms(fired: &DueFiring, within: Option<u64>) -> Option<Box<ContractTerms>> {
     let actor = match fired.job.plan().kind {
@@ -169,8 +169,8 @@ async fn report_job(door: &Arc<GsvAdapter>, fired: &DueFiring) -> Result<schedul
     })
 }
 
-/// The end of a firing that failed. Whoever is told of its outcome is told of that: nobody else would wonder. What they were told
-/// last they are not told again within a day, and what a person stopped they know.
+/// Ends a firing that failed. The target that would get its outcome gets the failure. The same failure is not sent again
+/// within a day, and a stop by a person is not sent.
 async fn fail_firing(
     door: &Arc<GsvAdapter>,
     fired: &DueFiring,
@@ -191,7 +191,7 @@ async fn fail_firing(
     end_command(fired, FiringStatus::Failed, is_reported, Some(problem), report.or(summary))
 }
 
-/// Tells people that something failed; what they were told, if they were.
+/// Sends a failure to the target of a job. Returns the text if it was sent.
 pub(super) async fn tell_failure(
     door: &Arc<GsvAdapter>,
     fired: &DueFiring,
@@ -216,23 +216,23 @@ pub(super) async fn tell_failure(
     }
 }
 
-/// Whether people were told the same a short while ago.
+/// Reports whether the same text was sent a short while ago.
 async fn is_repeated(door: &GsvAdapter, fired: &DueFiring, text: &str) -> bool {
     let Some((at, place)) = fired.job.last_report() else { return false };
     let is_recent = door.context.clock.now().since(at) < REPEATED_AFTER;
     is_recent && last_report(door, place).await.as_deref() == Some(text)
 }
 
-/// What people were told, by the record that says that they were.
+/// Reads the text of the last report, from its record.
 pub(super) async fn last_report(door: &GsvAdapter, place: Lsn) -> Option<String> {
     let text = read_content(door, place).await.ok().flatten()?;
     serde_json::from_str::<FiringOutcome>(&text).ok()?.summary
 }
 
-/// Tells people. True if there was somebody to tell; asked for again after a restart, it is told once.
+/// Sends a report. Returns true if it has a receiver. Sent again after a restart, it arrives once.
 ///
 /// # Errors
-/// Why those could not be told who were to be.
+/// The reason why a required target could not be reached.
 pub(super) async fn deliver_report(
     door: &Arc<GsvAdapter>,
     fired: &DueFiring,
@@ -240,12 +240,12 @@ pub(super) async fn deliver_report(
     telling: NotifyTarget,
     text: &str,
 ) -> Result<bool, String> {
-    // A heartbeat that was taken out and comes back counts from 1 again, and is not what was told before.
+    // A heartbeat that was removed and returns counts from 1 again, and is another one than before.
     let key = format!("{}-{}-{}", fired.job.id(), fired.firing.number, fired.firing.at.0);
     telling.send_text(door, &fired.job.plan().agent, session, text, key).await
 }
 
-/// What the run of a firing came to, and its last words.
+/// Reads the outcome of a firing's run, and its last answer.
 pub(super) async fn run_outcome(
     door: &GsvAdapter,
     fired: &DueFiring,
@@ -262,7 +262,7 @@ pub(super) async fn run_outcome(
     Ok((over.clone(), answer))
 }
 
-/// What was said, and what went wrong.
+/// Splits the outcome of a run into its answer and its problem.
 pub(super) fn answer_and_problem(
     over: &FinishedRun,
     answer: Option<&AssistantReply>,
@@ -289,7 +289,7 @@ pub(super) fn answer_and_problem(
     (text, problem)
 }
 
-/// The command that ends a firing.
+/// Returns the command that ends a firing.
 pub(super) fn end_command(
     fired: &DueFiring,
     status: FiringStatus,
@@ -301,7 +301,7 @@ pub(super) fn end_command(
     schedule::Command::End { firing: fired.id(), ending }
 }
 
-/// So much of a text as lists have of it.
+/// Shortens a text for lists.
 pub(super) fn shorten_text(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(SUMMARY) {

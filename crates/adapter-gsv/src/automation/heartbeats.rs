@@ -1,4 +1,4 @@
-//! Heartbeats: now and then an agent looks after its list, `HEARTBEAT.md`, and tells people what needs them.
+//! Heartbeats: at intervals an agent works through its list, `HEARTBEAT.md`, and reports to its users.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,18 +40,18 @@ use super::{
     send_command,
 };
 
-/// How a job is called that is a heartbeat.
+/// Prefix of the name of a job that is a heartbeat.
 const NAMED: &str = "heartbeat:";
-/// The list of an agent, in its folder.
+/// List of an agent, in its folder.
 const LIST: &str = "HEARTBEAT.md";
-/// How long a heartbeat may take, in milliseconds.
+/// Longest time of a heartbeat, in milliseconds.
 const LONGEST: u64 = 30 * 60 * 1000;
-/// What an agent is told if the settings say nothing.
+/// Prompt of a heartbeat if the settings have none.
 const PROMPT: &str = "Look at your list HEARTBEAT.md, which follows, and do what it asks for now. Take up nothing from earlier \
                       conversations that it does not name. If nothing needs anybody's attention, answer with HEARTBEAT_OK \
                       and nothing else.";
 
-/// The heartbeat of one agent, as the settings have it.
+/// Heartbeat of one agent, as the settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HeartbeatRules {
     /// Milliseconds. Absent: never by itself.
@@ -102,7 +102,7 @@ impl HeartbeatRules {
     }
 }
 
-/// Every agent that there is: the one that is meant where none is named, and those of the settings.
+/// Returns every agent: the default one, and those of the settings.
 fn all_agents(door: &GsvAdapter) -> BTreeSet<String> {
     let tree = door.settings.tree();
     let listed = tree["agents"]["list"].as_array().into_iter().flatten();
@@ -124,7 +124,7 @@ pub(super) async fn plan_heartbeats(door: &Arc<GsvAdapter>, replan: ReplanMode) 
     send_command(door, schedule::Command::Beats { beats, replan }).await.map(drop)
 }
 
-/// Whether heartbeats were ever planned.
+/// Reports whether heartbeats were ever planned.
 ///
 /// # Errors
 /// 500 if the gateway closes.
@@ -188,7 +188,7 @@ pub(super) async fn trigger_heartbeat(door: &Arc<GsvAdapter>, agent: &str) -> Me
     Ok(RawJson::from_wire(&triggered))
 }
 
-/// Has an agent look after its list now, and waits until it is asked. What it came to, if it was not.
+/// Starts the heartbeat of an agent now, and waits until its message is sent. Returns the outcome if it was not sent.
 async fn fire_now(door: &Arc<GsvAdapter>, agent: &str) -> Result<Option<(FiringStatus, String)>, GsvError> {
     let mut facts = door.context.handle.follow_facts(fact_of_schedule).await.ok_or_else(gateway_closing)?;
     let EngineReply::Fired(fired) =
@@ -208,7 +208,7 @@ async fn fire_now(door: &Arc<GsvAdapter>, agent: &str) -> Result<Option<(FiringS
                 return Ok(Some((*status, outcome.and_then(|outcome| outcome.error).unwrap_or_default())));
             }
             Event::Schedule(schedule::Event::Fired { firing, .. }) if is_it(firing) => has_fired = true,
-            // What nobody has begun goes with its agent. The same name may have been that of one that is gone.
+            // A firing that was not begun is removed with its agent. Its name may have been that of an earlier agent.
             Event::Schedule(schedule::Event::Removed { job })
                 if has_fired && fired.iter().any(|firing| firing.job == *job) =>
             {
@@ -219,10 +219,10 @@ async fn fire_now(door: &Arc<GsvAdapter>, agent: &str) -> Result<Option<(FiringS
     }
 }
 
-/// Says what a heartbeat is about, unless there is none now.
+/// Returns the message of a heartbeat, or its end if it is skipped.
 ///
 /// # Errors
-/// What went wrong.
+/// The failure as text.
 pub(super) async fn heartbeat_message(door: &Arc<GsvAdapter>, fired: &DueFiring) -> Result<schedule::Command, String> {
     let agent = &fired.job.plan().agent;
     let rules = HeartbeatRules::for_agent(door, agent);
@@ -246,7 +246,7 @@ pub(super) async fn heartbeat_message(door: &Arc<GsvAdapter>, fired: &DueFiring)
     Ok(firing::say_command(fired, session, &text, marks, ConversationMode::GoesOn))
 }
 
-/// A reason in the words of the wire.
+/// Returns a reason in the terms of the wire.
 const fn skip_reason(skip: SkipReason) -> &'static str {
     match skip {
         SkipReason::OutsideActiveHours => "outside_active_hours",
@@ -256,7 +256,7 @@ const fn skip_reason(skip: SkipReason) -> &'static str {
     }
 }
 
-/// Why there is no heartbeat now, if there is none.
+/// Returns the reason to skip a heartbeat now, if there is one.
 async fn check_skip(
     door: &Arc<GsvAdapter>,
     fired: &DueFiring,
@@ -274,7 +274,7 @@ async fn check_skip(
     Ok(is_busy(door, agent).await?.then_some(SkipReason::SessionBusy))
 }
 
-/// Whether a run works in the session in which somebody last spoke with the agent.
+/// Reports whether a run works in the session in which a user last spoke with the agent.
 async fn is_busy(door: &Arc<GsvAdapter>, agent: &str) -> Result<bool, String> {
     let rows = registry::list_sessions(door.context.handle.log()).await.map_err(|error| error.to_string())?;
     let is_its = |key: &str| agent_of(key).map(agent_id).as_deref() == Some(agent);
@@ -283,13 +283,13 @@ async fn is_busy(door: &Arc<GsvAdapter>, agent: &str) -> Result<bool, String> {
     let Some(last) = spoken.max_by_key(|row| row.last_said_at) else { return Ok(false) };
     let id = registry::session_of(&last.key);
     let source = door.context.handle.source(InboxLane::Request);
-    // One that is not at hand rests.
+    // A session that is not in memory rests.
     let read =
         source.read_state(move |engine| engine.state().session(&id).is_some_and(|session| !session.is_at_rest()));
     Ok(read.await.is_some_and(|(busy, _)| busy))
 }
 
-/// The list of an agent, if it has one.
+/// Reads the list of an agent, if it has one.
 async fn read_list(door: &Arc<GsvAdapter>, agent: &str) -> Result<Option<String>, String> {
     let (folder, path) =
         (workspace::folder_of(door, Some(agent)), WorkspacePath::from_text(LIST).map_err(|fault| fault.message)?);
@@ -301,7 +301,7 @@ async fn read_list(door: &Arc<GsvAdapter>, agent: &str) -> Result<Option<String>
     }
 }
 
-/// Who is told what a heartbeat came to. `None` if nobody is.
+/// Returns the target of a heartbeat's report. `None` if it has none.
 fn notify_target(door: &GsvAdapter, fired: &DueFiring) -> Option<NotifyTarget> {
     let channel = match HeartbeatRules::for_agent(door, &fired.job.plan().agent).target {
         HeartbeatTarget::Nobody => return None,
@@ -312,10 +312,10 @@ fn notify_target(door: &GsvAdapter, fired: &DueFiring) -> Option<NotifyTarget> {
     Some(NotifyTarget { channel, to: None, is_required })
 }
 
-/// Tells people what the agent said, unless it is nothing, or what they heard a short while ago.
+/// Reports the agent's answer, unless it is empty or was reported a short while ago.
 ///
 /// # Errors
-/// What went wrong.
+/// The failure as text.
 pub(super) async fn report_heartbeat(door: &Arc<GsvAdapter>, fired: &DueFiring) -> Result<schedule::Command, String> {
     let (over, answer) = firing::run_outcome(door, fired).await?;
     let (text, problem) = firing::answer_and_problem(&over, answer.as_ref());

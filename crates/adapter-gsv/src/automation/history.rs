@@ -1,4 +1,4 @@
-//! The firings of jobs that ended: a row each, folded within the append, so that it needs no replay and is never behind.
+//! Firings of jobs that ended: a row each, folded within the append, so that it needs no replay and is always current.
 //! Of each job as many are kept as its records say, and [`MOST`] in all.
 
 use countersign_core::{
@@ -9,24 +9,24 @@ use countersign_protocol::gsv::{cron, session::PageParams};
 use countersign_runtime::store::{AnyLog, Log as _, LogReadError, LogView, Partition, StoredRecord, ViewRows};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// The view's name.
+/// Name of the view.
 const NAME: &str = "gsv-runs";
-/// How many rows are kept in all.
+/// Most rows that are kept in all.
 const MOST: u64 = 20_000;
-/// How many rows are read at once.
+/// Most rows that are read at once.
 const PAGE: usize = 500;
-/// Where it stands how many there were and are.
+/// Key of the row with the numbers of rows, past and present.
 const COUNTS: &str = "count";
 
-/// The view.
+/// View of the past runs of jobs.
 #[derive(Debug)]
 pub struct JobRunsView;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct RunCounts {
-    /// The number of the last.
+    /// Number of the last row.
     last: u64,
-    /// How many rows there are.
+    /// Number of rows.
     kept: u64,
 }
 
@@ -34,7 +34,7 @@ struct RunCounts {
 struct JobRunRow {
     number: u64,
     job: String,
-    /// When it fired, in milliseconds.
+    /// Time of the firing, in milliseconds.
     at: u64,
     status: FiringStatus,
     took: u64,
@@ -51,7 +51,7 @@ fn job_runs_key(job: &str, number: u64) -> String {
     format!("j/{job}/{:020}", u64::MAX - number)
 }
 
-/// Where the numbers of the rows of a job stand.
+/// Returns the key under which the numbers of the rows of a job are stored.
 fn numbers_key(job: &str) -> String {
     format!("n/{job}")
 }
@@ -111,7 +111,7 @@ impl LogView for JobRunsView {
     }
 }
 
-/// Of more rows than there may be the oldest goes. Numbers leave no gap, so it is known which that is.
+/// Removes the oldest row if there are too many. Numbers leave no gap, so the oldest is known.
 fn forget_oldest(rows: &mut dyn ViewRows, counts: &mut RunCounts) {
     let Some(oldest) = counts.last.checked_sub(MOST).filter(|oldest| *oldest > 0) else { return };
     let Some(row) = get_json::<JobRunRow>(rows, &all_runs_key(oldest)) else { return };
@@ -137,10 +137,10 @@ fn put_json<T: Serialize>(rows: &mut dyn ViewRows, key: &str, value: &T) {
     }
 }
 
-/// Those rows of a job, or of all, that are wanted, the newest first, and how many there are in all.
+/// Reads the selected rows of a job, or of all, the newest first, and their number in all.
 ///
 /// # Errors
-/// What the log says.
+/// An error of the log.
 pub(super) async fn job_runs(
     log: &AnyLog,
     job: Option<&str>,
@@ -184,7 +184,7 @@ fn past_run(row: JobRunRow) -> cron::PastRun {
     cron::PastRun { id: row.number, ts: row.at, result }
 }
 
-/// A status in the word of the wire.
+/// Returns the name of a status on the wire.
 pub(super) const fn wire_status(status: FiringStatus) -> cron::CronRunStatus {
     match status {
         FiringStatus::Ok => cron::CronRunStatus::Ok,

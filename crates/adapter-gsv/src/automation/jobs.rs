@@ -48,7 +48,7 @@ pub(super) async fn cron_list(door: &Arc<GsvAdapter>, list: cron::CronListParams
     Ok(RawJson::from_wire(&list_jobs(door, list).await?))
 }
 
-/// Jobs, those that are due first at first.
+/// Lists jobs, those that are due first at first.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
@@ -74,7 +74,7 @@ pub(super) async fn list_jobs(
     Ok(cron::CronListResult { jobs: to_wire_jobs(door, jobs).await?, count })
 }
 
-/// Jobs in the words of the wire.
+/// Converts jobs to those of the wire.
 async fn to_wire_jobs(door: &Arc<GsvAdapter>, jobs: Vec<Job>) -> Result<Vec<cron::CronJob>, GsvError> {
     let places = jobs.iter().flat_map(|job| [Some(job.content_lsn()), job.last_firing().map(|last| last.record)]);
     let places: Vec<Lsn> = places.flatten().collect();
@@ -110,7 +110,7 @@ fn to_wire_job(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::CronJ
     })
 }
 
-/// One job of [`Kind::Job`].
+/// Finds one job of [`JobKind::Job`].
 async fn find_job(door: &Arc<GsvAdapter>, id: &str) -> Result<Job, GsvError> {
     let job = JobId::new(id);
     let source = door.context.handle.source(InboxLane::Request);
@@ -131,7 +131,7 @@ pub(super) async fn cron_add(door: &Arc<GsvAdapter>, create: cron::CronAddParams
 /// Plans a job.
 ///
 /// # Errors
-/// 500 with why it cannot be.
+/// 500 with the reason.
 pub(super) async fn add_job(
     door: &Arc<GsvAdapter>,
     create: cron::CronAddParams,
@@ -155,10 +155,10 @@ pub(super) async fn cron_update(door: &Arc<GsvAdapter>, update: cron::CronUpdate
     Ok(RawJson::from_wire(&update_job(door, update).await?))
 }
 
-/// Plans a job otherwise. What the patch leaves out stays.
+/// Changes a job. Fields that are missing in the patch stay.
 ///
 /// # Errors
-/// 500 with why it cannot be.
+/// 500 with the reason.
 pub(super) async fn update_job(
     door: &Arc<GsvAdapter>,
     update: cron::CronUpdateParams,
@@ -185,7 +185,7 @@ pub(super) async fn update_job(
     let enabled = update.enabled.unwrap_or_else(|| job.plan().enabled);
     let mut plan = definition.to_plan(door, agent, enabled)?;
     if !is_planned_anew {
-        // Steps go on from where they were counted.
+        // Intervals continue from where they were counted.
         plan.schedule = job.plan().schedule.clone();
         plan.follows_house = job.plan().follows_house;
     }
@@ -198,10 +198,10 @@ pub(super) async fn cron_remove(door: &Arc<GsvAdapter>, remove: cron::CronRemove
     Ok(RawJson::from_wire(&remove_job(door, &remove.id).await?))
 }
 
-/// Plans a job no more.
+/// Removes a job.
 ///
 /// # Errors
-/// 500 if that was not recorded.
+/// 500 if the change was not recorded.
 pub(super) async fn remove_job(door: &Arc<GsvAdapter>, id: &str) -> Result<cron::CronRemoveResult, GsvError> {
     let Ok(job) = find_job(door, id).await else { return Ok(cron::CronRemoveResult { ok: true, removed: false }) };
     let reply = send_command(door, schedule::Command::Remove { job: job.id().clone() }).await?;
@@ -212,10 +212,10 @@ pub(super) async fn cron_run(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, run: 
     Ok(RawJson::from_wire(&run_jobs(door, peer, run).await?))
 }
 
-/// Has jobs run, and waits for their ends. Whoever asked may go away: what was begun goes on.
+/// Starts jobs, and waits for their ends. The jobs continue if the caller disconnects.
 ///
 /// # Errors
-/// 500 with why none did, 503 where whoever asked has gone.
+/// 500 with the reason why none ran, 503 if the caller has disconnected.
 async fn run_jobs(
     door: &Arc<GsvAdapter>,
     peer: &ConnectedPeer,
@@ -248,7 +248,7 @@ async fn run_jobs(
     Ok(cron::CronRunResult { ok: true, ran, results })
 }
 
-/// Has jobs run, or says that the one that is meant runs already.
+/// Starts jobs, or reports that the selected one runs already.
 async fn fire_jobs(
     door: &Arc<GsvAdapter>,
     run: &cron::CronRunParams,
@@ -270,7 +270,7 @@ async fn fire_jobs(
     }
 }
 
-/// Those of these firings that have begun already: of one that its own time began, that was said before anybody listened.
+/// Returns the firings that have begun already. A firing that began at its own time was announced before the caller subscribed.
 async fn begun_firings(door: &Arc<GsvAdapter>, fired: Vec<FiringId>) -> Result<HashSet<FiringId>, GsvError> {
     let look = move |engine: &Engine| {
         let state = engine.state().schedule();
@@ -281,7 +281,7 @@ async fn begun_firings(door: &Arc<GsvAdapter>, fired: Vec<FiringId>) -> Result<H
     read.map(|(begun, _)| begun).ok_or_else(gateway_closing)
 }
 
-/// Has jobs run, and says which will.
+/// Starts jobs, and returns those that will run.
 pub(super) async fn start_jobs(door: &Arc<GsvAdapter>, run: cron::CronRunParams) -> MethodResult {
     let begun = match fire_jobs(door, &run).await? {
         Ok(fired) => serde_json::json!({ "ok": true, "started": fired.iter().map(|it| &it.job).collect::<Vec<_>>() }),
@@ -290,14 +290,14 @@ pub(super) async fn start_jobs(door: &Arc<GsvAdapter>, run: cron::CronRunParams)
     Ok(RawJson::from(begun))
 }
 
-/// What has ended.
+/// Work that has ended.
 enum EndedWork {
     Firing(FiringId),
-    /// With every firing of it that had not begun.
+    /// A job, with every firing of it that had not begun.
     Job(JobId),
 }
 
-/// The next end of a firing or of a job. Firings that began are in `spoke`.
+/// Waits for the next end of a firing or of a job. Firings that began are in `spoke`.
 async fn next_end(
     facts: &mut FactFollower<Arc<RecordedFact>>,
     spoke: &mut HashSet<FiringId>,
@@ -349,7 +349,7 @@ pub(super) async fn cron_runs(door: &Arc<GsvAdapter>, runs: cron::CronRunsParams
     Ok(RawJson::from_wire(&past_runs(door, &runs).await?))
 }
 
-/// The runs that were.
+/// Returns the past runs.
 ///
 /// # Errors
 /// 500 if the record cannot be read.

@@ -1,4 +1,4 @@
-//! Who is told what came of a firing.
+//! Receivers of a job's outcome.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use super::super::{
     registry::key_of,
 };
 
-/// To whom something is told in a chat network. Clients are told of every run by the events of its session.
+/// Receiver of a report in a chat network. Clients get every run through the events of its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotifyTarget {
-    /// Through which network. Absent: the one through which somebody last spoke with the agent.
+    /// Network. Absent: the one through which a user last spoke with the agent.
     pub(super) channel: Option<String>,
-    /// To whom. Absent: whoever last spoke with the agent there.
+    /// Chat. Absent: the user who last spoke with the agent there.
     pub(super) to: Option<String>,
-    /// Whether it is a fault if there is nobody.
+    /// True if a missing receiver is an error.
     pub(super) is_required: bool,
 }
 
-/// Who is told of what a job does. `None` if nobody is to be.
+/// Returns the receiver of a job's report. `None` if it has none.
 pub(super) fn spec_target(spec: &CronSpec) -> Option<NotifyTarget> {
     match spec {
         CronSpec::SystemEvent { .. } => Some(last_chat()),
@@ -37,12 +37,12 @@ pub(super) fn spec_target(spec: &CronSpec) -> Option<NotifyTarget> {
     }
 }
 
-/// The chat that spoke last, if one has.
+/// Returns the chat that spoke last, if one has.
 pub(super) const fn last_chat() -> NotifyTarget {
     NotifyTarget { channel: None, to: None, is_required: false }
 }
 
-/// Who is told of a task. `None` if nobody is to be.
+/// Returns the receiver of a task's report. `None` if it has none.
 pub(super) fn task_target(task: &CronTask) -> Option<NotifyTarget> {
     let is_named = task.channel.is_some() || task.to.is_some();
     let telling = NotifyTarget {
@@ -54,7 +54,7 @@ pub(super) fn task_target(task: &CronTask) -> Option<NotifyTarget> {
 }
 
 impl NotifyTarget {
-    /// Where it goes, if somebody is named or has spoken with the agent; `last` is who did so last.
+    /// Returns the target, if one is named or has spoken with the agent; `last` is the chat that did so last.
     fn delivery_target(&self, agent: &str, last: Option<&ChatAddress>) -> Result<DeliveryTarget, String> {
         let nobody = || match &self.channel {
             Some(channel) => format!("nobody has spoken with {agent} in {channel} yet"),
@@ -78,15 +78,15 @@ impl NotifyTarget {
         self.delivery_target(agent, last.as_ref())
     }
 
-    /// Whether there is anybody whom it reaches.
+    /// Reports whether it reaches anybody.
     pub(super) async fn reaches_anybody(&self, door: &Arc<GsvAdapter>, agent: &str) -> bool {
         self.find_target(door, agent).await.is_ok()
     }
 
-    /// Tells it. False if there is nobody, and nobody is wanted. The same key again tells it no second time.
+    /// Sends a text. Returns false if there is no receiver and none is required. The same key sends it once.
     ///
     /// # Errors
-    /// Why those could not be told who are wanted.
+    /// The reason why a required receiver could not be reached.
     pub(super) async fn send_text(
         &self,
         door: &Arc<GsvAdapter>,
@@ -110,7 +110,7 @@ impl NotifyTarget {
     }
 }
 
-/// Where an agent was last spoken to.
+/// Returns the chat in which a user last spoke with an agent.
 pub(super) async fn last_active(door: &Arc<GsvAdapter>, agent: &str) -> Option<LastActive> {
     let (address, at) = delivery::last_active(door, agent).await?;
     let kind = match address.kind {

@@ -1,4 +1,4 @@
-//! Schedules as agents say them, in the form of the wire: `tomorrow 9am`, `every 2 hours`, `{"everyMinutes": 30}`.
+//! Schedules as agents write them, in the form of the wire: `tomorrow 9am`, `every 2 hours`, `{"everyMinutes": 30}`.
 
 use countersign_core::{
     schedule::{CronExpression, Zone, parse_instant, parse_span},
@@ -6,14 +6,14 @@ use countersign_core::{
 };
 use serde_json::{Map, Value, json};
 
-/// Units that an interval may be said in, with their milliseconds.
+/// Units of an interval, with their milliseconds.
 const UNITS: [(&str, u64); 4] =
     [("everySeconds", 1_000), ("everyMinutes", 60_000), ("everyHours", 3_600_000), ("everyDays", 86_400_000)];
 
-/// Brings the schedule of a job, or of a patch of one, into the form of the wire.
+/// Converts the schedule of a job, or of a patch of one, to the form of the wire.
 ///
 /// # Errors
-/// What cannot be read, for the model.
+/// The part that cannot be read, for the model.
 pub(crate) fn in_wire_form(job: &mut Value, now: Millis, zone: Zone) -> Result<(), String> {
     let Some(schedule) = job.get_mut("schedule") else { return Ok(()) };
     *schedule = match schedule.take() {

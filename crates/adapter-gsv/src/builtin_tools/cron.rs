@@ -1,4 +1,4 @@
-//! `gsv__Cron`: plans what the agent is to do later, and looks after it. Times may be said as people say them.
+//! `gsv__Cron`: plans and manages later work of the agent. Times may be given in natural language.
 
 use countersign_core::{schedule::Zone, tool::ToolEffect};
 use countersign_protocol::{

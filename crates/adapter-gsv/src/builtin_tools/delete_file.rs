@@ -1,4 +1,4 @@
-//! `gsv__DeleteFile`: a file of the agent's goes.
+//! `gsv__DeleteFile`: deletes a file of the agent.
 
 use countersign_core::tool::ToolEffect;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! `gsv__EditFile`: a part of a file of the agent's.
+//! `gsv__EditFile`: replaces a part of a file of the agent.
 
 use countersign_core::tool::ToolEffect;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! What the tools for files have in common: the agent's folder, and the form of paths.
+//! Shared parts of the tools for files: the agent's folder, and the form of paths.
 
 use countersign_protocol::gsv::workspace::WorkspacePath;
 use countersign_runtime::tools::CallFailure;
@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::{super::workspace::AgentFolder, BuiltinCall};
 
-/// The schema of a path argument.
+/// Returns the schema of a path argument.
 pub(super) fn path_schema(what: &str) -> Value {
     json!({"type": "string", "description": format!("{what}, from your folder on, such as memory/2026-01-31.md")})
 }
 
-/// Writes `path` as policy judges it and as it is done: from the agent's folder on, without `/` in front.
+/// Writes `path` as policy judges it and as the tool uses it: relative to the agent's folder, without a leading `/`.
 pub(super) fn path_form(arguments: &mut Map<String, Value>) -> Result<(), CallFailure> {
     if let Some(Value::String(given)) = arguments.get_mut("path") {
         let path = WorkspacePath::from_text(given).map_err(|fault| CallFailure::Invalid(fault.message))?;
@@ -21,7 +21,7 @@ pub(super) fn path_form(arguments: &mut Map<String, Value>) -> Result<(), CallFa
     Ok(())
 }
 
-/// Does something in the agent's folder, where that may block. It is done to its end, also if the call is stopped meanwhile.
+/// Works in the agent's folder, on a thread that may block. The work is finished, also if the call is stopped meanwhile.
 pub(super) async fn in_folder<T: Send + 'static>(
     call: &BuiltinCall,
     path: &str,

@@ -1,4 +1,4 @@
-//! `gsv__ListFiles`: what a folder of the agent's holds.
+//! `gsv__ListFiles`: lists a folder of the agent.
 
 use countersign_core::tool::ToolEffect;
 use serde::Deserialize;

@@ -11,9 +11,9 @@ use tokio::time::timeout;
 
 use super::{super::nodes, BuiltinCall, BuiltinResult, BuiltinTool, accept_unchanged};
 
-/// How long the node may take.
+/// Longest time in which the node answers.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How much of it a model reads, in bytes.
+/// Longest part of a log for a model, in bytes.
 const LONGEST: usize = 200_000;
 
 pub(super) const TOOL: BuiltinTool = BuiltinTool {

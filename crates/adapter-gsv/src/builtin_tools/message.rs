@@ -1,4 +1,4 @@
-//! `gsv__Message`: the agent says something in a chat network.
+//! `gsv__Message`: the agent sends a message in a chat network.
 
 use countersign_core::{channel::OutboundMedia, tool::ToolEffect};
 use countersign_protocol::gsv::channel::PeerKind;
@@ -31,7 +31,7 @@ struct MessageArguments {
     place: ChatTarget,
 }
 
-/// Where something is to be said.
+/// Target of a message.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChatTarget {
@@ -52,10 +52,10 @@ fn non_blank(text: Option<String>) -> Option<String> {
 }
 
 impl ChatTarget {
-    /// To whom, and the message that it answers.
+    /// Returns the target, and the message to which it replies.
     ///
     /// # Errors
-    /// [`Failure::Invalid`] where only half of a place is named.
+    /// [`CallFailure::Invalid`] if the target is incomplete.
     pub(super) fn delivery_target(self) -> Result<(DeliveryTarget, Option<String>), CallFailure> {
         let target = match (non_blank(self.channel), non_blank(self.to)) {
             (None, None) => DeliveryTarget::Last,
@@ -72,10 +72,10 @@ impl ChatTarget {
     }
 }
 
-/// Says something, and tells the model where.
+/// Sends a message, and tells the model the target.
 ///
 /// # Errors
-/// Why it is not said.
+/// The reason why it is not sent.
 pub(super) async fn send_message(
     call: &BuiltinCall,
     text: &str,
@@ -89,7 +89,7 @@ pub(super) async fn send_message(
     let sent = match sent {
         Ok(sent) => sent,
         Err(problem) => {
-            // What was perhaps recorded all the same needs its file.
+            // A message that may have been recorded needs its file.
             if let Some(object) = object.filter(|_| !matches!(problem, DeliveryError::Failed(_))) {
                 attachments::release_file(&call.door, object).await;
             }
@@ -106,7 +106,7 @@ pub(super) async fn send_message(
     .to_string())
 }
 
-/// The schema of where something is said, with `more` of the tool's own.
+/// Returns the schema of a message's target, with `more` fields of the tool.
 pub(super) fn target_schema(required: &str, more: Value) -> Value {
     let mut properties = json!({
         "channel": {"type": "string", "description": "The network, such as telegram"},

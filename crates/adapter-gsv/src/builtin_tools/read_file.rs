@@ -1,4 +1,4 @@
-//! `gsv__ReadFile`: a file of the agent's, or of everybody's skills.
+//! `gsv__ReadFile`: reads a file of the agent, or of the shared skills.
 
 use countersign_core::tool::ToolEffect;
 use countersign_runtime::tools::CallFailure;
@@ -10,7 +10,7 @@ use super::{
     files::{in_folder, path_form, path_schema},
 };
 
-/// How much of a file a model is shown, in bytes.
+/// Most bytes of a file for a model.
 const LARGEST: usize = 256 << 10;
 
 pub(super) const TOOL: BuiltinTool = BuiltinTool {

@@ -1,6 +1,6 @@
 //! `gsv__SendFile`: the agent sends a file of its folder to a chat.
 //!
-//! A tool of its own, so that no rule about words lets a file go.
+//! A separate tool, so that no rule about messages lets a file go.
 
 use countersign_core::tool::ToolEffect;
 use countersign_protocol::gsv::{LARGEST_MEDIA, workspace::WorkspacePath};

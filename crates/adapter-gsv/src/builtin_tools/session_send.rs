@@ -1,4 +1,4 @@
-//! `gsv__SessionSend`: the agent says something in another session, and waits for what is answered.
+//! `gsv__SessionSend`: the agent sends a message to another session, and waits for the answer.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::{
     BuiltinCall, BuiltinResult, BuiltinTool, accept_unchanged,
 };
 
-/// How long it waits where nothing is said, and at most, in seconds.
+/// Default and longest wait, in seconds.
 const USUAL: u64 = 30;
 const LONGEST: u64 = 120;
 
@@ -50,7 +50,7 @@ async fn run(mut call: BuiltinCall) -> BuiltinResult {
     let key = chat::canonical_key(&call.door, &session_key).map_err(|fault| CallFailure::Invalid(fault.message))?;
     let wait = Duration::from_secs(wait_seconds.unwrap_or(USUAL).min(LONGEST));
     if key == call.key && !wait.is_zero() {
-        // What is said there waits for this run, which would wait for it.
+        // A message there would wait for this run, which would wait for it.
         return Err(CallFailure::Invalid(
             "this is your own session: it answers once you are done (waitSeconds: 0)".to_owned(),
         ));
@@ -85,7 +85,7 @@ async fn run(mut call: BuiltinCall) -> BuiltinResult {
     .to_string())
 }
 
-/// What a run ends with. `None` if the door closes before.
+/// Waits for the end of a run. `None` if the adapter closes before.
 async fn end_of(events: &mut Receiver<std::sync::Arc<BroadcastEvent>>, key: &str, run: &str) -> Option<RunEnding> {
     loop {
         match events.recv().await {
@@ -94,7 +94,7 @@ async fn end_of(events: &mut Receiver<std::sync::Arc<BroadcastEvent>>, key: &str
                     return Some(end);
                 }
             }
-            // What was missed may have been it: then it is not heard, and the wait ends by itself.
+            // The missed events may include it: then the wait ends by its timeout.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return None,
         }

@@ -1,4 +1,4 @@
-//! `gsv__SessionsList`: the sessions that were spoken in, the last active first.
+//! `gsv__SessionsList`: lists the sessions in which users spoke, the last active first.
 
 use countersign_core::tool::ToolEffect;
 use countersign_protocol::RawJson;
@@ -11,11 +11,11 @@ use super::{
     BuiltinCall, BuiltinResult, BuiltinTool, accept_unchanged,
 };
 
-/// How many are listed at once.
+/// Most sessions in one list.
 const MOST: usize = 100;
-/// How many where nothing is said.
+/// Default number of sessions.
 const USUAL: usize = 20;
-/// How many messages of each are shown.
+/// Most messages of each.
 const MOST_MESSAGES: usize = 20;
 
 pub(super) const TOOL: BuiltinTool = BuiltinTool {

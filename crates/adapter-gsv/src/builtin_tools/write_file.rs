@@ -1,4 +1,4 @@
-//! `gsv__WriteFile`: a whole file of the agent's, made or replaced.
+//! `gsv__WriteFile`: creates or replaces a file of the agent.
 
 use countersign_core::tool::ToolEffect;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Who may speak with an agent in a network, as the settings have it.
+//! Access control of chat networks, as the settings have it.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::{
     addresses::{self, TELEGRAM},
 };
 
-/// What the settings call a network. One that connects as `WhatsApp` is the one that is set as `whatsapp`: else a capital
-/// letter would open what was closed.
+/// Returns the key of a network in the settings. A network that connects as `WhatsApp` has the settings of `whatsapp`: otherwise a capital
+/// letter would open a closed network.
 pub(super) fn configured_name<'a>(tree: &'a Value, network: &'a str) -> &'a str {
     let networks = tree["channels"].as_object();
     if networks.is_some_and(|networks| networks.contains_key(network)) {
@@ -21,17 +21,17 @@ pub(super) fn configured_name<'a>(tree: &'a Value, network: &'a str) -> &'a str 
     other.map_or(network, String::as_str)
 }
 
-/// Whether whoever sent a message may speak.
+/// Decides whether the sender of a message may speak.
 ///
-/// A network without settings is open: what connects to it showed a token, or signed. In Telegram anybody can write to a
-/// bot, so there only those may who may decide, until the settings say otherwise.
+/// A network without settings is open: it connected with a token, or signed its request. In Telegram anybody can write to a
+/// bot, so only approvers may speak there until the settings say otherwise.
 pub(super) fn check_sender(door: &Arc<GsvAdapter>, inbound: &ChannelInboundParams) -> SenderAccess {
     let tree = door.settings.tree();
     let network = &tree["channels"][configured_name(&tree, &inbound.channel)];
     let is_telegram = inbound.channel == TELEGRAM;
     let otherwise = if is_telegram { SenderPolicy::Allowlist } else { SenderPolicy::Open };
     let policy = match network["dmPolicy"].as_str() {
-        // A word that nobody knows lets nobody in.
+        // An unknown policy admits nobody.
         Some(named) => SenderPolicy::from_name(named).unwrap_or(SenderPolicy::Allowlist),
         None => otherwise,
     };

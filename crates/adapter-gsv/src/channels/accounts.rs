@@ -1,4 +1,4 @@
-//! Methods about accounts of chat networks: which there are, how they are, and their beginning and end.
+//! Methods about accounts of chat networks: their list, status, start and stop.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,7 +28,7 @@ use super::{
     channel_error, webhook,
 };
 
-/// Networks whose drivers the original had, and this gateway has not.
+/// Networks for which the original has drivers, and this gateway has none.
 const LEFT_OUT: [&str; 2] = ["whatsapp", "discord"];
 
 async fn known_accounts(door: &Arc<GsvAdapter>) -> Result<Vec<KnownAccount>, GsvError> {
@@ -49,13 +49,13 @@ pub(super) async fn list_channels(door: &Arc<GsvAdapter>) -> MethodResult {
     Ok(RawJson::from_wire(&ChannelsListResult { count: channels.len(), channels }))
 }
 
-/// What a network is to this gateway.
+/// Driver of a network.
 enum ChannelDriver {
     Telegram,
     Webhook,
-    /// It connects by itself.
+    /// The account connects by itself.
     Socket(Vec<KnownAccount>),
-    /// The original had one.
+    /// Only the original has one.
     LeftOut(Vec<KnownAccount>),
 }
 
@@ -81,7 +81,7 @@ fn account_result(channel: String, account_id: String, message: Option<String>) 
     RawJson::from_wire(&ChannelAccountResult { ok: true, channel, account_id, qr_data_url: None, message })
 }
 
-/// The account that is meant: the one that is named, the only one, or the default one.
+/// Selects the account: the named one, the only one, or the default one.
 fn select_account(of: &[KnownAccount], named: Option<String>) -> Option<Named> {
     let known = match (&named, of) {
         (None, [only]) => Some(only),
@@ -225,7 +225,7 @@ pub(super) async fn account_status(door: &Arc<GsvAdapter>, params: ChannelAccoun
     Ok(RawJson::from_wire(&ChannelStatusResult { channel, accounts }))
 }
 
-/// Accounts that connect by themselves.
+/// Returns the status of accounts that connect by themselves.
 fn socket_statuses(door: &GsvAdapter, of: Vec<KnownAccount>) -> Vec<AccountStatus> {
     let connected = door.networks.connected.lock().clone();
     let status = |known: KnownAccount| {
@@ -241,7 +241,7 @@ fn socket_statuses(door: &GsvAdapter, of: Vec<KnownAccount>) -> Vec<AccountStatu
     of.into_iter().map(status).collect()
 }
 
-/// Every account as pages show it, by network. Telegram is the messenger's. `None` if the gateway closes.
+/// Returns every account for status pages, by network. The messenger serves Telegram. `None` if the gateway closes.
 pub(crate) async fn account_overview(door: &Arc<GsvAdapter>) -> Option<Vec<connection_status::ChannelAccountStatus>> {
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(|engine| {
@@ -273,7 +273,7 @@ pub(crate) async fn account_overview(door: &Arc<GsvAdapter>) -> Option<Vec<conne
     Some(all)
 }
 
-/// When something last came through each account of a network.
+/// Returns the time of the last inbound message of each account of a network.
 async fn last_message_times(door: &Arc<GsvAdapter>, network: &str) -> Result<BTreeMap<String, Option<u64>>, GsvError> {
     let mut of = known_accounts(door).await?;
     of.retain(|known| known.account.network == network);

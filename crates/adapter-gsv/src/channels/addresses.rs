@@ -1,4 +1,4 @@
-//! Places in chat networks in the words of the wire and of the record.
+//! Addresses in chat networks, on the wire and in the record.
 
 use countersign_core::{
     channel::{AddressKind, ChannelAccount, ChatAddress},
@@ -11,9 +11,9 @@ use countersign_protocol::gsv::{
 use countersign_telegram as telegram;
 use countersign_view::principals;
 
-/// The network of the messenger that the gateway itself is in.
+/// Network of the messenger of the gateway.
 pub(super) const TELEGRAM: &str = telegram::SURFACE;
-/// The network of signed requests over HTTP.
+/// Network of signed requests over HTTP.
 pub(super) const WEBHOOK: &str = "webhook";
 
 pub(crate) const fn chat_kind(kind: PeerKind) -> AddressKind {
@@ -25,12 +25,12 @@ pub(crate) const fn chat_kind(kind: PeerKind) -> AddressKind {
     }
 }
 
-/// The account of a network.
+/// Returns the account of a network.
 pub(super) fn channel_account(network: &str, name: &str) -> ChannelAccount {
     ChannelAccount { network: network.to_owned(), name: name.to_owned() }
 }
 
-/// The chat that a message came from.
+/// Returns the chat that a message came from.
 pub(super) fn chat_address(inbound: &ChannelInboundParams) -> ChatAddress {
     ChatAddress {
         account: channel_account(&inbound.channel, &inbound.account),
@@ -39,7 +39,7 @@ pub(super) fn chat_address(inbound: &ChannelInboundParams) -> ChatAddress {
     }
 }
 
-/// A chat as the wire has it.
+/// Converts a chat to the form of the wire.
 pub(crate) fn chat_peer(address: &ChatAddress) -> ChatPeer {
     let kind = match address.kind {
         AddressKind::Dm => PeerKind::Dm,
@@ -50,12 +50,12 @@ pub(crate) fn chat_peer(address: &ChatAddress) -> ChatPeer {
     ChatPeer { kind, id: address.chat.clone(), name: None, handle: None }
 }
 
-/// The network's id of whoever sent a message.
+/// Returns the network's id of the sender of a message.
 pub(super) fn sender_id(inbound: &ChannelInboundParams) -> &str {
     inbound.sender.as_ref().map_or(inbound.peer.id.as_str(), |sender| sender.id.as_str())
 }
 
-/// Who somebody of a network is in the record. Of Telegram the gateway itself knows who it is; of others it is told.
+/// Returns the principal of a sender. The gateway itself knows it in Telegram; other networks name it.
 pub(super) fn sender_principal(network: &str, sender: &str) -> PrincipalId {
     match (network, sender.parse()) {
         (TELEGRAM, Ok(user)) => principals::of_telegram(user),

@@ -1,4 +1,4 @@
-//! Files that go with what is said to chats: in the store from before the letter is owed until it has ended.
+//! Files of outbound messages: in the store from before the message is recorded until its delivery has ended.
 
 use std::{
     collections::BTreeSet,
@@ -13,37 +13,37 @@ use countersign_telegram::transport::Attachment;
 
 use super::{super::GsvAdapter, media};
 
-/// Where they lie in the store.
+/// Folder of these files in the store.
 pub const LETTERS: &str = "letters";
-/// How long one may lie there without its letter: it is put there first.
+/// Longest time that a file may exist without its message: it is stored first.
 const UNNAMED: Duration = Duration::from_secs(600);
 
-/// Puts a file into the store for a letter.
+/// Stores a file for an outbound message.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the file system.
 pub(crate) async fn store_file(door: &GsvAdapter, name: &str, bytes: Vec<u8>) -> std::io::Result<OutboundMedia> {
     let object = format!("{LETTERS}/{}", uuid::Uuid::new_v4());
     ObjectStore::for_data_dir(&door.context.config.storage.folder).put_object(object.clone(), bytes).await?;
     Ok(OutboundMedia { object, name: name.to_owned(), mime_type: media::type_of(name).to_owned() })
 }
 
-/// The file that goes with a letter.
+/// Loads the file of an outbound message.
 ///
 /// # Errors
-/// In words, why it is not to be had.
+/// The reason as text.
 pub(super) async fn load_file(door: &GsvAdapter, media: &OutboundMedia) -> Result<Attachment, String> {
     let bytes = ObjectStore::for_data_dir(&door.context.config.storage.folder).read_bytes(&media.object).await;
     let bytes = bytes.map_err(|error| format!("{} cannot be read any more: {error}", media.name))?;
     Ok(Attachment { name: media.name.clone(), mime_type: media.mime_type.clone(), bytes })
 }
 
-/// Takes a file out of the store whose letter has ended.
+/// Removes the file of an outbound message whose delivery has ended.
 pub(crate) async fn release_file(door: &GsvAdapter, object: String) {
     ObjectStore::for_data_dir(&door.context.config.storage.folder).discard_objects(vec![object]).await;
 }
 
-/// Takes out what no letter names: those that a crash left, and those of letters that were dropped. `None` if the gateway
+/// Removes files without a message: those that a crash left, and those of messages that were dropped. `None` if the gateway
 /// closes.
 pub(super) async fn sweep_files(door: &Arc<GsvAdapter>) -> Option<()> {
     let source = door.context.handle.source(InboxLane::Request);

@@ -1,7 +1,7 @@
-//! Tells chats what runs ask of them: the first gate of a run that a chat began is asked about in that chat, and whoever
-//! decided elsewhere is named there. Also follows who works, for networks that show it.
+//! Prompts for gates in chats: the first gate of a run that a chat began is shown in that chat, and a decision made
+//! elsewhere is reported there, with its approver. Also follows the working sessions, for networks that show typing.
 //!
-//! What is owed follows from gates as they are recorded, so that a restart comes to the same.
+//! Prompts follow from gates as they are recorded, so that a restart comes to the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,14 +29,14 @@ use super::{
     pairing, transport,
 };
 
-/// How the key of a letter begins that asks about a gate.
+/// Prefix of the key of an outbound message that shows a gate.
 const ASK: &str = "ask:";
-/// After how long it is tried again to record something.
+/// Wait before another attempt to record something.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Begins to follow. `None` if the gateway closes.
+/// Starts to follow gates. `None` if the gateway closes.
 pub(super) async fn follow_gates(door: &Arc<GsvAdapter>) -> Option<()> {
-    // Not the facts alone: every frame is a reason to try again what could not be recorded.
+    // Not the facts alone: every frame is a reason to try again to record.
     let subscriber = door.context.handle.subscribe().await?;
     let found = |engine: &Engine| {
         let state = engine.state();
@@ -60,7 +60,7 @@ pub(super) async fn follow_gates(door: &Arc<GsvAdapter>) -> Option<()> {
     Some(())
 }
 
-/// Notes that a letter goes out. If it asks about a gate, that can be answered in its chat from now on.
+/// Notes that an outbound message is sent. If it shows a gate, the chat can answer that from now on.
 pub(super) fn note_prompted(door: &GsvAdapter, letter: &PendingMessage) {
     let gate = letter.key.as_deref().and_then(|key| GateId::parse(key.strip_prefix(ASK)?));
     if let Some((gate, session)) = gate.zip(letter.session.as_deref()) {
@@ -68,7 +68,7 @@ pub(super) fn note_prompted(door: &GsvAdapter, letter: &PendingMessage) {
     }
 }
 
-/// Gates that wait and that their chats were asked about before this process began.
+/// Returns the pending gates that were shown in their chats before this process began.
 fn prompted_before(engine: &Engine) -> Vec<(SessionId, GateId)> {
     let state = engine.state();
     let is_on_its_way = |gate: &Gate| {
@@ -82,15 +82,15 @@ fn prompted_before(engine: &Engine) -> Vec<(SessionId, GateId)> {
 
 struct GatePrompter {
     door: Arc<GsvAdapter>,
-    /// Runs that chats began, with where.
+    /// Runs that chats began, with their origin.
     runs: BTreeMap<RunId, (SessionId, MessageOrigin)>,
-    /// Sessions in which something may be owed to a chat.
+    /// Sessions in which a prompt may be due.
     sessions: BTreeSet<SessionId>,
-    /// Gates about people who knocked, which were decided.
+    /// Pairing gates that were decided.
     knocked: BTreeSet<GateId>,
 }
 
-/// A gate to ask about.
+/// Gate to show.
 struct GatePrompt {
     gate: GateId,
     content: Lsn,
@@ -100,7 +100,7 @@ struct GatePrompt {
     more: usize,
 }
 
-/// A gate that was asked about and has ended.
+/// Gate that was shown and has ended.
 struct EndedPrompt {
     gate: GateId,
     resolution: GateResolution,
@@ -134,7 +134,7 @@ impl GatePrompter {
             Event::Gate(gate::Event::Resolved { gate, .. }) => {
                 match &recorded.meta.session {
                     Some(_) => self.mark_touched(recorded),
-                    // Whether it is about somebody who knocked is looked at there.
+                    // The code there looks whether it is a pairing gate.
                     None => drop(self.knocked.insert(*gate)),
                 }
             }
@@ -152,7 +152,7 @@ impl GatePrompter {
         match event {
             run::Event::Marked { run, marks } => {
                 if let Some(origin) = &marks.origin {
-                    // It begins, or goes on under another name after an answer.
+                    // It begins, or continues under another name after an answer.
                     self.runs.insert(*run, (session.clone(), (**origin).clone()));
                     transport::show_typing(&self.door, &origin.from, session, true);
                 }
@@ -167,7 +167,7 @@ impl GatePrompter {
         }
     }
 
-    /// Does what is owed. False if something of it has to be tried again.
+    /// Sends the prompts that are due. Returns false if one has to be tried again.
     async fn process_owed(&mut self) -> bool {
         let mut is_done = true;
         for session in std::mem::take(&mut self.sessions) {
@@ -214,7 +214,7 @@ impl GatePrompter {
         };
         match delivery::enqueue_message(&self.door, message).await {
             Ok(_) => {}
-            // Its account was logged out: nobody is there to be asked.
+            // Its account was logged out: nobody is there to answer.
             Err(DeliveryError::Unknown(_)) => return Some(true),
             Err(_) => return Some(false),
         }
@@ -227,7 +227,7 @@ impl GatePrompter {
     async fn send_resolution(&mut self, ended: EndedPrompt) -> bool {
         let origin: Option<MessageOrigin> = serde_json::from_str(&ended.reference).ok();
         if let Some(origin) = origin.filter(|origin| {
-            // Who answered there knows, and what was withdrawn was withdrawn by whoever asked for that.
+            // The chat that answered knows, and a withdrawn gate was withdrawn by the one who stopped its run.
             ended.by.as_ref() != Some(&origin.by) && ended.resolution != GateResolution::Withdrawn
         }) {
             let message = OutboundRequest {
@@ -247,7 +247,7 @@ impl GatePrompter {
     }
 }
 
-/// Where a gate is shown, as it is kept with the gate.
+/// Returns the origin as it is stored with the gate.
 fn origin_reference(origin: &MessageOrigin) -> String {
     let origin = MessageOrigin { message: None, ..origin.clone() };
     serde_json::to_string(&origin).unwrap_or_default()

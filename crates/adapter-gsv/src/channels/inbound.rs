@@ -1,4 +1,4 @@
-//! A message of a chat network on its way to an agent: who may speak, to which agent, in which session.
+//! Inbound messages of chat networks: access check, agent and session.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ use super::{
     access, addresses, pairing,
 };
 
-/// What a chat is told of a command that was done by a process that died before it said so.
+/// Reply to a command that a process did before it died, without a reply.
 const DONE_BEFORE: &str = "This was done, and the gateway was restarted before it could say more.";
 
-/// Takes a message that came at this moment.
+/// Handles a message that came at this moment.
 ///
 /// # Errors
-/// 400 for what is no message, 500 if it was not recorded: then it may come again.
+/// 400 for an invalid message, 500 if it was not recorded: then it may come again.
 pub(super) async fn handle_inbound(
     door: &Arc<GsvAdapter>,
     inbound: ChannelInboundParams,
@@ -69,7 +69,7 @@ pub(super) async fn handle_inbound(
             directives: Directives::default(),
         };
         let taken = if is_answer { begun() } else { repeated_result(door, &inbound, &key).unwrap_or_else(begun) };
-        // What it came to was said to the chat, unless the process died in between.
+        // The chat has the outcome, unless the process died in between.
         match &taken {
             ChannelInboundResult::Command { .. } => send_reply(door, &inbound, from, DONE_BEFORE).await?,
             ChannelInboundResult::DirectiveOnly { response: Some(reply_text), .. } => {
@@ -99,7 +99,7 @@ pub(super) async fn handle_inbound(
     Ok(taken)
 }
 
-/// Says something to the chat that a message came from, once for each message that has an id.
+/// Replies to the chat of a message, once for each message with an id.
 async fn send_reply(
     door: &Arc<GsvAdapter>,
     inbound: &ChannelInboundParams,
@@ -115,7 +115,7 @@ async fn send_reply(
     delivery::enqueue_message(door, message).await.map(drop).map_err(super::channel_error)
 }
 
-/// What the run is called that a message begins: the same for the same message, whoever asks.
+/// Returns the name of the run that a message begins: the same for the same message.
 fn run_name(from: &ChatAddress, message: &str) -> String {
     let named = serde_json::json!([from, message]).to_string();
     let digest = Digest::hash_bytes(named.as_bytes()).to_string();
@@ -131,7 +131,7 @@ async fn is_received(door: &Arc<GsvAdapter>, from: &ChatAddress, id: Option<&str
     read.map(|(received, _)| received).ok_or_else(|| super::channel_error("the gateway is closing"))
 }
 
-/// What is answered to a message that came before, began no run and answered nothing, as far as its words tell.
+/// Returns the result of a repeated message that began no run and answered nothing, as far as its text shows.
 fn repeated_result(
     door: &GsvAdapter,
     inbound: &ChannelInboundParams,
@@ -150,7 +150,7 @@ fn repeated_result(
         .then(|| ChannelInboundResult::DirectiveOnly { session_key, response: parsed.acknowledgement() })
 }
 
-/// The agent that a message is for, where something binds it to one: the first that fits.
+/// Returns the agent to which a binding sends a message: the first that fits.
 fn bound_agent(tree: &Value, inbound: &ChannelInboundParams) -> Option<String> {
     let is = |expected: &Value, given: &str| expected.is_null() || expected.as_str() == Some(given);
     // A network may spell its name with other capitals than the settings do.
@@ -164,12 +164,12 @@ fn bound_agent(tree: &Value, inbound: &ChannelInboundParams) -> Option<String> {
             && is(&pattern["peer"]["id"], &inbound.peer.id)
     };
     let mut bindings = tree["agents"]["bindings"].as_array().into_iter().flatten();
-    // What fits everything is written without what it fits.
+    // A binding for everything is written without `match`.
     let found = bindings.find(|binding| fits(binding.get("match").unwrap_or(binding)))?;
     found["agentId"].as_str().map(countersign_protocol::gsv::key::agent_id)
 }
 
-/// What stands before a message, so that the model knows where it came from, when, and from whom where several speak.
+/// Returns the prefix of a message, so that the model knows its origin, its time, and its sender in a group.
 fn message_prefix(door: &GsvAdapter, inbound: &ChannelInboundParams) -> String {
     let time = clock_time(door);
     let who = match (&inbound.sender, inbound.peer.kind) {
@@ -182,7 +182,7 @@ fn message_prefix(door: &GsvAdapter, inbound: &ChannelInboundParams) -> String {
     format!("[{} · {time}{who}] ", inbound.channel)
 }
 
-/// The time of day where people live, such as `3:05 PM CET`.
+/// Returns the time of day in the user's zone, such as `3:05 PM CET`.
 fn clock_time(door: &GsvAdapter) -> String {
     door.settings.user_zone().time_of_day(door.context.clock.wall_time())
 }

@@ -1,4 +1,4 @@
-//! What comes with messages: put into the store, and shown to the model as far as it can see it.
+//! Attachments of messages: stored, and shown to the model as far as it can see them.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::message::{ImageBlock, MessageBlock};
@@ -11,10 +11,10 @@ use countersign_view::{LineMode, escape};
 
 use super::super::{GsvAdapter, chat::media_folder};
 
-/// Pictures that models can be shown.
+/// Picture types that models can be shown.
 const PICTURES: [(&str, &str); 4] =
     [("image/png", "png"), ("image/jpeg", "jpg"), ("image/gif", "gif"), ("image/webp", "webp")];
-/// Endings of names of what else comes often.
+/// File name extensions of other common types.
 const ENDINGS: [(&str, &str); 10] = [
     ("audio/ogg", "ogg"),
     ("audio/mpeg", "mp3"),
@@ -28,7 +28,7 @@ const ENDINGS: [(&str, &str); 10] = [
     ("text/csv", "csv"),
 ];
 
-/// The type of a file by its name, as far as it can be told.
+/// Returns the type of a file by its name.
 pub(super) fn type_of(name: &str) -> &'static str {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
     let ending = if ending == "jpeg" { "jpg" } else { &ending };
@@ -36,11 +36,11 @@ pub(super) fn type_of(name: &str) -> &'static str {
     known.find(|(_, known)| *known == ending).map_or("application/octet-stream", |(mime, _)| mime)
 }
 
-/// Puts attachments into the store of a session; what stands for them in the message.
+/// Stores attachments for a session; returns the blocks that stand for them in the message.
 ///
 /// # Errors
-/// 400 for what is no base64 or too large, 500 if it could not be written. What was written before stays until the session
-/// begins anew.
+/// 400 for invalid base64 or too large a file, 500 if it could not be written. Files written before stay until the session
+/// is renewed.
 pub(crate) async fn store_media(
     door: &GsvAdapter,
     key: &str,
@@ -54,7 +54,7 @@ pub(crate) async fn store_media(
     Ok(blocks)
 }
 
-/// The same where there is room for words alone: what the model is told of each.
+/// Does the same where only text is possible: returns the note to the model for each.
 ///
 /// # Errors
 /// As there.
@@ -70,7 +70,7 @@ pub(crate) async fn store_media_as_text(
     Ok(words)
 }
 
-/// Puts an attachment into the store: the picture, if the model can be shown it, and what it can be told of it.
+/// Stores an attachment; returns the picture, if the model can see it, and the note to the model.
 async fn store_one(
     door: &GsvAdapter,
     key: &str,
@@ -101,7 +101,7 @@ async fn store_one(
     Ok((picture, media_note(item, Some(&name))))
 }
 
-/// What the model is told of something that it cannot be shown.
+/// Returns the note to the model for an attachment that it cannot see.
 fn media_note(item: &MediaAttachment, at: Option<&str>) -> String {
     let what = match item.kind {
         MediaKind::Image => "Image",

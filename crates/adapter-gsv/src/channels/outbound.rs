@@ -1,4 +1,4 @@
-//! Delivers letters: those of each account one after the other, of different accounts side by side, and again until the
+//! Delivers outbound messages: those of each account one after the other, accounts in parallel, and again until the
 //! network has them.
 
 use std::{
@@ -17,16 +17,16 @@ use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::Fu
 
 use super::{super::GsvAdapter, attachments, gate_prompts, transport};
 
-/// How long to wait after the first failure; twice as long after each further one.
+/// Wait after the first failure; twice as long after each further one.
 const FIRST: Duration = Duration::from_secs(1);
-/// How long to wait at most.
+/// Longest wait between attempts.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// How the work for one account ended.
+/// Result of the work for one account.
 enum DeliveryStep {
-    /// Nothing waits, or nothing can be carried until somebody says so.
+    /// No message waits, or none can be sent until the account is woken.
     Rests,
-    /// A letter could not be carried now.
+    /// A message could not be sent now.
     Failed(Option<Duration>),
     /// The record is closed.
     Over,
@@ -34,7 +34,7 @@ enum DeliveryStep {
 
 type DeliveryFuture = BoxFuture<'static, (ChannelAccount, DeliveryStep)>;
 
-/// Begins to deliver. `None` if the gateway closes.
+/// Starts delivery. `None` if the gateway closes.
 pub(super) async fn start_delivery(door: &Arc<GsvAdapter>) -> Option<()> {
     let owed = door.context.handle.follow_facts(account_owed).await?;
     let source = door.context.handle.source(InboxLane::Request);
@@ -56,7 +56,7 @@ pub(super) async fn start_delivery(door: &Arc<GsvAdapter>) -> Option<()> {
     Some(())
 }
 
-/// Returns the account at which a letter is owed, if the fact says so.
+/// Returns the account of an outbound message, if the fact records one.
 fn account_owed(recorded: &Arc<RecordedFact>) -> Option<ChannelAccount> {
     match &recorded.fact.event {
         Event::Channel(Told::Owed { to, .. }) => Some(to.account.clone()),
@@ -68,7 +68,7 @@ struct DeliveryLoop {
     door: Arc<GsvAdapter>,
     working: FuturesUnordered<DeliveryFuture>,
     busy: BTreeSet<ChannelAccount>,
-    /// Accounts of which something was heard while they were busy.
+    /// Accounts that were woken while they were busy.
     again: BTreeSet<ChannelAccount>,
     failures: BTreeMap<ChannelAccount, u32>,
 }
@@ -113,7 +113,7 @@ impl DeliveryLoop {
                 let failures = self.failures.entry(account.clone()).or_default();
                 *failures = failures.saturating_add(1);
                 let grown = FIRST.saturating_mul(1 << (*failures - 1).min(16)).min(LONGEST);
-                // A network that wants no wait at all would be asked all the time.
+                // A network that asks for no wait would get requests all the time.
                 after.map_or(grown, |after| after.clamp(FIRST, LONGEST))
             }
             DeliveryStep::Rests | DeliveryStep::Over => {
@@ -129,7 +129,7 @@ impl DeliveryLoop {
     }
 }
 
-/// Delivers what waits for one account, after `wait`.
+/// Delivers the messages of one account, after `wait`.
 async fn deliver_after(
     door: Arc<GsvAdapter>,
     account: ChannelAccount,
@@ -187,7 +187,7 @@ async fn deliver_waiting(door: &Arc<GsvAdapter>, account: &ChannelAccount) -> De
     }
 }
 
-/// The letter that is next.
+/// Returns the next outbound message.
 async fn next_letter(door: &Arc<GsvAdapter>, account: &ChannelAccount) -> Result<Option<Owed>, ()> {
     let of = account.clone();
     let source = door.context.handle.source(InboxLane::Request);
@@ -195,7 +195,7 @@ async fn next_letter(door: &Arc<GsvAdapter>, account: &ChannelAccount) -> Result
     read.map(|(owed, _)| owed).ok_or(())
 }
 
-/// Records how a letter ended, however long that takes: it must not go out again for a full disk. False if nothing is
+/// Records the end of a delivery, with retries: a full disk must not cause a second delivery. Returns false if nothing is
 /// recorded any more.
 async fn record_ending(door: &Arc<GsvAdapter>, command: Command) -> bool {
     let source = door.context.handle.source(InboxLane::Result);

@@ -1,4 +1,4 @@
-//! People who are not known yet: a gate for each that knocks, and what follows once somebody has decided about them.
+//! Pairing of unknown senders: a gate for each, and the steps after its decision.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,14 +31,14 @@ use super::{
     access, addresses, channel_error,
 };
 
-/// Under which a gate is kept until all that follows from it is done.
+/// Surface of a pairing gate, until all steps after its decision are done.
 pub(super) const SURFACE: &str = "pairing";
-/// What somebody is told who is not known yet.
+/// Reply to an unknown sender.
 const AWAITED: &str = "You are not known here yet. Somebody has to let you in first; you will hear of it.";
-/// What somebody is told who was let in.
+/// Message to a sender who was admitted.
 const WELCOME: &str = "You were let in. What do you have to say?";
 
-/// What is kept of somebody who knocks.
+/// Stored data about an unknown sender.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PairingSubject {
@@ -56,7 +56,7 @@ impl PairingSubject {
     }
 }
 
-/// Has people asked about somebody, once.
+/// Opens a gate about an unknown sender, once.
 ///
 /// # Errors
 /// 503 if too many wait already, 500 if it was not recorded.
@@ -107,8 +107,8 @@ pub(super) async fn request_pairing(
     }
 }
 
-/// The name of whoever wrote a message. A chat's name is its writer's where it is a chat with one person, and where
-/// nothing else says who wrote.
+/// Returns the name of the sender of a message. The name of a chat is its sender's in a chat with one person, if the message
+/// has no other name.
 fn name_of(inbound: &ChannelInboundParams) -> Option<String> {
     let (sender, peer) = (inbound.sender.as_ref(), &inbound.peer);
     let is_theirs = sender.is_none() || peer.kind == PeerKind::Dm;
@@ -121,7 +121,7 @@ fn name_of(inbound: &ChannelInboundParams) -> Option<String> {
     names.into_iter().flatten().find(|name| !name.trim().is_empty()).cloned()
 }
 
-/// Somebody who waits.
+/// Sender who waits for a decision.
 struct WaitingSender {
     gate: GateId,
     since: u64,
@@ -157,7 +157,7 @@ pub(super) async fn list_pairings(door: &Arc<GsvAdapter>) -> Answered {
     Ok(RawJson::from_wire(&PairListResult { pairs: listed.collect::<BTreeMap<_, _>>() }))
 }
 
-/// Whoever is decided about, once that is recorded.
+/// Decides about a sender, and returns it once that is recorded.
 async fn decide_pairing(
     door: &Arc<GsvAdapter>,
     decide: &PairDecisionParams,
@@ -173,7 +173,7 @@ async fn decide_pairing(
     let answer = gate::Command::Answer { gate, answer, by, key: None };
     match door.context.handle.source(InboxLane::Result).send_command(Command::Gate(answer)).await {
         Ok(_) => {}
-        // Somebody else was first.
+        // Another approver was first.
         Err(Unasked::Refusal(Refused::Answer(gate::AnswerError::AlreadyResolved { .. }))) => {
             return Err(GsvError::no_pairing(&requested_key));
         }
@@ -197,7 +197,7 @@ pub(super) async fn reject_sender(door: &Arc<GsvAdapter>, params: &PairDecisionP
     Ok(RawJson::from_wire(&PairRejectResult { rejected: true, sender_id: about.sender_id }))
 }
 
-/// A gate that was decided and of which not all is done.
+/// Gate that was decided and has steps left.
 struct DecidedPairing {
     content: Lsn,
     is_in: bool,
@@ -212,10 +212,10 @@ fn decided_pairing(gate: &Gate) -> Option<DecidedPairing> {
     Some(DecidedPairing { content: gate.content_lsn(), is_in, by: gate.resolved_by().cloned(), reference })
 }
 
-/// Does what follows from a decision: whoever was let in is put on the list of their network, and told.
+/// Does the steps after a decision: an admitted sender is added to the list of its network, and gets a message.
 ///
 /// # Errors
-/// 500 if something was not recorded. It is done again from where it stands, by whoever asks next.
+/// 500 if a step was not recorded. The next caller continues from there.
 pub(super) async fn finish_pairing(door: &Arc<GsvAdapter>, id: GateId) -> Result<(), GsvError> {
     let _turn = door.networks.finishing.lock().await;
     let source = door.context.handle.source(InboxLane::Result);
@@ -240,7 +240,7 @@ pub(super) async fn finish_pairing(door: &Arc<GsvAdapter>, id: GateId) -> Result
 
 async fn send_welcome(door: &Arc<GsvAdapter>, gate: GateId, to: ChatAddress) {
     if to.kind != AddressKind::Dm {
-        // A group need not hear who may speak in it.
+        // A group need not know who may speak in it.
         return;
     }
     let key = Some(format!("welcome:{gate}"));

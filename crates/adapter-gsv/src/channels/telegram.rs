@@ -1,4 +1,4 @@
-//! Telegram as a chat network: what people write to the bot that shows cards, and what is written to them.
+//! Telegram as a chat network: messages to the bot that shows cards, and messages from it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,12 +25,12 @@ use super::{
     inbound,
 };
 
-/// Joins a messenger and the door: what is written to it is heard from now on, and letters for it are sent.
+/// Joins a messenger and the adapter: its messages are handled from now on, and outbound messages for it are sent.
 pub(crate) async fn join_messenger(door: &Arc<GsvAdapter>, talk: Arc<ChatSender>, ear: &InboundHook) {
     let account = addresses::channel_account(TELEGRAM, ChannelAccountParams::DEFAULT);
     let met = Command::Channel(Network::Meet(account.clone()));
     if let Err(problem) = door.context.handle.source(InboxLane::Request).send_command(met).await {
-        // It is known with the first message that comes.
+        // It becomes known with the first message.
         tracing::warn!(%problem, "telegram could not be recorded as a chat network");
     }
     // A gateway has one messenger.
@@ -86,14 +86,14 @@ impl TelegramListener {
             return self.send_refusal(&inbound, &why).await;
         }
         if says_nothing && !may_speak {
-            // Nobody fetches anything for whoever may not speak; that they want to is asked about all the same.
+            // No file is fetched for a sender who may not speak; the pairing request is made all the same.
             let what = files.first().map(|file| file.kind.display_name()).or(other).unwrap_or("message");
             inbound.text = format!("(a {what})");
         }
         let there = ChannelInboundParams { media: Vec::new(), ..inbound.clone() };
         match inbound::handle_inbound(&self.door, inbound, came).await {
             Ok(_) => UpdateFlow::Next,
-            // What cannot be said cannot be said however often it comes; what was not recorded can.
+            // An invalid message stays invalid however often it comes; a message that was not recorded can be repeated.
             Err(fault) => {
                 tracing::warn!(problem = fault.message, "a message of Telegram could not be taken");
                 if fault.retryable == Some(true) {
@@ -104,10 +104,10 @@ impl TelegramListener {
         }
     }
 
-    /// What comes with a message, with its content.
+    /// Fetches the attachments of a message, with their content.
     ///
     /// # Errors
-    /// In words for whoever sent it, why it cannot be taken.
+    /// The reason, as text for the sender.
     async fn fetch_media(&self, files: &[AttachedFile]) -> Result<Vec<MediaAttachment>, String> {
         let mut media = Vec::with_capacity(files.len());
         for file in files {
@@ -132,7 +132,7 @@ impl TelegramListener {
         Ok(media)
     }
 
-    /// Tells whoever wrote a message why it is not taken, once for each message.
+    /// Tells the sender why a message is not taken, once for each message.
     async fn send_refusal(&self, inbound: &ChannelInboundParams, why: &str) -> UpdateFlow {
         let (to, reply_to) = (addresses::chat_address(inbound), inbound.message_id.clone());
         let key = reply_to.as_ref().map(|id| format!("untaken:{TELEGRAM}:{id}"));

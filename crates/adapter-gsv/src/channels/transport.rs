@@ -1,4 +1,4 @@
-//! Who brings a letter to its network, and what came of it.
+//! Transports of outbound messages, and their results.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,17 +11,17 @@ use super::{
     addresses::{self, TELEGRAM, WEBHOOK},
 };
 
-/// How often a letter is given to connections that never say that they have it: each time may have shown it.
+/// Most attempts over connections that never confirm: each attempt may have shown the message.
 const TRIES: u32 = 3;
-/// How long a letter over HTTP is tried.
+/// Time after which an outbound message over HTTP is given up.
 const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// The canonical key of the session of a letter, empty for what belongs to none.
+/// Returns the canonical key of the session of an outbound message, empty if it belongs to none.
 pub(super) fn session_key(session: Option<&str>) -> String {
     session.and_then(|session| key_of(&SessionId::new(session)).map(str::to_owned)).unwrap_or_default()
 }
 
-/// Brings a letter to whoever carries those of its network.
+/// Gives an outbound message to the transport of its network.
 pub(super) async fn deliver_letter(door: &Arc<GsvAdapter>, letter: &OutboundDelivery, now: Millis) -> DeliveryOutcome {
     match letter.owed.to.account.network.as_str() {
         TELEGRAM => match door.networks.telegram.get() {
@@ -55,7 +55,7 @@ async fn over_socket(door: &Arc<GsvAdapter>, letter: &OutboundDelivery) -> Deliv
         session_key: &session_key(letter.owed.session.as_deref()),
         message,
     };
-    // Frames arrive in their order: whoever answers what was sent behind it has it.
+    // Frames arrive in order: a peer that answers a later frame has this one.
     match peer.send_proved("channel.outbound", &outbound).await {
         DeliveryProof::Has => DeliveryOutcome::Delivered,
         DeliveryProof::Gone => DeliveryOutcome::Away,
@@ -72,7 +72,7 @@ async fn over_socket(door: &Arc<GsvAdapter>, letter: &OutboundDelivery) -> Deliv
     }
 }
 
-/// Shows in a chat whether the agent works. Nothing of it is kept.
+/// Shows in a chat whether the agent works. It is not recorded.
 pub(super) fn show_typing(door: &Arc<GsvAdapter>, at: &ChatAddress, session: &SessionId, typing: bool) {
     match at.account.network.as_str() {
         TELEGRAM => {
@@ -91,7 +91,7 @@ pub(super) fn show_typing(door: &Arc<GsvAdapter>, at: &ChatAddress, session: &Se
                     session_key: key_of(session).unwrap_or_default(),
                     typing,
                 };
-                // One that is gone needs not know.
+                // A connection that is gone need not know.
                 let _ = peer.send_event("channel.typing", &typing);
             }
         }

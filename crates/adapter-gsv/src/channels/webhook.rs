@@ -1,6 +1,6 @@
-//! The channel of signed requests over HTTP: whatever can post and take posts becomes a chat network.
+//! Channel of signed requests over HTTP: any program that can send and receive POST requests becomes a chat network.
 //!
-//! Signed as Standard Webhooks says, in both directions, so that libraries for it are everywhere. Source:
+//! Signed as Standard Webhooks specifies, in both directions, so that libraries exist for most languages. Source:
 //! <https://www.standardwebhooks.com>.
 
 #[cfg(feature = "fuzzing")]
@@ -47,39 +47,39 @@ use super::{
     channel_error, inbound, transport,
 };
 
-/// Where requests come in.
+/// Path of inbound requests.
 const PATH: &str = "/channels/webhook";
-/// How long a body may take to come.
+/// Longest time in which a body arrives.
 const COMING: Duration = Duration::from_secs(120);
-/// A body up to this long is read whoever sends it.
+/// Longest body that is read of any sender.
 const SMALL: usize = 1 << 20;
-/// How many longer ones are read at once: that they are signed is known once they are there.
+/// Most longer bodies that are read at once: their signature is known only when they are complete.
 const LARGE_AT_ONCE: usize = 4;
-/// How long another server may take.
+/// Longest time of another server's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many bytes a second another server takes at least, beside that.
+/// Slowest rate of another server beyond that, in bytes a second.
 const SLOWEST: u64 = 256 * 1024;
-/// How much of an answer is read before the connection is let go.
+/// Most bytes of an answer that are read before the connection is dropped.
 const ANSWER: usize = 64 * 1024;
 
-/// The path at which an account takes requests.
+/// Returns the path at which an account takes requests.
 pub(super) fn account_path(account: &str) -> String {
     if account == ChannelAccountParams::DEFAULT { PATH.to_owned() } else { format!("{PATH}/{account}") }
 }
 
-/// What is set for an account.
+/// Settings of an account.
 #[derive(Debug)]
 pub(super) struct WebhookSettings {
-    /// Where what is said to its chats is posted. None if it only takes messages.
+    /// URL to which outbound messages are posted. None if the account only takes messages.
     pub(super) url: Option<String>,
     secret: SecretString,
 }
 
 impl WebhookSettings {
-    /// What is set for an account.
+    /// Reads the settings of an account.
     ///
     /// # Errors
-    /// In words, what is missing.
+    /// The missing setting, as text.
     pub(super) fn for_account(door: &GsvAdapter, account: &str) -> Result<Self, String> {
         let at = if account == ChannelAccountParams::DEFAULT {
             "channels.webhook".to_owned()
@@ -93,7 +93,7 @@ impl WebhookSettings {
         Ok(Self { url: set["url"].as_str().map(str::to_owned), secret })
     }
 
-    /// The accounts that are set up.
+    /// Returns the accounts that are set up.
     pub(super) fn account_names(door: &GsvAdapter) -> Vec<String> {
         let tree = door.settings.tree();
         let set = &tree["channels"]["webhook"];
@@ -103,7 +103,7 @@ impl WebhookSettings {
     }
 }
 
-/// The routes at which requests come in.
+/// Returns the routes of inbound requests.
 pub fn webhook_routes(door: &Arc<GsvAdapter>) -> Router {
     Router::new()
         .route(PATH, post(at_default))
@@ -134,16 +134,16 @@ fn to_response(taken: Result<RawJson, GsvError>) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body.as_text().to_owned()).into_response()
 }
 
-/// A message that came as a request.
+/// Handles an inbound request, which is a message.
 async fn handle_request(door: &Arc<GsvAdapter>, account: &str, request: HttpRequest) -> Result<RawJson, GsvError> {
     let came = door.cards.current_moment();
     let (head, body) = request.into_parts();
     let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (id, timestamp, signature) = (header(sign::ID), header(sign::TIMESTAMP), header(sign::SIGNATURE));
-    // Whether there is such an account is told to nobody who cannot sign.
+    // The existence of an account is not shown to a sender who cannot sign.
     let unsigned = || GsvError::new(code::UNAUTHORIZED, "Unauthorized: missing, wrong or old signature");
     let settings = WebhookSettings::for_account(door, account).map_err(|_| unsigned())?;
-    // What cannot have been signed is not read.
+    // A request that cannot have been signed is not read.
     if !sign::may_be_signed(id, timestamp, signature, door.context.clock.wall_time()) {
         return Err(unsigned());
     }
@@ -152,7 +152,7 @@ async fn handle_request(door: &Arc<GsvAdapter>, account: &str, request: HttpRequ
     if !signed.is_by(&settings.secret, door.context.clock.wall_time()) {
         return Err(unsigned());
     }
-    // An agent's command may find out with what others sign.
+    // A command of an agent may find out the secret of others.
     let is_agents = match head.extensions.get::<ConnectionInfo>() {
         Some(guest) => !guest.peer.may_decide().await,
         None => true,
@@ -163,7 +163,7 @@ async fn handle_request(door: &Arc<GsvAdapter>, account: &str, request: HttpRequ
     Ok(RawJson::from_wire(&inbound::handle_inbound(door, parse_message(&body, account, id)?, came).await?))
 }
 
-/// The message of an account that a body is, under the id that was signed with it.
+/// Parses a body as a message of an account, under the id that was signed with it.
 fn parse_message(body: &[u8], account: &str, id: &str) -> Result<ChannelInboundParams, GsvError> {
     let mut params: Map<String, Value> = serde_json::from_slice(body)
         .map_err(|error| GsvError::bad_request(format!("the body is no JSON object: {error}")))?;
@@ -174,12 +174,12 @@ fn parse_message(body: &[u8], account: &str, id: &str) -> Result<ChannelInboundP
     else {
         return Err(channel_error("this is no message"));
     };
-    // What is signed counts once, whatever the message calls itself.
+    // The signed id counts, whatever id the message has.
     message.message_id = Some(id.to_owned());
     Ok(*message)
 }
 
-/// Reads a body of which it is not known yet who sent it.
+/// Reads a body whose sender is not known yet.
 async fn read_body(sender: &WebhookSender, headers: &HeaderMap, body: Body) -> Result<Bytes, GsvError> {
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let is_large = length.is_none_or(|length| length > SMALL);
@@ -204,7 +204,7 @@ async fn read_body(sender: &WebhookSender, headers: &HeaderMap, body: Body) -> R
     }
 }
 
-/// What is used for all requests, in and out.
+/// Shared state of all requests, in and out.
 pub(super) struct WebhookSender {
     client: OnceLock<Client>,
     large: Semaphore,
@@ -221,7 +221,7 @@ impl WebhookSender {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        // Fails if there is one already, which is as good.
+        // Fails if a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .redirect(redirect::Policy::none())
@@ -231,7 +231,7 @@ impl WebhookSender {
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// Posts a letter. Its id is the same however often it comes, so that whoever takes it can tell.
+    /// Posts an outbound message. Its id is the same for each attempt, so that the receiver can detect duplicates.
     pub(super) async fn post_letter(&self, door: &GsvAdapter, letter: &OutboundDelivery) -> DeliveryOutcome {
         let to = &letter.owed.to;
         let settings = match WebhookSettings::for_account(door, &to.account.name) {
@@ -295,7 +295,7 @@ impl WebhookSender {
     }
 }
 
-/// Reads what is left of an answer, so that the connection can be used again.
+/// Reads the rest of an answer, so that the connection can be used again.
 async fn drain_response(response: &mut reqwest::Response) {
     let mut read = 0;
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -306,7 +306,7 @@ async fn drain_response(response: &mut reqwest::Response) {
     }
 }
 
-/// What a status means for a letter. A redirect is not followed: it would take the words elsewhere.
+/// Returns the outcome for a status. A redirect is not followed: it would send the text elsewhere.
 fn status_outcome(status: u16, wait: Option<u64>) -> DeliveryOutcome {
     match status {
         200..=299 => DeliveryOutcome::Delivered,

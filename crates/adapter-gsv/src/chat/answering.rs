@@ -1,4 +1,4 @@
-//! What a message means while something waits for an answer, or did a moment ago.
+//! Interprets messages while a gate waits for an answer, or shortly after.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::{
     session_snapshot::{SessionGate, SessionSnapshot},
 };
 
-/// What a message is told that is none, or came too late.
+/// Returns the reply to a message that is a late or invalid answer.
 fn command_reply(command: &'static str, response: impl Into<String>) -> Option<ChatSendResult> {
     Some(ChatSendResult::Command { command, response: Some(response.into()), error: None })
 }
@@ -32,7 +32,7 @@ fn command_error(command: &'static str, error: impl Into<String>) -> Option<Chat
     Some(ChatSendResult::Command { command, response: None, error: Some(error.into()) })
 }
 
-/// What is said to a message that comes while something else is awaited.
+/// Returns the reply to a message that comes while a gate waits for an answer.
 pub(super) fn awaiting_text(gate: &SessionGate, speaker: &MessageAuthor) -> String {
     if !speaker.may_answer(gate) {
         return "Somebody else's answer is awaited first. This message waits behind it.".to_owned();
@@ -44,7 +44,7 @@ pub(super) fn awaiting_text(gate: &SessionGate, speaker: &MessageAuthor) -> Stri
 /// Takes a message for an answer. `None` if it is a message.
 ///
 /// # Errors
-/// As those of [`media::keep_for_words()`]: then it answers nothing, and may come again.
+/// As those of [`media::store_media_as_text()`]: then it answers nothing, and may come again.
 pub(super) async fn try_answer(
     door: &Arc<GsvAdapter>,
     seen: &SessionSnapshot,
@@ -56,7 +56,7 @@ pub(super) async fn try_answer(
     let place = if speaker.origin.is_some() { in_chat(&session) } else { session };
     let is_shown = |gate: &SessionGate| door.cards.was_shown(&place, gate.id, speaker.came);
     let for_speaker = seen.waiting.as_ref().filter(|gate| speaker.may_answer(gate));
-    // What was said before a question was asked does not answer it.
+    // A message sent before a question was shown does not answer it.
     if let Some(gate) = for_speaker.filter(|gate| gate.is_question && is_shown(gate)) {
         let more = media::store_media_as_text(door, &seen.key, spoken.media).await?;
         let texts =
@@ -67,7 +67,7 @@ pub(super) async fn try_answer(
     Ok(answer_gate(door, seen, spoken.text, run, speaker, is_shown).await)
 }
 
-/// The same where no question waits.
+/// Does the same where no question waits.
 async fn answer_gate(
     door: &Arc<GsvAdapter>,
     seen: &SessionSnapshot,
@@ -91,7 +91,7 @@ async fn answer_gate(
             is_elsewhere: outcome.by.as_ref() != Some(&speaker.by),
         }),
     };
-    // Who names a token has seen its card: none is named before.
+    // A sender who names a token has seen its card: no token is shown before.
     let shown = waiting.as_ref().filter(|(_, is_shown)| *is_shown);
     let hint = shown.map_or_else(String::new, |(waiting, _)| {
         format!(" {waiting} waits now: `/approve {waiting}` or `/deny {waiting}`.")
@@ -144,7 +144,7 @@ async fn answer_gate(
     }
 }
 
-/// What is said to an answer that counts.
+/// Returns the reply to an answer that counts.
 fn started_reply(run: &str) -> ChatSendResult {
     ChatSendResult::Started { run_id: run.to_owned(), queued: false, directives: Directives::default() }
 }

@@ -1,4 +1,4 @@
-//! Where messages go that leave a conversation: compressed JSON lines in the store of the data directory, one message a line.
+//! Archives of messages that leave a conversation: compressed JSON lines in the store of the data directory, one message a line.
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{
     session_snapshot::{MessageRef, read_error},
 };
 
-/// The messages of these lines, in order. What was redacted is left out.
+/// Reads the messages at these positions, in order. Redacted ones are left out.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
@@ -27,7 +27,7 @@ pub(super) async fn read_messages(door: &Arc<GsvAdapter>, lines: &[MessageRef]) 
     Ok(messages::in_order(wire_messages.collect()))
 }
 
-/// Takes an archive away that was put there for something that came to nothing.
+/// Deletes an archive whose operation failed.
 pub(super) async fn discard_archive(door: &Arc<GsvAdapter>, name: &str) {
     ObjectStore::for_data_dir(&door.context.config.storage.folder)
         .discard_objects(vec![name.to_owned(), note_name(name)])
@@ -38,7 +38,7 @@ fn note_name(name: &str) -> String {
     Path::new(name).with_extension("json").display().to_string()
 }
 
-/// Puts messages into the store under `name`, and beside them what they are. They are there before this is done.
+/// Writes messages to the store under `name`, with a description next to them. They are stored when this returns.
 ///
 /// # Errors
 /// 500 if they could not be written.

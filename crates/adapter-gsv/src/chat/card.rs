@@ -1,4 +1,4 @@
-//! What a chat says of a gate: what exactly would run, how to answer, and who decided.
+//! Texts for gates in chats: the exact call, the ways to answer, and the approver.
 
 use countersign_core::{
     gate::{ApprovalScope, Gate, GateResolution},
@@ -11,18 +11,18 @@ use countersign_view::{
     gate_request::RequestKind,
 };
 
-/// The token of a gate: `#` and the end of its id, which is its random part.
+/// Returns the token of a gate: `#` and the end of its id, which is its random part.
 pub(super) fn gate_token(gate: GateId) -> String {
     let id = gate.to_string();
     format!("#{}", id.get(id.len().saturating_sub(6)..).unwrap_or_default())
 }
 
-/// The node whose tool this is, if it is one's.
+/// Returns the node that has this tool, if one has.
 fn machine_of(tool: &str) -> Option<&str> {
     tool.split_once("__").map(|(node, _)| node).filter(|node| *node != NATIVE)
 }
 
-/// What is said when a gate waits. `more` is how many wait behind it.
+/// Returns the text for a pending gate. `more` is the number of gates that wait after it.
 pub(crate) fn prompt_text(
     gate: GateId,
     request: &GateRequest,
@@ -35,7 +35,7 @@ pub(crate) fn prompt_text(
         RequestKind::Call(call) => {
             let prompt = GateCardInput::of_agent(call, cwd, &[]);
             let card = match machine_of(prompt.tool) {
-                // What runs on another machine begins in a folder there, which the gateway does not know.
+                // A command on another machine begins in a folder there, which the gateway does not know.
                 Some(node) => {
                     let mut card = GateCard::new(&GateCardInput { cwd: None, ..prompt });
                     card.sections.push(CardSection {
@@ -84,7 +84,7 @@ pub(crate) fn prompt_text(
     text
 }
 
-/// Who decided a gate, and how, for whoever comes later.
+/// Describes the decision of a gate, for late answers.
 pub(super) fn decision_text(gate: &Gate) -> String {
     match gate.resolution() {
         Some(resolution) => resolution_text(gate.id(), resolution, gate.resolved_by()),
@@ -92,7 +92,7 @@ pub(super) fn decision_text(gate: &Gate) -> String {
     }
 }
 
-/// The same of a gate that was just decided.
+/// Does the same for a gate that was just decided.
 pub(crate) fn resolution_text(gate: GateId, resolution: &GateResolution, by: Option<&PrincipalId>) -> String {
     let token = gate_token(gate);
     let by = by.map_or_else(String::new, |by| format!(" by {}", escape(by.as_str(), LineMode::One)));

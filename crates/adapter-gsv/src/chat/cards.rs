@@ -1,4 +1,4 @@
-//! Which cards were told, and whether before or behind something that came in.
+//! Cards that were shown, in the order of inbound messages.
 
 use std::{
     collections::BTreeMap,
@@ -8,16 +8,16 @@ use std::{
 use countersign_core::id::{GateId, SessionId};
 use parking_lot::Mutex;
 
-/// A moment between two cards.
+/// Moment between two cards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CardMoment(u64);
 
-/// The place of a session's cards in the chat network that its run began in: what clients are told is not yet told there.
+/// Returns the key of a session's cards in the chat network where its run began: a card shown to clients is not yet shown there.
 pub(crate) fn in_chat(session: &SessionId) -> SessionId {
     SessionId::new(format!("chat:{session}"))
 }
 
-/// The cards that are shown: of each session the one that is asked about.
+/// Cards that are shown: the current one of each session.
 #[derive(Default)]
 pub(crate) struct ShownCards {
     sent_count: AtomicU64,
@@ -25,24 +25,24 @@ pub(crate) struct ShownCards {
 }
 
 impl ShownCards {
-    /// Now: behind every card that was told.
+    /// Returns the current moment: after every card that was shown.
     pub(crate) fn current_moment(&self) -> CardMoment {
         CardMoment(self.sent_count.load(Ordering::SeqCst))
     }
 
-    /// Notes that the card of a gate is told. What came in before is no answer to it.
+    /// Notes that the card of a gate is shown. An earlier message is no answer to it.
     pub(crate) fn note_shown(&self, session: &SessionId, gate: GateId) {
         let mut shown = self.shown.lock();
         let at = CardMoment(self.sent_count.fetch_add(1, Ordering::SeqCst) + 1);
         shown.insert(session.clone(), (gate, at));
     }
 
-    /// Notes that nothing is asked about in a session any more.
+    /// Notes that a session shows no card any more.
     pub(crate) fn clear_card(&self, session: &SessionId) {
         self.shown.lock().remove(session);
     }
 
-    /// Whether the card of a gate was told before something came in.
+    /// Reports whether the card of a gate was shown before a message came.
     pub(super) fn was_shown(&self, session: &SessionId, gate: GateId, came: CardMoment) -> bool {
         self.shown.lock().get(session).is_some_and(|(shown, at)| *shown == gate && *at <= came)
     }

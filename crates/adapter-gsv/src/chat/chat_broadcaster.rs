@@ -1,4 +1,4 @@
-//! Tells clients what happens in sessions: one follower of the record for all of them.
+//! Sends the events of sessions to clients: one follower of the record for all of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -32,25 +32,25 @@ use super::{
     card, messages,
 };
 
-/// A wait for another attempt whose end clients are told.
+/// Wait for another attempt whose end clients get as an event.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How many facts are looked at together.
+/// Most facts in one step.
 const TOGETHER: usize = 512;
 
-/// What is remembered of a session in which a run works.
+/// State of a session in which a run works.
 struct ActiveRun {
     run: RunId,
-    /// What the run is called on the wire.
+    /// Name of the run on the wire.
     called: String,
-    /// Whether whoever answers has said what it is called from now on.
+    /// True if the answer to a gate has given its name to clients.
     is_referred: bool,
     answer: Option<(AssistantReply, Millis)>,
-    /// Which parts of the message that is being said are text.
+    /// Indexes of the text parts in the message that is being streamed.
     texts: BTreeSet<usize>,
-    /// Gates that wait, in the order in which they are asked about.
+    /// Pending gates, in the order in which they are shown.
     asks: VecDeque<QueuedPrompt>,
-    /// The one that was asked about.
+    /// Gate that was shown.
     prompted: Option<GateId>,
 }
 
@@ -62,7 +62,7 @@ struct QueuedPrompt {
 
 /// Follows the record for clients. `None` if the gateway closes.
 pub(crate) async fn follow_sessions(door: &Arc<GsvAdapter>) -> Option<()> {
-    // Not the facts alone: what a model says is told as it comes.
+    // Not the facts alone: the output of a model is sent as it comes.
     let subscriber = door.context.handle.subscribe().await?;
     let talks = load_active_runs(&door.context.handle).await?;
     for (session, talk) in &talks {
@@ -75,11 +75,11 @@ pub(crate) async fn follow_sessions(door: &Arc<GsvAdapter>) -> Option<()> {
     Some(())
 }
 
-/// A gate that waits, where its content lies, and what may be chosen.
+/// Pending gate, with the position of its content and the scopes that may be chosen.
 type PendingGateRef = (GateId, Lsn, Vec<ApprovalScope>);
 
-/// What an earlier process left: runs that work, and what they wait for. Clients are told only of what happens from now
-/// on; whoever asks is told what waits.
+/// Loads the runs that an earlier process left, and their gates. Clients get only later events; a client that asks gets the
+/// pending gate.
 async fn load_active_runs(handle: &OwnerHandle) -> Option<BTreeMap<SessionId, ActiveRun>> {
     let look = |engine: &Engine| -> Vec<(SessionId, ActiveRun, Vec<PendingGateRef>)> {
         let state = engine.state();
@@ -114,7 +114,7 @@ async fn load_active_runs(handle: &OwnerHandle) -> Option<BTreeMap<SessionId, Ac
     Some(talks)
 }
 
-/// What the runs are called that ask again behind a summary which is being made.
+/// Loads the names of the runs that repeat their request after a summary, which is being made.
 async fn load_retrying_runs(handle: &OwnerHandle) -> Option<BTreeMap<SessionId, String>> {
     let look = |engine: &Engine| -> BTreeMap<SessionId, String> {
         let sessions = engine.state().sessions().filter(|session| key_of(session.id()).is_some());
@@ -146,9 +146,9 @@ impl ActiveRun {
 struct ChatBroadcaster {
     door: Arc<GsvAdapter>,
     talks: BTreeMap<SessionId, ActiveRun>,
-    /// What runs were called whose request was too long, until one asks again behind a summary, or none does.
+    /// Names of runs whose request was too long, until one repeats it after a summary, or none does.
     again: BTreeMap<SessionId, String>,
-    /// Sessions in which there may be something to ask about, with the record that says so.
+    /// Sessions that may have a gate to show, with the record that says so.
     touched: BTreeMap<SessionId, (Lsn, Millis)>,
 }
 
@@ -176,7 +176,7 @@ impl ChatBroadcaster {
         }
     }
 
-    /// What is being said, for those who want to hear it. Nothing of it is in the record yet, so it has no place there.
+    /// Sends streamed output to the clients that subscribed. It is not in the record yet, so it has no position there.
     fn handle_live(&mut self, live: &LiveUpdate) {
         let Some(key) = key_of(&live.session) else { return };
         let Some(talk) = self.talks.get_mut(&live.session) else { return };
@@ -202,7 +202,7 @@ impl ChatBroadcaster {
             Event::Run(event) => self.handle_run_event(session, event, recorded),
             Event::Gate(event) => self.handle_gate_event(session, event, recorded),
             Event::Session(session::Event::Entry { kind: SessionEntryKind::Assistant { .. }, made_at, .. }) => {
-                // As it is shown wherever it is read again.
+                // The time that later readers see.
                 let at = made_at.unwrap_or(recorded.meta.at);
                 let content = recorded.fact.content.as_deref();
                 let message = content.and_then(|content| serde_json::from_str::<StoredMessage>(content).ok());
@@ -217,7 +217,7 @@ impl ChatBroadcaster {
                     }
                 }
             }
-            // Somebody stopped what would ask again.
+            // An approver or user stopped the run that would repeat its request.
             Event::Session(session::Event::CompactionAborting) => {
                 if let (Some(called), Some(key)) = (self.again.remove(session), key_of(session)) {
                     let state = ChatEventState::Error { error: CANCELLED.to_owned() };
@@ -304,7 +304,7 @@ impl ChatBroadcaster {
                 talk.prompted = None;
                 self.door.cards.clear_card(session);
                 if !std::mem::take(&mut talk.is_referred) && *resolution != gate::GateResolution::Withdrawn {
-                    // It was decided elsewhere: what follows is told under a name of its own, which says so first.
+                    // It was decided elsewhere: the following events have a name of their own, which is announced first.
                     talk.called = gate.to_string();
                     let text = card::resolution_text(*gate, resolution, by.as_ref());
                     let notice = ChatEventState::partial_message(&Shown::gateway_message(&text, recorded.meta.at.0));
@@ -316,7 +316,7 @@ impl ChatBroadcaster {
         self.touched.insert(session.clone(), (recorded.meta.lsn, recorded.meta.at));
     }
 
-    /// Asks about the first gate that waits, if nothing else is asked about.
+    /// Shows the first pending gate, if no other is shown.
     async fn prompt_gate(&mut self, session: &SessionId, lsn: Lsn, at: Millis) {
         let cwd = self.session_cwd(session).await.unwrap_or_default();
         let Some(talk) = self.talks.get_mut(session).filter(|talk| talk.prompted.is_none()) else { return };
@@ -334,7 +334,7 @@ impl ChatBroadcaster {
     }
 }
 
-/// What is said of the end of a run. `None` if what follows says it.
+/// Returns the event for the end of a run. `None` if a later event has it.
 fn end_state(end: RunOutcome, talk: &ActiveRun) -> Option<ChatEventState> {
     let error = |error: String| Some(ChatEventState::Error { error });
     let problem = || {
@@ -354,14 +354,14 @@ fn end_state(end: RunOutcome, talk: &ActiveRun) -> Option<ChatEventState> {
             if problem.starts_with(EMPTY_ANSWER) {
                 return error(EMPTY_RESPONSE.to_owned());
             }
-            // These say themselves what they are.
+            // These errors need no prefix.
             let is_plain = ["Model not found: ", "API key not configured for provider: "];
             if is_plain.iter().any(|word| problem.starts_with(word)) {
                 return error(problem);
             }
             error(format!("LLM error: {problem}"))
         }
-        // A summary is made, and the request is asked again.
+        // A summary is made, and the request is repeated.
         RunOutcome::Overflowed => None,
         RunOutcome::Interrupted => error("LLM error: the gateway was restarted".to_owned()),
     }

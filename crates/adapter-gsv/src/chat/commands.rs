@@ -22,7 +22,7 @@ use super::{
     session_snapshot::{SessionDetail, SessionSnapshot, read_session, read_session_detail},
 };
 
-/// Does what a command asks for. Whatever goes wrong is part of the answer.
+/// Runs a command. A failure becomes part of the answer.
 pub(super) async fn run_command(
     door: &Arc<GsvAdapter>,
     seen: SessionSnapshot,
@@ -103,7 +103,7 @@ fn session_model(door: &GsvAdapter, seen: &SessionSnapshot) -> ModelSelector {
     seen.model.clone().unwrap_or_else(|| door.settings.default_model())
 }
 
-/// How a session stands.
+/// Describes the state of a session.
 pub(super) fn status_reply(seen: &SessionDetail) -> CommandReply {
     CommandReply::Status(StatusReply {
         session: seen.key.clone(),
@@ -115,12 +115,12 @@ pub(super) fn status_reply(seen: &SessionDetail) -> CommandReply {
     })
 }
 
-/// Stops the run that works. What is asked about is withdrawn with it, and the queue goes on.
+/// Stops the run that works. Its pending gates are withdrawn, and the queue continues.
 async fn stop_run(door: &Arc<GsvAdapter>, seen: &SessionSnapshot, word: Initiator) -> Result<CommandReply, GsvError> {
     if seen.working.is_none() && !seen.exists {
         return Ok(CommandReply::NothingRuns);
     }
-    // Where nothing runs, a summary may be made behind which the agent would go on by itself.
+    // Without a run, a summary may be under way after which the agent would continue by itself.
     let session = super::super::registry::session_of(&seen.key);
     let abort = word.wrap_command(engine::Command::Run(run::Command::Abort { session }));
     let stopped = door.context.handle.source(InboxLane::Result).send_command(abort).await;
@@ -128,7 +128,7 @@ async fn stop_run(door: &Arc<GsvAdapter>, seen: &SessionSnapshot, word: Initiato
         (engine::EngineReply::Stopping(run), _) => {
             let working = seen.working.as_ref().filter(|working| working.run == run);
             let working = working.map(|working| (working.called.clone(), working.calls));
-            // It may have begun since it was looked.
+            // It may have begun since the snapshot.
             let begun = || (seen.awaited.clone().unwrap_or_else(|| run.to_string()), 0);
             let (run, cancelled) = working.unwrap_or_else(begun);
             CommandReply::Stopped { run, cancelled }

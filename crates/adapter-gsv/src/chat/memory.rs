@@ -1,5 +1,5 @@
-//! What is kept of a conversation whose beginning is summed up: the messages in the store, and what should be remembered of
-//! them among the agent's own files.
+//! Memory of a conversation whose beginning is summed up: its messages in the store, and notes about them in the
+//! agent's own files.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -35,33 +35,33 @@ const REQUEST: &str = "Write down what the agent should still know in other conv
 people are and what they want, what was decided or promised, dates, names, where things are. Leave out what only this conversation \
 needed, what can be looked up, and every key, token or password. If there is nothing, write NONE.";
 
-/// What the model writes if there is nothing.
+/// Answer of the model if there is nothing to remember.
 const NOTHING: &str = "NONE";
-/// The name of the view of what is owed.
+/// Name of the view.
 const VIEW: &str = "gsv-memories";
-/// How many conversations are read at once, and how many wait to be.
+/// Most conversations that models read at once, and most that wait.
 const AT_ONCE: usize = 4;
 const MOST: usize = 1000;
-/// How long such notes may be, in bytes.
+/// Longest notes, in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// Whether what should be remembered is written down.
+/// Reports whether notes are enabled.
 pub(crate) fn is_enabled(door: &GsvAdapter) -> bool {
     door.settings.tree()["compaction"]["extractMemories"].as_bool().unwrap_or(true)
 }
 
-/// What is to be remembered of a conversation that begins anew: it stands beside the record of that.
+/// Notes to make about a conversation that was renewed, stored with the record of the renewal.
 #[derive(Serialize, Deserialize)]
 struct OwedMemory {
-    /// Its first message. Notes are marked with it, so that they are not there twice.
+    /// First message. Notes are marked with it, so that they are not there twice.
     begun: EntryId,
-    /// Where its messages lie, in order.
+    /// Positions of its messages, in order.
     contents: Vec<Lsn>,
-    /// The model that answered in it.
+    /// Model that answered in it.
     model: Option<(String, String)>,
 }
 
-/// What is owed to a conversation that is put away, if it is to be remembered.
+/// Returns the notes to make about a conversation that is archived, if it is to be remembered.
 pub(super) fn owed_memory(door: &GsvAdapter, seen: &SessionDetail) -> Option<Arc<str>> {
     let begun = seen.lines.first().filter(|_| is_enabled(door))?.id.clone();
     let contents = seen.lines.iter().map(|line| line.content).collect();
@@ -69,7 +69,7 @@ pub(super) fn owed_memory(door: &GsvAdapter, seen: &SessionDetail) -> Option<Arc
     serde_json::to_string(&OwedMemory { begun, contents, model }).ok().map(Arc::from)
 }
 
-/// The conversations that were put away and of which nothing is remembered yet, by the record that says so: one row each with
+/// Archived conversations without notes yet, by the record of the renewal: one row each with
 /// the session's key.
 #[derive(Debug)]
 pub struct MemoriesView;
@@ -102,13 +102,13 @@ impl LogView for MemoriesView {
     }
 }
 
-/// In the order of the record.
+/// Returns the key of a row, in the order of the record.
 fn row_of(renewed: Lsn) -> String {
     format!("{:020}", renewed.0)
 }
 
-/// Has models write down what should be remembered of conversations that were put away, also of those that an earlier process did
-/// not come to. Whoever begins anew does not wait for it. `None` if the gateway closes.
+/// Has models write notes about archived conversations, also about those that an earlier process left.
+/// Renewals do not wait for it. `None` if the gateway closes.
 pub(crate) async fn follow_renewals(door: &Arc<GsvAdapter>) -> Option<()> {
     let renewal = |recorded: &Arc<RecordedFact>| {
         let is_renewal = matches!(recorded.fact.event, Event::Session(session::Event::Renewed));
@@ -126,16 +126,16 @@ pub(crate) async fn follow_renewals(door: &Arc<GsvAdapter>) -> Option<()> {
     Some(())
 }
 
-/// What is written down now.
+/// State of the notes that are being made.
 struct MemoryWriter {
     door: Arc<GsvAdapter>,
-    /// The rows that were begun with.
+    /// Rows whose work was started.
     begun: BTreeSet<String>,
     room: Arc<Semaphore>,
 }
 
 impl MemoryWriter {
-    /// Begins with whatever is owed and was not begun.
+    /// Starts the work for rows that were not started.
     async fn start_owed(&mut self) {
         let log = self.door.context.handle.log();
         let rows = match log.read_view(Partition::ZERO, VIEW, "", None, MOST).await {
@@ -157,7 +157,7 @@ impl MemoryWriter {
                 if let Err(problem) = note_conversation(&door, &key, renewed).await {
                     tracing::warn!(key, problem, "nothing of a conversation that was put away could be remembered");
                 }
-                // All of it is in the archive, whatever came of this.
+                // All of it is in the archive, whatever the result.
                 let done = Command::Session(session_of(&key), session::Command::Remembered { renewed });
                 if let Err(fault) = session_lifecycle::send_command(&door, done).await {
                     tracing::warn!(key, problem = fault.message, "it is not recorded what is remembered");
@@ -194,17 +194,17 @@ async fn note_conversation(door: &Arc<GsvAdapter>, key: &str, renewed: Lsn) -> R
     Ok(())
 }
 
-/// Asks what should be remembered of messages.
+/// Returns the request for notes about messages.
 pub(crate) fn memory_request(history: &[StoredMessage], turn: &[StoredMessage]) -> countersign_runtime::MemoryRequest {
     let parts = [history, turn].into_iter().filter(|part| !part.is_empty()).map(serialise_messages);
     let request = format!("{}\n{REQUEST}", parts.collect::<String>());
     countersign_runtime::MemoryRequest { system: SYSTEM.to_owned(), request }
 }
 
-/// Puts what the model wrote into the agent's notes of the day.
+/// Appends the notes of the model to the agent's notes of the day.
 pub(crate) async fn append_notes(door: &Arc<GsvAdapter>, agent: &str, first_kept: &EntryId, text: &str) {
     let is_something = |line: &&str| !line.trim().trim_end_matches('.').eq_ignore_ascii_case(NOTHING);
-    // A long conversation was read in parts, and there may be nothing in some of them.
+    // A long conversation was read in parts, and some of them may have nothing.
     let text = text.trim().lines().filter(is_something).collect::<Vec<_>>().join("\n");
     let text = text.trim();
     let Some(day) =
@@ -213,7 +213,7 @@ pub(crate) async fn append_notes(door: &Arc<GsvAdapter>, agent: &str, first_kept
         return;
     };
     let Ok(path) = WorkspacePath::from_text(&format!("memory/{day}.md")) else { return };
-    // A crash before the summary is recorded has all of it made again.
+    // After a crash before the summary is recorded all notes are made again.
     let mark = format!("<!-- {first_kept} -->");
     let end = (0..=text.len().min(LONGEST)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     let addition = format!("{mark}\n{}\n", &text[..end]);
@@ -224,10 +224,10 @@ pub(crate) async fn append_notes(door: &Arc<GsvAdapter>, agent: &str, first_kept
     }
 }
 
-/// Puts the messages into the store that a compaction takes out.
+/// Archives the messages that a compaction removes.
 ///
 /// # Errors
-/// Why they could not be put there.
+/// The reason why they could not be archived.
 pub(crate) async fn archive_before(door: &Arc<GsvAdapter>, key: &str, first_kept: &EntryId) -> Result<(), String> {
     let to_message = |fault: countersign_protocol::gsv::GsvError| fault.message;
     let lines = messages_before(door, key, first_kept.clone()).await.map_err(to_message)?;

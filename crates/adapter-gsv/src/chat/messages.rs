@@ -1,4 +1,4 @@
-//! Messages of the record in the words of the wire.
+//! Converts messages of the record to those of the wire.
 
 use countersign_core::{
     message::{self, MessageBlock},
@@ -9,7 +9,7 @@ use countersign_protocol::gsv::message::{
     AssistantPart, GsvMessage, MessageUsage, TextPart, UserContent, UserPart, safe_to_show,
 };
 
-/// A message as it is shown, made at `at`. `None` for what is no message of a conversation.
+/// Converts a message made at `at` for clients. `None` if it is not part of a conversation.
 pub(super) fn to_wire_message(content: &str, at: Millis) -> Option<GsvMessage> {
     let timestamp = at.0;
     Some(match serde_json::from_str::<message::StoredMessage>(content).ok()? {
@@ -34,7 +34,7 @@ pub(super) fn to_wire_message(content: &str, at: Millis) -> Option<GsvMessage> {
     })
 }
 
-/// What the model said.
+/// Converts an answer of the model.
 pub(super) fn assistant_message(answer: &message::AssistantReply, at: Millis) -> GsvMessage {
     let parts = answer.content.iter().filter_map(|block| match block {
         MessageBlock::Text(text) => Some(AssistantPart::Text { text: text.text.clone() }),
@@ -58,7 +58,7 @@ pub(super) fn assistant_message(answer: &message::AssistantReply, at: Millis) ->
     }
 }
 
-/// The command line shows texts only, so text alone is no list of parts.
+/// Returns content as text if it has only text: the original's command line shows texts only.
 fn user_content(content: &[MessageBlock]) -> UserContent {
     let has_images = content.iter().any(|block| matches!(block, MessageBlock::Image(_)));
     if !has_images {
@@ -76,7 +76,7 @@ fn user_content(content: &[MessageBlock]) -> UserContent {
     UserContent::Parts(parts.collect())
 }
 
-/// Messages with the results of each in the order of its calls: they came as they were done.
+/// Sorts the results of each message in the order of its calls: they came as they were done.
 pub(super) fn in_order(mut messages: Vec<GsvMessage>) -> Vec<GsvMessage> {
     let mut call_ids: Vec<String> = Vec::new();
     let mut from = 0;
@@ -106,7 +106,7 @@ fn calls_of(message: &GsvMessage) -> Vec<String> {
     calls.collect()
 }
 
-/// The same message in texts that the command line can show.
+/// Returns the same message with texts that the command line can show.
 pub(super) fn safe_message(message: GsvMessage) -> GsvMessage {
     match message {
         GsvMessage::ToolResult { tool_call_id, tool_name, content, is_error, timestamp } => {

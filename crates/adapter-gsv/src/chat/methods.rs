@@ -26,7 +26,7 @@ use super::{
     session_snapshot::{SessionDetail, SessionSnapshot, read_error, read_session, read_session_detail},
 };
 
-/// Looks at the session that a peer means, and notes how it writes its key.
+/// Reads the session that a peer names, and notes how the peer writes its key.
 async fn session_for_peer(
     door: &Arc<GsvAdapter>,
     peer: &ConnectedPeer,
@@ -37,7 +37,7 @@ async fn session_for_peer(
     read_session(door, &key).await
 }
 
-/// The same with what was said in it.
+/// Does the same, with its messages.
 async fn detail_for_peer(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, raw: &str) -> Result<SessionDetail, GsvError> {
     let key = session_lifecycle::canonical_key(door, raw)?;
     peer.note_spelling(&key, raw);
@@ -56,7 +56,7 @@ pub(super) async fn list_sessions(door: &Arc<GsvAdapter>, list: SessionsListPara
     Ok(RawJson::from_wire(&SessionsListResult { sessions: sessions.collect(), count }))
 }
 
-/// A rule in the words of the wire.
+/// Converts a renewal rule to the wire.
 pub(super) fn to_reset_policy(renewal: RenewalSettings) -> ResetPolicy {
     let mode = match renewal.mode {
         RenewalMode::Manual => ResetMode::Manual,
@@ -66,7 +66,7 @@ pub(super) fn to_reset_policy(renewal: RenewalSettings) -> ResetPolicy {
     ResetPolicy { mode, at_hour: renewal.hour, idle_minutes: renewal.minutes }
 }
 
-/// The same with what belongs to the rule that counts, and nothing that waits for another.
+/// Does the same with the fields of the active rule only.
 fn shown_policy(renewal: RenewalSettings) -> ResetPolicy {
     let policy = to_reset_policy(renewal);
     ResetPolicy {
@@ -134,7 +134,7 @@ pub(super) async fn session_history(door: &Arc<GsvAdapter>, peer: &ConnectedPeer
     }))
 }
 
-/// The last messages of the session with this key.
+/// Returns the last messages of the session with this key.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
@@ -161,7 +161,7 @@ pub(super) async fn preview_session(
     }))
 }
 
-/// The card of the gate that waits. It is no message of the record, and clients that read a conversation again after each
+/// Returns the card of the pending gate. It is no message of the record, and clients that read a conversation again after each
 /// `final` would lose it.
 async fn waiting_card(door: &Arc<GsvAdapter>, seen: &SessionSnapshot) -> Result<Option<GsvMessage>, GsvError> {
     let Some(gate) = &seen.waiting else { return Ok(None) };
@@ -172,7 +172,7 @@ async fn waiting_card(door: &Arc<GsvAdapter>, seen: &SessionSnapshot) -> Result<
     Ok(Some(GsvMessage::gateway_message(&text, gate.opened_at.0)))
 }
 
-/// The value of a member that a patch changes.
+/// Returns the value of a member after a patch.
 fn apply_patch<T>(before: Option<T>, change: FieldPatch<T>) -> Option<T> {
     match change {
         FieldPatch::Keep => before,

@@ -1,4 +1,4 @@
-//! What is said in a session: a command, an answer to what waits, directives, or a message that begins a run.
+//! Handles input in a session: a command, an answer to a pending gate, directives, or a message that begins a run.
 
 use std::sync::Arc;
 
@@ -32,24 +32,24 @@ use super::{
     session_snapshot::{SessionGate, SessionSnapshot, read_session, read_session_detail},
 };
 
-/// What a picture counts as.
+/// Tokens of a picture.
 const PICTURE_TOKENS: u64 = 1500;
-/// How long a client's name of a run may be, in bytes.
+/// Longest name of a run that a client may give, in bytes.
 const LONGEST_RUN: usize = 256;
 
-/// Who says something, where it came from, and how it is answered.
+/// Author of a message, its origin, and the style of replies.
 pub(crate) struct MessageAuthor {
-    /// In the record.
+    /// Principal in the record.
     pub(crate) by: PrincipalId,
-    /// The chat that it came from, where the answers go.
+    /// Chat of the message, to which answers are sent.
     pub(crate) origin: Option<Box<MessageOrigin>>,
-    /// How texts for it are written.
+    /// Style of replies.
     pub(crate) style: ReplyStyle,
-    /// When it was said, as cards go: nobody answers one that was told later.
+    /// Time of the message, in the order of cards: a message does not answer a card that was shown later.
     pub(crate) came: CardMoment,
 }
 
-/// How many messages may wait in a session.
+/// Most messages that may wait in a session.
 const MOST_QUEUED: usize = 200;
 
 pub(super) async fn send_from_client(
@@ -66,13 +66,13 @@ pub(super) async fn send_from_client(
 }
 
 impl MessageAuthor {
-    /// Whether this is somebody who may answer a gate. In a chat network that is whoever began the run, where it was begun.
+    /// Reports whether the author may answer a gate. In a chat network only the one who began the run may, where it began.
     pub(super) fn may_answer(&self, gate: &SessionGate) -> bool {
         let Some(here) = &self.origin else { return true };
         gate.origin.as_ref().is_some_and(|there| there.by == here.by && there.from == here.from)
     }
 
-    /// By which an answer is known that comes again.
+    /// Returns the key that identifies an answer that comes again.
     pub(super) fn answer_key(&self) -> Option<String> {
         let origin = self.origin.as_ref()?;
         let account = &origin.from.account;
@@ -80,20 +80,20 @@ impl MessageAuthor {
     }
 }
 
-/// What is said.
+/// Input of a user.
 pub(crate) struct MessageInput<'a> {
-    /// In words: commands, answers and directives are looked for in them.
+    /// Text: commands, answers and directives are parsed from it.
     pub(crate) text: &'a str,
-    /// What the model reads before them.
+    /// Prefix for the model.
     pub(crate) before: String,
-    /// What comes with them.
+    /// Attachments.
     pub(crate) media: &'a [MediaAttachment],
 }
 
-/// Says something in the session with this canonical key. `run` is what whoever says it calls the run.
+/// Sends a text to the session with this canonical key. `run` is the name that the sender gives to the run.
 ///
 /// # Errors
-/// 400 for what cannot be said, 503 where too much waits to be said, 500 if nothing was recorded.
+/// 400 for invalid input, 503 if too many messages wait, 500 if nothing was recorded.
 pub(crate) async fn send_text(
     door: &Arc<GsvAdapter>,
     key: &str,
@@ -111,7 +111,7 @@ pub(crate) async fn send_text(
     send_input(door, key, spoken, run, speaker).await
 }
 
-/// The same with what comes beside the words.
+/// Does the same with attachments.
 ///
 /// # Errors
 /// 500 if nothing was recorded.
@@ -126,7 +126,7 @@ pub(crate) async fn send_input(
     let seen = read_session(door, key).await?;
     let run = run.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
     if speaker.answer_key().is_some_and(|key| seen.answers.contains(&key)) {
-        // It answered, and whoever brought it did not hear of that.
+        // It answered, and its sender did not get the reply.
         return Ok(ChatSendResult::Started { run_id: run, queued: false, directives: Directives::default() });
     }
     let parsed = match interpret_input(door, &seen, &spoken, &run, speaker).await? {
@@ -139,7 +139,7 @@ pub(crate) async fn send_input(
     begin_run(door, seen, parsed, spoken, run, speaker).await
 }
 
-/// Whether a speaker's message answered something that waited in the session with this canonical key.
+/// Reports whether a message of this author answered a gate in the session with this canonical key.
 ///
 /// # Errors
 /// 500 if the session cannot be read.
@@ -148,11 +148,11 @@ pub(crate) async fn has_answered(door: &Arc<GsvAdapter>, key: &str, speaker: &Me
     Ok(read_session(door, key).await?.answers.contains(&answer))
 }
 
-/// Says something in a session that is a message whatever it looks like: no command, and no answer to what waits. What agents
-/// say to each other is said so.
+/// Sends a text as a message only: it is neither a command nor an answer to a gate. Messages between agents
+/// are sent so.
 ///
 /// # Errors
-/// 400 for what cannot be said, 500 if nothing was recorded.
+/// 400 for invalid input, 500 if nothing was recorded.
 pub(crate) async fn send_plain_message(
     door: &Arc<GsvAdapter>,
     key: &str,
@@ -177,11 +177,11 @@ pub(crate) async fn send_plain_message(
     begin_run(door, seen, parsed, spoken, run, speaker).await
 }
 
-/// What words come to before they are a message.
+/// Result of interpreting input before it becomes a message.
 enum InputOutcome {
-    /// They were no message.
+    /// Reply to input that is no message.
     Done(ChatSendResult),
-    /// They are one.
+    /// Message.
     Message(directive::ParsedDirectives),
 }
 
@@ -202,7 +202,7 @@ async fn interpret_input(
     let provider =
         seen.model.as_ref().map_or_else(|| door.settings.default_model().provider, |model| model.provider.clone());
     let parsed = directive::parse_directives(text, &provider);
-    // What comes with them is for the model.
+    // Attachments are for the model.
     if !parsed.is_all() || !spoken.media.is_empty() {
         return Ok(InputOutcome::Message(parsed));
     }
@@ -216,12 +216,12 @@ async fn interpret_input(
     Ok(InputOutcome::Done(ChatSendResult::DirectiveOnly { response, directives: parsed.directives }))
 }
 
-/// The agent of the session with this key.
+/// Returns the agent of the session with this key.
 fn session_agent(door: &GsvAdapter, key: &str) -> String {
     key::agent_of(key).map_or_else(|| door.settings.default_agent(), key::agent_id)
 }
 
-/// That a message came from a chat network, if it did.
+/// Returns the inbound message to record, if it came from a chat network.
 pub(super) fn inbound_message(
     door: &GsvAdapter,
     key: &str,
@@ -236,7 +236,7 @@ pub(super) fn inbound_message(
     })
 }
 
-/// Records that something came from a chat network that begins no run.
+/// Records an inbound message of a chat network that begins no run.
 async fn record_inbound(door: &Arc<GsvAdapter>, key: &str, speaker: &MessageAuthor) -> Result<(), GsvError> {
     let Some(inbound) = inbound_message(door, key, speaker) else { return Ok(()) };
     session_lifecycle::send_command(door, Command::Channel(channel::Command::Hear(Box::new(inbound)))).await.map(drop)
@@ -267,7 +267,7 @@ async fn begin_run(
         thinking: directives.think_level.map(|level| level.display_name().to_owned()),
         ..RunMetadata::default()
     });
-    // Behind the new beginning, which takes away what came with the messages before.
+    // After the renewal, which removes the attachments of earlier messages.
     let more = media::store_media(door, &seen.key, spoken.media).await?;
     let content = user_message(&format!("{}{}", spoken.before, parsed.text), more);
     let say = Command::Session(id, session::Command::Say { message: content, marks });
@@ -279,7 +279,7 @@ async fn begin_run(
     };
     if let Some(gate) = seen.waiting.as_ref().filter(|_| queued) {
         let text = answering::awaiting_text(gate, speaker);
-        // The original's command line waits for a `final`, and lets nobody write meanwhile.
+        // The original's command line waits for a `final`, and blocks input meanwhile.
         door.broadcast_notice(&seen.key, &run, &Shown::gateway_message(&text, door.context.clock.now().0));
         if let Some(origin) = &speaker.origin {
             tell_chat(door, session_of(&seen.key).as_str(), origin, text).await;
@@ -288,7 +288,7 @@ async fn begin_run(
     Ok(ChatSendResult::Started { run_id: run, queued, directives })
 }
 
-/// Says something beside a run in the chat that a message came from. The message is taken whether or not it is said.
+/// Sends a notice during a run to the chat of a message. The message is taken whether or not the notice is sent.
 async fn tell_chat(door: &Arc<GsvAdapter>, session: &str, origin: &MessageOrigin, text: String) {
     let message = channel::OutboundRequest {
         to: origin.from.clone(),
@@ -303,7 +303,7 @@ async fn tell_chat(door: &Arc<GsvAdapter>, session: &str, origin: &MessageOrigin
     }
 }
 
-/// A message of a person, as content.
+/// Returns a message of a user, as content.
 pub(crate) fn user_message(text: &str, more: Vec<MessageBlock>) -> MessageContent {
     let pictures = more.iter().filter(|block| matches!(block, MessageBlock::Image(_))).count() as u64;
     let content: Vec<MessageBlock> = std::iter::once(MessageBlock::from_text(text)).chain(more).collect();

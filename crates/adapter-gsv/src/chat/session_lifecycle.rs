@@ -1,4 +1,4 @@
-//! How a session begins, begins anew, and gets rid of what is old.
+//! Life cycle of sessions: opening, renewal, and removal of old messages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,17 +26,17 @@ use super::{
     trimming,
 };
 
-/// What the record and rules call this door.
+/// Name of this adapter in the record and in rules.
 pub(crate) const ADAPTER_NAME: &str = Protocol::Gsv.name();
-/// How long what works may take to end once it was told to.
+/// Longest wait for running work to end after it was stopped.
 const ENDING: Duration = Duration::from_secs(30);
-/// How long a key may be, in bytes.
+/// Longest key, in bytes.
 const LONGEST_KEY: usize = 512;
 
-/// The canonical key that a text means.
+/// Returns the canonical key for a text.
 ///
 /// # Errors
-/// 400 for one that is none.
+/// 400 for an invalid key.
 pub(crate) fn canonical_key(door: &GsvAdapter, raw: &str) -> Result<String, GsvError> {
     if raw.len() > LONGEST_KEY {
         return Err(GsvError::bad_request(format!(
@@ -51,22 +51,22 @@ pub(crate) fn canonical_key(door: &GsvAdapter, raw: &str) -> Result<String, GsvE
     Ok(key)
 }
 
-/// On whose word something is done. Where a message of a chat network says so, that it was heard is recorded together with what is
-/// done: it may come again, and is not to be obeyed twice.
+/// Principal and cause of an action. If a message of a chat network causes it, the receipt of the message is recorded together with
+/// the action: the message may come again, and must not act twice.
 pub(super) struct Initiator {
-    /// Who, in the record.
+    /// Principal in the record.
     pub(super) by: PrincipalId,
-    /// The message.
+    /// Message.
     pub(super) inbound: Option<InboundMessage<Command>>,
 }
 
 impl Initiator {
-    /// Of somebody who asks once.
+    /// Returns an initiator without a message.
     pub(super) fn for_principal(by: PrincipalId) -> Self {
         Self { by, inbound: None }
     }
 
-    /// The command, with the message that asks for it.
+    /// Wraps a command with the message that asks for it.
     pub(super) fn wrap_command(self, command: Command) -> Command {
         match self.inbound {
             Some(inbound) => {
@@ -81,7 +81,7 @@ impl Initiator {
 /// Sends a command about a session.
 ///
 /// # Errors
-/// 500 with why it was refused.
+/// 500 with the reason of the refusal.
 pub(super) async fn send_command(
     door: &GsvAdapter,
     command: Command,
@@ -90,7 +90,7 @@ pub(super) async fn send_command(
     result.map(|reply| reply.outcome).map_err(|refused| refusal_error(&refused))
 }
 
-/// What an answer says of a refusal.
+/// Converts a refusal to an error of the wire.
 pub(super) fn refusal_error(refused: &OwnerError) -> GsvError {
     let is_flood = matches!(refused, OwnerError::Refusal(CommandError::Channel(channel::ChannelError::Flooded)));
     let may_pass =
@@ -121,7 +121,7 @@ pub(crate) async fn open_session(door: &Arc<GsvAdapter>, key: &str) -> Result<Se
     }
 }
 
-/// Brings what is set for all sessions by now to one that was opened before. What was set for it alone stays.
+/// Applies the current default settings to a session that was opened before. Settings of the session itself stay.
 ///
 /// # Errors
 /// 500 if it was not recorded.
@@ -138,7 +138,7 @@ pub(super) async fn catch_up(door: &GsvAdapter, id: &SessionId, seen: &SessionSn
     if now == *settings { Ok(()) } else { set_setting(door, id, SessionSetting::All(now)).await }
 }
 
-/// Opens the session with this key, and has it begin anew if it is due, for what is said in it by itself.
+/// Opens the session with this key, and renews it if that is due, for a message that begins a run there.
 ///
 /// # Errors
 /// 500 if that could not be done.
@@ -153,7 +153,7 @@ pub(crate) async fn prepare_session(door: &Arc<GsvAdapter>, key: &str) -> Result
     Ok(id)
 }
 
-/// Changes what people say a session is to be like.
+/// Changes the profile of a session.
 ///
 /// # Errors
 /// 500 if it was not recorded.
@@ -170,38 +170,38 @@ pub(super) async fn set_setting(door: &GsvAdapter, id: &SessionId, setting: Sess
     send_command(door, Command::Session(id.clone(), set)).await.map(drop)
 }
 
-/// What became of a session that began anew.
+/// Result of a renewal.
 pub(super) struct RenewedSession {
-    /// Its id before.
+    /// Id before.
     pub(super) before: String,
-    /// Its id now.
+    /// Id now.
     pub(super) id: String,
-    /// How many messages were put away.
+    /// Number of archived messages.
     pub(super) archived: usize,
-    /// Where, if there were any.
+    /// Name of the archive, if there are any.
     pub(super) archived_to: Option<String>,
-    /// How many pictures and files went with them.
+    /// Number of attachments that were deleted.
     pub(super) media_deleted: usize,
 }
 
-/// How long the readable part of a folder's name may be.
+/// Longest readable part of a folder's name.
 const LONGEST_NAME: usize = 160;
 
-/// Where what came with messages of a session lies in the store.
+/// Returns the folder of a session's attachments in the store.
 pub(crate) fn media_folder(key: &str) -> String {
     let plain = |c: char| {
         let is_plain = c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-' | '@' | '+');
         if is_plain { c } else { '_' }
     };
     let name: String = key.chars().map(plain).take(LONGEST_NAME).collect();
-    // No two have one folder: what goes with one session must not go with another.
+    // No two sessions share a folder: the attachments removed with one must not be those of another.
     let is_whole = name == key;
     let rest =
         if is_whole { String::new() } else { format!(".{:.16}", Digest::hash_bytes(key.as_bytes()).to_string()) };
     format!("media/{name}{rest}")
 }
 
-/// Has a session begin anew: what works in it is stopped, what waits is dropped, and what was said is put away first.
+/// Renews a session: its work is stopped, its queue is dropped, and its messages are archived first.
 ///
 /// # Errors
 /// 500 if that could not be done. The conversation is as it was then.
@@ -218,7 +218,7 @@ pub(super) async fn renew_session(
         discard_archive(door, archived_to.as_deref(), &refused).await;
         return Err(refused);
     }
-    // Nothing that is said from now on refers to it. What a crash leaves goes the next time.
+    // No later message refers to it. Files that a crash leaves are removed the next time.
     let media_deleted = match ObjectStore::for_data_dir(&door.context.config.storage.folder)
         .clear_folder(&media_folder(&seen.key))
         .await
@@ -233,7 +233,7 @@ pub(super) async fn renew_session(
     Ok(RenewedSession { before: seen.seen.id, id: now.id, archived, archived_to, media_deleted })
 }
 
-/// Puts all messages of a session into the store. How many there were, and where they are.
+/// Archives all messages of a session. Returns their number, and the name of the archive.
 async fn put_away(door: &Arc<GsvAdapter>, seen: &SessionDetail) -> Result<(usize, Option<String>), GsvError> {
     let messages = archive::read_messages(door, &seen.lines).await?;
     let archived = messages.len();
@@ -245,14 +245,14 @@ async fn put_away(door: &Arc<GsvAdapter>, seen: &SessionDetail) -> Result<(usize
     Ok((archived, archived_to))
 }
 
-/// Takes an archive away whose messages stay in the conversation. Where it is not known whether they do, it stays.
+/// Deletes an archive whose messages stay in the conversation. It is kept if that is not known.
 async fn discard_archive(door: &Arc<GsvAdapter>, archived_to: Option<&str>, refused: &GsvError) {
     if let Some(name) = archived_to.filter(|_| refused.retryable != Some(true)) {
         archive::discard_archive(door, name).await;
     }
 }
 
-/// Opens the session of a job, of which every firing begins anew. What the last one said is put away.
+/// Opens the session of a job, which is renewed for each firing. Messages of the last firing are archived.
 ///
 /// # Errors
 /// 500 if that could not be done.
@@ -260,14 +260,14 @@ pub(crate) async fn open_for_job(door: &Arc<GsvAdapter>, key: &str) -> Result<Se
     let _turn = door.session_locks.lock_session(key).await;
     let id = open_session(door, key).await?;
     let seen = read_session_detail(door, key).await?;
-    // Where something goes on in it, the message goes behind that, and nothing begins anew.
+    // If the session has work, the message is queued, and the session is not renewed.
     if seen.is_at_rest && seen.queued == 0 {
         put_away(door, &seen).await?;
     }
     Ok(id)
 }
 
-/// Puts all but the last `keep` messages away. How many stay, how many went, and where.
+/// Archives all but the last `keep` messages. Returns the numbers that stay and that were archived, and the archive.
 ///
 /// # Errors
 /// 500 if that could not be done.
@@ -278,7 +278,7 @@ pub(super) async fn trim_session(
     word: Initiator,
 ) -> Result<(usize, usize, Option<String>), GsvError> {
     let mut from = seen.lines.len().saturating_sub(keep);
-    // A result without its call is nothing that a model can be shown.
+    // A model cannot be shown a result without its call.
     while from > 0 && !seen.lines[from].may_begin {
         from -= 1;
     }
@@ -298,13 +298,13 @@ pub(super) async fn trim_session(
     Ok((tail.len(), head.len(), Some(name)))
 }
 
-/// Has a session begin anew that is to before what is said in it now. True if it did.
+/// Renews a session if that is due before the next message. Returns true if it did.
 ///
 /// # Errors
 /// 500 if that could not be done.
 pub(super) async fn renew_if_due(door: &Arc<GsvAdapter>, seen: &SessionSnapshot) -> Result<bool, GsvError> {
     let rule = seen.profile.renewal.unwrap_or_default().reset_rule();
-    // By the clock that people live by.
+    // In the user's time zone.
     let clock = &door.context.clock;
     let is_due = rule.is_due(seen.last_at.moved_by(clock.ahead_millis()), clock.wall_time(), door.settings.user_zone());
     if !(is_due && seen.is_at_rest && seen.queued == 0) || read_session_detail(door, &seen.key).await?.lines.is_empty()
@@ -329,7 +329,7 @@ pub(super) fn archive_note(door: &GsvAdapter, seen: &SessionSnapshot, count: usi
     }
 }
 
-/// Stops what works in a session, drops what waits, and looks at it once it rests.
+/// Stops the work of a session, drops its queue, and reads it once it rests.
 async fn bring_to_rest(
     door: &Arc<GsvAdapter>,
     id: &SessionId,
@@ -363,7 +363,7 @@ async fn bring_to_rest(
     rested.unwrap_or_else(|_| Err(read_error("what works in the session does not end")))
 }
 
-/// Whether a run or a compaction of a session has ended.
+/// Reports whether a run or a compaction of a session has ended.
 fn is_end(recorded: &RecordedFact, id: &SessionId) -> bool {
     let is_end = matches!(
         &recorded.fact.event,

@@ -1,4 +1,4 @@
-//! One at a time: what is said and done in a session through this door is looked at in the order in which it came.
+//! Locks of sessions: input and actions of a session in this adapter are handled in the order in which they came.
 
 use std::{
     collections::HashMap,
@@ -8,15 +8,15 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-/// A desk for each session at which somebody is.
+/// Locks of the sessions in use, by key.
 #[derive(Default)]
 pub(crate) struct SessionLocks(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
 
-/// How many desks there may be before those at which nobody is are taken away.
+/// Number of locks at which unused ones are removed.
 const MANY: usize = 1024;
 
 impl SessionLocks {
-    /// Waits for the turn of whoever asks in the session with this key. It lasts until what is given is dropped.
+    /// Waits for the lock of the session with this key. It is held until the guard is dropped.
     pub(super) async fn lock_session(&self, key: &str) -> OwnedMutexGuard<()> {
         let desk = {
             let mut desks = self.0.lock();

@@ -1,4 +1,4 @@
-//! How a session stands, as it is read for an answer.
+//! Snapshot of a session, for an answer.
 
 use std::{
     collections::BTreeSet,
@@ -23,91 +23,91 @@ use super::super::{
     registry::{self, SessionRow},
 };
 
-/// One message of the conversation, with where its content lies.
+/// Message of the conversation, with the position of its content.
 #[derive(Clone, Debug)]
 pub(super) struct MessageRef {
     pub(super) id: EntryId,
     pub(super) content: Lsn,
     pub(super) at: Millis,
-    /// Whether what is kept may begin with it: a result is nothing without its call.
+    /// True if a kept conversation may begin with it: a result needs its call.
     pub(super) may_begin: bool,
 }
 
-/// A gate of the session that waits, or that was decided last.
+/// Gate of the session that is pending, or that was decided last.
 #[derive(Clone, Debug)]
 pub(super) struct SessionGate {
     pub(super) id: GateId,
     pub(super) run: Option<RunId>,
     pub(super) is_question: bool,
-    /// The chat whose message began its run, and who said it: nobody else there may answer.
+    /// Chat whose message began its run, and its sender: only that sender may answer there.
     pub(super) origin: Option<MessageOrigin>,
-    /// How it was decided.
+    /// Decision.
     pub(super) decided: Option<GateDecision>,
-    /// Where its content lies.
+    /// Position of its content.
     pub(super) content: Lsn,
-    /// How far an allow may reach.
+    /// Scopes that an approval may have.
     pub(super) scopes: Vec<gate::ApprovalScope>,
     pub(super) opened_at: Millis,
 }
 
-/// How a gate was decided.
+/// Decision of a gate.
 #[derive(Clone, Debug)]
 pub(super) struct GateDecision {
     pub(super) at: Millis,
-    /// By whom, if by anybody.
+    /// Approver, if there was one.
     pub(super) by: Option<PrincipalId>,
-    /// The words for it.
+    /// Text for it.
     pub(super) text: String,
 }
 
-/// A run that works in the session.
+/// Run that works in the session.
 #[derive(Clone, Debug)]
 pub(super) struct WorkingRun {
     pub(super) run: RunId,
-    /// What it is called on the wire.
+    /// Name on the wire.
     pub(super) called: String,
-    /// How many of its calls have not ended.
+    /// Number of its calls that have not ended.
     pub(super) calls: usize,
 }
 
-/// How a session stands. What it costs to look does not grow with what was said in it.
+/// State of a session. The cost of reading it does not grow with the conversation.
 #[derive(Clone, Debug)]
 pub(super) struct SessionSnapshot {
     pub(super) key: String,
-    /// Whether it is there at all.
+    /// True if the session exists.
     pub(super) exists: bool,
     pub(super) id: String,
-    /// How often it began anew.
+    /// Number of renewals.
     pub(super) renewals: u32,
     pub(super) opened_at: Millis,
     pub(super) last_at: Millis,
     pub(super) renewed_at: Option<Millis>,
-    /// The model that answers in it.
+    /// Model that answers in it.
     pub(super) model: Option<ModelSelector>,
-    /// What is recorded to be set for it, if it is there.
+    /// Recorded settings, if it exists.
     pub(super) settings: Option<Box<Settings>>,
     pub(super) thinking: Option<String>,
     pub(super) profile: SessionProfile,
     pub(super) working: Option<WorkingRun>,
-    /// What the run is called on the wire that begins once a summary is made.
+    /// Name on the wire of the run that begins once a summary is made.
     pub(super) awaited: Option<String>,
     pub(super) is_at_rest: bool,
     pub(super) queued: usize,
-    /// What the runs are called whose messages wait.
+    /// Names of the runs whose messages wait.
     pub(super) behind: Vec<String>,
-    /// The gate that is asked about.
+    /// Gate that is shown.
     pub(super) waiting: Option<SessionGate>,
-    /// How many gates wait behind it.
+    /// Number of gates that wait after it.
     pub(super) waiting_behind: usize,
-    /// The folder in which the agent works.
+    /// Folder in which the agent works.
     pub(super) cwd: String,
     pub(super) decided: Option<SessionGate>,
-    /// The keys of answers that counted lately.
+    /// Keys of recent answers that counted.
     pub(super) answers: Vec<String>,
     pub(super) row: SessionRow,
 }
 
-/// The same with all messages of the conversation.
+/// Snapshot with all messages of the conversation.
 #[derive(Clone, Debug)]
 pub(super) struct SessionDetail {
     pub(super) seen: SessionSnapshot,
@@ -123,21 +123,21 @@ impl Deref for SessionDetail {
 }
 
 impl SessionSnapshot {
-    /// The ids that it had before, the oldest first: those of some of the times that it began anew.
+    /// Returns its earlier ids, the oldest first, for a range of renewals.
     pub(super) fn previous_ids(&self, which: Range<u32>) -> Vec<String> {
         which.map(|count| id_of(&self.key, self.opened_at, count)).collect()
     }
 }
 
-/// The id of a session after it began anew so often. Nothing has to be kept for it.
+/// Returns the id of a session after so many renewals. It is computed, so it need not be stored.
 fn id_of(key: &str, opened_at: Millis, renewals: u32) -> String {
     let digest = Digest::hash_bytes(format!("{key}\n{}\n{renewals}", opened_at.0).as_bytes()).to_string();
     let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();
-    // The form of a UUID of one's own making.
+    // The form of a UUID of version 8.
     format!("{}-{}-8{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
 }
 
-/// The surface under which a gate is kept with the chat that was asked about it.
+/// Surface of a gate that stores the chat in which it was shown.
 pub(crate) const CHAT: &str = "chat";
 
 fn session_gate(state: &State, gate: &Gate) -> SessionGate {
@@ -174,12 +174,12 @@ fn is_shown(entry: &SessionEntry) -> bool {
             | SessionEntryKind::ToolResult { .. }
             | SessionEntryKind::Compaction { .. }
     );
-    // Of an answer that failed before a word of it came clients are told by an error, and no conversation has it.
+    // Clients get an answer that failed before its first text as an error, and conversations do not contain it.
     let is_empty = matches!(entry.kind, SessionEntryKind::Assistant { .. }) && entry.tokens == 0;
     entry.shown && is_message && !is_empty
 }
 
-/// The messages of a conversation as it is now: a summary stands first, in the place of what it sums up.
+/// Returns the messages of the current conversation: a summary stands first, in place of the messages that it sums up.
 fn message_refs(session: &Session) -> Vec<MessageRef> {
     let pieces = session.model_context();
     let entries = pieces.iter().map(|piece| piece.entry()).filter(|entry| is_shown(entry));
@@ -192,7 +192,7 @@ fn message_refs(session: &Session) -> Vec<MessageRef> {
     entries.map(line).collect()
 }
 
-/// The messages that a compaction takes out which keeps `first_kept` and what is behind it.
+/// Returns the messages that a compaction removes which keeps `first_kept` and later ones.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
@@ -269,19 +269,19 @@ fn take_snapshot(engine: &Engine, session: &Session, key: &str) -> SessionSnapsh
     }
 }
 
-/// What the run is called that begins behind the summary which is made, or asks again.
+/// Returns the name of the run that begins after the current summary, or repeats its request.
 fn awaited_run(session: &Session) -> Option<String> {
     let of_next = session.behind_compaction().and_then(|next| next.marks.as_ref());
     let marks = of_next.or_else(|| session.active_compaction()?.marks.as_ref())?;
     marks.reference.clone()
 }
 
-/// What an answer says that could not be read.
+/// Returns the error of a failed read.
 pub(super) fn read_error(why: impl std::fmt::Display) -> GsvError {
     GsvError::new(code::FAILED, why.to_string())
 }
 
-/// Looks at a session. One that is not there is as it would be.
+/// Reads a session. One that does not exist has its default values.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
@@ -289,7 +289,7 @@ pub(super) async fn read_session(door: &Arc<GsvAdapter>, key: &str) -> Result<Se
     read_session_with(door, key, |_| ()).await.map(|(seen, _)| seen)
 }
 
-/// Looks at a session and at all that was said in it.
+/// Reads a session and all its messages.
 ///
 /// # Errors
 /// 500 if the record cannot be read.

@@ -1,6 +1,6 @@
-//! Archives of what jobs and heartbeats said: of each session of theirs as many are kept as runs of a job are remembered.
+//! Removes old archives of jobs and heartbeats: each of their sessions keeps as many as a job keeps runs.
 //!
-//! What people said is kept; these sessions begin anew by themselves, for ever.
+//! Archives of users' conversations are kept; sessions of jobs and heartbeats are renewed without end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,16 +13,16 @@ use parking_lot::Mutex;
 
 use super::{super::GsvAdapter, session_lifecycle, session_snapshot::SessionSnapshot};
 
-/// How many more there may be before any of them are taken away: then the folder is read.
+/// Number of archives beyond the limit before any are removed: then the folder is read.
 const SLACK: u32 = 16;
 
-/// How many archives of each session are known to be gone, since this process began.
+/// Number of removed archives of each session, since this process began.
 #[derive(Default)]
 pub(crate) struct TrimmedArchives(Mutex<BTreeMap<String, u32>>);
 
 impl TrimmedArchives {
-    /// The archives to take away now, as a span of the times that a session with this key began anew: those behind the first,
-    /// up to the second. Whoever asks does it. `None` if there are too few.
+    /// Returns the archives to remove now, as a range of renewals of the session with this key: after the first,
+    /// up to the second. The caller removes them. `None` if there are too few.
     fn next(&self, key: &str, renewals: u32, keep: u32) -> Option<(u32, u32)> {
         let mut known = self.0.lock();
         let from = known.get(key).copied().unwrap_or_default();
@@ -36,8 +36,8 @@ impl TrimmedArchives {
     }
 }
 
-/// Takes archives away that are too many, if it is a session of a job or of a heartbeat that was just put away. Nobody waits
-/// for it.
+/// Removes surplus archives, if the session is of a job or heartbeat and was just archived. It works in the
+/// background.
 pub(super) fn look_after(door: &Arc<GsvAdapter>, seen: &SessionSnapshot) {
     if !key::is_of_automation(&seen.key) {
         return;

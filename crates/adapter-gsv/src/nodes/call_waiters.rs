@@ -1,4 +1,4 @@
-//! Who waits for a call: the client that asked for it, and whoever needs to know that its end is recorded.
+//! Waiters for calls: the client that asked for a call, and callers that need its end to be recorded.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 
 use super::super::{GsvAdapter, peer::ConnectedPeer};
 
-/// What a client is answered.
+/// Result for a client.
 pub(super) type InvokeResult = Result<ToolResultParams, GsvError>;
 
-/// Everybody who waits.
+/// Table of all waiters.
 #[derive(Default)]
 pub(super) struct CallWaiters(Mutex<WaiterTable>);
 
@@ -27,14 +27,14 @@ struct WaiterTable {
     ends: HashMap<CallId, Vec<oneshot::Sender<()>>>,
 }
 
-/// Who asked for a call, and of which node.
+/// Client of a call, and the node of the call.
 struct ClientEntry {
     node: String,
     peer: Arc<ConnectedPeer>,
     result_sender: oneshot::Sender<InvokeResult>,
 }
 
-/// A client that waits for what a node says. Dropped, it does not any more.
+/// Client that waits for a node's result. Dropping it ends the wait.
 pub(super) struct ClientWait<'a> {
     waiting: &'a CallWaiters,
     call: CallId,
@@ -42,7 +42,7 @@ pub(super) struct ClientWait<'a> {
 }
 
 impl ClientWait<'_> {
-    /// What the node said, or why it will not.
+    /// Waits for the node's result, or the reason why there is none.
     pub(super) async fn wait_result(&mut self) -> InvokeResult {
         let gone = |_| Err(GsvError::new(countersign_protocol::gsv::code::UNAVAILABLE, "the gateway is closing"));
         (&mut self.result_receiver).await.unwrap_or_else(gone)
@@ -64,22 +64,22 @@ impl CallWaiters {
         ClientWait { waiting: self, call, result_receiver: receiver }
     }
 
-    /// Takes the client that waits for a call, if one still does.
+    /// Removes the client that waits for a call, if one still does.
     pub(super) fn take_client(&self, call: CallId) -> Option<oneshot::Sender<InvokeResult>> {
         let asker = self.0.lock().clients.remove(&call)?;
         asker.peer.is_here().then_some(asker.result_sender)
     }
 
-    /// Tells every client that waits for a node that it is gone.
+    /// Tells every client that waits for a node that the node disconnected.
     pub(super) fn lose_node(&self, node: &str) {
         let mut waiters = self.0.lock();
         for (_, asker) in waiters.clients.extract_if(|_, asker| asker.node == node) {
-            // It may have gone as well.
+            // The client may have gone as well.
             let _ = asker.result_sender.send(Err(GsvError::node_disconnected(node)));
         }
     }
 
-    /// Waits until what a call came to is recorded. To be asked for before anything is told of it.
+    /// Returns a receiver for the moment in which the end of a call is recorded. Call it before the end can be reported.
     pub(super) fn wait_recorded(&self, call: CallId) -> oneshot::Receiver<()> {
         let (sender, recorded) = oneshot::channel();
         self.0.lock().ends.entry(call).or_default().push(sender);
@@ -93,7 +93,7 @@ impl CallWaiters {
         }
     }
 
-    /// A call is over, and nobody told its client what it came to: it never reached its node.
+    /// Ends the wait for a call that never reached its node, and whose client got no result.
     fn given_up(&self, call: CallId) {
         if let Some(asker) = self.0.lock().clients.remove(&call) {
             let _ = asker.result_sender.send(Err(GsvError::node_disconnected(&asker.node)));
@@ -101,7 +101,7 @@ impl CallWaiters {
     }
 }
 
-/// Returns what happened to a call, if it is that.
+/// Returns the event of a call, if the fact is one.
 pub(super) fn event_of_call(recorded: &Arc<RecordedFact>) -> Option<call::Event> {
     match &recorded.fact.event {
         Event::Call(event) => Some(event.clone()),
@@ -109,7 +109,7 @@ pub(super) fn event_of_call(recorded: &Arc<RecordedFact>) -> Option<call::Event>
     }
 }
 
-/// Follows calls, for those who wait for what is recorded of them.
+/// Follows calls, for waiters of what is recorded about them.
 pub(super) async fn follow_events(door: Arc<GsvAdapter>, mut events: FactFollower<call::Event>) {
     while let Some(event) = events.next().await {
         match event {
@@ -118,7 +118,7 @@ pub(super) async fn follow_events(door: Arc<GsvAdapter>, mut events: FactFollowe
                 door.nodes.call_waiters.given_up(call);
                 door.nodes.calls.release_id(call);
             }
-            // What became of it may be asked for once more, and whoever told of it need not wait for that.
+            // The node may be asked about its outcome once more, and the reporter need not wait for that.
             call::Event::InDoubt { call, .. } | call::Event::ResultDropped { call } => {
                 door.nodes.call_waiters.notify_ended(call)
             }

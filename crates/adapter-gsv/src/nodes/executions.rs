@@ -1,6 +1,6 @@
-//! What goes on at nodes behind the results of runs: which session hears of its end, and that it hears of it once.
+//! Executions that continue at nodes after the results of runs: the session that gets the end, once.
 //!
-//! An end becomes a message that begins a run of its own, before what people said meanwhile.
+//! An end becomes a message that begins a run of its own, before messages of users that came meanwhile.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,30 +32,30 @@ use tokio::{sync::watch, time::timeout};
 
 use super::super::{GsvAdapter, method_result::MethodResult, peer::ConnectedPeer};
 
-/// The view's name.
+/// Name of the view.
 const NAME: &str = "gsv-executions";
-/// For how long an end is told to whoever began it, in milliseconds.
+/// Time in which an end is reported to the session that began it, in milliseconds.
 const KEPT: u64 = 24 * 3600 * 1000;
-/// How long an event waits until it is known what it is about: it may overtake the result of its call.
+/// Longest wait for the call of an event: the event may overtake the result of its call.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Behind so many executions those are forgotten that are too old.
+/// Number of executions after which expired ones are removed.
 const SWEEP: u64 = 64;
 
-/// The view.
+/// View of the executions of nodes.
 #[derive(Debug)]
 pub struct ExecutionsView;
 
-/// What is known of one execution.
+/// State of one execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ExecutionRow {
     session: SessionId,
     at: u64,
-    /// The call that began it.
+    /// Call that began it.
     #[serde(default)]
     call: Option<CallId>,
 }
 
-/// The row of what a node calls so.
+/// Returns the row of an execution, by the node's id for it.
 fn row_of(peer: &str, execution: &str) -> String {
     // No id of a node has a line break that could be mistaken: the length says where it ends.
     format!("{}:{peer}\n{execution}", peer.len())
@@ -75,7 +75,7 @@ impl LogView for ExecutionsView {
     }
 
     fn fold_record(&self, record: &StoredRecord, _: Option<&str>, rows: &mut dyn ViewRows) {
-        // Few records of calls say so, and the others need not be read.
+        // Few records of calls contain it, and the others need not be parsed.
         if record.kind != "call" || !record.facts.starts_with("{\"left_behind\"") {
             return;
         }
@@ -99,7 +99,7 @@ impl LogView for ExecutionsView {
     }
 }
 
-/// Tells those who wait that an execution is known.
+/// Signal to waiters that an execution is known.
 pub(super) struct ExecutionSignal(watch::Sender<u64>);
 
 impl Default for ExecutionSignal {
@@ -114,7 +114,7 @@ impl ExecutionSignal {
     }
 }
 
-/// Answers `node.exec.event`. One that cannot be read is dropped: an error would have the node repeat it for ever, and
+/// Answers `node.exec.event`. One that cannot be read is dropped: after an error the node would repeat it without end, and
 /// hold back all events after it.
 pub(super) async fn handle_event(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, report: ExecReport) -> MethodResult {
     let node = &peer.connect.id;
@@ -129,14 +129,14 @@ pub(super) async fn handle_event(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, r
         return Ok(RawJson::from_wire(&AckResult::DROPPED));
     };
     if event.event.is_end() {
-        // Nodes call a call of a run by our id of it.
+        // Nodes use our id of a call of a run.
         event.call_id = event.call_id.or_else(|| row.call.map(|call| call.to_string()));
         report_end(door, row.session, node, &event).await?;
     }
     Ok(RawJson::from_wire(&AckResult::TAKEN))
 }
 
-/// The row of an execution. It may become known in a moment.
+/// Waits for the row of an execution, which may become known in a moment.
 async fn wait_for_row(door: &GsvAdapter, node: &str, execution: &str) -> Option<ExecutionRow> {
     let mut changed = door.nodes.executions.0.subscribe();
     let looking = async {
@@ -163,7 +163,7 @@ async fn find_execution(log: &AnyLog, node: &str, execution: &str, now: Millis) 
     (row.at + KEPT >= now.0).then_some(row)
 }
 
-/// Tells a session of the end, once for each event.
+/// Reports the end to a session, once for each event.
 async fn report_end(door: &GsvAdapter, session: SessionId, node: &str, event: &ExecEvent) -> Result<(), GsvError> {
     let name = [node, &event.session_id, &event.event_id].map(|part| format!("{}:{part}", part.len())).concat();
     let name = Digest::hash_bytes(name.as_bytes());

@@ -1,4 +1,4 @@
-//! The calls that nodes have in hand: which node was asked, over which connection, and what it may still say.
+//! Calls that nodes have: the node of each, its connection, and the answers that are still valid.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -10,28 +10,28 @@ use countersign_protocol::gsv::GsvError;
 use countersign_runtime::{LateResult, PeerExchange};
 use parking_lot::Mutex;
 
-/// How many calls may be open at once.
+/// Most calls that may be open at once.
 const MOST: usize = 8192;
-/// How many that nobody waits for any more are remembered, so that what nodes still say of them is recorded.
+/// Number of abandoned calls that are remembered, so that late results of them are recorded.
 const REMEMBERED: usize = 1024;
 
-/// What a call is for.
+/// Purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPurpose {
-    /// A run wants it.
+    /// Call of a run.
     Run,
-    /// A client waits for it, or did.
+    /// Call for which a client waits, or did.
     Invoke,
-    /// A client asked for it, and nobody waits.
+    /// Call of a client that does not wait.
     Request,
 }
 
-/// Where a call stands, as far as its node is concerned.
+/// Stage of a call at its node.
 enum CallStage {
     Open(PeerExchange),
-    /// It was told to stop, took too long, or its connection is gone.
+    /// Stopped, timed out, or its connection is gone.
     Past(LateResult),
-    /// The node said what became of it.
+    /// Over: the node reported its outcome.
     Over,
 }
 
@@ -43,29 +43,29 @@ struct NodeCall {
     stage: CallStage,
 }
 
-/// What a node answers to.
+/// Call that a node answers.
 pub(super) enum AnsweredCall {
-    /// A call that is waited for.
+    /// Call with a waiter.
     Open(PeerExchange, CallPurpose),
-    /// One that nobody waits for any more.
+    /// Call without a waiter any more.
     Past(LateResult),
-    /// One that it has answered already.
+    /// Call that it has answered already.
     Over,
 }
 
-/// All calls that nodes have.
+/// All calls of nodes.
 #[derive(Default)]
 pub(super) struct InFlightCalls(Mutex<CallTable>);
 
 #[derive(Default)]
 struct CallTable {
-    /// By the id that the node knows.
+    /// Calls by the node's id.
     given: HashMap<Arc<str>, NodeCall>,
     wires: HashMap<CallId, Arc<str>>,
-    /// Ids of calls that are about to be begun.
+    /// Ids of calls that are about to begin.
     reserved: HashSet<Arc<str>>,
     open: usize,
-    /// Those that are not open, the oldest first.
+    /// Ids of calls that are not open, the oldest first.
     past: VecDeque<Arc<str>>,
 }
 
@@ -84,12 +84,12 @@ impl CallTable {
 }
 
 impl InFlightCalls {
-    /// Whether no more may be given.
+    /// Reports whether no more calls may be given.
     pub(super) fn is_full(&self) -> bool {
         self.0.lock().open >= MOST
     }
 
-    /// Keeps an id for a call that is about to be begun, until it is given or released. False if another one has it.
+    /// Reserves an id for a call that is about to begin, until it is given or released. Returns false if another call has it.
     pub(super) fn reserve_id(&self, wire: &Arc<str>, call: CallId) -> bool {
         let mut calls = self.0.lock();
         if calls.given.contains_key(wire) || !calls.reserved.insert(Arc::clone(wire)) {
@@ -99,7 +99,7 @@ impl InFlightCalls {
         true
     }
 
-    /// The id that was kept for a call which is over, or never began, is free.
+    /// Releases the id that was reserved for a call which is over, or never began.
     pub(super) fn release_id(&self, call: CallId) {
         let mut calls = self.0.lock();
         if let Some(wire) = calls.wires.get(&call).cloned()
@@ -125,13 +125,13 @@ impl InFlightCalls {
         calls.wires.insert(call, Arc::clone(&wire));
         calls.open += 1;
         let given = NodeCall { node: node.to_owned(), connection, purpose, call, stage: CallStage::Open(exchange) };
-        // It may be asked about once more: then it is not of the past any longer.
+        // The node may be asked about it once more: then it is no longer past.
         if calls.given.insert(Arc::clone(&wire), given).is_some() {
             calls.past.retain(|past| *past != wire);
         }
     }
 
-    /// Notes that nobody waits for a call any more.
+    /// Notes that a call has no waiter any more.
     pub(super) fn stop_call(&self, call: CallId) {
         let mut calls = self.0.lock();
         let Some(wire) = calls.wires.get(&call).cloned() else { return };
@@ -142,7 +142,7 @@ impl InFlightCalls {
         }
     }
 
-    /// Lets go of what a connection had.
+    /// Drops the calls of a connection.
     pub(super) fn lose_connection(&self, connection: u64) {
         let mut calls = self.0.lock();
         let is_its = |given: &NodeCall| given.connection == connection && matches!(given.stage, CallStage::Open(_));
@@ -157,7 +157,7 @@ impl InFlightCalls {
         }
     }
 
-    /// Takes the call whose result cannot be read, if its node was asked and it is waited for. What else is said of it is late.
+    /// Takes the call whose result cannot be read, if it is open at that node. A later result of it is late.
     pub(super) fn take_unreadable(&self, wire: &str, node: &str) -> Option<(PeerExchange, CallPurpose)> {
         let mut calls = self.0.lock();
         let given = calls.given.get_mut(wire).filter(|given| given.node == node)?;
@@ -174,7 +174,7 @@ impl InFlightCalls {
     /// Takes the call that a node answers.
     ///
     /// # Errors
-    /// 404 for one that there is not, 403 for one that another node was asked for.
+    /// 404 for an unknown call, 403 for a call of another node.
     pub(super) fn take_answered(&self, wire: &str, node: &str) -> Result<AnsweredCall, GsvError> {
         let mut calls = self.0.lock();
         let given = calls.given.get_mut(wire).ok_or_else(GsvError::unknown_call)?;

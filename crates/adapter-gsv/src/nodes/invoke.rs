@@ -1,4 +1,4 @@
-//! What clients have nodes do: a person's own acts, which rules can deny and nobody has to allow.
+//! Calls of clients at nodes: a person's own acts, which rules can deny and which need no approval.
 
 use std::sync::Arc;
 
@@ -28,20 +28,20 @@ use super::{
     results::{NEVER_BEGAN, NOT_KNOWN},
 };
 
-/// How the ids of the sessions begin in which the acts of clients stand. Older records have one for each client.
+/// Prefix of the ids of the sessions that hold the calls of clients. Older records have one session for each client.
 const ACTS: &str = "gsv-tools:";
-/// The session of the acts of all clients. Command lines come under another id each time, and what one of them calls is no
-/// conversation that should be listed; who called stands with each call.
+/// Session of the calls of all clients. Command lines connect under another id each time, and their calls are no
+/// conversation to list; each call has its caller.
 const ALL: &str = "gsv-tools:clients";
-/// How long the id of a call may be that a client gives, in bytes.
+/// Longest id of a call that a client may give, in bytes.
 const LONGEST_CALL: usize = 256;
 
-/// Whether a session holds what a client has nodes do, and no conversation.
+/// Reports whether a session holds calls of clients, and no conversation.
 pub(crate) fn is_acts(session: &SessionId) -> bool {
     session.as_str().starts_with(ACTS)
 }
 
-/// `tool.invoke`: the client waits for what the node says.
+/// Handles `tool.invoke`: the client waits for the result of the node.
 pub(super) async fn invoke_tool(
     door: &Arc<GsvAdapter>,
     peer: &Arc<ConnectedPeer>,
@@ -54,7 +54,7 @@ pub(super) async fn invoke_tool(
     let outcome = tokio::select! {
         biased;
         outcome = client.wait_result() => outcome?,
-        // It goes on, and nobody waits for it.
+        // The call continues without a waiter.
         () = peer.wait_gone() => return Err(GsvError::new(code::UNAVAILABLE, "the connection is gone")),
     };
     let failed = |otherwise: &str| GsvError::new(code::FAILED, outcome.error.as_deref().unwrap_or(otherwise));
@@ -69,7 +69,7 @@ pub(super) async fn invoke_tool(
     }
 }
 
-/// `tool.request`: the call is sent under the client's own id, and nobody waits.
+/// Handles `tool.request`: the call is sent under the client's own id, without a waiter.
 pub(super) async fn request_tool(
     door: &Arc<GsvAdapter>,
     peer: &ConnectedPeer,
@@ -79,7 +79,7 @@ pub(super) async fn request_tool(
     if params.call_id.len() > LONGEST_CALL {
         return Err(GsvError::bad_request(format!("callId has at most {LONGEST_CALL} bytes")));
     }
-    // Ids of our own calls begin so.
+    // Ids of our own calls have this prefix.
     let (call, wire) = (fresh_call_id(door)?, Arc::<str>::from(params.call_id));
     if wire.starts_with("call_") || !door.nodes.calls.reserve_id(&wire, call) {
         return Err(GsvError::bad_request(format!("callId is taken: {wire}")));
@@ -93,7 +93,7 @@ pub(super) async fn request_tool(
     Ok(RawJson::from_wire(&ToolRequestResult::default()))
 }
 
-/// What a call is called, and what for.
+/// Ids of a call, and its purpose.
 struct CallIdentity {
     call: CallId,
     wire: Option<Arc<str>>,
@@ -140,7 +140,7 @@ async fn begin_call(
     }
 }
 
-/// Opens the session in whose record the acts of clients stand. It is listed with the others, and nobody speaks in it.
+/// Opens the session that holds the calls of clients in the record. It is listed with the others, and has no messages.
 async fn open_session(door: &Arc<GsvAdapter>, id: SessionId) -> Result<(), GsvError> {
     let failed = |error: String| GsvError::new(code::FAILED, error);
     let agent = door.settings.default_agent();
@@ -158,10 +158,10 @@ async fn open_session(door: &Arc<GsvAdapter>, id: SessionId) -> Result<(), GsvEr
     }
 }
 
-/// The tool of a node that a name means.
+/// Finds the tool of a node by name.
 ///
 /// # Errors
-/// 404 if no node has it, 503 if a node had it that is not connected.
+/// 404 if no node has it, 503 if its node is not connected.
 async fn find_tool(door: &GsvAdapter, name: &str) -> Result<Arc<NodeTool>, GsvError> {
     if let Some(tool) = door.toolbox.find_tool(name) {
         return Ok(tool);
@@ -177,7 +177,7 @@ async fn find_tool(door: &GsvAdapter, name: &str) -> Result<Arc<NodeTool>, GsvEr
     Err(GsvError::no_node(name))
 }
 
-/// An id that no call has had.
+/// Returns an id that no call has had.
 fn fresh_call_id(door: &GsvAdapter) -> Result<CallId, GsvError> {
     let mut bits = [0; 10];
     getrandom::fill(&mut bits).map_err(|error| GsvError::new(code::FAILED, error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Logs that clients ask nodes for. Nothing of them is recorded.
+//! Logs that clients request from nodes. They are not recorded.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,23 +21,23 @@ use super::{
     node_connections,
 };
 
-/// How many requests that nobody waits for any more are remembered.
+/// Number of abandoned requests that are remembered.
 const REMEMBERED: usize = 256;
 
 type LogsOutcome = Result<LogsResult, GsvError>;
 
-/// Requests that are open.
+/// Open requests.
 #[derive(Default)]
 pub(super) struct LogRequests(Mutex<OpenLogRequests>);
 
 #[derive(Default)]
 struct OpenLogRequests {
     open: HashMap<String, (String, oneshot::Sender<LogsOutcome>)>,
-    /// Which node was asked for those that are over, the oldest first.
+    /// Nodes of the requests that are over, the oldest first.
     over: VecDeque<(String, String)>,
 }
 
-/// A client that waits. Dropped, it does not any more.
+/// Client that waits. Dropping it ends the wait.
 struct LogWaiter<'a> {
     requests: &'a LogRequests,
     id: String,
@@ -51,7 +51,7 @@ impl Drop for LogWaiter<'_> {
 }
 
 impl OpenLogRequests {
-    /// Takes a request out, and remembers that it was there. Whoever waits for it, if anybody does.
+    /// Removes a request, and remembers its id. Returns its waiter, if there is one.
     fn end_request(&mut self, id: &str) -> Option<oneshot::Sender<LogsOutcome>> {
         let (node, client) = self.open.remove(id)?;
         self.over.push_back((id.to_owned(), node));
@@ -76,17 +76,17 @@ impl LogRequests {
         }
     }
 
-    /// Tells whoever waits for a node that it is gone.
+    /// Tells the waiters for a node that it disconnected.
     pub(super) fn node_disconnected(&self, node: &str) {
         self.fail_node(node, GsvError::node_disconnected);
     }
 
-    /// The same of one whose place another connection took.
+    /// Does the same for a node that another connection replaced.
     pub(super) fn node_replaced(&self, node: &str) {
         self.fail_node(node, GsvError::node_replaced);
     }
 
-    /// Takes what a node says. Whether somebody waited for it.
+    /// Takes a node's result. Reports whether it had a waiter.
     fn take_result(&self, node: &str, result: LogsResult) -> Result<AckResult, GsvError> {
         let mut open = self.0.lock();
         let id = &result.call_id;
@@ -110,22 +110,22 @@ impl LogRequests {
             && let Some(client) = open.end_request(id)
         {
             let why = format!("the node's result was refused: {}", fault.message);
-            // It may have gone.
+            // The client may have gone.
             let _ = client.send(Err(GsvError::new(code::FAILED, why)));
         }
     }
 }
 
-/// `logs.get`: waits for the node, for as long as its method has.
+/// Handles `logs.get`: waits for the node within the deadline of the method.
 pub(super) async fn get_logs(door: &Arc<GsvAdapter>, params: LogsGet) -> MethodResult {
     let logs = read_node_log(door, &params).await?;
     Ok(RawJson::from_wire(&logs))
 }
 
-/// The last lines of a node's log.
+/// Reads the last lines of a node's log.
 ///
 /// # Errors
-/// 503 if it is not there or goes, 500 if it has none. It waits for as long as whoever asks.
+/// 503 if the node is not connected or disconnects, 500 if it has no log. It waits for as long as the caller.
 pub(crate) async fn read_node_log(door: &GsvAdapter, params: &LogsGet) -> Result<LogsGetResult, GsvError> {
     let node = node_connections::node_for_logs(door, params)?;
     let mut waits = door.nodes.logs.open_request(&node.connect.id);
@@ -143,16 +143,16 @@ pub(crate) async fn read_node_log(door: &GsvAdapter, params: &LogsGet) -> Result
     }
 }
 
-/// The lines that are kept of a log.
+/// Kept lines of a log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NewestLines {
     /// Whole lines, the oldest first.
     pub(crate) kept: Vec<String>,
-    /// Whether there were more.
+    /// True if there were more.
     pub(crate) is_cut: bool,
 }
 
-/// The last lines of a log, as many as fit: a node may give more than it was asked for.
+/// Returns the last lines of a log, as many as fit: a node may send more than requested.
 pub(crate) fn newest_lines(mut lines: Vec<String>, most: usize, bytes: usize) -> NewestLines {
     let mut left = bytes;
     let fits = |line: &&String| {
@@ -166,7 +166,7 @@ pub(crate) fn newest_lines(mut lines: Vec<String>, most: usize, bytes: usize) ->
     NewestLines { kept: lines, is_cut: surplus > 0 }
 }
 
-/// `logs.result`.
+/// Handles `logs.result`.
 pub(super) fn handle_result(door: &GsvAdapter, peer: &ConnectedPeer, result: LogsResult) -> MethodResult {
     door.nodes.logs.take_result(&peer.connect.id, result).map(|ack| RawJson::from_wire(&ack))
 }

@@ -1,4 +1,4 @@
-//! Nodes come and go: what one offers, the line over which it is given work, and who serves that line.
+//! Connections of nodes: their offers, their links for calls, and the tasks that serve the links.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -25,21 +25,21 @@ use super::{
     node_registry::{self, NodeRegistration},
 };
 
-/// The connections that nodes have.
+/// Connections of nodes.
 #[derive(Default)]
 pub(super) struct NodeConnections {
-    /// One comes or goes at a time, so that what is said of it stands in the order in which it happened.
+    /// Lock for connects and disconnects, so that their records are in the order in which they happened.
     changing: tokio::sync::Mutex<()>,
     by_node: Mutex<HashMap<String, NodeConnection>>,
 }
 
 struct NodeConnection {
     connection: u64,
-    /// Ends the task that serves the line.
+    /// Token that ends the task of the link.
     ended: CancellationToken,
 }
 
-/// A node is connected: from now on it is given work.
+/// Connects a node: it gets calls from now on.
 pub(crate) async fn connect_node(door: &Arc<GsvAdapter>, peer: &Arc<ConnectedPeer>) {
     let Kind::Node { tools, runtime, journal } = &peer.connect.peer else { return };
     let node = &peer.connect.id;
@@ -73,7 +73,7 @@ pub(crate) async fn connect_node(door: &Arc<GsvAdapter>, peer: &Arc<ConnectedPee
         Some(NodeJournal::Of(id)) => PeerMemory::Journal(*id),
     };
     let link = door.toolbox.peer_registry().open_to(peer_of(node), memory, source.clone()).await;
-    // Whoever is told that it is here can have it do something at once.
+    // A client that learns of it can call its tools at once.
     source.read_state(|_| ()).await;
     let ended = CancellationToken::new();
     let seat = NodeConnection { connection: peer.number, ended: ended.clone() };
@@ -82,7 +82,7 @@ pub(crate) async fn connect_node(door: &Arc<GsvAdapter>, peer: &Arc<ConnectedPee
     door.nodes.probes.node_connected(door, peer, runtime.as_ref());
 }
 
-/// A connection of a node is gone.
+/// Disconnects a connection of a node.
 pub(crate) async fn disconnect_node(door: &Arc<GsvAdapter>, peer: &ConnectedPeer) {
     let node = &peer.connect.id;
     let seats = &door.nodes.connections;
@@ -100,13 +100,13 @@ pub(crate) async fn disconnect_node(door: &Arc<GsvAdapter>, peer: &ConnectedPeer
     door.nodes.probes.node_gone(node);
 }
 
-/// What a connection had is lost, and whoever waits for it is told so at once.
+/// Marks the calls of a connection as lost, and tells their waiters at once.
 fn lose_calls(door: &GsvAdapter, node: &str, connection: u64) {
     door.nodes.call_waiters.lose_node(node);
     door.nodes.calls.lose_connection(connection);
 }
 
-/// Gives a node what it is to do, until its connection is gone or another one has its place.
+/// Gives calls to a node, until its connection is gone or replaced.
 async fn serve_link(door: Arc<GsvAdapter>, peer: Arc<ConnectedPeer>, mut link: PeerLink, ended: CancellationToken) {
     loop {
         let order = tokio::select! {
@@ -121,7 +121,7 @@ async fn serve_link(door: Arc<GsvAdapter>, peer: Arc<ConnectedPeer>, mut link: P
             None => break,
         }
     }
-    // What was given in the very moment in which the connection went.
+    // Calls that were given in the moment in which the connection went.
     door.nodes.calls.lose_connection(peer.number);
     link.close().await;
 }
@@ -143,7 +143,7 @@ fn send_call(door: &GsvAdapter, peer: &ConnectedPeer, errand: PeerCall) {
     peer.send_event("tool.invoke", &tool::ToolInvokeEvent { call_id, tool: tool.definition().name.clone(), args });
 }
 
-/// Asks a node what became of a call that it had on an earlier connection.
+/// Asks a node about the outcome of a call that it had on an earlier connection.
 fn send_resume(door: &GsvAdapter, peer: &ConnectedPeer, errand: PeerCall) {
     let (call_id, purpose) = wire_call_id(&errand);
     let node = &peer.connect.id;
@@ -152,8 +152,8 @@ fn send_resume(door: &GsvAdapter, peer: &ConnectedPeer, errand: PeerCall) {
     peer.send_event(countersign_protocol::gsv::connect::RESUME, &tool::ToolResumeEvent { call_id });
 }
 
-/// What a call is called on the wire, and what it is for. A run's calls have the names that models gave them, and those need not
-/// be the only ones.
+/// Returns the id of a call on the wire, and its purpose. Ids of a run's calls come from models, and need not
+/// be unique.
 fn wire_call_id(errand: &PeerCall) -> (String, CallPurpose) {
     let own = errand.call.to_string();
     let given = &*errand.content.tool_call_id;
@@ -174,12 +174,12 @@ fn node_texts(node: &str) -> PeerTexts {
     }
 }
 
-/// The nodes that are connected, by id.
+/// Returns the connected nodes, by id.
 pub(super) fn connected_peers(door: &GsvAdapter) -> Vec<Arc<ConnectedPeer>> {
     door.roster.all_nodes()
 }
 
-/// The node whose log is wanted.
+/// Finds the node whose log is requested.
 ///
 /// # Errors
 /// As [`wire::LogsGet::node`] says.

@@ -1,4 +1,4 @@
-//! What nodes are known: one row each, folded within the append, so that it is there after a restart and never behind.
+//! Known nodes: one row each, folded within the append, so that it is there after a restart and always current.
 
 use countersign_core::{engine::Event, peer};
 use countersign_protocol::{
@@ -9,26 +9,26 @@ use countersign_runtime::store::{AnyLog, Log as _, LogReadError, LogView, Partit
 use countersign_view::protocol::node_of;
 use serde::{Deserialize, Serialize};
 
-/// How many rows are read at once.
+/// Most rows that are read at once.
 const PAGE: usize = 1000;
-/// The view's name.
+/// Name of the view.
 const NAME: &str = "gsv-nodes";
 
-/// What a node said of itself when it last connected.
+/// Data that a node sent when it last connected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeRegistration {
-    /// The version of its program.
+    /// Version of its program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
-    /// Its operating system.
+    /// Operating system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) platform: Option<String>,
-    /// Whether it keeps a journal of its calls.
+    /// True if it keeps a journal of its calls.
     pub(crate) journal: bool,
-    /// What it offers.
+    /// Tools that it offers.
     pub(crate) tools: Vec<ToolDefinition>,
-    /// What its machine is like.
+    /// Description of its machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) runtime: Option<RuntimeInfo>,
 }
@@ -52,21 +52,21 @@ impl NodeRegistration {
     }
 }
 
-/// A node that is known.
+/// Known node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KnownNode {
-    /// Its id.
+    /// Id.
     #[serde(skip)]
     pub(crate) node: String,
-    /// What it last said of itself.
+    /// Data of its last connection.
     pub(crate) registration: NodeRegistration,
-    /// When it was first seen, in milliseconds.
+    /// Time of its first connection, in milliseconds.
     pub(crate) first_at: u64,
-    /// When it last came or went.
+    /// Time at which it last connected or disconnected, in milliseconds.
     pub(crate) seen_at: u64,
 }
 
-/// The view.
+/// View of the known nodes.
 #[derive(Debug)]
 pub struct NodeRegistryView;
 
@@ -97,17 +97,17 @@ impl LogView for NodeRegistryView {
     }
 }
 
-/// The node with this id, if it ever was here. What cannot be read counts as unknown: it registers anew.
+/// Finds the node with this id, if it ever connected. An unreadable row counts as unknown: the node registers again.
 pub(super) async fn find_node(log: &AnyLog, node: &str) -> Option<KnownNode> {
     let page = log.read_view(Partition::ZERO, NAME, node, None, 1).await;
     let page = page.inspect_err(|error| tracing::warn!(%error, "the register of nodes cannot be read")).ok()?;
     page.into_iter().find(|(id, _)| id == node).and_then(decode_row)
 }
 
-/// All nodes that ever were here, by id.
+/// Returns all nodes that ever connected, by id.
 ///
 /// # Errors
-/// What the log says.
+/// An error of the log.
 pub(crate) async fn all_nodes(log: &AnyLog) -> Result<Vec<KnownNode>, LogReadError> {
     let (mut known, mut after) = (Vec::new(), None::<String>);
     loop {

@@ -1,4 +1,4 @@
-//! A tool of a node, as runs see it. It is never run here.
+//! Tool of a node, as runs see it. It never runs here.
 
 use countersign_core::{
     call,
@@ -15,16 +15,16 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-/// How long a name may be that providers take.
+/// Longest name that providers accept.
 const LONGEST: usize = 64;
-/// How many digits of a digest tell names apart.
+/// Number of digits of a digest that distinguish names.
 const DIGEST: usize = 8;
 
 /// One tool.
 pub(crate) struct NodeTool {
     node: String,
     definition: ToolDefinition,
-    /// Whether the node says that it needs a shell for it.
+    /// True if the node declares that it needs a shell.
     needs_shell: bool,
     spec: ToolSpec,
 }
@@ -32,7 +32,7 @@ pub(crate) struct NodeTool {
 impl NodeTool {
     pub(super) fn new(node: &str, definition: &ToolDefinition, runtime: Option<&RuntimeInfo>) -> Self {
         let mut schema = definition.input_schema.clone();
-        // Providers want it said that arguments are an object.
+        // Providers require that arguments are an object.
         schema.entry("type").or_insert_with(|| "object".into());
         schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         let spec = ToolSpec {
@@ -49,26 +49,26 @@ impl NodeTool {
         Self { node: node.to_owned(), definition: definition.clone(), needs_shell, spec }
     }
 
-    /// What of a call with these arguments a shell reads, at the node.
+    /// Returns the part of a call with these arguments that a shell reads, at the node.
     pub(super) fn shell_for(&self, arguments: &Map<String, Value>) -> ShellInput {
         let ToolDefinition { name, input_schema: schema, .. } = &self.definition;
         let foreign = ForeignTool { name, schema, needs_shell: self.needs_shell, machine: ShellMachine::Other };
         ShellInput::of_foreign(&foreign, arguments)
     }
 
-    /// The node.
+    /// Returns the node.
     pub(super) fn node_id(&self) -> &str {
         &self.node
     }
 
-    /// What the node says of it.
+    /// Returns the node's definition of it.
     pub(super) fn definition(&self) -> &ToolDefinition {
         &self.definition
     }
 }
 
-/// A call of the tool of a node that agents know by this name, as far as that can be told without the node: no schema is
-/// known, and which text a shell would read is told by the name and the arguments. `None` if it is no name of one.
+/// Returns the details of a call of a node's tool by its name for agents, as far as they are known without the node: no schema is
+/// known, and the name and the arguments show the text for a shell. `None` if it is no name of a node's tool.
 pub fn assumed_call(name: &str, arguments: &Map<String, Value>) -> Option<call::CallDetails> {
     let (node, tool) = name.split_once("__").filter(|(node, tool)| !node.is_empty() && !tool.is_empty())?;
     let definition = ToolDefinition { name: tool.to_owned(), description: String::new(), input_schema: Map::new() };
@@ -90,7 +90,7 @@ pub fn assumed_call(name: &str, arguments: &Map<String, Value>) -> Option<call::
     })
 }
 
-/// The arguments that stand in the signatures of tools which nodes usually have. All of them, in those of others.
+/// Returns the arguments in the signatures of tools that nodes usually have. For others: all arguments.
 fn signature_arguments(tool: &str) -> &'static [&'static str] {
     match tool {
         "Bash" => &["command"],
@@ -100,10 +100,10 @@ fn signature_arguments(tool: &str) -> &'static [&'static str] {
     }
 }
 
-/// The full name in a form that providers take. Two tools never have one name: a part that cannot stay as it is, or that looks as
-/// if it had not, has a digest of itself behind it.
+/// Returns the full name in a form that providers accept. Two tools never share a name: a part that must change, or that looks as
+/// if it had changed, ends in a digest of itself.
 fn name_for_models(node: &str, tool: &str) -> String {
-    // Two signs stand between.
+    // Two characters separate the parts.
     let named = |longest| ParsedToolName::of_node(&name_part(node, longest), &name_part(tool, longest));
     let name = named(LONGEST);
     if name.len() <= LONGEST { name } else { named((LONGEST - 2) / 2) }
@@ -130,7 +130,7 @@ impl AgentTool for NodeTool {
         &self.spec
     }
 
-    /// The node checks its arguments itself: its schema is for models.
+    /// Accepts any arguments: the node checks them itself, and its schema is for models.
     fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
         arguments.as_object().cloned().ok_or_else(|| CallFailure::Invalid("the arguments must be an object".to_owned()))
     }
@@ -168,7 +168,7 @@ mod tests {
         let long = "n".repeat(80);
         let odd = ["mac.local", "mac-local", "mac local", "mac:local", &long, &format!("{long}n"), "é", "è"];
         let mut nodes: Vec<String> = odd.map(str::to_owned).into();
-        // What a name was turned into may be the name of somebody else.
+        // A changed name may be the name of another node.
         nodes.extend(odd.iter().map(|node| name_for_models(node, "x").trim_end_matches("__x").to_owned()));
         nodes.sort();
         nodes.dedup();

@@ -1,6 +1,6 @@
-//! What the nodes that are connected offer.
+//! Tools of the connected nodes.
 //!
-//! It is there while its node is, and follows from the node's last `connect`. It must not know which calls are open.
+//! They exist while their node is connected, and follow from its last `connect`. This module must not know which calls are open.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,27 +13,27 @@ use parking_lot::RwLock;
 
 use super::node_tool::NodeTool;
 
-/// The tools that nodes offer, and the lines over which they do calls of them.
+/// Tools that nodes offer, and the links for calls of them.
 #[derive(Default)]
 pub(crate) struct NodeTools {
     peers: PeerRegistry,
-    /// By node.
+    /// Tools by node.
     offers: RwLock<BTreeMap<String, Vec<Arc<NodeTool>>>>,
 }
 
 impl NodeTools {
-    /// The lines over which nodes are given work.
+    /// Returns the registry of the links.
     pub(crate) fn peer_registry(&self) -> &PeerRegistry {
         &self.peers
     }
 
-    /// The tools of all nodes.
+    /// Returns the tools of all nodes.
     pub(crate) fn all_tools(&self) -> Vec<Arc<dyn AgentTool>> {
         let offers = self.offers.read();
         offers.values().flatten().map(|tool| Arc::clone(tool) as Arc<dyn AgentTool>).collect()
     }
 
-    /// The same as they are listed, under their full names.
+    /// Returns their definitions for lists, under their full names.
     pub(super) fn tool_definitions(&self) -> Vec<ToolDefinition> {
         let full = |(node, tool): (&String, &Arc<NodeTool>)| {
             let own = tool.definition();
@@ -43,23 +43,23 @@ impl NodeTools {
         offers.iter().flat_map(|(node, tools)| tools.iter().map(move |tool| full((node, tool)))).collect()
     }
 
-    /// Takes what a node offers in the place of what it offered before.
+    /// Replaces the offer of a node.
     pub(super) fn set_offer(&self, node: &str, tools: &[ToolDefinition], runtime: Option<&RuntimeInfo>) {
         let tools = tools.iter().map(|tool| Arc::new(NodeTool::new(node, tool, runtime))).collect();
         self.offers.write().insert(node.to_owned(), tools);
     }
 
-    /// Takes away what a node offered.
+    /// Removes the offer of a node.
     pub(super) fn take_back(&self, node: &str) {
         self.offers.write().remove(node);
     }
 
-    /// The tool that a node calls so for runs.
+    /// Returns the tool of a node by the node's own name for it, for runs.
     pub(super) fn tool_of_node(&self, node: &str, name: &str) -> Option<Arc<NodeTool>> {
         self.offers.read().get(node)?.iter().find(|tool| tool.spec().name == name).cloned()
     }
 
-    /// The tool that a full name means, `node__Tool` or `node:Tool`.
+    /// Finds the tool with a full name, `node__Tool` or `node:Tool`.
     pub(super) fn find_tool(&self, name: &str) -> Option<Arc<NodeTool>> {
         let offers = self.offers.read();
         name_parts(name)
@@ -67,7 +67,7 @@ impl NodeTools {
     }
 }
 
-/// The ways in which a full name can be taken apart.
+/// Returns the ways in which a full name can be split.
 pub(super) fn name_parts(name: &str) -> impl Iterator<Item = (&str, &str)> {
     ["__", ":"].into_iter().filter_map(|between| name.split_once(between))
 }

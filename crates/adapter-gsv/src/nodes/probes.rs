@@ -1,4 +1,4 @@
-//! Which programs nodes have: asked when one comes and when skills are looked at, and remembered while it is connected.
+//! Programs that nodes have: probed when a node connects and when skills are read, and remembered while it is connected.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,54 +26,54 @@ use super::{
     node_connections,
 };
 
-/// For how long what a node said of a program counts.
+/// Time for which a node's answer about a program counts.
 const FRESH: Duration = Duration::from_secs(300);
-/// How often a node is asked that does not answer.
+/// Number of attempts for a node that does not answer.
 const ATTEMPTS: u32 = 2;
-/// How many programs are asked for at once.
+/// Most programs in one probe.
 const MOST: usize = 512;
 
-/// Whether nodes are asked about what they said a moment ago.
+/// Scope of a probe: whether nodes are asked again about recent answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeScope {
-    /// Only about what is not known any more.
+    /// Only programs without a recent answer.
     Stale,
-    /// About everything.
+    /// All programs.
     All,
 }
 
-/// What became of asking all nodes.
+/// Result of probing all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProbeSummary {
-    /// How many nodes answered.
+    /// Number of nodes that answered.
     pub(crate) updated: usize,
-    /// Nodes that were not asked, as all is known of them.
+    /// Nodes that were not probed, as all answers are recent.
     pub(crate) skipped: Vec<String>,
-    /// What went wrong.
+    /// Errors.
     pub(crate) errors: Vec<String>,
 }
 
-/// What is known of programs, and who was asked.
+/// Known programs, and open probes.
 #[derive(Default)]
 pub(super) struct NodeProbes(Mutex<ProbeState>);
 
-/// A question to a node that is not answered yet.
+/// Probe that is not answered yet.
 struct OpenProbe {
     node: String,
     bins: BTreeSet<String>,
-    /// Whoever waits for the answer.
+    /// Waiters for the answer.
     waiters: Vec<oneshot::Sender<NodeProbeResult>>,
 }
 
 #[derive(Default)]
 struct ProbeState {
-    /// By node, while it is connected: what it has, and when it said so, in milliseconds.
+    /// Answers by node, while it is connected: whether it has the program, and the time of the answer, in milliseconds.
     known: HashMap<String, BTreeMap<String, (bool, u64)>>,
     open: HashMap<String, OpenProbe>,
 }
 
 impl ProbeState {
-    /// Waits with others for an answer about all these programs, if the node was asked about them a moment ago.
+    /// Waits with others for an answer about all these programs, if such a probe is open.
     fn join_open(&mut self, node: &str, bins: &BTreeSet<String>) -> Option<oneshot::Receiver<NodeProbeResult>> {
         let open = self.open.values_mut().find(|open| open.node == node && open.bins.is_superset(bins))?;
         let (sender, answered) = oneshot::channel();
@@ -81,7 +81,7 @@ impl ProbeState {
         Some(answered)
     }
 
-    /// Notes a question to a node.
+    /// Notes a probe of a node.
     fn begin_probe(&mut self, id: &str, node: &str, bins: &BTreeSet<String>) -> oneshot::Receiver<NodeProbeResult> {
         let (sender, answered) = oneshot::channel();
         let open = OpenProbe { node: node.to_owned(), bins: bins.clone(), waiters: vec![sender] };
@@ -91,7 +91,7 @@ impl ProbeState {
 }
 
 impl NodeProbes {
-    /// A node came: what it said of its programs counts, and it is asked about the others that skills of agents need.
+    /// Handles the connection of a node: its own list of programs counts, and it is probed for the others that skills of agents need.
     pub(super) fn node_connected(
         &self,
         door: &Arc<GsvAdapter>,
@@ -117,7 +117,7 @@ impl NodeProbes {
         });
     }
 
-    /// A node went, and with it what it was asked.
+    /// Removes a node that disconnected, with its open probes.
     pub(super) fn node_gone(&self, node: &str) {
         let mut state = self.0.lock();
         state.known.remove(node);
@@ -129,7 +129,7 @@ impl NodeProbes {
     }
 }
 
-/// Asks every node that can look which of these programs it has, and waits for the answers.
+/// Probes every node that can look for these programs, and waits for the answers.
 pub(crate) async fn probe_nodes(
     door: &Arc<GsvAdapter>,
     bins: &BTreeSet<String>,
@@ -151,7 +151,7 @@ pub(crate) async fn probe_nodes(
     summary
 }
 
-/// The nodes that are connected, as `skills.*` tell of them.
+/// Returns the connected nodes in the form of `skills.*`.
 pub(crate) fn connected_nodes(door: &GsvAdapter) -> Vec<skill::SkillNode> {
     let to_skill_node = |peer: Arc<ConnectedPeer>| {
         let Kind::Node { runtime, .. } = &peer.connect.peer else { return None };
@@ -170,7 +170,7 @@ pub(crate) fn connected_nodes(door: &GsvAdapter) -> Vec<skill::SkillNode> {
     node_connections::connected_peers(door).into_iter().filter_map(to_skill_node).collect()
 }
 
-/// Whether a node can look for programs: one that runs commands.
+/// Reports whether a node can look for programs: one that runs commands.
 fn can_probe(peer: &ConnectedPeer) -> bool {
     match &peer.connect.peer {
         Kind::Node { runtime: Some(runtime), .. } => runtime.host_capabilities.contains(&MachineCapability::ShellExec),
@@ -179,7 +179,7 @@ fn can_probe(peer: &ConnectedPeer) -> bool {
     }
 }
 
-/// Asks one node. `None` if all is known of it.
+/// Probes one node. `None` if all answers are recent.
 async fn probe_one(
     door: &GsvAdapter,
     peer: &ConnectedPeer,
@@ -226,7 +226,7 @@ async fn probe_one(
             Ok(Ok(NodeProbeResult { ok: true, bins, .. })) => {
                 let (found, at) = (bins.unwrap_or_default(), door.context.clock.now().0);
                 let mut state = door.nodes.probes.0.lock();
-                // It may have gone meanwhile.
+                // It may have disconnected meanwhile.
                 if let Some(known) = state.known.get_mut(node) {
                     known.extend(requested.into_iter().map(|bin| {
                         let has = found.get(&bin).copied().unwrap_or(false);
@@ -239,14 +239,14 @@ async fn probe_one(
                 return Some(Err(error.unwrap_or_else(|| "it cannot look".to_owned())));
             }
             Ok(Err(_)) if !peer.is_here() => return Some(Err("it is not connected any more".to_owned())),
-            // Whoever asked before gave up, or nobody answered in time.
+            // An earlier probe was given up, or not answered in time.
             Ok(Err(_)) | Err(_) => {}
         }
     }
     Some(Err("it did not answer in time".to_owned()))
 }
 
-/// `node.probe.result`.
+/// Handles `node.probe.result`.
 pub(super) fn handle_result(door: &GsvAdapter, peer: &ConnectedPeer, probed: NodeProbeResult) -> MethodResult {
     let mut state = door.nodes.probes.0.lock();
     let ack = match state.open.get(&probed.probe_id) {

@@ -1,4 +1,4 @@
-//! What nodes say of calls. A node hears that it was taken once that is recorded.
+//! Results of calls from nodes. A node gets its acknowledgement once the result is recorded.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use super::{
     started_calls_view,
 };
 
-/// How much of a result stands in the record and is read by models, in bytes. A client is given all of it.
+/// Longest part of a result in the record and for models, in bytes. A client gets all of it.
 const LONGEST: usize = 1 << 20;
 
-/// What is said of a call that its node did not begin, where it gives no reason.
+/// Text for a call that its node did not begin, if the node gives no reason.
 pub(super) const NEVER_BEGAN: &str = "the node never began this call";
-/// And of one of which it does not know what came.
+/// Text for a call whose outcome the node does not know.
 pub(super) const NOT_KNOWN: &str = "the node does not know what became of this call";
 
-/// How long the name of an execution may be, in bytes. It stands among facts, which have a limit.
+/// Longest name of an execution, in bytes. It is part of a fact, which has a limit.
 const LONGEST_EXECUTION: usize = 1024;
 
-/// `tool.result`.
+/// Handles `tool.result`.
 pub(super) async fn handle_result(
     door: &Arc<GsvAdapter>,
     peer: &ConnectedPeer,
@@ -47,7 +47,7 @@ pub(super) async fn handle_result(
         AnsweredCall::Open(exchange, purpose) => {
             let call = exchange.call();
             let recorded = waiting.wait_recorded(call);
-            // Taken before its end is recorded: nobody else is to tell the client of that.
+            // Taken before its end is recorded: no other path may answer the client.
             let client = waiting.take_client(call);
             let timing = report_outcome(exchange, purpose, &outcome).await;
             // An error means that the gateway closes.
@@ -73,7 +73,7 @@ pub(super) async fn handle_result(
     Ok(RawJson::from_wire(&ack))
 }
 
-/// A result that cannot be read ends its call, of which nobody knows what came. One that can be read and comes behind it is late.
+/// Ends a call whose result cannot be read, as unknown. A readable result that follows is late.
 pub(super) async fn end_unreadable(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, call_id: String, fault: &GsvError) {
     let Some((exchange, purpose)) = door.nodes.calls.take_unreadable(&call_id, &peer.connect.id) else { return };
     let call = exchange.call();
@@ -85,12 +85,12 @@ pub(super) async fn end_unreadable(door: &Arc<GsvAdapter>, peer: &ConnectedPeer,
     // An error means that the gateway closes.
     let _ = recorded.await;
     if let Some(client) = client {
-        // It may have gone.
+        // The client may have gone.
         let _ = client.send(Ok(outcome));
     }
 }
 
-/// A call that this process knows nothing of, as it was given by an earlier one, or is forgotten. None if there never was one.
+/// Finds a call that this process does not know: an earlier process gave it, or it was forgotten. None if it never existed.
 async fn find_forgotten(
     door: &GsvAdapter,
     peer: &ConnectedPeer,
@@ -113,16 +113,16 @@ async fn report_outcome(exchange: PeerExchange, purpose: CallPurpose, outcome: &
     }
 }
 
-/// The execution that goes on behind a result, as the node calls it.
+/// Returns the node's id of the execution that continues after a result.
 fn left_behind(outcome: &ToolResultParams) -> Option<String> {
-    // Most results are larger than that of a command which has only begun, and need not be looked through.
+    // Most results are larger than that of a command which has only begun, and need not be parsed.
     let result: Value = outcome.result.as_ref().filter(|result| result.as_text().len() < LONGEST)?.decode_as().ok()?;
     let is_running = outcome.error.is_none() && result["status"] == "running";
     let is_name = |id: &&str| !id.is_empty() && id.len() <= LONGEST_EXECUTION;
     result["sessionId"].as_str().filter(is_name).filter(|_| is_running).map(str::to_owned)
 }
 
-/// What models are told of it, and the record holds.
+/// Returns the output for models and for the record.
 fn to_output(outcome: &ToolResultParams) -> CallOutput {
     let mut text = outcome.model_text();
     if text.len() > LONGEST {

@@ -1,5 +1,5 @@
-//! The calls that nodes may still say something of, whichever process of the gateway gave them: a row each until its end is known,
-//! and for a day where it never was.
+//! Calls whose results nodes may still send, from any process of the gateway: a row each until its end is known,
+//! and for a day if it never is.
 
 use countersign_core::{
     call::{self, CallDetails, CallEnd, Executor},
@@ -15,24 +15,24 @@ use serde::{Deserialize, Serialize};
 
 use super::super::GsvAdapter;
 
-/// The view's name.
+/// Name of the view.
 const NAME: &str = "gsv-node-calls";
-/// How long it is of interest what became of a call, in milliseconds.
+/// Time in which the outcome of a call is of interest, in milliseconds.
 const KEPT: u64 = 24 * 3600 * 1000;
-/// Behind so many records those are forgotten that are too old.
+/// Number of records after which expired rows are removed.
 const SWEEP: u64 = 64;
-/// How the facts begin that are looked at. Few records of calls do, and the others need not be read.
+/// Beginnings of the relevant facts. Few records of calls have them, and the others need not be parsed.
 const BEGINNINGS: [&str; 3] = ["{\"wanted\"", "{\"ended\"", "{\"result_dropped\""];
 
-/// The view.
+/// View of the calls that nodes started.
 #[derive(Debug)]
 pub struct StartedCallsView;
 
-/// What is known of one call.
+/// State of one call.
 #[derive(Debug, Serialize, Deserialize)]
 struct NodeCallRow {
     node: String,
-    /// The record that says what is wanted.
+    /// Record of its request.
     lsn: Lsn,
     at: u64,
 }
@@ -66,7 +66,7 @@ impl LogView for StartedCallsView {
                     rows.put_row(&call.to_string(), &row);
                 }
             }
-            // Its node may come back and say what became of it.
+            // Its node may come back and report the outcome.
             call::Event::Ended { end: CallEnd::Unknown, .. } => {}
             call::Event::Ended { call, .. } | call::Event::ResultDropped { call } => rows.delete_row(&call.to_string()),
             _ => {}
@@ -82,7 +82,7 @@ fn sweep_old(rows: &mut dyn ViewRows, now: u64) {
     }
 }
 
-/// A call that this process knows nothing of any more, with the node that has it; none if there is no such call.
+/// Finds a call that this process does not know any more, with its node; none if there is no such call.
 pub(super) async fn find_call(door: &GsvAdapter, wire: &str) -> Option<(String, LateResult)> {
     let call = CallId::parse(wire).filter(|call| call.to_string() == wire)?;
     let log = door.context.handle.log();

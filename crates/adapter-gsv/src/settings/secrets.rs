@@ -1,6 +1,6 @@
-//! Secrets that people set: in a file of their own beside the record, which holds their digests alone.
+//! Secrets that users set: in a file of their own next to the record, which holds their digests alone.
 //!
-//! A secret is in the file before the record says that it is set, and the one before it stays there until then: whatever a
+//! A secret is in the file before the record says that it is set, and the earlier one stays there until then: whatever a
 //! crash leaves, the digest in the record says which of them counts.
 
 use std::{
@@ -17,14 +17,14 @@ use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-/// The file's name in the data directory.
+/// Name of the file in the data directory.
 pub(crate) const FILE: &str = "secrets.yaml";
-/// How long the file may be, in bytes.
+/// Largest size of the file, in bytes.
 const LARGEST: u64 = 16 << 20;
-/// What stands at its head.
+/// Comment at its head.
 const HEAD: &str = "# Secrets that were set over the gsv door. The gateway writes this file; what is not in its record does not count.\n";
 
-/// Why secrets could not be read or kept.
+/// Error of reading or writing secrets.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", file.display())]
 pub struct SecretsError {
@@ -32,19 +32,19 @@ pub struct SecretsError {
     why: String,
 }
 
-/// One secret as it lies in the file.
+/// Secret as it is stored in the file.
 #[derive(Serialize, Deserialize)]
 struct StoredSecret {
     path: SettingsPath,
-    /// Else a short secret could be guessed from the digest in the record.
+    /// Salt: without it a short secret could be guessed from the digest in the record.
     salt: String,
     value: String,
 }
 
-/// All secrets that are kept, by path and digest.
+/// All stored secrets, by path and digest.
 type SecretMap = BTreeMap<(SettingsPath, Digest), (String, SecretString)>;
 
-/// The file.
+/// Secrets file.
 pub(super) struct SecretsFile {
     file: PathBuf,
     known: Mutex<SecretMap>,
@@ -55,10 +55,10 @@ fn salted_digest(salt: &str, value: &str) -> Digest {
 }
 
 impl SecretsFile {
-    /// Reads the file in the data directory `folder`. One that is not there is empty.
+    /// Reads the file in the data directory `folder`. A missing one is empty.
     ///
     /// # Errors
-    /// If it is there and cannot be read: nobody's secret is to be lost by writing over it.
+    /// If it exists and cannot be read: overwriting it would lose secrets.
     pub(super) fn open(folder: &FilePath) -> Result<Self, SecretsError> {
         let file = folder.join(FILE);
         let wrong = |why: String| SecretsError { file: file.clone(), why };
@@ -68,7 +68,7 @@ impl SecretsFile {
             Err(error) => return Err(wrong(error.to_string())),
         };
         let is_empty = text.lines().all(|line| line.trim().is_empty() || line.starts_with('#'));
-        // What the parser says of a line that it cannot read may hold the line.
+        // The parser's error may quote the line that it cannot read.
         let kept: Vec<StoredSecret> = match is_empty {
             true => Vec::new(),
             false => serde_saphyr::from_str(&text).map_err(|_| wrong("this is no file of secrets".to_owned()))?,
@@ -80,7 +80,7 @@ impl SecretsFile {
         Ok(Self { known: Mutex::new(known.collect()), file })
     }
 
-    /// Puts secrets into the file beside what is there, and gives the digests that they are known by.
+    /// Adds secrets to the file, and returns their digests.
     ///
     /// # Errors
     /// If the file was not written. Nothing has changed then.
@@ -104,10 +104,10 @@ impl SecretsFile {
         Ok(digests)
     }
 
-    /// Takes out of the file what the record does not name.
+    /// Removes secrets that the record does not name.
     ///
     /// # Errors
-    /// If the file was not written. What is too much in it counts for nothing.
+    /// If the file was not written. Surplus secrets in it have no effect.
     pub(super) fn keep_only(&self, named: impl Fn(&SettingsPath, Digest) -> bool) -> Result<(), SecretsError> {
         let before = self.known.lock().clone();
         let mut known = before.clone();
@@ -115,7 +115,7 @@ impl SecretsFile {
         if known.len() < before.len() { self.write_file(known) } else { Ok(()) }
     }
 
-    /// The secret at a path with this digest, if it is kept.
+    /// Returns the secret at a path with this digest, if it is stored.
     pub(super) fn get(&self, path: &SettingsPath, digest: Digest) -> Option<SecretString> {
         self.known.lock().get(&(path.clone(), digest)).map(|(_, secret)| secret.clone())
     }
@@ -132,7 +132,7 @@ impl SecretsFile {
                 json(value.expose_secret())
             ));
         }
-        // A file that somebody made readable would keep its mode when it is replaced.
+        // A file that a user made readable would keep its mode when it is replaced.
         match std::fs::set_permissions(&self.file, std::fs::Permissions::from_mode(0o600)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.file_error(&error)),
             Ok(()) | Err(_) => {}

@@ -1,4 +1,4 @@
-//! The skills of an agent: its own, and those of everybody that it has none of its own in the place of.
+//! Skills of an agent: its own, and the shared ones that it does not replace.
 
 use countersign_config::SKILLS;
 use countersign_protocol::gsv::{
@@ -13,33 +13,33 @@ use super::{
     file::{SkillHeader, read_requirements},
 };
 
-/// What a skill's file is called.
+/// Name of a skill's file.
 const FILE: &str = "SKILL.md";
-/// How many skills an agent may have.
+/// Most skills of an agent.
 const MOST: usize = 500;
 
-/// A skill, with what settings say of it.
+/// Skill, with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AgentSkill {
     pub(super) name: String,
     pub(super) description: String,
-    /// Where it lies: with the agent, or with everybody.
+    /// Location: with the agent, or shared.
     pub(super) location: String,
-    /// Where the agent reads it.
+    /// Path at which the agent reads it.
     pub(super) path: String,
     pub(super) always: bool,
     is_enabled: bool,
-    /// What it needs. An error if that cannot be read.
+    /// Requirements. An error if they cannot be read.
     needs: Result<Option<SkillRequirements>, ()>,
 }
 
 impl AgentSkill {
-    /// What it needs, as far as that can be read.
+    /// Returns its requirements, as far as they can be read.
     pub(super) fn requirements(&self) -> Option<&SkillRequirements> {
         self.needs.as_ref().ok().and_then(Option::as_ref)
     }
 
-    /// On which machines it can be used, or why on none.
+    /// Returns the machines on which it can be used, or the reason why there are none.
     pub(super) fn check_eligibility(&self, hosts: &[SkillHost], settings: &Value) -> SkillEligibility {
         let refused =
             |why: &str| SkillEligibility { eligible: false, hosts: Vec::new(), reasons: vec![why.to_owned()] };
@@ -69,7 +69,7 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// The skills in an agent's folder and beside it, by name. It reads files.
+/// Lists the skills in an agent's folder and the shared ones, by name. It reads files.
 pub(super) fn list_skills(folder: &AgentFolder, agent: &str, settings: &Value) -> Vec<AgentSkill> {
     let listed =
         WorkspacePath::from_text(SKILLS).ok().and_then(|path| folder.list_entries(&path).ok()).unwrap_or_default();
@@ -97,7 +97,7 @@ fn skill_from_text(text: &str, dir: &str, location: String, path: String, settin
     let entry = keys.iter().find_map(|key| entries.get(*key)).and_then(Value::as_object);
     let mut written: Option<Map<String, Value>> = head.requires;
     if let Some(Value::Object(over)) = entry.and_then(|entry| entry.get("requires")) {
-        // What is set takes the place of what the file says, kind by kind.
+        // Settings replace the requirements of the file, kind by kind.
         written.get_or_insert_default().extend(over.clone());
     }
     let needs = match (&written, head.is_garbled) {

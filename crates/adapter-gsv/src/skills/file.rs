@@ -1,4 +1,4 @@
-//! A skill's file: what stands at its head, and what the skill needs.
+//! File of a skill: its front matter, and the skill's requirements.
 
 use countersign_protocol::gsv::{
     runtime::{HostRole, MachineCapability},
@@ -6,28 +6,28 @@ use countersign_protocol::gsv::{
 };
 use serde_json::{Map, Value};
 
-/// How long a description is where none is given, in characters.
+/// Longest description that is made from the text, in characters.
 const SHORT: usize = 200;
-/// Blocks of the metadata that say what a skill needs. The first that is there counts.
+/// Blocks of the metadata that hold the requirements. The first that exists counts.
 const BLOCKS: [&str; 3] = ["gsv", "openclaw", "clawdbot"];
 
-/// What a skill's file says of it.
+/// Contents of a skill's file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SkillHeader {
-    /// What it calls itself.
+    /// Name in the file.
     pub(super) name: Option<String>,
-    /// What it is for.
+    /// Purpose.
     pub(super) description: String,
-    /// Whether it is there whatever machines there are.
+    /// True if the skill is available whatever machines are connected.
     pub(super) always: bool,
-    /// What it needs, as it is written. `None` if nothing.
+    /// Requirements as they are written. `None` if there are none.
     pub(super) requires: Option<Map<String, Value>>,
-    /// Whether what stands there of needs is nothing that can be read.
+    /// True if the requirements cannot be read.
     pub(super) is_garbled: bool,
 }
 
 impl SkillHeader {
-    /// Reads a file. What is missing is made of the text.
+    /// Parses a file. Missing members are made from the text.
     pub(super) fn from_text(text: &str) -> Self {
         let text = text.trim_start_matches('\u{feff}');
         let (front, body) = split_front_matter(text);
@@ -63,7 +63,7 @@ impl SkillHeader {
     }
 }
 
-/// What a skill needs, read from what is written. `None` if something is no list of names, or names what there is not.
+/// Parses the requirements of a skill. `None` if one is no list of names, or has an unknown name.
 pub(super) fn read_requirements(written: &Map<String, Value>) -> Option<SkillRequirements> {
     let names = |key: &str| -> Option<Vec<String>> {
         let Some(value) = written.get(key).filter(|value| !value.is_null()) else { return Some(Vec::new()) };
@@ -89,7 +89,7 @@ pub(super) fn read_requirements(written: &Map<String, Value>) -> Option<SkillReq
     })
 }
 
-/// What stands between the first two lines of dashes, and what comes behind.
+/// Splits a file into the text between the first two lines of dashes, and the rest.
 fn split_front_matter(text: &str) -> (&str, &str) {
     let Some(rest) = text.strip_prefix("---") else { return ("", text) };
     let Some((blank, rest)) = rest.split_once('\n') else { return ("", text) };
@@ -106,7 +106,7 @@ fn split_front_matter(text: &str) -> (&str, &str) {
     ("", text)
 }
 
-/// Names and values. A value goes on in the lines behind it that are indented.
+/// Returns names and values. A value continues in the following lines that are indented.
 fn front_matter_members(front: &str) -> Vec<(&str, String)> {
     let mut members: Vec<(&str, String)> = Vec::new();
     for line in front.lines() {
@@ -123,7 +123,7 @@ fn front_matter_members(front: &str) -> Vec<(&str, String)> {
     members
 }
 
-/// A value of one line, without quotes around it and without the signs of a text of several lines.
+/// Returns a value as one line, without quotes around it and without the markers of a multi-line text.
 fn unquote_value(value: &str) -> String {
     let value = value.trim();
     let value = value.strip_prefix(['>', '|']).map_or(value, |rest| rest.trim_start_matches(['-', '+']));
@@ -132,7 +132,7 @@ fn unquote_value(value: &str) -> String {
     inner.map(str::to_owned).unwrap_or(joined)
 }
 
-/// JSON whose last commas before a closing bracket are gone.
+/// Returns JSON without commas before a closing bracket.
 fn without_trailing_commas(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let (mut is_text, mut is_escaped) = (false, false);

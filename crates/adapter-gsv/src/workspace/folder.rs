@@ -1,4 +1,4 @@
-//! One agent's folder: nothing is read or written outside of it, whatever links say. Skills of everybody lie beside those
+//! Folder of one agent: nothing is read or written outside of it, whatever links say. Shared skills lie next to those
 //! of the agent, and can be read as if they were among them.
 
 use std::{
@@ -16,82 +16,81 @@ use countersign_runtime::tools::{
     roots::{AllowedPath, RootsError},
 };
 
-/// Where skills lie in an agent's folder, and everybody's beside the folder of all agents.
-/// How many entries of a folder are listed.
+/// Most entries of a folder that are listed.
 const MOST_ENTRIES: usize = 10_000;
 
-/// Why something was not done in a folder.
+/// Reason why an operation in a folder failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkspaceError {
-    /// It is not there.
+    /// Missing file or folder.
     #[error("File not found: {0}")]
     Missing(String),
-    /// It would lead out of the folder.
+    /// Path that leads out of the folder.
     #[error("Path traversal not allowed")]
     Traversal,
-    /// It is a folder, or nothing that holds text.
+    /// Folder, or another entry without text.
     #[error("{0} is no file")]
     NotAFile(String),
-    /// It holds more than can be shown.
+    /// File that is too large to be shown.
     #[error("{path} has {size} bytes, at most {most} are taken")]
     TooLarge {
-        /// Which.
+        /// Path.
         path: String,
-        /// How many.
+        /// Size in bytes.
         size: u64,
-        /// How many it may have.
+        /// Largest size in bytes.
         most: usize,
     },
-    /// It holds something else than text.
+    /// File with other content than text.
     #[error("{0} is not UTF-8 text")]
     NotText(String),
-    /// A folder has too many entries.
+    /// Folder with too many entries.
     #[error("{0} has more than {MOST_ENTRIES} entries")]
     TooMany(String),
-    /// Somebody wrote it meanwhile.
+    /// Another writer changed it meanwhile.
     #[error("{0} was changed by somebody else meanwhile")]
     Changed(String),
-    /// The file system refused.
+    /// Error of the file system.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// Path.
         path: String,
-        /// Its reason.
+        /// Reason.
         source: io::Error,
     },
 }
 
-/// What a folder holds, as paths from the agent's folder on, sorted. Folders end with `/`.
+/// Contents of a folder, as paths from the agent's folder on, sorted. Folders end with `/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkspaceListing {
     pub(crate) files: Vec<String>,
     pub(crate) directories: Vec<String>,
 }
 
-/// A file.
+/// File.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkspaceFile {
     pub(crate) text: String,
-    /// In bytes.
+    /// Size in bytes.
     pub(crate) size: usize,
     pub(crate) modified: Option<DateTime<Utc>>,
 }
 
-/// An agent's folder. It need not be there.
+/// Folder of an agent. It need not exist.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentFolder {
     root: PathBuf,
-    /// The skills of everybody.
+    /// Shared skills.
     skills: PathBuf,
 }
 
 impl AgentFolder {
-    /// That of an agent, below the folder of all of them.
+    /// Returns the folder of an agent, below the folder of all of them.
     pub(crate) fn for_agent(agents: &FilePath, agent: &str) -> Self {
         Self { root: agents.join(agent), skills: shared_skills(agents) }
     }
 
-    /// What is at a path. Nothing is what a folder holds that is not there.
+    /// Lists the entries at a path. A missing folder is empty.
     ///
     /// # Errors
     /// [`WorkspaceError`].
@@ -109,7 +108,7 @@ impl AgentFolder {
         Ok(listing)
     }
 
-    /// The text of a file.
+    /// Reads the text of a file.
     ///
     /// # Errors
     /// [`WorkspaceError`].
@@ -121,7 +120,7 @@ impl AgentFolder {
         .map(|(found, _)| found)
     }
 
-    /// All of a file, whatever it holds, if it has at most so many bytes.
+    /// Reads a file of any content, if it has at most `most` bytes.
     ///
     /// # Errors
     /// [`WorkspaceError`].
@@ -135,7 +134,7 @@ impl AgentFolder {
         .map(|(bytes, _)| bytes)
     }
 
-    /// The text of a skill's file, and whether it is the agent's own. `None` where none can be read.
+    /// Reads the text of a skill's file, and whether it is the agent's own. `None` if none can be read.
     pub(crate) fn read_skill(&self, path: &WorkspacePath) -> Option<(String, bool)> {
         if let Ok((found, _)) = read_text_file(&self.root, path.as_text(), path.as_text()) {
             return Some((found.text, true));
@@ -144,7 +143,7 @@ impl AgentFolder {
         Some((found.text, false))
     }
 
-    /// Puts a text at the end of a file, unless `mark`, which is part of the text, is in it already.
+    /// Appends a text to a file, unless `mark`, which is part of the text, is in it already.
     ///
     /// # Errors
     /// [`WorkspaceError`].
@@ -167,7 +166,7 @@ impl AgentFolder {
         self.replace_text(path, &whole, before)
     }
 
-    /// Makes a file hold a text, with the folders that it lies in. It is as it was or as it is to be.
+    /// Writes a text to a file, and creates its folders. The file has either the old or the new text.
     ///
     /// # Errors
     /// [`WorkspaceError`].
@@ -178,7 +177,7 @@ impl AgentFolder {
     /// Changes the text of a file.
     ///
     /// # Errors
-    /// What `change` says, and [`WorkspaceError`] as text. The file is as it was then.
+    /// Error of `change`, or [`WorkspaceError`] as text. The file is unchanged then.
     pub(crate) fn edit_text<T>(
         &self,
         path: &WorkspacePath,
@@ -186,7 +185,7 @@ impl AgentFolder {
     ) -> Result<T, String> {
         let own = read_text_file(&self.root, path.as_text(), path.as_text());
         let (found, before) = match (own, path.of_skill()) {
-            // A copy of the agent's own is made of what is everybody's.
+            // A shared file is copied to the agent's own first.
             (Err(WorkspaceError::Missing(_)), Some(shared)) => {
                 let (found, _) =
                     read_text_file(&self.skills, shared, path.as_text()).map_err(|error| error.to_string())?;
@@ -253,7 +252,7 @@ impl WorkspaceListing {
                 return Err(WorkspaceError::TooMany(shown.to_owned()));
             }
             let entry = entry.map_err(|error| io_at(shown, error))?;
-            // A name that is no text cannot be asked for either, and what leads out of the folder is not there.
+            // A name that is no text cannot be requested either, and a link out of the folder counts as missing.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let Ok(place) = boundary.resolve_path(roots.root(), &entry.path()) else { continue };
             let Ok(found) = fs::symlink_metadata(place.path()) else { continue };

@@ -1,4 +1,4 @@
-//! Commands in the background: what became of them is told in order, once, and whatever breaks.
+//! Commands in the background: their ends are reported in order, once, through crashes.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ use crate::{
     node_process::NodeFixture,
 };
 
-/// The next event, not answered yet.
+/// Waits for the next event, without an answer.
 fn next_event(line: &mut FakeConnection) -> Value {
     line.next_request("node.exec.event")
 }
 
-/// The next event, which the gateway takes.
+/// Waits for the next event, and acknowledges it.
 fn acknowledge_event(line: &mut FakeConnection) -> Value {
     let request = next_event(line);
     line.answer(&request, json!({ "ok": true }));
@@ -33,7 +33,7 @@ fn a_command_is_told_of_behind_its_result_event_by_event() {
     line.invoke("c1", "Bash", command);
     let result = line.result("c1");
     let id = result["params"]["result"]["sessionId"].as_str().unwrap().to_owned();
-    // Nothing is told of it before the gateway has taken the result that names it.
+    // No event of it comes before the gateway has taken the result that names it.
     assert_eq!(line.unread_frames(), Vec::<Value>::new());
     line.answer(&result, json!({ "ok": true }));
     let started = next_event(&mut line);
@@ -42,7 +42,7 @@ fn a_command_is_told_of_behind_its_result_event_by_event() {
         json!({ "eventId": format!("{id}-started"), "sessionId": id, "event": "started", "callId": "c1", "startedAt": result["params"]["result"]["startedAt"] })
     );
     line.call("c2", "Process", json!({ "action": "submit", "sessionId": id, "data": "it" }));
-    // The next one waits until the one before is taken.
+    // The next one waits until the one before is acknowledged.
     assert_eq!(line.unread_frames(), Vec::<Value>::new());
     line.answer(&started, json!({ "ok": true }));
     let ended = acknowledge_event(&mut line);
@@ -63,7 +63,7 @@ fn events_wait_for_the_gateway_in_their_order() {
     let second = start_in_background(&mut line, "c2", "exit 2");
     let early = next_event(&mut line);
     assert_eq!(early["params"]["eventId"], format!("{first}-started"));
-    // Not taken: it comes again, over the next line and in the next process.
+    // Without an acknowledgement it comes again, over the next connection and in the next process.
     drop(line);
     let mut line = gateway.accept();
     let again = next_event(&mut line);
@@ -91,7 +91,7 @@ fn a_command_that_died_with_the_process_is_told_of() {
     let (node, mut line) = place.start_connected(&gateway);
     let id = start_in_background(&mut line, "c1", "sleep 600");
     assert_eq!(acknowledge_event(&mut line)["event"], "started");
-    // By its answer to this it has noted that.
+    // Its answer to this shows that it has noted that.
     line.call("c0", "Glob", json!({ "pattern": "*" }));
     node.kill();
     let (_node, mut line) = place.start_connected(&gateway);
@@ -120,7 +120,7 @@ fn a_command_that_is_ended_or_takes_too_long_says_so() {
     line.call("c3", "Process", json!({ "action": "kill", "sessionId": id }));
     let ended = acknowledge_event(&mut line);
     assert_eq!((&ended["event"], &ended["signal"]), (&json!("failed"), &json!("SIG15")));
-    // A node that is ended tells of what it ended, if the gateway is there.
+    // A node that is stopped reports the commands that it ended, if the gateway is there.
     let id = start_in_background(&mut line, "c4", "sleep 600");
     assert_eq!(acknowledge_event(&mut line)["event"], "started");
     node.terminate();

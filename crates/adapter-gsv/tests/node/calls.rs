@@ -76,7 +76,7 @@ fn a_call_is_done_once_however_often_it_is_asked_for() {
     let first = line.call("c1", "Bash", append.clone());
     let again = line.call("c1", "Bash", append);
     assert_eq!(first, again);
-    // The same id names the same call, whatever else is said.
+    // The same id names the same call, whatever the other fields are.
     assert_eq!(line.call("c1", "Read", json!({ "path": "marks" })), first);
     assert_eq!(place.read("work/marks"), "once\n");
 }
@@ -85,7 +85,7 @@ fn a_call_is_done_once_however_often_it_is_asked_for() {
 fn calls_work_beside_each_other_and_too_many_are_refused() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let (_node, mut line) = place.start_connected(&gateway);
-    // Held back by a file that is not there yet.
+    // The command waits for a file that does not exist yet.
     let held = json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" });
     for number in 0..64 {
         line.invoke(&format!("held-{number}"), "Bash", held.clone());
@@ -95,7 +95,7 @@ fn calls_work_beside_each_other_and_too_many_are_refused() {
     for number in 0..400 {
         line.invoke(&format!("flood-{number}"), "Bash", held.clone());
         if number % 40 == 0 {
-            // What works is not told to be refused, however full it is.
+            // A call that works is not refused, however full the node is.
             line.invoke("held-0", "Bash", held.clone());
         }
     }

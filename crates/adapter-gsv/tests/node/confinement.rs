@@ -1,4 +1,4 @@
-//! What a node does not do, whoever asks.
+//! Limits of a node, for every caller.
 
 use std::{
     fs,

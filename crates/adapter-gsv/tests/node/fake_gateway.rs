@@ -1,4 +1,4 @@
-//! A gateway that does what the test says, and a node that is connected to it.
+//! Fake gateway for tests, and a node that is connected to it.
 
 use std::{
     io::ErrorKind,
@@ -10,7 +10,7 @@ use countersign_testkit::process::WAIT_TIMEOUT;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket, protocol::CloseFrame};
 
-/// Where nodes connect.
+/// Address to which nodes connect.
 pub(crate) struct FakeGateway(TcpListener);
 
 impl FakeGateway {
@@ -22,7 +22,7 @@ impl FakeGateway {
         format!("ws://{}/ws", self.0.local_addr().unwrap())
     }
 
-    /// The next connection, before a word was said on it.
+    /// Returns the next connection, before its first frame.
     fn accept_connection(&self) -> FakeConnection {
         self.0.set_nonblocking(true).unwrap();
         let deadline = Instant::now() + WAIT_TIMEOUT;
@@ -42,7 +42,7 @@ impl FakeGateway {
         FakeConnection { socket: tungstenite::accept(stream).unwrap(), early: Vec::new(), hello: Value::Null }
     }
 
-    /// A node that connects, and what it says of itself.
+    /// Accepts a node that connects, and its `connect`.
     pub(crate) fn accept(&self) -> FakeConnection {
         let mut line = self.accept_connection();
         let request = line.next_request("connect");
@@ -51,7 +51,7 @@ impl FakeGateway {
         line
     }
 
-    /// A node that connects and is told no.
+    /// Refuses a node that connects.
     pub(crate) fn refuse(&self, code: i64, message: &str) -> Value {
         let mut line = self.accept_connection();
         let request = line.next_request("connect");
@@ -60,11 +60,11 @@ impl FakeGateway {
     }
 }
 
-/// A connection of a node.
+/// Connection of a node.
 pub(crate) struct FakeConnection {
     socket: WebSocket<TcpStream>,
     early: Vec<Value>,
-    /// What it said when it connected.
+    /// Its `connect` request.
     pub(crate) hello: Value,
 }
 
@@ -98,7 +98,7 @@ impl FakeConnection {
         self.send(&json!({ "type": "res", "id": request["id"], "ok": false, "error": error }));
     }
 
-    /// The next request that is `like`, whatever came before it.
+    /// Waits for the next request that fits, whatever came before it.
     fn request(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.early.iter().position(&fits) {
             return self.early.remove(at);
@@ -122,19 +122,19 @@ impl FakeConnection {
         self.request(|frame| frame["type"] == "req" && frame["method"] == method)
     }
 
-    /// What came of a call, not answered yet.
+    /// Waits for the result of a call, without an answer.
     pub(crate) fn result(&mut self, call: &str) -> Value {
         self.request(|frame| frame["method"] == "tool.result" && frame["params"]["callId"] == call)
     }
 
-    /// What came of a call, which the gateway takes.
+    /// Waits for the result of a call, and acknowledges it.
     pub(crate) fn outcome(&mut self, call: &str) -> Value {
         let request = self.result(call);
         self.answer(&request, json!({ "ok": true }));
         request["params"].clone()
     }
 
-    /// Has a call done that works, and gives its result.
+    /// Makes a call that succeeds, and returns its result.
     pub(crate) fn call(&mut self, call: &str, tool: &str, args: Value) -> Value {
         self.invoke(call, tool, args);
         let mut outcome = self.outcome(call);
@@ -142,7 +142,7 @@ impl FakeConnection {
         outcome["result"].take()
     }
 
-    /// Has a call done that does not work, and gives its error.
+    /// Makes a call that fails, and returns its error.
     pub(crate) fn fails(&mut self, call: &str, tool: &str, args: Value) -> String {
         self.invoke(call, tool, args);
         let outcome = self.outcome(call);
@@ -150,7 +150,7 @@ impl FakeConnection {
         outcome["error"].as_str().unwrap().to_owned()
     }
 
-    /// What was asked for and not looked at, once all of it has come that was sent before now.
+    /// Returns the requests that were not read, once all of them have come that were sent before now.
     pub(crate) fn unread_frames(&mut self) -> Vec<Value> {
         self.socket.send(Message::Ping(Vec::new().into())).unwrap();
         loop {
@@ -162,14 +162,14 @@ impl FakeConnection {
         }
     }
 
-    /// The gateway closes the connection.
+    /// Closes the connection.
     pub(crate) fn close(mut self, code: u16, reason: &str) {
         let frame = CloseFrame { code: code.into(), reason: reason.to_owned().into() };
         self.socket.close(Some(frame)).unwrap();
         while self.socket.read().is_ok() {}
     }
 
-    /// Whatever comes until the node closes the connection, and how it does.
+    /// Reads until the node closes the connection, and returns the frames and the close frame.
     pub(crate) fn end(mut self) -> (Vec<Value>, Option<(u16, String)>) {
         loop {
             match self.socket.read() {

@@ -1,4 +1,4 @@
-//! The node's process, and the folders that it works in.
+//! Process of a node, and its folders.
 
 use std::{
     fs,
@@ -19,10 +19,10 @@ use tempfile::TempDir;
 
 use crate::fake_gateway::{FakeConnection, FakeGateway};
 
-/// What nodes show.
+/// Token that nodes show.
 pub(crate) const TOKEN: &str = "tok-node-4c1d";
 
-/// A machine.
+/// Machine.
 pub(crate) struct NodeFixture {
     _root: TempDir,
     pub(crate) folder: PathBuf,
@@ -49,12 +49,12 @@ impl NodeFixture {
         fs::read_to_string(self.folder.join(name)).unwrap()
     }
 
-    /// A path in the workspace.
+    /// Returns a path in the workspace.
     pub(crate) fn workspace_path(&self, name: &str) -> String {
         self.folder.join("work").join(name).display().to_string()
     }
 
-    /// The command line, with a clean home.
+    /// Returns the command line, with a clean home.
     pub(crate) fn command(&self, url: &str, more: &[&str]) -> Command {
         let mut command = Command::new(binary_path());
         command
@@ -73,7 +73,7 @@ impl NodeFixture {
         SpawnedNode::spawn(self.command(&gateway.url(), &["--token-file", "token"]))
     }
 
-    /// A node and its connection.
+    /// Starts a node, and returns it with its connection.
     pub(crate) fn start_connected(&self, gateway: &FakeGateway) -> (SpawnedNode, FakeConnection) {
         let node = self.start(gateway);
         let line = gateway.accept();
@@ -83,14 +83,14 @@ impl NodeFixture {
 
 type NoticeBuffer = Arc<(Mutex<String>, Condvar)>;
 
-/// How it ended.
+/// Exit of a node.
 #[derive(Debug)]
 pub(crate) struct NodeExit {
     pub(crate) code: Option<i32>,
     pub(crate) stderr: String,
 }
 
-/// A process.
+/// Process.
 pub(crate) struct SpawnedNode {
     child: Child,
     notices: NoticeBuffer,
@@ -113,14 +113,14 @@ impl SpawnedNode {
         Self { child, notices, reader: Some(reader) }
     }
 
-    /// The first line that it says on stdout.
+    /// Returns the first line on stdout.
     pub(crate) fn ready(&mut self) -> String {
         let mut line = String::new();
         BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Waits until it has said this on stderr.
+    /// Waits until this text is on stderr.
     pub(crate) fn wait_for_notice(&self, text: &str) {
         let notices = self.notices.0.lock().unwrap();
         let (notices, over) =
@@ -128,7 +128,7 @@ impl SpawnedNode {
         assert!(!over.timed_out(), "it did not say {text:?}, but: {notices}");
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it as a power cut would.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

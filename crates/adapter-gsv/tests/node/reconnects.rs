@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{fake_gateway::FakeGateway, node_process::NodeFixture};
 
-/// A command that says that it works, and waits for a file.
+/// Returns a command that reports its start, and waits for a file.
 fn held() -> Value {
     json!({ "command": "echo began >> marks; while [ ! -e go ]; do sleep 0.02; done; echo ended >> marks" })
 }
@@ -28,7 +28,7 @@ fn a_call_goes_on_while_the_line_is_cut_and_its_result_is_given_when_it_is_asked
     place.write("work/go", "");
     assert_eq!(line.outcome("c1")["result"]["exitCode"], 0);
     drop(line);
-    // Taken or not, it is given again, and nothing is told that nobody asks for.
+    // Acknowledged or not, it is sent again, and no result comes without a request.
     let mut line = gateway.accept();
     assert_eq!(line.unread_frames(), Vec::<Value>::new());
     line.resume("c1");
@@ -110,7 +110,7 @@ fn a_node_comes_back_by_itself() {
     assert_eq!(line.hello, hello);
     drop(line);
     node.wait_for_notice("the connection broke");
-    // A token that is wrong later is no reason to give up: somebody may put it right.
+    // A token that is wrong later is no reason to give up: an operator may correct it.
     gateway.refuse(401, "Unauthorized: invalid or missing token");
     node.wait_for_notice("does not know the token");
     place.write("token", "tok-new\n");

@@ -1,4 +1,4 @@
-//! Starting, and what is said if that does not work.
+//! Start of a node, and the output if it fails.
 
 use std::net::TcpListener;
 

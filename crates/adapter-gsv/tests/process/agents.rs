@@ -1,4 +1,4 @@
-//! What agents are told: their files, skills and models, and what they remember.
+//! Agents' input: their files, skills and models, and their memory.
 
 use std::{fs, path::PathBuf};
 
@@ -17,7 +17,7 @@ fn write(scene: &GatewayFixture, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// What the model was told first in a request.
+/// Returns the system prompt of a request to the model.
 fn system(scene: &GatewayFixture, number: usize) -> String {
     let request = scene.provider.wait_request(number);
     request.messages()[0]["content"].as_str().map_or_else(|| request.messages()[0].to_string(), str::to_owned)
@@ -75,7 +75,7 @@ fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() 
         ("r-1", model("local", "none"), "Model not found: local/none"),
         ("r-2", model("nobody", "x"), "Model not found: nobody/x"),
         ("r-3", model("anthropic", "claude-opus-4-5"), "API key not configured for provider: anthropic"),
-        // What is meant where nothing is configured.
+        // The default without a configuration.
         ("r-4", model("anthropic", "claude-sonnet-4-20250514"), "API key not configured for provider: anthropic"),
     ] {
         peer.expect_ok("session.patch", json!({ "sessionKey": "book", "settings": settings }));
@@ -256,7 +256,7 @@ fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
     });
     assert!(notes.ends_with(" -->\n- Ana likes tea\n"), "{notes}");
     assert!(scene.provider.wait_request(1).messages_text().contains("I like tea"));
-    // What is put away next has marks of its own, and nothing to remember leaves the notes as they are.
+    // The next archive has marks of its own, and a conversation without anything to remember leaves the notes as they are.
     scene.provider.script_replies([text_reply("hello"), text_reply("NONE"), text_reply("here")]);
     talk(&mut peer, "main", "hi", "r-2");
     let reset = peer.expect_ok("session.reset", json!({ "sessionKey": "main" }));
@@ -285,7 +285,7 @@ fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
         Some(folder.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect::<String>())
     };
     let noted = eventually("notes", || notes().filter(|notes| notes.contains("Her name is Ana.")));
-    // Once that is recorded nobody is asked again.
+    // Once that is recorded no model is asked again.
     eventually("its record", || {
         scene.run_as_person(&["audit", "export"]).out.contains(r#""remembered":{"renewed""#).then_some(())
     });

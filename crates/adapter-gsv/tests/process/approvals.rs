@@ -1,4 +1,4 @@
-//! Approvals in a chat: the next message answers, and the run goes on under the name that it gives.
+//! Approvals in a chat: the next message answers, and the run continues under its name.
 
 use countersign_testkit::process::{
     GatewayFixture, Latch,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::chat::{message_text, send, talk};
 
-/// A run that waits for an answer about these files; the event that asks.
+/// Starts a run that waits for an answer about these files; returns the event with the prompt.
 fn start_gated_run(scene: &GatewayFixture, peer: &mut GsvPeer, files: &[&str]) -> Value {
     let calls = files.iter().enumerate().map(|(number, file)| write_part(&format!("c{number}"), file)).collect();
     scene.provider.script_replies([ProviderReply::new(calls), text_reply("went on")]);
@@ -18,7 +18,7 @@ fn start_gated_run(scene: &GatewayFixture, peer: &mut GsvPeer, files: &[&str]) -
     event
 }
 
-/// The token that a text shows.
+/// Returns the token in a text.
 fn token(event: &Value) -> String {
     let text = message_text(event);
     let from = text.find('#').unwrap();
@@ -76,13 +76,13 @@ fn any_other_message_is_told_so_and_waits_behind_the_answer() {
     talk(&mut peer, "s", "please write", "r-1");
     let sent = send(&mut peer, "s", "yes please, and how is the weather?", "r-2");
     assert_eq!(sent, json!({ "status": "started", "runId": "r-2", "queued": true }));
-    // The original's command line waits for this, and would let nobody answer for two minutes.
+    // The original's command line waits for this, and would accept no input for two minutes.
     let event = peer.wait_event("chat", &json!({ "runId": "r-2" }));
     assert!(event["state"] == "final" && message_text(&event).contains("is awaited first"), "{event}");
     send(&mut peer, "s", "yes", "r-3");
     assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-3" }))), "went on");
     assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-2" }))), "and the weather is fine");
-    // It was said before the answer, though its turn came behind: nothing was said since.
+    // It was sent before the answer, though its turn came after it: no message came since.
     let late = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "yes" }));
     assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
 }
@@ -145,7 +145,7 @@ fn a_preview_ends_with_the_card_that_waits() {
     send(&mut peer, "s", "yes", "r-2");
     let second = peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }));
     assert_eq!(last(&mut peer, json!(1)), (1, message_text(&second).into()));
-    // Once nothing waits any more the conversation is all there is.
+    // Without a pending gate the history is the conversation alone.
     send(&mut peer, "s", "no", "r-3");
     assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
     assert_eq!(last(&mut peer, json!(1)), (1, json!("went on")));
@@ -165,7 +165,7 @@ fn several_are_asked_about_one_at_a_time() {
     send(&mut peer, "s", "yes", "r-2");
     let second = peer.wait_event("chat", &json!({ "runId": "r-2", "state": "final" }));
     assert!(message_text(&second).contains("b.txt"), "{}", message_text(&second));
-    // What belongs to the first does not answer the second.
+    // A token of the first gate does not answer the second.
     let late = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": format!("yes {}", token(&first)) }));
     assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
     let unknown = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": "/approve #abcdef" }));
@@ -220,7 +220,7 @@ fn a_word_that_comes_twice_allows_one_thing() {
     assert!(message_text(&card).contains("b.txt"), "{}", message_text(&card));
     assert_eq!(scene.pending_gates().len(), 1, "the second still waits");
     assert!(!file_exists(&scene, "b.txt"));
-    // Whoever has seen the card answers it, in a word and under a name of its own.
+    // A client that has seen the card answers it, in a word and under a name of its own.
     send(&mut peer, "s", "yes", "r-3");
     assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
     assert!(file_exists(&scene, "a.txt") && file_exists(&scene, "b.txt"));
@@ -260,7 +260,7 @@ fn what_is_decided_elsewhere_goes_on_under_a_name_that_is_announced() {
     assert!(run != "r-1" && event["text"].as_str().unwrap().contains("was allowed by"), "{event}");
     assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": run, "state": "final" }))), "went on");
     assert!(file_exists(&scene, "a.txt"));
-    // Whoever answers now is too late, and is told who decided.
+    // A late answer gets the name of the approver.
     for late in ["yes", &format!("/approve {}", token(&card)), "/deny"] {
         let reply = peer.expect_ok("chat.send", json!({ "sessionKey": "s", "message": late }));
         assert!(
@@ -268,7 +268,7 @@ fn what_is_decided_elsewhere_goes_on_under_a_name_that_is_announced() {
             "{late}: {reply}"
         );
     }
-    // Once something else was said, a bare word is a message.
+    // After another message a bare word is a message.
     scene.provider.script_replies([text_reply("fine"), text_reply("what do you mean?")]);
     talk(&mut peer, "s", "thanks", "r-5");
     assert_eq!(message_text(&talk(&mut peer, "s", "yes", "r-6")), "what do you mean?");

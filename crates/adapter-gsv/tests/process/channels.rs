@@ -1,4 +1,4 @@
-//! Chat networks that connect by themselves: what people say there, who of them may, and what they hear back.
+//! Chat networks that connect by themselves: inbound messages, access, and outbound messages.
 
 use countersign_testkit::process::{
     GatewayFixture, GatewayServer, Latch,
@@ -7,7 +7,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// A message of somebody, with its id.
+/// Returns a message of a sender, with its id.
 pub(crate) fn message(from: &str, id: &str, words: &str) -> Value {
     json!({
         "channel": "wx", "accountId": "a1",
@@ -16,7 +16,7 @@ pub(crate) fn message(from: &str, id: &str, words: &str) -> Value {
     })
 }
 
-/// The same in a group.
+/// Returns the same in a group.
 fn in_group(from: &str, id: &str, words: &str) -> Value {
     let mut message = message(from, id, words);
     message["peer"] = json!({ "kind": "group", "id": "g1" });
@@ -27,7 +27,7 @@ pub(crate) fn send_inbound(wx: &mut GsvPeer, message: Value) -> Value {
     wx.expect_ok("channel.inbound", message)
 }
 
-/// The text of the next message to a chat.
+/// Returns the text of the next message to a chat.
 pub(crate) fn outbound_text(wx: &mut GsvPeer) -> String {
     let outbound = wx.wait_event("channel.outbound", &json!({}));
     outbound["message"]["text"].as_str().unwrap().to_owned()
@@ -37,7 +37,7 @@ fn set(client: &mut GsvPeer, path: &str, value: Value) {
     client.expect_ok("config.set", json!({ "path": path, "value": value }));
 }
 
-/// A gateway, a client, and an account of a network.
+/// Starts a gateway, a client, and an account of a network.
 fn network(scene: &GatewayFixture) -> (GatewayServer, GsvPeer, GsvPeer) {
     let (gateway, client) = scene.start_peer();
     let wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
@@ -147,7 +147,7 @@ fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
     scene.allow_gate(gates[0]["id"].as_str().unwrap());
     let mut welcome = outbound_text(&mut wx);
     if welcome.contains("let you in") {
-        // The first one was not proved to be there before the kill: it may come again.
+        // The first one was not confirmed before the kill: it may come again.
         welcome = outbound_text(&mut wx);
     }
     assert!(welcome.contains("You were let in"), "{welcome}");
@@ -170,7 +170,7 @@ fn whoever_knocks_has_the_name_of_the_sender_or_of_the_chat() {
         (dm(json!("Bob")), json!({ "id": "p1" }), json!("Bob")),
         (dm(json!("Bob")), json!({ "id": "p2", "name": "Ana" }), json!("Ana")),
         (dm(Value::Null), Value::Null, json!("@bob")),
-        // The name of a group is nobody's.
+        // The name of a group is no name of a person.
         (group.clone(), json!({ "id": "p3", "handle": "@ana" }), json!("@ana")),
         (group.clone(), json!({ "id": "p4" }), Value::Null),
         (group, Value::Null, json!("Club")),
@@ -252,7 +252,7 @@ fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
     assert_eq!(answered["status"], "started");
     let second = outbound_text(&mut wx);
     assert!(second.contains("b.txt"), "{second}");
-    // The same answer again is the first one's, and no answer to what is asked now.
+    // The same answer again is the first one's, and does not answer the current gate.
     assert_eq!(send_inbound(&mut wx, in_group("ana", "m4", "yes")), answered);
     assert_eq!(scene.pending_gates().len(), 1);
     send_inbound(&mut wx, in_group("ana", "m5", "no"));
@@ -293,7 +293,7 @@ fn what_is_owed_to_a_chat_comes_once_its_account_is_back_and_after_a_kill() {
     let gateway = scene.start();
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     assert_eq!(outbound_text(&mut wx), "late news");
-    // What it was proved to have does not come again.
+    // A confirmed message does not come again.
     scene.provider.script_replies([text_reply("more")]);
     send_inbound(&mut wx, message("ana", "m2", "more?"));
     assert_eq!(outbound_text(&mut wx), "more");
@@ -333,7 +333,7 @@ fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
     gateway.kill();
     let gateway = scene.start();
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
-    // It may not have been proved before the kill that the question came: whoever names it means it all the same.
+    // Possibly the question was not confirmed before the kill: an answer with its token counts all the same.
     let token = question[question.find('#').unwrap()..].split_whitespace().next().unwrap();
     send_inbound(&mut wx, message("ana", "m2", &format!("/approve {token}")));
     let mut words = outbound_text(&mut wx);
@@ -349,7 +349,7 @@ fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
 fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
-    // One that sees.
+    // A model that sees pictures.
     set(&mut client, "model.id", json!("small-2"));
     let with = |id: &str, media: Value| {
         let mut message = message("ana", id, "what is this?");
@@ -381,7 +381,7 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     let reset = client.expect_ok("session.reset", json!({ "sessionKey": "main" }));
     assert_eq!(reset["mediaDeleted"], 2, "{reset}");
     assert!(!scene.data_dir().join("objects").join(name).exists());
-    // With a message that has its session begin anew the picture comes into the new one, and with a directive to the model.
+    // With a message that renews its session the picture comes into the new one, and with a directive to the model.
     send_inbound(&mut wx, message("ana", "m5", "before"));
     outbound_text(&mut wx);
     client.expect_ok(

@@ -1,4 +1,4 @@
-//! What is said in sessions, and what clients hear of it.
+//! Messages in sessions, and the events that clients get.
 
 use countersign_testkit::process::{
     GatewayFixture, Latch, eventually,
@@ -7,7 +7,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// The text of the message of an event.
+/// Returns the text of the message of an event.
 pub(crate) fn message_text(event: &Value) -> &str {
     event["message"]["content"][0]["text"].as_str().unwrap_or_default()
 }
@@ -16,7 +16,7 @@ pub(crate) fn send(peer: &mut GsvPeer, key: &str, message: &str, run: &str) -> V
     peer.expect_ok("chat.send", json!({ "sessionKey": key, "message": message, "runId": run }))
 }
 
-/// Says something and waits for the end of its run.
+/// Sends a message and waits for the end of its run.
 pub(crate) fn talk(peer: &mut GsvPeer, key: &str, message: &str, run: &str) -> Value {
     let sent = send(peer, key, message, run);
     assert_eq!((&sent["status"], &sent["runId"]), (&json!("started"), &json!(run)), "{sent}");
@@ -116,7 +116,7 @@ fn runs_have_the_gateways_tools_those_of_nodes_and_a_question_to_their_person() 
     let mut want: Vec<&str> =
         native["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!(want.len(), 13, "the eleven of the wire and the node's two");
-    // Ours, of which the wire does not tell.
+    // Tools of this gateway that are not on the wire.
     want.extend(["ask", "gsv__SendFile"]);
     names.sort_unstable();
     want.sort_unstable();
@@ -301,12 +301,12 @@ fn failures_of_a_provider_end_the_run_with_what_went_wrong() {
     let failed = talk(&mut peer, "e", "one", "e1");
     let why = failed["error"].as_str().unwrap();
     assert!(failed["state"] == "error" && why.starts_with("LLM error: ") && why.contains("no such luck"), "{failed}");
-    // An empty answer is not asked for again.
+    // An empty answer is not requested again.
     assert_eq!(talk(&mut peer, "e", "two", "e2")["error"], "LLM returned empty response");
     assert_eq!(scene.provider.request_count(), 2);
     command(&mut peer, "e", "/model local/ghost-9");
     assert_eq!(talk(&mut peer, "e", "three", "e3")["error"], "Model not found: local/ghost-9");
-    // No failure is a message, wherever messages are counted or read.
+    // A failure is no message, wherever messages are counted or read.
     let preview = peer.expect_ok("session.preview", json!({ "sessionKey": "e" }));
     let roles: Vec<&Value> = preview["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
     let expected_roles = ["user", "user", "user"].map(Value::from);

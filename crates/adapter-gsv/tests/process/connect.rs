@@ -1,4 +1,4 @@
-//! Who may connect, what must be true of it, and how a connection ends.
+//! Connecting: access, its conditions, and ends of connections.
 
 use countersign_testkit::process::{
     GatewayFixture, GatewayOptions,
@@ -77,7 +77,7 @@ fn a_wrong_token_is_answered_before_the_line_is_closed() {
     let gateway = scene.start();
     for (case, token) in [("wrong", json!("wrong")), ("none", Value::Null), ("longer", json!(format!("{TOKEN}x")))] {
         let mut peer = GsvPeer::open_connection(&gateway);
-        // The token is looked at before the mode.
+        // The token is checked before the mode.
         let params = with(with(connect_params("client", "c"), "/auth/token", token), "/client/mode", json!("boss"));
         let refused = peer.expect_error("connect", params);
         assert_eq!(refused, error_body(401, "Unauthorized: invalid or missing token"), "{case}");
@@ -125,7 +125,7 @@ fn a_page_of_somebody_else_is_refused() {
     assert_eq!(refused.err(), Some(403));
 }
 
-/// A page of another program on this machine has no token to show; where none is asked for it would have all of the door.
+/// Checks that a page of another program on this machine is refused: where no token is required, it would have full access.
 #[test]
 fn a_page_of_another_port_is_refused_where_no_token_is_asked_for() {
     for (more, want) in [("", Some(403)), ("clients: { token: secret-of-clients }\n", None)] {
@@ -211,7 +211,7 @@ fn a_newer_connection_of_the_same_peer_replaces_the_older() {
         let mut other = connect();
         let why = format!("Replaced by newer {mode} connection");
         assert_eq!(one.read_frame(), GsvSocketEvent::Closed(1000, why), "{mode}");
-        // The end of the older one takes nothing from the newer: a third still replaces it.
+        // The end of the older one leaves the newer: a third still replaces it.
         drop(one);
         let third = connect();
         assert!(matches!(other.read_frame(), GsvSocketEvent::Closed(1000, _)), "{mode}");

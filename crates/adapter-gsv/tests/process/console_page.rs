@@ -1,4 +1,4 @@
-//! What the console shows of this door.
+//! Console pages about this adapter.
 
 use countersign_testkit::process::{GatewayFixture, GatewayServer, eventually, gsv::GsvPeer, http::HttpClient};
 

@@ -1,4 +1,4 @@
-//! What a power cut leaves: sessions, what waits in them, and what is asked about.
+//! State after a power cut: sessions, their queues, and their gates.
 
 use countersign_testkit::process::{
     GatewayFixture, GatewayServer, Latch,

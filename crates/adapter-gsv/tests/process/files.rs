@@ -1,4 +1,4 @@
-//! Files that come with what people say, up to a limit, and files that agents send.
+//! Attachments of users, up to a limit, and files that agents send.
 
 use std::fs;
 
@@ -17,12 +17,12 @@ use crate::{
     webhook,
 };
 
-/// More than may come, in bytes.
+/// Size beyond the limit, in bytes.
 const TOO_LARGE: usize = 26 << 20;
-/// What stands at the beginning of every file in these tests: no text.
+/// First bytes of every file in these tests: no text.
 const BEGIN: &[u8] = b"\x89PNG\xff\0";
 
-/// A gateway whose agents may do everything.
+/// Starts a gateway whose agents may do everything.
 fn open() -> GatewayFixture {
     GatewayOptions::for_peers().with_rules("defaults: [ { pattern: '*', action: allow } ]\n").create()
 }
@@ -33,7 +33,7 @@ fn put(scene: &GatewayFixture, name: &str, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Has the agent send a file; what it is told of that.
+/// Has the agent send a file; returns the result of its call.
 fn send(scene: &GatewayFixture, client: &mut GsvPeer, run: &str, arguments: &Value) -> Value {
     scene
         .provider
@@ -44,12 +44,12 @@ fn send(scene: &GatewayFixture, client: &mut GsvPeer, run: &str, arguments: &Val
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
-/// The files in the store that wait with their letters.
+/// Counts the files in the store that wait with their messages.
 fn waiting(scene: &GatewayFixture) -> usize {
     fs::read_dir(scene.data_dir().join("objects/letters")).map_or(0, Iterator::count)
 }
 
-/// Media that are too large, and what is said of them.
+/// Returns media that are too large, and the error for them.
 fn too_large() -> (Value, Value) {
     let data = "eHh4".repeat(TOO_LARGE.div_ceil(3));
     let media = json!([{ "type": "image", "mimeType": "image/png", "data": data }]);
@@ -65,7 +65,7 @@ fn media_that_are_too_large_are_refused_with_their_size_as_a_frame() {
     let mut inbound = message("ana", "m1", "look");
     inbound["message"]["media"] = media;
     assert_eq!(wx.expect_error("channel.inbound", inbound), refused);
-    // Nothing of it is kept, and whoever sent it may go on.
+    // None of it is stored, and its sender may continue.
     assert!(!scene.data_dir().join("objects/media").exists());
     assert_eq!(send_inbound(&mut wx, message("ana", "m1", "a word"))["status"], "started");
     assert_eq!(scene.provider.wait_request(0).messages().len(), 2);
@@ -102,11 +102,11 @@ fn a_file_that_an_agent_sends_is_owed_to_its_chat_as_it_was_through_a_kill() {
     let gateway = scene.start();
     let mut wx = GsvPeer::connect_channel(&gateway, "wx", "a1");
     let url = format!("data:image/png;name=week.png;base64,{}", STANDARD.encode(BEGIN));
-    // What was said before may come again: its line went before it answered for it.
+    // An earlier message may come again: its connection closed before the confirmation.
     let outbound = wx.wait_event("channel.outbound", &json!({ "sessionKey": "s" }));
     assert_eq!(outbound["peer"], peer);
     assert_eq!(outbound["message"], json!({ "text": "this week", "mediaUrl": url }));
-    // The line answers for what came: it is not kept any longer than that.
+    // The connection confirms the message: it is stored no longer than that.
     wx.expect_ok("channel.inbound", message("ana", "m2", "thanks"));
     wx.wait_event("channel.outbound", &json!({}));
     eventually("the end of the letter", || (waiting(&scene) == 0).then_some(()));

@@ -1,4 +1,4 @@
-//! Heartbeats: when an agent looks after its list, and what is told of it.
+//! Heartbeats: their times and their reports.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ fn state(peer: &mut GsvPeer) -> Value {
     peer.expect_ok("heartbeat.status", json!({}))["agents"]["main"].take()
 }
 
-/// The state once heartbeats are planned.
+/// Returns the state once heartbeats are planned.
 fn planned(peer: &mut GsvPeer) -> Value {
     eventually("a plan", || Some(state(peer)).filter(|state| state["nextHeartbeatAt"].is_u64()))
 }

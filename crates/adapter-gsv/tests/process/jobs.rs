@@ -1,4 +1,4 @@
-//! Jobs: when they run, in which session, and what is told of them.
+//! Jobs: their times, sessions and reports.
 
 use std::sync::{
     Arc,
@@ -18,10 +18,10 @@ use crate::{
     webhook,
 };
 
-/// The distant future.
+/// Time in the distant future.
 const LATER: u64 = 4_000_000_000_000;
 
-/// Plans a job, and gives it.
+/// Plans a job, and returns it.
 fn add(peer: &mut GsvPeer, job: Value) -> Value {
     peer.expect_ok("cron.add", job)["job"].take()
 }
@@ -30,7 +30,7 @@ fn id(job: &Value) -> &str {
     job["id"].as_str().unwrap()
 }
 
-/// A job that runs when it is asked for.
+/// Returns a job that runs only on request.
 fn task(name: &str, message: &str) -> Value {
     let schedule = json!({ "kind": "at", "atMs": LATER });
     json!({ "name": name, "schedule": schedule, "spec": { "mode": "task", "message": message } })
@@ -40,7 +40,7 @@ fn force(peer: &mut GsvPeer, job: &Value) -> Value {
     peer.expect_ok("cron.run", json!({ "id": job["id"], "mode": "force" }))
 }
 
-/// The job as it is once nothing of it is on its way.
+/// Returns the job once it has no open work.
 fn rested(peer: &mut GsvPeer, job: &Value) -> Value {
     eventually("the end of the job", || {
         let jobs = peer.expect_ok("cron.list", json!({}));
@@ -75,7 +75,7 @@ fn a_task_runs_in_a_session_of_its_own_with_its_model_and_is_waited_for() {
     let found = rested(&mut peer, &job);
     let state = &found["state"];
     assert_eq!((&state["lastStatus"], &state["lastDurationMs"]), (&json!("ok"), &took));
-    // Its next run begins with nothing that was said in this one.
+    // Its next run begins without the messages of this one.
     scene.provider.script_replies([text_reply("There are 8.")]);
     force(&mut peer, &job);
     assert!(!scene.provider.last_request().messages_text().contains("There are 7."));
@@ -151,7 +151,7 @@ fn what_was_missed_while_nobody_was_there_runs_once() {
     scene.provider.script_replies([held(), held()]);
     peer.expect_ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": true } }));
     scene.provider.wait_request(0);
-    // Steps pass while its run is under way, with the gateway and without it.
+    // Due times pass while its run is under way, with the gateway and without it.
     gateway.kill();
     let gateway = scene.start();
     let mut peer = GsvPeer::connect_client(&gateway, "again");
@@ -471,7 +471,7 @@ fn an_agent_plans_in_the_words_of_people() {
     let jobs = peer.expect_ok("cron.list", json!({}));
     let job = &jobs["jobs"][0];
     assert_eq!((&jobs["count"], &job["name"], &job["agentId"]), (&json!(1), &json!("tea"), &json!("main")));
-    // The words and the record each read the clock.
+    // The text and the record each read the clock.
     let (at, made) = (job["schedule"]["atMs"].as_u64().unwrap(), job["createdAtMs"].as_u64().unwrap());
     assert!(at.abs_diff(made + 7_200_000) <= 10_000, "{job}");
 }
@@ -526,7 +526,7 @@ fn what_a_job_came_to_goes_to_its_chat_and_so_does_that_it_failed() {
         let body = other.wait_request(number, |_| true).body;
         assert_eq!((&body["sessionKey"], &body["peer"]), (&json!(key), &to));
     }
-    // The same again is news to nobody; what comes next is.
+    // The same report is not sent again; the next one is.
     for reply in [error_reply(400, "no such thing"), text_reply("There are 9.")] {
         scene.provider.script_replies([reply]);
         force(&mut peer, &report);
@@ -545,7 +545,7 @@ fn what_a_job_came_to_goes_to_its_chat_and_so_does_that_it_failed() {
     let odd = add(&mut peer, odd);
     assert_eq!(force(&mut peer, &odd)["results"][0]["status"], "error");
     assert!(text(5).starts_with("The job \"odd\" failed: "), "{}", text(5));
-    // What each run of a job said is kept.
+    // The messages of each run of a job are archived.
     let kept = std::fs::read_dir(scene.data_dir().join("objects/agents/main/sessions")).unwrap();
     assert!(kept.count() > 2, "archives and their notes");
     scene.verify_log();
@@ -587,7 +587,7 @@ fn of_what_jobs_said_as_many_archives_are_kept_as_runs_are_remembered() {
     for _ in 0..18 {
         force(&mut peer, &job);
     }
-    // What people said stays, and of the job the last one and what came since the folder was read.
+    // Users' messages stay, and of the job the last archive and those since the folder was read.
     let folder = scene.data_dir().join("objects/agents/main/sessions");
     let archives = || {
         std::fs::read_dir(&folder)

@@ -1,4 +1,4 @@
-//! Many peers at once, and peers that come late or never say who they are.
+//! Many peers at once, and peers that connect late or never send a request.
 
 use countersign_testkit::process::{
     GatewayFixture,
@@ -10,13 +10,13 @@ use serde_json::json;
 
 use crate::chat::{message_text, talk};
 
-/// How many should be there, and how many at least.
+/// Largest and smallest number of peers.
 const MANY: u64 = 10_000;
 const AT_LEAST: u64 = 1_000;
-/// What the test needs beside a descriptor for each of them.
+/// Descriptors of the test besides one for each peer.
 const OTHERS: u64 = 200;
 
-/// As many as this machine lets a process have: the test's own process has one line each, and so has the gateway.
+/// Returns as many as this machine allows a process: the test's own process has one socket each, and so has the gateway.
 fn many() -> u64 {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     let needed = (MANY + OTHERS).min(hard);
@@ -38,7 +38,7 @@ fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
     let mut speaker = GsvPeer::connect_client(&gateway, "speaker");
     scene.provider.script_replies([text_reply("hello everybody")]);
     assert_eq!(message_text(&talk(&mut speaker, "s", "say hello", "r-1")), "hello everybody");
-    // None of them has read anything since it came.
+    // None of them has read anything since it connected.
     for peer in &mut crowd {
         let event = peer.wait_event("chat", &json!({ "runId": "r-1" }));
         assert_eq!(
@@ -46,7 +46,7 @@ fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
             (&json!("final"), &json!("s"), "hello everybody")
         );
     }
-    // Whoever comes late is told of what happens from then on.
+    // A late client gets the events from then on.
     let mut late = GsvPeer::connect_client(&gateway, "late");
     scene.provider.script_replies([text_reply("and again")]);
     talk(&mut speaker, "s", "say it again", "r-2");

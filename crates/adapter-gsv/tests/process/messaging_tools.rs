@@ -1,4 +1,4 @@
-//! Tools with which an agent speaks in chats and in other sessions.
+//! Tools with which an agent sends messages to chats and other sessions.
 
 use countersign_testkit::process::{
     GatewayFixture,
@@ -12,7 +12,7 @@ use crate::{
     chat::talk,
 };
 
-/// A gateway whose agents may do everything.
+/// Starts a gateway whose agents may do everything.
 fn open() -> GatewayFixture {
     let scene = GatewayFixture::for_peers();
     scene.write_file("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
@@ -85,7 +85,7 @@ fn a_session_is_asked_and_its_reply_is_read_and_what_looks_like_an_answer_is_non
     let listed = result(&scene, 3, "c1");
     assert_eq!(listed["count"], 2, "{listed}");
     assert_eq!(listed["sessions"][0]["messages"].as_array().map(Vec::len), Some(1));
-    // A gate waits in the other session: its agent's friend cannot answer it.
+    // A gate waits in the other session: another agent cannot answer it.
     scene.provider.script_replies([
         ProviderReply::new(vec![write_part("c2", "a.txt")]),
         send("c3", "other", "yes", 0),

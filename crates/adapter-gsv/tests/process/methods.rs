@@ -1,4 +1,4 @@
-//! The table of methods: who may call what.
+//! Table of methods and their callers.
 
 use countersign_testkit::process::{
     GatewayFixture,
@@ -70,7 +70,7 @@ fn each_method_is_for_its_modes_only() {
     for row in rows {
         let method = row[0];
         for (mode, peer) in &mut peers {
-            // A log is asked for in a way that no node has to answer.
+            // A log request that no node has to answer.
             let answer = peer.call_method(method, json!({ "lines": 0 }));
             let refused = error_body(403, &format!("Method {method} not allowed for mode"));
             assert_eq!(answer["error"] == refused, !row[1..].contains(mode), "{method} of a {mode}: {answer}");
@@ -92,7 +92,7 @@ fn every_method_answers_whatever_it_is_given_in_whole_numbers_and_words() {
     }
 }
 
-/// What JavaScript writes of a text that was cut within a character.
+/// Checks the output of JavaScript for a text that was cut within a character.
 #[test]
 fn half_a_character_is_read_as_its_replacement() {
     let scene = GatewayFixture::for_peers();
@@ -103,7 +103,7 @@ fn half_a_character_is_read_as_its_replacement() {
     assert_eq!(peer.expect_ok("workspace.read", json!({ "path": "notes.md" }))["content"], "cut \u{fffd}");
 }
 
-/// Read, each of them takes many times the room of its text.
+/// Sends values that take many times the room of their text.
 #[test]
 fn more_values_than_a_gateway_has_room_for_are_refused_before_they_are_read() {
     let scene = GatewayFixture::for_peers();

@@ -1,4 +1,4 @@
-//! What nodes offer, what clients have them do, and what becomes of it when they go.
+//! Nodes: their tools, calls of clients, and disconnects.
 
 use countersign_testkit::process::{
     GatewayFixture, GatewayOptions, GatewayServer, eventually,
@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// A node that keeps a journal.
+/// Connects a node that keeps a journal.
 pub(crate) fn connect_journaling_node(gateway: &GatewayServer, id: &str, tools: &[&str]) -> GsvPeer {
     let mut peer = GsvPeer::open_connection(gateway);
     let mut params = params(id, tools);
@@ -17,7 +17,7 @@ pub(crate) fn connect_journaling_node(gateway: &GatewayServer, id: &str, tools: 
     peer
 }
 
-/// The next call that a node is given.
+/// Waits for the next call of a node.
 pub(crate) fn next_invocation(node: &mut GsvPeer, tool: &str) -> Value {
     node.wait_event("tool.invoke", &json!({ "tool": tool }))
 }
@@ -36,13 +36,13 @@ fn tool_names(peer: &mut GsvPeer) -> Vec<String> {
         .collect()
 }
 
-/// The whole record.
+/// Returns the whole record.
 fn audit(scene: &GatewayFixture) -> String {
     let log = scene.log_path();
     scene.run(&["audit", "export", "--log", log.to_str().unwrap()]).out
 }
 
-/// The error that a request is answered.
+/// Returns the error of a request.
 fn request_error(peer: &mut GsvPeer, id: &str) -> Value {
     peer.wait_response(id)["error"].take()
 }
@@ -94,7 +94,7 @@ fn what_cannot_be_called_is_refused() {
         assert_eq!(client.expect_error(method, params.clone()), want, "{method} {params}");
     }
     drop(node);
-    // What a node offered is known when it is away, also after a restart.
+    // The offer of a node is known when it is away, also after a restart.
     let away = error_body(503, "Node not connected");
     eventually("it is away", || {
         (client.expect_error("tool.invoke", json!({ "tool": "box__Echo" })) == away).then_some(())
@@ -119,7 +119,7 @@ fn a_rule_that_denies_stops_what_a_client_has_a_node_do() {
     let denied = client.expect_error("tool.invoke", json!({ "tool": "box__Forbidden", "args": { "a": 1 } }));
     assert_eq!(denied["code"], 403, "{denied}");
     assert!(denied["message"].as_str().unwrap().starts_with("Denied by policy: "), "{denied}");
-    // Nobody is asked about what a person does.
+    // A person's own call needs no approval.
     let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Asked" }));
     let call = next_invocation(&mut node, "Asked");
     send_result(&mut node, &call, json!("done"));
@@ -171,7 +171,7 @@ fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
     gone.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = next_invocation(&mut node, "Mute");
     drop(gone);
-    // The gateway has noticed: a second client of that id would be told otherwise.
+    // The gateway has noticed: a second client of that id would get another answer.
     drop(GsvPeer::connect_client(&gateway, "gone"));
     assert_eq!(send_result(&mut node, &call, json!("for nobody")), json!({ "ok": true, "dropped": true }));
 }
@@ -195,7 +195,7 @@ fn what_a_lost_node_had_is_answered_at_once_and_never_sent_again() {
     for call in [&lost, &replaced] {
         assert_eq!(send_result(&mut newer, call, json!("late")), json!({ "ok": true, "dropped": true }));
     }
-    // It works, and was sent nothing of before.
+    // It works, and got nothing of before.
     let request_id = client.send_request("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = next_invocation(&mut newer, "Mute");
     send_result(&mut newer, &call, json!(1));
@@ -302,7 +302,7 @@ fn nodes_are_asked_which_programs_they_have_that_skills_need() {
     let skill = "---\nname: make\ndescription: Makes things\nmetadata: {\"gsv\":{\"requires\":{\"bins\":[\"git\"]}}}\n---\nMake it.\n";
     std::fs::write(folder.join("SKILL.md"), skill).unwrap();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Echo"]);
-    // A node that comes is asked by itself.
+    // A new node is probed automatically.
     let first = node.wait_event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
     node.expect_ok("node.probe.result", json!({ "probeId": first["probeId"], "ok": true, "bins": {} }));
     let request_id = client.send_request("skills.update", json!({ "force": true }));
@@ -315,7 +315,7 @@ fn nodes_are_asked_which_programs_they_have_that_skills_need() {
     let updated = client.wait_response(&request_id)["payload"].take();
     assert_eq!((&updated["updatedNodeCount"], &updated["errors"]), (&json!(1), &json!([])), "{updated}");
     assert_eq!(updated["skills"][0]["eligibleHosts"], json!(["box"]), "{updated}");
-    // What it does not name it does not have.
+    // A program that it does not name is missing.
     let probe = other.wait_event("node.probe", &json!({ "bins": ["git"] }));
     other.expect_ok("node.probe.result", json!({ "probeId": probe["probeId"], "ok": true, "bins": {} }));
     let updated = client.expect_ok("skills.update", json!({}));
@@ -335,7 +335,7 @@ fn a_node_that_connects_is_asked_by_itself_for_the_programs_of_every_agents_skil
         );
         std::fs::write(folder.join("SKILL.md"), skill).unwrap();
     }
-    // Twice: what a node said goes with it, and it is asked again when it comes back.
+    // Twice: a node's answers are dropped with its connection, and it is probed again when it comes back.
     for _ in 0..2 {
         let mut node = GsvPeer::connect_node(&gateway, "box", &["Echo"]);
         let probe = node.wait_event("node.probe", &json!({ "kind": "bins", "bins": ["git", "kettle"] }));

@@ -1,4 +1,4 @@
-//! Tools of nodes in runs: calls side by side, approvals, nodes that go, and what goes on behind a result.
+//! Tools of nodes in runs: parallel calls, approvals, disconnects, and executions that continue after a result.
 
 use countersign_testkit::process::{
     GatewayFixture, GatewayOptions, GatewayServer, Latch, eventually,
@@ -12,7 +12,7 @@ use crate::{
     nodes::{connect_journaling_node, next_invocation},
 };
 
-/// Rules under which everything is allowed but what is dangerous.
+/// Rules that allow everything except dangerous calls.
 const RULES: &str = "
 rules:
   - { pattern: '*Danger*', action: ask }
@@ -24,7 +24,7 @@ fn open() -> GatewayFixture {
     GatewayOptions::for_peers().with_rules(RULES).create()
 }
 
-/// The result of a call, as the model reads it in its request of this number.
+/// Returns the result of a call, as the model reads it in its request of this number.
 fn result(scene: &GatewayFixture, number: usize, call: &str) -> String {
     scene.provider.wait_request_when(number, |request| request.call_result(call).is_some()).call_result(call).unwrap()
 }
@@ -50,7 +50,7 @@ fn calls_of_a_message_are_with_their_nodes_side_by_side_and_read_in_order() {
     ];
     scene.provider.script_replies([ProviderReply::new(calls), text_reply("all checked")]);
     send(&mut client, "s", "go", "r-1");
-    // They are begun beside each other, in whichever order.
+    // They begin in parallel, in any order.
     let mut both = [next_invocation(&mut node, "Meet"), next_invocation(&mut node, "Meet")];
     both.sort_by_key(|call| call["args"]["n"].as_u64());
     let [first, second] = both;
@@ -106,7 +106,7 @@ fn a_node_that_is_lost_in_a_run_leaves_an_error_and_the_run_goes_on() {
     assert_eq!(send_result(&mut node, &lost, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
-/// A run whose call is with a node that keeps a journal.
+/// Starts a run whose call is with a node that keeps a journal.
 fn with_its_node(scene: &GatewayFixture) -> (GatewayServer, GsvPeer, GsvPeer, Value) {
     let (gateway, mut client) = scene.start_peer();
     let mut node = connect_journaling_node(&gateway, "box", &["Once"]);
@@ -169,7 +169,7 @@ fn a_call_that_a_person_allowed_goes_to_its_node_and_no_other_does() {
     let card = talk(&mut client, "s", "please", "r-1");
     let shown = message_text(&card);
     assert!(shown.contains("box__Danger") && shown.contains("/etc/passwd"), "{shown}");
-    // The gateway's own folder is none of the node's.
+    // The gateway's own folder is not that of the node.
     assert!(shown.contains("\non node: box\n") && !shown.contains("in folder"), "{shown}");
     assert_eq!(node.caught_up_node(), Vec::<Value>::new());
     send(&mut client, "s", "yes", "r-2");
@@ -233,7 +233,7 @@ fn a_run_that_is_stopped_does_not_wait_for_its_node() {
     assert_eq!(send_result(&mut node, &invocation, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
-/// A run that left something working at its node; the id of the call that began it.
+/// Starts a run that left a command running at its node; returns the id of the call that began it.
 fn leaves_behind(scene: &GatewayFixture, client: &mut GsvPeer, node: &mut GsvPeer) -> Value {
     scene.provider.script_replies([
         ProviderReply::new(vec![call_part("c0", "box__Bash", &json!({ "command": "make" }))]),
@@ -257,7 +257,7 @@ fn the_end_of_what_a_run_left_working_begins_a_run_once() {
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Bash"]);
     let began = leaves_behind(&scene, &mut client, &mut node);
-    // A node repeats what is not answered ok, and holds back what is behind it.
+    // A node repeats an event that is not acknowledged, and holds back later ones.
     for odd in [json!({ "event": "melted" }), json!({ "event": 7 }), json!({}), json!({ "sessionId": "x-1" })] {
         assert_eq!(node.expect_ok("node.exec.event", odd.clone()), json!({ "ok": true, "dropped": true }), "{odd}");
     }
@@ -276,7 +276,7 @@ fn the_end_of_what_a_run_left_working_begins_a_run_once() {
         (&event["nodeId"], &event["outputTail"], &event["exitCode"], &event["callId"]),
         (&json!("box"), &json!("built"), &json!(0), &began)
     );
-    // Another node may call something so too, and the same event is told once, also over a restart.
+    // Another node may use the same id, and the same event is reported once, also over a restart.
     let count = scene.provider.request_count();
     let mut other = GsvPeer::connect_node(&gateway, "other", &["Bash"]);
     let unknown = other.send_request("node.exec.event", finished("e-1"));

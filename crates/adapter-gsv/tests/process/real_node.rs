@@ -22,7 +22,7 @@ defaults:
   - { pattern: '*', action: allow }
 ";
 
-/// The machine's process. It ends with the test.
+/// Process of the node. It ends with the test.
 struct RealNode(Child);
 
 impl Drop for RealNode {
@@ -84,7 +84,7 @@ fn a_call_that_was_allowed_is_done_once_although_its_node_was_killed_meanwhile()
     scene.verify_log();
 }
 
-/// The gate of something that is asked about once the node is there.
+/// Waits for the gate of a call of the node, once the node is there.
 fn raise_gate(scene: &GatewayFixture, client: &mut GsvPeer) -> String {
     wait_for_tools(client);
     let waits = call_part("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
@@ -93,7 +93,7 @@ fn raise_gate(scene: &GatewayFixture, client: &mut GsvPeer) -> String {
     scene.run_as_person(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned()
 }
 
-/// What a node on the gateway's own machine runs is a command of an agent too: it answers nobody's gate, over the port or the socket.
+/// Checks that a command of a node on this machine is a command of an agent too: it answers no gate, over the port or the socket.
 #[test]
 fn a_command_of_a_node_on_this_machine_decides_nothing() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
@@ -125,7 +125,7 @@ fn a_command_that_has_killed_its_node_decides_nothing_either() {
     let _machine = RealNode::start(&scene, &gateway);
     let gate = raise_gate(&scene, &mut client);
     let (address, port) = (&gateway.address, gateway.address.rsplit_once(':').unwrap().1);
-    // Its keeper is held up first, or that would end it before it is killed itself.
+    // Its parent is stopped first, or it would end the process before the kill.
     let script = format!(
         "keeper=$1; node=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$keeper/status)
 kill -STOP $keeper; kill -9 $node; kill -9 $keeper
@@ -151,7 +151,7 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     let folder = scene.folder.clone();
     let mut machine = RealNode::start(&scene, &gateway);
     wait_for_tools(&mut client);
-    // The command waits until somebody writes into its pipe.
+    // The command waits until a writer opens its pipe.
     assert!(Command::new("mkfifo").arg(folder.join("desk/pipe")).status().unwrap().success());
     let waits = json!({ "command": "echo x >> marks; read line < pipe; echo got $line" });
     scene
@@ -162,7 +162,7 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     gateway.kill();
     fs::write(folder.join("desk/pipe"), "word\n").unwrap();
     let gateway = scene.start();
-    // The port is another one: the machine is told so by being started anew, over the same journal.
+    // The port is another one: the machine gets it with a restart, over the same journal.
     machine.kill();
     let _machine = RealNode::start(&scene, &gateway);
     let mut client = GsvPeer::connect_client(&gateway, "again");

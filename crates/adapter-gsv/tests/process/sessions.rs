@@ -1,4 +1,4 @@
-//! Sessions: what is set for them, how they begin anew, and where their messages go.
+//! Sessions: settings, renewals and archives.
 
 use std::{fs::File, io::BufRead as _};
 
@@ -20,7 +20,7 @@ fn session(peer: &mut GsvPeer, key: &str) -> Value {
     peer.expect_ok("session.get", of(key))
 }
 
-/// The messages in an archive.
+/// Returns the messages in an archive.
 fn archive(place: &GatewayFixture, name: &str) -> Vec<Value> {
     let file = File::open(place.data_dir().join("objects").join(name)).unwrap();
     let lines = std::io::BufReader::new(GzDecoder::new(file)).lines();

@@ -1,4 +1,4 @@
-//! Settings: what they can be, what is never shown of them, and what a crash leaves of a change.
+//! Settings: valid values, hidden values, and the state after a crash during a change.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -19,7 +19,7 @@ fn get(peer: &mut GsvPeer, path: &str) -> Value {
     peer.expect_ok("config.get", json!({ "path": path }))["value"].take()
 }
 
-/// A client that shows this token: whether it is let in.
+/// Reports whether a client with this token is admitted.
 fn is_let_in(gateway: &GatewayServer, token: &str) -> bool {
     let mut peer = GsvPeer::open_connection(gateway);
     let mut params = connect_params("client", "who");
@@ -27,7 +27,7 @@ fn is_let_in(gateway: &GatewayServer, token: &str) -> bool {
     peer.call_method("connect", params)["ok"] == true
 }
 
-/// Every file of the data directory in which a text stands.
+/// Returns every file of the data directory that contains a text.
 fn files_with(scene: &GatewayFixture, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![scene.data_dir()];
@@ -163,7 +163,7 @@ fn a_changed_token_counts_at_once_and_one_that_is_lost_lets_nobody_in() {
     assert!(matches!(peer.read_frame(), GsvSocketEvent::Frame(_)));
 }
 
-/// Whoever showed the token of before has to show the new one; whoever set it has not.
+/// Checks that a client with the old token has to show the new one, except the client that set it.
 #[test]
 fn a_changed_token_ends_the_connections_that_showed_another() {
     let scene = GatewayFixture::for_peers();
@@ -179,7 +179,7 @@ fn a_changed_token_ends_the_connections_that_showed_another() {
     assert_eq!(get(&mut peer, "timeouts.toolMs"), json!(60_000));
 }
 
-/// As a crash between writing the file and recording the change leaves it.
+/// Simulates a crash between writing the file and recording the change.
 #[test]
 fn a_secret_that_is_not_in_the_record_does_not_count() {
     let scene = GatewayFixture::for_peers();

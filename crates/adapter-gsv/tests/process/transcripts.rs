@@ -1,4 +1,4 @@
-//! A transcript for each method: what it is answered when it works, and each of its errors.
+//! A transcript for each method: its answer when it works, and each of its errors.
 //!
 //! `transcripts/METHOD.txt` is played against the gateway. The rows here are those of the protocol's reference: a transcript that
 //! does not show one of them fails.
@@ -11,14 +11,14 @@ use countersign_protocol::gsv::method;
 
 use player::TranscriptOutcome;
 
-/// No network logs in over the wire here, so nothing comes of it but the reason: see channel.login in docs/protocol/gsv.md.
+/// Method that never works: no network logs in over the wire here, so it has only an error: see channel.login in docs/protocol/gsv.md.
 const NEVER_WORKS: &str = "channel.login";
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/process/transcripts")
 }
 
-/// Plays the transcript of a method, and looks for what it must show. A row that ends in `…` is the beginning of an error.
+/// Plays the transcript of a method, and looks for the rows. A row that ends in `…` is the beginning of an error.
 fn shows(method: &str, errors: &[&str]) {
     let text = fs::read_to_string(folder().join(format!("{method}.txt"))).unwrap();
     let outcomes: Vec<TranscriptOutcome> =

@@ -1,4 +1,4 @@
-//! The channel of signed requests over HTTP, in and out.
+//! Channel of signed requests over HTTP, in and out.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -64,7 +64,7 @@ fn what_is_signed_is_taken_once_and_what_is_said_is_posted_signed_until_it_is_ta
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let count = AtomicUsize::new(0);
-    // The first time the other side is not well.
+    // The first time the other server fails.
     let other = FakeServer::start(move |_| {
         let status = if count.fetch_add(1, Ordering::SeqCst) == 0 { 503 } else { 204 };
         (status, String::new())
@@ -152,7 +152,7 @@ fn a_body_that_says_nothing_of_its_length_or_is_too_long_is_refused_and_small_on
     let forged = post(&gateway.address, "/channels/webhook", "m2", 0, &long, |_| "v1,AAAA".to_owned());
     assert_eq!(forged.status, 401);
     let timestamp = now().to_string();
-    // More than may come: told by its length alone, and by what came of one that says none.
+    // Beyond the limit: known by its length alone, or by the received bytes of one without a length.
     for (how, body) in [
         ("content-length: 99000000", Vec::new()),
         (
@@ -172,7 +172,7 @@ fn a_body_that_says_nothing_of_its_length_or_is_too_long_is_refused_and_small_on
         std::io::Read::read_exact(&mut stream, &mut status_line).unwrap();
         assert_eq!(&status_line, b"HTTP/1.1 413", "{how}");
     }
-    // As many as may come at once are begun and never end.
+    // As many requests as may come at once are begun and never end.
     let held: Vec<std::net::TcpStream> = (0..4)
         .map(|_| {
             let mut stream = std::net::TcpStream::connect(&gateway.address).unwrap();
@@ -181,7 +181,7 @@ fn a_body_that_says_nothing_of_its_length_or_is_too_long_is_refused_and_small_on
                 gateway.address
             );
             std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
-            // The gateway wants the body: it reads.
+            // The gateway reads the body.
             let mut status_line = [0; 12];
             std::io::Read::read_exact(&mut stream, &mut status_line).unwrap();
             assert_eq!(&status_line, b"HTTP/1.1 100");

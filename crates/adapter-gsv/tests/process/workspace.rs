@@ -89,7 +89,7 @@ fn a_run_works_with_its_own_files_by_the_gateways_tools() {
     scene.provider.script_replies([ProviderReply::new(Vec::from(calls)), text_reply("done")]);
     assert_eq!(message_text(&talk(&mut peer, "main", "please", "r-1")), "done");
     let shown = peer.expect_ok("session.preview", json!({ "sessionKey": "main" }));
-    // Those that only read are done beside each other.
+    // Reads run in parallel.
     let mut results: Vec<(&str, &str)> = shown["messages"]
         .as_array()
         .unwrap()

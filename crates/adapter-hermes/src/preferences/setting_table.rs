@@ -1,38 +1,38 @@
-//! The settings of the front end: their names, what each takes, and those that are fixed because they would show what is not here.
+//! Settings of the front end: names, types, and those that are fixed because they would show missing features.
 //!
-//! It must not know where they are kept.
+//! This module must not know where they are stored.
 
 use serde_json::{Map, Value, json};
 
-/// What a setting takes.
+/// Type of a setting.
 enum ValueKind {
-    /// True or false; this where nobody set it.
+    /// True or false; with its default.
     Flag(bool),
-    /// One of these words; the first where nobody set it.
+    /// One of these words; the first is the default.
     Word(&'static [&'static str]),
-    /// A text of at most so many characters; this where nobody set it.
+    /// Text of at most so many characters; with its default.
     Text(&'static str, usize),
-    /// A number from one to another; the last where nobody set it.
+    /// Number from one to another; the last value is the default.
     Number(f64, f64, f64),
-    /// A list of texts.
+    /// List of texts.
     Texts,
-    /// It cannot be set here: this is what it is.
+    /// Fixed value, which cannot be set here.
     Fixed(fn() -> Value),
 }
 
 use ValueKind::{Fixed, Flag, Number, Text, Texts, Word};
 
-/// The tabs of what is not here, which the front end does not show.
+/// Tabs of missing features, which the front end does not show.
 const ABSENT_TABS: [&str; 9] =
     ["tasks", "kanban", "skills", "memory", "workspaces", "profiles", "todos", "insights", "logs"];
-/// How long a list of texts may be, and each text in it.
+/// Most texts in a list, and longest text in it.
 const MOST_TEXTS: usize = 100;
 const LONGEST_TEXT: usize = 100;
 
 const OFF: ValueKind = Fixed(|| Value::Bool(false));
 const ON: ValueKind = Fixed(|| Value::Bool(true));
 
-/// All of them.
+/// All settings.
 const TABLE: &[(&str, ValueKind)] = &[
     ("send_key", Word(&["enter", "ctrl+enter", "shift+enter"])),
     ("theme", Word(&["dark", "light", "system"])),
@@ -83,7 +83,7 @@ const TABLE: &[(&str, ValueKind)] = &[
     ("tab_order", Texts),
     ("hidden_tabs", Texts),
     ("composer_control_order", Texts),
-    // What stands for something that this gateway has not, or that is set elsewhere.
+    // Settings of missing features, or settings that are made elsewhere.
     ("onboarding_completed", ON),
     ("auth_disabled_acknowledged", ON),
     ("show_cli_sessions", OFF),
@@ -130,7 +130,7 @@ const TABLE: &[(&str, ValueKind)] = &[
     ("default_model_provider", Fixed(|| Value::Null)),
 ];
 
-/// Every setting, as `set` has it or as it is where nobody set it.
+/// Returns every setting, from `set` or with its default.
 pub(super) fn all_settings(set: &Map<String, Value>) -> Map<String, Value> {
     TABLE.iter().map(|(name, takes)| ((*name).to_owned(), setting_value(name, takes, set))).collect()
 }
@@ -155,17 +155,17 @@ fn setting_value(name: &str, takes: &ValueKind, set: &Map<String, Value>) -> Val
     }
 }
 
-/// A whole number without a fraction, as clients read it.
+/// Returns a whole number without a fraction, as clients read it.
 fn whole_number(value: f64) -> Value {
     #[expect(clippy::cast_possible_truncation, reason = "the table's bounds are whole and small")]
     let whole = value as i64;
     whole.into()
 }
 
-/// What is to be kept of a setting; `None` for one that is fixed.
+/// Returns the value to store for a setting; `None` for a fixed one.
 ///
 /// # Errors
-/// Why it is not taken, with its name and what it takes.
+/// The reason why it is refused, with its name and its type.
 pub(super) fn read_setting(name: &str, value: &Value) -> Result<Option<Value>, String> {
     match TABLE.iter().find(|(known, _)| *known == name) {
         Some((_, takes)) => takes.check_value(name, value),

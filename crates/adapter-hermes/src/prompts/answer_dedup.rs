@@ -1,8 +1,8 @@
-//! Answers that name nothing: what the same caller posts twice is one answer.
+//! Deduplication of answers that name no gate: a caller that posts the same twice gives one answer.
 //!
-//! Such an answer is for the oldest that waits. Posted again it would be for the one behind it, at which nobody looked: so for
-//! a moment the same again is a repetition, unless the caller was shown meanwhile what waits now. It must not know what an
-//! answer says.
+//! Such an answer is for the oldest gate. A repetition would answer the next gate, which the user has not seen: so for
+//! a moment the same answer is a repetition, unless the caller was shown the current gates meanwhile. This module must not know
+//! the meaning of an answer.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -19,15 +19,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// Within what time the same answer counts as one that was posted twice.
+/// Time within which the same answer counts as a repetition.
 const TWICE: Duration = Duration::from_secs(1);
-/// How many answers are known.
+/// Most answers that are remembered.
 const MOST_KEPT: usize = 1000;
 
-/// An answer that is being given, or was.
+/// Answer that is being given, or was.
 type SharedAnswer<T> = Shared<BoxFuture<'static, T>>;
 
-/// Answers of the last moment, the oldest first.
+/// Recent answers, the oldest first.
 pub(super) struct AnswerDeduplicator<T>(Mutex<VecDeque<RecentAnswer<T>>>);
 
 struct RecentAnswer<T> {
@@ -36,12 +36,12 @@ struct RecentAnswer<T> {
     answer: SharedAnswer<T>,
 }
 
-/// What was posted, and by whom.
+/// Posted body, and its caller.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct PostedAnswer {
     by: PrincipalId,
     session: SessionId,
-    /// Of the body, which may be long.
+    /// Digest of the body, which may be long.
     body: Digest,
 }
 
@@ -59,8 +59,8 @@ impl<T> Default for AnswerDeduplicator<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> AnswerDeduplicator<T> {
-    /// What is answered to `post`: what `answer` gives, or the first result if this is a repetition. Where `is_kept` says of
-    /// a result that it was none, the next one is no repetition.
+    /// Returns the result for `post`: that of `answer`, or the first result if this is a repetition. If `is_kept` rejects
+    /// a result, the next post is no repetition.
     pub(super) async fn answer_once(
         &self,
         post: &PostedAnswer,
@@ -93,8 +93,8 @@ impl<T: Clone + Send + Sync + 'static> AnswerDeduplicator<T> {
         (answer, true)
     }
 
-    /// Whoever is `caller` is about to be shown what waits in `session`: what they were answered before is behind them, and
-    /// the same again is for what they see. To be called before that is looked up.
+    /// Forgets the earlier answers of a caller who is about to be shown the gates of `session`: the same answer
+    /// again is for the gates on view. Call it before the gates are read.
     pub(super) fn forget_shown(&self, caller: &HttpCaller, session: &SessionId) {
         let is_seen = |kept: &RecentAnswer<T>| {
             kept.of.by == caller.principal && kept.of.session == *session && kept.answer.peek().is_some()

@@ -1,4 +1,4 @@
-//! Approvals: what waits, every change of it, and the answers of people.
+//! Approvals: pending ones, every change of them, and the answers of users.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::{
     queue::{HasPromptKind, PromptKind},
 };
 
-/// What a person can choose.
+/// Choice of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ApprovalChoice {
     Allow(ApprovalScope),
@@ -32,7 +32,7 @@ enum ApprovalChoice {
 }
 
 impl ApprovalChoice {
-    /// The choice of a body: none is a denial.
+    /// Reads the choice of a body: a missing one is a denial.
     fn from_body(body: &BodyFields) -> Result<Self, String> {
         match body.0.get("choice") {
             None | Some(Value::Null) => Ok(Self::Deny),
@@ -55,16 +55,16 @@ impl ApprovalChoice {
     }
 }
 
-/// What an answer came to, in the words of the table.
+/// Outcome of an answer, in the terms of the wire.
 #[derive(Clone)]
 pub(super) struct ApprovalOutcome {
     status: StatusCode,
     is_ok: bool,
-    /// What is said beside that.
+    /// Further members of the reply.
     more: Value,
-    /// Whether there was a gate for it.
+    /// True if there was a gate for it.
     had_gate: bool,
-    /// Whether what was asked for is allowed now, or has one more voice for it.
+    /// True if the call is allowed now, or has one more vote.
     is_allowed: bool,
 }
 
@@ -73,7 +73,7 @@ impl ApprovalOutcome {
         Self { status: StatusCode::OK, is_ok: true, more, had_gate: true, is_allowed: true }
     }
 
-    /// Somebody was faster.
+    /// Returns the outcome for a gate that another approver decided first.
     fn already_resolved(is_allowed: bool) -> Self {
         Self { is_allowed, ..Self::accepted(json!({ "stale_cleared": true })) }
     }
@@ -87,12 +87,12 @@ impl ApprovalOutcome {
     }
 }
 
-/// An answer to an approval.
+/// Answer to an approval.
 pub(super) struct ApprovalAnswer {
     session: SessionId,
-    /// The approval that it names.
+    /// Approval that it names.
     named: Option<String>,
-    /// Whether it lets the session through.
+    /// True if it also covers the session.
     lets_through: bool,
     choice: ApprovalChoice,
 }
@@ -115,7 +115,7 @@ impl PromptForm for ApprovalAnswer {
             return Err(FormError::WithBody(StatusCode::FORBIDDEN, error_body));
         }
         if lets_through && matches!(caller.via, AuthMethod::Token { .. }) {
-            // It would go on allowing after the token was taken away.
+            // The cover would stay after the token was revoked.
             let rejection = RequestRejection::new(
                 StatusCode::FORBIDDEN,
                 "Letting a session through is for people: a token is not enough",
@@ -138,7 +138,7 @@ impl PromptForm for ApprovalAnswer {
         };
         if lets_through {
             let mut is_on = prompts.is_covered(&session);
-            // Whoever denies lets nothing through, and neither does who comes behind a denial or names nothing that there was.
+            // A denial covers nothing, and neither does an answer after a denial or one without a gate.
             if !is_on && outcome.is_allowed && choice != ApprovalChoice::Deny {
                 is_on = match prompts.cover_session(&session, &caller.principal).await {
                     Ok(()) => true,
@@ -158,8 +158,8 @@ impl PromptForm for ApprovalAnswer {
     }
 }
 
-/// Hands an answer that names nothing to the oldest that waits. What the same caller posts twice is one answer, and its
-/// repetition gets the first result: the oldest is another one by then.
+/// Gives an answer without a name to the oldest gate. A repetition by the same caller gets the
+/// first result: the oldest gate is another one by then.
 async fn decide_once(
     prompts: &Arc<SessionPrompts>,
     session: &SessionId,
@@ -169,13 +169,13 @@ async fn decide_once(
 ) -> Result<ApprovalOutcome, OwnerClosed> {
     let (of, to, by) = (Arc::clone(prompts), session.clone(), caller.clone());
     let answer = async move { decide_gate(&of, &to, None, choice, &by).await };
-    // Where there was nothing to answer the next one is no repetition.
+    // Without a gate to answer the next post is no repetition.
     let had_gate =
         |outcome: &Result<ApprovalOutcome, OwnerClosed>| outcome.as_ref().is_ok_and(|outcome| outcome.had_gate);
     prompts.choice_answers.answer_once(&PostedAnswer::new(caller, session, body), answer, had_gate).await
 }
 
-/// Hands an answer to what it is for.
+/// Gives an answer to its gate.
 async fn decide_gate(
     prompts: &SessionPrompts,
     session: &SessionId,
@@ -190,7 +190,7 @@ async fn decide_gate(
             PromptLookup::Nothing(0) => {
                 return Ok(ApprovalOutcome::without_gate(true, json!({ "stale_cleared": true })));
             }
-            // Never another one than it names.
+            // Never another gate than the named one.
             PromptLookup::Nothing(_) => return Ok(ApprovalOutcome::without_gate(false, json!({}))),
         };
         let answer = match choice {
@@ -210,7 +210,7 @@ async fn decide_gate(
                 refusal @ (AnswerError::AlreadyResolved { .. } | AnswerError::Unknown(_)),
             )) => {
                 if named.is_none() {
-                    // Somebody else answered the oldest just now: there is another oldest, or none.
+                    // Another approver decided the oldest just now: there is another oldest, or none.
                     continue;
                 }
                 ApprovalOutcome::already_resolved(matches!(

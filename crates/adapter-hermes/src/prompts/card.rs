@@ -1,6 +1,6 @@
-//! One thing that waits, in the words of the wire: an approval or a question.
+//! One pending gate on the wire: an approval or a question.
 //!
-//! What would run is shown whole and escaped; beside it stand the exact arguments.
+//! The command is shown whole and escaped, with the exact arguments.
 
 use countersign_core::{
     engine::Engine,
@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 
 use super::super::transcript::unix_seconds;
 
-/// What a notification can hold, in characters. What is longer can only be denied from there.
+/// Longest text of a notification, in characters. A longer call can only be denied from there.
 const NOTIFIED: usize = 1000;
 
-/// A gate with what it shows, taken out of the engine.
+/// Gate with its content, taken out of the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct PromptCard(GateSummary);
 
-/// A gate that waits, by name and value as the chat stream has it: bare, with the number of those that wait with it.
+/// Returns a pending gate, by name and value as the chat stream has it: bare, with the number of pending gates.
 pub(crate) fn gate_event(engine: &Engine, gate: &Gate) -> Option<(&'static str, Value)> {
     let prompt = PromptCard::from_gate(engine, gate)?;
     let of_kind = |other: &&Gate| other.session() == gate.session() && is_question(other) == is_question(gate);
@@ -31,38 +31,38 @@ pub(crate) fn gate_event(engine: &Engine, gate: &Gate) -> Option<(&'static str, 
     Some((if is_question(gate) { "clarify" } else { "approval" }, body))
 }
 
-/// Whether a gate is answered with words.
+/// Reports whether a gate is answered with a text.
 pub(crate) fn is_question(gate: &Gate) -> bool {
     gate.kind().takes_words()
 }
 
-/// Whether a gate is covered when its session is let through unasked: neither the floor nor what names people.
+/// Reports whether a gate is allowed automatically in a covered session: neither the floor nor a rule with named approvers is.
 pub(crate) fn is_coverable(gate: &Gate) -> bool {
     gate.kind() == Kind::Approval && gate.current_step().is_none() && gate.scopes().contains(&ApprovalScope::Session)
 }
 
-/// What of a choice a gate offers: the widest reach that is not wider.
+/// Returns the widest scope that a gate offers within the requested one.
 pub(crate) fn widest_scope(gate: &Gate, requested: ApprovalScope) -> ApprovalScope {
     gate.scopes().iter().copied().filter(|scope| *scope <= requested).max().unwrap_or(ApprovalScope::Once)
 }
 
 impl PromptCard {
-    /// A gate whose content is at hand.
+    /// Returns the card of a gate whose content is in memory.
     pub(crate) fn from_gate(engine: &Engine, gate: &Gate) -> Option<Self> {
         GateSummary::at_hand(engine, gate).map(Self)
     }
 
-    /// Which.
+    /// Returns its id.
     pub(crate) fn id(&self) -> GateId {
         self.gate().id()
     }
 
-    /// The gate.
+    /// Returns the gate.
     pub(crate) fn gate(&self) -> &Gate {
         &self.0.gate
     }
 
-    /// As the wire has it, without what waits beside it.
+    /// Returns it in the form of the wire, without the other pending gates.
     pub(crate) fn to_json(&self) -> Value {
         let gate = self.gate();
         match self.0.request.kind() {
@@ -75,7 +75,7 @@ impl PromptCard {
                 if !runs.is_empty() {
                     body["runs"] = runs.iter().map(|line| escape(line, LineMode::One)).collect();
                 }
-                // Clients show it beside the command, which is all that it covers.
+                // Clients show it next to the command, which is all that it covers.
                 let key = match gate.scopes() {
                     [ApprovalScope::Once] | [] => "only this call",
                     _ => "exactly this call",
@@ -129,10 +129,10 @@ impl PromptCard {
         }
     }
 
-    /// As a notification shows it, which has room for little. What does not fit can only be denied there.
+    /// Returns it as a notification, which has little room. A call that does not fit can only be denied there.
     pub(crate) fn notification(&self, body: &Value) -> Value {
         let text = |name: &str| body[name].as_str().unwrap_or_default();
-        // Clients put all of it in one line, in which what stood behind a line end would read on. These texts are escaped already:
+        // Clients put all of it in one line, where the text after a line end would seem to continue. These texts are escaped already:
         // only the line ends and tabs that they may have are written out.
         let place = body["cwd"].as_str().map(|folder| format!(" in {folder}")).unwrap_or_default();
         let tool = body["tool"].as_str().map(|tool| format!(" ({tool}{place})")).unwrap_or_default();
@@ -197,17 +197,17 @@ impl PromptCard {
     }
 }
 
-/// An escaped text of several lines as one line.
+/// Returns an escaped text of several lines as one line.
 fn one_line(escaped: &str) -> String {
     escaped.replace('\n', "\\u{a}").replace('\t', "\\u{9}")
 }
 
-/// Where a client shows a session.
+/// Returns the path at which a client shows a session.
 pub(crate) fn session_route(session: &str) -> String {
     format!("/session/{}", percent_encoding::utf8_percent_encode(session, percent_encoding::NON_ALPHANUMERIC))
 }
 
-/// The wire's word for how far an answer reaches.
+/// Returns the wire's word for the scope of an answer.
 pub(crate) const fn scope_word(scope: ApprovalScope) -> &'static str {
     match scope {
         ApprovalScope::Once => "once",
@@ -216,7 +216,7 @@ pub(crate) const fn scope_word(scope: ApprovalScope) -> &'static str {
     }
 }
 
-/// The reason of a gate without the call, where it ends with it: clients show the call beside the reason.
+/// Returns the reason of a gate without the call at its end: clients show the call next to the reason.
 fn without_command(why: &str, arguments: &Map<String, Value>, signature: &str) -> String {
     let command = arguments.get("command").and_then(Value::as_str).map(str::trim).filter(|command| !command.is_empty());
     let mut before = command.into_iter().chain([signature]).filter_map(|call| why.strip_suffix(call));
@@ -226,7 +226,7 @@ fn without_command(why: &str, arguments: &Map<String, Value>, signature: &str) -
     }
 }
 
-/// What would run, all of it and once. A shell command that has no other arguments stands for itself.
+/// Returns the whole command, once. A shell command without other arguments is shown alone.
 fn command_text(tool: &str, arguments: &Map<String, Value>, signature: &str) -> String {
     if let (Some(Value::String(command)), 1) = (arguments.get("command"), arguments.len()) {
         return escape(command, LineMode::Many).into_owned();

@@ -1,4 +1,4 @@
-//! Questions: what waits, every change of it, and what people say.
+//! Questions: pending ones, every change of them, and the answers of users.
 
 use std::sync::Arc;
 
@@ -26,15 +26,15 @@ use super::{
     queue::{HasPromptKind, PromptKind},
 };
 
-/// What is said to whoever answers what waits no longer.
+/// Reply to an answer that comes too late.
 const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";
-/// What stands between labels where several are chosen.
+/// Separators between labels of a multiple choice.
 const BETWEEN: [&str; 4] = [", ", ",", "\r\n", "\n"];
 
-/// An answer to a question.
+/// Answer to a question.
 pub(super) struct QuestionAnswer {
     session: SessionId,
-    /// The question that it names.
+    /// Question that it names.
     named: Option<String>,
     text: String,
 }
@@ -62,7 +62,7 @@ impl PromptForm for QuestionAnswer {
         let outcome = match named {
             Some(named) => answer_question(prompts, &session, Some(&named), &text, caller).await,
             None => {
-                // What is posted twice is one answer: the oldest is another question by then.
+                // A repetition is one answer: the oldest gate is another question by then.
                 let post = PostedAnswer::new(caller, &session, body);
                 let (of, text, by) = (Arc::clone(prompts), text.clone(), caller.clone());
                 let answer = async move { answer_question(&of, &session, None, &text, &by).await };
@@ -76,14 +76,14 @@ impl PromptForm for QuestionAnswer {
     }
 }
 
-/// Why something was not said, as it is told.
+/// Reason why an answer was refused, as the client gets it.
 #[derive(Clone)]
 pub(super) struct AnswerRejection {
     status: StatusCode,
     error_body: Value,
 }
 
-/// What a body says, under any of its names; `None` if that is nothing.
+/// Returns the answer of a body, under any of its names; `None` if it is empty.
 fn answer_text(body: &BodyFields) -> Option<String> {
     let value = ["response", "answer", "choice"].iter().find_map(|name| match body.0.get(*name) {
         None | Some(Value::Null) => None,
@@ -140,7 +140,7 @@ async fn answer_question(
     }
 }
 
-/// What an answer to a question means: its choices where it names them, else somebody's own words.
+/// Returns the meaning of an answer: its choices if it names them, else the user's own text.
 pub(super) fn answer_words(request: &GateRequest, answer: &str) -> Vec<String> {
     let Some(question) = request.question() else { return vec![answer.to_owned()] };
     let own = || vec![answer.to_owned()];
@@ -154,13 +154,13 @@ pub(super) fn answer_words(request: &GateRequest, answer: &str) -> Vec<String> {
     if question.is_multi { split_labels(&labels, answer).unwrap_or_else(own) } else { own() }
 }
 
-/// The labels that make up `said`, one behind the other, each once. Labels may hold what stands between them.
+/// Splits `answer` into labels, each once. Labels may contain the separators.
 fn split_labels(labels: &[(&str, String)], answer: &str) -> Option<Vec<String>> {
     let longest = |(label, shown): &(&str, String)| label.len().max(shown.len()) + BETWEEN[0].len();
     if answer.len() > labels.iter().map(longest).sum() {
         return None;
     }
-    // How each end of a label was reached: where that label began and which it was.
+    // For each end of a label: the start of that label, and its index.
     let mut reached: Vec<Option<(usize, usize)>> = vec![None; answer.len() + 1];
     for at in 0..answer.len() {
         let begins = if at == 0 {
@@ -190,7 +190,7 @@ fn split_labels(labels: &[(&str, String)], answer: &str) -> Option<Vec<String>> 
         chosen.push(index);
         end = before;
     }
-    // In the order of the question, as every door hands them on.
+    // In the order of the question, as every adapter sends them.
     chosen.sort_unstable();
     Some(chosen.into_iter().map(|index| labels[index].0.to_owned()).collect())
 }

@@ -1,4 +1,4 @@
-//! The one task that follows the log for all streams.
+//! Task that follows the log for all streams.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,26 +27,26 @@ use super::{
     SessionPrompts, card,
 };
 
-/// How many facts are looked at together.
+/// Most facts in one step.
 const TOGETHER: usize = 512;
-/// How many streams are a crowd: telling it keeps the machine busy for longer than an answer may take.
+/// Number of streams from which the updates take longer than an answer may take.
 const CROWD: usize = 1_000;
-/// How long a crowd waits for its news, so that the reply to whoever caused it has arrived before.
+/// Delay of the updates of so many streams, so that the reply to the request that caused them arrives before.
 const BEFORE_A_CROWD: Duration = Duration::from_millis(3);
-/// How much of what was said a notification shows, in characters.
+/// Longest part of an answer in a notification, in characters.
 const SUMMARY: usize = 200;
 
-/// What is remembered between facts, of sessions whose stream somebody holds.
+/// State between facts, of sessions with an open stream.
 struct PromptFollower {
     prompts: Arc<SessionPrompts>,
     answers: CommandSource,
-    /// What the model said last in a run that works.
+    /// Last answer of the model in a run that works.
     last_answers: BTreeMap<SessionId, LastAnswer>,
-    /// The tools of calls that have not ended.
+    /// Tools of calls that have not ended.
     tools: BTreeMap<CallId, String>,
-    /// Turns that wait until what came before is summed up: they count as begun.
+    /// Turns that wait for a compaction: they count as begun.
     awaited: BTreeMap<SessionId, PendingTurn>,
-    /// Sessions in whose queues something changed.
+    /// Sessions whose queues changed.
     touched: BTreeSet<SessionId>,
     /// Sessions in which a run ended.
     ended: BTreeSet<SessionId>,
@@ -225,7 +225,7 @@ impl PromptFollower {
         }
     }
 
-    /// Shows how the sessions stand in which something happened. `None` once the owner has ended.
+    /// Publishes the state of changed sessions. `None` once the owner has ended.
     async fn publish_changes(&mut self) -> Option<()> {
         if !self.touched.is_empty() {
             if self.listener_count() >= CROWD {
@@ -247,7 +247,7 @@ impl PromptFollower {
         Some(())
     }
 
-    /// How many will be told of what changed.
+    /// Returns the number of streams that get the change.
     fn listener_count(&self) -> usize {
         let boards = self.prompts.broadcasts.lock();
         let touched = self.touched.iter().filter_map(|session| boards.by_session.get(session));
@@ -279,7 +279,7 @@ fn activity_summary(session: &SessionId, tool: &str, status: &str) -> Value {
     })
 }
 
-/// The beginning of a text, in one line.
+/// Returns the beginning of a text, in one line.
 fn one_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = escape(&line, LineMode::One);

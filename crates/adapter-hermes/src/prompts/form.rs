@@ -1,4 +1,4 @@
-//! What people send about prompts: one handler over the kind of what is sent.
+//! Forms about prompts: one handler, generic over the kind of form.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use serde_json::Value;
 
 use super::{super::fields::RequestRejection, SessionPrompts};
 
-/// One kind of what is sent: how it is read, and what it does.
+/// Kind of form: its parser, and its effect.
 pub(super) trait PromptForm: Sized + Send {
-    /// Reads it.
+    /// Parses it.
     ///
     /// # Errors
-    /// The reply to a body that is wrong, or to what this caller may not.
+    /// The reply to an invalid body, or to a caller without the permission.
     fn from_body(body: &BodyFields, caller: &HttpCaller) -> Result<Self, FormError>;
 
-    /// Does it, and gives the reply.
+    /// Applies it, and returns the reply.
     fn apply_form(
         self,
         prompts: &Arc<SessionPrompts>,
@@ -33,11 +33,11 @@ pub(super) trait PromptForm: Sized + Send {
     ) -> impl Future<Output = Result<Response, HttpProblem>> + Send;
 }
 
-/// Why nothing was done.
+/// Reason why nothing was done.
 pub(super) enum FormError {
-    /// The body is wrong, or is not for this caller.
+    /// The body is invalid, or this caller has no permission.
     Rejected(RequestRejection),
-    /// The same, told beside what was sent.
+    /// The same, with a body of its own.
     WithBody(StatusCode, Value),
 }
 
@@ -56,7 +56,7 @@ impl IntoResponse for FormError {
     }
 }
 
-/// Reads what is sent and does it.
+/// Parses a form and applies it.
 pub(super) async fn handle_form<F: PromptForm>(
     State(prompts): State<Arc<SessionPrompts>>,
     Extension(caller): Extension<HttpCaller>,

@@ -1,4 +1,4 @@
-//! What is shown of one session to those who hold a stream open: always the newest state, made once for all of them.
+//! Broadcast of one session to its open streams: always the newest state, encoded once for all of them.
 
 use std::collections::BTreeMap;
 
@@ -13,51 +13,51 @@ use super::{
     queue::{PromptKind, PromptQueues},
 };
 
-/// How many notices one who reads slowly may be behind, before it is told how things stand instead.
+/// Most notices that a slow reader may be behind, before it gets the whole state instead.
 const NOTICES: usize = 32;
 
-/// The frames of one session.
+/// Frames of one session.
 pub(crate) struct PromptBroadcast {
     at: Lsn,
-    /// Whether it was ever shown anything: before that it only knows that what is older may be wrong.
+    /// True if a state was ever shown: before that only the position is known up to which states may be wrong.
     is_shown: bool,
     waiting: BTreeMap<GateId, PromptKind>,
     approvals: watch::Sender<Bytes>,
     questions: watch::Sender<Bytes>,
-    /// What the session's own stream tells.
+    /// Notices of the session's own stream.
     notices: broadcast::Sender<SessionNotice>,
-    /// The number of the last of them.
+    /// Number of the last of them.
     last_number: u64,
-    /// The last of them that said how the turn stands, and the last that counted messages: nobody is to miss those.
+    /// Last notice about the turn, and last count of messages: no reader may miss those.
     newest: [Option<SessionNotice>; 2],
-    /// Every approval that waits, as that stream tells of it, oldest first.
+    /// Every pending approval as that stream shows it, oldest first.
     required: Vec<(GateId, Value)>,
 }
 
-/// One thing that the stream of a session tells.
+/// Notice of the stream of a session.
 #[derive(Clone)]
 pub(crate) struct SessionNotice {
-    /// Its place among all of them.
+    /// Number among all of them.
     pub(crate) number: u64,
-    /// Its frame.
+    /// Frame.
     pub(crate) frame: Bytes,
 }
 
-/// What changed with a newer state.
+/// Difference to a newer state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueChange {
-    /// Nothing that waits is new, and nothing is gone.
+    /// No pending gate is new, and none is gone.
     Nothing,
-    /// Something new waits.
+    /// A new gate is pending.
     Pending,
-    /// Something is gone, and something else still waits.
+    /// A gate is gone, and another is still pending.
     Resolved,
-    /// Nothing waits any more.
+    /// No gate is pending any more.
     Cleared,
 }
 
 impl PromptBroadcast {
-    /// With nothing that waits, as of `at`.
+    /// Creates one without pending gates, as of `at`.
     pub(super) fn new(at: Lsn) -> Self {
         let nothing = PromptQueues::default();
         Self {
@@ -73,8 +73,8 @@ impl PromptBroadcast {
         }
     }
 
-    /// Shows a newer state. One that is older than what is shown comes too late; `None` if it is too old to be shown and
-    /// nothing else is.
+    /// Shows a newer state. An older one than that on view changes nothing; `None` if it is too old to be shown and no state
+    /// is on view.
     pub(crate) fn show_queues(&mut self, queues: &PromptQueues) -> Option<QueueChange> {
         if queues.at < self.at {
             return self.is_shown.then_some(QueueChange::Nothing);
@@ -104,7 +104,7 @@ impl PromptBroadcast {
         })
     }
 
-    /// Tells of each approval that is new.
+    /// Sends each approval that is new.
     fn announce_approvals(&mut self, approvals: &[PromptCard]) {
         let before = std::mem::take(&mut self.required);
         for prompt in approvals {
@@ -117,7 +117,7 @@ impl PromptBroadcast {
         }
     }
 
-    /// Tells those who hold the session's stream something.
+    /// Sends a notice to the session's streams.
     pub(crate) fn send_notice(&mut self, event: &str, data: &Value) {
         if !self.has_listeners() {
             return;
@@ -132,26 +132,26 @@ impl PromptBroadcast {
         if let Some(place) = place {
             *place = Some(notice.clone());
         }
-        // Nobody has to listen any more.
+        // There need not be a reader.
         let _ = self.notices.send(notice);
     }
 
-    /// Whether anybody holds the session's stream.
+    /// Reports whether the session's stream has readers.
     pub(crate) fn has_listeners(&self) -> bool {
         self.notices.receiver_count() > 0
     }
 
-    /// How many streams of the session are held open.
+    /// Counts the open streams of the session.
     pub(crate) fn stream_count(&self) -> usize {
         self.approvals.receiver_count() + self.questions.receiver_count() + self.notices.receiver_count()
     }
 
-    /// Whether anybody holds any stream of the session, or something waits in it.
+    /// Reports whether the session has any reader, or a pending gate.
     pub(crate) fn is_needed(&self) -> bool {
         self.stream_count() > 0 || !self.waiting.is_empty()
     }
 
-    /// The position of what is shown.
+    /// Returns the position of the state on view.
     pub(super) const fn shown_lsn(&self) -> Lsn {
         self.at
     }
@@ -164,12 +164,12 @@ impl PromptBroadcast {
         }
     }
 
-    /// Follows the session: every notice behind the one of this number.
+    /// Follows the session: every notice after the returned number.
     pub(super) fn subscribe_notices(&self) -> (broadcast::Receiver<SessionNotice>, u64) {
         (self.notices.subscribe(), self.last_number)
     }
 
-    /// How things stand, for one that heard no notice behind `last`: how the turn does, how many messages there are, and what waits.
+    /// Returns the state for a reader that got no notice after `last`: the turn, the number of messages, and the pending gates.
     pub(crate) fn missed_frames(&self, last: u64) -> Bytes {
         let mut missed: Vec<&SessionNotice> =
             self.newest.iter().flatten().filter(|notice| notice.number > last).collect();
@@ -179,7 +179,7 @@ impl PromptBroadcast {
         frames.into()
     }
 
-    /// Every approval that waits, as the session's stream tells of it, oldest first.
+    /// Returns every pending approval as the session's stream shows it, oldest first.
     pub(crate) fn approval_frames(&self) -> Bytes {
         let count = self.required.len();
         let frames = self

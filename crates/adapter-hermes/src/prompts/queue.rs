@@ -1,4 +1,4 @@
-//! What waits in one session, oldest first, as the engine has it at one position of the log.
+//! Pending gates of one session, oldest first, as the engine has them at one position of the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,20 +16,20 @@ use super::card::{self, PromptCard};
 /// The two queues of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PromptKind {
-    /// What is allowed or denied.
+    /// Gates that are allowed or denied.
     Approvals,
-    /// What is answered with words.
+    /// Gates that are answered with a text.
     Questions,
 }
 
-/// What is sent about the prompts of one of the two.
+/// Type that belongs to one of the two queues.
 pub(crate) trait HasPromptKind {
-    /// Which of the two.
+    /// Queue.
     const KIND: PromptKind;
 }
 
 impl PromptKind {
-    /// The name of the event that says how it stands.
+    /// Returns the name of the event with its state.
     pub(crate) const fn event_name(self) -> &'static str {
         match self {
             Self::Approvals => "approval",
@@ -42,23 +42,23 @@ impl PromptKind {
     }
 }
 
-/// What waits in one session, taken out of the engine.
+/// Pending gates of one session, taken out of the engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PromptQueues {
-    /// Where the log stood.
+    /// Position of the log.
     pub at: Lsn,
     approvals: Vec<PromptCard>,
     questions: Vec<PromptCard>,
 }
 
 impl PromptQueues {
-    /// Of one session.
+    /// Reads those of one session.
     pub(super) fn for_session(engine: &Engine, session: &SessionId) -> Self {
         let only = BTreeSet::from([session.clone()]);
         Self::for_sessions(engine, &only).remove(session).unwrap_or_default()
     }
 
-    /// Of several sessions, in one pass.
+    /// Reads those of several sessions, in one pass.
     pub(crate) fn for_sessions(engine: &Engine, sessions: &BTreeSet<SessionId>) -> BTreeMap<SessionId, Self> {
         let at = engine.state().head_lsn();
         let empty = |session: &SessionId| (session.clone(), Self { at, ..Self::default() });
@@ -73,12 +73,12 @@ impl PromptQueues {
         all
     }
 
-    /// Every session in which something waits.
+    /// Returns every session with a pending gate.
     pub(super) fn waiting_sessions(engine: &Engine) -> BTreeSet<SessionId> {
         engine.state().pending_gates().filter_map(Gate::session).cloned().collect()
     }
 
-    /// One of the two, oldest first.
+    /// Returns one of the two queues, oldest first.
     pub(crate) fn cards_of(&self, line: PromptKind) -> &[PromptCard] {
         match line {
             PromptKind::Approvals => &self.approvals,
@@ -86,18 +86,18 @@ impl PromptQueues {
         }
     }
 
-    /// How one of the two stands, as polls and frames have it.
+    /// Returns the state of one queue, as polls and frames have it.
     pub(super) fn state_json(&self, kind: PromptKind) -> Value {
         let waiting = self.cards_of(kind);
         json!({ "pending": waiting.first().map(PromptCard::to_json), "pending_count": waiting.len() })
     }
 
-    /// The frame that says so, once for everybody.
+    /// Returns the frame of that state, once for all readers.
     pub(crate) fn state_frame(&self, kind: PromptKind) -> Bytes {
         sse::encode_frame(None, kind.event_name(), &self.state_json(kind))
     }
 
-    /// The names of all that waits, with which of the two it waits in.
+    /// Returns the names of all pending gates, with their queue.
     pub(crate) fn waiting_gates(&self) -> BTreeMap<GateId, PromptKind> {
         let all = self.approvals.iter().chain(&self.questions);
         all.map(|prompt| (prompt.id(), PromptKind::from_is_question(card::is_question(prompt.gate())))).collect()

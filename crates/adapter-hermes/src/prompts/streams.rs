@@ -1,4 +1,4 @@
-//! Streams that stay open: the two queues of a session, the session itself, and the list of all of them.
+//! Open streams: the two queues of a session, the session itself, and the list of all of them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,10 +26,10 @@ use super::{
     queue::HasPromptKind,
 };
 
-/// What keeps a stream alive on which nothing happens.
+/// Comment that keeps an idle stream alive.
 const ALIVE: &str = "keepalive";
 
-/// The reply to a poll of one queue. Nobody's queue is empty.
+/// Answers a poll of one queue. An unknown session has an empty queue.
 pub(super) async fn poll_queue<Q: HasPromptKind>(
     State(prompts): State<Arc<SessionPrompts>>,
     Extension(caller): Extension<HttpCaller>,
@@ -45,7 +45,7 @@ pub(super) async fn poll_queue<Q: HasPromptKind>(
     }
 }
 
-/// The stream of one queue: how it stands, then every newer state. Whoever reads slowly gets the newest.
+/// Streams one queue: its state, then every newer one. A slow reader gets the newest.
 pub(super) async fn stream_queue<Q: HasPromptKind>(
     State(prompts): State<Arc<SessionPrompts>>,
     Extension(caller): Extension<HttpCaller>,
@@ -70,26 +70,26 @@ pub(super) async fn stream_queue<Q: HasPromptKind>(
     sse::stream_reply(frames, ALIVE)
 }
 
-/// A frame of a state as the first of its stream.
+/// Returns the frame of a state as the first of its stream.
 fn initial_frame(state: &Bytes) -> Bytes {
     let data = state.iter().position(|byte| *byte == b'\n').unwrap_or_default();
     [b"event: initial", &state[data..]].concat().into()
 }
 
-/// What is followed of a session.
+/// Subscription of a session.
 struct SessionSubscription {
     first: Option<Bytes>,
     notices: Receiver<SessionNotice>,
-    /// The number of the last notice that it was told, or that there was before it listened.
+    /// Number of the last notice that was sent, or that existed before the subscription.
     last: u64,
     seat: BroadcastGuard,
 }
 
 impl SessionSubscription {
-    /// How things stand now, as far as it was not told. It listens from here on.
+    /// Returns the current state, as far as it was not sent, and follows from here on.
     fn catch_up(&mut self) -> Bytes {
         let boards = self.seat.prompts.broadcasts.lock();
-        // There is one for as long as anybody listens.
+        // There is one for as long as it has readers.
         let Some(board) = boards.by_session.get(&self.seat.session) else { return Bytes::new() };
         let stands = board.missed_frames(self.last);
         (self.notices, self.last) = board.subscribe_notices();
@@ -97,7 +97,7 @@ impl SessionSubscription {
     }
 }
 
-/// The stream of a session: what waits in it, and what happens in it.
+/// Streams a session: its pending gates, and its events.
 pub(super) async fn stream_session(State(prompts): State<Arc<SessionPrompts>>, uri: Uri) -> Response {
     let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
     let known = match super::query_parameter(&uri, "known_count").map(|count| count.parse::<usize>()) {
@@ -123,7 +123,7 @@ pub(super) async fn stream_session(State(prompts): State<Arc<SessionPrompts>>, u
                     return Some((notice.frame, listening));
                 }
                 Err(RecvError::Closed) => return None,
-                // What is behind is told no more; how things stand now is.
+                // Missed notices are not sent any more; the current state is.
                 Err(RecvError::Lagged(_)) => {
                     let now = listening.catch_up();
                     if !now.is_empty() {
@@ -136,13 +136,13 @@ pub(super) async fn stream_session(State(prompts): State<Arc<SessionPrompts>>, u
     sse::stream_reply(frames, ALIVE)
 }
 
-/// Begins to follow a session: what it is told first is how things stand.
+/// Subscribes to a session: the first frame is its state.
 async fn subscribe_session(
     prompts: &Arc<SessionPrompts>,
     session: &SessionId,
     known: Option<usize>,
 ) -> Result<SessionSubscription, OwnerClosed> {
-    // Before it is looked at, so that nothing falls in between.
+    // Before it is read, so that no change is missed.
     let ((notices, last), seat) = prompts.join_broadcast(session, super::PromptBroadcast::subscribe_notices)?;
     prompts.refresh_sessions(&BTreeSet::from([session.clone()])).await?;
     let of = session.clone();
@@ -173,14 +173,14 @@ async fn subscribe_session(
 }
 
 impl BroadcastGuard {
-    /// Every approval that waits, as the session's stream tells of it.
+    /// Returns every pending approval as the session's stream shows it.
     fn approval_frames(&self) -> Bytes {
         let boards = self.prompts.broadcasts.lock();
         boards.by_session.get(&self.session).map(super::PromptBroadcast::approval_frames).unwrap_or_default()
     }
 }
 
-/// The stream of the list of sessions: that something changed in it, and why.
+/// Streams changes of the list of sessions, with their reasons.
 pub(super) async fn stream_list(State(prompts): State<Arc<SessionPrompts>>, uri: Uri) -> Response {
     let changes = prompts.broadcasts.lock().changes.as_ref().map(Sender::subscribe);
     let Some(changes) = changes else { return HttpProblem::from(OwnerClosed).response_for(uri.path()) };
@@ -198,7 +198,7 @@ pub(super) async fn stream_list(State(prompts): State<Arc<SessionPrompts>>, uri:
     sse::stream_reply(frames, ALIVE)
 }
 
-/// The question of whether sessions of another program are followed here: they are not.
+/// Answers whether sessions of another program are followed here: they are not.
 pub(super) async fn gateway_status() -> Response {
     let body = json!({
         "enabled": false,

@@ -1,7 +1,7 @@
-//! Sessions that somebody lets through unasked, for as long as this process lives.
+//! Sessions whose approvals a user lets through automatically, for the lifetime of this process.
 //!
-//! What a deny rule refuses stays refused, and what the floor asks about or a rule asks certain people about still waits
-//! for a person.
+//! A deny rule still refuses, and gates of the floor or of a rule with named approvers still wait
+//! for an approver.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -29,16 +29,16 @@ use super::{
     form::{FormError, PromptForm},
 };
 
-/// How many sessions can be let through at once.
+/// Most covered sessions at once.
 const MOST: usize = 10_000;
 
-/// Why a session is not let through.
+/// Reason why a session is not covered.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotCovered {
-    /// What waits in it could not be answered.
+    /// Its pending gates could not be answered.
     #[error(transparent)]
     Refused(#[from] OwnerError),
-    /// There are too many already.
+    /// Too many sessions are covered already.
     #[error("{MOST} sessions are let through already")]
     TooMany,
 }
@@ -48,7 +48,7 @@ pub(super) async fn is_on(State(prompts): State<Arc<SessionPrompts>>, uri: Uri) 
     reply::ok(&json!({ "yolo_enabled": prompts.is_covered(&session) }))
 }
 
-/// Whether a session is to be let through.
+/// Change that covers a session, or ends that.
 pub(super) struct CoverChange {
     session: SessionId,
     is_on: bool,
@@ -83,7 +83,7 @@ impl PromptForm for CoverChange {
 }
 
 impl SessionPrompts {
-    /// Whether there is such a session.
+    /// Reports whether there is such a session.
     pub(super) async fn has_session(&self, session: &SessionId) -> bool {
         let session_id = session.clone();
         let source = self.handle.source(InboxLane::Result);
@@ -91,15 +91,15 @@ impl SessionPrompts {
         source.read_of(At::Session(session.clone()), look).await.is_some_and(|(is_there, _)| is_there)
     }
 
-    /// Whether a session is let through.
+    /// Reports whether a session is covered.
     pub(super) fn is_covered(&self, session: &SessionId) -> bool {
         self.covered.lock().contains_key(session)
     }
 
-    /// Lets a session through on the word of `by`: what waits in it is allowed once, and so is what comes.
+    /// Covers a session in the name of `by`: its pending gates are allowed once, and so are later ones.
     ///
     /// # Errors
-    /// [`NotCovered`]: then it is not let through.
+    /// [`NotCovered`]: then it is not covered.
     pub(super) async fn cover_session(&self, session: &SessionId, by: &PrincipalId) -> Result<(), NotCovered> {
         let before = {
             let mut covered = self.covered.lock();
@@ -108,7 +108,7 @@ impl SessionPrompts {
             }
             covered.insert(session.clone(), by.clone())
         };
-        // Behind the note: what opens from now on is seen by whoever follows the log.
+        // After the note: the follower of the log sees gates that open from now on.
         let of = session.clone();
         let waiting = move |engine: &Engine| -> Vec<GateId> {
             let here = engine.state().pending_gates().filter(|gate| gate.session() == Some(&of));
@@ -125,7 +125,7 @@ impl SessionPrompts {
                 }
                 for reply in replies {
                     match reply.await.unwrap_or(Err(OwnerError::Closed)) {
-                        // Somebody was faster, or may answer where this one may not: that is their business.
+                        // Another approver was first, or this one may not answer it: both are fine.
                         Ok(_) | Err(OwnerError::Refusal(_)) => {}
                         Err(refused) => outcome = Err(refused),
                     }
@@ -139,12 +139,12 @@ impl SessionPrompts {
                 None => covered.remove(session),
             };
         }
-        // Where the owner has ended nothing is shown any more.
+        // If the owner has ended nothing is shown any more.
         let _ = self.refresh_sessions(&BTreeSet::from([session.clone()])).await;
         outcome.map_err(NotCovered::Refused)
     }
 
-    /// The answer to a gate that has just opened in `session`, if that is let through.
+    /// Returns the answer to a gate that has just opened in `session`, if the session is covered.
     pub(super) fn covering_answer(&self, session: &SessionId, opened: &gate::Event) -> Option<Command> {
         let gate::Event::Opened { gate, kind, scopes, steps, .. } = opened else { return None };
         let is_coverable =
@@ -155,7 +155,7 @@ impl SessionPrompts {
     }
 }
 
-/// Allows one call on the word of whoever let its session through.
+/// Returns the command that allows one call in the name of the one who covered its session.
 fn allow_once(gate: GateId, by: &PrincipalId) -> Command {
     let key = Some(format!("web:{by}:yolo"));
     Command::Gate(gate::Command::Answer { gate, answer: GateReply::Allow(ApprovalScope::Once), by: by.clone(), key })

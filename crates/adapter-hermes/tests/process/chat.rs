@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// An answer that thinks, and says two words.
+/// Returns an answer with reasoning and two words.
 fn spoken() -> ProviderReply {
     ProviderReply::new(vec![
         ReplyPart::Think(vec!["hm".into()]),
@@ -148,7 +148,7 @@ fn fields_that_clients_leave_unset_are_null_or_empty() {
     let reply = http.post("/api/chat/start", &body);
     assert_eq!(reply.status, 200, "{reply:?}");
     assert_eq!(token_text(&http.stream_chat(reply.json()["stream_id"].as_str().unwrap()).wait_end()), "heard");
-    // A provider that does not have the model is one from before.
+    // A provider that does not have the model is an earlier one.
     let body = json!({ "session_id": session, "model": "small", "model_provider": "demo" });
     assert_eq!(http.post("/api/session/update", &body).json()["session"]["model_provider"], "local");
 }
@@ -270,7 +270,7 @@ fn a_failure_of_the_model_is_told_and_closes_the_stream() {
     assert!(last.data["message"].as_str().unwrap().contains("no such thing"), "{last:?}");
 }
 
-/// A call that waits for a person when the process dies: the turn goes on under its name, with numbers that were never given.
+/// Kills the process during a call that waits for approval: the turn continues under its name, with new numbers.
 #[test]
 fn a_turn_goes_on_after_a_power_cut() {
     let talk = GatewayFixture::for_web();
@@ -416,7 +416,7 @@ fn a_front_end_is_served_with_our_facts_in_it() {
     let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let page = http.with_header("cookie", &cookie).get("/session/abc");
     assert_eq!(page.status, 200);
-    // Behind the page stands what hides the controls of what is not here.
+    // The styles that hide missing features follow the page.
     let (page, hiding) = page.body.split_once("\n<style>").unwrap();
     assert!(!page.contains("__") && hiding.contains("kanban"), "{page}");
     let token: String = serde_json::from_str(page.rsplit("csrf=").next().unwrap()).unwrap();

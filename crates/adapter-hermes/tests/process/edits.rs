@@ -1,4 +1,4 @@
-//! What clients of hermes change beside what they say: conversations, how they are listed, settings, drafts. Source:
+//! Changes by clients of hermes besides messages: conversations, their lists, settings, drafts. Source:
 //! docs/protocol/hermes.md.
 
 use std::{
@@ -14,7 +14,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// A conversation of one exchange for each message, each answered with its number.
+/// Creates a conversation of one exchange for each message, each answered with its number.
 fn create_conversation(talk: &GatewayFixture, http: &HttpClient, messages: &[&str]) -> String {
     let session = http.create_session();
     for (number, message) in messages.iter().enumerate() {
@@ -59,7 +59,7 @@ fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
     assert_eq!((&back["removed_count"], &back["removed_preview"]), (&json!(2), &json!("second")));
     assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"]);
     assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
-    // It stays so after a restart, and the model does not hear of it.
+    // It stays so after a restart, and the model does not get it.
     gateway.kill();
     let (_gateway, http) = talk.start_web();
     assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"]);
@@ -188,7 +188,7 @@ fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
     assert!(listed.contains(&kept) && !listed.contains(&gone), "{listed}");
     post_ok(&http, "/api/session/pin", json!({ "session_id": kept, "pinned": false }));
     assert_eq!(row(&http, &kept).unwrap()["pinned"], false);
-    // The record has what happened.
+    // The record has the change.
     let tail = talk.run_as_person(&["audit", "tail"]);
     assert!(tail.out.contains("deleted"), "{tail:?}");
 }
@@ -239,7 +239,7 @@ fn settings_drafts_and_the_reasoning_effort_are_kept() {
     let draft = http.get(&format!("/api/session/draft?session_id={session}")).json();
     assert_eq!(draft["draft"]["text"], "half a thought ");
     assert_eq!(load(&http, &session)["composer_draft"]["text"], "half a thought ", "where the front end looks for it");
-    // The model cannot think, so that is not offered for it.
+    // The model has no reasoning, so that is not offered for it.
     let reasoning = http.get("/api/reasoning?model=small&provider=local").json();
     assert_eq!((&reasoning["supported_efforts"], &reasoning["reasoning_effort"]), (&json!([]), &json!("")));
     talk.provider.script_replies([text_reply("heard")]);
@@ -441,7 +441,7 @@ fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
     let output = talk.provider.wait_request(1).call_result("c1").unwrap();
     assert!(output.ends_with("stays denied. That holds in this conversation for 15 minutes."), "{output}");
 
-    // In the same conversation nobody is asked, and both sides learn why; also after a restart.
+    // In the same conversation no gate opens, and both sides get the reason; also after a restart.
     gateway.kill();
     let (_gateway, http) = talk.start_web();
     let turn = |session: &str, word: &str| {
@@ -457,13 +457,13 @@ fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
         ),
         "{denials:?}"
     );
-    // In another one it waits for a person as if nothing had been.
+    // In another one it waits for an approver as usual.
     let other = turn(&there, "yes");
     other.wait_named("approval");
     let body = json!({ "session_id": there, "choice": "once" });
     assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
     assert_eq!(notices(&other.wait_end()), [""; 0]);
-    // What binds names its conversation, and is lifted alone.
+    // A denial in force names its conversation, and is lifted alone.
     let listed = talk.run_as_person(&["grants", "denials", "--json"]).json();
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session"]), (1, &json!(here)));
     let id = listed[0]["id"].as_str().unwrap();
@@ -558,7 +558,7 @@ fn a_card_says_a_command_once() {
             let approval = http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending"].clone();
             approval["command"].as_str().is_some_and(|shown| shown.contains(command)).then_some(approval)
         });
-        // What the front end puts together of it.
+        // The text that the front end makes of it.
         let shown = format!("{} [{}] {}", card["description"], card["pattern_keys"][0], card["command"]);
         assert_eq!(shown.matches(command).count(), 1, "{shown}");
         let body = json!({ "session_id": session, "choice": "once", "approval_id": card["approval_id"] });
@@ -604,7 +604,7 @@ fn what_is_not_public_is_401_before_it_is_404_or_405() {
         assert_eq!(reply.status, 401, "{method} {path}: {reply:?}");
         assert!(reply.body.contains("Authentication required"), "{reply:?}");
     }
-    // What anybody may ask is told as it is, and what is no interface of programs leads nowhere.
+    // Public paths are answered as they are, and a path that is no API leads nowhere.
     assert_eq!(http.get("/api/auth/login").status, 405);
     assert_eq!(http.get("/nothing").status, 404);
     let login = http.post("/api/auth/login", &json!({ "password": "correct-horse-battery" }));

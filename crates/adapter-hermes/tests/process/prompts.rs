@@ -1,4 +1,4 @@
-//! What waits for people, as clients of hermes see and answer it.
+//! Pending gates, as clients of hermes see and answer them.
 
 mod client;
 mod questions;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use self::client::{SseStream, ask, chat, get, pending, post, respond};
 
-/// The session of the agent of most tests.
+/// Session of the agent of most tests.
 const AGENT: &str = "agent:default";
 
-/// Has the agent ask for something, and gives the name of what waits once it does.
+/// Has the agent make a request, and returns the name of its gate once it is pending.
 fn raise(gateway: &GatewayServer, agent: &mut AgentClient, id: u32, thing: &str) -> String {
     let before = pending(gateway, "approval", AGENT)["pending_count"].as_u64().unwrap();
     agent.request_tool(id, "turn", json!({ "thing": thing, "way": "open" }));
@@ -31,7 +31,7 @@ fn raise(gateway: &GatewayServer, agent: &mut AgentClient, id: u32, thing: &str)
     names(gateway).pop().unwrap()
 }
 
-/// The names of what waits in the agent's session, oldest first, by answering nothing.
+/// Returns the names of the pending gates in the agent's session, oldest first, by answering nothing.
 fn names(gateway: &GatewayServer) -> Vec<String> {
     let mut stream = SseStream::for_session(gateway, "session", AGENT);
     let count = pending(gateway, "approval", AGENT)["pending_count"].as_u64().unwrap();
@@ -54,7 +54,7 @@ fn every_stream_shows_the_oldest_and_how_many_wait() {
             let frame = stream.next();
             assert_eq!((frame.event.as_str(), frame.state()), ("approval", (head, count)));
         }
-        // Whoever comes now is told the same first, and so is whoever asks.
+        // A late stream gets the same first, and so does a poll.
         let first = SseStream::for_session(&gateway, "approval", AGENT).next();
         assert_eq!((first.event.as_str(), first.state()), ("initial", (head, count)));
         assert_eq!(pending(&gateway, "approval", AGENT), first.data);
@@ -84,7 +84,7 @@ fn a_card_says_exactly_what_would_run_and_what_can_be_chosen() {
     let card = &pending(&gateway, "approval", AGENT)["pending"];
     let is = |name: &str| card[name].clone();
     assert_eq!(is("approval_id"), json!(gate));
-    // Each argument is said once.
+    // Each argument is shown once.
     assert_eq!(is("command"), json!("turn\nthing: door\\u{202e}\nway: open"));
     assert_eq!(is("args"), json!({ "thing": "door\u{202e}", "way": "open" }));
     assert_eq!(is("pattern_key"), json!("exactly this call"));
@@ -105,7 +105,7 @@ fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
     let cleared = |choice: &str| (200, json!({ "ok": true, "choice": choice, "stale_cleared": true }));
     let kept = |choice: &str| (200, json!({ "ok": false, "choice": choice }));
     let error = |text: &str| (400, json!({ "error": text }));
-    // Nothing waits.
+    // No gate is pending.
     assert_eq!(respond(&gateway, AGENT, "once", None), ok("once"));
     assert_eq!(respond(&gateway, AGENT, "once", Some("no-such-id")), cleared("once"));
     let a = raise(&gateway, &mut agent, 1, "door-a");
@@ -120,7 +120,7 @@ fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
         let refused = answer(json!({ "session_id": AGENT, "choice": choice, "approval_id": a }));
         assert_eq!(refused, error(&format!("Invalid choice: {shown}")));
     }
-    // Names that name nothing of this session.
+    // Names without a gate in this session.
     let typed = || error("approval_id must be a text");
     for (named, want) in [
         (json!("no-such-id"), kept("once")),
@@ -182,7 +182,7 @@ fn of_two_answers_at_once_one_has_an_effect() {
         assert_eq!(is_done, once == 2, "{replies:?}");
         assert_eq!(place.service.request_count(&format!("/turn/door-{round}")), usize::from(is_done));
         if !is_done {
-            // An agent that is denied again and again would be asked about once only.
+            // After repeated denials of an agent only one gate would open.
             let (_, held) = respond(&gateway, AGENT, "once", None);
             assert_eq!(held["ok"], true);
         }
@@ -201,7 +201,7 @@ fn a_choice_for_longer_covers_what_was_shown_and_nothing_else() {
         raise(&gateway, &mut agent, 3, "door2");
         let grants = place.run_as_person(&["grants", "list", "--json"]).json();
         assert_eq!((&grants[0]["scope"], &grants[0]["by"]), (&json!(choice), &json!("web:open")), "{grants}");
-        // Nobody showed who they are, and the list says so.
+        // The approver is not authenticated, and the list says so.
         assert_eq!(
             (&grants[0]["covers"], &grants[0]["door"]),
             (&json!("turn(door, open)"), &json!("open")),
@@ -224,7 +224,7 @@ fn where_a_rule_names_people_an_answer_is_one_of_several() {
     for _ in 0..2 {
         assert_eq!(respond(&gateway, AGENT, "always", Some(&id)), voted);
     }
-    // Nobody is let through in their place.
+    // No session of an agent can be covered.
     let (_, reply) = post(&gateway, "/api/session/yolo", json!({ "session_id": AGENT }));
     assert_eq!(reply, json!({ "ok": true, "yolo_enabled": true }));
     let now = pending(&gateway, "approval", AGENT);
@@ -267,7 +267,7 @@ fn what_waits_keeps_its_names_through_a_power_cut() {
     assert_eq!(respond(&gateway, &session, "once", Some(id)).1["ok"], true);
     assert_eq!(stream.next().state(), (None, 0));
     talk.provider.wait_request(1);
-    // What became of an answer is known to the next process as well.
+    // The next process knows the outcome of an answer as well.
     gateway.kill();
     let (gateway, _) = talk.start_web();
     assert_eq!(respond(&gateway, &session, "once", Some(id)).1, json!({ "ok": true, "choice": "once" }));
@@ -291,7 +291,7 @@ fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
     let card = first.data["pending"].take();
     assert_eq!((&card["choices"], &card["allow_permanent"]), (&json!(["once", "deny"]), &json!(false)), "{card}");
     assert_eq!((&card["command"], &card["risk_level"]), (&json!(destroys), &json!("high")));
-    // On the stream of its turn it stands by itself.
+    // On the stream of its turn it is bare.
     let mut bare = turn.wait_named("approval").data;
     assert_eq!(bare["pending_count"].take(), 1);
     bare.as_object_mut().unwrap().remove("pending_count");
@@ -346,17 +346,17 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     }
     assert_eq!(agent.call_tool(3, "turn", json!({ "thing": "door-c" }))["status"], "executed");
     assert_eq!(agent.call_tool(4, "turn", json!({ "thing": "lock" }))["code"], -32003);
-    // Once each: nothing was granted, and nobody else is let through.
+    // Once each: nothing was granted, and no other session is covered.
     assert_eq!(place.run_as_person(&["grants", "list", "--json"]).json(), json!([]));
     assert_eq!(turn(json!({ "session_id": AGENT, "enabled": false })).1["yolo_enabled"], false);
     raise(&gateway, &mut agent, 5, "door-d");
     let own = json!({ "session_id": AGENT, "choice": "once", "approval_id": a, "yolo": true });
-    // What was answered long ago lets the session through all the same: it is what the person wants.
+    // An answer to an old gate covers the session all the same: the user wants that.
     let (_, reply) = post(&gateway, "/api/approval/respond", own);
     assert_eq!(reply, json!({ "ok": true, "choice": "once", "stale_cleared": true, "yolo_enabled": true }));
     assert_eq!(agent.wait_reply(&json!(5))["result"]["status"], "executed");
     assert_eq!(turn(json!({ "session_id": AGENT, "enabled": false })).1["yolo_enabled"], false);
-    // Who comes behind somebody's denial, or names what never was, lets nothing through.
+    // An answer after a denial, or to an unknown gate, covers nothing.
     let denied = raise(&gateway, &mut agent, 6, "door-e");
     assert_eq!(respond(&gateway, AGENT, "deny", Some(&denied)).1["ok"], true);
     for named in [denied.as_str(), "nonsense"] {
@@ -385,7 +385,7 @@ fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    // Where nothing waits there is nothing to repeat.
+    // Without a pending gate there is nothing to repeat.
     assert_eq!(respond(&gateway, AGENT, "once", None).0, 200);
     let first = raise(&gateway, &mut agent, 1, "door-a");
     let second = raise(&gateway, &mut agent, 2, "door-b");
@@ -401,7 +401,7 @@ fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
     });
     assert_eq!(replies[0], replies[1]);
     assert_eq!(names(&gateway), [second], "{first} alone was answered");
-    // Another answer is no repetition, and neither is the same of somebody who has looked at what waits now.
+    // Another answer is no repetition, and neither is the same of a caller who has looked at the current gates.
     assert_eq!(respond(&gateway, AGENT, "deny", None).0, 200);
     let third = raise(&gateway, &mut agent, 3, "door-c");
     assert_eq!(names(&gateway), [third]);

@@ -1,4 +1,4 @@
-//! What comes twice has one effect, and what waits for a compaction is told as it is.
+//! Repeated requests have one effect, and a message that waits for a compaction is reported as it is.
 
 use countersign_testkit::process::{
     GatewayFixture, Latch,
@@ -10,7 +10,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// A session whose next message has to wait for a compaction.
+/// Creates a session whose next message has to wait for a compaction.
 fn long_session(http: &HttpClient) -> String {
     let session = http.create_session();
     // Nearly all of the window; what follows them is too much.
@@ -25,7 +25,7 @@ fn asked_for_a_summary(talk: &GatewayFixture) {
     eventually("a summary is asked for", || (talk.provider.request_count() == 3).then_some(()));
 }
 
-/// A session whose last message the model said was too long, while it is summed up: its id, and the stream of the turn that asks again.
+/// Creates a session whose last message was too long, during its compaction: returns its id, and the stream of the turn that repeats.
 fn overflowed(talk: &GatewayFixture, http: &HttpClient) -> (String, String) {
     let session = http.create_session();
     http.stream_chat(&http.start_chat(&session, &"word ".repeat(48_000))).wait_end();

@@ -1,13 +1,13 @@
-//! What a person writes for a model: ids, `provider/id`, parts of names, and patterns.
+//! Queries that a person writes for a model: ids, `provider/id`, parts of names, and patterns.
 //!
-//! It must not know keys or files: it is given the models to choose from.
+//! It must not know keys or files: the caller gives it the models to choose from.
 
 use countersign_runtime::models::entry::{ModelEntry, ThinkingLevel};
 
 use super::ModelChoice;
 use crate::wildcard::matches;
 
-/// The model that `wanted` names exactly. A level behind a colon is looked for only where the whole is no id, for ids
+/// Returns the model that `query` names exactly. A level after a colon is looked for only if the whole is no id, for ids
 /// have colons too.
 pub(super) fn exact_match(entries: &[&ModelEntry], provider: Option<&str>, query: &str) -> Option<ModelChoice> {
     let named = |name: &str| {
@@ -23,7 +23,7 @@ pub(super) fn exact_match(entries: &[&ModelEntry], provider: Option<&str>, query
     with_level(query, named).map(|(entry, level)| ModelChoice { entry: entry.clone(), level })
 }
 
-/// The model of which `wanted` is a part.
+/// Returns the model of which `query` is a part.
 pub(super) fn fuzzy_match(entries: &[&ModelEntry], provider: Option<&str>, query: &str) -> Option<ModelChoice> {
     with_level(query, |name| match name.split_once('/') {
         Some((before, id)) if provider.is_none() && entries.iter().any(|entry| entry.provider == before) => {
@@ -34,7 +34,7 @@ pub(super) fn fuzzy_match(entries: &[&ModelEntry], provider: Option<&str>, query
     .map(|(entry, level)| ModelChoice { entry: entry.clone(), level })
 }
 
-/// All models that a pattern means; one with wildcards may mean many.
+/// Returns all models that a pattern means; one with wildcards may mean many.
 pub(super) fn all_matches(entries: &[&ModelEntry], query: &str) -> Vec<ModelChoice> {
     if !query.contains(['*', '?', '[']) {
         return exact_match(entries, None, query).or_else(|| fuzzy_match(entries, None, query)).into_iter().collect();
@@ -56,7 +56,7 @@ pub(super) fn all_matches(entries: &[&ModelEntry], query: &str) -> Vec<ModelChoi
     found.into_iter().map(|entry| ModelChoice { entry: entry.clone(), level }).collect()
 }
 
-/// The best of the models whose id or name has `part` in it: that id itself, an id without a date before one with, the
+/// Returns the best of the models whose id or name has `part` in it: that id itself, an id without a date before one with, the
 /// greatest id.
 pub(super) fn best_match<'a>(entries: &[&'a ModelEntry], provider: Option<&str>, part: &str) -> Option<&'a ModelEntry> {
     let part = part.to_lowercase();

@@ -1,6 +1,6 @@
-//! Walks an answer beside a schema and tells everything that does not fit.
+//! Compares an answer with a schema and reports every mismatch.
 //!
-//! It must not know how a schema is written: it reads [`Node`]s.
+//! It must not know how a schema is written: it reads [`SchemaNode`]s.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::canonical::canonical_json;
 
-/// A value of the wrong type is told once; everything else that is wrong is told beside one another.
+/// Checks a value. A value of the wrong type is reported once, without its parts; all other mismatches are reported together.
 pub(super) fn check_node(node: &SchemaNode, value: &Value, path: &str, found: &mut Vec<SchemaMismatch>) {
     if let Some(kind) = node.kind.filter(|kind| !has_type(*kind, value)) {
         found.push(new_mismatch(path, "type", format!("expected {}", kind.name()), Some(kind.name().into())));

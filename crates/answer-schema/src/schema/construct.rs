@@ -10,7 +10,7 @@ use crate::canonical::canonical_json;
 
 /// The largest automaton of one `pattern`, in bytes.
 const LARGEST_PATTERN: usize = 1 << 18;
-/// How deep the groups of one may nest: whoever compiles it recurses that deep.
+/// Deepest nesting of groups in a pattern: its compiler recurses that deep.
 const DEEPEST_PATTERN: u32 = 100;
 
 /// Why a schema cannot be used. The code on the wire is `invalid_workflow_gate_schema`.
@@ -28,29 +28,29 @@ pub enum SchemaError {
     /// It has a keyword that is not checked.
     #[error("{at} has the keyword {keyword:?}, which is not supported")]
     Keyword {
-        /// Where.
+        /// Path in the schema.
         at: String,
-        /// Which.
+        /// Name of the keyword.
         keyword: String,
     },
     /// A keyword has a value that it cannot have.
     #[error("`{keyword}` at {at} must be {expected}")]
     Value {
-        /// Where.
+        /// Path in the schema.
         at: String,
-        /// Which.
+        /// Name of the keyword.
         keyword: &'static str,
-        /// What it must be.
+        /// Expected kind of value.
         expected: &'static str,
     },
     /// A keyword has too many values.
     #[error("`{keyword}` at {at} has more than {most} values")]
     TooMany {
-        /// Where.
+        /// Path in the schema.
         at: String,
-        /// Which.
+        /// Name of the keyword.
         keyword: &'static str,
-        /// How many it may have.
+        /// Most entries that it may have.
         most: usize,
     },
 }

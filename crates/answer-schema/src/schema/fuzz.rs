@@ -12,7 +12,7 @@ use crate::canonical::{canonical_hash, canonical_json};
 /// answer is judged the same however its members are ordered, and every mismatch is at a place of the answer.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 pub fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (schema, answer) = text.split_once('\n').unwrap_or((&text, "null"));
@@ -31,14 +31,14 @@ pub fn fuzz(bytes: &[u8]) {
     let places = |found: &[SchemaMismatch]| -> BTreeSet<(String, &str)> {
         found.iter().map(|one| (one.path.clone(), one.keyword)).collect()
     };
-    // Of too many it is the order that says which are told.
+    // Of too many mismatches the order decides which are reported.
     if found.len() < MAX_MISMATCHES {
         assert_eq!(places(&found), places(&turned), "the order of members decides nothing");
     }
     let mut known = BTreeSet::from(["#".to_owned()]);
     collect_paths(&answer, "#", &mut known);
     for one in &found {
-        // What is missing is told with the place where it should be.
+        // A missing member is reported with the path at which it should be.
         let is_there = known.contains(&one.path) || one.keyword == "required";
         assert!(is_there, "{:?} is at {:?}, which the answer does not have", one.keyword, one.path);
         assert!(!one.message.is_empty());
@@ -50,7 +50,7 @@ fn assert_names_place(error: &SchemaError) {
     assert!(matches!(error, SchemaError::TooLarge) || text.contains('#'), "{text:?} names no place");
 }
 
-/// `value` as its canonical form reads back.
+/// Returns `value` as its canonical form reads back.
 fn assert_round_trip(value: &Value) -> Value {
     let text = canonical_json(value);
     let read: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text:?}: {error}"));

@@ -57,7 +57,7 @@ fn every_keyword_tells_its_path_and_what_it_expects() {
         (json!({"anyOf": [{"const": 1}, {"const": 2}]}), json!(3), vec!["# anyOf: value did not satisfy anyOf"]),
         (json!({"oneOf": [{"type": "number"}, {"const": 2}]}), json!(2), vec!["# oneOf: value did not satisfy oneOf"]),
         (json!({"oneOf": [{"type": "number"}, {"const": 2}]}), json!(3), vec![]),
-        // A wrong type hides what is below it; everything else is told beside one another.
+        // A wrong type hides mismatches below it; all others are reported together.
         (
             json!({"type": "object", "required": ["a", "b"], "additionalProperties": false,
                 "properties": {"a": {"type": "string", "minLength": 3, "enum": ["x"]}, "c": {"type": "array"}}}),
@@ -70,7 +70,7 @@ fn every_keyword_tells_its_path_and_what_it_expects() {
                 "#/d additionalProperties: unexpected property",
             ],
         ),
-        // Keywords of other types say nothing about a value.
+        // Keywords of other types do not apply to a value.
         (json!({"minLength": 2, "minimum": 5, "required": ["a"], "minItems": 1}), json!(true), vec![]),
     ] {
         assert_eq!(mismatch_texts(schema.clone(), &answer), want, "{schema} for {answer}");

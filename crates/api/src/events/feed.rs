@@ -1,5 +1,5 @@
-//! One encoding for everybody who follows: events are made once, and held for a while in a ring. Whoever is behind it reads
-//! the record at their own pace.
+//! One encoding for all followers: events are encoded once, and kept for a while in a ring. A slower follower reads
+//! the record at its own pace.
 
 use std::{
     collections::VecDeque,
@@ -20,12 +20,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::frame::{self, ContentMode};
 
-/// How much is held at most.
+/// Largest size of the ring.
 const LIMIT: RingLimit = RingLimit { frames: 8192, bytes: 8 << 20 };
-/// How many records are read at once.
+/// Most records that are read at once.
 const PAGE: usize = 128;
 
-/// Everything that happens, in one view. Nothing is made while nobody follows.
+/// Every event, in one view. Nothing is encoded without followers.
 pub(crate) struct EventFeed {
     handle: OwnerHandle,
     view: ContentMode,
@@ -37,7 +37,7 @@ impl EventFeed {
         Self { handle, view, ring: Mutex::default() }
     }
 
-    /// Follows from behind `after`; with what is said while it is said if `live`.
+    /// Starts a follower after `after`; with live frames if `live`.
     pub(crate) fn start_follower(&self, after: Lsn, live: bool) -> EventFollower {
         let mut known = self.ring.lock();
         let ring = known.upgrade().filter(|ring| !ring.frames.head().is_over).unwrap_or_else(|| {
@@ -58,18 +58,18 @@ impl EventFeed {
 }
 
 struct FeedRing {
-    /// The first frame ever is empty: it marks the record behind which the others begin.
+    /// Frames. The first one ever is empty: it marks the record after which the others begin.
     frames: FrameRing<FeedFrame>,
-    /// How many of those who follow want to hear what is said while it is said.
+    /// Number of followers that get live frames.
     live_readers: AtomicUsize,
     _gone: DropGuard,
 }
 
 #[derive(Clone, Debug)]
 struct FeedFrame {
-    /// None for what is not in the record.
+    /// Position in the record. None for a live frame.
     lsn: Option<Lsn>,
-    /// The last record before it, or its own if it marks where the frames begin.
+    /// Last record before it, or its own if it marks the beginning of the frames.
     before: Lsn,
     bytes: Bytes,
 }
@@ -85,7 +85,7 @@ impl FeedRing {
         Self { frames: FrameRing::new(LIMIT, 0), live_readers: AtomicUsize::new(0), _gone: gone }
     }
 
-    /// Marks the record behind which the frames begin.
+    /// Marks the record after which the frames begin.
     fn push_start(&self, last: Lsn) {
         self.push(FeedFrame { lsn: Some(last), before: last, bytes: Bytes::new() });
     }
@@ -96,7 +96,7 @@ impl FeedRing {
     }
 }
 
-/// The place behind the record `lsn`, if everything behind it is or will be in the ring.
+/// Returns the position after the record `lsn`, if everything after it is or will be in the ring.
 fn find_frame(frames: &RingReader<FeedFrame>, lsn: Lsn) -> Option<u64> {
     frames.with_frames(|held| {
         let (first, oldest) = held.front()?;
@@ -108,7 +108,7 @@ fn find_frame(frames: &RingReader<FeedFrame>, lsn: Lsn) -> Option<u64> {
     })
 }
 
-/// Fills a ring until nobody follows or the owner ends.
+/// Fills a ring until it has no followers or the owner ends.
 async fn fill_ring(handle: OwnerHandle, view: ContentMode, ring: Weak<FeedRing>, gone: CancellationToken) {
     let filled = tokio::select! {
         () = gone.cancelled() => return,
@@ -125,7 +125,7 @@ async fn fill_ring(handle: OwnerHandle, view: ContentMode, ring: Weak<FeedRing>,
 async fn copy_events(handle: &OwnerHandle, view: ContentMode, ring: &Weak<FeedRing>) -> Result<(), LogReadError> {
     // Not the facts alone: live frames are events as well.
     let Some(mut subscriber) = handle.subscribe().await else { return Ok(()) };
-    // What was written since the subscription comes once more below, and is passed over there.
+    // Records that were written since the subscription come once more below, and are skipped there.
     let mut last = handle.log().head(Partition::ZERO).await?.lsn;
     let Some(begun) = ring.upgrade() else { return Ok(()) };
     begun.push_start(last);
@@ -140,7 +140,7 @@ async fn copy_events(handle: &OwnerHandle, view: ContentMode, ring: &Weak<FeedRi
                 }
             }
             ReleasedItem::Fact(recorded) => {
-                // The record is what has the chain; and the first facts of all are written behind those that follow them.
+                // The record has the chain; and the first facts of all are written after those that follow them.
                 while last < recorded.meta.lsn {
                     if page.is_empty() {
                         page = handle.log().read_records(Partition::ZERO, last, PAGE).await?.into();
@@ -157,22 +157,22 @@ async fn copy_events(handle: &OwnerHandle, view: ContentMode, ring: &Weak<FeedRi
     Ok(())
 }
 
-/// Somebody who follows: a place, and nothing that is anybody else's.
+/// Follower: a position, and no shared state.
 pub(crate) struct EventFollower {
     handle: OwnerHandle,
     view: ContentMode,
     ring: Arc<FeedRing>,
     frames: RingReader<FeedFrame>,
     live: bool,
-    /// The last record that was handed out.
+    /// Last record that was returned.
     lsn: Lsn,
-    /// Whether the record is read instead of the ring.
+    /// True if the record is read instead of the ring.
     is_behind: bool,
     page: VecDeque<StoredRecord>,
 }
 
 impl EventFollower {
-    /// The next event. `None` where no more can come: whoever connects again goes on from the last id.
+    /// Returns the next event. `None` if no more can come: a client that reconnects continues from the last id.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(stored) = self.page.pop_front() {

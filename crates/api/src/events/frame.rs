@@ -1,4 +1,4 @@
-//! How an event looks: the fact as it lies in the record, with its text or with where that can be had.
+//! Form of an event: the fact as it is in the record, with its text or with a link to it.
 
 use bytes::Bytes;
 use countersign_core::message::MessageBlock;
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// How much of a fact is shown.
+/// Part of a fact that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentMode {
     /// Without its text.
@@ -26,10 +26,10 @@ pub(crate) enum ContentMode {
     Whole,
 }
 
-/// A record as an event. Its id is the cursor behind it.
+/// Returns a record as an event. Its id is the cursor after it.
 ///
 /// # Errors
-/// What the log says.
+/// An error of the log.
 pub(super) async fn fact_frame(log: &AnyLog, stored: &StoredRecord, view: ContentMode) -> Result<Bytes, LogReadError> {
     let content = match stored.content_digest {
         None => None,
@@ -54,7 +54,7 @@ pub(super) async fn fact_frame(log: &AnyLog, stored: &StoredRecord, view: Conten
     Ok(sse::encode_frame(Some(&RecordCursor::after_record(stored).to_string()), &stored.kind, &data))
 }
 
-/// What is said while it is said. It has no id: nobody can ask for it again.
+/// Returns a live frame. It has no id: it cannot be requested again.
 pub(super) fn live_frame(live: &LiveUpdate) -> Bytes {
     let event = match &live.kind {
         LiveKind::MessageStarted { run, provider, model, .. } => {

@@ -9,7 +9,7 @@ use crate::{
     openapi::{self, SchemaGenerators, simplify_schema},
 };
 
-/// The document without the version of the program.
+/// Returns the document without the version of the program.
 fn document() -> Value {
     let mut document = openapi::build_document(OPERATIONS);
     document["info"]["version"] = json!("0");
@@ -26,7 +26,7 @@ fn the_document_is_the_one_that_programs_know() {
     assert_eq!(include_str!("../../openapi.json"), text, "UPDATE_GOLDEN=1 writes it");
 }
 
-/// That the router has no other routes follows from how it is made: it mounts this list.
+/// Checks the operations of the table; the router has no other routes, as it mounts this list.
 #[test]
 fn every_route_of_the_table_is_an_operation_and_every_operation_is_described() {
     let rows: BTreeSet<_> = TABLE.iter().filter(|row| row.1.starts_with(ROOT)).map(|row| (row.0, row.1)).collect();

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{ApiError, body::RequestBody, cursor::RecordCursor};
 
-/// How long a grant may last, in seconds: a hundred years.
+/// Longest lifetime of a grant, in seconds: a hundred years.
 const LONGEST_GRANT: u64 = 100 * 365 * 86_400;
 
 /// All gates that wait.

@@ -1,4 +1,4 @@
-//! What would become of a request.
+//! Explanation of the verdict on a request.
 
 use countersign_policy_admin::explained::Explanation;
 use schemars::JsonSchema;

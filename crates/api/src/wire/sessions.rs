@@ -1,4 +1,4 @@
-//! Sessions, their conversations, and what is said in them.
+//! Sessions, their conversations, and messages to them.
 
 use countersign_core::session::{SessionEntryKind, WhenBusy};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! The stream of everything that happens: whoever goes on from the last id misses nothing and hears nothing twice.
+//! Stream of all events: a reader that resumes from the last id misses nothing and gets nothing twice.
 
 use std::{
     collections::BTreeMap,
@@ -12,16 +12,16 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// How often the stream is cut, all in all.
+/// Number of cuts of the stream in all.
 const CUTS: usize = 1000;
-/// How many follow at once.
+/// Number of concurrent readers.
 const READERS: u64 = 4;
-/// How many sessions are opened before each kill, at least.
+/// Smallest number of sessions that are opened before each kill.
 const SESSIONS: usize = 20;
-/// How many gateways are killed meanwhile.
+/// Number of gateways that are killed meanwhile.
 const KILLS: usize = 8;
 
-/// Numbers that are the same in every run.
+/// Random numbers that are the same in every run.
 struct XorShiftRng(u64);
 
 impl XorShiftRng {
@@ -33,7 +33,7 @@ impl XorShiftRng {
     }
 }
 
-/// Somebody who follows, whatever becomes of the line.
+/// Reader that resumes after each cut.
 struct ReconnectingReader {
     dice: XorShiftRng,
     last: String,
@@ -50,7 +50,7 @@ impl ReconnectingReader {
     }
 
     fn open(&mut self, address: &str) -> std::io::Result<ApiEvents> {
-        // A browser says how far it came beside what it asked for at first.
+        // A browser repeats its first request and adds its last id.
         if self.dice.below(2) == 0 && self.last != "start" {
             return ApiEvents::open(address, "?after=start", &[("last-event-id", &self.last)]);
         }
@@ -67,7 +67,7 @@ impl ReconnectingReader {
         }
     }
 
-    /// Follows for so many bytes, which may end in the middle of an event.
+    /// Reads so many bytes, which may end in the middle of an event.
     fn follow(&mut self, address: &str) {
         let Ok(mut events) = self.open(address) else { return };
         let mut left = self.dice.below(9000);
@@ -111,7 +111,7 @@ fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misse
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
-                        // What is asked of a gateway that is killed comes to nothing.
+                        // A request to a gateway that is killed has no effect.
                         let say = json!({ "message": "hello" });
                         let reply = send_request(&address, ("POST", "/api/v1/sessions"), &[], Some(&say));
                         opened.fetch_add(usize::from(reply.is_ok_and(|reply| reply.status == 201)), Ordering::Relaxed);
@@ -187,7 +187,7 @@ fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_
         assert_eq!((received[0].name.as_str(), &received[0].data), ("reset", &want), "{case}");
         assert_eq!((&received[1].data["lsn"], received.len()), (&json!(1), 3), "{case}");
     }
-    // The same cursor in a record that has not come that far.
+    // The same cursor in a record that does not reach it.
     let gateway = GatewayServer::start(&other);
     let mut events = ApiEvents::open(&gateway.address, &format!("?after={last}"), &[]).unwrap();
     assert_eq!(events.read_until(|_| true)[0].name, "reset");
@@ -203,7 +203,7 @@ fn what_is_said_is_heard_while_it_is_said_by_those_who_ask_for_it() {
     let [mut lively, mut plain] =
         ["?after=start&live=1", "?after=start"].map(|query| ApiEvents::open(&gateway.address, query, &[]).unwrap());
     let say = json!({ "message": "hello" });
-    // Both follow before anything is said.
+    // Both follow before the first message.
     for events in [&mut lively, &mut plain] {
         events.read_until(|event| event.name == "ready");
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const MORE: &str = "web: { password: correct-horse }\nmodel: { provider: demo, id: scripted-1 }";
 
-/// A program that may do what `scopes` say.
+/// Creates a program with the permissions `scopes`.
 fn program<'a>(place: &GatewayFixture, gateway: &'a GatewayServer, name: &str, scopes: &str) -> ApiClient<'a> {
     let made = place.run_as_person(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
     ApiClient { gateway, token: made["token"].as_str().unwrap().to_owned() }
@@ -53,7 +53,7 @@ fn a_token_does_what_its_scopes_say_until_it_is_removed() {
     }
 }
 
-/// What a token switched on would go on after it was taken away.
+/// Checks that no token can cover a session: the cover would stay after the token was revoked.
 #[test]
 fn no_token_lets_a_session_through_unasked() {
     let place = GatewayFixture::with_config_and_rules(MORE, RULES);
@@ -160,7 +160,7 @@ fn a_gate_is_listed_read_and_answered_once() {
         (200, &json!("allowed"), &json!("once"))
     );
     assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
-    // The same of the same caller again gets the first result; anything else hears who was first.
+    // A repetition by the same caller gets the first result; any other answer gets the name of the approver.
     assert_eq!(allow(&ana, json!({})).body, first.body);
     for late in [
         allow(&bo, json!({})),
@@ -249,7 +249,7 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
     }
     agent.call_tool(9, "turn", json!({ "thing": "lock" }));
     agent.confirm_received();
-    // The last that is recorded of them is that their replies were received.
+    // The last recorded facts are the receipts of their replies.
     eventually("the receipts", || {
         let entries = program.get_body("/api/v1/audit?kind=call&limit=1000")["entries"].as_array().unwrap().clone();
         (entries.iter().filter(|entry| entry["event"] == "received").count() == 6).then_some(())
@@ -259,7 +259,7 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
     assert_eq!(all["next"], Value::Null);
     let lsns: Vec<u64> = entries.iter().map(|entry| entry["lsn"].as_u64().unwrap()).collect();
     assert_eq!(lsns, (1..=lsns.len() as u64).collect::<Vec<_>>());
-    // Page by page it is the same.
+    // Pages together are the same.
     let (mut paged, mut after) = (Vec::new(), String::new());
     loop {
         let page = program.get_body(&format!("/api/v1/audit?limit=7{after}"));
@@ -268,7 +268,7 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
         after = format!("&after={next}");
     }
     assert_eq!(&paged, entries);
-    // What the command line says is the same too.
+    // The command line lists the same.
     let tail = place.run_as_person(&["audit", "tail", "--json", "--tool", "turn", "--outcome", "denied"]);
     let mut printed: Vec<Value> = tail.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut denied = program.get_body("/api/v1/audit?tool=turn&outcome=denied")["entries"].as_array().unwrap().clone();

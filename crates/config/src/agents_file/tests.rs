@@ -111,7 +111,7 @@ fn a_file_that_root_gave_to_a_group_stays_that_groups_to_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.yaml");
     fs::write(&path, "").unwrap();
-    // Nobody else can give it away.
+    // Only root can give it away.
     if std::os::unix::fs::chown(&path, Some(0), Some(4712)).is_err() {
         return;
     }

@@ -346,7 +346,7 @@ fn a_key_with_nothing_behind_it_is_refused_by_its_name() {
     ] {
         assert_eq!(ConfigFixture::new(text).problems(), [format!("config.yaml:1: {want}")], "{text}");
     }
-    // A section of which every line is commented out is absent, and what a variable holds may be empty.
+    // A section of which every line is commented out is absent, and the value of a variable may be empty.
     assert_eq!(ConfigFixture::new("rate_limit:\ngateway:\nsecrets:").problems(), Vec::<String>::new());
     assert_eq!(ConfigFixture::new("gateway: { host: '${EMPTY}' }").problems(), Vec::<String>::new());
 }

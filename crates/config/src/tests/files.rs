@@ -1,4 +1,4 @@
-//! What files load, and what they come to.
+//! Loading of files, and its results.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The lists that docs/reference/configuration.md is made of are what the readers of the files know.
+//! The lists of docs/reference/configuration.md hold exactly the keys that the readers of the files know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ const CONFIGURATION: &str = include_str!("../reference/configuration.txt");
 const RULES: &str = include_str!("../reference/rules.txt");
 const TOOLS: &str = include_str!("../reference/tools.txt");
 
-/// A key that nobody knows.
+/// An unknown key.
 const STRANGE: &str = "strange";
 
-/// The keys of a list, each with what holds without it.
+/// Returns the keys of a list, each with the value that holds without it.
 fn keys(list: &'static str) -> Vec<(&'static str, &'static str)> {
     list.lines()
         .map(|line| line.split(" | "))
@@ -22,7 +22,7 @@ fn keys(list: &'static str) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// The keys of each mapping of a list, by the mapping's own key; those whose members are named by the author aside.
+/// Returns the keys of each mapping of a list, by the mapping's own key; those whose members are named by the author aside.
 fn levels(list: &'static str) -> BTreeMap<String, BTreeSet<&'static str>> {
     let mut levels: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (key, _) in keys(list) {
@@ -37,7 +37,7 @@ fn levels(list: &'static str) -> BTreeMap<String, BTreeSet<&'static str>> {
     levels
 }
 
-/// A file in which every mapping of `levels` is there and has a strange key.
+/// Returns a file in which every mapping of `levels` is there and has a strange key.
 fn strange<'a>(levels: impl Iterator<Item = &'a String>) -> Value {
     let mut file = json!({});
     for level in levels {
@@ -55,7 +55,7 @@ fn strange<'a>(levels: impl Iterator<Item = &'a String>) -> Value {
     file
 }
 
-/// Where the strange key of a level is told of.
+/// Returns the problem that names the strange key of a level.
 fn strange_key(level: &str) -> String {
     let level = level.replace("[]", "[0]").replace('*', "any");
     if level.is_empty() { STRANGE.to_owned() } else { format!("{level}.{STRANGE}") }

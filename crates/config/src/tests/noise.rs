@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{super::ConfigFlags, ConfigFixture};
 
-/// Pieces that files are made of, so that most of what is put together gets past the parser.
+/// Pieces of files, so that most of the combinations get past the parser.
 const PIECES: &[&str] = &[
     "gateway:",
     "  host: ",

@@ -2,8 +2,8 @@
 //!
 //! It must not know any setting.
 //!
-//! The file is edited line by line. What came out is parsed again and must differ from what went in by exactly that
-//! key. Where a mapping on the way is written in braces it is written anew as a block, and loses the comments inside
+//! The file is edited line by line. The result is parsed again and must differ from the input by exactly that
+//! key. A mapping on the way that is written in braces is rewritten as a block, and loses the comments inside
 //! the braces.
 
 use std::{io, path::Path};
@@ -23,7 +23,7 @@ pub enum EditError {
     Io {
         /// The file.
         file: std::path::PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is not YAML, or of a form in which the key cannot be set safely.
@@ -33,7 +33,7 @@ pub enum EditError {
         file: std::path::PathBuf,
         /// The whole key.
         key: String,
-        /// What is in the way.
+        /// The obstacle.
         why: String,
     },
 }
@@ -57,7 +57,7 @@ pub fn set_key(path: &Path, key: &[&str], value: &Value) -> Result<(), EditError
     if edited == text { Ok(()) } else { replace_file(path, edited.as_bytes(), FileAccess::Private).map_err(io) }
 }
 
-/// `text` with `key` set to `value`, or why that cannot be done.
+/// Returns `text` with `key` set to `value`, or the reason why that cannot be done.
 pub fn edited_text(text: &str, key: &[&str], value: &Value) -> Result<String, String> {
     let parse = |text: &str| {
         YamlNode::parse(text)
@@ -95,7 +95,7 @@ fn set_in(lines: &mut Vec<String>, range: std::ops::Range<usize>, indent: usize,
     let Some((first, rest)) = key.split_first() else { return };
     let subtree = &tree[*first];
     let Some(at) = range.clone().find(|at| value_after_key(&lines[*at], indent, first).is_some()) else {
-        // Behind the last line that says something, so that comments at the end stay at the end.
+        // After the last line that is not silent, so that comments at the end stay at the end.
         let behind = range.clone().rev().find(|at| !is_silent(&lines[*at])).map_or(range.start, |at| at + 1);
         let end_marker = lines[..behind].last().is_some_and(|line| line.trim_end() == "...");
         let behind = if end_marker { behind - 1 } else { behind };
@@ -120,7 +120,7 @@ fn set_in(lines: &mut Vec<String>, range: std::ops::Range<usize>, indent: usize,
     lines.splice(at..end, fresh);
 }
 
-/// What stands behind `key:` if `line` starts with it at column `indent`.
+/// Returns the text after `key:` if `line` starts with it at column `indent`.
 pub fn value_after_key<'a>(line: &'a str, indent: usize, key: &str) -> Option<&'a str> {
     let rest = line.get(indent..).filter(|_| line_indent(line) == indent)?;
     let rest = [key.to_owned(), format!("\"{key}\""), format!("'{key}'")]
@@ -129,7 +129,7 @@ pub fn value_after_key<'a>(line: &'a str, indent: usize, key: &str) -> Option<&'
     rest.trim_start().strip_prefix(':').filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
 }
 
-/// One past the last line that belongs to the key at line `at`: deeper lines, and what is between them.
+/// Returns one past the last line that belongs to the key at line `at`: deeper lines, and the lines between them.
 pub(crate) fn end_of(lines: &[String], at: usize, limit: usize, indent: usize) -> usize {
     let mut end = at + 1;
     for (next, line) in lines.iter().enumerate().take(limit).skip(at + 1) {
@@ -148,18 +148,18 @@ pub(crate) fn end_of(lines: &[String], at: usize, limit: usize, indent: usize) -
     end
 }
 
-/// Whether a line is empty or nothing but a comment.
+/// Reports whether a line is empty or nothing but a comment.
 pub(crate) fn is_silent(line: &str) -> bool {
     let line = line.trim_start();
     line.is_empty() || line.starts_with('#')
 }
 
-/// The column at which a line begins.
+/// Returns the column at which a line begins.
 pub fn line_indent(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
-/// Parts a value from the comment behind it; inside of quotes there is none.
+/// Parts a value from the comment after it; inside of quotes there is none.
 pub(crate) fn split_comment(text: &str) -> (&str, &str) {
     let mut quote = None;
     let mut before = ' ';
@@ -190,9 +190,9 @@ fn block_lines(key: &str, value: &Value, indent: usize) -> Vec<String> {
     }
 }
 
-/// A value that is no mapping and no list, as YAML.
+/// Returns a value that is no mapping and no list, as YAML.
 pub(crate) fn scalar_text(value: &Value) -> String {
-    /// What some reader of YAML takes for something else than text.
+    /// Words that some reader of YAML takes for something else than text.
     const WORDS: [&str; 11] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n", "inf", "nan"];
     match value {
         Value::String(text) => {

@@ -1,4 +1,4 @@
-//! The difference that an edit makes, as far as its arguments alone say.
+//! Difference that an edit makes, as far as its arguments alone show.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -6,13 +6,13 @@ use similar::{ChangeTag, TextDiff};
 
 use super::super::labels::escape_lines;
 
-/// A difference, and the arguments that it shows all of.
+/// Difference, and the arguments that it shows completely.
 pub(in super::super) struct EditDiff {
     pub(in super::super) replaces: Vec<&'static str>,
     pub(in super::super) shown: Markup,
 }
 
-/// Of a call of a file tool; `None` for others.
+/// Returns the difference of a call of a file tool; `None` for other tools.
 pub(in super::super) fn edit_diff(tool: &str, arguments: &Map<String, Value>) -> Option<EditDiff> {
     if tool != "edit" {
         return None;
@@ -27,7 +27,7 @@ pub(in super::super) fn edit_diff(tool: &str, arguments: &Map<String, Value>) ->
     None
 }
 
-/// Every line of both texts: what goes, what comes and what stays.
+/// Renders every line of both texts: removed, added and unchanged.
 fn line_diff(old: &str, new: &str) -> Markup {
     let compared = TextDiff::configure().timeout(std::time::Duration::from_millis(200)).diff_lines(old, new);
     let lines: Vec<(ChangeTag, String)> =
@@ -47,7 +47,7 @@ fn line_diff(old: &str, new: &str) -> Markup {
     }
 }
 
-/// A patch as it was given.
+/// Renders a patch as it was given.
 fn patch_diff(patch: &str) -> Markup {
     html! {
         div.piece.long {

@@ -1,4 +1,4 @@
-//! What can be answered to a gate that waits.
+//! Form with the answers to a pending gate.
 
 use countersign_core::gate::ApprovalScope;
 use countersign_view::gate_request::{QuestionRequest, RequestKind};
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{CardContext, CardPlace, ConsoleGate, escape_line, url_path};
 
 impl ConsoleGate {
-    /// The form of the answers that the gate offers.
+    /// Renders the form of the answers that the gate offers.
     pub(super) fn answer_form(&self, reader: &CardContext<'_>, is_whole: bool, page: &str) -> Markup {
         let id = self.id.to_string();
         html! {
@@ -46,7 +46,7 @@ impl ConsoleGate {
     }
 }
 
-/// What answers the question of the gate `id`.
+/// Renders the fields that answer the question of the gate `id`.
 fn question_fields(request: QuestionRequest<'_>, id: &str) -> Markup {
     let QuestionRequest { choices, is_multi: multi, recommended, takes_own_words, .. } = request;
     html! {

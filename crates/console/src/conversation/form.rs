@@ -1,4 +1,4 @@
-//! The forms on the page of a conversation.
+//! Forms on the page of a conversation.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use countersign_http::web::{BodyFields, HttpCaller};
 
 use crate::{ConsoleState, PageContext};
 
-/// A form that was sent: about which conversation, by whom, and what it holds.
+/// Form that was sent: its conversation, its user, and its fields.
 pub(crate) struct ConversationForm {
     pub(crate) ctx: PageContext,
     pub(crate) id: SessionId,

@@ -9,15 +9,15 @@ use countersign_core::{
 
 use super::{CallVerdict, PastCall};
 
-/// How many patterns of calls are counted apart.
+/// Most patterns of calls that are counted separately.
 const MOST_LIKES: usize = 4096;
-/// Of how many bytes one may be: nobody makes a rule of a longer one.
+/// Longest pattern, in bytes: a longer one is no useful rule.
 const LONGEST_LIKE: usize = 2000;
-/// How many days.
+/// Most days.
 const MOST_DAYS: usize = 400;
-/// How many tools or askers.
+/// Most tools or callers.
 const MOST_NAMES: usize = 500;
-/// Bounds of the time that an answer takes, in seconds, with their names.
+/// Bounds of the time to an answer, in seconds, with their names.
 pub(in super::super) const WAITS: [(u64, &str); 6] = [
     (10, "under 10 s"),
     (60, "under 1 min"),
@@ -28,7 +28,7 @@ pub(in super::super) const WAITS: [(u64, &str); 6] = [
 ];
 const DAY: u64 = 86_400_000;
 
-/// What became of calls.
+/// Outcomes of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct VerdictCounts {
     pub(in super::super) rule: u64,
@@ -42,7 +42,7 @@ pub(in super::super) struct VerdictCounts {
 pub(in super::super) type ChartBar = (&'static str, &'static str, fn(&VerdictCounts) -> u64);
 
 impl VerdictCounts {
-    /// The parts of a bar, from the bottom.
+    /// Parts of a bar, from the bottom.
     pub(in super::super) const BARS: [ChartBar; 5] = [
         ("allowed by rule or grant", "b-rule", |counts| counts.rule),
         ("allowed by a person", "b-person", |counts| counts.person),
@@ -76,16 +76,16 @@ pub(in super::super) struct SimilarCalls {
     pub(in super::super) last: u64,
 }
 
-/// The sums.
+/// Sums.
 #[derive(Default)]
 pub(in super::super) struct CallStatistics {
-    /// By day since 1970, in UTC.
+    /// Counts by day since 1970, in UTC.
     pub(in super::super) days: BTreeMap<u64, VerdictCounts>,
     pub(in super::super) tools: BTreeMap<Arc<str>, VerdictCounts>,
     pub(in super::super) askers: BTreeMap<Arc<str>, VerdictCounts>,
-    /// How long people took, by the bounds of [`WAITS`].
+    /// Times to an answer, by the bounds of [`WAITS`].
     pub(in super::super) waits: [u64; WAITS.len()],
-    /// What people were asked about, by asker and pattern.
+    /// Requests for approval, by caller and pattern.
     pub(in super::super) likes: BTreeMap<(Arc<str>, String), SimilarCalls>,
     pub(in super::super) all: VerdictCounts,
 }
@@ -131,7 +131,7 @@ impl CallStatistics {
 }
 
 fn count_verdict(of: &mut BTreeMap<Arc<str>, VerdictCounts>, name: &Arc<str>, verdict: CallVerdict) {
-    // A name that an agent made up must not fill the memory.
+    // Names that an agent invents must not fill the memory.
     let name = if of.len() >= MOST_NAMES && !of.contains_key(name) { "others".into() } else { Arc::clone(name) };
     of.entry(name).or_default().add_verdict(verdict);
 }

@@ -1,4 +1,4 @@
-//! The console and what is said: what waits to be said, stopping, runs that programs began, lists that follow.
+//! Console and conversations: queued messages, stopping, runs that programs began, live lists.
 
 use countersign_testkit::process::{
     GatewayFixture, GatewayServer, RULES,
@@ -9,7 +9,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-/// A chat that works and goes on doing so, and the path of its page.
+/// Starts a chat with a run that does not end; returns it with the path of its page.
 fn working(talk: &GatewayFixture, http: &HttpClient) -> (String, String) {
     talk.provider.script_replies([ProviderReply::new(vec![saying("some words"), ReplyPart::Hang])]);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "begin" }));
@@ -91,7 +91,7 @@ fn lists_follow_what_happens() {
         let (frames, _) = visitor.read_until(&gateway, &format!("{live}&all=1"), "event: stirred");
         assert!(!frames.contains("reload"), "{frames}");
         drop(window);
-        // What still happens in the first round would be news in the second.
+        // Late events of the first round would be new in the second.
         let rests = || {
             let listed = http.get("/api/v1/sessions").json();
             listed["sessions"].as_array()?.iter().all(|session| session["state"] == "resting").then_some(())

@@ -1,4 +1,4 @@
-//! The console without script: what waits is read and decided by forms.
+//! Console without script: pending gates are read and decided by forms.
 
 use countersign_testkit::process::{
     AGENT_TOKEN, GatewayFixture, GatewayServer, RULES,
@@ -16,7 +16,7 @@ fn answer(visitor: &BrowserClient, gateway: &GatewayServer, gate: &str, fields: 
     visitor.post_form(gateway, &path, &fields)
 }
 
-/// An agent whose call waits, and the gate.
+/// Connects an agent whose call waits; returns it with the gate.
 fn waiting(place: &GatewayFixture, gateway: &GatewayServer, thing: &str) -> (AgentClient, String) {
     let mut agent = AgentClient::connect_authenticated(gateway, AGENT_TOKEN);
     agent.request_tool(1, "turn", json!({ "thing": thing, "way": "open" }));
@@ -148,7 +148,7 @@ fn a_window_that_comes_back_hears_what_it_missed_or_that_it_missed_too_much() {
     let (_, rest) = inbox.text.split_once("data-after=\"").unwrap();
     let after = rest.split('"').next().unwrap();
     let live = format!("/console/live?after={after}");
-    // Frames are made while somebody looks.
+    // Frames are encoded while a window is open.
     let (_, window) = visitor.read_until(&gateway, &live, "event: hello");
     let (_agent, gate) = waiting(&place, &gateway, "door");
     let (frames, _) = visitor.read_until(&gateway, &live, &gate);

@@ -27,21 +27,21 @@ fn text(place: &GatewayFixture) -> String {
     fs::read_to_string(file(place)).unwrap()
 }
 
-/// The page of a rule that is edited.
+/// Opens the page of a rule that is edited.
 fn preview(visitor: &BrowserClient, gateway: &GatewayServer, query: &str) -> BrowserPage {
     let page = visitor.get_page(gateway, &format!("/console/try?{query}"));
     assert_eq!(page.status, 200, "{}", page.text);
     page
 }
 
-/// Sends the form that a preview has, with other values for some of its fields.
+/// Sends the form of a preview, with other values for some of its fields.
 fn save(visitor: &BrowserClient, gateway: &GatewayServer, page: &BrowserPage, other: &[(&str, &str)]) -> BrowserPage {
     let fields = fields(page, other);
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     visitor.post_form(gateway, "/console/rules", &fields)
 }
 
-/// What the form of a preview sends.
+/// Returns the fields of the form of a preview.
 fn fields(page: &BrowserPage, other: &[(&str, &str)]) -> Vec<(String, String)> {
     let (_, form) = page.text.split_once("<form class=\"saving\"").unwrap_or_else(|| panic!("no form: {}", page.text));
     let mut fields: Vec<(String, String)> = form
@@ -62,7 +62,7 @@ fn record(place: &GatewayFixture) -> String {
     place.run(&["audit", "tail", "--log", place.log_path().to_str().unwrap(), "-n", "12"]).out
 }
 
-/// What a person asked for before, so that there is a past.
+/// Makes a call that is allowed, so that there is a history.
 fn record_allowed_call(place: &GatewayFixture, agent: &mut AgentClient, id: u32, thing: &str) {
     agent.request_tool(id, "turn", json!({ "thing": thing, "way": "up" }));
     place.allow_gate(&place.wait_gate());
@@ -103,7 +103,7 @@ fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
     assert!(audit.contains(change), "{audit}");
     let (_, behind) = audit.split_once(change).unwrap();
     assert!(behind.contains("rules in force: "), "{audit}");
-    // Nobody is asked about it any more.
+    // No gate opens for it any more.
     agent.request_tool(3, "turn", json!({ "thing": "east", "way": "down" }));
     assert_eq!(agent.wait_reply(&json!(3))["result"]["status"], "executed");
     // Its effect is there, and the same form again changes nothing.
@@ -114,7 +114,7 @@ fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
     place.verify_log();
 }
 
-/// Whether a change has come so far.
+/// Check whether a change has come so far.
 type ProgressCheck = fn(&GatewayFixture, u64) -> bool;
 
 #[test]
@@ -147,7 +147,7 @@ fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_recor
         if now == changed || step != "record" {
             assert!(record(&place).contains("web:open changes the file of rules: + "), "{step}: {}", record(&place));
         }
-        // What is in the file is in force.
+        // The file is in force.
         let gateway = GatewayServer::start(&place);
         let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
         agent.request_tool(1, "turn", json!({ "thing": "east", "way": "up" }));
@@ -159,7 +159,7 @@ fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_recor
     }
 }
 
-/// How long the record's newest part is.
+/// Returns the size of the record's newest part, in bytes.
 fn wal(place: &GatewayFixture) -> u64 {
     fs::metadata(place.data_dir().join("countersign.db-wal")).map_or(0, |found| found.len())
 }
@@ -186,7 +186,7 @@ fn a_file_that_changed_since_the_page_was_made_is_left_alone_and_the_newer_effec
     }
     assert_eq!(text(&place), other);
     assert!(!record(&place).contains("changes the file of rules"), "{}", record(&place));
-    // What is shown now can be saved.
+    // The text on the page can be saved.
     assert_eq!(save(&visitor, &gateway, &refused, &[]).status, 200);
     assert!(text(&place).contains("pattern: \"turn(east*\""));
 }
@@ -257,7 +257,7 @@ fn always_on_a_card_edits_a_rule_that_is_saved_and_lets_through_what_waits() {
     let unseen = save(&visitor, &gateway, &page, &[("then", "allow"), ("digest", "00")]);
     assert_eq!((unseen.status, unseen.text.contains("not what was shown")), (400, true), "{}", unseen.text);
     assert_eq!(text(&place), RULES);
-    // Edited so that it covers something else: what waits waits on.
+    // Edited so that it covers something else: the pending gate stays.
     let edited = preview(&visitor, &gateway, &format!("pattern=turn%28door*&action=allow&principal=kitchen&of={gate}"));
     assert!(edited.text.contains("What waits is not let through by it"), "{}", edited.text);
     assert!(!edited.text.contains("value=\"allow\">Save"), "{}", edited.text);
@@ -273,7 +273,7 @@ fn always_on_a_card_edits_a_rule_that_is_saved_and_lets_through_what_waits() {
     );
     assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
     assert!(text(&place).contains("  - { pattern: \"turn(oven, *)\", principal: \"kitchen\", action: allow }\n"));
-    // Whoever is late saves the rule all the same, and hears that it was decided.
+    // A late user saves the rule all the same, and sees that the gate was decided.
     agent.request_tool(2, "turn", json!({ "thing": "fan", "way": "off" }));
     let gate = place.wait_gate();
     let page = visitor.get_page(&gateway, &format!("/console/try?of={gate}"));
@@ -406,7 +406,7 @@ fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
     let gateway = GatewayServer::start(&place);
     let visitor = BrowserClient::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
-    // It takes away what may happen without any.
+    // It removes the default permissions that hold without any rule.
     let first = "this is the first rule. Without any, what only reads inside the workspace may happen";
     assert!(page.text.contains(first), "{}", page.text);
     assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
@@ -456,10 +456,10 @@ fn a_kill_anywhere_while_a_rule_is_saved_leaves_one_of_the_two_files_and_it_is_i
             let (sender, page) = (&visitor, &page);
             let gateway = &gateway;
             scope.spawn(move || {
-                // The line may end before it is answered.
+                // The connection may end before the reply.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| save(sender, gateway, page, &[])));
             });
-            // Between the file and the rules in every other round, somewhere before in the others.
+            // Between the file and the rules in every other round, at a random earlier time in the others.
             if round % 2 == 0 {
                 eventually("the file", || (text(&place) != before).then_some(()));
             }

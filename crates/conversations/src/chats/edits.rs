@@ -1,6 +1,6 @@
-//! Changes of a conversation other than what is said in it: taken back, copied, cleared, summed up, listed otherwise.
+//! Changes of a conversation other than prompts: undo, copy, clear, compaction, listing.
 //!
-//! The log keeps what is taken out of a conversation; the model and people are no longer shown it.
+//! The log keeps the removed messages of a conversation; the model and people no longer see them.
 
 use countersign_core::{
     engine::Command,
@@ -12,7 +12,7 @@ use countersign_runtime::InboxLane;
 
 use super::{ChatError, Conversations, chat_error, fresh_id, title_of};
 
-/// What was taken back of a conversation.
+/// Messages that were undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoneMessages {
     /// The text of the person's message that was taken back.
@@ -21,20 +21,20 @@ pub struct UndoneMessages {
     pub messages: usize,
 }
 
-/// How much of a conversation a copy has.
+/// Part of a conversation that a copy has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyExtent {
-    /// All of it.
+    /// The whole conversation.
     Whole,
     /// Everything up to an entry; nothing where there is none.
     UpTo(Option<EntryId>),
 }
 
 impl Conversations {
-    /// Takes the last message of a person back, and everything after it. `None` where there is no such message.
+    /// Takes the last message of a person back, and everything after it. `None` if there is no such message.
     ///
     /// # Errors
-    /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`], with nothing taken back.
+    /// [`ChatError::Busy`] while work runs in the session; otherwise [`ChatError`], with nothing taken back.
     pub async fn undo_last(&self, session: &SessionId) -> Result<Option<UndoneMessages>, ChatError> {
         let look = |session: &session::Session| {
             let path = session.path_entries();
@@ -54,10 +54,10 @@ impl Conversations {
         Ok(Some(UndoneMessages { text, messages }))
     }
 
-    /// Has the conversation end at an entry and the results of its calls; before the first where there is none.
+    /// Ends the conversation at an entry and the results of its calls; before the first if it is absent.
     ///
     /// # Errors
-    /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`].
+    /// [`ChatError::Busy`] while work runs in the session; otherwise [`ChatError`].
     pub async fn end_at(&self, session: &SessionId, leaf: Option<EntryId>) -> Result<(), ChatError> {
         let leaf = match leaf {
             None => None,
@@ -75,28 +75,28 @@ impl Conversations {
         self.send_command(session, session::Command::Move { leaf }).await
     }
 
-    /// Begins the conversation anew, under no name.
+    /// Begins the conversation again, under no name.
     ///
     /// # Errors
-    /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`].
+    /// [`ChatError::Busy`] while work runs in the session; otherwise [`ChatError`].
     pub async fn clear_session(&self, session: &SessionId, by: &PrincipalId) -> Result<(), ChatError> {
         self.send_command(session, session::Command::Renew { by: by.clone(), owed: None }).await?;
         self.send_command(session, session::Command::Name { name: UNTITLED.to_owned() }).await
     }
 
-    /// Begins to sum up what is old in a conversation.
+    /// Begins to sum up the old part of a conversation.
     ///
     /// # Errors
-    /// [`ChatError::Busy`] while something works in the session, [`ChatError::Invalid`] where there is nothing to sum up.
+    /// [`ChatError::Busy`] while work runs in the session, [`ChatError::Invalid`] if there is nothing to sum up.
     pub async fn compact_session(&self, session: &SessionId, topic: Option<&str>) -> Result<(), ChatError> {
         self.at_rest(session).await?;
         self.send_command(session, session::Command::Compact { instructions: topic.map(Into::into) }).await
     }
 
-    /// Has the tools of a session work in another folder, named as [`Chats::open`] takes it.
+    /// Moves the tools of a session to another folder, named as [`Conversations::open`] takes it.
     ///
     /// # Errors
-    /// [`ChatError::Invalid`] for a folder that is none, [`ChatError::Busy`] while something works in the session.
+    /// [`ChatError::Invalid`] for a folder that is none, [`ChatError::Busy`] while work runs in the session.
     pub async fn relocate_session(&self, session: &SessionId, workspace: &str) -> Result<(), ChatError> {
         let known = self.read_own(session, |session| session.cwd().to_owned()).await?;
         let folder = self.workspace_folder(Some(workspace)).await?.display().to_string();
@@ -158,7 +158,7 @@ impl Conversations {
         self.send_command(session, session::Command::Set { setting, entry: None }).await
     }
 
-    /// Opens a session through `door` with a copy of another's conversation, its folder and its settings.
+    /// Opens a session through the adapter `door` with a copy of another's conversation, its folder and its settings.
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a conversation that is too large to be copied; otherwise [`ChatError`].
@@ -184,7 +184,7 @@ impl Conversations {
         let mut leaf: Option<EntryId> = None;
         let mut entries = Vec::new();
         for (entry, text) in path.into_iter().zip(texts) {
-            // What was redacted is in no copy.
+            // Redacted text is in no copy.
             let Some(content) = text else { continue };
             let message = MessageContent { content, tokens: entry.tokens };
             let parent = leaf.replace(entry.id.clone());
@@ -219,10 +219,10 @@ impl Conversations {
     }
 }
 
-/// The name of a conversation that begins anew: the next message gives it another.
+/// The name of a conversation that begins again: the next message gives it another.
 pub(super) const UNTITLED: &str = "Untitled";
 
-/// The length of `path` up to `last`, with the results of the calls that `last` wants: a model is shown no call without its result.
+/// Returns the length of `path` up to `last`, with the results of the calls of `last`: a model gets no call without its result.
 fn end_of(path: &[session::SessionEntry], last: &EntryId) -> usize {
     let Some(at) = path.iter().position(|entry| entry.id == *last) else { return 0 };
     let results =

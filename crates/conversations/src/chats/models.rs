@@ -1,4 +1,4 @@
-//! Which models the gateway's own runs can ask, and with what credentials.
+//! The models that the gateway's own runs can use, and their credentials.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 struct ListedModel {
     /// Without the headers of its provider, which may be secret.
     entry: Arc<ModelEntry>,
-    /// What is sent with each request.
+    /// Entry that is sent with each request.
     request_entry: Arc<ModelEntry>,
     key: Option<SecretString>,
 }
@@ -26,7 +26,7 @@ pub struct GatewayModels {
 }
 
 impl GatewayModels {
-    /// Those of `config`.
+    /// Makes the models of `config`.
     pub fn from_config(config: &Config) -> Self {
         let mut listed = Vec::new();
         for (name, provider) in &config.providers {
@@ -43,12 +43,12 @@ impl GatewayModels {
         models
     }
 
-    /// The model of sessions that name none.
+    /// Returns the model of sessions that name none.
     pub fn default_model(&self) -> Option<ModelRef> {
         self.usual.clone()
     }
 
-    /// A model by the id at its provider; without a provider the first that has it.
+    /// Returns a model by the id at its provider; without a provider the first that has it.
     pub fn find_model(&self, provider: Option<&str>, id: &str) -> Option<ModelRef> {
         // Some clients write the provider before the id.
         let at_provider = id.strip_prefix('@').and_then(|id| id.split_once(':'));
@@ -62,12 +62,12 @@ impl GatewayModels {
         self.entries().find(|entry| fits(entry)).map(model_ref)
     }
 
-    /// A model by provider and id, also one that is built in and whose provider the configuration does not have.
+    /// Returns a model by provider and id, also one that is built in and whose provider the configuration does not have.
     pub fn find_known(&self, provider: &str, id: &str) -> Option<ModelRef> {
         self.find_model(Some(provider), id).or_else(|| builtin_entry(provider, id).map(model_ref))
     }
 
-    /// The models that sessions can go on with: those that are listed, but for the scripted one, and those that are built in
+    /// Returns the models that sessions can use from now on: those that are listed, but for the scripted one, and those that are built in
     /// of other providers for which `has_key` says that there is a key.
     pub fn usable_models(&self, has_key: impl Fn(&str) -> bool) -> Vec<ModelRef> {
         let listed = self.entries().filter(|entry| entry.provider != demo::PROVIDER);
@@ -76,10 +76,10 @@ impl GatewayModels {
         listed.chain(more).map(model_ref).collect()
     }
 
-    /// How a model is asked with a key that goes before that of the configuration, if there is one.
+    /// Returns a model with a key that goes before that of the configuration, if there is one.
     ///
     /// # Errors
-    /// `Unasked`: why the model cannot be asked.
+    /// [`ModelUnavailable`]: the reason.
     pub fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<ResolvedModel, ModelUnavailable> {
         let (provider, id) = (&model.provider, &model.id);
         let found = self.choose_model(model).ok();
@@ -90,7 +90,7 @@ impl GatewayModels {
         let mut chosen =
             found.ok_or_else(|| ModelUnavailable::NoModel { provider: provider.clone(), id: id.clone() })?;
         chosen.key = key.or(chosen.key);
-        // What the configuration lists without a key needs none: it is a provider of the user's own.
+        // A provider that the configuration lists without a key needs none: it is the user's own.
         let needs_key = chosen.key.is_none() && self.find_model(Some(provider), id).is_none();
         if needs_key { Err(ModelUnavailable::NoKey { provider: provider.clone() }) } else { Ok(chosen) }
     }
@@ -99,15 +99,15 @@ impl GatewayModels {
         self.entries().any(|entry| entry.provider == name)
     }
 
-    /// All of them, by provider.
+    /// Returns all of them, by provider.
     pub fn entries(&self) -> impl Iterator<Item = &ModelEntry> {
         self.listed.iter().map(|listed| &*listed.entry)
     }
 
-    /// How a model is asked.
+    /// Returns a model that is ready for requests.
     ///
     /// # Errors
-    /// Why it cannot be, for people.
+    /// The reason why it is not available, for people.
     pub fn choose_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
         let named = |listed: &&ListedModel| listed.entry.provider == model.provider && listed.entry.id == model.id;
         let found = self.listed.iter().find(named);
@@ -124,10 +124,10 @@ fn builtin_entry(provider: &str, id: &str) -> Option<&'static ModelEntry> {
     catalogue::builtin_models().iter().find(|entry| entry.provider == provider && entry.id == id)
 }
 
-/// Why a model cannot be asked.
+/// Reason why a model is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelUnavailable {
-    /// There is none of this name.
+    /// No model has this name.
     #[error("Model not found: {provider}/{id}")]
     NoModel {
         /// Its provider.
@@ -135,10 +135,10 @@ pub enum ModelUnavailable {
         /// Its id there.
         id: String,
     },
-    /// Its provider wants a key.
+    /// The provider needs a key.
     #[error("API key not configured for provider: {provider}")]
     NoKey {
-        /// Which.
+        /// Name of the provider.
         provider: String,
     },
 }

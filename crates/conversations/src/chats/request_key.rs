@@ -1,4 +1,4 @@
-//! Keys of what callers ask for: asked for again, whoever posts twice, it has happened already.
+//! Keys of requests: a repeated request under the same key has happened already, for any caller.
 
 use countersign_core::{
     digest::{Digest, canonical_json},
@@ -7,10 +7,10 @@ use countersign_core::{
 };
 use serde_json::{Map, Value, json};
 
-/// How many characters of a digest an id has.
+/// Characters of a digest in an id.
 const ID: usize = 12;
 
-/// What somebody asks for under a key of theirs.
+/// Request key of a caller.
 #[derive(Clone, Debug)]
 pub struct RequestKey {
     name: String,
@@ -18,8 +18,8 @@ pub struct RequestKey {
 }
 
 impl RequestKey {
-    /// That `caller` asks `what` (such as a route) with `body` under the key `name`. Members of the body that are about the
-    /// request and not about what it wants are left out of what is compared.
+    /// Makes the key `name` for a request of `caller` for `what` (such as a route) with `body`. Members of the body that are about the
+    /// request and not about its content are left out of the comparison.
     pub fn new(caller: &PrincipalId, name: &str, what: &str, body: &Map<String, Value>) -> Self {
         let meant: Map<String, Value> =
             body.iter().filter(|(name, _)| !matches!(name.as_str(), "csrf" | "key")).map(clone_pair).collect();
@@ -27,23 +27,23 @@ impl RequestKey {
         Self { name: format!("{caller} {name}"), asks }
     }
 
-    /// The same where something else under this name is another thing: a form that somebody comes back to.
+    /// Returns the same key for a caller that uses its name for several things: a form that a person comes back to.
     pub fn with_digest(self) -> Self {
         let asks = self.asks.to_string();
         Self { name: format!("{} {}", self.name, asks.get(..16).unwrap_or(&asks)), asks: self.asks }
     }
 
-    /// The key of one part of it.
+    /// Returns the key of one part of the request.
     pub fn part_key(&self, part: &str) -> Self {
         Self { name: format!("{} {part}", self.name), asks: self.asks }
     }
 
-    /// As the engine knows it.
+    /// Returns the key as the engine knows it.
     pub fn engine_key(&self) -> IdempotencyKey {
         IdempotencyKey { name: self.name.clone(), asks: self.asks }
     }
 
-    /// The id of the session that it opens, if those of the attempts before are taken.
+    /// Returns the id of the session that it opens, if those of the attempts before are taken.
     pub fn session_id(&self, attempt: u32) -> SessionId {
         let digest = Digest::hash_bytes(canonical_json(&json!(["session", self.name, attempt])).as_bytes()).to_string();
         SessionId::new(digest.get(..ID).unwrap_or(&digest))

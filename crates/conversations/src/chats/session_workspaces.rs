@@ -1,4 +1,4 @@
-//! Where the gateway's own runs work: each session's shell and list of tasks, confined to its workspace.
+//! Workspaces of the gateway's own runs: each session's shell and list of tasks, confined to its workspace.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::prompt;
 
-/// How long a shell that nobody uses is kept.
+/// Time for which an unused shell is kept.
 const IDLE: Duration = Duration::from_secs(1800);
 
 struct SessionWorkspace {
@@ -43,7 +43,7 @@ pub struct SessionWorkspaces {
 }
 
 impl SessionWorkspaces {
-    /// With the program's own binary for commands, which `sandbox` holds and which may be given `secrets`, and instructions of
+    /// Makes workspaces with the program's own binary for commands, which `sandbox` holds and which may use `secrets`, and instructions of
     /// people from `folder`.
     pub fn new(program: &Path, sandbox: Sandbox, secrets: GatewaySecrets, folder: &Path, clock: Clock) -> Self {
         Self {
@@ -58,12 +58,12 @@ impl SessionWorkspaces {
         }
     }
 
-    /// The tools that runs have.
+    /// Returns the tools that runs have.
     pub fn registry(&self) -> &Arc<ToolRegistry> {
         &self.registry
     }
 
-    /// What a model is told first.
+    /// Returns the system prompt.
     pub fn system_prompt(&self, cwd: &str, tools: &[&ToolSpec]) -> String {
         let tools: Vec<ToolSpec> = tools.iter().map(|spec| (*spec).clone()).collect();
         let facts = prompt::SystemPromptInput {
@@ -80,7 +80,7 @@ impl SessionWorkspaces {
         prompt.text
     }
 
-    /// Where the tools of a session work. A workspace that is gone confines them to nothing.
+    /// Returns the folders and limits for the tools of a session. A workspace that is gone confines them to nothing.
     pub fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext {
         let (shells, todos) = self.workspace_tools(session);
         let roots = AllowedRoots::new(Path::new(cwd), []).unwrap_or_else(|error| {
@@ -96,7 +96,7 @@ impl SessionWorkspaces {
     fn workspace_tools(&self, session: &SessionId) -> (SessionShell, TodoList) {
         let now = Instant::now();
         let mut rooms = self.rooms.lock();
-        // Dropping a shell ends whatever it left in the background.
+        // Dropping a shell ends its processes in the background.
         rooms.retain(|id, room| id == session || now.duration_since(room.used) < IDLE);
         let room = rooms.entry(session.clone()).or_insert_with(|| SessionWorkspace {
             shells: SessionShell::with_sandbox(self.launcher.clone(), self.sandbox.clone()),

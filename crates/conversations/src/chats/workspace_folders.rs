@@ -1,4 +1,4 @@
-//! The folders in which conversations work. All of them lie below that of agents, whatever links say.
+//! The folders in which conversations work. All of them are below that of agents, even with links.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use countersign_config::MAIN;
 
 use super::ChatError;
 
-/// The workspaces that are there, by name, and the usual one.
+/// Returns the workspaces that are there, by name, and the usual one.
 pub(super) fn list_folders(root: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(root).into_iter().flatten().flatten();
     let folders = listed.filter(|one| one.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -20,7 +20,7 @@ pub(super) fn list_folders(root: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The folder below `root` that `wanted` names, by name or whole path, made if it is not there. Nothing is made behind a
+/// Returns the folder below `root` that `requested` names, by name or whole path, made if it is not there. Nothing is made below a
 /// link that leads elsewhere. `root` is a real path.
 ///
 /// # Errors

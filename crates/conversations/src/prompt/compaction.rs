@@ -1,6 +1,6 @@
-//! What a model is asked when a conversation has become too long: to write down what the work needs in order to go on.
+//! Request to a model when a conversation has become too long: to write down the facts that the work needs to continue.
 //!
-//! It must not know where the conversation is cut or who answers. Source: docs/protocol/omp.md, Events and their order.
+//! It must not know where the conversation is cut or which model answers. Source: docs/protocol/omp.md, Events and their order.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// The longest part of a tool result or of a command's output that the summariser sees, in characters.
 const RESULT_LIMIT: usize = 2_000;
 
-/// The heading of what was summed up of a turn that was cut in two.
+/// The heading of the summary of a turn that was cut in two.
 pub const SPLIT_TURN: &str = "Turn Context (split turn)";
 
 /// The system prompt of every request here.
@@ -59,18 +59,18 @@ What was asked for in this turn.
 ## Context for what follows
 - what one must know to understand the rest";
 
-/// What is to be summed up.
+/// Input of a summary.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SummaryInput<'a> {
     /// The messages, in order.
     pub messages: &'a [StoredMessage],
-    /// The summary that stands for what came before them.
+    /// The summary in place of the earlier messages.
     pub previous: Option<&'a str>,
-    /// What the person asks to be heeded.
+    /// Instructions of the person.
     pub instructions: Option<&'a str>,
 }
 
-/// The request for a summary.
+/// Returns the request for a summary.
 pub fn summary_request(input: SummaryInput<'_>) -> String {
     let mut text = serialise_messages(input.messages);
     if let Some(previous) = input.previous {
@@ -85,18 +85,18 @@ pub fn summary_request(input: SummaryInput<'_>) -> String {
     text + &instruction_text(input.instructions)
 }
 
-/// The request for a summary of the beginning of a turn that is cut in two.
+/// Returns the request for a summary of the beginning of a turn that is cut in two.
 pub fn turn_request(messages: &[StoredMessage], instructions: Option<&str>) -> String {
     format!("{}\n{TURN}{}", serialise_messages(messages), instruction_text(instructions))
 }
 
-/// What the person asks to be heeded.
+/// Returns the text about the instructions of the person.
 fn instruction_text(instructions: Option<&str>) -> String {
     let instructions = instructions.map(str::trim).filter(|text| !text.is_empty());
     instructions.map_or_else(String::new, |text| format!("\n\nThe person asks in particular: {text}"))
 }
 
-/// The request for one line out of a summary.
+/// Returns the request for one line out of a summary.
 pub fn short_request(summary: &str) -> String {
     format!(
         "<summary>\n{}\n</summary>\n\nSay in one sentence of at most 20 words, without a full stop and in the past tense, what was done.",
@@ -120,12 +120,12 @@ pub fn join_parts(summary: &str, turn: Option<&str>, files: &FileLists) -> Strin
     text
 }
 
-/// Which files the work has touched.
+/// Files that the work has touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileLists {
-    /// Those that were only read.
+    /// Files that were only read.
     pub read: BTreeSet<String>,
-    /// Those that were written or changed.
+    /// Files that were written or changed.
     pub modified: BTreeSet<String>,
 }
 
@@ -150,7 +150,7 @@ impl FileLists {
         self.read.retain(|path| !self.modified.contains(path));
     }
 
-    /// Adds what the `details` of an earlier compaction name.
+    /// Adds the files that the `details` of an earlier compaction name.
     pub fn add_details(&mut self, details: &Value) {
         for (key, paths) in [("readFiles", &mut self.read), ("modifiedFiles", &mut self.modified)] {
             let listed = details[key].as_array().into_iter().flatten();
@@ -159,7 +159,7 @@ impl FileLists {
         self.read.retain(|path| !self.modified.contains(path));
     }
 
-    /// The `details` of a compaction.
+    /// Returns the `details` of a compaction.
     pub fn details_json(&self) -> Value {
         json!({ "readFiles": self.read, "modifiedFiles": self.modified })
     }
@@ -179,7 +179,7 @@ fn tool_calls(message: &StoredMessage) -> impl Iterator<Item = &ToolCallBlock> {
     })
 }
 
-/// Writes `messages` as text between tags. What is in them cannot close the tags.
+/// Writes `messages` as text between tags. Their text cannot close the tags.
 pub fn serialise_messages(messages: &[StoredMessage]) -> String {
     let mut text = "<conversation>\n".to_owned();
     for message in messages {
@@ -248,7 +248,7 @@ fn with_images(content: &[MessageBlock]) -> String {
     }
 }
 
-/// The beginning and the end of a long text: errors stand at the end.
+/// Returns the beginning and the end of a long text: errors are at the end.
 fn cut_middle(text: &str) -> String {
     let length = text.chars().count();
     if length <= RESULT_LIMIT {

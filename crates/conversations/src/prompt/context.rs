@@ -1,6 +1,6 @@
-//! The instructions that people keep beside their work: `AGENTS.md` and its relatives.
+//! The instructions that people keep with their work: `AGENTS.md` and its relatives.
 //!
-//! It must not know what they say. Source: docs/protocol/omp.md, Configuration.
+//! It must not know their meaning. Source: docs/protocol/omp.md, Configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -13,18 +13,18 @@ const FILE_LIMIT: usize = 64 * 1024;
 /// The longest part of all files together, in bytes.
 const TOTAL_LIMIT: usize = 256 * 1024;
 
-/// Where other programs keep the same thing in a folder.
+/// Names under which other programs keep the same thing in a folder.
 const RELATIVES: [&str; 5] =
     [".agent/AGENTS.md", ".agents/AGENTS.md", ".claude/CLAUDE.md", ".codex/AGENTS.md", ".gemini/GEMINI.md"];
 
 /// One file of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is used of it.
+    /// Used part of its text.
     pub text: String,
-    /// True if it goes on.
+    /// True if the file is longer.
     pub cut: bool,
 }
 
@@ -33,14 +33,14 @@ pub struct ContextFile {
 pub struct ContextFiles {
     /// From the farthest to the nearest; no text twice.
     pub files: Vec<ContextFile>,
-    /// What was cut or left out, one line each.
+    /// Texts that were cut or left out, one line each.
     pub notices: Vec<String>,
 }
 
 /// Finds the files for an agent in `cwd`: the user's own, then those of each folder from the repository's root (or the
 /// home folder) down.
 ///
-/// Where two say the same, the nearer one stays. Where they are too long together, the nearest count first.
+/// If two have the same text, the nearer one stays. If they are too long together, the nearest count first.
 pub fn gather_files(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> ContextFiles {
     let mut gathered = ContextFiles::default();
     let mut left = TOTAL_LIMIT;
@@ -65,7 +65,7 @@ pub fn gather_files(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> C
     gathered
 }
 
-/// All places to look at, from the farthest to the nearest, each once.
+/// Returns all places to look at, from the farthest to the nearest, each once.
 fn candidate_paths(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> Vec<PathBuf> {
     let mut places = vec![folder.root().join("AGENTS.md")];
     places.extend(RELATIVES.iter().map(|relative| folder.home().join(relative)));
@@ -89,7 +89,7 @@ fn candidate_paths(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> Ve
     places
 }
 
-/// The section of the prompt that holds `files`; empty without any.
+/// Returns the section of the prompt that holds `files`; empty without any.
 pub fn files_section(files: &[ContextFile]) -> String {
     if files.is_empty() {
         return String::new();

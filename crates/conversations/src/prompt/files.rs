@@ -13,7 +13,7 @@ use countersign_runtime::tools::regular;
 /// The beginning of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHead {
-    /// At most as many bytes as were asked for.
+    /// At most the requested number of bytes.
     pub text: String,
     /// True if there is more.
     pub cut: bool,
@@ -21,13 +21,13 @@ pub struct FileHead {
 
 /// Files as they are at one moment.
 pub trait PromptFiles {
-    /// At most `limit` bytes of an ordinary file. `None` if there is none or it cannot be read.
+    /// Reads at most `limit` bytes of an ordinary file. `None` if there is none or it cannot be read.
     fn read_head(&self, path: &Path, limit: usize) -> Option<FileHead>;
 
-    /// Whether something is there.
+    /// Reports whether a path exists.
     fn path_exists(&self, path: &Path) -> bool;
 
-    /// The names of what lies in a folder. None if there is no such folder.
+    /// Returns the names of the entries of a folder. None if there is no such folder.
     fn file_names(&self, folder: &Path) -> Vec<String>;
 }
 
@@ -37,7 +37,7 @@ pub struct DiskFiles;
 
 impl PromptFiles for DiskFiles {
     fn read_head(&self, path: &Path, limit: usize) -> Option<FileHead> {
-        // What was opened is what is looked at: a pipe that is put in a file's place meanwhile is not waited for.
+        // The opened file is the one that is checked: a pipe that is put in a file's place meanwhile is not waited for.
         let file = regular::open_file(path, OpenOptions::new().read(true)).ok()?;
         let mut bytes = Vec::new();
         file.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;

@@ -1,6 +1,6 @@
-//! `/name arguments`: a file of that name stands for what is said.
+//! `/name arguments`: a file of that name replaces the text.
 //!
-//! It must not know doors. A text that names no file is left as it is. Source: docs/protocol/omp.md, Slash commands.
+//! It must not know adapters. A text that names no file is left as it is. Source: docs/protocol/omp.md, Slash commands.
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +11,12 @@ use countersign_agent_dir::AgentDir;
 
 use super::files::PromptFiles;
 
-/// The longest file that stands for a text, in bytes.
+/// The longest file that replaces a text, in bytes.
 const LIMIT: usize = 200_000;
 /// The most letters of a description.
 const DESCRIPTION: usize = 200;
 
-/// What `text` stands for; `None` if it is no command of a file.
+/// Returns the text that replaces `text`; `None` if it is no command of a file.
 ///
 /// Commands come before templates, the project's before the user's.
 pub fn expand_command(text: &str, folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> Option<String> {
@@ -35,13 +35,13 @@ pub struct PromptTemplate {
     pub name: String,
     /// `description` of the facts that it begins with, else its first line.
     pub description: Option<String>,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     /// True if it is the project's, false if the user's.
     pub is_of_project: bool,
 }
 
-/// Lists the files that a text may stand for, by name: of several of one name the one that [`expand`] takes.
+/// Lists the files that a text may stand for, by name: of several of one name the one that [`expand_command`] takes.
 pub fn list_templates(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> Vec<PromptTemplate> {
     let project = cwd.join(folder.project_folder());
     let mut found: BTreeMap<String, PromptTemplate> = BTreeMap::new();
@@ -67,7 +67,7 @@ pub fn list_templates(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) ->
     found.into_values().collect()
 }
 
-/// What a file says of itself, in one line.
+/// Returns a file's own description, in one line.
 fn file_description(text: &str) -> Option<String> {
     let body = template_body(text);
     let facts = text.split_once(body).map_or("", |(facts, _)| facts);
@@ -77,7 +77,7 @@ fn file_description(text: &str) -> Option<String> {
     (!line.is_empty()).then(|| line.chars().take(DESCRIPTION).collect())
 }
 
-/// The name and the arguments, as they stand there. A name that could lead out of its folder is none.
+/// Splits the name and the arguments, as they stand there. A name that could lead out of its folder is none.
 fn split_command(text: &str) -> Option<(&str, &str)> {
     let invocation = text.strip_prefix('/')?;
     let (name, rest) = invocation.split_once(char::is_whitespace).unwrap_or((invocation, ""));
@@ -100,7 +100,7 @@ fn read_template(folder: &Path, name: &str, files: &dyn PromptFiles) -> Option<S
     Some(found.text)
 }
 
-/// A file without the facts that it begins with, between two lines of `---`.
+/// Returns a file without the facts that it begins with, between two lines of `---`.
 fn template_body(text: &str) -> &str {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let facts = || {
@@ -117,7 +117,7 @@ fn template_body(text: &str) -> &str {
     facts().unwrap_or(text).trim()
 }
 
-/// Puts the arguments where the text wants them; behind it, if it wants none. What was put in is not looked at again.
+/// Puts the arguments at the placeholders of the text; after it, if it has none. Inserted text is not looked at again.
 fn fill_arguments(body: &str, rest: &str) -> String {
     let arguments = split_arguments(rest);
     let mut filled = String::with_capacity(body.len() + rest.len());
@@ -145,7 +145,7 @@ fn fill_arguments(body: &str, rest: &str) -> String {
     filled
 }
 
-/// Which arguments stand somewhere, from 1.
+/// Selection of arguments for a placeholder, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArgumentSelector {
     One(usize),
@@ -164,7 +164,7 @@ impl ArgumentSelector {
     }
 }
 
-/// What begins `text` with a dollar sign, and how long it is: `$1`, `$@`, `$ARGUMENTS`, `${@:2}`, `${@:2:1}`.
+/// Parses the placeholder at the beginning of `text`, and its length: `$1`, `$@`, `$ARGUMENTS`, `${@:2}`, `${@:2:1}`.
 fn parse_placeholder(text: &str) -> Option<(ArgumentSelector, usize)> {
     let rest = text.strip_prefix('$')?;
     for all in ["@", "ARGUMENTS"] {

@@ -1,4 +1,4 @@
-//! What comes back from whoever runs a call, and a person's own commands.
+//! Results and progress of calls, and an approver's own commands.
 
 use std::sync::Arc;
 
@@ -12,54 +12,54 @@ use crate::{
 };
 use countersign_shell_analysis::ActionClass as Class;
 
-/// What an executor gave back.
+/// Result of an executor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallResult {
-    /// The message that tells of it: a tool result, or a person's command with its output.
+    /// The message that carries the result: a tool result, or a person's command with its output.
     pub message: MessageContent,
-    /// True if the executor says that it failed.
+    /// True if the executor reported a failure.
     pub error: bool,
-    /// Open tasks, where the call changed the model's list of tasks.
+    /// Number of open tasks, if the call changed the model's list of tasks.
     pub open_tasks: Option<u32>,
-    /// Where the session's shell is now, where the call used it.
+    /// Current folder of the session's shell, if the call used it.
     pub folder: Option<String>,
-    /// Whether its text may be replaced by a notice when the context grows too long.
+    /// True if its text may be replaced by a notice when the context grows too long.
     pub prunable: bool,
-    /// What it began and goes on at its peer, as the peer calls it.
+    /// Work that the call began and that continues at its peer, under the peer's name for it.
     pub left_behind: Option<Arc<str>>,
 }
 
-/// How far the work of a call got.
+/// Progress of the work of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallProgress {
     /// The executor answered.
     Returned(Box<CallResult>),
-    /// It failed before anything could have taken effect.
+    /// Failure before any effect was possible.
     NotBegun(Arc<str>),
-    /// It broke off, and may have taken effect.
+    /// Interruption; the call may have taken effect.
     Broke,
-    /// A peer had it and will not be heard any more: it may have taken effect.
+    /// A peer had it and will not report any more: it may have taken effect.
     Left {
-        /// What the model is told, in the words of its wire.
+        /// Text for the model, in the form of its wire.
         text: Arc<str>,
-        /// Why.
+        /// Cause of the doubt.
         since: DoubtCause,
     },
-    /// Nothing of it reached the peer's line, which is gone. It waits for another.
+    /// Nothing of it reached the peer's connection, which is gone. It waits for another.
     Unsent {
-        /// Which start of it, from 1.
+        /// Number of the start, from 1.
         start: u32,
     },
 }
 
-/// What an agent asks for.
+/// Request of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentRequest {
     /// The session of the agent, which is open.
     pub session: SessionId,
-    /// Who asks.
+    /// The principal that requests it.
     pub principal: PrincipalId,
-    /// The door through which it comes, as rules name it.
+    /// The adapter through which it comes, as rules name it.
     pub door: Arc<str>,
     /// The agent's own id of it, as JSON text.
     pub wire: Arc<str>,
@@ -69,44 +69,44 @@ pub struct AgentRequest {
     pub tool: Arc<str>,
     /// Its arguments.
     pub arguments: Map<String, Value>,
-    /// What rules are matched against, the first of which a person is shown. Not empty.
+    /// Signatures that rules match; an approver is shown the first. Not empty.
     pub signatures: Vec<String>,
     /// The arguments that the signature names; empty means all.
     pub named: Vec<String>,
     /// Arguments that the tool does not declare.
     pub undeclared: Vec<String>,
-    /// The service that is asked; absent for a tool that nobody defined.
+    /// The service that the tool calls; absent for a tool without a definition.
     pub service: Option<Arc<str>>,
-    /// Whether it only reads.
+    /// Effect of the tool: whether it only reads.
     pub effect: ToolEffect,
-    /// Whether it may be repeated.
+    /// Repeat mode: whether it may be repeated.
     pub repeat: RepeatMode,
 }
 
-/// What a person has a peer do, beside any run.
+/// Action that a person has a peer do, outside of any run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerAction {
-    /// The call that it becomes, which nobody has had.
+    /// The call that it becomes, with an unused id.
     pub call: CallId,
-    /// The session in whose record it stands, which is open.
+    /// The session in whose record it is kept, which is open.
     pub session: SessionId,
-    /// Who wants it.
+    /// The person who requests it.
     pub by: PrincipalId,
-    /// Who does it.
+    /// The peer that does it.
     pub peer: PeerId,
-    /// What it is for policy.
+    /// Its class for policy.
     pub class: Class,
-    /// What of it a shell reads.
+    /// The part of it that a shell reads.
     pub shell: ShellInput,
     /// The tool.
     pub tool: Arc<str>,
-    /// What whoever wants it calls it; absent is the call's own id.
+    /// Id that the requester gave it; absent is the call's own id.
     pub wire: Option<Arc<str>>,
-    /// What it is for, if that was said.
+    /// Its intent, if the requester gave one.
     pub intent: Option<Arc<str>>,
     /// Its arguments.
     pub arguments: Map<String, Value>,
-    /// What rules are matched against.
+    /// Signature that rules match.
     pub signature: String,
     /// The arguments that the signature names; empty means all.
     pub named: Vec<String>,
@@ -117,47 +117,47 @@ pub struct PeerAction {
 pub enum Command {
     /// A person runs a command in the session's shell.
     Run {
-        /// Whose shell.
+        /// The session whose shell is used.
         session: SessionId,
         /// The tool that stands for it.
         tool: Arc<str>,
         /// Its arguments.
         arguments: Map<String, Value>,
-        /// What rules are matched against.
+        /// Signature that rules match.
         signature: String,
-        /// Who runs it.
+        /// The executor that runs it.
         executor: Executor,
     },
-    /// A person has a peer do something. It needs nobody's leave, but what rules deny stays denied.
+    /// A person has a peer do something. It needs no approval, but what rules deny stays denied.
     Act(Box<PeerAction>),
-    /// An agent asks for something.
+    /// An agent requests a call.
     Request(Box<AgentRequest>),
     /// Results of requests reached the agent.
     Received {
-        /// Whose requests.
+        /// The session of the requests.
         session: SessionId,
-        /// Which.
+        /// The calls.
         calls: Vec<CallId>,
     },
-    /// A command of a run wants to reach a host that its sandbox does not list. People are asked while it waits.
+    /// A command of a run wants to reach a host that its sandbox does not list. Approvers are asked while it waits.
     Reach {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// The gate that asks, which nobody has had.
+        /// The gate that asks, with an unused id.
         gate: GateId,
         /// The host and its port, such as `example.org:443`.
         host: Arc<str>,
     },
     /// The work of a call ended.
     Ended {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// How far it got.
+        /// Its progress.
         progress: CallProgress,
     },
     /// Stops the commands that a person runs in a session.
     Abort {
-        /// Whose commands.
+        /// The session of the commands.
         session: SessionId,
     },
 }

@@ -1,4 +1,4 @@
-//! What happened to a call.
+//! Events of a call.
 
 use std::sync::Arc;
 
@@ -15,75 +15,75 @@ use crate::{
 };
 use countersign_shell_analysis::ActionClass as Class;
 
-/// Who runs a call.
+/// Executor of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Executor {
     /// A tool of this process.
     Builtin,
-    /// A person: questions are asked and their answers are the result.
+    /// A person: the answers to questions are the result.
     Person,
     /// The shell of the session, for a person's own command.
     Shell,
     /// A service that only the gateway can reach.
     Service,
-    /// Somebody at the other end of a connection.
+    /// A peer at the other end of a connection.
     Peer(PeerId),
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallEnd {
     /// The executor answered, its errors included, or it was a builtin that we stopped ourselves.
     Done {
-        /// True if the executor says that it failed.
+        /// True if the executor reported a failure.
         error: bool,
     },
-    /// It could not be run: no such tool, arguments that do not fit, or a failure before anything left.
+    /// Failure to run it: no such tool, arguments that do not fit, or a failure before anything was sent.
     Failed,
-    /// Policy refused it, or a person whose answer a run is told of.
+    /// Policy refused it, or a person did and the run gets that answer.
     Denied,
     /// A person refused what an agent requested.
     Refused,
-    /// Nobody decided in time about what an agent requested.
+    /// No approver decided in time about a request of an agent.
     Expired,
-    /// The agent has too much waiting for people already.
+    /// The agent has too many pending approvals already.
     Limited,
     /// A queued message made it pointless before it began.
     Skipped,
     /// The run was stopped before it began.
     Cancelled,
-    /// It is not known whether it took effect, and it will not be run again.
+    /// Unknown outcome: it may have taken effect, and is not run again.
     Unknown,
 }
 
 impl CallEnd {
-    /// Whether the model is told of a failure.
+    /// Reports whether the model gets a failure for it.
     pub const fn is_error(self) -> bool {
         !matches!(self, Self::Done { error: false })
     }
 }
 
-/// Why it is no longer known what became of a call.
+/// Cause for which the outcome of a call is no longer known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DoubtCause {
     /// The process that ran it ended.
     ProcessEnded,
-    /// The task that ran it broke off.
+    /// The task that ran it was interrupted.
     TaskBroke,
     /// The connection on which a peer had it is gone.
     LineGone,
-    /// The peer that has it says nothing of it.
+    /// The peer that has it does not report on it.
     PeerSilent,
-    /// It was stopped while a peer had it, which did not say how far it got.
+    /// Stop while a peer had it, which did not report its progress.
     Stopped,
-    /// The peer that has it says that it began, and that it does not know what became of it.
+    /// The peer that has it reports that it began and that its outcome is unknown there.
     PeerLost,
 }
 
-/// The content of a call: what was wanted, word for word.
+/// Content of a call, word for word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallDetails {
     /// The tool.
@@ -92,45 +92,45 @@ pub struct CallDetails {
     pub tool_call_id: Arc<str>,
     /// The arguments, without the intent.
     pub arguments: Map<String, Value>,
-    /// What the model says it wants with it.
+    /// Intent that the model gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Arc<str>>,
-    /// What rules are matched against and a person is shown.
+    /// Signature that rules match and an approver is shown.
     pub signature: String,
     /// The arguments that the signature names; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named: Vec<String>,
-    /// What it is beyond its tool's name: of calls that a host does. Its effect then lies beyond the files of this machine.
+    /// Its class beyond its tool's name, for calls that a host does. Its effect is then beyond the files of this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
-    /// What of it a shell reads; absent is what is known of a tool of our own with this name.
+    /// The part of it that a shell reads; absent is the known input of an own tool with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellInput>,
-    /// Why it cannot be run at all.
+    /// Reason for which it cannot be run at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Arc<str>>,
-    /// What an agent's request has beyond a run's call.
+    /// The additional content of an agent's request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<RequestContent>>,
-    /// What it would run from disk, as it was when it was wanted; absent where nothing is looked at, and in records of before.
+    /// Files that it would run from disk, as they were when it was proposed; absent if it runs no files, and in earlier records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pins: Option<Box<Pins>>,
-    /// Where the path that it names led when it was wanted, absolute; absent where that is what its text says.
+    /// Absolute target of the path that it names, as it was when it was proposed; absent if its text is that path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<Arc<str>>,
 }
 
-/// What the content of an agent's request has beyond that of a run's call.
+/// Content that an agent's request has in addition to that of a run's call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestContent {
-    /// Who asks.
+    /// The principal that requests it.
     pub principal: PrincipalId,
-    /// The door through which it came; records of before doors were recorded have none.
+    /// The adapter through which it came; records made before adapters were recorded have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<Arc<str>>,
-    /// What grants for a session are bound to.
+    /// The session to which its session grants are bound.
     pub session: SessionId,
-    /// The service that is asked; absent for a tool that nobody defined.
+    /// The service that the tool calls; absent for a tool without a definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Arc<str>>,
     /// Signatures beyond the first, one for every further element where an argument is a list.
@@ -145,30 +145,30 @@ pub struct RequestContent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// It is wanted. The content is a [`Content`].
+    /// Proposal of a call. The content is a [`CallDetails`].
     #[serde(rename = "wanted")]
     Proposed {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// The run that wants it; absent for a person's own command.
+        /// The run that proposes it; absent for a person's own command.
         run: Option<RunId>,
-        /// Who runs it.
+        /// The executor that runs it.
         executor: Executor,
-        /// How it lines up.
+        /// Its lane.
         lane: Lane,
-        /// Whether it may be repeated.
+        /// Repeat mode: whether it may be repeated.
         repeat: RepeatMode,
-        /// Whether it changes anything.
+        /// Effect of the tool: whether it changes anything.
         effect: ToolEffect,
-        /// Of the canonical arguments: what is run must have it.
+        /// Digest of the canonical arguments: the arguments that are run must match it.
         arguments: Digest,
-        /// Of what it would run from disk, as the content has it; absent where nothing was looked at.
+        /// Digest of the files that it would run from disk, as in the content; absent if no file was read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<Digest>,
     },
-    /// An agent asks for it. What it wants stands in the next record.
+    /// An agent requests it. The next record holds the request.
     Requested {
-        /// Which.
+        /// The call.
         call: CallId,
         /// The agent's own id of it, as JSON text.
         wire: Arc<str>,
@@ -176,112 +176,112 @@ pub enum Event {
         key: Option<String>,
         /// The generation of the agent's ids.
         generation: u32,
-        /// Of tool and arguments, by which a key is known that names something else.
+        /// Digest of tool and arguments, which reveals a key that is used for another request.
         #[serde(default)]
         asks: Option<Digest>,
     },
-    /// Its result reached whoever asked for it.
+    /// Its result reached the requester.
     Received {
-        /// Which.
+        /// The call.
         call: CallId,
     },
-    /// Policy lets it run.
+    /// Policy allows it.
     Allowed {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// Why, for the record.
+        /// Reason, for the record.
         why: String,
         /// The policy that was in force.
         policy: Digest,
         /// The person who allowed it; absent where rules did.
         by: Option<PrincipalId>,
     },
-    /// Policy wants a person to decide.
+    /// Policy requires an approval.
     Gated {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// Why, for the record.
+        /// Reason, for the record.
         why: String,
         /// The policy that was in force.
         policy: Digest,
     },
-    /// Its turn has come, and the peer that is to do it has no line.
+    /// Wait for the peer that is to do it and has no connection, though its turn has come.
     Waits {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// When it is given up.
+        /// Time at which the wait ends.
         until: Millis,
     },
-    /// It runs from now on.
+    /// Start of the call.
     Started {
-        /// Which.
+        /// The call.
         call: CallId,
         /// The process that runs it.
         boot: u32,
-        /// The line of the peer that does it, where one does. No other is ever given it.
+        /// The connection of the peer that does it, if a peer does. It is never sent over another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         line: Option<PeerLine>,
-        /// Whether that peer can be asked about it over another line.
+        /// Ability of that peer to report on it over another connection.
         #[serde(default, skip_serializing_if = "PeerMemory::is_none")]
         memory: PeerMemory,
     },
-    /// Its peer is asked over another line what became of it. Nothing is done a second time.
+    /// Its peer is asked for the outcome over another connection. The call is not executed again.
     AskedAgain {
-        /// Which.
+        /// The call.
         call: CallId,
         /// The process that asks.
         boot: u32,
-        /// The line.
+        /// The connection.
         line: PeerLine,
     },
-    /// It is to stop.
+    /// Request to stop it.
     Aborting {
-        /// Which.
+        /// The call.
         call: CallId,
     },
-    /// It is not known what became of it.
+    /// Its outcome is unknown.
     InDoubt {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// Since when.
+        /// Cause of the doubt.
         since: DoubtCause,
-        /// When it is given up, where its peer may yet be asked.
+        /// Time at which the wait ends, if its peer may still report the outcome.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Millis>,
     },
-    /// Something that it began goes on at its peer, which will tell of its end.
+    /// Work that it began continues at its peer, which will report its end.
     LeftBehind {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// Who.
+        /// The peer.
         peer: PeerId,
-        /// What goes on, as the peer calls it.
+        /// Name of the continuing work at the peer.
         execution: Arc<str>,
     },
-    /// It may start once more: twice has the effect of once and somebody still waits for it, or nothing of it left for its
+    /// Permission to start once more: the call is idempotent and its requester still waits for it, or nothing of it was sent to its
     /// peer.
     Again {
-        /// Which.
+        /// The call.
         call: CallId,
     },
-    /// It is over. The result for the model is the entry in a record before, where there is a run.
+    /// End of the call. The result for the model is the entry in an earlier record, if there is a run.
     Ended {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// How.
+        /// The outcome.
         end: CallEnd,
         /// The result's entry.
         entry: Option<EntryId>,
     },
     /// A result came after the end. It is kept as content and changes nothing.
     ResultDropped {
-        /// Which.
+        /// The call.
         call: CallId,
     },
 }
 
 impl Event {
-    /// The call that it is about.
+    /// Returns the call that it is about.
     pub const fn call(&self) -> CallId {
         match self {
             Self::Proposed { call, .. }

@@ -1,6 +1,6 @@
-//! What a call would run from disk, as it was when the call was judged.
+//! Files that a call would run from disk, as they were when the call was judged.
 //!
-//! Plain data: whoever may touch the disk takes it, records carry it, and whoever runs the call compares it with what is there by then.
+//! Plain data: code with access to the disk collects it, records carry it, and the executor compares it with the disk before the run.
 
 use std::fmt;
 
@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, canonical_json};
 
-/// How many digits of a digest a person is shown.
+/// Number of digits of a digest that an approver is shown.
 const SHORT: usize = 12;
-/// The most lines that a person is shown; the record has all of them.
+/// Maximum number of lines that an approver is shown; the record has all of them.
 const MOST_SHOWN: usize = 24;
-/// The most of them that say what is not pinned, where there are more lines.
+/// Maximum number of lines about unpinned files, if there are more lines.
 const MOST_UNPINNED: usize = 12;
 
-/// Everything that a call would run from disk, as far as its text tells.
+/// Everything that a call would run from disk, as far as its text shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pins {
-    /// Where the session's shell was.
+    /// The folder of the session's shell.
     pub at: String,
     /// The folder in which the call begins.
     pub folder: Pin,
-    /// What it would run, in the order in which its text names it.
+    /// Files that it would run, in the order in which its text names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Pin>,
-    /// What could not be pinned, each with the reason.
+    /// Files that could not be pinned, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpinned: Vec<String>,
 }
@@ -34,17 +34,17 @@ pub struct Pins {
 /// One thing on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
-    /// As the call names it.
+    /// Name that the call uses.
     pub name: String,
-    /// Where that leads, absolute; links are followed.
+    /// Absolute target of that name; links are followed.
     pub path: String,
-    /// What it is to the call.
+    /// Its role in the call.
     pub role: FileRole,
-    /// What was there.
+    /// State of the path.
     pub found: PathState,
 }
 
-/// What is at a path.
+/// State of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathState {
@@ -65,10 +65,10 @@ pub enum PathState {
         inode: u64,
         /// Its bytes.
         size: u64,
-        /// Of its content.
+        /// Digest of its content.
         sha256: Digest,
     },
-    /// A file that is known by its marks alone: the system's own, one that is too large, one that cannot be read.
+    /// A file that is identified by its metadata alone: the system's own, one that is too large, one that cannot be read.
     Unread {
         /// The device that it is on.
         device: u64,
@@ -76,14 +76,14 @@ pub enum PathState {
         inode: u64,
         /// Its bytes.
         size: u64,
-        /// When its content was changed last, in nanoseconds.
+        /// Time of the last change of its content, in nanoseconds.
         modified: i64,
-        /// When anything about it was changed last, in nanoseconds.
+        /// Time of the last change of content or metadata, in nanoseconds.
         changed: i64,
-        /// Why its content was not looked at.
+        /// Reason for which its content was not read.
         why: UnreadCause,
     },
-    /// Something that is neither a file nor a folder.
+    /// Path that is neither a file nor a folder.
     Other {
         /// The device that it is on.
         device: u64,
@@ -92,26 +92,26 @@ pub enum PathState {
     },
 }
 
-/// Why the content of a file was not looked at.
+/// Reason for which the content of a file was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnreadCause {
-    /// It is one of the system's own, which only the system's owner changes.
+    /// One of the system's own files, which only the system's owner can change.
     System,
-    /// It is too large, or all of them together are.
+    /// The file is too large, or all of them together are.
     TooLarge,
-    /// It may not be read.
+    /// The file may not be read.
     Unreadable,
 }
 
 impl Pins {
-    /// Of all of it, as the fact of the call has it.
+    /// Returns the digest of all of it, as in the fact of the call.
     pub fn digest(&self) -> Digest {
         let value = serde_json::to_value(self).expect("pins are plain data with text keys");
         Digest::hash_bytes(canonical_json(&value).as_bytes())
     }
 
-    /// What a person is shown of it, a line each: scripts and programs with their digest, and what is not pinned.
+    /// Returns the lines that an approver is shown: scripts and programs with their digest, and files that are not pinned.
     pub fn summary_lines(&self) -> Vec<String> {
         let shown = |pin: &&Pin| match &pin.found {
             PathState::File { .. } | PathState::Other { .. } => pin.role != FileRole::Folder,
@@ -124,7 +124,7 @@ impl Pins {
         let (mut files, mut unpinned) = (once_each(files), once_each(unpinned));
         let all = files.len() + unpinned.len();
         if all > MOST_SHOWN {
-            // Many files must not hide what is not pinned.
+            // Many files must not hide the lines about unpinned files.
             unpinned.truncate(MOST_UNPINNED.max(MOST_SHOWN.saturating_sub(files.len())));
             files.truncate(MOST_SHOWN.saturating_sub(unpinned.len()));
             unpinned.push(format!("and {} more, which the record lists", all - MOST_SHOWN));
@@ -133,7 +133,7 @@ impl Pins {
         files
     }
 
-    /// Says what of this is not so any more in `now`; none if all of it is.
+    /// Describes the first difference between this and `now`; none if they are equal.
     pub fn describe_change(&self, now: &Self) -> Option<String> {
         if let Some(difference) = self.folder.describe_change(&now.folder) {
             return Some(difference);
@@ -209,7 +209,7 @@ impl fmt::Display for Pin {
     }
 }
 
-/// The beginning of a digest, for people.
+/// Returns the beginning of a digest, for display.
 fn short_digest(digest: &Digest) -> String {
     digest.to_string().chars().take(SHORT).collect()
 }
@@ -223,13 +223,13 @@ fn size_text(bytes: u64) -> String {
     }
 }
 
-/// A name in one line: one that could pass for more than a name is quoted.
+/// Returns a name in one line: one that could pass for more than a name is quoted.
 fn quote_name(name: &str) -> String {
     let is_strange = |letter: char| letter.is_control() || letter.is_whitespace() || matches!(letter, ',' | '"' | '(');
     if name.chars().any(is_strange) { format!("{name:?}") } else { name.to_owned() }
 }
 
-/// A text in one line.
+/// Returns a text in one line.
 fn single_line(text: &str) -> String {
     if text.chars().any(char::is_control) { format!("{text:?}") } else { text.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Where a call stands.
+//! The state of a call.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,25 +11,25 @@ use crate::{
     tool::{Lane, RepeatMode, ToolEffect},
 };
 
-/// What a call waits for or is.
+/// Phase of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallPhase {
-    /// It has to be judged.
+    /// Waiting for its verdict.
     #[serde(rename = "wanted")]
     Proposed,
     /// A gate decides.
     Gated,
-    /// It may start when its turn comes.
+    /// Ready to start when its turn comes.
     Ready,
-    /// It runs.
+    /// Running.
     Started {
-        /// In which process.
+        /// The process in which it runs.
         boot: u32,
     },
-    /// It is not known what became of it.
+    /// Its outcome is unknown.
     InDoubt(DoubtCause),
-    /// It is over.
+    /// Ended.
     Ended(CallEnd),
 }
 
@@ -49,30 +49,30 @@ pub struct Call {
     pub(crate) aborting: bool,
     /// True once a person allowed it; a rule that denies still wins at the start.
     pub(crate) approved: bool,
-    /// The record that let it through its gate. It starts only once that is durable.
+    /// Position of the record that resolved its gate. The call starts only once that record is durable.
     pub(crate) let_through: Option<Lsn>,
-    /// How often it was started.
+    /// Number of starts.
     #[serde(default)]
     pub(crate) starts: u32,
-    /// The line of the peer that has it.
+    /// The connection of the peer that has it.
     #[serde(default)]
     pub(crate) line: Option<PeerLine>,
-    /// When it is given up, while it waits for its peer or for word of it.
+    /// Time at which the wait for its peer, or for a report on it, ends.
     #[serde(default)]
     pub(crate) until: Option<Millis>,
-    /// Whether the peer that has it can be asked about it over another line.
+    /// Ability of the peer that has it to report on it over another connection.
     #[serde(default)]
     pub(crate) memory: PeerMemory,
-    /// Whether its peer is only asked what became of it.
+    /// True if its peer is only asked for the outcome.
     #[serde(default)]
     pub(crate) is_asking: bool,
-    /// Of what it would run from disk, as it was when it was wanted.
+    /// Digest of the files that it would run from disk, as they were when it was proposed.
     #[serde(default)]
     pub(crate) pins: Option<Digest>,
 }
 
 impl Call {
-    /// Whether it may use the session's shell: it works here, and may change something.
+    /// Reports whether it may use the session's shell: it works here, and may change something.
     pub(crate) fn acts_here(&self) -> bool {
         matches!(self.executor, Executor::Builtin | Executor::Shell) && self.effect != ToolEffect::Reads
     }
@@ -102,37 +102,37 @@ impl Call {
         })
     }
 
-    /// Of what it would run from disk, as it was when it was wanted.
+    /// Returns the digest of the files that it would run from disk, as they were when it was proposed.
     pub fn pins_digest(&self) -> Option<Digest> {
         self.pins
     }
 
-    /// True once a person allowed it.
+    /// Reports whether a person allowed it.
     pub fn is_approved(&self) -> bool {
         self.approved
     }
 
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> CallId {
         self.id
     }
 
-    /// The session that it belongs to.
+    /// Returns the session that it belongs to.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// The run that wants it; absent for a person's own command.
+    /// Returns the run that proposed it; absent for a person's own command.
     pub fn run(&self) -> Option<RunId> {
         self.run
     }
 
-    /// Who runs it.
+    /// Returns the executor that runs it.
     pub fn executor(&self) -> &Executor {
         &self.executor
     }
 
-    /// The peer that does it, where one does.
+    /// Returns the peer that does it, if a peer does.
     pub fn peer(&self) -> Option<&PeerId> {
         match &self.executor {
             Executor::Peer(peer) => Some(peer),
@@ -140,62 +140,62 @@ impl Call {
         }
     }
 
-    /// The line of the peer that has it, or had it last.
+    /// Returns the connection of the peer that has it, or had it last.
     pub fn peer_line(&self) -> Option<PeerLine> {
         self.line
     }
 
-    /// How often it was started.
+    /// Returns the number of starts.
     pub fn start_count(&self) -> u32 {
         self.starts
     }
 
-    /// Where its content lies.
+    /// Returns the position of its content.
     pub fn content_lsn(&self) -> Lsn {
         self.content
     }
 
-    /// The digest that the arguments in its content must have.
+    /// Returns the digest that the arguments in its content must have.
     pub fn arguments_digest(&self) -> Digest {
         self.arguments
     }
 
-    /// Where it stands.
+    /// Returns its phase.
     pub fn phase(&self) -> &CallPhase {
         &self.phase
     }
 
-    /// Whether its peer, which was given it on an earlier line, is only asked what became of it.
+    /// Reports whether its peer, which got it over an earlier connection, is only asked for the outcome.
     pub fn is_asking(&self) -> bool {
         self.is_asking
     }
 
-    /// Whether it is not known what became of it, and its peer may yet say so.
+    /// Reports whether its outcome is unknown and its peer may still report it.
     pub fn may_be_asked(&self) -> bool {
         matches!(self.phase, CallPhase::InDoubt(_)) && self.until.is_some()
     }
 
-    /// Whether a person has a peer do it, beside any run and without a place in the conversation.
+    /// Reports whether a person has a peer do it, outside of any run and without an entry in the conversation.
     pub fn is_act(&self) -> bool {
         self.run.is_none() && matches!(self.executor, Executor::Peer(_))
     }
 
-    /// Whether it has ended.
+    /// Reports whether it has ended.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, CallPhase::Ended(_))
     }
 
-    /// Whether nothing of it has happened yet.
+    /// Reports whether nothing of it has happened yet.
     pub fn is_before_start(&self) -> bool {
         matches!(self.phase, CallPhase::Proposed | CallPhase::Gated | CallPhase::Ready)
     }
 
-    /// Whether it was started, whatever became of it.
+    /// Reports whether it was started, in any outcome.
     pub fn has_begun(&self) -> bool {
         matches!(self.phase, CallPhase::Started { .. } | CallPhase::InDoubt(_))
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub(crate) fn apply_event(&mut self, event: &Event, lsn: Lsn) {
         match event {
             Event::Proposed { .. }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::PrincipalId;
 
-/// An account through which a gateway is in a chat network.
+/// Account of a gateway in a chat network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ChannelAccount {
     /// The network.
@@ -13,17 +13,17 @@ pub struct ChannelAccount {
     pub name: String,
 }
 
-/// What kind of chat it is.
+/// Kind of a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressKind {
-    /// With one person.
+    /// Chat with one person.
     Dm,
-    /// With a few.
+    /// Chat with a few people.
     Group,
-    /// With whoever follows it.
+    /// Chat with followers.
     Channel,
-    /// Within another.
+    /// Thread within another chat.
     Thread,
 }
 
@@ -32,29 +32,29 @@ pub enum AddressKind {
 pub struct ChatAddress {
     /// The account.
     pub account: ChannelAccount,
-    /// What kind of chat it is.
+    /// Kind of the chat.
     pub kind: AddressKind,
     /// The network's id of it.
     pub chat: String,
 }
 
-/// A file that goes with what is said to a chat. It lies outside of the record until the letter has ended.
+/// A file that goes with an outbound message. It is stored outside of the record until the message has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboundMedia {
-    /// Where it lies, in the words of whoever put it there.
+    /// Its location, in the terms of the component that stored it.
     pub object: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its type.
     pub mime_type: String,
 }
 
-/// Where a message came from, and so where what its run says goes.
+/// Origin of a message, to which the output of its run goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageOrigin {
     /// The chat.
     pub from: ChatAddress,
-    /// Who said it. What the run asks is for nobody else in the chat to answer.
+    /// The sender. Only the sender may answer the questions of the run in the chat.
     pub by: PrincipalId,
     /// The network's id of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]

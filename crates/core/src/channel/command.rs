@@ -1,4 +1,4 @@
-//! What is told of chat networks, and what is to be told to them.
+//! Commands about chat networks: received messages and outbound messages.
 
 use std::sync::Arc;
 
@@ -7,78 +7,78 @@ use serde_json::{Map, Value};
 use super::{ChannelAccount, ChatAddress, DeliveryEnd, OutboundMedia};
 use crate::id::OutboundId;
 
-/// A command about chat networks. `C` is the type of all commands, which stands above this one.
+/// A command about chat networks. `C` is the type of all commands, which includes this one.
 #[derive(Clone, Debug)]
 pub enum Command<C> {
-    /// There is such an account. Told twice, it is recorded once.
+    /// Registers an account. A repeated command is recorded once.
     Meet(ChannelAccount),
-    /// The account is known no more, and what is owed to its chats is not sent.
+    /// Removes an account. Its outbound messages are not sent.
     Forget(ChannelAccount),
-    /// A message came. What it begins or changes is recorded together with that.
+    /// Records a received message together with the facts of the command that it causes.
     Hear(Box<InboundMessage<C>>),
-    /// Something is to be said to a chat.
+    /// Queues an outbound message.
     Send(Box<OutboundRequest>),
-    /// A letter ended. One that has ended already stays as it is.
+    /// Ends an outbound message. One that has ended already stays as it is.
     Ended {
-        /// Which.
+        /// The outbound message.
         letter: OutboundId,
-        /// How.
+        /// The outcome.
         end: DeliveryEnd,
-        /// Why it was not delivered, for people.
+        /// Reason for which it was not delivered, for people.
         why: Option<Arc<str>>,
     },
-    /// Somebody unknown wants to speak. People are asked, once for each that knocks.
+    /// Records a pairing request of an unknown sender. Approvers are asked once for each sender.
     Knock(Box<PairingRequest>),
 }
 
-/// A message that came. `C` is the type of all commands.
+/// A received message. `C` is the type of all commands.
 #[derive(Clone, Debug)]
 pub struct InboundMessage<C> {
-    /// From where.
+    /// The chat that it comes from.
     pub from: ChatAddress,
     /// The agent that it is for.
     pub agent: String,
-    /// The network's id of it: under the same one it is heard once. None if it has none.
+    /// The network's id of it: a message with a known id is ignored. None if it has none.
     pub id: Option<String>,
-    /// What is said or done with it, if anything is. It is recorded together with that it was heard, or neither is.
+    /// Command that it causes, if any. Both are recorded together, or neither is.
     pub then: Option<Box<C>>,
 }
 
-/// What is to be said to a chat.
+/// A message to send to a chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundRequest {
-    /// To which.
+    /// The chat.
     pub to: ChatAddress,
-    /// What.
+    /// The text.
     pub text: Arc<str>,
-    /// The session that it belongs to, in the words of its door.
+    /// The session that it belongs to, under its adapter's name for it.
     pub session: Option<String>,
     /// The network's id of the message that it answers.
     pub reply_to: Option<String>,
-    /// The same key again is the same letter.
+    /// Idempotency key: a repeated key names the same message.
     pub key: Option<String>,
-    /// What goes with it.
+    /// File that goes with it.
     pub media: Option<OutboundMedia>,
 }
 
-/// Somebody unknown who wants to speak.
+/// A pairing request of an unknown sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairingRequest {
-    /// From where.
+    /// The chat that it comes from.
     pub from: ChatAddress,
-    /// Who, as the network's list of those who may speak has it.
+    /// The sender, as in the network's list of allowed senders.
     pub sender: String,
-    /// What people are asked.
+    /// Question for the approvers.
     pub question: String,
-    /// What there is to know about it.
+    /// Known details about it.
     pub why: Option<String>,
-    /// The same by name, for doors that have a place for it.
+    /// The same details by name, for adapters with fields for them.
     pub about: Map<String, Value>,
-    /// What they are told meanwhile.
+    /// Notice for the sender meanwhile.
     pub notice: Arc<str>,
 }
 
-/// Why something about a chat network was not done.
+/// Reason for which a command about a chat network was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
     /// There is no such account.
@@ -89,21 +89,21 @@ pub enum ChannelError {
         /// The account.
         account: String,
     },
-    /// There are as many accounts as there may be.
+    /// The number of accounts is at its limit.
     #[error("at most {0} accounts of chat networks are kept")]
     Accounts(usize),
-    /// More came in a short time than can be told apart.
+    /// More messages came in a short time than can be deduplicated.
     #[error("too many messages came through this account; it may try again later")]
     Flooded,
-    /// As many people wait to be let in as may.
+    /// The number of pending pairing requests is at its limit.
     #[error("at most {0} people may wait to be let in")]
     Crowded(usize),
     /// A name, an id or a text of the network's is too long.
     #[error("{what} is longer than {limit} bytes")]
     TooLong {
-        /// What.
+        /// The value.
         what: &'static str,
-        /// How long it may be.
+        /// Its maximum length.
         limit: usize,
     },
 }

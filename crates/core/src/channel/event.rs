@@ -1,11 +1,11 @@
-//! What happened in chat networks.
+//! Events of chat networks.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ChannelAccount, ChatAddress, OutboundMedia};
 use crate::id::OutboundId;
 
-/// How a letter ended.
+/// Outcome of an outbound message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryEnd {
@@ -13,9 +13,9 @@ pub enum DeliveryEnd {
     Delivered,
     /// The network does not take it.
     Refused,
-    /// Too many others waited behind it.
+    /// Too many later messages waited.
     Dropped,
-    /// Its account is known no more.
+    /// Its account was removed.
     Forgotten,
 }
 
@@ -23,20 +23,20 @@ pub enum DeliveryEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// An account is known.
+    /// An account was registered.
     Met {
-        /// Which.
+        /// The account.
         account: ChannelAccount,
     },
-    /// An account is known no more.
+    /// An account was removed.
     Forgotten {
-        /// Which.
+        /// The account.
         account: ChannelAccount,
     },
-    /// A message came. What came of it stands in the records behind this one.
+    /// A message was received. The records after this one hold its consequences.
     #[serde(rename = "heard")]
     Received {
-        /// From where.
+        /// The chat that it came from.
         from: ChatAddress,
         /// The agent that it is for.
         agent: String,
@@ -44,30 +44,30 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
     },
-    /// Something is to be said to a chat. Its text is the content.
+    /// A message is to be sent to a chat. Its text is the content.
     Owed {
-        /// Which letter it is.
+        /// Id of the message.
         letter: OutboundId,
-        /// To which chat.
+        /// The chat.
         to: ChatAddress,
-        /// The session that it belongs to, in the words of its door.
+        /// The session that it belongs to, under its adapter's name for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
         /// The network's id of the message that it answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply_to: Option<String>,
-        /// The same key again is the same letter.
+        /// Idempotency key: a repeated key names the same message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
-        /// What goes with it.
+        /// File that goes with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media: Option<Box<OutboundMedia>>,
     },
-    /// A letter ended. The content says why, where it was not delivered.
+    /// An outbound message ended. The content is the reason, if it was not delivered.
     Ended {
-        /// Which.
+        /// The outbound message.
         letter: OutboundId,
-        /// How.
+        /// The outcome.
         end: DeliveryEnd,
     },
 }

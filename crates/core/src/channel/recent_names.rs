@@ -1,4 +1,4 @@
-//! Names of what happened lately, by which it is known when it comes again.
+//! Names of recent events, which reveal duplicates.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -32,17 +32,17 @@ impl RecentNames {
         self.names.contains(name)
     }
 
-    /// The time of the oldest, if there are `most` of them, so that one more takes its place.
+    /// Returns the time of the oldest, if there are `most` of them, so that one more takes its place.
     pub(super) fn oldest_of(&self, most: usize) -> Option<Millis> {
         self.order.front().filter(|_| self.order.len() >= most).map(|(at, _)| *at)
     }
 
-    /// The time of the newest.
+    /// Returns the time of the newest.
     pub(super) fn newest_at(&self) -> Option<Millis> {
         self.order.back().map(|(at, _)| *at)
     }
 
-    /// Notes a name; of more than `most` the oldest is forgotten.
+    /// Records a name; of more than `most` the oldest is forgotten.
     pub(super) fn record_name(&mut self, name: &str, at: Millis, most: usize) {
         if !self.names.insert(name.to_owned()) {
             return;

@@ -1,4 +1,4 @@
-//! Where chat networks stand: accounts, letters on their way, and who last spoke with each agent.
+//! State of chat networks: accounts, pending outbound messages, and the last active chat of each agent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,63 +13,63 @@ use crate::{
     time::Millis,
 };
 
-/// How many accounts are kept.
+/// Maximum number of accounts.
 pub(crate) const MOST_ACCOUNTS: usize = 1000;
-/// How many letters may wait for one account.
+/// Maximum number of pending messages for one account.
 pub(crate) const MOST_LETTERS: usize = 1000;
-/// How many messages of an account are known when they come again.
+/// Number of received messages of an account that are remembered to detect duplicates.
 const MOST_HEARD: usize = 4096;
-/// How long a message is known at least.
+/// Minimum time for which a received message is remembered.
 const HEARD_FOR: Duration = Duration::from_secs(600);
-/// How many letters are known by their key.
+/// Number of messages that are remembered by their key.
 const MOST_KEYS: usize = 4096;
-/// How many agents have somebody who last spoke with them.
+/// Maximum number of agents with a last active chat.
 const MOST_ACTIVE: usize = 1000;
 
 /// An account that is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownAccount {
-    /// Which.
+    /// The account.
     pub account: ChannelAccount,
-    /// Since when.
+    /// Time at which it was registered.
     pub since: Millis,
-    /// When something last came through it.
+    /// Time of the last message through it.
     pub last_heard: Option<Millis>,
     #[serde(rename = "heard")]
     received: RecentNames,
 }
 
-/// A letter on its way.
+/// A pending outbound message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingMessage {
-    /// Which.
+    /// Its id.
     pub id: OutboundId,
-    /// To which chat.
+    /// The chat.
     pub to: ChatAddress,
-    /// Where its text lies.
+    /// Position of its text.
     pub content: Lsn,
-    /// Since when it waits.
+    /// Time at which it was queued.
     pub at: Millis,
-    /// The session that it belongs to, in the words of its door.
+    /// The session that it belongs to, under its adapter's name for it.
     pub session: Option<String>,
     /// The network's id of the message that it answers.
     pub reply_to: Option<String>,
-    /// What it was written under, so that it was written once.
+    /// Idempotency key that it was queued under.
     pub key: Option<String>,
-    /// What goes with it.
+    /// File that goes with it.
     pub media: Option<OutboundMedia>,
 }
 
-/// Who last spoke with an agent.
+/// Chat in which an agent was last active.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveChat {
-    /// Where.
+    /// The chat.
     pub at: ChatAddress,
-    /// When.
+    /// Time of the last message.
     pub time: Millis,
 }
 
-/// The form in which it is kept.
+/// Stored form of the state.
 #[derive(Serialize, Deserialize)]
 struct ChannelStateForm {
     accounts: Vec<KnownAccount>,
@@ -79,18 +79,18 @@ struct ChannelStateForm {
     left: Vec<(ChannelAccount, RecentNames)>,
 }
 
-/// Everything about chat networks.
+/// State of all chat networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ChannelStateForm", into = "ChannelStateForm")]
 pub struct State {
     accounts: BTreeMap<ChannelAccount, KnownAccount>,
-    /// In the order in which they were owed.
+    /// Pending messages in the order in which they were queued.
     letters: BTreeMap<Lsn, PendingMessage>,
     by_id: BTreeMap<OutboundId, Lsn>,
     by_account: BTreeMap<ChannelAccount, BTreeSet<Lsn>>,
     keys: RecentNames,
     active: BTreeMap<String, ActiveChat>,
-    /// What came through accounts that are known no more, as long as it may come again: they may be known anew by then.
+    /// Messages of removed accounts, as long as duplicates may come: the accounts may be registered again by then.
     left: BTreeMap<ChannelAccount, RecentNames>,
 }
 
@@ -125,38 +125,38 @@ impl From<State> for ChannelStateForm {
 }
 
 impl State {
-    /// All accounts, by network and name.
+    /// Returns all accounts, ordered by network and name.
     pub fn accounts(&self) -> impl Iterator<Item = &KnownAccount> {
         self.accounts.values()
     }
 
-    /// One account, if it is known.
+    /// Returns an account, if it is known.
     pub fn account(&self, account: &ChannelAccount) -> Option<&KnownAccount> {
         self.accounts.get(account)
     }
 
-    /// The letters that wait, the oldest first.
+    /// Returns the pending messages, the oldest first.
     pub fn pending_messages(&self) -> impl Iterator<Item = &PendingMessage> {
         self.letters.values()
     }
 
-    /// The letters that wait for one account, the oldest first.
+    /// Returns the pending messages of one account, the oldest first.
     pub fn pending_for(&self, account: &ChannelAccount) -> impl ExactSizeIterator<Item = &PendingMessage> {
         static NONE: BTreeSet<Lsn> = BTreeSet::new();
         self.by_account.get(account).unwrap_or(&NONE).iter().map(|lsn| &self.letters[lsn])
     }
 
-    /// One letter, until it ends.
+    /// Returns a message, until it ends.
     pub fn pending_message(&self, id: OutboundId) -> Option<&PendingMessage> {
         self.letters.get(self.by_id.get(&id)?)
     }
 
-    /// Who last spoke with an agent.
+    /// Returns the chat in which an agent was last active.
     pub fn active_chat(&self, agent: &str) -> Option<&ActiveChat> {
         self.active.get(agent)
     }
 
-    /// Whether a letter was written under this key, as far back as that is known.
+    /// Reports whether a message was queued under this key, as far back as keys are remembered.
     pub fn is_written(&self, key: &str) -> bool {
         self.keys.contains(key)
     }
@@ -165,18 +165,18 @@ impl State {
         self.accounts.get(account).map(|known| &known.received).or_else(|| self.left.get(account))
     }
 
-    /// Whether a message came through an account before.
+    /// Reports whether a message came through an account before.
     pub fn was_received(&self, account: &ChannelAccount, id: &str) -> bool {
         self.recent_ids(account).is_some_and(|recent| recent.contains(id))
     }
 
-    /// Whether one more message of an account would have one forgotten that may still come again.
+    /// Reports whether one more message of an account would displace one whose duplicate may still come.
     pub(crate) fn is_flooded(&self, account: &ChannelAccount, now: Millis) -> bool {
         let oldest = self.recent_ids(account).and_then(|recent| recent.oldest_of(MOST_HEARD));
         oldest.is_some_and(|oldest| oldest + HEARD_FOR > now)
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub(crate) fn apply_event(&mut self, event: &Event, lsn: Lsn, now: Millis) {
         match event {
             Event::Met { account } => {
@@ -189,7 +189,7 @@ impl State {
                     self.left.insert(account.clone(), known.received);
                 }
                 self.left.retain(|_, recent| recent.newest_at().is_some_and(|newest| newest + HEARD_FOR > now));
-                // Nothing that is said there any more would reach anybody.
+                // A message to the account can no longer be delivered.
                 self.active.retain(|_, active| active.at.account != *account);
             }
             Event::Received { from, agent, id } => {

@@ -1,6 +1,6 @@
 //! Content that decisions need: of gates that wait and of calls that have not ended.
 //!
-//! It lies beside the state and is not part of it: it comes from the command that caused it, or from the log before
+//! It is kept next to the state and is not part of it: it comes from the command that caused it, or from the log before
 //! recovery.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -13,33 +13,33 @@ use crate::{
     run,
 };
 
-/// What settling may read beside the state.
+/// Content that settling may read in addition to the state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdmittedContent {
     calls: BTreeMap<CallId, Arc<call::CallDetails>>,
     gates: BTreeMap<GateId, Arc<gate::GateContent>>,
-    /// Answers to the questions of a call that has not ended, in the order in which they were asked.
+    /// Answers to the questions of a call that has not ended, in the order of the questions.
     answers: BTreeMap<CallId, Vec<GateId>>,
     answer_texts: BTreeMap<GateId, Arc<str>>,
 }
 
 impl AdmittedContent {
-    /// What a call wants, word for word.
+    /// Returns the content of a call, word for word.
     pub fn call_content(&self, id: CallId) -> Option<&Arc<call::CallDetails>> {
         self.calls.get(&id)
     }
 
-    /// What a gate shows, word for word.
+    /// Returns the content of a gate, word for word.
     pub fn gate_content(&self, id: GateId) -> Option<&Arc<gate::GateContent>> {
         self.gates.get(&id)
     }
 
-    /// The content of the answer to a gate, while the call that asked has not ended.
+    /// Returns the content of the answer to a gate, while the call that asked has not ended.
     pub fn answer_text(&self, gate: GateId) -> Option<&Arc<str>> {
         self.answer_texts.get(&gate)
     }
 
-    /// The gates that a call has opened, in order.
+    /// Returns the gates that a call has opened, in order.
     pub fn gates_of(&self, call: CallId) -> &[GateId] {
         self.answers.get(&call).map_or(&[], Vec::as_slice)
     }
@@ -86,7 +86,7 @@ impl AdmittedContent {
         }
     }
 
-    /// Lets go of what nobody needs after `event`.
+    /// Drops content that is not needed after `event`.
     pub(crate) fn forget_after(&mut self, state: &State, event: &Event) {
         if let Event::Gate(gate::Event::Resolved { gate, .. }) = event
             && state.gate(*gate).is_some_and(|gate| gate.call().is_none() && !state.is_awaited(gate))
@@ -108,7 +108,7 @@ impl AdmittedContent {
         }
     }
 
-    /// Lets go of gates that `state` has let go of.
+    /// Drops the content of gates that `state` has dropped.
     pub(crate) fn forget_gates(&mut self, state: &State) {
         self.gates.retain(|gate, _| state.gate(*gate).is_some());
         self.answer_texts.retain(|gate, _| state.gate(*gate).is_some());
@@ -117,7 +117,7 @@ impl AdmittedContent {
     /// Takes contents from the log, before recovery.
     ///
     /// # Errors
-    /// The position of the first that is not what its record says, and why.
+    /// The position of the first content that does not match its record, and the cause.
     pub(crate) fn restore_content<T: AsRef<str>>(
         &mut self,
         state: &State,
@@ -148,7 +148,7 @@ impl AdmittedContent {
     }
 }
 
-/// What has its content where in the log.
+/// Positions of contents in the log.
 #[derive(Default)]
 struct ContentPositions<'a> {
     calls: BTreeMap<Lsn, Vec<CallId>>,

@@ -1,4 +1,4 @@
-//! Puts entries one behind the other into a session's tree.
+//! Appends entries one after the other to a session's tree.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     time::Millis,
 };
 
-/// How many messages are taken out of a queue together, so that a batch can hold them.
+/// Maximum number of messages that are taken out of a queue together, so that a batch can hold them.
 const MOST_AT_ONCE: usize = 256;
 
 /// Makes the facts of consecutive entries: each follows the one before.
@@ -21,37 +21,37 @@ pub(crate) struct BranchBuilder<'a> {
 }
 
 impl<'a> BranchBuilder<'a> {
-    /// Begins at the session's leaf.
+    /// Begins after the session's leaf.
     pub(crate) fn new(session: &'a Session) -> Self {
         Self { session, leaf: session.leaf().cloned(), made: 0, facts: Vec::new() }
     }
 
-    /// Begins before the first entry, where the conversation begins anew.
+    /// Begins before the first entry, where the conversation restarts.
     pub(crate) fn from_root(session: &'a Session) -> Self {
         Self { session, leaf: None, made: 0, facts: Vec::new() }
     }
 
-    /// The session that it belongs to.
+    /// Returns the session that it belongs to.
     pub(crate) fn session(&self) -> &'a Session {
         self.session
     }
 
-    /// The facts in order.
+    /// Returns the facts in order.
     pub(crate) fn into_facts(self) -> Vec<Fact> {
         self.facts
     }
 
-    /// Puts any fact of the session's behind the last.
+    /// Appends a fact of the session.
     pub(crate) fn push_event(&mut self, event: Event) {
         self.push_with(event, None);
     }
 
-    /// Puts any fact of the session's with content behind the last.
+    /// Appends a fact of the session with content.
     pub(crate) fn push_with(&mut self, event: Event, content: Option<Arc<str>>) {
         self.facts.push(Fact { event, session: Some(self.session.id().clone()), content });
     }
 
-    /// Puts an entry with content of its own.
+    /// Appends an entry with content of its own.
     pub(crate) fn push_message(
         &mut self,
         kind: SessionEntryKind,
@@ -61,7 +61,7 @@ impl<'a> BranchBuilder<'a> {
         self.push_message_at(kind, message, None, context)
     }
 
-    /// Puts an entry with content of its own, which was begun before it is recorded.
+    /// Appends an entry with content of its own, which was begun before it is recorded.
     pub(crate) fn push_message_at(
         &mut self,
         kind: SessionEntryKind,
@@ -76,7 +76,7 @@ impl<'a> BranchBuilder<'a> {
     }
 
     fn fresh_id(&self, context: &mut DecisionContext) -> EntryId {
-        // Eight digits are short enough to meet again in a long session.
+        // Eight digits are short enough to collide in a long session.
         loop {
             let id = EntryId::new(context.fresh.next_hex(4));
             if self.session.entry(&id).is_none() {
@@ -93,11 +93,11 @@ impl<'a> BranchBuilder<'a> {
         self.push_with(Event::Session(event), content);
     }
 
-    /// Takes messages out of a queue and says them. True if there were any.
+    /// Takes messages out of a queue and appends them. True if there were any.
     pub(crate) fn drain_queue(&mut self, queue: MessageQueue, take: TakeMode, context: &mut DecisionContext) -> bool {
         let most = match (take, queue) {
             (TakeMode::One, _) => 1,
-            // What is left of a longer queue is taken by the next look at it.
+            // The rest of a longer queue is taken by the next look at it.
             (TakeMode::All, MessageQueue::Steering | MessageQueue::FollowUp) => MOST_AT_ONCE,
             (TakeMode::All, MessageQueue::Prompt | MessageQueue::Held | MessageQueue::Next) => usize::MAX,
         };

@@ -1,4 +1,4 @@
-//! What can be asked of an engine, what it answers, and why it may refuse.
+//! Commands of an engine, its replies, and its errors.
 
 use std::sync::Arc;
 
@@ -13,133 +13,133 @@ use crate::{
     run, schedule, session, settings, unattended,
 };
 
-/// Whether work that a restart interrupted goes on by itself.
+/// Mode of interrupted work after a restart: whether it continues automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResumeMode {
-    /// Runs and queues go on.
+    /// Runs and queues continue.
     Go,
-    /// They wait for their host. What people were asked or told of happens all the same: gates, answers, further attempts.
+    /// Runs and queues wait for their host. Work that people decided or were notified of happens all the same: gates, answers, retries.
     Wait,
 }
 
 /// A command.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// A process begins to work with this log. The first command after replay and [`Command::UseRules`].
+    /// Starts work of a process with this log. The first command after replay and [`Command::UseRules`].
     Recover(ResumeMode),
-    /// These rules are in force from now on.
+    /// Puts these rules in force.
     UseRules(Box<ActiveRules>),
-    /// A person is about to change the file of rules, or to have it read again. It is recorded before that happens; a mere
-    /// look that finds the rules in force is not.
+    /// Records that a person is about to change the file of rules, or to have it read again, before that happens. A mere
+    /// read that finds the rules in force is not recorded.
     EditRules {
-        /// Who.
+        /// The person.
         by: PrincipalId,
         /// Digest of the rules that the file then has.
         to: Digest,
-        /// What is changed in it, for people; nothing where it is only read.
+        /// Description of the change, for people; absent if the file is only read.
         change: Option<Arc<str>>,
     },
-    /// A host brings the rules of its session: they are in force there from now on, in place of those of this process. Told
-    /// of a session that does not exist, they make it one of a host when it is opened. Such a session works while its rules
-    /// are at hand, and waits while they are not.
+    /// Puts the rules of a session's host in force there, in place of those of this process. Sent
+    /// for a session that does not exist, they make it a hosted session when it is opened. Such a session works while its rules
+    /// are loaded, and waits while they are not.
     UseRulesFor(SessionId, Box<ActiveRules>),
     /// The host of a session has gone, and its rules go too. Refused while something works or waits there.
     Leave(SessionId),
-    /// Time has passed.
+    /// Reports that time has passed.
     Tick,
-    /// Nobody could be heard for a while: deadlines that passed meanwhile, or soon will, get a while more.
+    /// Extends the deadlines that passed, or soon will, while no answer could be received.
     Extend,
-    /// To a session.
+    /// Command to a session.
     Session(SessionId, session::Command),
-    /// To a run.
+    /// Command to a run.
     Run(run::Command),
-    /// About a call.
+    /// Command about a call.
     Call(call::Command),
-    /// To a gate.
+    /// Command to a gate.
     Gate(gate::Command),
-    /// About a peer.
+    /// Command about a peer.
     Peer(peer::Command),
-    /// About what people set while the gateway runs.
+    /// Command about settings that people change while the gateway runs.
     Settings(settings::Command),
-    /// About chat networks.
+    /// Command about chat networks.
     Channel(channel::Command<Command>),
-    /// To the contract of a session that works without people.
+    /// Command to the contract of a session that works without approvers.
     Unattended(unattended::Command),
-    /// About jobs.
+    /// Command about jobs.
     Schedule(schedule::Command),
-    /// Takes over grants that another log gave for good. Those that are known are passed over.
+    /// Imports permanent grants from another log. Those that are known are skipped.
     Adopt(Vec<Grant>),
-    /// Takes a person's denial back before its time.
+    /// Revokes a person's denial before its time.
     Lift {
-        /// Whose calls it stops.
+        /// The principal whose calls it stops.
         principal: PrincipalId,
-        /// What it stops: the key of the [constraint](crate::policy::Constraint).
+        /// Its key: that of the [constraint](crate::policy::Constraint).
         key: Digest,
-        /// The session in which alone it stops that; absent for a denial that binds all sessions.
+        /// The only session in which it applies; absent for a denial that binds all sessions.
         session: Option<SessionId>,
-        /// Who takes it back. Not the agent.
+        /// The person who revokes it. Not the agent.
         by: PrincipalId,
     },
-    /// Takes a grant back.
+    /// Revokes a grant.
     Revoke {
-        /// Which.
+        /// The grant.
         grant: GrantId,
-        /// Who takes it back.
+        /// The person who revokes it.
         by: PrincipalId,
     },
 }
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineReply {
-    /// It is done.
+    /// The command was executed.
     Done,
     /// A run works on it.
     Started(RunId),
-    /// It waits in a queue.
+    /// The message waits in a queue.
     Queued,
-    /// It waits for a compaction that has to come first; then this run begins with it.
+    /// The message waits for a compaction that has to come first; then this run begins with it.
     BehindCompaction(RunId),
-    /// This run is told of it on its way.
+    /// The message goes to this run while it works.
     Steering(RunId),
-    /// The run ends as soon as what is in flight has ended.
+    /// The run ends when the work in flight has ended.
     Stopping(RunId),
     /// There was nothing to stop.
     Idle,
-    /// A compaction is under way.
+    /// A compaction is active.
     Compacting {
-        /// Counts compactions of the session.
+        /// Number of the compaction in the session.
         epoch: u32,
     },
     /// A person's command runs.
     Running(CallId),
     /// A request is open, or it was made before under its key and is over.
     Requested {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// How it ended and where that is recorded, if it has.
+        /// Its outcome and the position of the record of it, if it has ended.
         over: Option<(call::CallEnd, Lsn)>,
     },
-    /// The gate was resolved so, now or by the same answer before.
+    /// The gate was resolved like this, now or by the same answer before.
     Resolved(gate::GateResolution),
-    /// The answer counts, and more people have to allow.
+    /// The answer counts, and more approvers have to allow.
     Voted {
-        /// How many have.
+        /// Number of approvers who allowed.
         have: u32,
-        /// How many have to.
+        /// Number of approvers who have to allow.
         need: u32,
     },
-    /// What a contract says.
+    /// Result of a command to a contract.
     Unattended(unattended::ContractOutcome),
-    /// These firings are to begin.
+    /// Firings that are to begin.
     Fired(Vec<schedule::FiringId>),
     /// The result came too late and was only recorded.
     Dropped,
-    /// It has happened already, under the same key.
+    /// The command was executed before, under the same key.
     Repeated,
 }
 
-/// Why a command was refused.
+/// Reason for which a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// There is no such session.
@@ -148,7 +148,7 @@ pub enum CommandError {
     /// There is one already.
     #[error("session {0} exists")]
     SessionExists(SessionId),
-    /// An entry that was named is not there.
+    /// A named entry does not exist.
     #[error("no entry {entry} in {session}")]
     NoEntry {
         /// The session.
@@ -156,13 +156,13 @@ pub enum CommandError {
         /// The entry.
         entry: String,
     },
-    /// Something works in the session that must end first.
+    /// Work in the session must end first.
     #[error("{0} is busy")]
     Busy(SessionId),
-    /// Its rules come from its host, and are not at hand in this process.
+    /// Its rules come from its host, and are not loaded in this process.
     #[error("{0} waits for its host, which brings its rules")]
     WaitsForHost(SessionId),
-    /// Whoever is to do it has no line.
+    /// The peer that is to do it has no connection.
     #[error("{0} is not connected")]
     PeerAway(PeerId),
     /// A name is empty.
@@ -171,15 +171,15 @@ pub enum CommandError {
     /// A message or a fact is too large for a record.
     #[error("{what} is longer than {limit} bytes")]
     TooLong {
-        /// What.
+        /// The value.
         what: &'static str,
-        /// How long it may be.
+        /// Its maximum length.
         limit: usize,
     },
     /// A prompt was not taken.
     #[error(transparent)]
     Prompt(#[from] session::PromptError),
-    /// A compaction was not begun.
+    /// A compaction was not started.
     #[error(transparent)]
     Compact(#[from] session::CompactError),
     /// An answer did not count.
@@ -188,16 +188,16 @@ pub enum CommandError {
     /// A request has the key of another one.
     #[error("the idempotency key {0:?} names another request")]
     KeyTaken(String),
-    /// The contract of a session stands in the way.
+    /// The contract of a session forbids it.
     #[error(transparent)]
     Unattended(#[from] unattended::DeclareError),
-    /// Something about a chat network was not done.
+    /// A command about a chat network was refused.
     #[error(transparent)]
     Channel(#[from] channel::ChannelError),
-    /// Something about jobs.
+    /// A command about jobs was refused.
     #[error(transparent)]
     Schedule(#[from] schedule::ScheduleError),
-    /// Policy refuses a person's own command, or what a command that runs wants beyond it.
+    /// Policy refuses a person's own command, or an additional access that a running command requests.
     #[error("{0}")]
     Denied(String),
     /// A command that only makes sense otherwise, such as a second recovery.

@@ -1,4 +1,4 @@
-//! Facts with which compactions begin, and what is tried before one.
+//! Facts with which compactions begin, and the pruning that is tried before one.
 
 use super::{BranchBuilder, Event};
 use crate::{
@@ -10,10 +10,10 @@ use crate::{
     unattended::ContractStatus,
 };
 
-/// How many entries one fact names.
+/// Maximum number of entries that one fact names.
 const PRUNED_AT_ONCE: usize = 500;
 
-/// The fact that begins a compaction.
+/// Returns the fact that begins a compaction.
 pub(crate) fn compaction_started(
     session: &Session,
     reason: CompactionCause,
@@ -23,7 +23,7 @@ pub(crate) fn compaction_started(
     compaction_event(session, reason, cut, then, None, None)
 }
 
-/// The fact that begins a compaction for a request that was too long: `run` asks again, and is what the one before was.
+/// Returns the fact that begins a compaction for a request that was too long: `run` repeats it, and continues the one before.
 pub(crate) fn compaction_started_again(
     session: &Session,
     cut: CompactionCut,
@@ -34,7 +34,7 @@ pub(crate) fn compaction_started_again(
     compaction_event(session, CompactionCause::Overflow, cut, AfterCompaction::Again, Some(run), marks)
 }
 
-/// The fact that begins a compaction which a prompt waits for: `run` begins with it, and is marked so.
+/// Returns the fact that begins a compaction which a prompt waits for: `run` begins with it, and is marked so.
 pub(crate) fn compaction_started_for(
     session: &Session,
     cut: CompactionCut,
@@ -64,7 +64,7 @@ fn compaction_event(
     })
 }
 
-/// Whether the budget of a session leaves enough for a compaction.
+/// Checks that the budget of a session leaves enough for a compaction.
 pub(crate) fn check_compaction_budget(session: &Session, cut: &CompactionCut, now: Millis) -> Result<(), BudgetBreach> {
     let Some(contract) = session.unattended() else { return Ok(()) };
     match contract.status() {
@@ -75,7 +75,7 @@ pub(crate) fn check_compaction_budget(session: &Session, cut: &CompactionCut, no
     }
 }
 
-/// Replaces old results by notices where that saves enough to be worth it. True if no compaction is needed then.
+/// Replaces old results by notices if that saves enough. True if no compaction is needed then.
 pub(crate) fn prune_entries(branch: &mut BranchBuilder<'_>) -> bool {
     let session = branch.session();
     let prunable = session.prunable_results();

@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl State {
-    /// Takes the contract of a run away that is over.
+    /// Removes the contract of a run that is over.
     pub(super) fn lift_contract(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         if session.unattended.take_if(|contract| contract.firing_id().is_some()).is_some() {

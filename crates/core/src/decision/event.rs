@@ -1,4 +1,4 @@
-//! Facts: what the log holds and what state is made of.
+//! Facts: the content of the log, from which state is made.
 
 use std::sync::Arc;
 
@@ -12,37 +12,37 @@ use crate::{
     unattended,
 };
 
-/// What happened, by machine.
+/// An event, by machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A process began to work with this log.
     Booted,
-    /// To a session.
+    /// Event of a session.
     Session(session::Event),
-    /// To a run.
+    /// Event of a run.
     Run(run::Event),
-    /// To a call.
+    /// Event of a call.
     Call(call::Event),
-    /// To a gate.
+    /// Event of a gate.
     Gate(gate::Event),
-    /// To a peer.
+    /// Event of a peer.
     Peer(peer::Event),
-    /// In a chat network.
+    /// Event of a chat network.
     Channel(channel::Event),
-    /// To rules, grants and constraints.
+    /// Event of rules, grants and constraints.
     Policy(policy::Event),
-    /// To what people set while the gateway runs.
+    /// Event of settings that people change while the gateway runs.
     Settings(settings::Event),
-    /// To the contract of a session that works without people.
+    /// Event of the contract of a session that works without approvers.
     Unattended(unattended::Event),
-    /// To jobs.
+    /// Event of jobs.
     Schedule(schedule::Event),
 }
 
-/// What happened, to which session, with the content that goes with it.
+/// An event, with its session and its content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// What happened. All that state may read.
+    /// The event. State may read nothing else.
     pub event: Event,
     /// The session that it is about.
     pub session: Option<SessionId>,
@@ -55,12 +55,12 @@ impl Fact {
         Self { event, session, content: None }
     }
 
-    /// Whether a log has to be made for it. What every process records anew when it starts is not worth a file.
+    /// Reports whether a log has to be made for it. Facts that every process records again when it starts do not need a file.
     pub const fn is_worth_a_file(&self) -> bool {
         match &self.event {
-            // Who changed rules is lost with the process otherwise.
+            // The author of a rule change is lost with the process otherwise.
             Event::Policy(policy::Event::Edited { .. }) => true,
-            // Which nodes are known is to be known to the next process.
+            // The next process has to know the registered nodes.
             Event::Peer(peer::Event::Registered { .. }) => true,
             Event::Booted | Event::Policy(_) | Event::Peer(_) => false,
             Event::Session(event) => match event {
@@ -85,18 +85,18 @@ impl Fact {
     }
 }
 
-/// Where a fact stands in the log.
+/// Metadata of a fact in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactMeta {
     /// Its position.
     pub lsn: Lsn,
-    /// When.
+    /// Time of the fact.
     pub at: Millis,
     /// The session that it is about.
     pub session: Option<SessionId>,
 }
 
-/// Why a record of the log cannot be read.
+/// Reason for which a record of the log cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum EventDecodeError {
     /// A later version of this program wrote it.
@@ -107,26 +107,26 @@ pub enum EventDecodeError {
         /// Its version.
         version: u16,
     },
-    /// It is not what its kind says.
+    /// The record does not match its kind.
     #[error("record of kind {kind:?} cannot be read")]
     Malformed {
         /// The kind as it was written.
         kind: String,
-        /// What is wrong with it.
+        /// The JSON error.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// The version that is written now.
+/// The version that is written.
 const VERSION: u16 = 1;
 
 impl Event {
-    /// Every kind, those first that people look for most.
+    /// Every kind, the most searched first.
     pub const KINDS: [&str; 11] =
         ["session", "run", "call", "gate", "policy", "schedule", "unattended", "channel", "peer", "settings", "booted"];
 
-    /// The kind under which the log keeps it.
+    /// Returns the kind under which the log keeps it.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Booted => "booted",
@@ -143,7 +143,7 @@ impl Event {
         }
     }
 
-    /// Writes the form that the log keeps: kind, version and JSON.
+    /// Returns the form that the log keeps: kind, version and JSON.
     pub fn encode(&self) -> (&'static str, u16, String) {
         fn to_json(event: &impl Serialize) -> String {
             serde_json::to_string(event).expect("facts are plain data with text keys")
@@ -164,11 +164,11 @@ impl Event {
         (self.kind(), VERSION, facts)
     }
 
-    /// Reads, for a fuzz loop, the first line of `bytes` as a kind and the rest as facts, and checks that what was read is
+    /// Reads, for a fuzz loop, the first line of `bytes` as a kind and the rest as facts, and checks that the result is
     /// written and read again as the same.
     ///
     /// # Panics
-    /// Where that does not hold: a finding.
+    /// If the written form differs: a finding.
     #[cfg(feature = "fuzzing")]
     pub fn fuzz(bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
@@ -184,7 +184,7 @@ impl Event {
     /// Reads the form that the log keeps.
     ///
     /// # Errors
-    /// [`Decode::Unknown`] for what a later version wrote.
+    /// [`EventDecodeError::Unknown`] for a record that a later version wrote.
     pub fn decode(kind: &str, version: u16, facts: &str) -> Result<Self, EventDecodeError> {
         fn read_event<T: DeserializeOwned>(kind: &str, facts: &str) -> Result<T, EventDecodeError> {
             serde_json::from_str(facts).map_err(|source| EventDecodeError::Malformed { kind: kind.to_owned(), source })

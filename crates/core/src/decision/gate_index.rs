@@ -1,4 +1,4 @@
-//! The gates at hand, by their ids and by the sessions that they are of.
+//! The loaded gates, by their ids and by their sessions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use crate::{
     id::{GateId, SessionId},
 };
 
-/// Gates by id. A gate stays of the session that it was opened in.
+/// Gates by id. A gate stays in the session that it was opened in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GateIndex {
     by_id: BTreeMap<GateId, Gate>,
@@ -53,7 +53,7 @@ impl GateIndex {
 }
 
 impl State {
-    /// All gates at hand of one session, resolved ones too. Those of others cost nothing.
+    /// Returns all loaded gates of one session, resolved ones too. Gates of other sessions are not visited.
     pub fn gates_of(&self, session: &SessionId) -> impl Iterator<Item = &Gate> {
         let ids = self.gates.of_session.get(session).into_iter().flatten();
         ids.filter_map(|id| self.gates.by_id.get(id))

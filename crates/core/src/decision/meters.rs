@@ -1,4 +1,4 @@
-//! What runs, calls and compactions take of the budget of their session, told from their own facts: nothing can start or
+//! Budget use of runs, calls and compactions in their session, derived from their own facts: nothing can start or
 //! end without its meter.
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     session::{self, Session},
 };
 
-/// A request to a model reserves, and its end settles; what was broken off took all that it might have.
+/// Meters a run. A request to a model reserves, and its end settles; an interrupted request uses its whole reserve.
 pub(super) fn meter_run(session: &mut Session, event: &run::Event) {
     let Some(unattended) = session.unattended.as_deref_mut() else { return };
     match event {
@@ -31,14 +31,14 @@ pub(super) fn meter_run(session: &mut Session, event: &run::Event) {
     }
 }
 
-/// A call that starts reserves, and its end settles. A host's own command was counted before.
+/// Meters a call. Its start reserves, and its end settles. A host's own command was counted before.
 pub(super) fn meter_call(session: &mut Session, call: &Call, event: &call::Event) {
     let Some(unattended) = session.unattended.as_deref_mut().filter(|_| *call.executor() != Executor::Shell) else {
         return;
     };
     match event {
         call::Event::Started { call, .. } => unattended.note_reserved((*call).into(), BudgetAmount::CALL),
-        // Nothing of it was done.
+        // The call had no effect.
         call::Event::Ended { call, end: CallEnd::Failed, .. } => {
             unattended.note_settled((*call).into(), Some(BudgetAmount::default()));
         }
@@ -58,7 +58,7 @@ pub(super) fn meter_call(session: &mut Session, call: &Call, event: &call::Event
     }
 }
 
-/// A compaction asks the model too.
+/// Meters a compaction, which requests an answer of the model too.
 pub(super) fn meter_session(session: &mut Session, event: &session::Event) {
     let Some(unattended) = session.unattended.as_deref_mut() else { return };
     match event {

@@ -1,7 +1,7 @@
-//! What is at hand and what is only in the log. Letting go of something and fetching it back decides nothing.
+//! Sessions and gates that are loaded, and those that are only in the log. Unloading and fetching them decides nothing.
 //!
 //! A session in which nothing works or waits, and a gate that was resolved a while ago, need not be in memory. No event
-//! of theirs is ever recorded while they are not at hand, so what is fetched cannot be stale.
+//! of theirs is ever recorded while they are not loaded, so fetched state cannot be stale.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,13 +19,13 @@ use crate::{
     time::Millis,
 };
 
-/// How long a resolved gate stays at hand, so that whoever comes later can be told what became of it.
+/// Time for which a resolved gate stays loaded, so that later requests for it get its outcome.
 const RESOLVED_STAYS: Duration = Duration::from_secs(600);
 
-/// How long one stays for whose end a surface that showed it has not been reached.
+/// Time for which a resolved gate stays loaded if a surface that showed it does not show its end yet.
 const OWED_STAYS: Duration = Duration::from_secs(86_400);
 
-/// Something that may be in the log and not at hand.
+/// Session or gate that may be in the log and not loaded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResidencyScope {
     /// A session with all its entries.
@@ -34,11 +34,11 @@ pub enum ResidencyScope {
     Gate(GateId),
 }
 
-/// When what was fetched for somebody was last asked for.
+/// Time of the last use of each fetched session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FetchTimes(BTreeMap<SessionId, Millis>);
 
-/// What has to be at hand when `command` is decided.
+/// Returns the scope that has to be loaded when `command` is decided.
 pub(crate) fn scope_of(command: &Command) -> Option<ResidencyScope> {
     let session = match command {
         Command::Session(session, _)
@@ -58,7 +58,7 @@ pub(crate) fn scope_of(command: &Command) -> Option<ResidencyScope> {
         Command::Call(call::Command::Request(request)) => &request.session,
         Command::Call(call::Command::Act(act)) => &act.session,
         Command::Gate(command) => return Some(ResidencyScope::Gate(command.gate())),
-        // What works is at hand, and so is all of policy.
+        // Active work is loaded, and so is all of policy.
         Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
         | Command::Call(call::Command::Ended { .. } | call::Command::Reach { .. })
         | Command::Peer(_)
@@ -78,7 +78,7 @@ pub(crate) fn scope_of(command: &Command) -> Option<ResidencyScope> {
 }
 
 impl State {
-    /// Whether `scope` is not at hand and may be in the log.
+    /// Reports whether `scope` is not loaded and may be in the log.
     pub(crate) fn needs_fetch(&self, scope: &ResidencyScope) -> bool {
         let is_here = match scope {
             ResidencyScope::Session(id) => self.sessions.contains_key(id),
@@ -87,7 +87,7 @@ impl State {
         self.is_partial && !is_here
     }
 
-    /// Takes what its records say of `scope`, in order. Records of anything else are passed over.
+    /// Applies the records of `scope`, in order. Other records are skipped.
     pub(crate) fn fetch_records(
         &mut self,
         scope: &ResidencyScope,
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Lets go of gates that were resolved a while before `now`.
+    /// Unloads gates that were resolved a while before `now`.
     pub(crate) fn evict_gates(&mut self, now: Millis) {
         let old: Vec<_> = self.resolved.iter().copied().take_while(|(at, _)| *at + RESOLVED_STAYS <= now).collect();
         for (at, id) in old {
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Lets go of sessions in which nothing works, waits or has happened for `idle` before `now`, but of none of `guests`:
+    /// Unloads sessions in which nothing works, waits or has happened for `idle` before `now`, but none of `guests`:
     /// their hosts read them at any time.
     pub(crate) fn park_sessions(
         &mut self,
@@ -152,7 +152,7 @@ impl State {
 }
 
 impl FetchTimes {
-    /// Notes that somebody asked for it.
+    /// Records a use of a fetched session.
     pub(crate) fn note_fetch(&mut self, scope: &ResidencyScope, now: Millis) {
         if let ResidencyScope::Session(id) = scope {
             self.0.insert(id.clone(), now);

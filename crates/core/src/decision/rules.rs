@@ -1,4 +1,4 @@
-//! What is in force beside what was decided: compiled rules and where they apply.
+//! The rules in force, which are not part of the decided state: compiled rules and their sessions.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,21 +17,21 @@ use crate::{
 pub struct ActiveRules {
     /// The compiled rules.
     pub compiled: CompiledRules,
-    /// What holds where no rule says anything.
+    /// The policy for calls that no rule matches.
     pub default_policy: DefaultPolicy,
-    /// What judging needs to know of the machine: folders that nobody may write to, the home folder.
+    /// Properties of the machine that evaluation needs: folders without write access, the home folder.
     pub path_context: PathContext,
-    /// Whose identities are whose.
+    /// The identities of each person.
     pub people: IdentityMap,
 }
 
 impl ActiveRules {
-    /// Of the compiled rules.
+    /// Returns the digest of the compiled rules.
     pub fn digest(&self) -> Digest {
         self.compiled.digest()
     }
 
-    /// Of all that a host hands over: the compiled rules, the posture and the surroundings.
+    /// Returns the digest of everything that a host hands over: the compiled rules, the default policy and the path context.
     pub fn digest_of_all(&self) -> Digest {
         let PathContext { home, temporary, protected, unreadable, door, realm, approval } = &self.path_context;
         let default_policy = match self.default_policy {
@@ -39,7 +39,7 @@ impl ActiveRules {
             DefaultPolicy::Stdio => "stdio",
         };
         let mut all = vec![json!([self.digest(), default_policy, home, temporary, protected, unreadable, door, realm])];
-        // Logs hold digests from before there were modes.
+        // Logs hold digests that predate approval modes.
         if *approval != ApprovalMode::default() {
             all.push(json!(approval.name()));
         }
@@ -48,10 +48,10 @@ impl ActiveRules {
     }
 }
 
-/// The rules of sessions whose hosts bring their own, as they are at hand in this process.
+/// The rules of sessions whose hosts bring their own, as they are loaded in this process.
 ///
-/// In force are those whose digest the log holds. What a batch brought that was not recorded is never in force, and what was
-/// in force before it is still here.
+/// In force are those whose digest the log holds. Rules from a batch that was not recorded are never in force, and the rules
+/// in force before are kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostedRules(BTreeMap<SessionId, SessionRules>);
 
@@ -62,7 +62,7 @@ struct SessionRules {
 }
 
 impl HostedRules {
-    /// Takes the rules of a session, and gives their digest.
+    /// Adds the rules of a session and returns their digest.
     pub(crate) fn insert_rules(&mut self, session: SessionId, rules: ActiveRules) -> Digest {
         let now = (rules.digest_of_all(), Arc::new(rules));
         let digest = now.0;
@@ -71,17 +71,17 @@ impl HostedRules {
         digest
     }
 
-    /// Forgets the rules of a session.
+    /// Removes the rules of a session.
     pub(crate) fn remove_rules(&mut self, session: &SessionId) {
         self.0.remove(session);
     }
 
-    /// The rules with which a session will be opened: its host came before it.
+    /// Returns the rules with which a session will be opened: its host came before it.
     pub(crate) fn newest_rules(&self, session: &SessionId) -> Option<(Digest, &ActiveRules)> {
         self.0.get(session).map(|held| (held.now.0, &*held.now.1))
     }
 
-    /// The rules of this digest.
+    /// Returns the rules of this digest.
     pub(crate) fn rules_by_digest(&self, session: &SessionId, digest: Digest) -> Option<&ActiveRules> {
         let held = self.0.get(session)?;
         let mut held = [Some(&held.now), held.before.as_ref()].into_iter().flatten();

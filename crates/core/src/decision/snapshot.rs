@@ -23,7 +23,7 @@ use crate::{
 /// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
 pub const SNAPSHOT_VERSION: u32 = 30;
 
-/// What is written: the machines alone. Indexes are made again.
+/// Written form: the machines alone. Indexes are rebuilt.
 #[derive(Serialize, Deserialize)]
 struct StateSnapshot<S, R, C, G, P, D, T, N, J> {
     head: Lsn,
@@ -46,7 +46,7 @@ struct StateSnapshot<S, R, C, G, P, D, T, N, J> {
 }
 
 impl State {
-    /// The state as text.
+    /// Returns the state as text.
     pub(crate) fn to_snapshot(&self) -> String {
         let (limits, ahead, jobs) = self.schedule.to_parts();
         let form = StateSnapshot {
@@ -71,7 +71,7 @@ impl State {
         serde_json::to_string(&form).expect("state is plain data with text keys")
     }
 
-    /// Reads what [`State::to_snapshot`] wrote.
+    /// Reads the text of [`State::to_snapshot`].
     pub(crate) fn from_snapshot(text: &str) -> Result<Self, serde_json::Error> {
         let form: StateSnapshot<Session, Run, Call, Gate, Grant, Constraint, settings::State, channel::State, Job> =
             serde_json::from_str(text)?;
@@ -111,7 +111,7 @@ impl State {
         let waits = |call: &Call| Some((call.until?, call.id()));
         state.awaiting_peers = form.calls.iter().filter_map(waits).collect();
         state.calls = form.calls.into_iter().map(|call| (call.id(), call)).collect();
-        // A call may have asked several times: its last gate is the one that counts.
+        // A call may have opened several gates: its last gate is the one that counts.
         let by_age: BTreeMap<Lsn, Gate> = form.gates.into_iter().map(|gate| (gate.content_lsn(), gate)).collect();
         for (opened, gate) in by_age {
             let id = gate.id();

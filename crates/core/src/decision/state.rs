@@ -1,4 +1,4 @@
-//! Everything that was decided so far, folded from facts.
+//! All decisions so far, folded from facts.
 
 mod equality;
 
@@ -29,8 +29,8 @@ use crate::{
 
 /// All machines. They meet in the settle rules and in the deciders, and nowhere else.
 ///
-/// Two states are equal where what was decided is: whether something that only the log needs to know is at hand makes
-/// no difference.
+/// Two states are equal if their decisions are: it makes no difference whether parts that only the log must keep are
+/// loaded.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     pub(super) head: Lsn,
@@ -42,137 +42,137 @@ pub struct State {
     pub(super) gates: GateIndex,
     pub(super) policy: policy::State,
     pub(super) settings: settings::State,
-    /// The lines of peers that have one.
+    /// Connections of peers that have one.
     pub(super) peers: BTreeMap<PeerId, PresentPeer>,
     pub(super) channels: channel::State,
     pub(super) schedule: schedule::State,
     /// Sessions whose context is being compacted.
     pub(super) compacting: BTreeSet<SessionId>,
-    /// Sessions at hand that have a contract.
+    /// Loaded sessions that have a contract.
     pub(super) contracted: BTreeSet<SessionId>,
-    /// Pending gates by where they were opened, which is their age.
+    /// Pending gates by the position at which they were opened, which is their age.
     pub(super) pending: BTreeMap<Lsn, GateId>,
-    /// Pending gates by when they are due, and runs that wait by the time at which they go on.
+    /// Pending gates by deadline, and waiting runs by the time at which they continue.
     pub(super) gate_deadlines: BTreeSet<(Millis, GateId)>,
     pub(super) backoffs: BTreeSet<(Millis, RunId)>,
-    /// Calls that wait for their peer, by when they are given up.
+    /// Calls that wait for their peer, by the time at which the wait ends.
     pub(super) awaiting_peers: BTreeSet<(Millis, CallId)>,
     /// The last gate of each call whose turn is open.
     pub(super) gate_of: BTreeMap<CallId, GateId>,
-    /// Resolved gates by when.
+    /// Resolved gates by time.
     pub(super) resolved: BTreeSet<(Millis, GateId)>,
-    /// Whether anything was ever let go of, so that something may be in the log and not at hand.
+    /// True if anything was ever unloaded, so that parts may be in the log and not loaded.
     pub(super) is_partial: bool,
 }
 
 impl State {
-    /// The position of the last fact.
+    /// Returns the position of the last fact.
     pub fn head_lsn(&self) -> Lsn {
         self.head
     }
 
-    /// The time of the last fact.
+    /// Returns the time of the last fact.
     pub fn last_fact_at(&self) -> Millis {
         self.at
     }
 
-    /// How many processes have worked with this log.
+    /// Returns the number of processes that have worked with this log.
     pub fn boot_count(&self) -> u32 {
         self.boot
     }
 
-    /// One session.
+    /// Returns a session.
     pub fn session(&self, id: &SessionId) -> Option<&Session> {
         self.sessions.get(id)
     }
 
-    /// All sessions by id.
+    /// Returns all sessions by id.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
         self.sessions.values()
     }
 
-    /// The sessions whose context is being compacted.
+    /// Returns the sessions whose context is being compacted.
     pub(crate) fn compacting_sessions(&self) -> impl Iterator<Item = &Session> {
         self.compacting.iter().filter_map(|id| self.sessions.get(id))
     }
 
-    /// One run, until it ends.
+    /// Returns a run, until it ends.
     pub fn run(&self, id: RunId) -> Option<&Run> {
         self.runs.get(&id)
     }
 
-    /// All runs that have not ended.
+    /// Returns all runs that have not ended.
     pub fn runs(&self) -> impl Iterator<Item = &Run> {
         self.runs.values()
     }
 
-    /// One call, until its turn is closed.
+    /// Returns a call, until its turn is closed.
     pub fn call(&self, id: CallId) -> Option<&Call> {
         self.calls.get(&id)
     }
 
-    /// All calls whose turn is open.
+    /// Returns all calls whose turn is open.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.values()
     }
 
-    /// One gate, until some time after it was resolved.
+    /// Returns a gate, until some time after it was resolved.
     pub fn gate(&self, id: GateId) -> Option<&Gate> {
         self.gates.get(&id)
     }
 
-    /// All gates that wait, oldest first.
+    /// Returns all pending gates, oldest first.
     pub fn pending_gates(&self) -> impl Iterator<Item = &Gate> {
         self.pending.values().filter_map(|gate| self.gates.get(gate))
     }
 
-    /// The gate that a call waits for.
+    /// Returns the gate that a call waits for.
     pub fn gate_of(&self, call: CallId) -> Option<&Gate> {
         self.gate_of.get(&call).and_then(|gate| self.gates.get(gate))
     }
 
-    /// The line over which a peer can be given work, if it has one.
+    /// Returns the connection over which a peer can be sent work, if it has one.
     pub fn line_of(&self, peer: &PeerId) -> Option<PeerLine> {
         self.peers.get(peer).map(|present| present.line)
     }
 
-    /// Whether a peer that has a line can be asked about calls of its earlier ones.
+    /// Reports whether a connected peer can report on calls of its earlier connections.
     pub(crate) fn memory_of(&self, peer: &PeerId) -> PeerMemory {
         self.peers.get(peer).map(|present| present.memory).unwrap_or_default()
     }
 
-    /// The sessions in which something waits for its turn at a peer, or for word of it.
+    /// Returns the sessions in which a call waits for its turn at a peer, or for its report.
     pub(crate) fn waiting_for<'a>(&'a self, peer: &'a PeerId) -> impl Iterator<Item = &'a SessionId> {
         let waits = move |call: &&Call| call.peer() == Some(peer) && (call.is_before_start() || call.may_be_asked());
         self.calls.values().filter(waits).map(Call::session)
     }
 
-    /// Chat networks.
+    /// Returns the state of chat networks.
     pub fn channels(&self) -> &channel::State {
         &self.channels
     }
 
-    /// Jobs.
+    /// Returns the state of jobs.
     pub fn schedule(&self) -> &schedule::State {
         &self.schedule
     }
 
-    /// Rules, grants and constraints.
+    /// Returns the state of policy: rules, grants and constraints.
     pub fn policy(&self) -> &policy::State {
         &self.policy
     }
 
-    /// What people set while the gateway ran.
+    /// Returns the settings that people changed while the gateway ran.
     pub fn settings(&self) -> &settings::State {
         &self.settings
     }
 
-    /// The number of the next gate of a session.
+    /// Returns the number of the next gate of a session.
     pub(crate) fn next_ordinal(&self, session: &SessionId) -> u32 {
         self.sessions.get(session).map_or(0, |session| session.gates) + 1
     }
 
-    /// The next instant at which a deadline passes.
+    /// Returns the next instant at which a deadline passes.
     pub fn next_deadline(&self) -> Option<Millis> {
         let gate = self.gate_deadlines.first().map(|(at, _)| *at);
         let run = self.backoffs.first().map(|(at, _)| *at);
@@ -181,7 +181,7 @@ impl State {
         [gate, run, call, wall, self.schedule.next_due()].into_iter().flatten().min()
     }
 
-    /// The sessions in which a deadline has passed at `now`.
+    /// Returns the sessions in which a deadline has passed at `now`.
     pub(crate) fn sessions_due(&self, now: Millis) -> BTreeSet<SessionId> {
         let gates = self.gate_deadlines.iter().take_while(|(at, _)| *at <= now);
         let gates = gates.filter_map(|(_, gate)| self.gates.get(gate)?.session().cloned());
@@ -193,13 +193,13 @@ impl State {
         gates.chain(runs).chain(calls).chain(walls).collect()
     }
 
-    /// When the time of contracts is used up, of those sessions in which something works.
+    /// Returns the times at which contracts run out, of those sessions in which something works.
     fn contract_deadlines(&self) -> impl Iterator<Item = (Millis, &Session)> {
         let at_work = self.contracted.iter().filter_map(|id| self.sessions.get(id)).filter(|it| !it.is_at_rest());
         at_work.filter_map(|session| Some((session.unattended()?.deadline()?, session)))
     }
 
-    /// Where the content lies that settling needs: of gates that wait and of calls that have not started.
+    /// Returns the positions of the content that settling needs: of pending gates and of calls that have not started.
     pub(crate) fn unsettled_content(&self) -> Vec<Lsn> {
         let calls = self.calls.values().filter(|call| !call.is_over()).map(Call::content_lsn);
         let gates = self.gates.values().filter(|gate| gate.is_pending() || self.is_awaited(gate));
@@ -207,7 +207,7 @@ impl State {
         calls.chain(gates).collect()
     }
 
-    /// Whether the call that opened a gate has not ended, or the wait that it is about.
+    /// Reports whether the call that opened a gate has not ended, or the wait that it is about.
     pub(crate) fn is_awaited(&self, gate: &Gate) -> bool {
         let run = || gate.run().and_then(|run| self.runs.get(&run));
         match gate.call() {
@@ -216,21 +216,21 @@ impl State {
         }
     }
 
-    /// The sessions in which a gate waits.
+    /// Returns the sessions in which a gate waits.
     pub(crate) fn sessions_with_pending_gates(&self) -> BTreeSet<SessionId> {
         self.pending_gates().filter_map(|gate| gate.session().cloned()).collect()
     }
 
-    /// All gates at hand, resolved ones too.
+    /// Returns all loaded gates, resolved ones too.
     pub fn all_gates(&self) -> impl Iterator<Item = &Gate> {
         self.gates.values()
     }
 
-    /// Folds a recorded fact in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded fact. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, meta: &FactMeta) {
         self.head = meta.lsn;
         self.at = meta.at;
-        // What surfaces say of a gate is recorded whether or not its session is at hand, so nothing of a session may
+        // Events of surfaces about a gate are recorded whether or not its session is loaded, so nothing of a session may
         // depend on it.
         let is_of_surfaces = matches!(event, Event::Gate(gate::Event::Shown { .. } | gate::Event::Updated { .. }));
         if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id))
@@ -260,7 +260,7 @@ impl State {
         match event {
             peer::Event::Came { peer, line, memory } => {
                 self.peers.insert(peer.clone(), PresentPeer { line: *line, memory: *memory });
-                // What waited for it waits for its turn alone now, which has no deadline.
+                // Calls that waited for the peer now only wait for their turn, which has no deadline.
                 let waited = |call: &&mut Call| call.peer() == Some(peer) && call.is_before_start();
                 for call in self.calls.values_mut().filter(waited) {
                     if let Some(until) = call.until.take() {
@@ -279,7 +279,7 @@ impl State {
             self.sessions.entry(id.clone()).or_insert(session);
         } else if let Some(session) = self.sessions.get_mut(id) {
             session.apply_event(event, meta.lsn, meta.at, self.boot);
-            // A job, or what happened elsewhere, is no word of the person.
+            // A job, or an event elsewhere, is no input of the person.
             let run = session.run().and_then(|run| self.runs.get(&run));
             if run.is_none_or(|run| run.marks.firing.is_none() && !run.marks.ahead) {
                 session.record_message(event, meta.lsn);
@@ -343,7 +343,7 @@ impl State {
                     self.schedule.record_run_end(firing, id, (end, words, breach));
                 }
             }
-            // What did not fit is asked again under the same contract.
+            // A request that was too long is repeated under the same contract.
             if end != run::RunOutcome::Overflowed {
                 let session = run.session().clone();
                 self.lift_contract(&session);
@@ -428,7 +428,7 @@ impl State {
     }
 
     fn apply_policy(&mut self, event: &policy::Event) {
-        // Whoever takes a denial back lets the agent be asked about again. An agent's session has its name.
+        // The revocation of a denial lets the agent be asked about again. An agent's session has its name.
         if let policy::Event::Lifted { principal, .. } = event
             && let Some(session) = self.sessions.get_mut(&SessionId::new(principal.as_str()))
             && let Some(requester) = &mut session.requester

@@ -1,4 +1,4 @@
-//! What deciders and settle rules read, and what they give back.
+//! Input and output of deciders and settle rules.
 
 use super::{ActiveRules, AdmittedContent, EngineReply, Fact, HostedRules, State};
 use crate::{
@@ -8,21 +8,21 @@ use crate::{
     time::Millis,
 };
 
-/// What a decision may use beside the state: the time and ids, handed in.
+/// Input of a decision in addition to the state: the time and ids, handed in.
 #[derive(Clone, Debug)]
 pub struct DecisionContext {
     /// The time.
     pub now: Millis,
-    /// Where ids come from.
+    /// Source of ids.
     pub fresh: IdGenerator,
 }
 
-/// What decisions read.
+/// Input of a decision.
 #[derive(Clone, Copy)]
 pub(crate) struct DecisionView<'a> {
     pub(crate) state: &'a State,
     pub(crate) admitted: &'a AdmittedContent,
-    /// Of this process, or of the session that is looked at.
+    /// Rules of this process, or of the session that is decided.
     pub(crate) rules: &'a ActiveRules,
     pub(crate) hosted_rules: &'a HostedRules,
     /// True once nothing new may begin in this process.
@@ -32,20 +32,20 @@ pub(crate) struct DecisionView<'a> {
 }
 
 impl<'a> DecisionView<'a> {
-    /// The same with the rules of a session in force. None if they come from its host and are not at hand.
+    /// Returns the same with the rules of a session in force. None if they come from its host and are not loaded.
     pub(crate) fn for_session(self, session: &Session) -> Option<Self> {
         let Some(hosted) = session.hosted_state() else { return Some(self) };
         let rules = self.hosted_rules.rules_by_digest(session.id(), hosted.rules)?;
         Some(Self { rules, ..self })
     }
 
-    /// The rules that the host of a session brought which is about to be opened.
+    /// Returns the rules of the host whose session is about to be opened.
     pub(crate) fn rules_before_open(self, session: &SessionId) -> Option<(Digest, &'a ActiveRules)> {
         self.hosted_rules.newest_rules(session)
     }
 }
 
-/// What a decider gives back.
+/// Output of a decider.
 #[derive(Debug)]
 pub(crate) struct DecisionResult {
     pub(crate) facts: Vec<Fact>,

@@ -1,4 +1,4 @@
-//! One pure decider a command: what is asked becomes facts, or a refusal that changes nothing.
+//! One pure decider a command: a command becomes facts, or a refusal that changes nothing.
 
 mod answer;
 mod answer_reference;
@@ -138,7 +138,7 @@ fn decide_session(
     | SessionCommand::Say { .. }
     | SessionCommand::Compact { .. } = command
     {
-        // Nothing that needs rules or a model is begun where neither is at hand.
+        // Work that needs rules or a model does not begin while they are not loaded.
         view.for_session(session).ok_or_else(|| CommandError::WaitsForHost(id.clone()))?;
     }
     match command {

@@ -1,4 +1,4 @@
-//! What can be asked of a gate, and why an answer may not count.
+//! Commands to a gate, and the reasons for which an answer may not count.
 
 use std::time::Duration;
 
@@ -19,41 +19,41 @@ pub enum GateReply {
     Grant(GrantTerms),
     /// The action does not happen.
     Deny {
-        /// What the agent is told.
+        /// Text for the agent.
         reason: Option<String>,
     },
     /// The answer to a question: labels of its choices, or free text.
     Say(Vec<String>),
-    /// Any of these, as a door that has forms has it.
+    /// Any of these, in the form that its adapter uses.
     Form(Box<AnswerForm>),
-    /// Whoever was asked does not want to answer.
+    /// The person declines to answer.
     Decline,
 }
 
-/// An answer in the form of its door, which was checked there.
+/// An answer in the form of its adapter, which was validated there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerForm {
-    /// What it says.
+    /// Its answer.
     pub answer: GateReply,
     /// The form, word for word.
     pub form: Value,
-    /// Of the form, by which one that is repeated is known.
+    /// Digest of the form, which reveals a repeated one.
     pub digest: Digest,
 }
 
-/// What a person allows beside the action itself.
+/// Terms of a grant that a person gives with an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantTerms {
-    /// How far it reaches: the session or always.
+    /// Its scope: the session or always.
     pub scope: ApprovalScope,
     /// One of the patterns that are proposed for the action; none means exactly this action.
     pub pattern: Option<String>,
-    /// How long it lasts; none means until it is revoked.
+    /// Its lifetime; none means until it is revoked.
     pub lasts: Option<Duration>,
 }
 
 impl GateReply {
-    /// How far it lets the action reach, if it allows it.
+    /// Returns the scope of the approval, if it allows the action.
     pub fn approval_scope(&self) -> Option<ApprovalScope> {
         match self {
             Self::Allow(scope) => Some(*scope),
@@ -63,7 +63,7 @@ impl GateReply {
         }
     }
 
-    /// What it says, without the form that it came in.
+    /// Returns the answer without its form.
     pub fn without_form(&self) -> &Self {
         match self {
             Self::Form(form) => form.answer.without_form(),
@@ -71,7 +71,7 @@ impl GateReply {
         }
     }
 
-    /// Of the form that it came in, if it came in one.
+    /// Returns the digest of its form, if it has one.
     pub fn form_digest(&self) -> Option<Digest> {
         match self {
             Self::Form(form) => Some(form.digest),
@@ -83,59 +83,59 @@ impl GateReply {
 /// A command to a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Ends it because nobody will be there to decide. Unlike a denial this binds nothing.
+    /// Withdraws it because no approver will be able to decide. Unlike a denial this binds nothing.
     Withdraw {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// On whose word.
+        /// The principal that withdraws it.
         by: PrincipalId,
     },
     /// Answers it. The first valid answer counts.
     Answer {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// What.
+        /// The answer.
         answer: GateReply,
-        /// Who answers.
+        /// The person who answers.
         by: PrincipalId,
-        /// The same key again gets the first result.
+        /// Idempotency key: a repeated key gets the first result.
         key: Option<String>,
     },
-    /// Answers it. If that decides it, the run that waits for it is called otherwise from then on.
+    /// Answers it. If that decides it, the run that waits for it is renamed.
     AnswerAs {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// What.
+        /// The answer.
         answer: GateReply,
-        /// Who answers.
+        /// The person who answers.
         by: PrincipalId,
-        /// What the run is called.
+        /// The new name of the run.
         reference: String,
-        /// The same key again gets the first result.
+        /// Idempotency key: a repeated key gets the first result.
         key: Option<String>,
     },
-    /// A surface shows it to people. Told twice, it is recorded once.
+    /// Records that a surface shows it. A repeated command is recorded once.
     Shown {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// Where.
+        /// The surface.
         surface: String,
-        /// What the surface calls it.
+        /// The surface's name for it.
         reference: String,
     },
-    /// What a surface shows says how the gate ended.
+    /// Records that a surface shows the outcome of the gate.
     Updated {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// Where.
+        /// The surface.
         surface: String,
-        /// What the surface calls it.
+        /// The surface's name for it.
         reference: String,
     },
 }
 
 impl Command {
-    /// The gate that it is about.
+    /// Returns the gate that it is about.
     pub const fn gate(&self) -> GateId {
         match self {
             Self::Withdraw { gate, .. }

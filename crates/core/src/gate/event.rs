@@ -1,4 +1,4 @@
-//! What happened to a gate.
+//! Events of a gate.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use crate::{
 
 use super::{sign_off::SignOffDecision, step::ApprovalStep};
 
-/// What a gate decides.
+/// Kind of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Whether an action happens.
+    /// Approval of an action.
     Approval,
-    /// What a person has to say to a question.
+    /// Answer of a person to a question.
     Question,
-    /// Whether a plan may be carried out.
+    /// Approval of a plan.
     Plan,
-    /// Whether an execution is signed off.
+    /// Sign-off of an execution.
     Execution,
-    /// Whether somebody unknown may come in.
+    /// Admission of an unknown sender.
     Pairing,
-    /// Whether a limit is raised.
+    /// Raise of a limit.
     Budget,
 }
 
@@ -38,20 +38,20 @@ impl Kind {
         [Self::Approval, Self::Question, Self::Plan, Self::Execution, Self::Pairing, Self::Budget];
 }
 
-/// A part of what a run does with people, in which its gates are counted.
+/// Stage of a run's work with people, in which its gates are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateStage {
-    /// What it wants to know.
+    /// Questions before the work.
     Interview,
-    /// What it means to do.
+    /// The plan.
     Plan,
-    /// What it does.
+    /// The execution.
     Execution,
 }
 
 impl Kind {
-    /// Where gates of this kind are counted.
+    /// Returns the stage in which gates of this kind are counted.
     pub const fn stage(self) -> GateStage {
         match self {
             Self::Question => GateStage::Interview,
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Where they were counted while facts did not say it.
+    /// Returns the stage of gates from facts that have none.
     pub(super) const fn unsaid_stage(self) -> GateStage {
         match self {
             Self::Approval => GateStage::Execution,
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is answered by a choice or in words, and not allowed or denied.
+    /// Reports whether it is answered by a choice or in words, and not allowed or denied.
     pub const fn takes_words(self) -> bool {
         match self {
             Self::Question | Self::Plan | Self::Execution => true,
@@ -81,7 +81,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// How far an approval reaches.
+/// Scope of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalScope {
@@ -93,26 +93,26 @@ pub enum ApprovalScope {
     Always,
 }
 
-/// What happens when nobody answers in time.
+/// Fallback at the deadline of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fallback {
     /// The action does not happen.
     Deny,
-    /// The question stays without an answer, and whoever asked is told.
+    /// The question stays without an answer, and the requester is notified.
     NoAnswer,
-    /// That one of the choices counts, from 0. It approves nothing.
+    /// The choice at this index counts, from 0. It approves nothing.
     Choice(usize),
 }
 
 /// One of the answers that a question offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateChoice {
-    /// What a person reads and what counts as the answer.
+    /// Text that a person reads and that counts as the answer.
     pub label: String,
 }
 
-/// The content of a gate: what a person is shown, word for word.
+/// Content of a gate, as it is shown to a person, word for word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum GateContent {
@@ -122,50 +122,50 @@ pub enum GateContent {
         tool: Arc<str>,
         /// Its exact arguments.
         arguments: Map<String, Value>,
-        /// What rules were matched against.
+        /// Signature that rules matched.
         signature: String,
-        /// What the model says it wants with it.
+        /// Intent that the model gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         intent: Option<Arc<str>>,
-        /// Why a person is asked.
+        /// Reason for which an approval is required.
         why: String,
-        /// What it would run from disk, as it was when it was judged.
+        /// Files that it would run from disk, as they were when it was judged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<Box<Pins>>,
     },
-    /// A question, a plan or an execution: what is answered by a choice or in words.
+    /// A question, a plan or an execution, which is answered by a choice or in words.
     Question {
-        /// Names it among the questions of its call.
+        /// Id of the question within its call.
         id: String,
-        /// What is asked, all of it.
+        /// Full text of the question.
         question: String,
-        /// What it offers; may be empty.
+        /// Choices; may be empty.
         choices: Vec<GateChoice>,
-        /// Whether several count.
+        /// True if several choices count.
         multi: bool,
-        /// The choice that whoever asks would take.
+        /// The choice that the requester recommends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         recommended: Option<usize>,
-        /// Pieces of what is asked by name, and where in its work whoever asks is, for doors that have a place for it.
+        /// Parts of the question by name, and the requester's position in its work, for adapters with fields for them.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         about: Map<String, Value>,
     },
-    /// Whether somebody may go on who was held: denied again and again, at the end of a budget, or at the door.
+    /// Decision whether an agent that was held may continue: after repeated denials, at the end of a budget, or at pairing.
     GoOn {
-        /// Who was held.
+        /// Name of the agent or sender.
         asker: String,
-        /// What is asked, in words.
+        /// Text of the question.
         question: String,
-        /// Why, in words; absent after denials.
+        /// Reason; absent after denials.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
-        /// What is known of them by name, for doors that have a place for it.
+        /// Known details by name, for adapters with fields for them.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         about: Map<String, Value>,
     },
 }
 
-/// The key in what a question is about which says that only its choices answer it.
+/// Key in the details of a question that allows only its choices as answers.
 const CLOSED: &str = "choices_only";
 
 impl GateContent {
@@ -180,7 +180,7 @@ impl GateContent {
         Self::Question { id: String::new(), question, choices, multi: false, recommended: Some(recommended), about }
     }
 
-    /// Returns whether words of a person's own answer it, and not only the choices that it offers.
+    /// Returns whether free text answers it, and not only the choices that it offers.
     pub fn takes_own_words(&self) -> bool {
         match self {
             Self::Question { about, .. } => about.get(CLOSED) != Some(&Value::Bool(true)),
@@ -188,7 +188,7 @@ impl GateContent {
         }
     }
 
-    /// Returns which of its choices was said: by its label, by its number from 1, or by how no other label begins.
+    /// Returns the index of the chosen choice: by its label, by its number from 1, or by a unique beginning of its label.
     pub(crate) fn chosen_index(&self, answers: &[String]) -> Option<usize> {
         let (Self::Question { choices, .. }, [answer]) = (self, answers) else { return None };
         if let Some(at) = choices.iter().position(|choice| choice.label == *answer) {
@@ -204,7 +204,7 @@ impl GateContent {
         fitting.next().filter(|_| !needle.is_empty() && fitting.next().is_none())
     }
 
-    /// What it is about in a line: the title that whoever asks gave it, or what it shows.
+    /// Returns its headline: the title that the requester gave it, or its content.
     pub fn headline(&self) -> &str {
         match self {
             Self::Approval { signature, .. } => signature,
@@ -216,26 +216,26 @@ impl GateContent {
     }
 }
 
-/// How a gate was resolved.
+/// Outcome of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateResolution {
     /// The action may happen.
     Allowed {
-        /// How far that reaches.
+        /// The scope of the approval.
         scope: ApprovalScope,
     },
     /// The action does not happen.
     Denied,
     /// The question was answered.
     Answered,
-    /// Whoever was asked does not want to answer.
+    /// The person declined to answer.
     Declined,
     /// A grant covers it.
     Granted,
-    /// Nobody answered in time.
+    /// No answer came in time.
     Expired,
-    /// Nobody needs an answer any more.
+    /// The answer is not needed any more.
     Withdrawn,
 }
 
@@ -243,120 +243,121 @@ pub enum GateResolution {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// It waits. The content is a [`Content`].
+    /// Opening of a gate. The content is a [`GateContent`].
     Opened {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// What it decides.
+        /// Kind of the decision.
         kind: Kind,
-        /// Counts the gates of its session from 1.
+        /// Number among the gates of its session, from 1.
         ordinal: u32,
-        /// Counts those of the session in the same stage, from 1. What an agent requests is not counted and has 0, as has what was
-        /// recorded before.
+        /// Number among those of the session in the same stage, from 1. Requests of an agent are not counted and have 0, as have
+        /// earlier records.
         #[serde(default, skip_serializing_if = "is_zero")]
         number: u32,
-        /// Where it is counted; none where it is not, and in what was recorded before approvals were counted among plans.
+        /// Stage in which it is counted; none if it is not, and in records made before approvals were counted among plans.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stage: Option<GateStage>,
         /// The run that waits.
         run: Option<RunId>,
         /// The call that waits.
         call: Option<CallId>,
-        /// Of what is decided: the answer binds to it.
+        /// Digest of the decided action: the answer binds to it.
         subject: Digest,
-        /// What an approval may reach; a denial is always offered.
+        /// Scopes that an approval may have; a denial is always offered.
         scopes: Vec<ApprovalScope>,
-        /// When it expires.
+        /// Time at which it expires.
         deadline: Option<Millis>,
-        /// What happens then.
+        /// Fallback at the deadline.
         fallback: Fallback,
-        /// When people are reminded of it.
+        /// Time at which approvers are reminded of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remind_at: Option<Millis>,
-        /// Who has to allow, where that is more than any one person.
+        /// Steps of required approvals, if one approver is not enough.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         steps: Vec<ApprovalStep>,
     },
-    /// One of several people who have to allow did.
+    /// One of several required approvers allowed.
     Voted {
-        /// Which.
+        /// The gate.
         gate: GateId,
         /// The identity that allows.
         by: PrincipalId,
-        /// Whose identity that is; none if it belongs to no person.
+        /// The person with that identity; none if it belongs to no person.
         person: Option<String>,
-        /// How far it may reach, for that person.
+        /// Maximum scope for that person.
         scope: ApprovalScope,
-        /// The key under which a repeated answer gets the first result.
+        /// Idempotency key: a repeated answer with it gets the first result.
         key: Option<String>,
     },
-    /// It is asked again, or the people of the next step are.
+    /// The approvers are asked again, or those of the next step are.
     #[serde(rename = "asked")]
     Escalated {
-        /// Which.
+        /// The gate.
         gate: GateId,
         /// The step, from 0.
         step: u32,
-        /// When that expires.
+        /// Deadline of the step.
         deadline: Millis,
     },
-    /// People are reminded that it waits.
+    /// Approvers are reminded of it.
     Reminded {
-        /// Which.
+        /// The gate.
         gate: GateId,
     },
-    /// It waits longer: its deadline passed while nobody was there to take an answer.
+    /// Its deadline is extended: it passed while no process could take an answer.
     Extended {
-        /// Which.
+        /// The gate.
         gate: GateId,
         /// The new deadline.
         deadline: Millis,
     },
-    /// It was resolved. The content of an answer is its text: the reason of a denial, or what [`said`](super::said) reads.
+    /// Resolution of the gate. The content of an answer is its text: the reason of a denial, or the words that
+    /// [`parse_words`](super::parse_words) reads.
     Resolved {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// How.
+        /// The outcome.
         resolution: GateResolution,
-        /// By whom; absent when nobody did.
+        /// The resolver; absent if the deadline or a grant resolved it.
         by: Option<PrincipalId>,
-        /// The key under which a repeated answer gets the first result.
+        /// Idempotency key: a repeated answer with it gets the first result.
         key: Option<String>,
-        /// Of the answer in the form that its door has for it: under the same key another one is another answer.
+        /// Digest of the answer in the form of its adapter: under the same key another form is another answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         form: Option<Digest>,
-        /// What it means for the plan or the execution that it was about; absent for any other gate, where nobody was to decide
-        /// any more, and in what earlier versions wrote.
+        /// Decision for the plan or the execution that it was about; absent for any other gate, if no decision was needed
+        /// any more, and in records of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         decision: Option<SignOffDecision>,
     },
-    /// People can see it. A surface that cannot know whether it showed it shows it again, under another reference.
+    /// A surface shows it. A surface that cannot know whether it showed it shows it again, under another reference.
     Shown {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// Where, such as a messenger.
+        /// The surface, such as a messenger.
         surface: String,
-        /// What the surface calls it, such as the id of a message.
+        /// The surface's name for it, such as the id of a message.
         reference: String,
     },
-    /// What was shown says how the gate ended.
+    /// A surface shows the outcome of the gate.
     Updated {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// Where.
+        /// The surface.
         surface: String,
-        /// What the surface calls it.
+        /// The surface's name for it.
         reference: String,
     },
 }
 
 impl Event {
-    /// A gate ends without anybody's answer.
+    /// Returns the event of a gate that ends without an answer.
     pub const fn auto_resolved(gate: GateId, resolution: GateResolution) -> Self {
         Self::Resolved { gate, resolution, by: None, key: None, form: None, decision: None }
     }
 
-    /// The gate that it is about.
+    /// Returns the gate that it is about.
     pub const fn gate(&self) -> GateId {
         match self {
             Self::Opened { gate, .. }

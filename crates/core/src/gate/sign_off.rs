@@ -1,35 +1,35 @@
-//! What can be said to a plan or to an execution, and what it means.
+//! Answers to a plan or to an execution, and their meaning.
 //!
-//! Only an exact [`APPROVE`] lets anything go on. Words of somebody's own, with no decision before them, are what speaks against it.
+//! Only an exact [`APPROVE`] lets the work continue. Free text without a decision before it is an objection.
 
 use serde::{Deserialize, Serialize};
 
 use super::event::{GateContent, GateResolution, Kind};
 
-/// It may be carried out, or is signed off.
+/// Approves the plan, or signs the execution off.
 pub const APPROVE: &str = "approve";
-/// The plan must be changed first, as the words behind it say.
+/// Requests changes of the plan, as described in the text after it.
 pub const CHANGE: &str = "request-changes";
-/// The plan is off.
+/// Rejects the plan.
 pub const REJECT: &str = "reject";
-/// The execution is not signed off.
+/// Declines to sign the execution off.
 pub const DECLINE: &str = "decline";
 
-/// What was decided.
+/// Decision of a sign-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SignOffDecision {
-    /// It may be carried out, or is signed off.
+    /// The plan may be carried out, or the execution is signed off.
     Approve,
     /// The plan must be changed first.
     Change,
-    /// The plan is off, or the execution is not signed off.
+    /// The plan is rejected, or the execution is not signed off.
     Refuse,
 }
 
 impl GateContent {
-    /// Returns which sign-off the answer to a gate of `kind` is: [`Kind::Plan`], [`Kind::Execution`], or none. A question is
-    /// one if the agent named it so.
+    /// Returns the kind of sign-off that a gate of `kind` is: [`Kind::Plan`], [`Kind::Execution`], or none. A question is
+    /// one if the agent marked it so.
     pub fn sign_off(&self, kind: Kind) -> Option<Kind> {
         match (kind, self) {
             (Kind::Plan | Kind::Execution, _) => Some(kind),
@@ -43,13 +43,13 @@ impl GateContent {
     }
 }
 
-/// The key in what a question is about under which the agent named its stage and its kind.
+/// Key in the details of a question under which the agent gave its stage and its kind.
 pub const NAMED: &str = "workflow_gate";
 
-/// Returns what the end of a gate means for the plan or the execution that it shows. None for any other gate, and where
-/// nobody was to decide any more.
+/// Returns the decision that the end of a gate is for the plan or the execution that it shows. None for any other gate, and if
+/// no decision was needed any more.
 ///
-/// Nothing but an approval that somebody gave approves: neither silence nor a default does.
+/// Only an approval of a person approves: neither a missing answer nor a default does.
 pub(crate) fn sign_off_outcome(
     kind: Kind,
     shown: &GateContent,
@@ -67,8 +67,8 @@ pub(crate) fn sign_off_outcome(
     }
 }
 
-/// Returns what the answer to a question means that is a sign-off. Its labels are the agent's own words: one that begins with
-/// the word `approve` approves, words of the person's own ask for changes, and everything else refuses.
+/// Returns the decision that the answer to a question with a sign-off is. Its labels are the agent's own words: one that begins
+/// with the word `approve` approves, free text asks for changes, and everything else refuses.
 fn question_decision(shown: &GateContent, answers: &[String]) -> SignOffDecision {
     let GateContent::Question { choices, .. } = shown else { return SignOffDecision::Refuse };
     let is_label = |words: &String| choices.iter().any(|choice| choice.label == *words);
@@ -79,13 +79,13 @@ fn question_decision(shown: &GateContent, answers: &[String]) -> SignOffDecision
     }
 }
 
-/// True if a choice with this label approves.
+/// Reports whether a choice with this label approves.
 pub(crate) fn is_approving(label: &str) -> bool {
     let first = label.split(|letter: char| !letter.is_alphanumeric()).find(|word| !word.is_empty());
     first.is_some_and(|word| word.eq_ignore_ascii_case(APPROVE))
 }
 
-/// The choices of a gate of this kind; none for other kinds.
+/// Returns the choices of a gate of this kind; none for other kinds.
 pub(crate) const fn choice_labels(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Plan => &[APPROVE, CHANGE, REJECT],
@@ -94,7 +94,7 @@ pub(crate) const fn choice_labels(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// What words that counted mean, and what was said beside the decision.
+/// Parses words that counted into the decision and the text after it.
 pub fn parse_decision(answers: &[String]) -> Option<(SignOffDecision, Option<&str>)> {
     let (first, rest) = answers.split_first()?;
     let decision = match first.as_str() {
@@ -106,7 +106,7 @@ pub fn parse_decision(answers: &[String]) -> Option<(SignOffDecision, Option<&st
     Some((decision, rest.first().map(String::as_str)))
 }
 
-/// Puts words into the order in which they are recorded: a decision, then what was said beside it.
+/// Puts words into the order in which they are recorded: a decision, then the text after it.
 pub(super) fn normalise_words(kind: Kind, answers: &[String]) -> Result<Vec<String>, &'static str> {
     let is_label = |word: &String| choice_labels(kind).contains(&word.as_str());
     let normalised: Vec<String> = match answers {

@@ -1,4 +1,4 @@
-//! Where a gate stands, and which answers count.
+//! The state of a gate, and the answers that count.
 
 use std::time::Duration;
 
@@ -16,41 +16,41 @@ use crate::{
     time::Millis,
 };
 
-/// How often one gate can be shown. A surface that loses what it showed does not do so for ever.
+/// Maximum number of times one gate can be shown. A surface that loses its cards does not show them for ever.
 const MOST_SHOWN: usize = 32;
 
-/// Whether a gate waits.
+/// Phase of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GatePhase {
-    /// It waits.
+    /// Pending.
     Pending,
-    /// It does not wait any more.
+    /// Resolved.
     Resolved {
-        /// How it was resolved.
+        /// The outcome.
         resolution: GateResolution,
-        /// By whom.
+        /// The resolver.
         by: Option<PrincipalId>,
-        /// When.
+        /// Time of the resolution.
         at: Millis,
-        /// The key of the answer that counted.
+        /// The idempotency key of the answer that counted.
         key: Option<String>,
         /// The record that resolved it, with the answer's text.
         lsn: Lsn,
-        /// Of the answer in the form that its door has for it.
+        /// Digest of the answer in the form of its adapter.
         #[serde(default)]
         form: Option<Digest>,
     },
 }
 
-/// Where people can see a gate.
+/// Place where people see a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateSurface {
     /// The surface.
     pub surface: String,
-    /// What the surface calls it.
+    /// The surface's name for the gate.
     pub reference: String,
-    /// Whether it says how the gate ended.
+    /// True if it shows the outcome of the gate.
     pub is_final: bool,
     /// The gate's round when it was shown.
     #[serde(default)]
@@ -77,7 +77,7 @@ pub struct Gate {
     pub(crate) opened_at: Millis,
     pub(crate) deadline: Option<Millis>,
     pub(crate) fallback: Fallback,
-    /// When people are reminded of it; none once they were.
+    /// Time at which approvers are reminded of it; none after the reminder.
     #[serde(default)]
     pub(crate) remind_at: Option<Millis>,
     pub(crate) content: Lsn,
@@ -88,7 +88,7 @@ pub struct Gate {
     pub(crate) steps: Vec<ApprovalStep>,
     #[serde(default)]
     pub(crate) step: u32,
-    /// How often the people of this step were asked once more.
+    /// Number of times the approvers of this step were asked again.
     #[serde(default)]
     pub(crate) again: u32,
     #[serde(default)]
@@ -146,88 +146,88 @@ impl Gate {
         })
     }
 
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> GateId {
         self.id
     }
 
-    /// The session that it belongs to.
+    /// Returns the session that it belongs to.
     pub fn session(&self) -> Option<&SessionId> {
         self.session.as_ref()
     }
 
-    /// What it decides.
+    /// Returns the kind of its decision.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Counts the gates of its session from 1.
+    /// Returns its number among the gates of its session, from 1.
     pub fn ordinal(&self) -> u32 {
         self.ordinal
     }
 
-    /// Counts those of its session in the same stage, from 1; 0 where it is not counted.
+    /// Returns its number among those of its session in the same stage, from 1; 0 if it is not counted.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Where it is counted, if it is.
+    /// Returns the stage in which it is counted, if it is.
     pub fn stage(&self) -> GateStage {
         self.stage
     }
 
-    /// Of what it shows, or of what it decides about.
+    /// Returns the digest of its content, or of the action that it decides about.
     pub fn subject_digest(&self) -> Digest {
         self.subject
     }
 
-    /// What happens when nobody answers in time.
+    /// Returns the fallback at its deadline.
     pub fn fallback(&self) -> Fallback {
         self.fallback
     }
 
-    /// The run that waits.
+    /// Returns the run that waits.
     pub fn run(&self) -> Option<RunId> {
         self.run
     }
 
-    /// The call that waits.
+    /// Returns the call that waits.
     pub fn call(&self) -> Option<CallId> {
         self.call
     }
 
-    /// What an approval may reach.
+    /// Returns the scopes that an approval may have.
     pub fn scopes(&self) -> &[ApprovalScope] {
         &self.scopes
     }
 
-    /// When it was opened.
+    /// Returns the time at which it was opened.
     pub fn opened_at(&self) -> Millis {
         self.opened_at
     }
 
-    /// When it expires.
+    /// Returns the time at which it expires.
     pub fn deadline(&self) -> Option<Millis> {
         self.deadline
     }
 
-    /// When something happens to it by itself: people are reminded, or it expires. None once it is resolved.
+    /// Returns the time of its next timed event: a reminder, or its expiry. None once it is resolved.
     pub fn due_at(&self) -> Option<Millis> {
         let times = [self.deadline, self.remind_at].into_iter().flatten();
         if self.is_pending() { times.min() } else { None }
     }
 
-    /// Where its content lies.
+    /// Returns the position of its content.
     pub fn content_lsn(&self) -> Lsn {
         self.content
     }
 
-    /// Whether it waits.
+    /// Returns its phase.
     pub fn phase(&self) -> &GatePhase {
         &self.phase
     }
 
-    /// How it was resolved, if it was.
+    /// Returns the outcome, if it was resolved.
     pub fn resolution(&self) -> Option<&GateResolution> {
         match &self.phase {
             GatePhase::Pending => None,
@@ -235,7 +235,7 @@ impl Gate {
         }
     }
 
-    /// Who resolved it, if anybody did.
+    /// Returns the resolver, if it has one.
     pub fn resolved_by(&self) -> Option<&PrincipalId> {
         match &self.phase {
             GatePhase::Pending => None,
@@ -243,7 +243,7 @@ impl Gate {
         }
     }
 
-    /// Where the text of its answer lies, if it was answered.
+    /// Returns the position of the text of its answer, if it was answered.
     pub fn answer_content(&self) -> Option<Lsn> {
         match &self.phase {
             GatePhase::Pending => None,
@@ -251,17 +251,17 @@ impl Gate {
         }
     }
 
-    /// Whether it waits.
+    /// Reports whether it is pending.
     pub fn is_pending(&self) -> bool {
         self.phase == GatePhase::Pending
     }
 
-    /// Who has to allow now; none where any one person can.
+    /// Returns the step whose approvers have to allow now; none if any one approver can.
     pub fn current_step(&self) -> Option<&ApprovalStep> {
         self.steps.get(usize::try_from(self.step).ok()?)
     }
 
-    /// Whether who allowed it under its own steps satisfies `steps` as well, which rules ask for now.
+    /// Reports whether the approvers who allowed it under its own steps satisfy `steps` as well, which rules require now.
     pub(crate) fn satisfies_steps(&self, steps: &[ApprovalStep]) -> bool {
         let Some(required) = steps.first() else { return true };
         let is_stricter = |own: &ApprovalStep| {
@@ -275,42 +275,42 @@ impl Gate {
         self.steps == steps || self.current_step().is_some_and(is_stricter)
     }
 
-    /// Those of the votes that count: their identities still belong to whom they belonged.
+    /// Returns the number of votes that count: those whose identities still belong to the same person.
     pub fn count_votes(&self, people: &IdentityMap) -> usize {
         self.votes.iter().filter(|vote| vote.person.as_deref() == people.person_of(&vote.by)).count()
     }
 
-    /// The step that people are asked in, from 1, and how many there are.
+    /// Returns the current step, from 1, and the number of steps.
     pub fn step_of(&self) -> (u32, usize) {
         (self.step + 1, self.steps.len().max(1))
     }
 
-    /// Who of them has.
+    /// Returns the votes of the current step.
     pub fn votes(&self) -> &[Vote] {
         &self.votes
     }
 
-    /// Counts how often people were asked, from 0. Whoever is shown an earlier round has not heard of this one.
+    /// Returns the number of its round, from 0. A surface that shows an earlier round has not shown this one.
     pub fn round(&self) -> u32 {
         self.round
     }
 
-    /// Counts what changed since it was opened and is worth showing: votes, deadlines, steps.
+    /// Returns the number of visible changes since it was opened: votes, deadlines, steps.
     pub fn revision(&self) -> u32 {
         self.revision
     }
 
-    /// Where people can see it, in the order in which it was shown.
+    /// Returns the surfaces that show it, in the order in which it was shown.
     pub fn shown_surfaces(&self) -> &[GateSurface] {
         &self.shown
     }
 
-    /// Whether something that people see does not say yet how it ended.
+    /// Reports whether a surface does not show the outcome yet.
     pub fn owes_update(&self) -> bool {
         !self.is_pending() && self.shown.iter().any(|showing| !showing.is_final)
     }
 
-    /// Decides whether a surface that says that it shows the gate says something new.
+    /// Decides whether the report of a surface that it shows the gate is new.
     pub fn record_shown(&self, surface: &str, reference: &str) -> Option<Event> {
         let has_room = self.shown.len() < MOST_SHOWN || self.shown.iter().any(|showing| showing.round < self.round);
         let is_new = self.find_surface(surface, reference).is_none() && has_room;
@@ -318,7 +318,7 @@ impl Gate {
         is_new.then_some(Event::Shown { gate: self.id, surface, reference })
     }
 
-    /// Decides whether a surface that says that it shows the end says something new.
+    /// Decides whether the report of a surface that it shows the outcome is new.
     pub fn record_updated(&self, surface: &str, reference: &str) -> Option<Event> {
         let is_new =
             !self.is_pending() && self.find_surface(surface, reference).is_some_and(|showing| !showing.is_final);
@@ -330,11 +330,11 @@ impl Gate {
         self.shown.iter().find(|showing| showing.surface == surface && showing.reference == reference)
     }
 
-    /// Decides whether an answer of `by` counts, changing nothing. It gives what happened: nothing where it was counted
+    /// Decides whether an answer of `by` counts, changing nothing. Returns the event: nothing if it was counted
     /// before.
     ///
     /// # Errors
-    /// [`AnswerRefusal::AlreadyResolved`] for everyone after the first, but not for the key of the first; every other one leaves
+    /// [`AnswerError::AlreadyResolved`] for every answer after the first, but not for the key of the first; every other error leaves
     /// the gate pending.
     pub fn decide_answer(
         &self,
@@ -384,7 +384,7 @@ impl Gate {
         }
     }
 
-    /// What one more leave comes to where a rule names who has to give it.
+    /// Decides one more vote if a rule names the approvers.
     fn decide_vote(
         &self,
         step: &ApprovalStep,
@@ -412,16 +412,16 @@ impl Gate {
         }
         let votes = u32::try_from(self.count_votes(people)).unwrap_or(u32::MAX).saturating_add(1);
         if votes >= step.approvals {
-            // It reaches no further than the most careful of them lets it.
+            // The grant has the narrowest scope of all votes.
             let least = self.votes.iter().map(|vote| vote.scope).chain([scope]).min().unwrap_or(scope);
             events.push(resolved(GateResolution::Allowed { scope: least }));
         }
         Ok(events)
     }
 
-    /// Decides what follows where time has run out at `now`: it expires, or people are asked once more, who then have
-    /// `otherwise` where their step does not say how long. The deadline itself is too late. Before it, people may be due to
-    /// be reminded.
+    /// Decides the event at `now` if time has run out: it expires, or approvers are asked again, who then have
+    /// `otherwise` if their step has no time limit. The deadline itself is too late. Before it, a reminder may be
+    /// due.
     pub fn check_expiry(&self, now: Millis, otherwise: Duration) -> Option<Event> {
         let has_come = |time: Option<Millis>| self.is_pending() && time.is_some_and(|time| time <= now);
         if !has_come(self.deadline) {
@@ -442,7 +442,7 @@ impl Gate {
         })
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub(crate) fn apply_event(&mut self, event: &Event, lsn: Lsn, now: Millis) {
         match event {
             Event::Opened { .. } => {}
@@ -464,7 +464,7 @@ impl Gate {
                 if *step == self.step {
                     self.again += 1;
                 } else {
-                    // Other people are asked, who have not agreed to anything.
+                    // Other approvers are asked, who have not agreed to anything.
                     self.votes.clear();
                     self.again = 0;
                 }
@@ -480,7 +480,7 @@ impl Gate {
             Event::Shown { surface, reference, .. } => {
                 let (surface, reference) = (surface.clone(), reference.clone());
                 let (round, revision) = (self.round, self.revision);
-                // What showed an earlier round says that another follows; nobody has to hear more of it.
+                // A surface that showed an earlier round shows that another follows; more updates of it are not needed.
                 if self.shown.len() >= MOST_SHOWN
                     && let Some(old) = self.shown.iter().position(|showing| showing.round < round)
                 {

@@ -1,4 +1,4 @@
-//! Who has to allow: how many people, from which set, for how long, and what follows where they do not.
+//! Required approvals: the number of approvers, their set, their time, and the consequence if they do not answer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,20 +11,20 @@ use crate::{id::PrincipalId, time::Millis};
 
 use super::event::ApprovalScope;
 
-/// One step of an escalation. A gate without steps is allowed by any one person who may answer at all.
+/// One step of an escalation. A gate without steps is allowed by any one approver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalStep {
-    /// How many people have to allow. At least 1.
+    /// Number of people who have to allow. At least 1.
     #[serde(default = "one")]
     pub approvals: u32,
-    /// Which people; none means whoever may answer.
+    /// The approvers; none means any approver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<BTreeSet<String>>,
-    /// How long they have; none means as long as any approval.
+    /// Time limit; none means that of any approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Duration>,
-    /// What follows when that is over.
+    /// Consequence at the end of that time.
     #[serde(default)]
     pub on_expiry: OnExpiry,
 }
@@ -39,49 +39,49 @@ impl Default for ApprovalStep {
     }
 }
 
-/// What follows when nobody, or not everybody, answered in time.
+/// Consequence if too few approvers answered in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExpiry {
     /// The action does not happen.
     #[default]
     Deny,
-    /// The same people are asked once more, that often.
+    /// The same approvers are asked again, at most this number of times.
     Again(u32),
-    /// The next step; behind the last the action does not happen.
+    /// The next step follows; after the last the action does not happen.
     Next,
 }
 
-/// One person's leave, while there have to be more.
+/// Approval of one person, while more are required.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
     /// The identity that gave it.
     pub by: PrincipalId,
-    /// Whose identity that is; none if it belongs to no person.
+    /// The person with that identity; none if it belongs to no person.
     pub person: Option<String>,
-    /// How far that person lets it reach.
+    /// Scope that this person allows.
     pub scope: ApprovalScope,
-    /// When.
+    /// Time of the approval.
     pub at: Millis,
-    /// The key under which a repeated answer gets the first result.
+    /// Idempotency key: a repeated answer with it gets the first result.
     pub key: Option<String>,
 }
 
-/// Whose identities are whose. Votes count people, not accounts.
+/// The identities of each person. Votes count people, not accounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentityMap {
     by_identity: BTreeMap<PrincipalId, String>,
 }
 
 impl IdentityMap {
-    /// With each person's identities.
+    /// Creates the map from each person's identities.
     pub fn new<I: IntoIterator<Item = PrincipalId>>(people: impl IntoIterator<Item = (String, I)>) -> Self {
         let identities =
             people.into_iter().flat_map(|(person, all)| all.into_iter().map(move |one| (one, person.clone())));
         Self { by_identity: identities.collect() }
     }
 
-    /// The person whose identity this is.
+    /// Returns the person whose identity this is.
     pub fn person_of(&self, identity: &PrincipalId) -> Option<&str> {
         self.by_identity.get(identity).map(String::as_str)
     }

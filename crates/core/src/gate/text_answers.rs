@@ -1,6 +1,6 @@
-//! Answers in words: what counts as one, and how it is kept.
+//! Answers in words: their validation, and their stored form.
 //!
-//! The text of an answer in the log is a JSON array of what was said, or `{"said": […], "form": …}` where it came in the form of a door.
+//! The text of an answer in the log is a JSON array of words, or `{"said": […], "form": …}` if it came in the form of an adapter.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::{
     sign_off,
 };
 
-/// What an answer says to a gate that takes words; nothing where whoever was asked does not want to answer.
+/// Returns the words of an answer to a gate that takes words; nothing if the person declined to answer.
 ///
 /// # Errors
-/// What does not fit.
+/// The problem with the answer.
 pub(crate) fn answer_words(kind: Kind, answer: &GateReply) -> Result<Option<Vec<String>>, &'static str> {
     let is_sign_off = matches!(kind, Kind::Plan | Kind::Execution);
     let texts = match answer.without_form() {
@@ -38,7 +38,7 @@ pub(crate) fn answer_words(kind: Kind, answer: &GateReply) -> Result<Option<Vec<
     if is_sign_off { sign_off::normalise_words(kind, texts).map(Some) } else { Ok(Some(texts.clone())) }
 }
 
-/// The text under which the log keeps an answer in words.
+/// Returns the text under which the log keeps an answer in words.
 pub(crate) fn words_text(texts: Vec<String>, answer: &GateReply) -> Arc<str> {
     let text = match answer {
         GateReply::Form(form) => json!({ "said": texts, "form": form.form }),
@@ -49,14 +49,14 @@ pub(crate) fn words_text(texts: Vec<String>, answer: &GateReply) -> Arc<str> {
     text.to_string().into()
 }
 
-/// What was said, of the text of an answer in words. None for any other text.
+/// Parses the words out of the text of an answer in words. None for any other text.
 pub fn parse_words(text: &str) -> Option<Vec<String>> {
     let mut text: Value = serde_json::from_str(text).ok()?;
     let texts = if text.is_object() { text["said"].take() } else { text };
     serde_json::from_value(texts).ok()
 }
 
-/// The form that an answer in words came in, word for word, if it came in one.
+/// Parses the form, word for word, out of the text of an answer in words, if it came in one.
 pub fn parse_form(text: &str) -> Option<Value> {
     let mut text: Value = serde_json::from_str(text).ok()?;
     text.as_object_mut()?.remove("form")

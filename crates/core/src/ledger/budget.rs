@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What is counted.
+/// Metric of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LedgerMetric {
@@ -31,7 +31,7 @@ pub struct BudgetLimits {
     pub cost_micros: Option<u64>,
 }
 
-/// What something takes or took.
+/// Amount that work uses or used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetAmount {
     /// Tokens of models, in and out.
@@ -46,11 +46,11 @@ pub struct BudgetAmount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{metric} budget of {limit} exceeded: {observed}")]
 pub struct BudgetBreach {
-    /// What is counted.
+    /// The metric.
     pub metric: LedgerMetric,
     /// Its limit.
     pub limit: u64,
-    /// What it would have come to, or has come to.
+    /// Use that the reservation would reach, or that was reached.
     pub observed: u64,
 }
 
@@ -74,7 +74,7 @@ impl BudgetAmount {
     /// One call of a tool.
     pub const CALL: Self = Self { tokens: 0, calls: 1, cost_micros: 0 };
 
-    /// Both together; what is too much to count stays at the most that there is.
+    /// Returns the sum of both, saturating.
     pub const fn plus(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_add(other.tokens),
@@ -101,7 +101,7 @@ impl BudgetAmount {
 }
 
 impl BudgetLimits {
-    /// The first limit that `total` passes.
+    /// Returns the first limit that `total` passes.
     pub(super) fn breached_by(&self, total: BudgetAmount) -> Option<BudgetBreach> {
         let limits = [
             (LedgerMetric::Tokens, self.tokens, total.tokens),
@@ -114,7 +114,7 @@ impl BudgetLimits {
         })
     }
 
-    /// The limit of a metric; none where it does not bind.
+    /// Returns the limit of a metric; none if it does not bind.
     pub const fn limit_of(&self, metric: LedgerMetric) -> Option<u64> {
         match metric {
             LedgerMetric::Tokens => self.tokens,
@@ -124,7 +124,7 @@ impl BudgetLimits {
         }
     }
 
-    /// The same with another limit of a metric.
+    /// Returns the same with another limit of a metric.
     #[must_use]
     pub const fn with_limit(mut self, metric: LedgerMetric, limit: u64) -> Self {
         let of = match metric {
@@ -137,7 +137,7 @@ impl BudgetLimits {
         self
     }
 
-    /// The metrics of which the limit is wider than that of `other`.
+    /// Returns the metrics of which the limit is wider than that of `other`.
     pub fn wider_metrics(&self, other: &Self) -> Vec<LedgerMetric> {
         let wider = |metric: &LedgerMetric| {
             let (mine, theirs) = (self.limit_of(*metric), other.limit_of(*metric));
@@ -146,7 +146,7 @@ impl BudgetLimits {
         LedgerMetric::ALL.into_iter().filter(wider).collect()
     }
 
-    /// True if no limit of `self` is wider than that of `other`.
+    /// Reports whether no limit of `self` is wider than that of `other`.
     pub fn is_within(&self, other: &Self) -> bool {
         self.wider_metrics(other).is_empty()
     }

@@ -1,4 +1,4 @@
-//! The ledger's machine: reservations in flight and what was spent.
+//! The ledger's machine: open reservations and spent amounts.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     time::Millis,
 };
 
-/// Names one reservation: a call's id, or one drawn for a model request.
+/// Identifies one reservation: a call's id, or one drawn for a model request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ReservationId(Uuid);
@@ -37,7 +37,7 @@ impl From<RunId> for ReservationId {
 }
 
 impl ReservationId {
-    /// Of the summary of a session's compaction.
+    /// Returns the id for the summary of a session's compaction.
     pub fn of_compaction(epoch: u32) -> Self {
         Self(Uuid::from_u128(u128::from(epoch)))
     }
@@ -53,40 +53,40 @@ impl fmt::Display for ReservationId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// A contract began, or its limits changed. The meters go on.
+    /// A contract began, or its limits changed. The meters continue.
     Limited {
         /// The limits from now on.
         budget: BudgetLimits,
-        /// When; the first one starts the clock.
+        /// Time of the change; the first one starts the clock.
         at: Millis,
     },
-    /// The meters of another session's contract go on here: none of them falls, and the clock began no later.
+    /// The meters of another session's contract continue here: none of them falls, and the clock began no later.
     Carried {
-        /// What was spent there.
+        /// Amount that was spent there.
         spent: BudgetAmount,
-        /// When the clock began there.
+        /// Time at which the clock began there.
         began: Millis,
     },
-    /// Something is about to start and may take this much.
+    /// Work is about to start and may use this amount.
     Reserved {
-        /// Which.
+        /// Id of the reservation.
         id: ReservationId,
-        /// At most so much.
+        /// Maximum amount.
         amount: BudgetAmount,
     },
-    /// It ended and took this much.
+    /// The work ended and used this amount.
     Settled {
-        /// Which.
+        /// Id of the reservation.
         id: ReservationId,
-        /// What it took. In doubt, this is what was reserved.
+        /// Amount that it used. In doubt, this is the reserved amount.
         amount: BudgetAmount,
     },
 }
 
-/// Why an end does not count.
+/// Reason for which an end does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettleError {
-    /// Nothing of that name was reserved, or it was settled already.
+    /// No reservation with this id exists, or it was settled already.
     #[error("{0} is not open")]
     NotOpen(ReservationId),
 }
@@ -102,37 +102,37 @@ pub struct State {
 }
 
 impl State {
-    /// The limits.
+    /// Returns the limits.
     pub const fn budget(&self) -> &BudgetLimits {
         &self.budget
     }
 
-    /// What was spent for good.
+    /// Returns the amount that is finally spent.
     pub const fn spent(&self) -> BudgetAmount {
         self.spent
     }
 
-    /// What is reserved beside it.
+    /// Returns the amount that is reserved in addition.
     pub const fn reserved(&self) -> BudgetAmount {
         self.reserved
     }
 
-    /// What was spent, and all that is reserved, as if it were.
+    /// Returns the sum of spent and reserved amounts.
     pub const fn total_taken(&self) -> BudgetAmount {
         self.spent.plus(self.reserved)
     }
 
-    /// When the clock began.
+    /// Returns the time at which the clock began.
     pub const fn began_at(&self) -> Option<Millis> {
         self.began
     }
 
-    /// What is reserved under `id`, while that is open.
+    /// Returns the reservation under `id`, while it is open.
     pub fn open_amount(&self, id: ReservationId) -> Option<BudgetAmount> {
         self.open.get(&id).copied()
     }
 
-    /// What was spent of a metric, or has passed of the time.
+    /// Returns the use of a metric, or the elapsed time.
     pub fn used_amount(&self, metric: LedgerMetric, now: Millis) -> u64 {
         match metric {
             LedgerMetric::Tokens => self.spent.tokens,
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// What is left of a metric; none where no limit binds.
+    /// Returns the rest of a metric; none if no limit binds.
     pub fn amount_left(&self, metric: LedgerMetric, now: Millis) -> Option<u64> {
         let taken = self.spent.plus(self.reserved);
         match metric {
@@ -153,30 +153,30 @@ impl State {
         }
     }
 
-    /// When the time is used up, for the timers.
+    /// Returns the time at which the time is used up, for the timers.
     pub fn deadline(&self) -> Option<Millis> {
         Some(self.began? + Duration::from_millis(self.budget.wall_time?))
     }
 
-    /// The limit that what was spent has passed, or the time that is used up.
+    /// Returns the limit that the spent amount has passed, or the time limit that has passed.
     pub fn current_breach(&self, now: Millis) -> Option<BudgetBreach> {
         self.out_of_time(now).or_else(|| self.overspent())
     }
 
-    /// The limit that what was spent has passed, whatever the time is.
+    /// Returns the limit that the spent amount has passed, at any time.
     pub fn overspent(&self) -> Option<BudgetBreach> {
         self.budget.breached_by(self.spent)
     }
 
-    /// Puts limits in force, or others in their place.
+    /// Returns the event that puts limits in force, or replaces them.
     pub const fn set_limits(&self, budget: BudgetLimits, now: Millis) -> Event {
         Event::Limited { budget, at: now }
     }
 
-    /// Decides whether something that takes at most `amount` may start.
+    /// Decides whether work that uses at most `amount` may start.
     ///
     /// # Errors
-    /// The first limit that it does not fit under beside what is spent and reserved. Asking again for an open reservation does not count twice.
+    /// The first limit that it would pass together with spent and reserved amounts. Repeating an open reservation does not count twice.
     pub fn reserve(&self, id: ReservationId, amount: BudgetAmount, now: Millis) -> Result<Event, BudgetBreach> {
         if let Some(breach) = self.out_of_time(now) {
             return Err(breach);
@@ -186,8 +186,8 @@ impl State {
         self.budget.breached_by(total).map_or(Ok(Event::Reserved { id, amount }), Err)
     }
 
-    /// Decides whether a model request may start, and how many tokens it may give out: `output_cap` cut to what is
-    /// left.
+    /// Decides whether a model request may start, and its maximum number of output tokens: `output_cap` cut to the
+    /// rest.
     ///
     /// `cost` prices (input, output) tokens in micro-dollars and must not fall as they grow.
     ///
@@ -220,23 +220,23 @@ impl State {
         Ok((best, fits))
     }
 
-    /// Settles a reservation at what was taken, even if that is more than was reserved: what is spent is spent.
+    /// Settles a reservation at the actual use, even if that is more than was reserved: it is spent.
     ///
     /// # Errors
-    /// [`SettleError::NotOpen`] for everyone after the first.
+    /// [`SettleError::NotOpen`] for every end after the first.
     pub fn settle_reservation(&self, id: ReservationId, amount: BudgetAmount) -> Result<Event, SettleError> {
         if self.open.contains_key(&id) { Ok(Event::Settled { id, amount }) } else { Err(SettleError::NotOpen(id)) }
     }
 
-    /// Settles what nobody knows the outcome of, at all that it may have taken.
+    /// Settles a reservation with an unknown outcome, at the reserved amount.
     ///
     /// # Errors
-    /// [`SettleError::NotOpen`] for everyone after the first.
+    /// [`SettleError::NotOpen`] for every end after the first.
     pub fn settle_in_doubt(&self, id: ReservationId) -> Result<Event, SettleError> {
         self.open.get(&id).map(|amount| Event::Settled { id, amount: *amount }).ok_or(SettleError::NotOpen(id))
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub fn apply_event(&mut self, event: &Event) {
         match *event {
             Event::Limited { budget, at } => {
@@ -264,7 +264,7 @@ impl State {
         self.began.map_or(0, |began| u64::try_from(now.since(began).as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// The time that is used up.
+    /// Returns the time limit that has passed.
     pub fn out_of_time(&self, now: Millis) -> Option<BudgetBreach> {
         let observed = self.elapsed_millis(now);
         let limit = self.budget.wall_time.filter(|limit| self.began.is_some() && observed >= *limit)?;

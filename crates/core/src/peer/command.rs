@@ -1,4 +1,4 @@
-//! What doors tell of their connections.
+//! Reports of adapters about their connections.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use crate::id::PeerId;
 /// A command about a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// It can be given work over this line from now on, and over no line before it.
+    /// The peer can be sent work over this line from now on, and over no earlier line.
     Came {
-        /// Who.
+        /// The peer.
         peer: PeerId,
         /// The line.
         line: PeerLine,
-        /// Whether it can be asked about calls of earlier lines.
+        /// Its ability to report on calls of earlier lines.
         memory: PeerMemory,
     },
-    /// What it is like and offers is another than it was.
+    /// Properties and tools of the peer changed.
     Registered {
-        /// Who.
+        /// The peer.
         peer: PeerId,
-        /// What it says of itself, in the words of its door.
+        /// Its description of itself, in the form of its adapter.
         description: Arc<str>,
     },
-    /// The line is gone. What the peer has over another one stays.
+    /// The line is gone. Work of the peer over another one is not affected.
     Gone {
-        /// Who.
+        /// The peer.
         peer: PeerId,
         /// The line.
         line: PeerLine,

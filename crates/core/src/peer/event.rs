@@ -1,4 +1,4 @@
-//! What happened to a peer.
+//! Events of a peer.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,30 +9,30 @@ use crate::id::PeerId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// It can be given work over this line.
+    /// The peer can be sent work over this line.
     Came {
-        /// Who.
+        /// The peer.
         peer: PeerId,
         /// The line.
         line: PeerLine,
-        /// Whether it can be asked about calls of earlier lines.
+        /// Its ability to report on calls of earlier lines.
         #[serde(default, skip_serializing_if = "PeerMemory::is_none")]
         memory: PeerMemory,
     },
-    /// It is like this and offers this from now on, which is the content. Nothing follows from it here.
+    /// Properties and tools of the peer from now on, which are the content. They have no consequences here.
     Registered {
-        /// Who.
+        /// The peer.
         peer: PeerId,
     },
-    /// It has no line.
+    /// The peer has no line.
     Gone {
-        /// Who.
+        /// The peer.
         peer: PeerId,
     },
 }
 
 impl Event {
-    /// The peer that it is about.
+    /// Returns the peer that it is about.
     pub const fn peer(&self) -> &PeerId {
         match self {
             Self::Came { peer, .. } | Self::Registered { peer } | Self::Gone { peer } => peer,

@@ -1,4 +1,4 @@
-//! Approval modes: which calls of an agent a person approves each time, whatever rules and grants allow.
+//! Approval modes: which calls of an agent a person approves each time, even if rules and grants allow them.
 
 use crate::{policy::subject::PolicySubject, principal, tool::ToolEffect};
 
@@ -8,7 +8,7 @@ pub enum ApprovalMode {
     /// `yolo`: none; rules and the floor decide.
     #[default]
     Yolo,
-    /// `write`: writes, commands, and calls whose effect is not known.
+    /// `write`: writes, commands, and calls with an unknown effect.
     Write,
     /// `always-ask`: everything that is not reading.
     AlwaysAsk,
@@ -32,13 +32,13 @@ impl ApprovalMode {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// Says why `subject` needs an approval, in words that follow "because it".
+    /// Returns the reason for which `subject` needs an approval, in words that follow "because it".
     ///
     /// The host's own commands need none: the person gave them.
     pub(super) fn approval_reason(self, subject: &PolicySubject) -> Option<String> {
         let is_asked = match self {
             Self::Yolo => false,
-            // Notes of the agent and its questions read, as far as effects go. A tool of the host may do anything.
+            // The agent's notes and questions count as reading, as far as effects go. A tool of the host may do anything.
             Self::Write | Self::AlwaysAsk => subject.effect != ToolEffect::Reads,
         };
         let is_asked = is_asked && subject.principal != principal::host_principal();

@@ -1,7 +1,7 @@
-//! What a rule demands of one argument, found by its path. Knows nothing of what follows from it.
+//! Condition of a rule on one argument, found by its path. Knows nothing of its consequences.
 //!
-//! A path is names with dots between, from the outside in: `order.total`, `items.0.price`, `items.*.price`. A name that holds
-//! dots itself is found as well; where both readings lead somewhere, both count.
+//! A path is names with dots between, from the outside in: `order.total`, `items.0.price`, `items.*.price`. A name that contains
+//! dots itself is found as well; if both readings find values, both count.
 
 use serde_json::{Map, Number, Value};
 
@@ -15,11 +15,11 @@ use crate::{
     },
 };
 
-/// The arguments of a call, some of them in other words.
+/// The arguments of a call, some of them in another spelling.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallArguments<'a> {
     pub(crate) own: &'a Map<String, Value>,
-    /// What stands in the place of arguments of the same name.
+    /// Values that replace the arguments of the same name.
     pub(crate) others: Option<&'a Map<String, Value>>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> From<&'a Map<String, Value>> for CallArguments<'a> {
     }
 }
 
-/// How many of the values that a path leads to must be as demanded: those of a list count one by one.
+/// Number of the values at a path that must meet the condition: those of a list count one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatchQuantifier {
     /// One is enough: rules that deny or ask.
@@ -64,7 +64,7 @@ impl MatchQuantifier {
     }
 }
 
-/// What is demanded of the values at one path.
+/// Condition on the values at one path.
 #[derive(Debug)]
 pub(crate) struct ArgCondition {
     path: Vec<String>,
@@ -87,13 +87,13 @@ impl ArgCondition {
         Self { path: path.split('.').map(str::to_owned).collect(), test: ValueTest::new(matcher) }
     }
 
-    /// True if `arguments` are as demanded.
+    /// Reports whether `arguments` meet the condition.
     pub(crate) fn holds<'a>(&self, arguments: impl Into<CallArguments<'a>>, quantity: MatchQuantifier) -> bool {
         quantity
             .holds_for(&values_at(arguments.into(), &self.path, quantity), |value| self.test.holds(*value, quantity))
     }
 
-    /// True if `text` at this path could be as demanded, whatever [`UNKNOWN`] in it stands for.
+    /// Reports whether `text` at this path could meet the condition, for any value of [`UNKNOWN`] in it.
     pub(crate) fn may_hold(&self, text: &str) -> bool {
         self.test.may_hold(text)
     }
@@ -102,7 +102,7 @@ impl ArgCondition {
         &self.path
     }
 
-    /// Patterns of which one matches one of [`texts`] wherever this holds; none if no such patterns are known.
+    /// Returns patterns of which one matches one of [`texts_at`] wherever this holds; none if no such patterns are known.
     pub(crate) fn index_patterns(&self) -> Option<Vec<GlobPattern>> {
         match &self.test {
             ValueTest::Pattern(pattern) => Some(vec![pattern.clone()]),
@@ -117,8 +117,8 @@ fn literal_patterns(value: &Value) -> impl Iterator<Item = GlobPattern> {
     equivalent_forms(value).into_iter().map(|text| GlobPattern::from_literal(&text))
 }
 
-/// The texts under which a service may take two values for the same: as it is written, and of whatever reads as a number
-/// that number. True and false read as 1 and 0. A list of words reads as the text that they make.
+/// Returns the texts under which a service may treat two values as equal: as it is written, and for any text that parses as a number
+/// that number. True and false read as 1 and 0. A list of words reads as the joined text.
 fn equivalent_forms(value: &Value) -> Vec<String> {
     let written = value.as_str().map_or_else(|| canonical_json(value), str::to_owned);
     let flag = match written.trim() {
@@ -127,17 +127,17 @@ fn equivalent_forms(value: &Value) -> Vec<String> {
         _ => None,
     };
     let number = flag.or_else(|| plain_number(&written));
-    // Nothing is taken from zero to have it without a sign.
+    // Adding zero removes the sign of a negative zero.
     let number = number.map(|number| (number + 0.0).to_string());
     std::iter::once(written).chain(number).chain(joined_items(value)).collect()
 }
 
-/// The number that a text is beyond doubt: as JSON has them. Other notations are read by some services and not by others.
+/// Parses a text that is a number beyond doubt, in JSON notation. Some services read other notations, some do not.
 fn plain_number(text: &str) -> Option<f64> {
     serde_json::from_str::<Number>(text).ok()?.as_f64()
 }
 
-/// The texts that patterns of demands see at `path`: of every value and of the items of lists, in each of their forms.
+/// Returns the texts that patterns of conditions see at `path`: of every value and of the items of lists, in each of their forms.
 pub(crate) fn texts_at<'a>(arguments: impl Into<CallArguments<'a>>, path: &[String]) -> Vec<String> {
     fn add(value: &Value, texts: &mut Vec<String>) {
         texts.extend(equivalent_forms(value));
@@ -150,8 +150,8 @@ pub(crate) fn texts_at<'a>(arguments: impl Into<CallArguments<'a>>, path: &[Stri
     texts
 }
 
-/// What stands at `path`, `None` for each place at which it ends before. Never empty. Where all values count, a name that is
-/// asked of a list is also absent: who reads a list there may not be who reads its items.
+/// Returns the values at `path`, `None` for each place at which it ends before. Never empty. If all values count, a name that is
+/// looked up in a list is also absent: a service that reads a list there may not read its items.
 pub(crate) fn values_at<'a>(
     members: impl Into<CallArguments<'a>>,
     path: &[String],
@@ -185,7 +185,7 @@ fn values_within<'a>(value: &'a Value, path: &[String], quantity: MatchQuantifie
             if item.is_none() && quantity == MatchQuantifier::All {
                 found.push(None);
             }
-            // A number that counts items is seldom a name in them; where it is one, both readings count.
+            // A number that counts items is seldom a name in them; if it is one, both readings count.
             let named = items.iter().flat_map(|item| values_within(item, path, quantity));
             found.extend(named.filter(|value| at.is_none() || value.is_some()));
         }
@@ -242,7 +242,7 @@ impl ValueTest {
             Self::In(expected) => expected.iter().any(may_be),
             Self::Present(present) => *present,
             Self::Not(test) => text.contains(UNKNOWN) || !test.may_hold(text),
-            // What is not plainly a number is stopped by any bound.
+            // A value that is not plainly a number is stopped by any bound.
             Self::Max(_) | Self::Min(_) => true,
         }
     }
@@ -252,8 +252,8 @@ impl ValueTest {
     }
 }
 
-/// Whether `value` is `wanted`. Where a slip would let something through that is to be stopped, whatever a service may take
-/// for the same is: 5 is 5.0 and "5", false is "false" and 0.
+/// Reports whether `value` equals `expected`. If a mismatch would let something through that is to be stopped, any value that a
+/// service may treat as equal counts: 5 is 5.0 and "5", false is "false" and 0.
 fn is_equal_to(expected: &Value, value: &Value, quantity: MatchQuantifier) -> bool {
     match quantity {
         MatchQuantifier::Any => {
@@ -264,8 +264,8 @@ fn is_equal_to(expected: &Value, value: &Value, quantity: MatchQuantifier) -> bo
     }
 }
 
-/// Whether `value` is a number as demanded. To stop something, a text that is plainly a number counts as that number, and one
-/// that is not as any number that is to be stopped: nobody knows what a service makes of it.
+/// Reports whether `value` is a number that meets the condition. To stop something, a text that is plainly a number counts as that
+/// number, and any other text as any number that is to be stopped: its reading by a service is unknown.
 fn is_number(value: &Value, quantity: MatchQuantifier, is_as_demanded: impl Fn(f64) -> bool) -> bool {
     match (value, quantity) {
         (Value::Number(number), _) => number.as_f64().is_some_and(is_as_demanded),

@@ -1,6 +1,6 @@
-//! Whether the arguments of a request are such as its tool declares. Source: agent-gate's validation, ARCHITECTURE.md, Policy.
+//! Checks the arguments of a request against its tool's declaration. Source: agent-gate's validation, ARCHITECTURE.md, Policy.
 //!
-//! It must not know where tools are declared.
+//! It must not know the place of tool declarations.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ impl PartialEq for ArgumentValidator {
 
 impl Eq for ArgumentValidator {}
 
-/// A pattern that is none, that would take too much memory, or that needs more than finite automata can do (look-around,
+/// A pattern that is invalid, that would take too much memory, or that needs more than finite automata can do (look-around,
 /// back references).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -34,25 +34,25 @@ impl ArgumentValidator {
     /// Compiles `pattern`, which is written for Python.
     ///
     /// # Errors
-    /// [`BadPattern`] with what is wrong, in one line.
+    /// [`BadPattern`] with the problem, in one line.
     pub fn new(pattern: &str) -> Result<Self, BadPattern> {
         let built = RegexBuilder::new(&translate_pattern(pattern)).size_limit(1 << 20).nest_limit(100).build();
         let regex = built.map_err(|error| {
-            // The library draws the place in the lines before the last.
+            // The library draws the position in the lines before the last.
             let text = error.to_string();
             BadPattern(text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
         })?;
         Ok(Self { source: pattern.to_owned(), regex })
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Whether `text` matches.
+    /// Reports whether `text` matches.
     pub fn accepts(&self, text: &str) -> bool {
-        // The leftmost match begins at the beginning exactly if there is one that does.
+        // The leftmost match begins at the beginning exactly if any match does.
         self.regex.find(text).is_some_and(|found| found.start() == 0)
     }
 }
@@ -62,21 +62,21 @@ impl ArgumentValidator {
 pub struct DeclaredArgument {
     /// Its name.
     pub name: String,
-    /// It must be there; null counts.
+    /// True if it must be present; null counts.
     pub required: bool,
-    /// What every text in it must match.
+    /// Pattern that every text in it must match.
     pub validate: Option<ArgumentValidator>,
-    /// It is free text: any character may stand in it, and it is no part of the signature.
+    /// True if it is free text: any character may be in it, and it is no part of the signature.
     pub free_text: bool,
 }
 
-/// Arguments that are refused; its text is what the agent hears.
+/// Arguments that are refused; its text is sent to the agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
-    /// A text holds a character that patterns or signatures give a meaning.
+    /// A text contains a character that has a meaning in patterns or signatures.
     #[error("Argument '{0}' contains forbidden characters")]
     Forbidden(String),
-    /// An argument is not there.
+    /// An argument is missing.
     #[error("Missing required argument: {0}")]
     Missing(String),
     /// A text does not match.
@@ -84,7 +84,7 @@ pub enum ArgumentError {
     Value {
         /// The argument's name.
         name: String,
-        /// The text, at whatever depth it was found.
+        /// The text, from any depth.
         value: String,
     },
 }
@@ -92,11 +92,11 @@ pub enum ArgumentError {
 /// Decides whether `arguments` may be judged: first no forbidden characters, then all that is required, then the patterns.
 ///
 /// Free text may hold any character, since no signature has it.
-/// Texts in lists and objects are looked at as well; names, numbers, booleans and null are not. For a tool that nobody
-/// defined `declared` is empty.
+/// Texts in lists and objects are checked as well; names, numbers, booleans and null are not. For a tool without a
+/// definition `declared` is empty.
 ///
 /// # Errors
-/// [`Invalid`] for the first that does not fit, in the order of `declared`.
+/// [`ArgumentError`] for the first that does not fit, in the order of `declared`.
 pub fn validate_arguments(declared: &[DeclaredArgument], arguments: &Map<String, Value>) -> Result<(), ArgumentError> {
     if let Some(name) = forbidden_argument(arguments, |name| is_free_text(declared, name)) {
         return Err(ArgumentError::Forbidden(name.to_owned()));
@@ -113,12 +113,12 @@ pub fn validate_arguments(declared: &[DeclaredArgument], arguments: &Map<String,
     Ok(())
 }
 
-/// Tells whether a tool declares the argument `name` as free text.
+/// Reports whether a tool declares the argument `name` as free text.
 pub fn is_free_text(declared: &[DeclaredArgument], name: &str) -> bool {
     declared.iter().any(|one| one.free_text && one.name == name)
 }
 
-/// Keeps of `arguments` what a signature is made of: all but free text.
+/// Keeps the part of `arguments` that a signature is made of: all but free text.
 pub fn signature_arguments<'a>(
     declared: &[DeclaredArgument],
     arguments: &'a Map<String, Value>,
@@ -130,7 +130,7 @@ pub fn signature_arguments<'a>(
     Cow::Owned(judged.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
-/// Names of `arguments` that are neither declared nor named by the signature's template, in their order.
+/// Returns names of `arguments` that are neither declared nor named by the signature's template, in their order.
 pub fn undeclared_names<'a>(
     declared: &[DeclaredArgument],
     template: Option<&str>,
@@ -150,7 +150,7 @@ fn first_text<'a>(value: &'a Value, predicate: &dyn Fn(&str) -> bool) -> Option<
     }
 }
 
-/// Python's spelling where ours has another meaning: `\Z`, and what is no operator inside its classes.
+/// Translates Python's notation if Rust's has another meaning: `\Z`, and characters that are no operators inside its classes.
 fn translate_pattern(pattern: &str) -> String {
     let mut text = String::new();
     let mut class = CharClassState::Outside;
@@ -160,7 +160,7 @@ fn translate_pattern(pattern: &str) -> String {
             let escaped = chars.next();
             match (class, escaped) {
                 (CharClassState::Outside, Some('Z')) => text.push_str("\\z"),
-                // To Rust these are the edges of words, to Python nothing but themselves.
+                // To Rust these are the edges of words, to Python plain characters.
                 (_, Some(edge @ ('<' | '>'))) => text.push(edge),
                 (_, Some(escaped)) => text.extend(['\\', escaped]),
                 (_, None) => text.push('\\'),
@@ -188,9 +188,9 @@ fn translate_pattern(pattern: &str) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CharClassState {
     Outside,
-    /// Behind `[`, where `^` negates and `]` is a member.
+    /// After `[`, where `^` negates and `]` is a member.
     Begun,
-    /// Behind `[^`, where `]` is a member.
+    /// After `[^`, where `]` is a member.
     Negated,
     Inside,
 }
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(validate_arguments(&[free(None), declared("e", true, None)], &map(text.clone())), Ok(()));
         let kept = signature_arguments(&[free(None)], &map(text.clone())).into_owned();
         assert_eq!(kept, map(json!({"e": "a"})));
-        // Nothing else becomes free by it, at whatever depth, and what is declared beside it holds.
+        // Nothing else becomes free by it, at any depth, and the other declarations hold.
         for (tool, arguments, want) in [
             (declared("text", false, None), text.clone(), "Argument 'text' contains forbidden characters"),
             (free(None), json!({"text": "(", "e": "("}), "Argument 'e' contains forbidden characters"),

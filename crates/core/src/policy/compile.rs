@@ -1,4 +1,4 @@
-//! Turns rules as people write them into what decisions look things up in.
+//! Compiles rules as people write them into the tables that decisions use.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc};
 
@@ -19,27 +19,27 @@ use crate::{
     tool::is_shell_in_rules,
 };
 
-/// Why a rule cannot be compiled.
+/// Reason for which a rule cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// Neither or both ways to match.
     #[error("{0}: a rule needs either a pattern or a tool")]
     Selector(RuleOrigin),
-    /// Arguments beside a pattern.
+    /// Arguments together with a pattern.
     #[error("{0}: a rule with a pattern takes no args but `any`")]
     ArgsBesidePattern(RuleOrigin),
-    /// Approvals that nobody could give, or that nobody is asked for.
+    /// Approvals that no approver could give, or that no approver is asked for.
     #[error("{origin}: {problem}")]
     Approvals {
-        /// Where.
+        /// Origin of the rule.
         origin: RuleOrigin,
-        /// What is wrong with them.
+        /// The problem.
         problem: &'static str,
     },
     /// A grant of everything that an interpreter can do.
     #[error("{origin}: \"{pattern}\" allows whatever {program} is told to run; name a script or a subcommand")]
     Interpreter {
-        /// Where.
+        /// Origin of the rule.
         origin: RuleOrigin,
         /// The pattern.
         pattern: String,
@@ -49,7 +49,7 @@ pub enum CompileError {
 }
 
 impl CompileError {
-    /// Where.
+    /// Returns the origin of the rule.
     pub const fn origin(&self) -> &RuleOrigin {
         match self {
             Self::Approvals { origin, .. }
@@ -60,66 +60,66 @@ impl CompileError {
     }
 }
 
-/// Something about a rule that its author probably does not expect.
+/// Property of a rule that its author probably does not expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleWarning {
-    /// A repository's own file allows something; that is left out.
+    /// A repository's own file allows something; the rule is left out.
     AllowIgnored(RuleOrigin),
     /// `tool(*)` does not match a call without arguments.
     MissesBareCalls {
-        /// Where.
+        /// Origin of the rule.
         origin: RuleOrigin,
         /// The pattern.
         pattern: String,
     },
-    /// A slip of the pen, after which no call has a signature that the pattern matches.
+    /// A typing error, after which no call has a signature that the pattern matches.
     NeverMatches {
-        /// Where.
+        /// Origin of the rule.
         origin: RuleOrigin,
         /// The pattern.
         pattern: String,
-        /// The slip.
+        /// The fault.
         slip: PatternFault,
     },
-    /// The pattern has the form in which other agents write rules, and matches little or nothing here.
+    /// The pattern has the form of other agents' rules, and matches little or nothing here.
     ForeignForm {
-        /// Where.
+        /// Origin of the rule.
         origin: RuleOrigin,
         /// The pattern.
         pattern: String,
-        /// The text with which everything begins that it matches.
+        /// Text with which everything begins that it matches.
         begins: String,
         /// The pattern that was probably meant.
         proposed: String,
     },
-    /// The pattern holds something that means something else to its author.
+    /// The pattern contains characters that have another meaning to its author.
     Odd {
-        /// Where.
+        /// Origin of the rule.
         origin: RuleOrigin,
         /// The pattern.
         pattern: String,
-        /// What it is.
+        /// The oddity.
         oddity: PatternOddity,
     },
-    /// A text of the rule holds a character that nobody sees.
+    /// A text of the rule contains an invisible character.
     HiddenCharacter {
-        /// Where.
+        /// Origin of the rule.
         origin: RuleOrigin,
-        /// The key whose text it is in.
+        /// The key that holds the text.
         key: &'static str,
         /// The character.
         letter: char,
     },
 }
 
-/// What keeps a pattern from matching anything.
+/// Fault of a pattern that matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternFault {
-    /// The parenthesis behind the tool is not closed at the end.
+    /// The parenthesis after the tool is not closed at the end.
     Unclosed,
-    /// White space around it or behind its tool, which no signature has.
+    /// White space around it or after its tool, which no signature has.
     Space,
-    /// Arguments behind the name of a tool.
+    /// Arguments after the name of a tool.
     Arguments,
 }
 
@@ -167,7 +167,7 @@ impl fmt::Display for RuleWarning {
     }
 }
 
-/// Rules that decisions can be looked up in. Cheap to clone.
+/// Compiled rules for decisions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct CompiledRules(Arc<PolicyTables>);
 
@@ -176,13 +176,13 @@ pub(crate) struct PolicyTables {
     digest: Option<Digest>,
     warnings: Vec<RuleWarning>,
     has_main: bool,
-    /// Whether any rule says who has to allow.
+    /// True if any rule names required approvers.
     pub(crate) has_steps: bool,
     rules: Vec<CompiledRule>,
     pub(crate) deny: RuleTable,
     pub(crate) allow: RuleTable,
     pub(crate) ask: RuleTable,
-    /// Ask rules and defaults of a repository's own file: they stand before what the owner's rules allow.
+    /// Ask rules and defaults of a repository's own file: they precede the owner's allow rules.
     pub(crate) tighten: RuleTable,
     pub(crate) default_allow: RuleTable,
     pub(crate) default_deny: RuleTable,
@@ -201,27 +201,27 @@ pub(crate) struct CompiledRule {
 }
 
 impl CompiledRules {
-    /// The digest of the normalised rules.
+    /// Returns the digest of the normalised rules.
     pub fn digest(&self) -> Digest {
         self.0.digest.unwrap_or_else(|| Digest::hash_bytes(b""))
     }
 
-    /// What the authors of the rules probably do not expect.
+    /// Returns the warnings: properties of rules that their authors probably do not expect.
     pub fn warnings(&self) -> &[RuleWarning] {
         &self.0.warnings
     }
 
-    /// True if the owner wrote any rule or default.
+    /// Reports whether the owner wrote any rule or default.
     pub fn has_rules(&self) -> bool {
         self.0.has_main
     }
 
-    /// Every rule in force, in the order in which they are looked at among those of the same action; defaults last.
+    /// Returns every rule in force, in the order of evaluation among those of the same action; defaults last.
     pub fn rules(&self) -> impl Iterator<Item = RuleRef<'_>> {
         self.0.rules.iter().map(RuleRef::from)
     }
 
-    /// The rule of this rank.
+    /// Returns the rule of this rank.
     pub(crate) fn rule_at(&self, rank: usize) -> RuleRef<'_> {
         RuleRef::from(&self.0.rules[rank])
     }
@@ -234,9 +234,9 @@ impl CompiledRules {
 /// One rule in force.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleRef<'a> {
-    /// Its name and where it stands.
+    /// Its name and its origin.
     pub named: &'a NamedRule,
-    /// What it says.
+    /// The rule.
     pub rule: &'a Rule,
     /// True if it is one of the defaults.
     pub is_default: bool,
@@ -249,14 +249,14 @@ impl<'a> From<&'a CompiledRule> for RuleRef<'a> {
 }
 
 impl Default for CompiledRules {
-    /// No rules at all.
+    /// Returns the empty set of rules.
     fn default() -> Self {
         Self(Arc::new(PolicyTables { digest: Some(Digest::hash_bytes(b"")), ..PolicyTables::default() }))
     }
 }
 
 impl PolicyTables {
-    /// Every rule, by rank.
+    /// Returns every rule, by rank.
     pub(crate) fn entries(&self) -> &[CompiledRule] {
         &self.rules
     }
@@ -265,7 +265,7 @@ impl PolicyTables {
         self.rules[rank].named.clone()
     }
 
-    /// True if a rule names each of `paths`, by its pattern or by what it wants of arguments.
+    /// Reports whether a rule names each of `paths`, by its pattern or by its conditions on arguments.
     pub(crate) fn names_paths(&self, rank: usize, paths: &[&NarrowPath]) -> bool {
         if paths.is_empty() {
             return true;
@@ -279,7 +279,7 @@ impl PolicyTables {
         paths.iter().all(|path| texts.iter().any(|text| path.is_named_by(text)))
     }
 
-    /// The most steps up that a path in a rule has.
+    /// Returns the maximum number of `..` steps of a path in a rule.
     pub(crate) fn steps_up(&self, rank: usize) -> usize {
         let rule = &self.rules[rank].rule;
         let each = match &rule.args {
@@ -289,12 +289,12 @@ impl PolicyTables {
         each.into_iter().chain(rule.pattern.as_deref()).map(spelling::steps_in).max().unwrap_or(0)
     }
 
-    /// True if a rule says who has to allow.
+    /// Reports whether a rule names required approvers.
     pub(crate) fn has_approval_steps(&self, rank: usize) -> bool {
         !self.rules[rank].named.steps.is_empty()
     }
 
-    /// True if a rule is about the use of secrets by its own words, and not because it is about everything.
+    /// Reports whether a rule is about the use of secrets by its own words, and not because it is about everything.
     pub(crate) fn names_secrets(&self, rank: usize) -> bool {
         let rule = &self.rules[rank].rule;
         match (&rule.pattern, &rule.tool) {
@@ -304,13 +304,13 @@ impl PolicyTables {
         }
     }
 
-    /// True if a rule covers arguments that its tool does not declare.
+    /// Reports whether a rule covers arguments that its tool does not declare.
     pub(crate) fn covers_undeclared(&self, rank: usize) -> bool {
         !self.rules[rank].looks_at_arguments
     }
 }
 
-/// Compiles rules of all sources into one policy, with warnings about what their authors probably do not expect.
+/// Compiles rules of all sources into one policy, with warnings about unexpected properties.
 ///
 /// # Errors
 /// Every rule that makes no sense or grants an interpreter whole; nothing is compiled then.
@@ -319,7 +319,7 @@ pub fn compile_rules(sources: Vec<RuleSource>) -> Result<CompiledRules, Vec<Comp
     let mut errors = Vec::new();
     let mut normalised = Vec::new();
     for source in &sources {
-        // Of the rules that ask, the first that matches counts. Those that ask most come first: their order must not
+        // Of the rules that ask, the first that matches counts. The strictest come first: their order must not
         // soften them.
         let mut rules: Vec<&Rule> = source.rules.rules.iter().collect();
         rules.sort_by_key(|rule| strictness_key(rule));
@@ -379,13 +379,13 @@ pub fn compile_rules(sources: Vec<RuleSource>) -> Result<CompiledRules, Vec<Comp
     Ok(CompiledRules(Arc::new(tables)))
 }
 
-/// Less is stricter.
+/// Returns a sort key that is lower for stricter rules.
 fn strictness_key(rule: &Rule) -> (bool, Reverse<u32>, bool) {
     let first = rule.steps.first();
     (first.is_none(), Reverse(first.map_or(1, |step| step.approvals)), first.is_none_or(|step| step.from.is_none()))
 }
 
-/// What is wrong with who a rule says has to allow.
+/// Returns the problem of the required approvals of a rule.
 fn approval_problem(rule: &Rule) -> Option<&'static str> {
     let too_few = |step: &ApprovalStep| {
         let people = step.from.as_ref().map(BTreeSet::len);
@@ -407,7 +407,7 @@ fn approval_problem(rule: &Rule) -> Option<&'static str> {
     }
 }
 
-/// Everything that is wrong with a rule.
+/// Returns every error of a rule.
 fn rule_errors(rule: &Rule, origin: &RuleOrigin) -> impl Iterator<Item = CompileError> {
     let approvals = approval_problem(rule).map(|problem| CompileError::Approvals { origin: origin.clone(), problem });
     let selector = match (&rule.pattern, &rule.tool, &rule.args) {
@@ -429,8 +429,8 @@ fn misses_bare_calls(pattern: &str) -> bool {
     pattern.strip_suffix("(*)").is_some_and(|tool| !tool.is_empty() && !is_shell_in_rules(tool) && !tool.contains('('))
 }
 
-/// What keeps `pattern` from matching any signature: those end with a tool's name or with the parenthesis behind its arguments.
-/// What an agent calls a tool is its own affair, so nothing is said where a wildcard may stand for it.
+/// Returns the fault of a `pattern` that matches no signature: those end with a tool's name or with the parenthesis after its arguments.
+/// Names of an agent's tools are its own affair, so nothing is reported if a wildcard may stand for it.
 fn pattern_fault(pattern: &str) -> Option<PatternFault> {
     let (tool, behind) = pattern.split_once('(').map_or((pattern, None), |(tool, behind)| (tool, Some(behind)));
     let is_space_behind = behind.is_some_and(|behind| behind.trim_end() != behind);
@@ -440,7 +440,7 @@ fn pattern_fault(pattern: &str) -> Option<PatternFault> {
     (behind.is_some() && !pattern.ends_with([')', '*', '?', ']'])).then_some(PatternFault::Unclosed)
 }
 
-/// What keeps the name of a tool from being one.
+/// Returns the fault of an invalid tool name.
 fn tool_fault(tool: &str) -> Option<PatternFault> {
     let is_signature = tool.split_once('(').is_some_and(|(name, _)| !has_wildcard(name));
     let arguments = is_signature.then_some(PatternFault::Arguments);

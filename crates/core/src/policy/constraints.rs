@@ -1,4 +1,4 @@
-//! Denials that bind: what a person denied stays denied for a while, in any session of the same principal or in one of them.
+//! Denials in force: a person's denial applies for a while, in any session of the same principal or in one of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,30 +14,30 @@ use crate::{
     time::Millis,
 };
 
-/// How long a denial binds where nobody says otherwise.
+/// Duration of a denial by default.
 pub const DENIAL_LASTS: Duration = Duration::from_secs(15 * 60);
 
-/// One denial that binds.
+/// One denial in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constraint {
-    /// Whose calls it stops.
+    /// The principal whose calls it stops.
     pub principal: PrincipalId,
     /// The only session whose calls it stops; absent if it stops those of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// What it stops: [`Subject::constraint_key`].
+    /// Key of the stopped calls: [`PolicySubject::constraint_key`].
     pub key: Digest,
-    /// Who denied.
+    /// The person who denied.
     pub by: PrincipalId,
-    /// The tool that was denied, for people to read. Facts hold no arguments.
+    /// The tool that was denied, for display. Facts hold no arguments.
     #[serde(default)]
     pub tool: String,
-    /// At which gate, where its content says what was denied.
+    /// The gate, if its content shows the denied action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateId>,
-    /// What that person said, if anything.
+    /// Reason that the person gave.
     pub reason: Option<String>,
-    /// When it ends; the instant itself is free again.
+    /// Time at which it ends; the instant itself is free again.
     pub until: Millis,
 }
 
@@ -45,15 +45,15 @@ pub struct Constraint {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
     by_key: BTreeMap<ConstraintKey, Constraint>,
-    /// The same by when they end, so that nobody looks through all of them for those that have.
+    /// The same by end time, to find ended ones without visiting all.
     by_end: BTreeSet<(Millis, ConstraintKey)>,
 }
 
-/// Whose calls a denial stops, which, and in which session alone.
+/// Principal, key of the stopped calls, and only session of a denial.
 type ConstraintKey = (PrincipalId, Digest, Option<SessionId>);
 
 impl Constraint {
-    /// Whether it stops `subject`, as long as it has not ended.
+    /// Reports whether it stops `subject`, as long as it has not ended.
     pub fn is_about(&self, subject: &PolicySubject) -> bool {
         self.principal == subject.principal
             && self.session.as_ref().is_none_or(|session| *session == subject.session)
@@ -66,7 +66,7 @@ impl Constraint {
 }
 
 impl Constraints {
-    /// The denial that stops `subject` at `now`, if there is one.
+    /// Returns the denial that stops `subject` at `now`, if there is one.
     pub fn find_stopping(&self, subject: &PolicySubject, now: Millis) -> Option<&Constraint> {
         if self.by_key.is_empty() {
             return None;
@@ -78,12 +78,12 @@ impl Constraints {
         of_session.or_else(|| self.by_key.get(&key).filter(|constraint| now < constraint.until))
     }
 
-    /// Every denial, by principal.
+    /// Returns every denial, by principal.
     pub fn iter(&self) -> impl Iterator<Item = &Constraint> {
         self.by_key.values()
     }
 
-    /// The first instant at which one ends.
+    /// Returns the first instant at which one ends.
     pub(super) fn next_end(&self) -> Option<Millis> {
         self.by_end.first().map(|(until, _)| *until)
     }
@@ -101,7 +101,7 @@ impl Constraints {
         }
     }
 
-    /// Forgets the denials that have ended by `now`.
+    /// Removes the denials that have ended by `now`.
     pub(super) fn remove_ended(&mut self, now: Millis) {
         while let Some((_, key)) = self.by_end.first().filter(|(until, _)| *until <= now).cloned() {
             self.remove_key(&key);

@@ -1,4 +1,4 @@
-//! What an unattended run promised to stay within. A contract only denies; it never allows anything.
+//! Limits that an unattended run declared. A contract only denies; it never allows anything.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -14,24 +14,24 @@ use crate::{
     tool::ToolEffect,
 };
 
-/// What a contract names beside classes of actions: what commands of a host are for, and what else a call reaches. Source:
+/// Scope of a contract in addition to classes of actions: kinds of a host's commands, and other effects of a call. Source:
 /// the unattended contracts of gjc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContractScope {
-    /// Saying something to a run, stopping it, and answering its gates.
+    /// Prompting a run, stopping it, and answering its gates.
     Prompt,
-    /// How runs work.
+    /// Settings of runs.
     Control,
     /// Shell lines.
     Bash,
     /// Writing a session elsewhere.
     Export,
-    /// Which session it is.
+    /// Choice of the session.
     Session,
-    /// Which model it is.
+    /// Choice of the model.
     Model,
-    /// Reading what was said.
+    /// Reading messages.
     Messages,
     /// Tools of the host.
     HostTools,
@@ -58,7 +58,7 @@ impl fmt::Display for ContractScope {
     }
 }
 
-/// What a contract does not have and something needs.
+/// A missing part of a contract that a call needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContractGap {
@@ -83,16 +83,16 @@ impl fmt::Display for ContractGap {
     }
 }
 
-/// What an unattended run may do at most.
+/// Upper limits of an unattended run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contract {
-    /// The scopes that were declared.
+    /// The declared scopes.
     #[serde(default)]
     pub scopes: BTreeSet<ContractScope>,
-    /// The scopes of which commands are a declared class of actions.
+    /// The scopes whose commands are a declared class of actions.
     #[serde(default)]
     pub commands: BTreeSet<ContractScope>,
-    /// The other classes that were declared.
+    /// The other declared classes.
     pub classes: BTreeSet<Class>,
     /// The tools that it may use, by exact name; none means all.
     #[serde(default)]
@@ -100,7 +100,7 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// Everything may be done that rules and people allow.
+    /// Returns the contract that allows everything that rules and people allow.
     pub fn of_everything() -> Self {
         use Class as C;
         let scopes: BTreeSet<ContractScope> = [
@@ -131,7 +131,7 @@ impl Contract {
         Self { commands: scopes.clone(), scopes, classes: classes.into(), tools: None }
     }
 
-    /// What `subject` needs that was not declared: a tool, a scope, or the worst class; none if it stays within.
+    /// Returns the first part that `subject` needs and the contract lacks: a tool, a scope, or the worst class; none if it is covered.
     pub(crate) fn first_gap(&self, subject: &PolicySubject, line: Option<&shell::LineAnalysis>) -> Option<ContractGap> {
         if self.tools.as_ref().is_some_and(|tools| !tools.contains(&subject.tool)) {
             return Some(ContractGap::Tool(subject.tool.clone()));
@@ -143,8 +143,8 @@ impl Contract {
         scope.map(ContractGap::Scope).or_else(|| self.class_gap(classes.into_iter()))
     }
 
-    /// What a host's command of `scope` needs that was not declared. `line` is the line of one that runs in the shell, with
-    /// the folder that it runs in; `home` is that of whoever runs it.
+    /// Returns the part that a host's command of `scope` needs and the contract lacks. `line` is the line of one that runs in the shell,
+    /// with the folder that it runs in; `home` is that of its user.
     pub(crate) fn host_command_gap(
         &self,
         scope: ContractScope,
@@ -160,12 +160,12 @@ impl Contract {
         }
     }
 
-    /// The worst class that was not declared.
+    /// Returns the worst class that was not declared.
     fn class_gap(&self, classes: impl Iterator<Item = Class>) -> Option<ContractGap> {
         classes.filter(|class| !self.classes.contains(class)).max().map(ContractGap::Class)
     }
 
-    /// Everything that `self` has and `other` has not.
+    /// Returns every part of `self` that `other` lacks.
     pub(crate) fn gaps_beyond(&self, other: &Self) -> Vec<ContractGap> {
         let tools = match (&self.tools, &other.tools) {
             (_, None) => Vec::new(),
@@ -179,10 +179,10 @@ impl Contract {
     }
 }
 
-/// The tool of shell lines.
+/// Name of the tool for shell lines.
 const SHELL: &str = "bash";
 
-/// What a class of actions reaches beside files.
+/// Returns the scope of a class of actions, in addition to files.
 const fn scope_of_class(class: Class) -> Option<ContractScope> {
     match class {
         Class::HostToolInvoke => Some(ContractScope::HostTools),
@@ -197,7 +197,7 @@ const fn scope_of_class(class: Class) -> Option<ContractScope> {
     }
 }
 
-/// Returns whether `subject` changes nothing outside the conversation: a tool that only reads, or a line of our shell of which
+/// Returns whether `subject` changes nothing outside the conversation: a tool that only reads, or a line of the own shell of which
 /// every program only reads.
 pub fn only_reads(subject: &PolicySubject, path_context: &PathContext) -> bool {
     if subject.effect == ToolEffect::Reads {
@@ -212,13 +212,13 @@ pub fn only_reads(subject: &PolicySubject, path_context: &PathContext) -> bool {
 fn needed_classes(subject: &PolicySubject, line: Option<&shell::LineAnalysis>) -> BTreeSet<Class> {
     let mut classes = subject.classes.clone();
     match (line, subject.effect) {
-        // Of what a host does, its class is all that a contract speaks of.
+        // For a host's calls, a contract only checks the class.
         (Some(line), _) if subject.tool == SHELL => classes.extend(shell::classes_of(line).iter()),
-        // A shell call without a readable command can be anything.
+        // A shell call without a readable command can do anything.
         (None, _) if subject.tool == SHELL => {
             classes.insert(Class::BashDestructive);
         }
-        // What goes to a host writes no file of ours.
+        // A call to a host writes no file of this machine.
         (None, ToolEffect::Changes) if classes.is_empty() && matches!(subject.tool.as_str(), "write" | "edit") => {
             classes.insert(Class::FileWrite);
         }

@@ -1,4 +1,4 @@
-//! The one function that decides. The order of its steps is the policy.
+//! The function that decides. The order of its steps is the policy.
 
 use crate::{
     gate::ApprovalStep,
@@ -25,47 +25,47 @@ use crate::{
     tool::{ShellInput, ToolEffect},
 };
 
-/// What stands where no rules do.
+/// Policy for calls that no rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultPolicy {
-    /// Under `serve` and `demo`: what only reads inside the workspace may happen, the rest asks.
+    /// Policy under `serve` and `demo`: calls that only read inside the workspace are allowed, others require an approval.
     Gateway,
-    /// At the stdio doors: tools run unasked, as their hosts expect, except what the floor holds.
+    /// Policy of the stdio adapters: tools run without approval, as their hosts expect, except those that the floor holds.
     Stdio,
 }
 
-/// What surrounds the calls: folders that have a meaning for every one of them. All absolute.
+/// Folders with a meaning for every call. All absolute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathContext {
     /// The home folder that `~` and `$HOME` stand for in the shell; none makes them unknown.
     pub home: Option<String>,
-    /// Folders for temporary files, where deleting harms nobody.
+    /// Folders for temporary files, where deleting is harmless.
     pub temporary: Vec<String>,
     /// Files and folders of the gateway itself that no governed tool may write, whether they exist or not.
     pub protected: Vec<String>,
-    /// Those of them that no governed tool may read either: where keys and rules lie.
+    /// Those of them that no governed tool may read either: locations of keys and rules.
     pub unreadable: Vec<String>,
-    /// The door of calls that do not name one, such as that of a process with only one.
+    /// The adapter of calls that do not name one, such as that of a process with only one.
     pub door: Option<String>,
-    /// Which grants for good hold, where sessions of several agent directories share a log: those of this realm. None means
-    /// those of the log itself.
+    /// Realm of the permanent grants, if sessions of several agent directories share a log. None means
+    /// the grants of the log itself.
     pub realm: Option<String>,
-    /// Which calls of the agent a person approves each time.
+    /// Approval mode: the calls of the agent that a person approves each time.
     pub approval: ApprovalMode,
 }
 
-/// Everything that a decision is made from, besides its subject.
+/// Input of a decision, besides its subject.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyLayers<'a> {
     /// The rules.
     pub compiled: &'a CompiledRules,
-    /// Denials that bind.
+    /// Denials in force.
     pub constraints: &'a Constraints,
     /// The contract of an unattended run.
     pub contract: Option<&'a Contract>,
-    /// What people granted.
+    /// Grants of approvers.
     pub grants: &'a GrantSet,
-    /// What stands where no rules do.
+    /// Policy for calls that no rule matches.
     pub default_policy: DefaultPolicy,
     /// Folders with a meaning.
     pub path_context: &'a PathContext,
@@ -73,11 +73,12 @@ pub struct PolicyLayers<'a> {
 
 /// Decides about `subject` at `now`.
 ///
-/// In this order: protected paths and deny rules, a person's denial, the unattended contract, the floor, allow rules, grants, ask rules, defaults in order, the posture.
-/// A service call that may reach what a deny rule is about, through an area or another selector, is asked about whatever allows it.
+/// In this order: protected paths and deny rules, a person's denial, the unattended contract, the floor, allow rules, grants,
+/// ask rules, defaults in order, the default policy.
+/// A service call that may affect the target of a deny rule, through an area or another selector, asks in any case.
 /// A change of a file that other programs obey is allowed by rules and grants alone that name it.
-/// What that allows or asks is asked for this once if the approval mode says so.
-/// A shell line is judged by every simple command in it. Where a call uses secrets, the use of each is judged beside it, and the strictest
+/// An allow or ask verdict becomes a single approval if the approval mode requires one.
+/// A shell line is judged by every simple command in it. If a call uses secrets, the use of each is judged in addition, and the strictest
 /// verdict counts.
 pub fn evaluate(layers: &PolicyLayers<'_>, subject: &PolicySubject, now: Millis) -> Verdict {
     secrets::with_secrets(layers, subject, evaluate_without_secrets(layers, subject, now), now)
@@ -99,7 +100,7 @@ fn evaluate_without_secrets(layers: &PolicyLayers<'_>, subject: &PolicySubject, 
         })
         .unwrap_or_else(|| match (judge.covered_outcome(now), layers.path_context.approval.approval_reason(subject)) {
             (PolicyOutcome::Deny(cause), _) => Verdict::Deny(why(cause)),
-            // Like the floor: one answer for this once, whatever rules and grants allow.
+            // Like the floor: one answer for this call only, despite rules and grants.
             (_, Some(reason)) => Verdict::Ask(why(VerdictCause::Floor { reason, steps: judge.approval_steps() })),
             (PolicyOutcome::Allow(cause), None) => Verdict::Allow(why(cause)),
             (PolicyOutcome::Ask(cause), None) => Verdict::Ask(why(cause)),
@@ -110,13 +111,13 @@ pub(super) struct PolicyEvaluator<'a> {
     layers: &'a PolicyLayers<'a>,
     subject: &'a PolicySubject,
     line: Option<&'a LineAnalysis>,
-    /// The files that a call would change and that other programs obey, but for those of a line.
+    /// Files that other programs obey and that the call would change, except those of a shell line.
     obeyed: Vec<NarrowPath>,
-    /// Signatures that lists among the arguments may come to. Rules that deny or ask see them too.
+    /// Signatures to which lists among the arguments may expand. Rules that deny or ask see them too.
     lists: Vec<String>,
     /// The other spellings of the paths that such a call names.
     spellings: CallSpellings<'a>,
-    /// Whether the subject is the use of a secret, which only rules that name secrets allow.
+    /// True if the subject is the use of a secret, which only rules that name secrets allow.
     is_of_secret: bool,
 }
 
@@ -127,13 +128,13 @@ pub(super) enum PolicyOutcome {
 }
 
 impl<'a> PolicyEvaluator<'a> {
-    /// About the use of a secret.
+    /// Creates the evaluator for the use of a secret.
     pub(super) fn for_secret(layers: &'a PolicyLayers<'a>, subject: &'a PolicySubject) -> Self {
         let (obeyed, lists, spellings) = (Vec::new(), Vec::new(), CallSpellings::default());
         Self { layers, subject, line: None, obeyed, lists, spellings, is_of_secret: true }
     }
 
-    /// What rules and defaults say of the use of a secret. What nothing is said of is asked.
+    /// Returns the outcome of rules and defaults for the use of a secret. Without a match it asks.
     pub(super) fn secret_outcome(&self) -> PolicyOutcome {
         let tables = self.layers.compiled.tables();
         match self.first_match(&tables.deny) {
@@ -163,7 +164,7 @@ impl PolicyEvaluator<'_> {
             .or_else(|| Some(VerdictCause::Contract { lacks: self.contract_gap()? }))
     }
 
-    /// What the contract does not cover. It knows no folders in which deleting harms nobody.
+    /// Returns the part that the contract does not cover. It knows no folders in which deleting is harmless.
     fn contract_gap(&self) -> Option<ContractGap> {
         let contract = self.layers.contract?;
         let path_context = self.layers.path_context;
@@ -195,7 +196,7 @@ impl PolicyEvaluator<'_> {
         }
     }
 
-    /// Who has to allow, as far as rules alone say so. What holds a call for another reason must not make it easier.
+    /// Returns the required approvals, from rules alone. Another reason for an approval must not make it easier.
     fn approval_steps(&self) -> Vec<ApprovalStep> {
         if !self.layers.compiled.tables().has_steps {
             return Vec::new();
@@ -211,7 +212,7 @@ impl PolicyEvaluator<'_> {
         let may_reach = self.may_reach(&outcome);
         match &outcome {
             PolicyOutcome::Allow(VerdictCause::Rule(_)) if may_reach.is_none() => outcome,
-            // What particular people have to allow, or several, is not covered by what one of them allowed once.
+            // An approval by particular people, or by several, is not covered by one person's earlier approval.
             PolicyOutcome::Ask(VerdictCause::Rule(rule) | VerdictCause::Default(rule)) if !rule.steps.is_empty() => {
                 outcome
             }
@@ -223,8 +224,8 @@ impl PolicyEvaluator<'_> {
         }
     }
 
-    /// The denial that a call may break though its signatures do not say so. A person has to look at such a call, whatever allows it.
-    /// A default denies what no default before it allows.
+    /// Returns the denial that a call may violate though its signatures do not show it. Such a call asks in any case.
+    /// A default denies calls that no default before it allows.
     fn may_reach(&self, outcome: &PolicyOutcome) -> Option<VerdictCause> {
         let tables = self.layers.compiled.tables();
         let denying = [self.lookup_for(&tables.deny), self.lookup_for(&tables.tighten_deny)];
@@ -242,7 +243,7 @@ impl PolicyEvaluator<'_> {
             };
             Some((met.min().or_else(by_default)?, possible.through))
         });
-        // Of a shell line: the words that are only known when it runs.
+        // For a shell line: the words that are only known at run time.
         let by_line = || {
             self.line?.begun_forms().find_map(|begun| {
                 let met = denying.iter().filter_map(|table| table.first_going_on(begun)).min();
@@ -260,7 +261,7 @@ impl PolicyEvaluator<'_> {
         Some(VerdictCause::MayReach { denial: tables.named_rule(rank), through })
     }
 
-    /// What a person granted. Where the call may break a denial, only a grant of this very call counts.
+    /// Returns the outcome of grants. If the call may violate a denial, only a grant of this very call counts.
     fn granted_outcome(&self, may_reach: Option<&VerdictCause>, now: Millis) -> Option<PolicyOutcome> {
         let grants = self.layers.grants;
         let realm = self.layers.path_context.realm.as_deref();
@@ -272,7 +273,7 @@ impl PolicyEvaluator<'_> {
         Some(PolicyOutcome::Allow(VerdictCause::Grant { id: grant.id, by: grant.by.clone() }))
     }
 
-    /// What rules, defaults and the posture come to, whatever was granted.
+    /// Returns the outcome of rules, defaults and the default policy, without grants.
     fn rules_outcome(&self) -> PolicyOutcome {
         let tables = self.layers.compiled.tables();
         let tightened = self.first_match(&tables.tighten);
@@ -287,7 +288,7 @@ impl PolicyEvaluator<'_> {
             return PolicyOutcome::Deny(VerdictCause::Default(tables.named_rule(rank)));
         }
         let ask_rank = match tightened {
-            // Nor who has to allow, where the owner's rules say so.
+            // Nor the required approvers, if the owner's rules name them.
             Some(rank) if tables.has_steps && !tables.has_approval_steps(rank) => {
                 let own = self.first_match(&tables.ask).filter(|_| allowed.is_none());
                 own.filter(|own| tables.has_approval_steps(*own)).or(Some(rank))
@@ -302,7 +303,7 @@ impl PolicyEvaluator<'_> {
                 PolicyOutcome::Deny(cause)
             }
             (Some(rank), _) => PolicyOutcome::Ask(VerdictCause::Rule(tables.named_rule(rank))),
-            // What an ask for everything does not say, people are told.
+            // An ask for everything has no details, so approvers get them here.
             (None, Some(PolicyOutcome::Ask(VerdictCause::Default(rule))))
                 if rule.steps.is_empty() && self.obeyed_change().is_some() =>
             {
@@ -313,18 +314,18 @@ impl PolicyEvaluator<'_> {
         }
     }
 
-    /// The paths that a rule has to name, beside those of a line.
+    /// Returns the paths that a rule has to name, except those of a shell line.
     fn narrow_paths(&self) -> Vec<&NarrowPath> {
         self.obeyed.iter().collect()
     }
 
-    /// What no broad rule covers, for people: a change of a file that other programs obey.
+    /// Returns the change that no broad rule covers, for display: a change of a file that other programs obey.
     fn obeyed_change(&self) -> Option<String> {
         let narrow = self.line.and_then(LineAnalysis::obeyed_path).or_else(|| self.obeyed.first());
         narrow.map(ToString::to_string)
     }
 
-    /// The first default that matches. Of the commands of a shell line each has its own; the strictest counts.
+    /// Returns the first default that matches. Each command of a shell line has its own; the strictest counts.
     fn default_outcome(&self) -> Option<PolicyOutcome> {
         let tables = self.layers.compiled.tables();
         let deny = self.first_match(&tables.default_deny);
@@ -356,7 +357,7 @@ impl PolicyEvaluator<'_> {
         let mut all_allowed = true;
         let mut strictest: Option<(usize, u8)> = None;
         for command in line.line_parts() {
-            // What may be denied once it is known is allowed by no default but a bare `*`.
+            // A call that may be denied once its words are known is allowed by no default but a bare `*`.
             let may_be_denied = command.begun_forms().iter().any(|begun| deny.may_go_on(begun))
                 || command.glob_forms().iter().any(|wild| deny.may_match(wild));
             let covered = command.covered_by(&|text, paths| self.first_allowing(&allow, text, paths), everything);
@@ -383,7 +384,7 @@ impl PolicyEvaluator<'_> {
         strictest.filter(|(_, kind)| *kind != 0 || all_allowed)
     }
 
-    /// The rules of `table` that are bound to whoever wants this, or to nobody.
+    /// Returns the rules of `table` that are bound to this caller, or to none.
     fn lookup_for<'t>(&self, table: &'t RuleTable) -> RuleLookup<'t> {
         table.lookup_for(CallerScope::from_subject(self.subject, self.layers.path_context.door.as_deref()))
     }
@@ -417,7 +418,7 @@ impl PolicyEvaluator<'_> {
             })
     }
 
-    /// The first deny or ask rule that any part of the subject meets.
+    /// Returns the first deny or ask rule that matches any part of the subject.
     fn first_match(&self, table: &RuleTable) -> Option<usize> {
         let table = self.lookup_for(table);
         let whole = self.subject.all_signatures().filter_map(|signature| table.first_match(signature)).min();
@@ -427,7 +428,7 @@ impl PolicyEvaluator<'_> {
         whole.into_iter().chain(lists).chain(parts).chain(self.structured_rank(&table, |_| true)).chain(spelled).min()
     }
 
-    /// The last of the allow rules that it takes to cover the whole of the subject, or what they leave uncovered.
+    /// Returns the last of the allow rules that together cover the whole subject, or the part that they leave uncovered.
     fn covering_rank(&self, table: &RuleTable) -> Result<usize, Option<String>> {
         let table = self.lookup_for(table);
         let narrow = self.narrow_paths();
@@ -454,7 +455,7 @@ impl PolicyEvaluator<'_> {
         }
     }
 
-    /// The last of the allow rules that it takes to cover the files which paths lead to that are not plain.
+    /// Returns the last of the allow rules that together cover the files of paths that are not plain.
     fn reached_rank(&self, table: &RuleLookup<'_>) -> Result<usize, String> {
         let (tables, narrow) = (self.layers.compiled.tables(), self.narrow_paths());
         self.spellings.covered_by(&|spelled: &CallSpelling| {
@@ -465,7 +466,7 @@ impl PolicyEvaluator<'_> {
         })
     }
 
-    /// What a deny rule may turn out to say of a line that goes on with what is only known when it runs, such as `git $X` where
+    /// Returns the deny rule that may match a line with words that are only known at run time, such as `git $X` if
     /// `git push*` is denied. Only a person, or a bare `*`, lets that pass.
     fn perhaps_denied(&self) -> Option<String> {
         let tables = self.layers.compiled.tables();
@@ -483,19 +484,19 @@ impl PolicyEvaluator<'_> {
         table.first_structured(&self.subject.tool, &self.subject.arguments, predicate)
     }
 
-    /// The first rule with a bare `*` that allows. None for a change of what other programs obey.
+    /// Returns the first rule with a bare `*` that allows. None for a change of a file that other programs obey.
     fn everything_rank(&self, table: &RuleLookup<'_>) -> Option<usize> {
         table.everything_rank().filter(|rank| self.may_allow(*rank) && self.obeyed.is_empty())
     }
 
-    /// The first rule that matches `text` and allows it, and names `paths` and the files of the call that other programs obey.
+    /// Returns the first rule that matches `text` and allows it, and names `paths` and the files of the call that other programs obey.
     fn first_allowing(&self, table: &RuleLookup<'_>, text: &str, paths: &[&NarrowPath]) -> Option<usize> {
         let (tables, narrow) = (self.layers.compiled.tables(), self.narrow_paths());
         let names = |rank: usize| tables.names_paths(rank, paths) && tables.names_paths(rank, &narrow);
         table.first_where(text, |rank| self.may_allow(rank) && names(rank))
     }
 
-    /// Whether a rule that allows and matches was meant for this.
+    /// Reports whether a rule that allows and matches was meant for this.
     fn may_allow(&self, rank: usize) -> bool {
         let tables = self.layers.compiled.tables();
         (!self.is_of_secret || tables.names_secrets(rank))

@@ -1,11 +1,11 @@
-//! What always asks and what is never done, for tools other than the shell.
+//! Calls that always ask and calls that are never allowed, for tools other than the shell.
 
 use crate::{
     policy::{evaluate::PathContext, path, shell, subject::PolicySubject},
     tool::{ShellInput, ToolEffect},
 };
 
-/// The protected path that `subject` would write, if it would write one.
+/// Returns the protected path that `subject` would write, if it would write one.
 pub(super) fn protected_path(subject: &PolicySubject, path_context: &PathContext) -> Option<String> {
     if subject.effect != ToolEffect::Changes {
         return None;
@@ -13,7 +13,7 @@ pub(super) fn protected_path(subject: &PolicySubject, path_context: &PathContext
     resolved_paths(subject, path_context).find(|path| lies_in(&path_context.protected, path))
 }
 
-/// The unreadable path that `subject` would read or write, if it would.
+/// Returns the unreadable path that `subject` would read or write, if it would.
 pub(super) fn unreadable_path(subject: &PolicySubject, path_context: &PathContext) -> Option<String> {
     if path_context.unreadable.is_empty() {
         return None;
@@ -21,7 +21,7 @@ pub(super) fn unreadable_path(subject: &PolicySubject, path_context: &PathContex
     resolved_paths(subject, path_context).find(|path| lies_in(&path_context.unreadable, path))
 }
 
-/// What destroys beyond the working folder, in words that follow "because it".
+/// Returns the destructive effect beyond the working folder, in words that follow "because it".
 pub(super) fn floor_reason(subject: &PolicySubject, path_context: &PathContext) -> Option<String> {
     // A shell call whose command is not a text cannot be judged at all.
     if matches!(subject.shell, ShellInput::Line { .. }) {

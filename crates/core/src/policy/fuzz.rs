@@ -1,5 +1,5 @@
-//! The way in for a fuzz loop: any bytes are a shell line, every line gets a verdict, what is added to a line never frees it, and
-//! no line is freer on a machine that nobody knows than here.
+//! Entry point of a fuzz loop: any bytes are a shell line, every line gets a verdict, an addition to a line never frees it, and
+//! no line is freer on an unknown machine than here.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -21,7 +21,7 @@ use crate::{
 static NARROW: LazyLock<CompiledRules> =
     LazyLock::new(|| compiled(&[("bash(ls*)", RuleAction::Allow), ("bash(echo *)", RuleAction::Allow)]));
 
-/// Everything is allowed but what is denied.
+/// Everything is allowed except denied calls.
 static WIDE: LazyLock<CompiledRules> =
     LazyLock::new(|| compiled(&[("*", RuleAction::Allow), ("bash(curl*)", RuleAction::Deny)]));
 
@@ -30,7 +30,7 @@ static ASKING: LazyLock<CompiledRules> = LazyLock::new(|| {
     compiled(&[("bash(x*)", RuleAction::Allow), ("bash(ls*)", RuleAction::Ask), ("bash(rm*)", RuleAction::Deny)])
 });
 
-/// The same for both, where a line runs here and where one of a node does.
+/// The same for both, for a line that runs here and for one of a node.
 static BOTH: LazyLock<CompiledRules> = LazyLock::new(|| {
     compiled(&[
         ("bash(ls*)", RuleAction::Allow),
@@ -51,17 +51,17 @@ fn compiled(rules: &[(&str, RuleAction)]) -> CompiledRules {
         .expect("rules that make sense")
 }
 
-/// Judges, for a fuzz loop, `bytes` as a shell line under a few sets of rules, and checks that another command behind it never
-/// makes it more allowed, and that a command that is denied stays denied whatever follows on the next line.
+/// Judges, for a fuzz loop, `bytes` as a shell line under a few sets of rules, and checks that another command after it never
+/// makes it more allowed, and that a command that is denied stays denied with any text on the next line.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 pub fn fuzz(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
     let denied = format!("curl x\n{line}");
     let verdict = judge(&WIDE, &denied);
     assert!(matches!(verdict, Verdict::Deny(_)) || verdict.is_floor(), "{denied:?}: {verdict}");
-    // Within quotes, a comment or a here-document what is added is text and nothing more runs.
+    // Within quotes, a comment or a here-document an addition is text and nothing more runs.
     let swallows = line.contains(['\'', '"', '#', '<', '\\', '`', '(']);
     for rules in [&NARROW, &WIDE, &ASKING] {
         let before = judge(rules, &line);
@@ -91,7 +91,7 @@ pub fn fuzz(bytes: &[u8]) {
     assert!(!is_compound || !matches!(perhaps, Verdict::Allow(_)), "{line:?}: {perhaps}");
 }
 
-/// True if the grammar reads `line` and finds a command in it.
+/// Reports whether the grammar reads `line` and finds a command in it.
 fn parses(line: &str) -> bool {
     let judged = analyze(line, &ShellContext::default());
     judged.opaque.as_deref() != Some(UNPARSABLE) && !judged.commands.is_empty()

@@ -1,4 +1,4 @@
-//! What people have allowed beyond one call: exact subjects and patterns, for a session or for good.
+//! Permissions beyond one call: exact subjects and patterns, for a session or permanently.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ use crate::{
     time::Millis,
 };
 
-/// Names one grant for its whole life. The text form is `grant_` and 32 hex digits.
+/// Identifies one grant for its whole life. The text form is `grant_` and 32 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GrantId(Uuid);
@@ -46,56 +46,56 @@ impl fmt::Display for GrantId {
     }
 }
 
-/// How far a grant reaches.
+/// Scope of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GrantReach {
     /// While this session lasts.
     Session(SessionId),
-    /// In every session of the same principal that has the rules of its process.
+    /// Every session of the same principal that has the rules of its process.
     Always,
-    /// In every session of the same principal whose host brought rules of this realm.
+    /// Every session of the same principal whose host brought rules of this realm.
     Realm(String),
 }
 
-/// What a grant covers.
+/// Coverage of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GrantCoverage {
-    /// Exactly what was shown: [`Subject::digest`].
+    /// Exactly the shown subject: [`PolicySubject::digest`].
     Exact(Digest),
-    /// What this pattern matches, as an allow rule would.
+    /// Subjects that this pattern matches, as an allow rule would.
     Pattern(String),
 }
 
-/// Whether the person who gave a grant had to prove who it is.
+/// Authentication of the person who gave a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GrantAuth {
-    /// Behind a credential.
+    /// Authenticated by a credential.
     Authenticated,
-    /// Through a door without one.
+    /// Not authenticated: the adapter has no authentication.
     Open,
 }
 
-/// One permission that a person gave for more than one call.
+/// One permission for more than one call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Its name.
+    /// Its id.
     pub id: GrantId,
-    /// Who gave it.
+    /// The person who gave it.
     pub by: PrincipalId,
-    /// Whose calls it covers.
+    /// The principal whose calls it covers.
     pub to: PrincipalId,
-    /// How far it reaches.
+    /// Its scope.
     pub scope: GrantReach,
-    /// What it covers.
+    /// Its coverage.
     pub covers: GrantCoverage,
-    /// What the person was shown as its reach.
+    /// Scope as it was shown to the person.
     pub label: String,
-    /// When it ends; none means not by itself.
+    /// Time at which it ends; none means that it does not expire.
     pub until: Option<Millis>,
-    /// Through what kind of door it came.
+    /// Authentication of the adapter through which it came.
     pub door: GrantAuth,
 }
 
@@ -115,15 +115,15 @@ impl Grant {
 #[derive(Clone, Debug, Default)]
 pub struct GrantSet {
     by_id: BTreeMap<GrantId, Grant>,
-    /// Those that end by themselves, by when.
+    /// Those that expire, by end time.
     by_end: BTreeSet<(Millis, GrantId)>,
     exact: BTreeMap<Digest, Vec<GrantId>>,
-    /// A pattern of a grant that is gone stays here until half of them are such: to rank all the others again for each would take
-    /// as long as there are many, many times over.
+    /// A pattern of a removed grant stays here until half of them are such: ranking all the others again for each removal would take
+    /// quadratic time.
     patterns: PatternSet,
-    /// Whose pattern has which rank; none is that of a grant that is gone.
+    /// The grant of each rank; none if it was removed.
     ranked: Vec<Option<GrantId>>,
-    /// The rank of each that has one.
+    /// The rank of each grant with a pattern.
     ranks: BTreeMap<GrantId, usize>,
 }
 
@@ -134,7 +134,8 @@ impl PartialEq for GrantSet {
 }
 
 impl GrantSet {
-    /// The grant that covers `subject` at `now`, if there is one that holds in `realm`. A pattern grant covers a shell line as an allow rule does: command by command.
+    /// Returns the grant that covers `subject` at `now`, if there is one that holds in `realm`. A pattern grant covers a shell line
+    /// as an allow rule does: command by command.
     pub fn covering_grant(&self, subject: &PolicySubject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
         self.exact_grant(subject, realm, now).or_else(|| {
             let line = shell::line_of(subject, &Default::default());
@@ -144,27 +145,27 @@ impl GrantSet {
         })
     }
 
-    /// False if certainly nothing covers a subject of this digest, told without looking at it.
+    /// Reports false if certainly nothing covers a subject of this digest, without looking at the subject.
     pub(crate) fn may_cover(&self, subject: Digest) -> bool {
         self.exact.contains_key(&subject) || !self.ranked.is_empty()
     }
 
-    /// Every grant, by id.
+    /// Returns every grant, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.by_id.values()
     }
 
-    /// The grant of that name.
+    /// Returns the grant with this id.
     pub fn get(&self, id: GrantId) -> Option<&Grant> {
         self.by_id.get(&id)
     }
 
-    /// The ids of grants that have ended by `now`, for whoever tidies up.
+    /// Returns the ids of grants that have ended by `now`, for the cleanup.
     pub fn ended_ids(&self, now: Millis) -> Vec<GrantId> {
         self.by_end.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect()
     }
 
-    /// The first instant at which one ends by itself.
+    /// Returns the first instant at which one expires.
     pub(super) fn next_end(&self) -> Option<Millis> {
         self.by_end.first().map(|(until, _)| *until)
     }
@@ -266,7 +267,7 @@ impl GrantSet {
         self.ranks.insert(id, rank);
     }
 
-    /// Lets go of the patterns of grants that are gone.
+    /// Drops the patterns of removed grants.
     fn rank_again(&mut self) {
         self.patterns = PatternSet::default();
         self.ranks.clear();

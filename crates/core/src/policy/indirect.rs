@@ -1,9 +1,9 @@
-//! Service calls that may reach more than the signature names. It must not decide: it says which signatures a call may stand for.
+//! Service calls that may affect more than the signature names. It must not decide: it lists the signatures that a call may stand for.
 //!
-//! A service call has a `domain`, a `service` and targets. A target is an entity, or a selector that stands for entities which
+//! A service call has a `domain`, a `service` and targets. A target is an entity, or a selector that stands for entities that
 //! only the service knows: an area, a device, a floor, a label, a group, or the word `all`. A call of the domain `homeassistant`
 //! reaches entities of every domain. A service that sets states of others (a scene, a group) has names of entities in arguments of
-//! its own, so every text and every key of the form of such a name counts, wherever it stands. Source: the targets of service
+//! its own, so every text and every key of the form of such a name counts, at any depth. Source: the targets of service
 //! calls in Home Assistant's documentation (`entity_id`, `device_id`, `area_id`, `floor_id`, `label_id`).
 
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::policy::{signature, subject::PolicySubject};
 
-/// Stands in a [`PossibleCall`] for a name that only the service knows.
+/// Placeholder in a [`PossibleCall`] for a name that only the service knows.
 pub(crate) const UNKNOWN: char = '\u{10ffff}';
 
-/// True if a name for which [`UNKNOWN`] stands may hold `letter`.
+/// Reports whether a name for which [`UNKNOWN`] stands may contain `letter`.
 pub(crate) fn is_in_names(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
@@ -31,27 +31,27 @@ const ENTITY: &str = "entity_id";
 const DOMAIN: &str = "domain";
 const SERVICE: &str = "service";
 const SELECTORS: [&str; 4] = ["area_id", "device_id", "floor_id", "label_id"];
-/// How deep targets are looked for: below the call, below `target` or `data`, and once more.
+/// Maximum depth of targets: below the call, below `target` or `data`, and once more.
 const DEPTH: u8 = 4;
-/// The most entities outside of the targets that are looked at one by one. A call that names more may come to any.
+/// Maximum number of entities outside of the targets that are checked one by one. A call that names more may affect any.
 const MOST_NAMED: usize = 256;
 
-/// A call that a service call may come to.
+/// A possible expansion of a service call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PossibleCall {
-    /// Its domain; [`UNKNOWN`] where it may be any.
+    /// Its domain; [`UNKNOWN`] if it may be any.
     pub(crate) domain: String,
-    /// Its entity, with [`UNKNOWN`] for what is not known of it.
+    /// Its entity, with [`UNKNOWN`] for its unknown parts.
     pub(crate) entity: String,
-    /// Its service as the argument has it, perhaps with its domain; [`UNKNOWN`] where it may be any.
+    /// Its service as in the argument, perhaps with its domain; [`UNKNOWN`] if it may be any.
     pub(crate) service: String,
     /// Its signature, if the form of the signature is known.
     pub(crate) signature: Option<String>,
-    /// The part of the call that makes it possible, for people.
+    /// The part of the call that makes it possible, for display.
     pub(crate) through: String,
 }
 
-/// Returns the calls that `subject` may come to beyond what its signatures say. Empty for anything but a service call.
+/// Returns the calls that `subject` may stand for beyond its signatures. Empty for anything but a service call.
 pub(crate) fn possible_calls(subject: &PolicySubject) -> Vec<PossibleCall> {
     let text = |name: &str| subject.arguments.get(name).and_then(Value::as_str);
     let (domain, service) = match (text(DOMAIN), text(SERVICE)) {
@@ -91,7 +91,7 @@ pub(crate) fn possible_calls(subject: &PolicySubject) -> Vec<PossibleCall> {
         if is_group(entity) {
             found.push(possible(&any, &any, &any_entity, &through));
         } else if own != domain {
-            // What a service does with entities of another domain, it alone knows.
+            // The effect of a service on entities of another domain is only known to the service.
             let service = if reaches_every_domain { &service } else { &any };
             found.push(possible(own, service, entity, &through));
         }
@@ -107,7 +107,7 @@ pub(crate) fn possible_calls(subject: &PolicySubject) -> Vec<PossibleCall> {
         found.push(possible(&any, &service, &any_entity, &through));
     } else {
         found.push(possible(&domain, &service, &format!("{domain}.{UNKNOWN}"), &through));
-        // The services of an integration reach whatever entities a device has.
+        // The services of an integration affect any entities of a device.
         if !is_untargeted && !OF_ENTITIES.split_ascii_whitespace().any(|known| known == domain) {
             found.push(possible(&domain, &service, &any_entity, &through));
             found.push(possible(&any, &any, &any_entity, &through));
@@ -126,7 +126,7 @@ fn possible_call(subject: &PolicySubject, domain: &str, service: &str, entity: &
     PossibleCall { domain, entity, service, signature, through: through.to_owned() }
 }
 
-/// The entities that any text or key in `arguments` names, but for the names of the domain and the service that are called.
+/// Returns the entities that any text or key in `arguments` names, except the names of the domain and the service that are called.
 fn named_entities(arguments: &Map<String, Value>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let is_argument = |(name, _): &(&String, &Value)| !matches!(name.as_str(), DOMAIN | SERVICE);
@@ -149,7 +149,7 @@ fn named_entities(arguments: &Map<String, Value>) -> BTreeSet<String> {
     found
 }
 
-/// The entities that `text` is the name of, or a list of names with commas between; none for any other text.
+/// Returns the entities that `text` names, alone or in a list with commas between; none for any other text.
 fn entities_in(text: &str) -> Vec<String> {
     let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_lowercase() || c.is_numeric());
     let is_entity = |one: &String| one.split_once('.').is_some_and(|(domain, name)| is_name(domain) && is_name(name));
@@ -161,7 +161,7 @@ fn is_group(entity: &str) -> bool {
     entity.starts_with("group.")
 }
 
-/// Names of domains, services and entities as the service reads them.
+/// Returns names of domains, services and entities as the service reads them.
 fn normalise_name(text: &str) -> String {
     text.trim().to_lowercase()
 }
@@ -169,12 +169,12 @@ fn normalise_name(text: &str) -> String {
 #[derive(Debug, Default)]
 struct ServiceTargets {
     entities: Vec<String>,
-    /// Each selector that stands for entities nobody named, for people.
+    /// Each selector that stands for unnamed entities, for display.
     selectors: Vec<String>,
 }
 
 impl ServiceTargets {
-    /// Whether `entity` is a target, or a group that is one.
+    /// Reports whether `entity` is a target, or a group that is one.
     fn has_entity(&self, entity: &str) -> bool {
         let selector = format!("{ENTITY} {entity}");
         self.entities.iter().any(|one| one == entity) || self.selectors.contains(&selector)
@@ -231,7 +231,7 @@ fn is_nothing(value: &Value) -> bool {
 fn signature_with(subject: &PolicySubject, domain: &str, service: &str, entity: &str) -> Option<String> {
     let arguments = &subject.arguments;
     if subject.named.is_empty() {
-        // Nobody defined the tool: its signature is made of all its arguments, sorted by name.
+        // The tool is not defined: its signature is made of all its arguments, sorted by name.
         let mut other = arguments.clone();
         if arguments.contains_key(DOMAIN) {
             other.insert(DOMAIN.to_owned(), domain.into());
@@ -250,7 +250,7 @@ fn signature_with(subject: &PolicySubject, domain: &str, service: &str, entity: 
             Some(value) => signature::text_of(value),
             None => String::new(),
         };
-        // An argument that is not there has its place before the parenthesis or the comma that ends its part.
+        // An argument that is absent has its place before the parenthesis or the comma that ends its part.
         let at = if value.is_empty() { place_of_nothing(rest) } else { rest.find(&value)? };
         text.push_str(&rest[..at]);
         rest = &rest[at + value.len()..];
@@ -310,7 +310,7 @@ mod tests {
             let want: Vec<_> = want.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
             assert_eq!(call(more.clone()), want, "{more}");
         }
-        // Here the signature names what stands for others.
+        // Here the signature names the selector.
         let all = call(json!({"entity_id": "all"}));
         assert_eq!(all, [(any.to_owned(), "entity_id all".to_owned())]);
         let group = call(json!({"entity_id": ["switch.lamp", "group.cellar"]}));

@@ -1,4 +1,4 @@
-//! Looks for rules whose text says something else than their author reads. It must not decide whether a rule is taken.
+//! Finds rules whose text has another meaning than it appears to have. It must not decide whether a rule is accepted.
 
 use std::{fmt, sync::LazyLock};
 
@@ -10,7 +10,7 @@ use crate::policy::{
     rules::{ArgConditions, ArgMatcher, MatchOperator, Rule, RuleOrigin},
 };
 
-/// The tool whose commands other agents write rules about.
+/// Name of the tool for which other agents write command rules.
 const SHELL: &str = "bash";
 
 /// Control, format, private and unassigned characters, and white space other than the blank.
@@ -18,21 +18,21 @@ static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u{2800}]|[\p{Zs}--\x20]").expect("a constant class")
 });
 
-/// Texts that have a meaning in regular expressions and hardly stand in a command or a path.
+/// Texts that have a meaning in regular expressions and are rare in a command or a path.
 static REGEX: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^\^|\$$|\([^()\s|]+(?:\|[^()\s|]+)+\)|\\[sdwSDW][+{]|\.\+|\]\+").expect("a constant expression")
 });
 
-/// A dash other than the hyphen where a word begins, as word processors put it before the name of an option.
+/// A dash other than the hyphen at the beginning of a word, as word processors put it before the name of an option.
 static DASH: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?<before>^|[\s(])(?<dash>[\p{Pd}\u{2212}--\-][\p{Pd}\-]?)(?<name>\pL+)")
         .expect("a constant expression")
 });
 
-/// Something in a pattern that means something else to its author.
+/// A part of a pattern that has another meaning to its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternOddity {
-    /// What has a meaning in regular expressions.
+    /// Text with a meaning in regular expressions.
     Regex(String),
     /// Quotes around all arguments.
     Quoted {
@@ -75,11 +75,11 @@ impl fmt::Display for PatternOddity {
     }
 }
 
-/// Returns what the author of `rule` probably does not see in its text.
+/// Returns the properties of `rule` that its author probably does not see in its text.
 pub(crate) fn rule_warnings(rule: &Rule, origin: &RuleOrigin) -> Vec<RuleWarning> {
     let foreign = rule.pattern.as_deref().and_then(|pattern| foreign_form(pattern, origin));
     let hidden = rule_texts(rule).into_iter().filter_map(|(key, text)| {
-        // Most texts are of letters that everybody sees, and telling that takes no table of all others.
+        // Most texts consist of visible ASCII characters, which is checked without the table of all others.
         let may_hide = !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
         let letter = may_hide.then(|| HIDDEN.find(&text))??.as_str().chars().next()?;
         Some(RuleWarning::HiddenCharacter { origin: origin.clone(), key, letter })
@@ -90,7 +90,7 @@ pub(crate) fn rule_warnings(rule: &Rule, origin: &RuleOrigin) -> Vec<RuleWarning
     foreign.into_iter().chain(odd).chain(hidden).collect()
 }
 
-/// What in a pattern means something else to its author, whatever tool it is about.
+/// Returns the parts of a pattern that have another meaning to its author, for any tool.
 fn pattern_oddities(pattern: &str) -> Vec<PatternOddity> {
     let mut found = Vec::new();
     let inside = pattern.split_once('(').and_then(|(_, inside)| inside.strip_suffix(')'));
@@ -118,7 +118,8 @@ fn pattern_oddities(pattern: &str) -> Vec<PatternOddity> {
     found
 }
 
-/// A pattern as other agents write it: `Bash(git *)` with their name of the shell, `Bash(git:*)` for git with any arguments, `bash:git *`,
+/// Recognises a pattern as other agents write it: `Bash(git *)` with their name of the shell, `Bash(git:*)` for git with any
+/// arguments, `bash:git *`,
 /// or a command without its tool.
 fn foreign_form(pattern: &str, origin: &RuleOrigin) -> Option<RuleWarning> {
     let warning = |begins: &str, inside: &str| RuleWarning::ForeignForm {
@@ -128,7 +129,7 @@ fn foreign_form(pattern: &str, origin: &RuleOrigin) -> Option<RuleWarning> {
         proposed: format!("{SHELL}({inside})"),
     };
     let begins = |text: &str| text.split(['*', '?', '[']).next().unwrap_or_default().to_owned();
-    // Commands by what they begin with, and every call of a tool.
+    // Commands by their beginning, and every call of a tool.
     let begun = pattern.strip_suffix(":*").filter(|begun| !begun.is_empty() && !begun.contains(['(', '*', '?', '[']));
     if let Some(begun) = begun {
         let of_shell = begun.split_once(':').filter(|(tool, _)| tool.eq_ignore_ascii_case(SHELL));
@@ -160,7 +161,7 @@ fn foreign_form(pattern: &str, origin: &RuleOrigin) -> Option<RuleWarning> {
     }
 }
 
-/// Every text of a rule that is compared with something, each with its key.
+/// Returns every text of a rule that is compared with something, each with its key.
 fn rule_texts(rule: &Rule) -> Vec<(&'static str, String)> {
     let mut texts: Vec<(&'static str, String)> = Vec::new();
     let named = [("pattern", &rule.pattern), ("tool", &rule.tool)];
@@ -232,7 +233,7 @@ mod tests {
             ("Bash: npm test", foreign_warning("Bash: npm test", "Bash: npm test", "bash(npm test)")),
             ("bash:ls*", foreign_warning("bash:ls", "bash:ls*", "bash(ls*)")),
             ("bash x.sh *", foreign_warning("bash x.sh ", "bash x.sh *", "bash(bash x.sh *)")),
-            // Whether there is a tool that these could mean is not known here.
+            // The existence of a tool with this name is not known here.
             ("Read(./src/**)", vec![]),
             ("WebFetch(domain:x)", vec![]),
             ("mac__Bash(git *)", vec![]),

@@ -1,6 +1,6 @@
-//! Which rules nearly decided about a subject, and what kept each from it: for people who wonder why.
+//! Rules that nearly decided about a subject, and the reason for which each did not: for people who look for the cause.
 //!
-//! It must not decide anything. Unlike decisions it looks at every rule.
+//! It must not decide anything. Unlike decisions it visits every rule.
 
 use std::{cmp::Reverse, fmt};
 
@@ -28,51 +28,51 @@ use crate::{
 pub struct NearMiss {
     /// The rule.
     pub rule: NamedRule,
-    /// What it says.
+    /// Its action.
     pub action: RuleAction,
     /// True if it is one of the defaults.
     pub is_default: bool,
-    /// Why it does not match. Empty: it matches, and what decided goes before it.
+    /// Reasons for which it does not match. Empty: it matches, and the deciding rule precedes it.
     pub misses: Vec<MissReason>,
 }
 
-/// One thing that keeps a rule from matching. Its text follows "because".
+/// One reason for which a rule does not match. Its text follows "because".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MissReason {
-    /// It is bound to another principal, door or target.
+    /// The rule is bound to another principal, door or target.
     Bound {
-        /// To what: `principal`, `door` or `target`.
+        /// The bound side: `principal`, `door` or `target`.
         side: &'static str,
         /// The pattern.
         expected: String,
-        /// What the subject has.
+        /// Value of the subject.
         got: Option<String>,
     },
-    /// The arguments in the signature are others.
+    /// The arguments in the signature differ.
     Arguments {
         /// The signature.
         signature: String,
     },
-    /// It wants arguments, and there are none.
+    /// The rule requires arguments, and there are none.
     Bare,
-    /// It is about calls without arguments, and there are some.
+    /// The rule is about calls without arguments, and there are some.
     NotBare,
     /// Only capital and small letters differ.
     Case,
-    /// One argument is not as it demands.
+    /// One argument does not meet its condition.
     Argument {
-        /// Where.
+        /// Path of the argument.
         path: String,
         /// The matcher, in words.
         expected: String,
-        /// What is there, as JSON.
+        /// The actual value, as JSON.
         got: Option<String>,
     },
-    /// It allows, and the tool does not declare these.
+    /// The rule allows, and the tool does not declare these arguments.
     Undeclared(Vec<String>),
-    /// It covers a part of the elements of a list, or of a shell line, and not this.
+    /// The rule covers a part of the elements of a list, or of a shell line, and not this.
     Part(String),
-    /// It is about arguments, and a shell line is allowed by patterns over its commands only.
+    /// The rule is about arguments, and a shell line is allowed by patterns over its commands only.
     Shell,
 }
 
@@ -104,8 +104,8 @@ impl fmt::Display for MissReason {
     }
 }
 
-/// The rules that nearly decided what `verdict` says of `subject`, the nearest first: those that match and came too late,
-/// then those that little keeps from matching. The rule that decided is not among them.
+/// Returns the rules that nearly decided about `subject` in place of `verdict`, the nearest first: those that match and came too late,
+/// then those with few mismatches. The rule that decided is not among them.
 pub fn near_misses(
     compiled: &CompiledRules,
     path_context: &PathContext,
@@ -119,7 +119,7 @@ pub fn near_misses(
     let decided = verdict.why().cause.deciding_rule();
     let others = compiled.tables().entries().iter().filter(|entry| decided != Some((&entry.named, entry.is_default)));
     let mut found: Vec<(usize, Reverse<usize>, NearMiss)> = others.filter_map(|entry| call.near_miss(entry)).collect();
-    // Stable, so that among equals the order of the file stays.
+    // Stable: equal entries keep the order of the file.
     found.sort_by_key(|(misses, alike, _)| (*misses, *alike));
     found.into_iter().map(|(_, _, near)| near).collect()
 }
@@ -133,7 +133,7 @@ struct NearMissFinder<'a> {
 }
 
 impl NearMissFinder<'_> {
-    /// The rule with how much keeps it off, and how far its text is that of the signature.
+    /// Returns the rule with its number of mismatches, and the length of the text that it shares with the signature.
     fn near_miss(&self, entry: &CompiledRule) -> Option<(usize, Reverse<usize>, NearMiss)> {
         let rule = &entry.rule;
         let mut misses = match (&rule.pattern, &rule.tool) {
@@ -158,7 +158,7 @@ impl NearMissFinder<'_> {
         Some((near.misses.len(), Reverse(alike), near))
     }
 
-    /// What keeps a pattern off; none if it is about something else.
+    /// Returns the mismatches of a pattern; none if it is about something else.
     fn pattern_misses(&self, text: &str, action: RuleAction) -> Option<Vec<MissReason>> {
         let pattern = GlobPattern::new(text);
         let first = |text: &str| pattern.matches(text).then_some(0);

@@ -1,6 +1,6 @@
 //! Files that other programs run or obey later, in calls: a rule covers a change of one only if it names the file.
 //!
-//! It must not look at the disk, or know which files these are: their names say it.
+//! It must not look at the disk, or know which files these are: their names show it.
 
 pub use countersign_shell_analysis::obeyed_files::obeyed_by;
 use countersign_shell_analysis::obeyed_files::part_of_file;
@@ -15,27 +15,27 @@ use crate::{
     tool::{ShellInput, ToolEffect},
 };
 
-/// The arguments that hold text, not a path.
+/// Arguments that hold text, not a path.
 const TEXTS: &str = "content contents text old_text new_text oldtext newtext old_string new_string diff patch data body message \
     prompt query pattern description title";
 
-/// The tools of a node that only look, by the names that nodes have for them. Policy takes every call of a node for a change.
+/// Tools of a node that only read, by the names that nodes have for them. Policy treats every call of a node as a change.
 const LOOKING: [&str; 3] = ["Read", "Glob", "Grep"];
 
-/// The longest text of an argument that is taken for a path, in bytes.
+/// Maximum length of an argument's text that may be a path, in bytes.
 const LONGEST_PATH: usize = 4_096;
 
-/// Whether the argument `name` holds text, not a path.
+/// Reports whether the argument `name` holds text, not a path.
 fn is_text(name: &str) -> bool {
     TEXTS.split_ascii_whitespace().any(|text| name.eq_ignore_ascii_case(text))
 }
 
-/// Whether the argument `name` with the value `text` may be a path.
+/// Reports whether the argument `name` with the value `text` may be a path.
 pub(super) fn may_be_path(name: &str, text: &str) -> bool {
     !is_text(name) && text.len() <= LONGEST_PATH && !text.contains('\n')
 }
 
-/// Adds the texts in `value`, however deep, that are no texts of files by the name that they have. An element has the name of its list.
+/// Adds the texts in `value`, at any depth, except texts of files by their argument name. An element has the name of its list.
 fn collect_texts<'a>(name: &str, value: &'a Value, texts: &mut Vec<&'a str>) {
     match value {
         Value::String(text) if !is_text(name) => texts.push(text),
@@ -45,23 +45,23 @@ fn collect_texts<'a>(name: &str, value: &'a Value, texts: &mut Vec<&'a str>) {
     }
 }
 
-/// The paths that a text may name: white space around them, a scheme, and letters that are spelled as bytes do not hide one.
+/// Returns the paths that a text may name: white space around them, a scheme, and percent-encoded bytes do not hide one.
 fn path_spellings(text: &str) -> Vec<String> {
     let text = text.trim();
     let scheme = text.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("file:"));
     let path = scheme.map_or(text, |scheme| text[scheme.len()..].trim_start_matches("//"));
     let plain = decode_percent(path);
     let plain = Some(plain).filter(|plain| plain != path);
-    // `file:///.git` is no path from the root to whoever cuts the scheme and the slashes off.
+    // `file:///.git` is no absolute path for a reader that cuts the scheme and the slashes off.
     let cut = scheme.map(|_| plain.as_deref().unwrap_or(path).trim_start_matches('/').to_owned());
     std::iter::once(path.to_owned()).chain(plain).chain(cut).collect()
 }
 
-/// Such files that `subject` may change, but for those that a line names which a shell reads.
+/// Returns the obeyed files that `subject` may change, except those that a shell line names.
 pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<NarrowPath> {
     let tool = subject.tool.rsplit("__").next().unwrap_or(&subject.tool);
     let only_looks = subject.tool.contains("__") && LOOKING.contains(&tool);
-    // Of our own shell the line and the folder that it runs in are judged with the line.
+    // For the own shell the line and the folder that it runs in are judged with the line.
     let is_own_shell = matches!(subject.shell, ShellInput::Line { .. }) && subject.reach == EffectReach::Files;
     if subject.effect != ToolEffect::Changes || only_looks || is_own_shell {
         return Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<Nar
     for (name, value) in subject.arguments.iter().filter(|(name, _)| Some(name.as_str()) != line) {
         match value {
             Value::String(text) if !is_text(name) => texts.push(text),
-            // What lies deeper in a call of our own tools is text of files.
+            // Deeper values in a call of an own tool are text of files.
             value if subject.reach == EffectReach::Beyond => collect_texts(name, value, &mut texts),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! A set of patterns that finds the first that matches without trying them all. Knows nothing of what they decide.
+//! A set of patterns that finds the first match without trying them all. Knows nothing of their decisions.
 
 mod bucket;
 
@@ -9,8 +9,8 @@ use crate::policy::fnmatch::GlobPattern;
 
 /// Patterns by their literal prefix, each with the rank that its owner gave it.
 ///
-/// A look-up walks the text once, whatever prefixes there are. Of the patterns whose prefix is there it tries those of which
-/// another text, as rare a one as there is, stands in the text too.
+/// A look-up walks the text once, for any number of prefixes. Of the patterns whose prefix matches it tries those with
+/// another text, as rare a one as possible, that is in the text too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PatternSet {
     by_prefix: PatriciaMap<PrefixBucket>,
@@ -19,7 +19,7 @@ pub(crate) struct PatternSet {
 }
 
 impl PatternSet {
-    /// Adds a pattern. A bucket that was compiled is scanned again until the next [`Self::compile`].
+    /// Adds a pattern. A compiled bucket is scanned again until the next [`Self::compile`].
     pub(crate) fn insert(&mut self, rank: usize, pattern: GlobPattern) {
         if pattern.is_everything() {
             self.everything = Some(self.everything.map_or(rank, |known| known.min(rank)));
@@ -38,35 +38,35 @@ impl PatternSet {
         self.by_prefix.values_mut().for_each(PrefixBucket::compile);
     }
 
-    /// The lowest rank among the patterns that match `text`.
+    /// Returns the lowest rank among the patterns that match `text`.
     pub(crate) fn first_match(&self, text: &str) -> Option<usize> {
         self.matching_ranks(text).min()
     }
 
-    /// The lowest rank that `wanted` accepts among the patterns that match `text`.
+    /// Returns the lowest rank that `predicate` accepts among the patterns that match `text`.
     pub(crate) fn first_where(&self, text: &str, predicate: impl Fn(usize) -> bool) -> Option<usize> {
         self.matching_ranks(text).filter(|rank| predicate(*rank)).min()
     }
 
-    /// The lowest rank of a bare `*`.
+    /// Returns the lowest rank of a bare `*`.
     pub(crate) const fn everything_rank(&self) -> Option<usize> {
         self.everything
     }
 
-    /// Whether one of the patterns may match a text which begins with `begun`, as far as its literal prefix says.
+    /// Reports whether one of the patterns may match a text that begins with `begun`, as far as its literal prefix shows.
     pub(crate) fn may_begin(&self, begun: &str) -> bool {
         self.by_prefix.common_prefixes(begun.as_bytes()).next().is_some()
             || self.by_prefix.iter_prefix(begun.as_bytes()).next().is_some()
     }
 
-    /// Whether one of the patterns may match a text which begins with `begun`. Of those that say less than it a pattern counts only
-    /// if it names a command and goes on.
+    /// Reports whether one of the patterns may match a text that begins with `begun`. A pattern with a shorter prefix counts only
+    /// if it names a command and continues.
     pub(crate) fn may_go_on(&self, begun: &str) -> bool {
         self.by_prefix.common_prefixes(begun.as_bytes()).any(|(prefix, _)| names_command(prefix))
             || self.by_prefix.iter_prefix(begun.as_bytes()).next().is_some()
     }
 
-    /// The lowest rank among the patterns for which [`Self::may_go_on`] holds.
+    /// Returns the lowest rank among the patterns for which [`Self::may_go_on`] holds.
     pub(crate) fn first_going_on(&self, begun: &str) -> Option<usize> {
         let shorter = self.by_prefix.common_prefixes(begun.as_bytes()).filter(|(prefix, _)| names_command(prefix));
         let longer = self.by_prefix.iter_prefix(begun.as_bytes()).map(|(_, bucket)| bucket);
@@ -74,7 +74,7 @@ impl PatternSet {
         buckets.flat_map(|bucket| &bucket.members).map(|member| member.ranks[0]).min()
     }
 
-    /// Whether one of the patterns that name a command may match `text`, in which `wild` stands for what the names of files make of it.
+    /// Reports whether one of the patterns that name a command may match `text`, in which `wild` stands for an expansion by file names.
     pub(crate) fn may_match(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
         let known = text.split(wild).next().unwrap_or_default().as_bytes();
         let shorter = self.by_prefix.common_prefixes(known).filter(|(prefix, _)| names_command(prefix));
@@ -83,9 +83,10 @@ impl PatternSet {
         members.any(|member| member.pattern.may_match(text, wild, &covers))
     }
 
-    /// The lowest rank among the patterns that may match `text`, in which `unknown` stands for any run of letters that `covers` accepts.
+    /// Returns the lowest rank among the patterns that may match `text`, in which `unknown` stands for any run of letters that `covers`
+    /// accepts.
     pub(crate) fn first_possible(&self, text: &str, unknown: char, covers: impl Fn(char) -> bool) -> Option<usize> {
-        // A text that is known whole is looked up as in any decision: a scan would take its time at each service call.
+        // A completely known text is looked up as in any decision: a scan at each service call would be slow.
         if !text.contains(unknown) {
             return self.first_match(text);
         }
@@ -99,12 +100,12 @@ impl PatternSet {
         })
     }
 
-    /// The ranks of all patterns that match `text`, in no order.
+    /// Returns the ranks of all patterns that match `text`, in no order.
     pub(crate) fn matching_ranks(&self, text: &str) -> impl Iterator<Item = usize> {
         self.matching_counted(text, &mut 0)
     }
 
-    /// The same. `steps` grows by how many patterns were tried.
+    /// Returns the same. `steps` grows by the number of patterns tried.
     pub(crate) fn matching_counted(&self, text: &str, steps: &mut usize) -> impl Iterator<Item = usize> + use<> {
         let buckets = self.by_prefix.common_prefixes(text.as_bytes());
         let found: Vec<usize> = buckets
@@ -115,8 +116,8 @@ impl PatternSet {
         found.into_iter()
     }
 
-    /// The lowest rank that `wanted` accepts among the patterns that match `text`. `steps` grows by how many patterns and ranks
-    /// were looked at.
+    /// Returns the lowest rank that `predicate` accepts among the patterns that match `text`. `steps` grows by the number of patterns
+    /// and ranks visited.
     pub(crate) fn first_counted(
         &self,
         text: &str,

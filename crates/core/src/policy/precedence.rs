@@ -1,6 +1,6 @@
-//! Finds the rule that decides before another one wherever that one fits. Knows nothing of calls.
+//! Finds the rule that decides before another one in all its cases. Knows nothing of calls.
 //!
-//! The tables that decisions are looked up in are asked with the pattern of the rule as if it were the text of a call, so
+//! The decision tables are queried with the pattern of the rule as if it were the text of a call, so
 //! that a file of many rules is not compared rule by rule.
 
 use crate::policy::{
@@ -12,26 +12,26 @@ use crate::policy::{
     table::RuleTable,
 };
 
-/// A look through many rules for those that others decide before.
+/// A search through many rules for those that others precede.
 ///
-/// The steps that it takes grow with the number of rules and not with its square. Where patterns meet so many others that this
-/// is not enough, it looks at no more of them.
+/// Its steps grow with the number of rules and not with its square. If patterns match too many others for
+/// that, it stops at a limit.
 #[derive(Clone, Debug)]
 pub struct PrecedenceCheck<'a> {
     compiled: &'a CompiledRules,
     effort: SearchBudget,
 }
 
-/// The steps that a look through all rules may take were taken.
+/// The search through all rules reached its limit of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many patterns meet each other")]
 pub struct SearchLimitReached;
 
 impl<'a> PrecedenceCheck<'a> {
-    /// Returns the same as [`Compiled::preceding`].
+    /// Returns the same as [`CompiledRules::preceding_rule`].
     ///
     /// # Errors
-    /// [`Unchecked`] if that would take too long.
+    /// [`SearchLimitReached`] if that would take too long.
     pub fn preceding_rule(
         &mut self,
         rule: &Rule,
@@ -45,12 +45,12 @@ impl<'a> PrecedenceCheck<'a> {
 }
 
 impl CompiledRules {
-    /// Begins a look through all rules.
+    /// Begins a search through all rules.
     pub fn precedence_check(&self) -> PrecedenceCheck<'_> {
         PrecedenceCheck { compiled: self, effort: SearchBudget::of_rules(self.rules().count()) }
     }
 
-    /// Returns the first rule that decides before `rule` about every call that `rule` fits, as far as their texts show it.
+    /// Returns the first rule that decides before `rule` about every call that `rule` matches, as far as their texts show it.
     /// Rules that `counts` refuses, defaults and rules on arguments are never that rule.
     pub fn preceding_rule<'a>(&'a self, rule: &Rule, counts: impl Fn(&RuleRef<'a>) -> bool) -> Option<RuleRef<'a>> {
         self.preceding_counted(rule, counts, &mut 0)
@@ -79,10 +79,10 @@ impl CompiledRules {
     }
 }
 
-/// True if `wide` plainly fits whatever `narrow` fits.
+/// Reports whether `wide` plainly matches everything that `narrow` matches.
 fn rule_covers(wide: &Rule, narrow: &Rule) -> bool {
     let bounds = RuleScopeKey::ALL.iter().all(|side| match (side.rule_pattern(wide), side.rule_pattern(narrow)) {
-        // Whoever asks has a name, so a star over it bounds nothing.
+        // Every caller has a name, so a star over it bounds nothing.
         (None, _) | (Some("*"), None) => true,
         (Some(wide), Some(narrow)) => pattern_covers(wide, narrow),
         (Some(_), None) => false,
@@ -90,9 +90,9 @@ fn rule_covers(wide: &Rule, narrow: &Rule) -> bool {
     bounds && matches!((&wide.pattern, &narrow.pattern), (Some(wide), Some(narrow)) if pattern_covers(wide, narrow))
 }
 
-/// True if whatever matches `narrow` matches `wide`. Where that is not plain, it says no.
+/// Reports whether `wide` matches everything that `narrow` matches. In doubt it returns false.
 fn pattern_covers(wide: &str, narrow: &str) -> bool {
-    // Without other wildcards a star of `wide` is all that can stand for one of `narrow`.
+    // Without other wildcards only a star of `wide` can match one of `narrow`.
     let is_plain = !wide.contains(['?', '[']) && !narrow.contains('[');
     wide == narrow || is_plain && pattern_matches(wide, narrow)
 }
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// How many steps it takes to look all rules up; none if not all were.
+    /// Returns the steps of a search for all rules; none if it was not completed.
     fn steps(compiled: &CompiledRules) -> Option<usize> {
         let mut all = compiled.precedence_check();
         for listed in compiled.rules() {

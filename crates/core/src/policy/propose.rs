@@ -1,4 +1,4 @@
-//! What a card offers for "always": never more than a person can read off it.
+//! Grants that a card offers for "always": never more than a person can see on it.
 
 use crate::{
     policy::{
@@ -10,29 +10,29 @@ use crate::{
     tool::ShellInput,
 };
 
-/// One thing that a person may allow for good.
+/// One grant that a person may give permanently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantProposal {
-    /// What it would cover.
+    /// Its coverage.
     pub covers: GrantCoverage,
-    /// How to name it on a card.
+    /// Its name on a card.
     pub label: String,
 }
 
-/// What may be offered for `subject`, the exact thing first. Empty under a verdict of the floor is the caller's business.
+/// Returns the grants that may be offered for `subject`, the exact one first. The caller must not offer them under a floor verdict.
 pub fn propose_grants(subject: &PolicySubject) -> Vec<GrantProposal> {
     let exact = GrantProposal {
         covers: GrantCoverage::Exact(subject.digest()),
         label: format!("exactly {}", subject.signature),
     };
     let patterns = match (subject.shell_line(), &subject.shell) {
-        // A pattern does not say which secrets it would release.
+        // A pattern does not show which secrets it would release.
         _ if subject.secret_names().is_ok_and(|used| !used.is_empty()) => Vec::new(),
-        // Nor which file that other programs obey.
+        // Nor which obeyed file.
         _ if !obeyed::of_subject(subject, None).is_empty() => Vec::new(),
         (Some((_, line)), _) => shell::allow_patterns(line, &shell::context_of(subject, &PathContext::default())),
         (None, ShellInput::Nothing) if subject.reach == EffectReach::Beyond => wider_patterns(subject),
-        // Of what a shell may read, the part that would be free is a line like any other.
+        // For a call that a shell may read, the free part would be a line like any other.
         (None, _) => Vec::new(),
     };
     let patterns = patterns.into_iter().map(|pattern| GrantProposal {
@@ -42,10 +42,10 @@ pub fn propose_grants(subject: &PolicySubject) -> Vec<GrantProposal> {
     std::iter::once(exact).chain(patterns).collect()
 }
 
-/// The call with its last argument free, and then with all but its first: the part of a signature before which nothing is
-/// free is what a person recognises.
+/// Returns the call with its last argument free, and then with all but its first: the part of a signature before the first free
+/// argument is the part that a person recognises.
 fn wider_patterns(subject: &PolicySubject) -> Vec<String> {
-    // A list has more than one signature, and what a tool does not declare is covered by no pattern.
+    // A list has more than one signature, and undeclared arguments are covered by no pattern.
     if !subject.further_signatures.is_empty() || !subject.undeclared.is_empty() {
         return Vec::new();
     }
@@ -54,7 +54,7 @@ fn wider_patterns(subject: &PolicySubject) -> Vec<String> {
         return Vec::new();
     };
     let parts: Vec<&str> = arguments.split(", ").collect();
-    // What has a meaning in a pattern would not mean itself.
+    // Characters with a meaning in a pattern would not match themselves.
     if arguments.is_empty() || format!("{}{arguments}", subject.tool).contains(['*', '?', '[', ']']) {
         return Vec::new();
     }

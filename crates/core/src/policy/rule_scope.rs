@@ -1,4 +1,4 @@
-//! Whom a rule is bound to: who asks, through which door, for which target. Knows nothing of what rules decide.
+//! Binding of a rule to a principal, a door, a target. Knows nothing of the decisions of rules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,10 +12,10 @@ use crate::policy::{
     subject::PolicySubject,
 };
 
-/// What stands before the id of an agent and tells it from people.
+/// Prefix of the id of an agent, which people do not have.
 const AGENT: &str = "agent:";
 
-/// What of a call rules can be bound to. What a call does not have, no bound rule matches.
+/// Properties of a call that rules can be bound to. A bound rule does not match a call without the property.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallerScope<'a> {
     principal: &'a str,
@@ -26,7 +26,7 @@ pub(crate) struct CallerScope<'a> {
 /// One of the three things that a rule may be bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleScopeKey {
-    /// Who asks.
+    /// The principal.
     Principal,
     /// The door through which it came.
     Door,
@@ -35,10 +35,10 @@ pub enum RuleScopeKey {
 }
 
 impl RuleScopeKey {
-    /// All of them, in the order in which they are told.
+    /// All of them, in display order.
     pub const ALL: [Self; 3] = [Self::Principal, Self::Door, Self::Target];
 
-    /// The key in a rule.
+    /// Returns the key in a rule.
     pub(crate) const fn key_name(self) -> &'static str {
         match self {
             Self::Principal => "principal",
@@ -47,7 +47,7 @@ impl RuleScopeKey {
         }
     }
 
-    /// The pattern that `rule` has for it.
+    /// Returns the pattern that `rule` has for it.
     pub fn rule_pattern(self, rule: &Rule) -> Option<&str> {
         match self {
             Self::Principal => rule.principal.as_deref(),
@@ -62,7 +62,7 @@ impl RuleScopeKey {
         Some(id).filter(|id| !id.contains(['*', '?', '[']))
     }
 
-    /// True if `pattern` matches what is called `id` on this side.
+    /// Reports whether `pattern` matches the name `id` on this side.
     pub fn matches_id(self, pattern: &str, id: &str) -> bool {
         if is_whole(self, pattern) {
             return pattern_matches(pattern, &format!("{AGENT}{id}"));
@@ -71,8 +71,8 @@ impl RuleScopeKey {
     }
 }
 
-/// True if `pattern` is about the whole name of a principal, which begins with what it is. Only a pattern that says so is:
-/// `a*` is about the agents whose ids begin so, not about every agent.
+/// Reports whether `pattern` is about the whole name of a principal, which begins with its kind. Only a pattern with a kind is:
+/// `a*` is about the agents whose ids begin with it, not about every agent.
 fn is_whole(side: RuleScopeKey, pattern: &str) -> bool {
     side == RuleScopeKey::Principal && pattern.starts_with(AGENT)
 }
@@ -84,7 +84,7 @@ impl fmt::Display for RuleScopeKey {
 }
 
 impl<'a> CallerScope<'a> {
-    /// What `subject` has; a call that does not know its door came through `door`.
+    /// Returns the properties of `subject`; a call without a door came through `door`.
     pub(crate) fn from_subject(subject: &'a PolicySubject, door: Option<&'a str>) -> Self {
         Self {
             principal: subject.principal.as_str(),
@@ -93,7 +93,7 @@ impl<'a> CallerScope<'a> {
         }
     }
 
-    /// Whoever `rule` is bound to, with its patterns as if they were names. A side without a pattern is a name that only a
+    /// Returns the caller that `rule` is bound to, with its patterns as if they were names. A side without a pattern is a name that only a
     /// star matches.
     pub(crate) fn bound_by(rule: &'a Rule) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl<'a> CallerScope<'a> {
         }
     }
 
-    /// The text for people, which patterns match: of an agent its id.
+    /// Returns the text for display, which patterns match: for an agent its id.
     pub(crate) fn display_text(self, side: RuleScopeKey) -> Option<&'a str> {
         match side {
             RuleScopeKey::Principal => Some(self.principal.strip_prefix(AGENT).unwrap_or(self.principal)),
@@ -112,12 +112,12 @@ impl<'a> CallerScope<'a> {
         }
     }
 
-    /// The text that `pattern` must match on `side`.
+    /// Returns the text that `pattern` must match on `side`.
     fn match_text(self, side: RuleScopeKey, pattern: &str) -> Option<&'a str> {
         if is_whole(side, pattern) { Some(self.principal) } else { self.display_text(side) }
     }
 
-    /// True if `rule` is not bound to anything else on this side.
+    /// Reports whether `rule` is not bound to anything else on this side.
     pub(crate) fn meets_rule(self, rule: &Rule, side: RuleScopeKey) -> bool {
         side.rule_pattern(rule).is_none_or(|pattern| {
             self.match_text(side, pattern).is_some_and(|text| GlobPattern::new(pattern).matches(text))
@@ -125,9 +125,9 @@ impl<'a> CallerScope<'a> {
     }
 }
 
-/// Values by whom they are bound to.
+/// Values by the callers that they are bound to.
 ///
-/// What one caller meets is found by one look-up a side and one for each combination of what those found.
+/// The values of one caller are found by one look-up a side and one for each combination of the results.
 #[derive(Debug)]
 pub(crate) struct ScopeMap<T> {
     sides: [ScopePatterns; 3],
@@ -139,7 +139,7 @@ pub(crate) struct ScopeMap<T> {
 struct ScopePatterns {
     numbers: BTreeMap<String, usize>,
     patterns: PatternSet,
-    /// Those about whole names.
+    /// Patterns about whole names.
     whole: PatternSet,
 }
 
@@ -150,7 +150,7 @@ impl<T> Default for ScopeMap<T> {
 }
 
 impl<T: Default> ScopeMap<T> {
-    /// The value for everything that is bound as `rule` is.
+    /// Returns the value for everything that is bound as `rule` is.
     pub(crate) fn entry_for(&mut self, rule: &Rule) -> &mut T {
         let mut key = [None; 3];
         for ((names, side), number) in self.sides.iter_mut().zip(RuleScopeKey::ALL).zip(&mut key) {
@@ -161,22 +161,22 @@ impl<T: Default> ScopeMap<T> {
 }
 
 impl<T> ScopeMap<T> {
-    /// Every value.
+    /// Returns every value.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.groups.values_mut()
     }
 
-    /// Compiles what is crowded.
+    /// Compiles crowded sets.
     pub(crate) fn compile(&mut self) {
         self.sides.iter_mut().flat_map(|names| [&mut names.patterns, &mut names.whole]).for_each(PatternSet::compile);
     }
 
-    /// The values whose bounds `caller` meets.
+    /// Returns the values whose bounds `caller` meets.
     pub(crate) fn met_by(&self, caller: CallerScope<'_>) -> Vec<&T> {
         self.met_by_counted(caller, &mut 0)
     }
 
-    /// The same. `steps` grows by how many patterns, ranks and combinations were looked at.
+    /// Returns the same. `steps` grows by the number of patterns, ranks and combinations visited.
     pub(crate) fn met_by_counted(&self, caller: CallerScope<'_>, steps: &mut usize) -> Vec<&T> {
         if self.sides.iter().all(|names| names.numbers.is_empty()) {
             return self.groups.values().collect();
@@ -214,7 +214,7 @@ impl ScopePatterns {
         number
     }
 
-    /// Unbound, and every pattern that `caller` matches.
+    /// Returns the unbound key, and every pattern that `caller` matches.
     fn met_by(&self, caller: CallerScope<'_>, side: RuleScopeKey, steps: &mut usize) -> BTreeSet<Option<usize>> {
         let mut met = BTreeSet::from([None]);
         if let Some(text) = caller.display_text(side) {

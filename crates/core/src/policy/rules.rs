@@ -1,4 +1,4 @@
-//! Rules as people write them. Reading YAML is not done here: the types only say what shape it has.
+//! Rules as people write them. Reading YAML is not done here: the types only define its shape.
 //!
 //! Source: the `permissions.yaml` of agent-gate, whose files load unchanged; ARCHITECTURE.md, Policy.
 
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::{digest::canonical_json, gate::ApprovalStep};
 
-/// What a rule says about what it matches.
+/// Action of a rule that matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleAction {
-    /// It may happen.
+    /// The call is allowed.
     Allow,
-    /// It may not happen.
+    /// The call is denied.
     Deny,
     /// A person decides.
     Ask,
@@ -25,10 +25,10 @@ pub enum RuleAction {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleSet {
-    /// Looked at in order after every rule; the first that matches counts.
+    /// Evaluated in order after every rule; the first that matches counts.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub defaults: Vec<Rule>,
-    /// Looked at by action: deny, then allow, then ask. Their order does not count.
+    /// Evaluated by action: deny, then allow, then ask. Their order does not count.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub rules: Vec<Rule>,
 }
@@ -47,10 +47,10 @@ pub struct Rule {
     /// The tool's name, itself a pattern, for rules on arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// What the arguments must be.
+    /// Conditions on the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<ArgConditions>,
-    /// A pattern over who asks: an agent's id. Absent: whoever it is.
+    /// A pattern over the principal: an agent's id. Absent: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     /// A pattern over the door through which it came, such as `agent-gate`. Absent: any, and none.
@@ -59,12 +59,12 @@ pub struct Rule {
     /// A pattern over the service that the call goes to. Absent: any, and none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// What follows.
+    /// The action.
     pub action: RuleAction,
-    /// For people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Who has to allow, of a rule that asks. None: any one person who may answer.
+    /// Required approvals of a rule that asks. None: any one approver.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<ApprovalStep>,
     /// The line of its file, set by the reader, 0 if not known.
@@ -73,7 +73,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The rule that `pattern` makes, bound to nothing.
+    /// Returns the rule of `pattern`, bound to nothing.
     pub fn new(pattern: impl Into<String>, action: RuleAction) -> Self {
         Self {
             pattern: Some(pattern.into()),
@@ -90,7 +90,7 @@ impl Rule {
     }
 }
 
-/// What a rule asks of the arguments.
+/// Conditions of a rule on the arguments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum ArgConditions {
@@ -110,7 +110,7 @@ pub enum AnyArgs {
     Any,
 }
 
-/// What one argument must be. Of a list, one item is enough for a rule that denies or asks; one that allows needs all of them.
+/// Condition on one argument. For a list, one item is enough for a rule that denies or asks; one that allows needs all of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum ArgMatcher {
@@ -123,7 +123,7 @@ pub enum ArgMatcher {
 }
 
 impl ArgMatcher {
-    /// The text or pattern that an argument has to be, if it is one.
+    /// Returns the text or pattern that an argument has to match, if it is one.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match self {
             Self::Pattern(text) | Self::Operator(MatchOperator::Is(Value::String(text))) => Some(text),
@@ -132,7 +132,7 @@ impl ArgMatcher {
     }
 }
 
-/// A matcher that a pattern cannot say.
+/// A matcher that a pattern cannot express.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MatchOperator {
@@ -140,37 +140,37 @@ pub enum MatchOperator {
     Is(Value),
     /// One of these JSON values.
     In(Vec<Value>),
-    /// A number of at most this. For a rule that denies or asks a text that reads as one is a number too.
+    /// A number of at most this. For a rule that denies or asks, a text that parses as a number counts too.
     Max(f64),
     /// A number of at least this.
     Min(f64),
-    /// True: it must be there. False: it must not.
+    /// True: the argument must be present. False: it must be absent.
     Present(bool),
     /// The matcher must not match; an argument that is absent matches.
     Not(Box<ArgMatcher>),
 }
 
-/// What stands where a matcher should, and is none.
+/// Error in the place of a matcher.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MatcherError {
-    /// Neither `any` nor a mapping where the arguments stand.
+    /// Neither `any` nor a mapping in the place of the arguments.
     #[error("expected any, or a mapping from arguments to what they must be")]
     Args,
     /// A list or nothing.
     #[error("expected a pattern, a number, true or false, or one of {OPERATORS}; write {{is: …}} for any other value")]
     Value,
-    /// A mapping with a word that is no operator: as a value no argument would ever equal it.
+    /// A mapping with an unknown operator: as a value no argument would ever equal it.
     #[error("no operator is called {0:?}; there are {OPERATORS}, and {{is: …}} for a value that is a mapping")]
     Operator(String),
     /// None or several operators.
     #[error("expected exactly one of {OPERATORS}")]
     Several,
-    /// An operator with something that it cannot be compared with.
+    /// An operator with an operand of the wrong type.
     #[error("{operator} needs {needs}")]
     Operand {
         /// The operator.
         operator: &'static str,
-        /// What it needs.
+        /// The expected operand.
         needs: &'static str,
     },
 }
@@ -265,28 +265,28 @@ impl<'de> Deserialize<'de> for ArgMatcher {
     }
 }
 
-/// Whose rules a file holds.
+/// Owner of a file's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleLayer {
     /// The owner's: it may allow.
     Main,
-    /// A repository's own: it can only tighten. What it allows is left out with a warning.
+    /// A repository's own: it can only tighten. Its allow rules are left out with a warning.
     Tighten,
 }
 
 /// One permissions file, read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleSource {
-    /// Its name as people know it, such as `permissions.yaml`.
+    /// Its display name, such as `permissions.yaml`.
     pub name: String,
-    /// Whose it is.
+    /// Its owner.
     pub layer: RuleLayer,
-    /// What it says.
+    /// Its rules.
     pub rules: RuleSet,
 }
 
-/// Where a rule was written.
+/// Place where a rule was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RuleOrigin {
     /// The file's name.

@@ -1,12 +1,12 @@
-//! What a command asks for beyond the sandbox that holds it: a person decides about exactly that, each time.
+//! Requests of a command for access beyond its sandbox: a person decides about exactly that, each time.
 //!
-//! It must not know whether there is a sandbox: whoever asks for more where nothing is held back is asked about as well.
+//! It must not know of the sandbox itself: a request for more asks a person even if nothing is restricted.
 
 use serde_json::Value;
 
 use crate::policy::subject::PolicySubject;
 
-/// What the call needs beyond the sandbox, in words that follow "because it".
+/// Returns the access that the call needs beyond the sandbox, in words that follow "because it".
 pub(super) fn needs_reason(subject: &PolicySubject) -> Option<String> {
     let needs = subject.arguments.get("needs")?;
     let members = match needs {

@@ -1,14 +1,14 @@
-//! How much is done for checks that only help people. Knows nothing of what is checked.
+//! Bound on the work of checks that only inform people. Knows nothing of their subject.
 
-/// How many steps are taken for a rule on average: what is left by one, others may take.
+/// Average number of steps for a rule: steps that one leaves, others may take.
 const STEPS: usize = 64;
 
-/// How many steps may be taken besides, so that all of a small file is checked whatever stands in it.
+/// Number of additional steps, so that all of a small file is checked with any content.
 const STEPS_OF_ALL: usize = 250_000;
 
 /// The steps of a check of many rules, which grow with the number of rules and not with its square.
 ///
-/// Nothing that a decision depends on may be bounded by it.
+/// No decision may depend on it.
 #[derive(Clone, Debug)]
 pub struct SearchBudget {
     pub(crate) most: usize,
@@ -16,12 +16,12 @@ pub struct SearchBudget {
 }
 
 impl SearchBudget {
-    /// Returns what may be taken for a check of this many rules.
+    /// Returns the budget of a check of this many rules.
     pub const fn of_rules(count: usize) -> Self {
         Self { most: count * STEPS + STEPS_OF_ALL, taken: 0 }
     }
 
-    /// True if no more steps are to be taken.
+    /// Reports whether no steps are left.
     pub const fn is_spent(&self) -> bool {
         self.taken >= self.most
     }
@@ -31,7 +31,7 @@ impl SearchBudget {
         self.taken += steps;
     }
 
-    /// Returns how many were taken.
+    /// Returns the number of steps taken.
     pub const fn steps_taken(&self) -> usize {
         self.taken
     }

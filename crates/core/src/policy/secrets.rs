@@ -1,4 +1,4 @@
-//! What a call needs beyond itself where it uses secrets: leave for each of them.
+//! Additional approval of a call that uses secrets: one for each of them.
 //!
 //! The use of a secret is a subject of its own, `secret(NAME, TOOL)`. Only rules that name secrets allow it: one that allows
 //! the tool, or everything, was not written with a secret in mind.
@@ -20,15 +20,15 @@ use crate::{
     tool::{ShellInput, ShellMachine, ToolEffect},
 };
 
-/// What the use of a secret is called in rules.
+/// Name of the use of a secret in rules.
 pub(super) const TOOL: &str = "secret";
 
 impl PolicySubject {
-    /// The names of the secrets that the call would be given: in every argument of a service's, in the variables of a
-    /// command of our own shell. Elsewhere such a text stands for itself.
+    /// Returns the names of the secrets that the call would get: in every argument of a service's, in the variables of a
+    /// command of the own shell. Elsewhere such a text is literal.
     ///
     /// # Errors
-    /// [`Malformed`] where a text begins like the place of a secret and is none.
+    /// [`MalformedPlaceholder`] if a text begins like a placeholder of a secret and is none.
     pub fn secret_names(&self) -> Result<BTreeSet<String>, MalformedPlaceholder> {
         let mut found = BTreeSet::new();
         if self.target.is_some() {
@@ -42,7 +42,7 @@ impl PolicySubject {
         Ok(found)
     }
 
-    /// The use of a secret by this call, as rules are asked about it.
+    /// Returns the use of a secret by this call, as a subject for rules.
     fn secret_use(&self, name: &str) -> Self {
         let mut arguments = Map::from_iter([
             ("name".to_owned(), Value::from(name)),
@@ -71,7 +71,7 @@ impl PolicySubject {
     }
 }
 
-/// What becomes of a call that is judged as `verdict` by itself, with the secrets that it uses.
+/// Returns the verdict of a call with the secrets that it uses; `verdict` is that of the call alone.
 pub(super) fn with_secrets(
     layers: &PolicyLayers<'_>,
     subject: &PolicySubject,
@@ -105,13 +105,13 @@ pub(super) fn with_secrets(
         }
     }
     let Some((name, cause)) = strictest_ask else { return verdict };
-    // Who allowed exactly this call for longer saw which secrets it uses.
+    // An approver of exactly this call for longer saw which secrets it uses.
     let realm = layers.path_context.realm.as_deref();
     if cause.approval_steps().is_empty() && layers.grants.exact_grant(subject, realm, now).is_some() {
         return verdict;
     }
     match verdict {
-        // The floor offers no more than this once, and says more.
+        // The floor offers only a single approval, and gives more details.
         Verdict::Ask(why) if why.is_floor() => {
             let steps = stricter_steps(why.approval_steps(), cause.approval_steps());
             match why.cause {
@@ -132,7 +132,7 @@ pub(super) fn with_secrets(
     }
 }
 
-/// Of two rules that say who has to allow the one that asks more people; the one for the secret where they ask alike.
+/// Returns the stricter of two lists of required approvals; the one for the secret if they are equally strict.
 fn stricter_steps(of_call: &[ApprovalStep], of_secret: &[ApprovalStep]) -> Vec<ApprovalStep> {
     let approvals = |steps: &[ApprovalStep]| steps.first().map_or(0, |step| step.approvals);
     if approvals(of_call) > approvals(of_secret) { of_call.to_vec() } else { of_secret.to_vec() }

@@ -1,6 +1,6 @@
-//! Judges the shell lines of calls: what `countersign-shell-analysis` finds in them.
+//! Judges the shell lines of calls by the results of `countersign-shell-analysis`.
 //!
-//! It must not know what a line is made of, nor rules or grants.
+//! It must not know the syntax of a line, nor rules or grants.
 
 pub(crate) use countersign_shell_analysis::{
     GlobForm, LineAnalysis, LinePart, NO_COMMAND, ShellContext, allow_patterns, classes_of, grants_interpreter,
@@ -12,7 +12,7 @@ use countersign_shell_analysis::{MachinePaths, ShellCall, analyze_call};
 use super::{evaluate::PathContext, subject::PolicySubject};
 use crate::tool::ShellInput;
 
-/// Judges what a shell reads of `subject`; none if it reads nothing.
+/// Analyses the shell input of `subject`; none if it has none.
 pub(crate) fn line_of(subject: &PolicySubject, path_context: &PathContext) -> Option<LineAnalysis> {
     match &subject.shell {
         ShellInput::Nothing => None,
@@ -20,12 +20,12 @@ pub(crate) fn line_of(subject: &PolicySubject, path_context: &PathContext) -> Op
     }
 }
 
-/// The same, as run in `context`.
+/// Analyses it, as run in `context`.
 pub(crate) fn line_in(subject: &PolicySubject, context: &ShellContext) -> Option<LineAnalysis> {
     analyze_call(&call_of(subject), context)
 }
 
-/// Returns the place in which the line of `subject` runs.
+/// Returns the context in which the line of `subject` runs.
 pub(crate) fn context_of(subject: &PolicySubject, path_context: &PathContext) -> ShellContext {
     let paths = MachinePaths {
         home: path_context.home.as_deref(),

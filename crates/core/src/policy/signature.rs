@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::{digest::canonical_json, policy::indirect::UNKNOWN, tool::value_text};
 
-/// At most so many signatures stand for one call.
+/// Maximum number of signatures of one call.
 pub const MOST: usize = 256;
 
 /// Lists among the arguments that would need more than [`MOST`] signatures.
@@ -14,12 +14,13 @@ pub const MOST: usize = 256;
 #[error("lists among the arguments make more than {MOST} combinations")]
 pub struct TooManySignatures;
 
-/// Signatures of a tool that was defined: with `template` its parts with every `{name}` replaced, without one its bare name.
+/// Returns the signatures of a tool with a definition: with `template` its parts with every `{name}` replaced, without one its bare
+/// name.
 ///
 /// An argument that is a list gives one signature an element, several lists every combination.
 ///
 /// # Errors
-/// [`TooMany`] combinations.
+/// [`TooManySignatures`] for too many combinations.
 pub fn declared_signatures(
     tool: &str,
     template: Option<&str>,
@@ -37,10 +38,10 @@ pub fn declared_signatures(
         .collect())
 }
 
-/// Signatures of a tool that nobody defined: the values of its arguments by sorted key, or its bare name.
+/// Returns the signatures of a tool without a definition: the values of its arguments by sorted key, or its bare name.
 ///
 /// # Errors
-/// [`TooMany`] combinations.
+/// [`TooManySignatures`] for too many combinations.
 pub fn undeclared_signatures(tool: &str, arguments: &Map<String, Value>) -> Result<Vec<String>, TooManySignatures> {
     if arguments.is_empty() {
         return Ok(vec![tool.to_owned()]);
@@ -51,10 +52,11 @@ pub fn undeclared_signatures(tool: &str, arguments: &Map<String, Value>) -> Resu
         .collect())
 }
 
-/// Signatures that a call of a tool may come to by the lists among its arguments, where its first one has them as they are: with an item
+/// Returns signatures to which a call of a tool may expand by the lists among its arguments, if its first one has them unchanged: with
+/// an item
 /// of each in its place, and with all of its items in a row, as a command in words has them.
 ///
-/// [`UNKNOWN`] stands in the place of lists that make more than [`MOST`]. None for signatures that were made from a template.
+/// [`UNKNOWN`] replaces lists that make more than [`MOST`]. None for signatures that were made from a template.
 pub(crate) fn of_lists(tool: &str, named: &[String], arguments: &Map<String, Value>, signature: &str) -> Vec<String> {
     if !arguments.values().any(Value::is_array) {
         return Vec::new();
@@ -92,19 +94,20 @@ pub(crate) fn of_lists(tool: &str, named: &[String], arguments: &Map<String, Val
     all.iter().map(|values| written(values)).collect()
 }
 
-/// The text that the items of a list make in a row, with a space between; `None` for what is no list of two items or more.
+/// Joins the items of a list with spaces; `None` for anything but a list of two items or more.
 pub(crate) fn joined_items(value: &Value) -> Option<String> {
     let items = value.as_array().filter(|items| items.len() > 1)?;
     Some(items.iter().map(value_text).collect::<Vec<_>>().join(" "))
 }
 
-/// The names that a template mentions, in order.
+/// Returns the names that a template mentions, in order.
 pub fn template_names(template: &str) -> Vec<&str> {
     template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
 }
 
-/// The first argument that holds, at any depth, a text with a character that patterns or signatures give a meaning. Those that are
-/// `free` of it are not looked at.
+/// Returns the first argument with a text, at any depth, that has a character with a meaning in patterns or signatures. Arguments
+/// that are
+/// `free` of the rule are skipped.
 pub fn forbidden_argument(arguments: &Map<String, Value>, free: impl Fn(&str) -> bool) -> Option<&str> {
     arguments.iter().find(|(name, value)| !free(name) && has_forbidden(value)).map(|(name, _)| name.as_str())
 }
@@ -162,7 +165,7 @@ fn fill_template(part: &str, values: &BTreeMap<&str, String>) -> String {
     text
 }
 
-/// The text of a value as signatures have it: as Python's `str` writes it; lists and objects as canonical JSON.
+/// Returns the text of a value in signatures: as Python's `str` writes it; lists and objects as canonical JSON.
 pub fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,6 +1,6 @@
 //! The spellings of the paths that a call names: a rule may name a file by any of them.
 //!
-//! It must not look at the disk. The call says where the links in its path lead.
+//! It must not look at the disk. The call has the targets of the links in its path.
 
 use std::{
     cell::OnceCell,
@@ -27,7 +27,7 @@ pub(crate) struct CallSpelling {
     pub(crate) signature: String,
     /// The arguments that are paths.
     paths: Map<String, Value>,
-    /// The number of steps up with which its relative path begins. A wildcard of a rule stands for none of them.
+    /// Number of `..` steps at the beginning of its relative path. A wildcard of a rule matches none of them.
     pub(crate) steps_up: usize,
 }
 
@@ -46,14 +46,14 @@ struct CallPaths<'a> {
     home: Option<String>,
     /// The arguments that are paths, as they are written.
     written: Vec<(&'a String, &'a str)>,
-    /// Where they lead, but for links.
+    /// Their targets, without resolving links.
     reached: BTreeMap<&'a String, String>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct FoundSpellings {
     all: Vec<CallSpelling>,
-    /// For each file that the call reaches and does not name in a plain spelling: the plain ones, and the file for people.
+    /// For each file that the call reaches and does not name in a plain spelling: the plain ones, and the file for display.
     reached: Vec<(Vec<CallSpelling>, String)>,
 }
 
@@ -78,18 +78,18 @@ impl<'a> CallSpellings<'a> {
         Self { call: Some(CallPaths { subject, working, home, written, reached }), found: OnceCell::new() }
     }
 
-    /// Every other spelling: what denies or asks holds for each.
+    /// Returns every other spelling: rules that deny or ask apply to each.
     pub(crate) fn all_spellings(&self) -> impl Iterator<Item = &CallSpelling> {
         self.found_spellings().all.iter()
     }
 
-    /// The first rule of `table` that one of them meets.
+    /// Returns the first rule of `table` that matches one of them.
     pub(crate) fn first_in(&self, table: &RuleLookup<'_>) -> Option<usize> {
         let call = self.call.as_ref().filter(|call| call.may_meet(table))?;
         self.all_spellings().filter_map(|spelled| call.first_in(table, spelled, |_| true)).min()
     }
 
-    /// The first rule of `table` that `wanted` accepts and that the call meets as `spelled`.
+    /// Returns the first rule of `table` that `predicate` accepts and that matches the call as `spelled`.
     pub(crate) fn first_for(
         &self,
         table: &RuleLookup<'_>,
@@ -99,10 +99,10 @@ impl<'a> CallSpellings<'a> {
         self.call.as_ref()?.first_in(table, spelled, predicate)
     }
 
-    /// The last rank of the rules that it takes to allow every file that is reached, as `first` finds them for one spelling.
+    /// Returns the last rank of the rules that together allow every reached file, as `first` finds them for one spelling.
     ///
     /// # Errors
-    /// The file that stays uncovered, for people.
+    /// The file that stays uncovered, for display.
     pub(crate) fn covered_by(&self, first: &dyn Fn(&CallSpelling) -> Option<usize>) -> Result<usize, String> {
         if self.call.as_ref().is_none_or(CallPaths::is_plain) {
             return Ok(0);
@@ -124,7 +124,7 @@ impl CallPaths<'_> {
         StyleFolders { working: &self.working, home: self.home.as_deref() }
     }
 
-    /// Whether each path is written plainly and leads through no link.
+    /// Reports whether each path is written plainly and leads through no link.
     fn is_plain(&self) -> bool {
         self.subject.leads_to.is_none() && self.is_written_plainly()
     }
@@ -134,14 +134,14 @@ impl CallPaths<'_> {
         self.written.iter().all(|(name, text)| self.reached.get(*name).is_some_and(|to| is_plain(folders, text, to)))
     }
 
-    /// Whether a rule of `table` may be about this tool.
+    /// Reports whether a rule of `table` may be about this tool.
     fn may_meet(&self, table: &RuleLookup<'_>) -> bool {
         let begun = format!("{}(", self.subject.tool);
-        // In a signature of another form a path may stand anywhere.
+        // In a signature of another form a path may be anywhere.
         !self.subject.signature.starts_with(&begun) || table.may_concern(&self.subject.tool, &begun)
     }
 
-    /// The first rule of `table` that `wanted` accepts and that this call meets in one spelling.
+    /// Returns the first rule of `table` that `predicate` accepts and that matches this call in one spelling.
     fn first_in(
         &self,
         table: &RuleLookup<'_>,
@@ -205,7 +205,7 @@ impl CallPaths<'_> {
     }
 }
 
-/// The arguments of `subject` that are paths, with their names.
+/// Returns the arguments of `subject` that are paths, with their names.
 fn paths_of(subject: &PolicySubject) -> Vec<(&String, &str)> {
     let texts = subject.arguments.iter().filter_map(|(name, value)| Some((name, value.as_str()?)));
     let is_path = |(name, text): &(&String, &str)| match subject.reach {
@@ -215,7 +215,7 @@ fn paths_of(subject: &PolicySubject) -> Vec<(&String, &str)> {
     texts.filter(is_path).collect()
 }
 
-/// Whether an argument of a tool that nobody here knows is a path by its looks.
+/// Reports whether an argument of an unknown tool looks like a path.
 fn is_path_like(name: &str, text: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_named = ["path", "file", "dir", "folder"].iter().any(|word| name.contains(word));
@@ -224,23 +224,23 @@ fn is_path_like(name: &str, text: &str) -> bool {
         && (text.contains('/') || text.starts_with(['.', '~']) || is_named && !text.contains(char::is_whitespace))
 }
 
-/// Whether `text` is a plain spelling of `path`, with no step up in it.
+/// Reports whether `text` is a plain spelling of `path`, with no `..` step in it.
 fn is_plain(folders: StyleFolders<'_>, text: &str, path: &str) -> bool {
     let text = if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text };
     steps_up(text) == 0 && folders.all_spellings(path).any(|plain| plain == text)
 }
 
-/// The number of steps up with which a path begins.
+/// Returns the number of `..` steps at the beginning of a path.
 pub(crate) fn steps_up(text: &str) -> usize {
     text.split('/').take_while(|part| *part == "..").count()
 }
 
-/// The number of steps up in a pattern.
+/// Returns the number of `..` steps in a pattern.
 pub(crate) fn steps_in(pattern: &str) -> usize {
     pattern.split(['/', '(', ')', ',', ' ', '=', '*']).filter(|part| *part == "..").count()
 }
 
-/// The signature of `subject` with `paths` in the place of its own. `is_own` says that its own is made of its arguments.
+/// Returns the signature of `subject` with `paths` in place of its own. `is_own` means that its own is made of its arguments.
 fn respelled_signature(subject: &PolicySubject, paths: &Map<String, Value>, is_own: bool) -> String {
     if is_own {
         let arguments = CallArguments { own: &subject.arguments, others: Some(paths) };

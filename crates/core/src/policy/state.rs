@@ -1,4 +1,4 @@
-//! The policy's machine: which rules are in force by digest, what was granted, what was denied.
+//! The policy's machine: the digest of the rules in force, the grants, the denials.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,50 +16,50 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// Rules with this digest came into force. The rules themselves are handed in beside it.
+    /// Rules with this digest came into force. The rules themselves are handed in separately.
     Compiled {
         /// Digest of the normalised rules.
         digest: Digest,
     },
-    /// A person changes the file of rules, or has it read again. What came of it says [`Event::Compiled`], if anything.
-    /// The content is the change as people read it, where it was one.
+    /// A person changes the file of rules, or has it read again. The result is a later [`Event::Compiled`], if any.
+    /// The content is the change in readable form, if there was one.
     Edited {
-        /// Who.
+        /// The person.
         by: PrincipalId,
         /// Digest of the rules that the file then has.
         to: Digest,
     },
     /// A person allowed more than one call.
     Granted(Grant),
-    /// A grant ended before its time, or was tidied away after it.
+    /// A grant was revoked before its time, or removed after it.
     Revoked {
-        /// Which.
+        /// Id of the grant.
         id: GrantId,
-        /// Who ended it.
+        /// The person or program that revoked it.
         by: PrincipalId,
     },
-    /// A person's denial binds.
+    /// A person's denial is in force.
     Constrained(Constraint),
-    /// A denial binds no longer.
+    /// A denial is no longer in force.
     Lifted {
-        /// Whose calls it stopped.
+        /// The principal whose calls it stopped.
         principal: PrincipalId,
-        /// What it stopped.
+        /// Key of the stopped calls.
         key: Digest,
-        /// The session in which alone it stopped that, if there was one.
+        /// The only session in which it applied, if there was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<SessionId>,
-        /// Who lifted it.
+        /// The person who lifted it.
         by: PrincipalId,
     },
-    /// Denials and grants that had ended by then were forgotten.
+    /// Denials and grants that had ended by then were removed.
     Tidied {
         /// The instant.
         at: Millis,
     },
 }
 
-/// What the log says about policy.
+/// State of policy from the log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     digest: Option<Digest>,
@@ -68,32 +68,32 @@ pub struct State {
 }
 
 impl State {
-    /// Digest of the rules in force; none before any were handed in.
+    /// Returns the digest of the rules in force; none before any were handed in.
     pub const fn digest(&self) -> Option<Digest> {
         self.digest
     }
 
-    /// What was granted.
+    /// Returns the grants.
     pub const fn grants(&self) -> &GrantSet {
         &self.grants
     }
 
-    /// What was denied.
+    /// Returns the denials.
     pub const fn constraints(&self) -> &Constraints {
         &self.constraints
     }
 
-    /// The first instant at which a grant or a denial ends, for the timers.
+    /// Returns the first instant at which a grant or a denial ends, for the timers.
     pub fn next_end(&self) -> Option<Millis> {
         self.grants.next_end().into_iter().chain(self.constraints.next_end()).min()
     }
 
-    /// True if something has ended by `now` and can be tidied away.
+    /// Reports whether a grant or a denial has ended by `now` and can be removed.
     pub fn is_untidy(&self, now: Millis) -> bool {
         self.next_end().is_some_and(|end| end <= now)
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Compiled { digest } => self.digest = Some(*digest),
@@ -199,7 +199,7 @@ mod tests {
         state.apply(&denial(Some(&here), 100));
         assert_eq!(stopped(&state, 99), [true, false]);
         assert_eq!(stopped(&state, 100), [false, false]);
-        // One of all sessions stays beside it, whichever of them ends first.
+        // A denial for all sessions is kept next to it, whichever of them ends first.
         state.apply(&denial(None, 50));
         assert_eq!((stopped(&state, 49), stopped(&state, 50)), ([true, true], [true, false]));
         state.apply(&denial(None, 200));

@@ -1,4 +1,4 @@
-//! What a decision is about, and the two names under which it is remembered.
+//! Subject of a decision, and the two digests under which it is remembered.
 
 use std::collections::BTreeSet;
 
@@ -11,23 +11,23 @@ use crate::{
     tool::{ShellInput, ToolEffect},
 };
 
-/// Where the effect of a call lies.
+/// Reach of a call's effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffectReach {
-    /// In the files under the working folder and what [`Subject::paths`] names, or in the conversation.
+    /// Files under the working folder and those of [`PolicySubject::paths`], or the conversation.
     Files,
-    /// Beyond: services, nodes, hosts, the network, anything that nobody vouches for.
+    /// Everything beyond: services, nodes, hosts, the network, anything unverified.
     Beyond,
 }
 
-/// One call that somebody wants, with everything that judging it needs.
+/// One requested call, with everything that evaluation needs.
 ///
-/// The text that a person sees, the text in the record and the text that is matched are [`Self::signature`].
+/// The text that a person sees, the text in the record and the text that rules match are [`Self::signature`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicySubject {
-    /// Who wants it.
+    /// The principal that requests it.
     pub principal: PrincipalId,
-    /// The door through which it came; none if that is the one of [`Surroundings`](super::Surroundings).
+    /// The door through which it came; none if that is the one of [`PathContext`](super::PathContext).
     pub door: Option<String>,
     /// The service that it goes to, if there is one.
     pub target: Option<String>,
@@ -37,47 +37,50 @@ pub struct PolicySubject {
     pub tool: String,
     /// Name and named arguments, such as `bash(ls -l)`.
     pub signature: String,
-    /// Signatures beyond the first, one for every further element where an argument is a list. One that is denied denies all, all must be allowed.
+    /// Signatures beyond the first, one for every further element if an argument is a list. One that is denied denies all, all must be
+    /// allowed.
     pub further_signatures: Vec<String>,
     /// The arguments that the signature names; empty means all of them.
     pub named: Vec<String>,
-    /// Arguments that a defined tool does not declare and that its settings do not wave through: only rules that do not look at arguments, or say `args: any`, allow them.
+    /// Arguments that a defined tool does not declare and that its settings do not permit: only rules without argument conditions, or with
+    /// `args: any`, allow them.
     pub undeclared: Vec<String>,
     /// Every argument.
     pub arguments: Map<String, Value>,
     /// Digest of the canonical arguments, as the gate and the record show it.
     pub arguments_digest: Digest,
-    /// Whether it only reads.
+    /// Effect of the tool: whether it only reads.
     pub effect: ToolEffect,
-    /// Where its effect lies.
+    /// Reach of its effect.
     pub reach: EffectReach,
-    /// Where it works, absolute.
+    /// The folder in which it works, absolute.
     pub cwd: String,
-    /// The session's working folder, absolute, where its shell or the call itself is in another.
+    /// The session's working folder, absolute, if its shell or the call itself is in another.
     pub session_folder: Option<String>,
-    /// Whether another call ran in the same shell before, which may have left variables behind.
+    /// True if another call ran in the same shell before, which may have left variables.
     pub is_later: bool,
-    /// Paths that the call names, as they came: absolute or relative to the working folder. Not those inside a shell command, which are found here.
+    /// Paths that the call names, unchanged: absolute or relative to the working folder. Not those inside a shell command, which are found
+    /// here.
     pub paths: Vec<String>,
-    /// Where the first of these paths leads, absolute, if links in it lead elsewhere than its text says. The working folder counts as its
-    /// text says, whatever links lead there.
+    /// Absolute target of the first of these paths, if links in it lead elsewhere than its text. The working folder counts as its
+    /// text, with any links to it.
     pub leads_to: Option<String>,
-    /// What of it a shell reads.
+    /// The part of it that a shell reads.
     pub shell: ShellInput,
-    /// Classes of an unattended contract that the call needs beyond what its tool and command tell: of host tools and host URIs.
+    /// Classes of an unattended contract that the call needs beyond those of its tool and command: of host tools and host URIs.
     pub classes: BTreeSet<Class>,
 }
 
 impl PolicySubject {
-    /// The digest that an exact grant is keyed by: tool, canonical arguments and working folder, each behind its length.
+    /// Returns the digest that an exact grant is keyed by: tool, canonical arguments and working folder, each after its length.
     pub fn digest(&self) -> Digest {
         keyed_digest(&[&self.tool, &canonical_json(&Value::Object(self.arguments.clone())), &self.cwd])
     }
 
-    /// The digest that a person's denial is remembered by: the tool and the arguments that its signature names.
+    /// Returns the digest that a person's denial is keyed by: the tool and the arguments that its signature names.
     ///
-    /// For a shell command the words count, not how they were quoted, spaced or wrapped. For a path the file counts, as far as its text
-    /// tells, not how it was spelled.
+    /// For a shell command the words count, not their quotes, spaces or line breaks. For a path the file counts, as far as its text
+    /// shows it, not its spelling.
     pub fn constraint_key(&self) -> Digest {
         let mut named: Map<String, Value> = if self.named.is_empty() {
             self.arguments.clone()
@@ -96,7 +99,8 @@ impl PolicySubject {
         keyed_digest(&[&self.tool, &canonical_json(&Value::Object(named))])
     }
 
-    /// `path` in the one spelling under which its denial is remembered: from the working folder, or from the root where it leads out of that.
+    /// Returns `path` in the one spelling under which its denial is keyed: from the working folder, or from the root if it leads out of
+    /// that.
     fn plain_path(&self, path: &str) -> String {
         if path.starts_with('~') {
             return path::normalised_path(path);
@@ -106,13 +110,13 @@ impl PolicySubject {
         if path::is_within(&working, &absolute) { narrow::relative_path(&working, &absolute) } else { absolute }
     }
 
-    /// The argument that is a shell line, with the line; none if there is no such argument, or it is no text.
+    /// Returns the argument that is a shell line, with the line; none if there is no such argument, or it is no text.
     pub(crate) fn shell_line(&self) -> Option<(&str, &str)> {
         let ShellInput::Line { argument, .. } = &self.shell else { return None };
         Some((argument, self.arguments.get(&**argument)?.as_str()?))
     }
 
-    /// Every signature, the shown one first.
+    /// Returns every signature, the shown one first.
     pub(crate) fn all_signatures(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.signature.as_str()).chain(self.further_signatures.iter().map(String::as_str))
     }

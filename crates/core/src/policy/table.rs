@@ -1,4 +1,4 @@
-//! What decisions look rules up in: by whom they are bound to, by pattern, by tool and by argument. Knows nothing of what follows.
+//! Look-up tables of rules: by their bounds, by pattern, by tool and by argument. Knows nothing of the consequences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,9 +31,9 @@ struct RuleGroup {
 #[derive(Debug, Default)]
 struct ToolRules {
     rules: Vec<ArgumentRule>,
-    /// For each path the rules that demand something of it that a look-up finds.
+    /// Rules with a condition that a look-up finds, by path.
     by_value: BTreeMap<Vec<String>, PatternSet>,
-    /// Rules of which each is tried.
+    /// Rules that are tried one by one.
     others: Vec<usize>,
 }
 
@@ -44,10 +44,10 @@ struct ArgumentRule {
     demands: Vec<ArgCondition>,
 }
 
-/// The rules of a table that are bound to one caller, or to nobody.
+/// The rules of a table that are bound to one caller, or to none.
 pub(crate) struct RuleLookup<'a>(Vec<&'a RuleGroup>);
 
-/// Whether the arguments must be as demanded in one of their values or in all.
+/// Returns whether the arguments must meet a condition in one of their values or in all.
 pub(crate) const fn quantifier_for(action: RuleAction) -> MatchQuantifier {
     match action {
         RuleAction::Allow => MatchQuantifier::All,
@@ -55,7 +55,7 @@ pub(crate) const fn quantifier_for(action: RuleAction) -> MatchQuantifier {
     }
 }
 
-/// What `rule` demands of the arguments.
+/// Returns the conditions of `rule` on the arguments.
 pub(crate) fn arg_conditions(rule: &Rule) -> Vec<ArgCondition> {
     match &rule.args {
         Some(ArgConditions::Each(each)) => {
@@ -75,7 +75,7 @@ impl RuleTable {
         }
     }
 
-    /// Compiles what is crowded.
+    /// Compiles crowded sets.
     pub(crate) fn compile(&mut self) {
         self.0.compile();
         for group in self.0.iter_mut() {
@@ -85,15 +85,15 @@ impl RuleTable {
         }
     }
 
-    /// The rules that may concern `caller`.
+    /// Returns the rules that may concern `caller`.
     pub(crate) fn lookup_for(&self, caller: CallerScope<'_>) -> RuleLookup<'_> {
         RuleLookup(self.0.met_by(caller))
     }
 }
 
 impl RuleTable {
-    /// The first rule whose pattern matches `text`, whose bounds `caller` meets and that `wanted` accepts. `steps` grows by how many
-    /// patterns, ranks and bounds were looked at.
+    /// Returns the first rule whose pattern matches `text`, whose bounds `caller` meets and that `predicate` accepts. `steps` grows by the
+    /// number of patterns, ranks and bounds visited.
     pub(crate) fn first_counted(
         &self,
         caller: CallerScope<'_>,
@@ -130,7 +130,7 @@ impl RuleGroup {
 impl ToolRules {
     fn insert(&mut self, rank: usize, rule: &Rule) {
         let (at, demands) = (self.rules.len(), arg_conditions(rule));
-        // The longer the text that must be there, the fewer values have it.
+        // The longer the required text, the fewer values have it.
         let narrow =
             |patterns: &[GlobPattern]| patterns.iter().map(|pattern| pattern.literal_prefix().len()).min().unwrap_or(0);
         let known = demands.iter().filter_map(|demand| Some((demand.path(), demand.index_patterns()?)));
@@ -144,7 +144,7 @@ impl ToolRules {
         self.rules.push(ArgumentRule { rank, quantity: quantifier_for(rule.action), demands });
     }
 
-    /// The rules to try: every one that `arguments` meet is among them.
+    /// Returns the rules to try: every one that `arguments` meet is among them.
     fn candidate_rules<'a>(&self, arguments: impl Into<CallArguments<'a>>) -> BTreeSet<usize> {
         let arguments = arguments.into();
         let mut found: BTreeSet<usize> = self.others.iter().copied().collect();
@@ -155,7 +155,7 @@ impl ToolRules {
         found
     }
 
-    /// The first rule that `arguments` meet if they come to `possible`.
+    /// Returns the first rule that `arguments` meet if they stand for `possible`.
     fn first_possible(&self, arguments: &Map<String, Value>, possible: &PossibleCall) -> Option<usize> {
         let may_hold = |demand: &ArgCondition, quantity| {
             let text = match demand.path().last().map(String::as_str) {
@@ -170,7 +170,7 @@ impl ToolRules {
         met.map(|rule| rule.rank).min()
     }
 
-    /// The ranks of the rules that `arguments` meet.
+    /// Returns the ranks of the rules that `arguments` meet.
     fn met_by(&self, arguments: CallArguments<'_>) -> impl Iterator<Item = usize> {
         let rules = self.candidate_rules(arguments).into_iter().map(|at| &self.rules[at]);
         rules
@@ -180,45 +180,45 @@ impl ToolRules {
 }
 
 impl RuleLookup<'_> {
-    /// The first rule whose pattern matches `text`.
+    /// Returns the first rule whose pattern matches `text`.
     pub(crate) fn first_match(&self, text: &str) -> Option<usize> {
         self.0.iter().filter_map(|group| group.patterns.first_match(text)).min()
     }
 
-    /// The first rule whose pattern may match `text`, in which [`UNKNOWN`] stands for anything.
+    /// Returns the first rule whose pattern may match `text`, in which [`UNKNOWN`] stands for anything.
     pub(crate) fn first_that_may(&self, text: &str) -> Option<usize> {
         self.0.iter().filter_map(|group| group.patterns.first_possible(text, UNKNOWN, |_| true)).min()
     }
 
-    /// The first rule that `wanted` accepts and whose pattern matches `text`.
+    /// Returns the first rule that `predicate` accepts and whose pattern matches `text`.
     pub(crate) fn first_where(&self, text: &str, predicate: impl Fn(usize) -> bool) -> Option<usize> {
         self.0.iter().filter_map(|group| group.patterns.first_where(text, &predicate)).min()
     }
 
-    /// Whether a rule may be about a call of `tool` whose signature begins with `begun`.
+    /// Reports whether a rule may be about a call of `tool` whose signature begins with `begun`.
     pub(crate) fn may_concern(&self, tool: &str, begun: &str) -> bool {
         self.0
             .iter()
             .any(|group| group.patterns.may_begin(begun) || group.tool_patterns.matching_ranks(tool).next().is_some())
     }
 
-    /// Whether the pattern of a rule may match a text that begins with `begun`, as far as that is known.
+    /// Reports whether the pattern of a rule may match a text that begins with `begun`, as far as that is known.
     pub(crate) fn may_go_on(&self, begun: &str) -> bool {
         self.0.iter().any(|group| group.patterns.may_go_on(begun))
     }
 
-    /// The first rule whose pattern may match a text that begins with `begun`, as far as that is known.
+    /// Returns the first rule whose pattern may match a text that begins with `begun`, as far as that is known.
     pub(crate) fn first_going_on(&self, begun: &str) -> Option<usize> {
         self.0.iter().filter_map(|group| group.patterns.first_going_on(begun)).min()
     }
 
-    /// Whether the pattern of a rule may match a command with wildcards, once files have given them names.
+    /// Reports whether the pattern of a rule may match a command with wildcards, once they are expanded to file names.
     pub(crate) fn may_match(&self, wild: &GlobForm) -> bool {
         let covers = |c: char| c != '/' || wild.crosses;
         self.0.iter().any(|group| group.patterns.may_match(&wild.text, GlobForm::SIGN, covers))
     }
 
-    /// The first rule that `possible` may meet, where `tool` is called with `arguments`.
+    /// Returns the first rule that `possible` may meet, if `tool` is called with `arguments`.
     pub(crate) fn first_possible(
         &self,
         tool: &str,
@@ -234,12 +234,12 @@ impl RuleLookup<'_> {
         by_pattern.chain(by_arguments).min()
     }
 
-    /// The first rule with a bare `*`.
+    /// Returns the first rule with a bare `*`.
     pub(crate) fn everything_rank(&self) -> Option<usize> {
         self.0.iter().filter_map(|group| group.patterns.everything_rank()).min()
     }
 
-    /// The first rule on arguments that a call of `tool` meets and `wanted` accepts.
+    /// Returns the first rule on arguments that a call of `tool` meets and `predicate` accepts.
     pub(crate) fn first_structured<'a>(
         &self,
         tool: &str,

@@ -1,4 +1,4 @@
-//! What was decided and why, in words for people and agents.
+//! Verdicts and their causes, in words for people and agents.
 
 use std::fmt;
 
@@ -16,24 +16,24 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It may happen.
+    /// The call is allowed.
     Allow(VerdictReason),
-    /// It may not happen.
+    /// The call is denied.
     Deny(VerdictReason),
     /// A person decides.
     Ask(VerdictReason),
 }
 
-/// Why a decision fell, and under which policy.
+/// Reason of a verdict, and the policy that led to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerdictReason {
-    /// What decided.
+    /// The cause.
     pub cause: VerdictCause,
     /// The digest of the compiled policy.
     pub policy: Digest,
 }
 
-/// What decided.
+/// Cause of a verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictCause {
@@ -43,73 +43,73 @@ pub enum VerdictCause {
     Default(NamedRule),
     /// A grant.
     Grant {
-        /// Which.
+        /// Id of the grant.
         id: GrantId,
-        /// Who gave it.
+        /// The person who gave it.
         by: PrincipalId,
     },
     /// A person denied the same thing a short while ago.
     Constraint {
-        /// Who denied.
+        /// The person who denied.
         by: PrincipalId,
-        /// What that person said, if anything.
+        /// Reason that the person gave.
         reason: Option<String>,
-        /// When it ends.
+        /// Time at which it ends.
         until: Millis,
-        /// The session in which alone it holds, if there is one.
+        /// The only session in which it applies, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<SessionId>,
     },
     /// The contract of an unattended run does not cover it.
     Contract {
-        /// What it lacks.
+        /// The missing part.
         lacks: ContractGap,
     },
-    /// The person did not approve a plan or an execution, and said nothing since.
+    /// The person did not approve a plan or an execution, and wrote nothing since.
     Unapproved {
         /// [`gate::Kind::Plan`] or [`gate::Kind::Execution`].
         of: gate::Kind,
-        /// What was decided.
+        /// The decision.
         decision: SignOffDecision,
     },
-    /// It destroys beyond the working folder, or cannot be told not to, or the approval mode has it asked each time.
+    /// The call destroys beyond the working folder, or may do so, or the approval mode requires an approval each time.
     Floor {
-        /// What it would do.
+        /// The effect, in words.
         reason: String,
-        /// Who has to allow, if a rule that would ask says so.
+        /// Required approvals, if a rule that would ask names them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         steps: Vec<ApprovalStep>,
     },
-    /// It would write where the gateway keeps its own rules and records.
+    /// The call would write to a location of the gateway's own rules and records.
     Protected {
-        /// What it would write.
+        /// The path.
         path: String,
     },
-    /// It would read where the gateway keeps its keys and rules.
+    /// The call would read from a location of the gateway's keys and rules.
     Unreadable {
-        /// Where they lie.
+        /// The path.
         path: String,
     },
-    /// It may reach what a rule denies, in a way that the rule's own words do not show.
+    /// The call may affect the target of a deny rule, in a way that the rule's own words do not show.
     MayReach {
-        /// The rule that denies.
+        /// The deny rule.
         denial: NamedRule,
-        /// The part of the call through which it may, such as `area_id cellar`.
+        /// The part of the call that makes it possible, such as `area_id cellar`.
         through: String,
     },
-    /// It uses a secret, and that decided.
+    /// The call uses a secret, and that decided.
     Secret {
         /// Its name.
         name: String,
-        /// What decided about its use.
+        /// Cause of the decision about its use.
         cause: Box<VerdictCause>,
-        /// Who has to allow, where a rule for the call or for the secret says so.
+        /// Required approvals, if a rule for the call or for the secret names them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         steps: Vec<ApprovalStep>,
     },
-    /// A text in it begins like the place of a secret and is none.
+    /// A text in it begins like a placeholder of a secret and is none.
     Placeholder {
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// There are no rules, and it only reads inside the workspace.
@@ -118,13 +118,13 @@ pub enum VerdictCause {
     NoRules,
     /// No rule, grant or default covers it.
     Unmatched {
-        /// What kept an allow from covering it, if something did.
+        /// Reason for which no allow covers it, if there is one.
         uncovered: Option<String>,
     },
 }
 
 impl VerdictCause {
-    /// Who has to allow, where a rule says so.
+    /// Returns the required approvals, if a rule names them.
     pub fn approval_steps(&self) -> &[ApprovalStep] {
         match self {
             Self::Rule(rule) | Self::Default(rule) => &rule.steps,
@@ -133,7 +133,7 @@ impl VerdictCause {
         }
     }
 
-    /// The rule of a file that decided, if it was one, and whether it is a default.
+    /// Returns the rule of a file that decided, if it was one, and whether it is a default.
     pub fn deciding_rule(&self) -> Option<(&NamedRule, bool)> {
         match self {
             Self::Rule(rule) => Some((rule, false)),
@@ -160,37 +160,37 @@ impl VerdictCause {
 pub struct NamedRule {
     /// Its pattern, or its tool and arguments.
     pub pattern: String,
-    /// Where it was written.
+    /// Its origin.
     pub origin: RuleOrigin,
-    /// What its author says of it.
+    /// Its author's description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Who has to allow, if it says so.
+    /// Required approvals, if it names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<ApprovalStep>,
 }
 
 impl Verdict {
-    /// Why it fell.
+    /// Returns the reason.
     pub const fn why(&self) -> &VerdictReason {
         match self {
             Self::Allow(why) | Self::Deny(why) | Self::Ask(why) => why,
         }
     }
 
-    /// True if it is the floor that asks: nothing but one person's answer for this once covers it.
+    /// Reports whether the floor asks: nothing but one person's answer for this call covers it.
     pub const fn is_floor(&self) -> bool {
         self.why().is_floor()
     }
 }
 
 impl VerdictReason {
-    /// True for the floor.
+    /// Reports whether it is the floor.
     pub const fn is_floor(&self) -> bool {
         matches!(self.cause, VerdictCause::Floor { .. })
     }
 
-    /// Who has to allow, where a rule says so.
+    /// Returns the required approvals, if a rule names them.
     pub fn approval_steps(&self) -> &[ApprovalStep] {
         self.cause.approval_steps()
     }

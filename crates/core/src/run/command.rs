@@ -1,4 +1,4 @@
-//! What can be asked of a run, and what comes back from the model.
+//! Commands to a run, and the answers of the model.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,18 +14,18 @@ use crate::{
     tool::{Lane, RepeatMode, ToolEffect},
 };
 
-/// Whether a failure of a provider is worth another attempt.
+/// Consequences of a provider's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderFailure {
-    /// Whether it is.
+    /// True if another attempt may succeed.
     pub retryable: bool,
-    /// Whether the context was too long.
+    /// True if the context was too long.
     pub overflow: bool,
-    /// How long the provider asks to wait.
+    /// Time that the provider asks to wait.
     pub after: Option<Duration>,
 }
 
-/// A call that a model wants, looked up and checked by whoever heard the model.
+/// A call that a model requests, resolved and validated by the model's client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedCall {
     /// The model's id of it.
@@ -34,48 +34,48 @@ pub struct ResolvedCall {
     pub tool: Arc<str>,
     /// The arguments, without the intent.
     pub arguments: Map<String, Value>,
-    /// What the model says it wants with it.
+    /// Intent that the model gave.
     pub intent: Option<Arc<str>>,
-    /// What rules are matched against and a person is shown.
+    /// Signature that rules match and an approver is shown.
     pub signature: String,
     /// The arguments that the signature names; empty means all.
     pub named: Vec<String>,
-    /// How it lines up.
+    /// Its lane.
     pub lane: Lane,
-    /// Whether it may be repeated.
+    /// Repeat mode: whether it may be repeated.
     pub repeat: RepeatMode,
-    /// Whether it changes anything.
+    /// Effect of the tool: whether it changes anything.
     pub effect: ToolEffect,
-    /// Who runs it.
+    /// The executor that runs it.
     pub executor: crate::call::Executor,
-    /// What it is beyond its tool's name, where somebody else than this process does it.
+    /// Its class beyond its tool's name, if another program than this process does it.
     pub class: Option<crate::policy::Class>,
-    /// What of it a shell reads; none is what is known of a tool of our own with this name.
+    /// The part of it that a shell reads; none is the known input of an own tool with this name.
     pub shell: Option<crate::tool::ShellInput>,
-    /// Why it cannot be run at all: an unknown tool, arguments that do not fit.
+    /// Reason for which it cannot be run at all: an unknown tool, arguments that do not fit.
     pub problem: Option<Arc<str>>,
-    /// What it would run from disk, as it is now.
+    /// Files that it would run from disk, as they are now.
     pub pins: Option<Box<crate::call::Pins>>,
-    /// Where the path that it names leads, absolute, if links in it lead elsewhere than its text says.
+    /// Absolute target of the path that it names, if links in it lead elsewhere than its text.
     pub leads_to: Option<Arc<str>>,
 }
 
-/// What a model answered.
+/// Answer of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelAnswer {
     /// The message, as content.
     pub message: MessageContent,
-    /// Why it ended.
+    /// Reason for which it ended.
     pub stop: StopReason,
-    /// What the provider counted; 0 if it did not say.
+    /// Tokens that the provider counted; 0 if it did not report them.
     pub total_tokens: u64,
-    /// The calls that it wants, in order.
+    /// The calls that it requests, in order.
     pub calls: Vec<ResolvedCall>,
     /// After a failure.
     pub failure: Option<ProviderFailure>,
-    /// After a failure: the models that people may choose in the place of the one that failed.
+    /// After a failure: the models that people may choose to replace the one that failed.
     pub others: Vec<ModelRef>,
-    /// What it took in tokens and money; absent where nobody knows, and then all counts that it might have taken.
+    /// Its use of tokens and money; absent if unknown, and then its whole reserve counts.
     pub spent: Option<BudgetAmount>,
 }
 
@@ -84,35 +84,35 @@ pub struct ModelAnswer {
 pub enum Command {
     /// The model answered.
     Answered {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// The attempt that it was asked in.
+        /// The attempt of the request.
         epoch: u32,
-        /// What.
+        /// The answer.
         answer: Box<ModelAnswer>,
     },
-    /// Stops the run of a session. What it says and calls so far is kept.
+    /// Stops the run of a session. Its messages and calls so far are kept.
     Abort {
-        /// Whose run.
+        /// The session of the run.
         session: SessionId,
     },
-    /// Stops one run and no other: if it works, or waits for a compaction to begin. What waits for it to begin is taken back.
+    /// Stops one run and no other: if it works, or waits for a compaction to begin. Messages for its begin are taken back.
     Stop {
-        /// Whose run.
+        /// The session of the run.
         session: SessionId,
-        /// Which.
+        /// The run.
         run: RunId,
     },
-    /// Takes back the denials in a row after which a run asks for nothing more.
+    /// Revokes the denials in a row after which a run may request nothing more.
     Forgive {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Who takes them back. Not the agent.
+        /// The person who revokes them. Not the agent.
         by: PrincipalId,
     },
     /// Stops waiting for another attempt.
     AbortRetry {
-        /// Whose run.
+        /// The session of the run.
         session: SessionId,
     },
 }

@@ -1,4 +1,4 @@
-//! What happened to a run.
+//! Events of a run.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use crate::{
     time::Millis,
 };
 
-/// What a run began with.
+/// Trigger of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunTrigger {
-    /// Somebody's message.
+    /// A message.
     Prompt,
     /// The continuation after a compaction.
     Continuation,
-    /// The request that did not fit, once more after a compaction.
+    /// A request that was too long, repeated after a compaction.
     Overflow,
     /// A reminder of open tasks.
     Reminder,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
     /// The model had no more to do.
     Completed,
-    /// Somebody stopped it.
+    /// Stopped.
     Aborted,
-    /// Somebody stopped the retries.
+    /// The retries were stopped.
     RetryCancelled,
-    /// The provider failed for good.
+    /// The provider failed permanently.
     Failed,
     /// The context was too long for the model.
     Overflowed,
@@ -45,152 +45,152 @@ pub enum RunOutcome {
     Interrupted,
 }
 
-/// A fact about one run. None of them has content: what is said stands in the session's entries.
+/// A fact about one run. None of them has content: messages are in the session's entries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// It began.
+    /// Start of the run.
     Started {
-        /// Which.
+        /// The run.
         run: RunId,
-        /// With what.
+        /// The trigger.
         trigger: RunTrigger,
     },
-    /// A door noted something of it, in place of what it noted before.
+    /// An adapter recorded metadata of it, replacing earlier metadata.
     Marked {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// What.
+        /// The metadata.
         marks: Box<RunMetadata>,
     },
-    /// A turn began: what is said next is part of it.
+    /// A turn began: the next messages are part of it.
     TurnOpened {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Counts from 1.
+        /// Number of the turn, from 1.
         turn: u32,
     },
-    /// The model is asked.
+    /// A request was sent to the model.
     #[serde(rename = "asked")]
     ModelRequested {
-        /// Which run.
+        /// The run.
         run: RunId,
         /// The attempt that a result must name.
         epoch: u32,
-        /// The process that asks.
+        /// The process that sends it.
         boot: u32,
         /// The model.
         model: ModelRef,
-        /// How much it is to think.
+        /// Thinking level.
         thinking: Option<String>,
-        /// The last entry that it is shown.
+        /// The last entry that the model is shown.
         leaf: Option<EntryId>,
-        /// What the request may take of its session's budget, where there is one.
+        /// Amount that the request may use of its session's budget, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reserved: Option<BudgetAmount>,
-        /// How many tokens it may give out, where the budget leaves fewer than the model can.
+        /// Maximum number of output tokens, if the budget leaves fewer than the model can write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cap: Option<u64>,
     },
-    /// The model answered, failed or was stopped. Its message is the entry in the record before.
+    /// The model answered, failed or was stopped. Its message is the entry in the previous record.
     Answered {
-        /// Which run.
+        /// The run.
         run: RunId,
         /// The attempt.
         epoch: u32,
         /// The message's entry.
         entry: EntryId,
-        /// Why it ended.
+        /// Reason for which it ended.
         stop: StopReason,
-        /// How many calls it wants. They follow in the next records.
+        /// Number of calls that it requests. They follow in the next records.
         calls: u32,
-        /// After a failure: whether it is worth another attempt, and since when.
+        /// After a failure: its consequences.
         failure: Option<super::command::ProviderFailure>,
-        /// After a failure: the models that people may choose in the place of the one that failed.
+        /// After a failure: the models that people may choose to replace the one that failed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         others: Vec<ModelRef>,
-        /// What it took of its session's budget; absent where there is none, or nobody knows.
+        /// Its use of its session's budget; absent if there is none, or the use is unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spent: Option<BudgetAmount>,
     },
     /// All calls of the turn have ended.
     TurnClosed {
-        /// Which run.
+        /// The run.
         run: RunId,
     },
-    /// The provider failed; it is asked again later.
+    /// The provider failed; the request is repeated later.
     BackedOff {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Counts from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// How many there are.
+        /// Maximum number of attempts.
         max: u32,
-        /// How long it waits.
+        /// Duration of the wait.
         delay: Duration,
-        /// When it goes on.
+        /// Time at which it continues.
         until: Millis,
-        /// The question to people about a long wait, which opens in the same batch.
+        /// The question to approvers about a long wait, which opens in the same batch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gate: Option<GateId>,
     },
-    /// It goes on after a wait.
+    /// Continuation after a wait.
     Resumed {
-        /// Which run.
+        /// The run.
         run: RunId,
     },
-    /// The process ended while the model was asked, or the session file took away what it was asked about; what it said
+    /// The process ended during a model request, or the session file removed the message of the request; the answer
     /// is not known.
     Interrupted {
-        /// Which run.
+        /// The run.
         run: RunId,
     },
     /// A person denied one of its calls.
     Denied {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// How many in a row.
+        /// Number of denials in a row.
         in_a_row: u32,
-        /// Who; absent in what earlier versions wrote.
+        /// The person; absent in records of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<PrincipalId>,
     },
-    /// A person who had denied its calls allowed one, or somebody took denials back.
+    /// A person who had denied its calls allowed one, or denials were revoked.
     DenialsForgiven {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Whose denials count no longer; absent means everybody's.
+        /// The person whose denials count no longer; absent means all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<PrincipalId>,
-        /// Who took them back; absent in what earlier versions wrote.
+        /// The person who revoked them; absent in records of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<PrincipalId>,
     },
-    /// It is to stop as soon as what is in flight has ended.
+    /// Request to stop as soon as the work in flight has ended.
     Aborting {
-        /// Which run.
+        /// The run.
         run: RunId,
     },
-    /// A result came that nobody waits for any more.
+    /// A result came that the run no longer waits for.
     ResultDropped {
-        /// Which run.
+        /// The run.
         run: RunId,
         /// The attempt that it belongs to.
         epoch: u32,
     },
-    /// It is over.
+    /// End of the run.
     Ended {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// How.
+        /// The outcome.
         end: RunOutcome,
-        /// How many retries it had behind it.
+        /// Number of retries that it made.
         attempts: u32,
     },
 }
 
 impl Event {
-    /// The run that it is about.
+    /// Returns the run that it is about.
     pub const fn run(&self) -> RunId {
         match self {
             Self::Started { run, .. }

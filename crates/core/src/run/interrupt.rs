@@ -1,12 +1,12 @@
-//! How soon a run looks at steering messages.
+//! Time at which a run reads steering messages.
 
 use serde::{Deserialize, Serialize};
 
-/// When a steering message is looked at.
+/// Time at which a steering message is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterruptMode {
-    /// After each finished call; the calls behind it are skipped.
+    /// After each finished call; the calls after it are skipped.
     #[default]
     Immediate,
     /// After the turn.

@@ -1,40 +1,40 @@
-//! What a message says of the run that it begins.
+//! Metadata of a message for the run that it begins.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{channel::MessageOrigin, id::FiringId, model_ref::ModelRef, unattended::ContractTerms};
 
-/// What a door notes of a run, and what counts for it alone.
+/// Metadata of a run from its adapter, and settings for this run alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunMetadata {
-    /// What whoever said the message calls the run.
+    /// The sender's name for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// The chat network's chat that the message came from: what the run says goes there.
+    /// The chat that the message came from: the output of the run is sent there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Box<MessageOrigin>>,
-    /// The model that is asked, in place of the session's.
+    /// The model, in place of the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// How much it is asked to think, in place of what the session has.
+    /// Thinking level, in place of the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
     /// The firing of a job that it works on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firing: Option<FiringId>,
-    /// The contract that binds it, where its session has none of its own. It ends with the run.
+    /// The contract that binds it, if its session has none of its own. It ends with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<Box<ContractTerms>>,
-    /// Whether it goes before messages that wait and are not like it: what happened is told before what was said.
+    /// True if it precedes waiting messages without this flag: events come before messages of people.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ahead: bool,
-    /// Whether nothing follows it by itself, neither a reminder of open tasks nor a summary of the context.
+    /// True if nothing follows it automatically, neither a reminder of open tasks nor a summary of the context.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
 }
 
 impl RunMetadata {
-    /// Whether nothing is said.
+    /// Reports whether no metadata is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! Where a run stands.
+//! The state of a run.
 
 use std::collections::BTreeMap;
 
@@ -17,37 +17,37 @@ use crate::{
     time::Millis,
 };
 
-/// What a run is doing.
+/// Phase of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunPhase {
-    /// A turn is open; queues are looked at before the model is asked.
+    /// A turn is open; queues are read before the model request.
     Opening,
-    /// The model is asked.
+    /// The model request is in flight.
     Thinking {
-        /// By which process.
+        /// The process that sent it.
         boot: u32,
     },
     /// The model has answered; its calls, if there are any, are judged, wait and run.
     Calling,
-    /// The turn is closed; queues are looked at again.
+    /// The turn is closed; queues are read again.
     Between,
-    /// It waits before another attempt.
+    /// Waiting before another attempt.
     Backoff {
-        /// When it goes on.
+        /// Time at which it continues.
         until: Millis,
     },
-    /// It is over.
+    /// Ended.
     Ended(RunOutcome),
 }
 
-/// Whether somebody stopped it.
+/// State of a stop request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AbortState {
-    /// Nobody did.
+    /// Not stopped.
     No,
-    /// Somebody did; what is in flight ends first.
+    /// Stopped; the work in flight ends first.
     #[serde(rename = "asked")]
     Requested,
 }
@@ -60,7 +60,7 @@ pub struct Run {
     pub(crate) trigger: RunTrigger,
     pub(crate) phase: RunPhase,
     pub(crate) abort: AbortState,
-    /// Names the attempt whose result counts.
+    /// Number of the attempt whose result counts.
     pub(crate) epoch: u32,
     pub(crate) turn: u32,
     /// Retries since the provider last answered.
@@ -68,33 +68,33 @@ pub struct Run {
     /// The calls of the open turn, in the order of the message.
     pub(crate) calls: Vec<CallId>,
     pub(crate) last: Option<(EntryId, StopReason, Option<ProviderFailure>)>,
-    /// Whether the last turn had calls.
+    /// True if the last turn had calls.
     pub(crate) called: bool,
-    /// When the model was last asked: the time of its message.
+    /// Time of the last model request, which is the time of its message.
     #[serde(default)]
     pub(crate) asked_at: Millis,
-    /// The model that was asked last; absent in what earlier versions wrote.
+    /// The model of the last request; absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "asked")]
     pub(crate) last_model: Option<ModelRef>,
-    /// The question to people about the wait that it is in, waiting or answered.
+    /// The question to approvers about its current wait, pending or answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gate: Option<GateId>,
-    /// The models that people may choose in the place of the one that failed.
+    /// The models that people may choose to replace the one that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) others: Vec<ModelRef>,
-    /// How many tokens the answer may have, where the budget leaves fewer than the model can.
+    /// Maximum number of output tokens, if the budget leaves fewer than the model can write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cap: Option<u64>,
-    /// Denials by persons in a row.
+    /// Number of denials by persons in a row.
     pub(crate) denials: u32,
-    /// How many of them are whose, as far as that is known.
+    /// Number of denials by person, as far as known.
     #[serde(default)]
     pub(crate) denied_by: BTreeMap<PrincipalId, u32>,
-    /// When it looks at what steers it, as it was set when it began.
+    /// Interrupt mode, as it was set when the run began.
     #[serde(default)]
     pub(crate) interrupt: InterruptMode,
-    /// What its door noted of it.
+    /// Metadata from its adapter.
     #[serde(default)]
     pub(crate) marks: Box<RunMetadata>,
 }
@@ -125,72 +125,72 @@ impl Run {
         }
     }
 
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> RunId {
         self.id
     }
 
-    /// What its door noted of it.
+    /// Returns the metadata from its adapter.
     pub fn run_metadata(&self) -> &RunMetadata {
         &self.marks
     }
 
-    /// When the model was last asked.
+    /// Returns the time of the last model request.
     pub fn asked_at(&self) -> Millis {
         self.asked_at
     }
 
-    /// How many tokens the answer may have, where that is fewer than the model can give.
+    /// Returns the maximum number of output tokens, if that is fewer than the model can write.
     pub fn token_cap(&self) -> Option<u64> {
         self.cap
     }
 
-    /// The session that it works in.
+    /// Returns the session that it works in.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// What it is doing.
+    /// Returns its phase.
     pub fn phase(&self) -> &RunPhase {
         &self.phase
     }
 
-    /// Whether somebody stopped it.
+    /// Reports whether it was stopped.
     pub fn abort_state(&self) -> AbortState {
         self.abort
     }
 
-    /// Names the attempt whose result counts.
+    /// Returns the number of the attempt whose result counts.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// The open turn, counted from 1.
+    /// Returns the number of the open turn, from 1.
     pub fn turn(&self) -> u32 {
         self.turn
     }
 
-    /// The calls of the open turn.
+    /// Returns the calls of the open turn.
     pub fn calls(&self) -> &[CallId] {
         &self.calls
     }
 
-    /// The entry of the message that the model gave last in the open turn.
+    /// Returns the entry of the last message of the model in the open turn.
     pub fn last_answer(&self) -> Option<&EntryId> {
         self.last.as_ref().map(|(entry, ..)| entry)
     }
 
-    /// How often it was tried again since the provider last answered.
+    /// Returns the number of retries since the provider last answered.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The question to people about the wait that it is in, waiting or answered.
+    /// Returns the question to approvers about its current wait, pending or answered.
     pub fn wait_question(&self) -> Option<GateId> {
         self.gate
     }
 
-    /// Whether another attempt is due, now or after a wait, and has not begun: whoever takes the run up sends nothing twice.
+    /// Reports whether another attempt is due, now or after a wait, and has not begun: resuming the run then sends nothing twice.
     pub(crate) fn awaits_attempt(&self) -> bool {
         match self.phase {
             RunPhase::Backoff { .. } => true,
@@ -199,17 +199,17 @@ impl Run {
         }
     }
 
-    /// Whether its last message ended in an error. Nobody is shown such a message, so its calls can have no results.
+    /// Reports whether its last message ended in an error. Such a message is not shown, so its calls can have no results.
     pub(crate) fn is_broken(&self) -> bool {
         matches!(self.last, Some((_, StopReason::Error, _)))
     }
 
-    /// Whether any of the denials in a row is the person's own, or may be.
+    /// Reports whether any of the denials in a row is the person's own, or may be.
     pub(crate) fn was_denied_by(&self, person: &PrincipalId) -> bool {
         self.denied_by.contains_key(person) || self.denials > self.denied_by.values().sum()
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub(crate) fn apply_event(&mut self, event: &Event) {
         match event {
             Event::Started { .. } | Event::ResultDropped { .. } => {}

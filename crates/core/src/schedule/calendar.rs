@@ -1,8 +1,8 @@
-//! Finds when a cron expression is due, where clocks are put forward and back.
+//! Finds due times of a cron expression, also when clocks are put forward and back.
 //!
 //! An expression that names its hours is due once a day at each of its times: a time that the clock skips is made up for
 //! at the end of the gap (several of them by one firing), and one that comes twice counts the first time only. One that
-//! goes by every hour follows the time that passes: what is skipped is not due, and what comes twice is due twice.
+//! runs every hour follows the elapsed time: a skipped time is not due, and a repeated one is due twice.
 
 use chrono::{Datelike as _, MappedLocalTime, NaiveDate, TimeDelta};
 
@@ -16,10 +16,10 @@ const MINUTES_OF_DAY: u32 = 24 * 60;
 const HORIZON: i64 = 13 * 366;
 
 impl CronExpression {
-    /// The first instant strictly after `after` at which it is due in `zone`. Absent if there is none within 13 years.
+    /// Returns the first instant strictly after `after` at which it is due in `zone`. Absent if there is none within 13 years.
     pub fn next(&self, after: Millis, zone: Zone) -> Option<Millis> {
         let today = zone.local_time(after)?.date();
-        // Where a clock goes back over midnight, yesterday is not over.
+        // If a clock goes back over midnight, yesterday is not over.
         let mut day = today.pred_opt()?;
         let last = today.checked_add_signed(TimeDelta::days(HORIZON))?;
         while day <= last {
@@ -39,7 +39,7 @@ impl CronExpression {
         None
     }
 
-    /// The first instant after `after` at which it is due on `day`.
+    /// Returns the first instant after `after` at which it is due on `day`.
     fn first_on_day(&self, day: NaiveDate, after: Millis, zone: Zone) -> Option<Millis> {
         if !self.has_day(day) {
             return None;
@@ -52,7 +52,7 @@ impl CronExpression {
         u64::try_from(begin + i64::from(minute) * 60_000).ok().map(Millis)
     }
 
-    /// As [`Self::on`], on a day on which the clock is moved: minute by minute.
+    /// Returns the same as [`Self::first_on_day`], on a day on which the clock is moved: minute by minute.
     fn on_moved(&self, day: NaiveDate, after: Millis, zone: Zone) -> Option<Millis> {
         let mut first: Option<Millis> = None;
         let mut note = |at: Option<Millis>| {

@@ -1,4 +1,4 @@
-//! What can be asked of jobs, and why it may be refused.
+//! Commands about jobs, and the reasons for which they are refused.
 
 use std::sync::Arc;
 
@@ -9,130 +9,130 @@ use crate::{
     run::RunMetadata,
 };
 
-/// Which jobs are to fire.
+/// Selection of the jobs to fire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobSelector {
-    /// All whose time has come, as far as there is room.
+    /// All whose time has come, within the limit.
     Due,
-    /// This one if its time has come.
+    /// The job, if its time has come.
     IfDue(JobId),
-    /// This one, whatever its time.
+    /// The job, at any time.
     Now(JobId),
 }
 
-/// Whether the conversation goes on.
+/// Mode of the conversation of a firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversationMode {
-    /// It does.
+    /// The conversation continues.
     GoesOn,
-    /// What was said before is no part of it any more.
+    /// The conversation restarts: earlier messages are no part of it any more.
     BeginsAnew,
 }
 
-/// What a firing says, and where.
+/// Message of a firing, with its session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FiringMessage {
-    /// In which session.
+    /// The session.
     pub session: SessionId,
-    /// What.
+    /// The message.
     pub message: MessageContent,
-    /// What it says of its run.
+    /// Metadata of its run.
     pub marks: Box<RunMetadata>,
-    /// What becomes of the conversation, where nothing works in it.
+    /// Mode of the conversation, if nothing works in it.
     pub conversation: ConversationMode,
 }
 
-/// How a firing ended.
+/// Result of a firing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FiringResult {
-    /// How.
+    /// The status.
     pub status: FiringStatus,
-    /// Whether people were told of it.
+    /// True if people were notified of it.
     pub reported: bool,
-    /// What went wrong and what was said.
+    /// Error and summary.
     pub outcome: FiringOutcome,
 }
 
-/// A heartbeat that an agent is to have.
+/// Desired heartbeat of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeartbeatPlan {
     /// Its name.
     pub job: JobId,
-    /// Whose.
+    /// The agent.
     pub agent: String,
-    /// Milliseconds from one to the next. Absent: it has one only when somebody wants it.
+    /// Milliseconds from one to the next. Absent: it has one only on request.
     pub every: Option<u64>,
 }
 
-/// Whether what is planned already stays so.
+/// Handling of existing plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplanMode {
-    /// Only what differs is planned otherwise.
+    /// Only differing plans are replaced.
     Changes,
-    /// Everything is planned anew from now.
+    /// Everything is planned again from now.
     All,
 }
 
 /// A command about jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// This holds for all of them from now on.
+    /// Sets the limits of all jobs.
     Limit(JobLimits),
-    /// The wall clock is so many milliseconds ahead of the time that decisions are told. Recorded where that changes what is
-    /// due when.
+    /// Reports that the wall clock is so many milliseconds ahead of the decision time. Recorded if that changes due
+    /// times.
     Clocked {
-        /// Milliseconds; behind if negative.
+        /// Milliseconds; negative if it is late.
         ahead: i64,
     },
-    /// Plans something.
+    /// Adds a job.
     Add {
         /// Its name.
         job: JobId,
-        /// When and whose.
+        /// Its times and its agent.
         plan: Box<JobPlan>,
-        /// What it does, in the words of its door.
+        /// Its work, in the form of its adapter.
         content: Arc<str>,
     },
-    /// Plans it otherwise.
+    /// Changes a job.
     Change {
-        /// Which.
+        /// The job.
         job: JobId,
-        /// When and whose.
+        /// Its times and its agent.
         plan: Box<JobPlan>,
-        /// What it does, in the words of its door.
+        /// Its work, in the form of its adapter.
         content: Arc<str>,
     },
-    /// Plans it no more.
+    /// Removes a job.
     Remove {
-        /// Which.
+        /// The job.
         job: JobId,
     },
-    /// These agents have heartbeats, and no others.
+    /// Sets the agents with heartbeats, and no others.
     Beats {
-        /// Which.
+        /// The heartbeats.
         beats: Vec<HeartbeatPlan>,
-        /// Whether those that are as they should be are planned anew too.
+        /// Handling of unchanged ones.
         replan: ReplanMode,
     },
-    /// Has jobs fire.
+    /// Fires jobs.
     Fire(JobSelector),
-    /// Says the message of a firing that is due. Said before, it is not said again; what cannot be said ends the firing.
+    /// Sends the message of a firing that is due. A repetition does not send it again; a message that is refused ends the firing.
     Say {
-        /// Which.
+        /// The firing.
         firing: FiringId,
-        /// What and where.
+        /// The message, with its session.
         message: Box<FiringMessage>,
     },
-    /// A firing is done.
+    /// Ends a firing.
     End {
-        /// Which.
+        /// The firing.
         firing: FiringId,
-        /// How.
+        /// The result.
         ending: FiringResult,
     },
 }
 
-/// Why something about jobs was refused.
+/// Reason for which a command about jobs was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// No job has this name.
@@ -141,16 +141,16 @@ pub enum ScheduleError {
     /// A job has this name.
     #[error("job {0} exists")]
     Exists(JobId),
-    /// There are as many as there may be.
+    /// The number of jobs is at its limit.
     #[error("there are {0} jobs, which is the most")]
     TooMany(u32),
-    /// It is never due.
+    /// The schedule is never due.
     #[error("it is never due")]
     Never,
-    /// It is on its way.
+    /// A firing of it is open.
     #[error("job {0} is on its way")]
     Busy(JobId),
-    /// As many are on their way as may be.
+    /// The number of open firings is at its limit.
     #[error("{0} jobs are on their way, which is the most")]
     Full(u32),
 }

@@ -1,15 +1,15 @@
 //! Reads cron expressions: minute, hour, day of the month, month, day of the week.
 //!
-//! It must not know time zones: it says which minutes of which days are meant.
+//! It must not know time zones: it only selects minutes of days.
 
 use std::{fmt, str::FromStr};
 
 use chrono::{Datelike as _, NaiveDate};
 use serde::{Deserialize, Serialize};
 
-/// Which minutes of which days. The text form is the expression as it was written.
+/// Selection of minutes and days. The text form is the expression as it was written.
 ///
-/// Each field is `*`, or a list of numbers and ranges, each with `/step` behind it if wanted; months and days of the week
+/// Each field is `*`, or a list of numbers and ranges, each with an optional `/step` after it; months and days of the week
 /// may be named by three letters, 7 is Sunday too. A number with a step is that number. If day of the month and day of
 /// the week are both other than `*`, either will do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,21 +27,21 @@ pub struct CronExpression {
     every_hour: bool,
 }
 
-/// Why a cron expression cannot be used.
+/// Reason for which a cron expression cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {
-    /// It has not five fields.
+    /// The expression does not have five fields.
     #[error("a cron expression has five fields (minute hour day month weekday), this one has {0}")]
     Fields(usize),
-    /// It is no expression but a word for one.
+    /// The text is a nickname such as `@daily` and no expression.
     #[error("{0} is not known: write the five fields, such as 0 4 * * *")]
     Nickname(String),
-    /// Something in a field is neither number, range nor `*`.
+    /// An element of a field is neither number, range nor `*`.
     #[error("{field} cannot be {text:?}: it takes {from} to {to}, lists, ranges and steps")]
     Unreadable {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What stands there.
+        /// Its text.
         text: String,
         /// The smallest value.
         from: u32,
@@ -51,9 +51,9 @@ pub enum CronError {
     /// A number is too small or too large.
     #[error("{field} cannot be {value}: it goes from {from} to {to}")]
     Beyond {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What stands there.
+        /// Its value.
         value: u32,
         /// The smallest value.
         from: u32,
@@ -63,17 +63,17 @@ pub enum CronError {
     /// A range ends before it begins.
     #[error("{field} cannot be {text:?}: the range ends before it begins")]
     Backwards {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What stands there.
+        /// Its text.
         text: String,
     },
-    /// A step of 0 goes nowhere.
+    /// A step of 0.
     #[error("{field} cannot be {text:?}: a step is at least 1")]
     NoStep {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What stands there.
+        /// Its text.
         text: String,
     },
     /// None of the months has one of the days.
@@ -104,11 +104,11 @@ const FIELDS: [CronField; 5] = [
 
 const ALL_HOURS: u64 = (1 << 24) - 1;
 
-/// How many days each month has at most.
+/// Maximum number of days of each month.
 const LENGTHS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 impl CronExpression {
-    /// Every day at the full hour of `hour`, which is below 24.
+    /// Returns the expression for every day at the full hour of `hour`, which is below 24.
     pub fn daily_at(hour: u8) -> Self {
         let hour = hour.min(23);
         Self {
@@ -129,8 +129,8 @@ impl CronExpression {
         &self.text
     }
 
-    /// Whether it goes by time that passes (every hour, every other hour) and not by what the clock shows. It is not made
-    /// up for where a clock skips it, and comes twice where hours do.
+    /// Reports whether it follows elapsed time (every hour, every other hour) and not the display of the clock. It is not made
+    /// up for if a clock skips it, and comes twice if hours do.
     pub(super) const fn is_interval(&self) -> bool {
         self.every_hour
     }
@@ -139,7 +139,7 @@ impl CronExpression {
         has_bit(self.months, day.month())
     }
 
-    /// Whether it is due at any time on this day.
+    /// Reports whether it is due at any time on this day.
     pub(super) fn has_day(&self, day: NaiveDate) -> bool {
         let of_month = has_bit(self.days, day.day());
         let of_week = has_bit(self.weekdays, day.weekday().num_days_from_sunday());
@@ -151,12 +151,12 @@ impl CronExpression {
         is_day && self.has_month_of(day)
     }
 
-    /// Whether it is due at this minute of a day.
+    /// Reports whether it is due at this minute of a day.
     pub(super) fn has_minute(&self, minute: u32) -> bool {
         has_bit(self.hours, minute / 60) && has_bit(self.minutes, minute % 60)
     }
 
-    /// Its first minute of a day that is not before `minute`.
+    /// Returns its first minute of a day that is not before `minute`.
     pub(super) fn minute_from(&self, minute: u32) -> Option<u32> {
         let (hour, minute) = (minute / 60, minute % 60);
         if hour > 23 {
@@ -264,7 +264,7 @@ impl CronField {
     }
 }
 
-/// Digits only: `+5` is a number to Rust and none here.
+/// Parses digits only: `+5` is a number to Rust and none here.
 fn parse_number(text: &str) -> Option<u32> {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! What happened to jobs.
+//! Events of jobs.
 
 use std::time::Duration;
 
@@ -7,83 +7,83 @@ use serde::{Deserialize, Serialize};
 use super::job::{FinishedRun, FiringCause, FiringId, FiringStatus, JobKind, JobLimits, JobPlan};
 use crate::{id::JobId, time::Millis};
 
-/// A fact about jobs. When each is due next stands in the facts, so that later rules of time zones move nothing of the past.
+/// A fact about jobs. The facts hold each next due time, so that later rules of time zones do not change the past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// This holds for all jobs from now on.
+    /// The limits of all jobs were set.
     Limited(JobLimits),
-    /// The wall clock was moved: it is so far ahead of the time of records, in milliseconds. Instants of jobs are those
+    /// The wall clock was moved: it is this far ahead of the time of records, in milliseconds. Instants of jobs are those
     /// of the wall clock.
     Clocked {
-        /// Milliseconds; behind if negative.
+        /// Milliseconds; negative if it is late.
         ahead: i64,
     },
-    /// Something is planned. The content says what it does.
+    /// A job was added. The content is its work.
     Added {
         /// Its name.
         job: JobId,
-        /// When and whose.
+        /// Its times and its agent.
         plan: Box<JobPlan>,
-        /// When it is due first.
+        /// Time at which it is due first.
         next: Option<Millis>,
     },
-    /// It is planned otherwise. The content says what it does now.
+    /// A job was changed. The content is its new work.
     Changed {
-        /// Which.
+        /// The job.
         job: JobId,
-        /// When and whose.
+        /// Its times and its agent.
         plan: Box<JobPlan>,
-        /// When it is due next.
+        /// Time at which it is due next.
         next: Option<Millis>,
     },
-    /// It is planned no more. What is on its way goes on.
+    /// A job was removed. An open firing continues.
     Removed {
-        /// Which.
+        /// The job.
         job: JobId,
     },
     /// A firing is to begin.
     Fired {
-        /// Which.
+        /// The firing.
         firing: FiringId,
-        /// When it was planned for.
+        /// Time that it was planned for.
         planned: Millis,
-        /// Why it fires.
+        /// Cause of the firing.
         cause: FiringCause,
-        /// When the job is due next.
+        /// Time at which the job is due next.
         next: Option<Millis>,
     },
-    /// Its message was said in the session of this record.
+    /// Its message was sent to the session of this record.
     #[serde(rename = "said")]
     MessageSent {
-        /// Which.
+        /// The firing.
         firing: FiringId,
     },
     /// Its run is over.
     Ran {
-        /// Which.
+        /// The firing.
         firing: FiringId,
-        /// What it came to.
+        /// The finished run.
         over: Box<FinishedRun>,
     },
-    /// It is done. The content says what went wrong, and what was said.
+    /// End of a firing. The content is the error and the summary.
     Ended {
-        /// Which.
+        /// The firing.
         firing: FiringId,
-        /// Of what kind of a job.
+        /// Kind of the job.
         kind: JobKind,
-        /// How.
+        /// The status.
         status: FiringStatus,
-        /// When it fired.
+        /// Time at which it fired.
         fired_at: Millis,
-        /// How long it took, without telling people of it.
+        /// Its duration, without the notification of people.
         took: Duration,
-        /// When the job is due next.
+        /// Time at which the job is due next.
         next: Option<Millis>,
-        /// Whether people were told of it.
+        /// True if people were notified of it.
         #[serde(rename = "told")]
         reported: bool,
-        /// How many firings of the job are remembered.
+        /// Number of firings of the job that are remembered.
         remembered: u32,
     },
 }

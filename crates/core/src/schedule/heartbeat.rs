@@ -1,5 +1,5 @@
-//! Decides about heartbeats: at which hours there are any, whether there is anything to look after, and whether what the
-//! agent says then is told to people.
+//! Decides about heartbeats: their active hours, whether the list has tasks, and whether the
+//! agent's reply is forwarded to people.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Zone;
 use crate::time::Millis;
 
-/// The hours of a day at which there are heartbeats. The first is among them, the last is not.
+/// Hours of a day with heartbeats. The first is among them, the last is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveHours {
     /// Minutes of the day.
@@ -18,13 +18,13 @@ pub struct ActiveHours {
     zone: Zone,
 }
 
-/// Why this cannot be a time of day.
+/// Error for an invalid time of day.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no time of day: HH:MM from 00:00 to 24:00 is wanted")]
 pub struct HoursError(pub String);
 
 impl ActiveHours {
-    /// From `start` to `end`, each `HH:MM`; `24:00` is the end of the day. They may go over midnight, and are the whole
+    /// Creates hours from `start` to `end`, each `HH:MM`; `24:00` is the end of the day. They may go over midnight, and are the whole
     /// day if both are the same.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl ActiveHours {
         Ok(Self { start: parse_minutes(start)?, end: parse_minutes(end)?, zone })
     }
 
-    /// Whether `at` is one of them, by the clock of their zone.
+    /// Reports whether `at` is one of them, by the clock of their zone.
     pub fn contains_time(self, at: Millis) -> bool {
         let Some(local) = self.zone.local_time(at) else { return false };
         let minute = local.hour() * 60 + local.minute();
@@ -59,21 +59,21 @@ fn parse_minutes(text: &str) -> Result<u32, HoursError> {
     read().ok_or_else(|| HoursError(text.to_owned()))
 }
 
-/// Why there is no heartbeat although its time has come.
+/// Reason for which a due heartbeat is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
-    /// It is none of the [`ActiveHours`].
+    /// The time is outside the [`ActiveHours`].
     OutsideActiveHours,
-    /// There is no list of what to look after.
+    /// There is no task list.
     NoHeartbeatFile,
-    /// The list has nothing in it; see [`has_tasks`].
+    /// The task list is empty; see [`has_tasks`].
     EmptyHeartbeatFile,
     /// The session that was last active has a run.
     SessionBusy,
 }
 
-/// Whether a list of what to look after has anything in it besides comments, bare headings, rules and empty items.
+/// Reports whether a task list has any content besides comments, bare headings, rules and empty items.
 pub fn has_tasks(list: &str) -> bool {
     let mut text = String::with_capacity(list.len());
     let mut rest = list;
@@ -92,24 +92,24 @@ pub fn has_tasks(list: &str) -> bool {
     })
 }
 
-/// What becomes of what the agent said.
+/// Handling of the agent's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeartbeatReport {
-    /// It is told, in these words.
+    /// Forward the reply, in these words.
     Say(String),
-    /// It said that there is nothing, or nothing at all.
+    /// The agent reported that there is nothing, or the reply is empty.
     Nothing,
-    /// It said the same a short while ago.
+    /// The same reply was forwarded a short while ago.
     Repeated,
 }
 
-/// How long something that was said is not said again in the same words.
+/// Time for which a reply is not forwarded again in the same words.
 pub const REPEATED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What an agent says that found nothing.
+/// Reply of an agent that found nothing.
 const ALL_WELL: &str = "HEARTBEAT_OK";
 
-/// What may stand beside [`ALL_WELL`] without being news.
+/// Words that may accompany [`ALL_WELL`] without being news.
 const IDLE_WORDS: [&str; 12] = [
     "nothing",
     "nothing to do",
@@ -125,10 +125,10 @@ const IDLE_WORDS: [&str; 12] = [
     "no updates",
 ];
 
-/// Decides what people are told of what an agent said in a heartbeat. `last` is what they were told last, and when.
+/// Decides which part of an agent's heartbeat reply is forwarded to people. `last` is the last forwarded reply, with its time.
 ///
-/// Only words that say nothing are held back: the agreed word at one end, alone or beside one of a few phrases that
-/// mean the same. Whatever else is said beside it is told, however short, so that no alert is lost.
+/// Only replies without content are held back: the agreed word at one end, alone or with one of a few phrases that
+/// mean the same. Any other text with it is forwarded, however short, so that no alert is lost.
 pub fn heartbeat_report(reply: &str, last: Option<(&str, Millis)>, now: Millis) -> HeartbeatReport {
     let remainder = without_token(reply);
     let (text, has_token) = match remainder {
@@ -144,9 +144,9 @@ pub fn heartbeat_report(reply: &str, last: Option<(&str, Millis)>, now: Millis) 
     }
 }
 
-/// What is left without the agreed word at its ends and what joins it to the rest. Absent if it is at neither.
+/// Returns the rest without the agreed word at its ends and the characters that join it to the rest. Absent if it is at neither.
 fn without_token(reply: &str) -> Option<&str> {
-    // Models like to dress it.
+    // Models like to decorate it.
     const DRESS: [char; 7] = ['*', '_', '`', '"', '.', '!', ' '];
     const JOINTS: [char; 11] = [':', '-', '\u{2013}', '\u{2014}', ' ', '\n', '\r', '\t', '.', ',', ';'];
     let reply = reply.trim();

@@ -1,4 +1,4 @@
-//! What is planned, and a firing of it on its way.
+//! A planned job, and its open firing.
 
 use std::time::Duration;
 
@@ -14,58 +14,58 @@ use crate::{
 
 pub use crate::id::FiringId;
 
-/// What kind of a job it is.
+/// Kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
-    /// What somebody planned. [`Limits`] hold for it.
+    /// A job that a person planned. [`JobLimits`] apply to it.
     Job,
-    /// An agent looks after its list. There is one an agent, and it waits for nobody's turn.
+    /// A check of an agent's task list. There is one an agent, and it is not subject to the limits.
     Heartbeat,
 }
 
-/// What becomes of a job with [`Schedule::At`] after it ran well.
+/// Handling of a job with [`JobSchedule::At`] after it ran successfully.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterRun {
-    /// It stays, and is not due any more.
+    /// The job is kept, and is not due any more.
     #[default]
     Stays,
-    /// It goes.
+    /// The job is removed.
     Goes,
 }
 
-/// When a job is due, and whose it is. What it does stands in the content of its record, in the words of its door.
+/// Times and agent of a job. Its work is in the content of its record, in the form of its adapter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobPlan {
-    /// Whose job it is.
+    /// The agent of the job.
     pub agent: String,
-    /// What kind.
+    /// The kind.
     pub kind: JobKind,
-    /// When it is due.
+    /// Its times.
     pub schedule: JobSchedule,
-    /// Whether its zone is the house's and changes with it.
+    /// True if its zone is that of the gateway and changes with it.
     #[serde(default)]
     pub follows_house: bool,
-    /// Whether it is due by itself.
+    /// True if it fires automatically.
     pub enabled: bool,
-    /// What becomes of it after it ran well.
+    /// Handling after it ran successfully.
     #[serde(default)]
     pub afterwards: AfterRun,
 }
 
-/// What holds for all jobs together.
+/// Limits of all jobs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLimits {
-    /// Whether jobs are due by themselves.
+    /// True if jobs fire automatically.
     pub enabled: bool,
-    /// How many there may be.
+    /// Maximum number of jobs.
     pub most: u32,
-    /// How many may be on their way at once.
+    /// Maximum number of open firings.
     pub at_once: u32,
-    /// How many firings of each are remembered.
+    /// Number of firings of each that are remembered.
     pub remembered: u32,
-    /// The zone of the house.
+    /// Zone of the gateway.
     pub zone: Zone,
 }
 
@@ -75,104 +75,104 @@ impl Default for JobLimits {
     }
 }
 
-/// Why a job fires.
+/// Cause of a firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FiringCause {
     /// Its time has come.
     Due,
-    /// Somebody wants it now.
+    /// A person requested it now.
     #[serde(rename = "asked")]
     Manual,
 }
 
-/// How a firing ended.
+/// Status of a finished firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FiringStatus {
-    /// Well.
+    /// Successful.
     Ok,
-    /// Not well.
+    /// Not successful.
     Failed,
-    /// It was not done.
+    /// Not executed.
     Skipped,
 }
 
-/// What a firing came to, for people: the content of the record with which it ended.
+/// Outcome of a firing, for people: the content of the record with which it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FiringOutcome {
-    /// What went wrong, or why it was not done.
+    /// The error, or the reason for which it was not executed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What was said.
+    /// The summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
 
-/// How far a firing is.
+/// Stage of a firing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FiringStage {
-    /// Somebody has to begin it.
+    /// Waiting to be begun.
     Due,
-    /// Its message was said in a session.
+    /// Its message was sent to a session.
     #[serde(rename = "said")]
     MessageSent {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// The run that it began, once it has. The one that goes on after a compaction takes its place.
+        /// The run that it began, once it has. A run that continues after a compaction replaces it.
         run: Option<RunId>,
-        /// How that run ended, if it has.
+        /// Outcome of that run, if it has ended.
         end: Option<RunOutcome>,
-        /// Where the last words of the run lie.
+        /// Position of the last words of the run.
         words: Option<Lsn>,
-        /// What it used up of its contract, if that ended it.
+        /// The limit of its contract that it used up, if that ended it.
         breach: Option<BudgetBreach>,
     },
-    /// Its run is over. Somebody has to tell people of it.
+    /// Its run is over. People have to be notified of it.
     Over(FinishedRun),
 }
 
-/// What a run of a job came to.
+/// Result of a run of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinishedRun {
-    /// Where it ran.
+    /// The session in which it ran.
     pub session: SessionId,
-    /// How it ended. Absent if it never began, because its message was taken back.
+    /// Its outcome. Absent if it never began, because its message was taken back.
     pub end: Option<RunOutcome>,
-    /// Where its last words lie.
+    /// Position of its last words.
     pub words: Option<Lsn>,
-    /// What it used up of its contract, if that ended it.
+    /// The limit of its contract that it used up, if that ended it.
     pub breach: Option<BudgetBreach>,
-    /// When.
+    /// Time of its end.
     pub at: Millis,
 }
 
-/// A firing on its way.
+/// An open firing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firing {
-    /// Counts from 1.
+    /// Number of the firing, from 1.
     pub number: u64,
-    /// When it was planned for.
+    /// Time that it was planned for.
     pub planned: Millis,
-    /// When it fired.
+    /// Time at which it fired.
     pub at: Millis,
-    /// Why.
+    /// The cause.
     pub cause: FiringCause,
-    /// How far it is.
+    /// The stage.
     pub stage: FiringStage,
 }
 
 /// The last firing that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastFiring {
-    /// When it fired.
+    /// Time at which it fired.
     pub at: Millis,
-    /// How it ended.
+    /// Its status.
     pub status: FiringStatus,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
-    /// The record that says so, whose content says more.
+    /// The record of its end, whose content has the details.
     pub record: Lsn,
 }
 
@@ -190,57 +190,57 @@ pub struct Job {
     pub(super) last: Option<LastFiring>,
     #[serde(rename = "told")]
     pub(super) last_report: Option<(Millis, Lsn)>,
-    /// It goes when its firing has ended.
+    /// True if the job is removed when its firing has ended.
     pub(super) is_removed: bool,
 }
 
 impl Job {
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> &JobId {
         &self.id
     }
 
-    /// When it is due, and whose it is.
+    /// Returns its times and its agent.
     pub fn plan(&self) -> &JobPlan {
         &self.plan
     }
 
-    /// When it was made.
+    /// Returns the time of its creation.
     pub fn created_at(&self) -> Millis {
         self.created_at
     }
 
-    /// When it was last changed.
+    /// Returns the time of its last change.
     pub fn updated_at(&self) -> Millis {
         self.updated_at
     }
 
-    /// The record whose content says what it does.
+    /// Returns the record whose content is its work.
     pub fn content_lsn(&self) -> Lsn {
         self.content
     }
 
-    /// When it is due next.
+    /// Returns the time at which it is due next.
     pub fn next(&self) -> Option<Millis> {
         self.next
     }
 
-    /// Its firing that is on its way.
+    /// Returns its open firing.
     pub fn firing(&self) -> Option<&Firing> {
         self.firing.as_ref()
     }
 
-    /// Its last firing that ended. Of a heartbeat, that was not skipped.
+    /// Returns its last firing that ended. For a heartbeat, the last that was not skipped.
     pub fn last_firing(&self) -> Option<&LastFiring> {
         self.last.as_ref()
     }
 
-    /// When people were last told what came of it, and the record whose content says what they were told.
+    /// Returns the time of the last notification of people about its result, and the record whose content is the notification.
     pub fn last_report(&self) -> Option<(Millis, Lsn)> {
         self.last_report
     }
 
-    /// When it counts as due by itself, with nothing of it on its way.
+    /// Returns the time at which it fires automatically, if no firing of it is open.
     pub(super) fn due_at(&self) -> Option<Millis> {
         self.next.filter(|_| self.plan.enabled && self.firing.is_none() && !self.is_removed)
     }

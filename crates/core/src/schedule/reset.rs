@@ -1,4 +1,4 @@
-//! Says when a session begins anew by itself.
+//! Computes the time at which a session restarts automatically.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{CronExpression, Zone};
 use crate::time::Millis;
 
-/// When a session begins anew by itself. It is looked at when a run begins.
+/// Rule for the automatic restart of a session. It is evaluated when a run begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "camelCase")]
 pub enum ResetRule {
@@ -16,18 +16,18 @@ pub enum ResetRule {
     Manual,
     /// Every day at a full hour.
     Daily {
-        /// From 0 to 23.
+        /// Hour of the day, from 0 to 23.
         hour: u8,
     },
-    /// When nothing happened for a while.
+    /// After a while without events.
     Idle {
-        /// For how long; 0 is due at the next run.
+        /// Minutes without events; 0 is due at the next run.
         minutes: u32,
     },
 }
 
 impl ResetRule {
-    /// From when on a session in which something happened last at `last` begins anew. Absent if it never does.
+    /// Returns the time from which on a session with the last event at `last` restarts. Absent if it never does.
     ///
     /// A daily hour that the clock skips is the end of the gap; of one that comes twice the first counts.
     pub fn next(self, last: Millis, zone: Zone) -> Option<Millis> {
@@ -38,12 +38,12 @@ impl ResetRule {
         }
     }
 
-    /// Decides whether a run that begins at `now` begins the session anew.
+    /// Decides whether a run that begins at `now` restarts the session.
     pub fn is_due(self, last: Millis, now: Millis, zone: Zone) -> bool {
         match self {
             Self::Manual => false,
             Self::Daily { .. } | Self::Idle { minutes: 0 } => self.next(last, zone).is_some_and(|at| at <= now),
-            // Just as long is not longer.
+            // An equal time is not longer.
             Self::Idle { .. } => self.next(last, zone).is_some_and(|at| at < now),
         }
     }

@@ -1,4 +1,4 @@
-//! All jobs, and which of them is due next. Looking costs the same however many there are.
+//! All jobs, and the one that is due next. A look-up costs the same for any number of jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,110 +17,110 @@ use crate::{
     time::Millis,
 };
 
-/// How far the wall clock may be from where it was, in milliseconds, before that counts as moved.
+/// Tolerated change of the wall clock, in milliseconds, before it counts as moved.
 const TOLERATED: u64 = 1000;
 
-/// Every job with its firing on its way, and what holds for all of them.
+/// Every job with its open firing, and the limits of all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     limits: JobLimits,
-    /// How far the wall clock is ahead of the time that decisions are told, in milliseconds.
+    /// Lead of the wall clock over the decision time, in milliseconds.
     ahead: i64,
     jobs: BTreeMap<JobId, Job>,
-    /// What is due by itself, by when: jobs, and heartbeats.
+    /// Jobs and heartbeats that fire automatically, by time.
     due: BTreeSet<(Millis, JobId)>,
     beats: BTreeSet<(Millis, JobId)>,
-    /// What is on its way.
+    /// Jobs with an open firing.
     open: BTreeSet<JobId>,
-    /// How many of those, and of all, are [`Kind::Job`].
+    /// Number of those, and of all, that are [`JobKind::Job`].
     open_jobs: usize,
     planned: usize,
-    /// Firings that were said in a session and are not over.
+    /// Firings whose message was sent to a session and that are not over.
     by_session: BTreeMap<SessionId, BTreeSet<JobId>>,
 }
 
 impl State {
-    /// What holds for all jobs.
+    /// Returns the limits of all jobs.
     pub fn limits(&self) -> JobLimits {
         self.limits
     }
 
-    /// What the wall clock shows at `now`. Instants of jobs are its.
+    /// Returns the time of the wall clock at `now`. Instants of jobs are its.
     pub fn wall_time(&self, now: Millis) -> Millis {
         now.moved_by(self.ahead)
     }
 
-    /// Whether there is anything for which it matters what the wall clock shows.
+    /// Reports whether no job depends on the wall clock.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// Whether a wall clock that is this far ahead was moved since jobs last heard of it.
+    /// Reports whether a wall clock that is this far ahead was moved since the last report of it.
     pub fn is_moved(&self, ahead: i64) -> bool {
         self.ahead.abs_diff(ahead) > TOLERATED
     }
 
-    /// One job, heartbeats too.
+    /// Returns one job, heartbeats too.
     pub fn job(&self, id: &JobId) -> Option<&Job> {
         self.jobs.get(id).filter(|job| !job.is_removed)
     }
 
-    /// All of a kind, by id.
+    /// Returns all of a kind, by id.
     pub fn jobs(&self, kind: JobKind) -> impl Iterator<Item = &Job> {
         self.jobs.values().filter(move |job| job.plan.kind == kind && !job.is_removed)
     }
 
-    /// How many there are of [`Kind::Job`].
+    /// Returns the number of jobs of [`JobKind::Job`].
     pub fn planned_count(&self) -> usize {
         self.planned
     }
 
-    /// How many of [`Kind::Job`] are on their way.
+    /// Returns the number of open firings of [`JobKind::Job`].
     pub fn on_their_way(&self) -> usize {
         self.open_jobs
     }
 
-    /// How many of [`Kind::Job`] wait though their time has come.
+    /// Returns the number of jobs of [`JobKind::Job`] that wait though their time has come.
     pub fn waiting_count(&self, now: Millis) -> usize {
         let wall = self.wall_time(now);
         self.due.iter().take_while(|(at, _)| *at <= wall).count()
     }
 
-    /// When the next of [`Kind::Job`] is due.
+    /// Returns the time at which the next of [`JobKind::Job`] is due.
     pub fn next_job(&self) -> Option<Millis> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// A firing that is on its way.
+    /// Returns an open firing.
     pub fn firing(&self, id: &FiringId) -> Option<(&Job, &Firing)> {
         let job = self.jobs.get(&id.job)?;
         Some((job, job.firing.as_ref().filter(|firing| firing.number == id.number)?))
     }
 
-    /// Everything that is on its way.
+    /// Returns all open firings.
     pub fn open_firings(&self) -> impl Iterator<Item = (&Job, &Firing)> {
         self.open.iter().filter_map(|id| self.jobs.get(id)).filter_map(|job| Some((job, job.firing.as_ref()?)))
     }
 
-    /// What was said in a session and is not over.
+    /// Returns the firings whose message was sent to a session and that are not over.
     pub(crate) fn firings_in(&self, session: &SessionId) -> impl Iterator<Item = (&Job, &Firing)> {
         let jobs = self.by_session.get(session).into_iter().flatten().filter_map(|id| self.jobs.get(id));
         jobs.filter_map(|job| Some((job, job.firing.as_ref()?)))
     }
 
-    /// The sessions in which something was said that is not over.
+    /// Returns the sessions with a message of a firing that is not over.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &SessionId> {
         self.by_session.keys()
     }
 
-    /// When something fires by itself next.
+    /// Returns the time of the next automatic firing.
     pub(crate) fn next_due(&self) -> Option<Millis> {
         let job = self.due.first().filter(|_| self.limits.enabled && self.has_room());
         let first = job.into_iter().chain(self.beats.first()).map(|(at, _)| *at).min();
         first.map(|at| at.moved_by(self.ahead.saturating_neg()))
     }
 
-    /// Whether another of [`Kind::Job`] may fire.
+    /// Reports whether another of [`JobKind::Job`] may fire.
     pub(crate) fn has_room(&self) -> bool {
         self.open_jobs < self.at_once()
     }
@@ -129,7 +129,7 @@ impl State {
         usize::try_from(self.limits.at_once).unwrap_or(usize::MAX)
     }
 
-    /// What fires by itself at `now`.
+    /// Returns the automatic firings at `now`.
     pub(crate) fn due_events(&self, now: Millis) -> Vec<Event> {
         let jobs = if self.limits.enabled { self.due_jobs(now) } else { Vec::new() };
         let wall = self.wall_time(now);
@@ -137,7 +137,7 @@ impl State {
         jobs.into_iter().chain(beats).filter_map(|job| fired_event(job, FiringCause::Due, wall)).collect()
     }
 
-    /// The jobs whose time has come, the oldest first, as far as there is room.
+    /// Returns the jobs whose time has come, the oldest first, within the limit.
     pub(crate) fn due_jobs(&self, now: Millis) -> Vec<&Job> {
         let room = self.at_once().saturating_sub(self.open_jobs);
         let wall = self.wall_time(now);
@@ -145,12 +145,12 @@ impl State {
         due.filter_map(|(_, id)| self.jobs.get(id)).collect()
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub(crate) fn apply_event(&mut self, event: &Event, session: Option<&SessionId>, lsn: Lsn, at: Millis) {
         match event {
             Event::Limited(limits) => self.set_limits(*limits, self.wall_time(at)),
             Event::Clocked { ahead } => self.move_clock(*ahead, at),
-            // A heartbeat may come back while the last of it is on its way.
+            // A heartbeat may come back while its last firing is open.
             Event::Added { job, plan, next } if self.jobs.contains_key(job) => self.change_job(job, |job| {
                 job.plan = (**plan).clone();
                 job.next = *next;
@@ -182,7 +182,7 @@ impl State {
             }),
             Event::Removed { job } => self.change_job(job, |job| {
                 job.is_removed = true;
-                // What nobody has begun is not begun any more.
+                // A firing that was not begun is dropped.
                 job.firing.take_if(|firing| firing.stage == FiringStage::Due);
             }),
             Event::Fired { firing, planned, cause, next } => self.change_job(&firing.job, |job| {
@@ -210,7 +210,7 @@ impl State {
                     if job.firing.take_if(|open| open.number == firing.number).is_none() {
                         return;
                     }
-                    // How an agent last was is not forgotten for a beat that there was none of.
+                    // The last result of an agent is kept over a skipped heartbeat.
                     if (*kind, *status) != (JobKind::Heartbeat, FiringStatus::Skipped) {
                         job.last = Some(LastFiring { at: *fired_at, status: *status, took: *took, record: lsn });
                     }
@@ -227,7 +227,7 @@ impl State {
         }
     }
 
-    /// Notes the run that the message of a firing began, or that goes on with it.
+    /// Records the run that the message of a firing began, or that continues it.
     pub(crate) fn record_run(&mut self, id: &FiringId, run: RunId) {
         self.change_firing(id, |firing| {
             if let FiringStage::MessageSent { run: works, end, .. } = &mut firing.stage {
@@ -236,7 +236,7 @@ impl State {
         });
     }
 
-    /// Notes how that run ended, where its last words lie, and what it used up of its contract.
+    /// Records the outcome of that run, the position of its last words, and the limit of its contract that it used up.
     pub(crate) fn record_run_end(
         &mut self,
         id: &FiringId,
@@ -264,7 +264,7 @@ impl State {
                 if let JobSchedule::Cron { zone, .. } = &mut job.plan.schedule {
                     *zone = limits.zone;
                 }
-                // What is due already stays so.
+                // A job that is due already stays due.
                 if job.next.is_some_and(|next| next > now) {
                     job.next = job.plan.schedule.next(now);
                 }
@@ -272,8 +272,8 @@ impl State {
         }
     }
 
-    /// The wall clock was moved. What a clock that was put forward has passed is due; what one that was put back comes to
-    /// again is planned anew.
+    /// Adjusts to a moved wall clock. Times that a clock put forward has passed are due; times that one put back reaches
+    /// again are planned again.
     fn move_clock(&mut self, ahead: i64, at: Millis) {
         let before = self.wall_time(at);
         self.ahead = ahead;
@@ -306,7 +306,7 @@ impl State {
         }
     }
 
-    /// Puts a job into all indexes.
+    /// Adds a job to all indexes.
     fn insert_job(&mut self, job: Job) {
         let is_job = job.plan.kind == JobKind::Job;
         if let Some(at) = job.due_at() {
@@ -324,7 +324,7 @@ impl State {
         self.jobs.insert(job.id.clone(), job);
     }
 
-    /// Takes a job out of all indexes.
+    /// Removes a job from all indexes.
     fn remove_job(&mut self, job: &Job) {
         let is_job = job.plan.kind == JobKind::Job;
         if let Some(at) = job.due_at() {
@@ -346,12 +346,12 @@ impl State {
         }
     }
 
-    /// What a snapshot holds: the rest is made again from it.
+    /// Returns the parts of a snapshot: the rest is rebuilt from them.
     pub(crate) fn to_parts(&self) -> (JobLimits, i64, impl Iterator<Item = &Job>) {
         (self.limits, self.ahead, self.jobs.values())
     }
 
-    /// The state of what [`State::parts`] gave.
+    /// Rebuilds the state from the parts of [`State::to_parts`].
     pub(crate) fn from_parts(limits: JobLimits, ahead: i64, jobs: Vec<Job>) -> Self {
         let mut state = Self { limits, ahead, ..Self::default() };
         jobs.into_iter().for_each(|job| state.insert_job(job));
@@ -359,7 +359,7 @@ impl State {
     }
 }
 
-/// The fact that a job fires by a wall clock that shows `now`. None if something of it is on its way.
+/// Returns the fact that a job fires by a wall clock that shows `now`. None if a firing of it is open.
 pub(crate) fn fired_event(job: &Job, cause: FiringCause, now: Millis) -> Option<Event> {
     if job.firing.is_some() {
         return None;
@@ -375,7 +375,7 @@ pub(crate) fn fired_event(job: &Job, cause: FiringCause, now: Millis) -> Option<
     Some(Event::Fired { firing, planned, cause, next })
 }
 
-/// When a job is due first, or again, under a plan. Absent if it is never.
+/// Returns the time at which a job is due first, or again, under a plan. Absent if it never is.
 pub(crate) fn first_firing(plan: &JobPlan, now: Millis) -> Option<Millis> {
     plan.schedule.first_firing(now)
 }

@@ -1,6 +1,6 @@
-//! Reads times as people say them: `in 2 hours`, `tomorrow 9am`, `next monday at 14:30`, `2026-03-29 02:30`.
+//! Parses times in everyday words: `in 2 hours`, `tomorrow 9am`, `next monday at 14:30`, `2026-03-29 02:30`.
 //!
-//! What can be read in more than one way is refused with what is missing; nothing is guessed.
+//! An ambiguous text is refused with the missing part; nothing is guessed.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use chrono::{DateTime, Datelike as _, NaiveDate, NaiveDateTime, NaiveTime, TimeD
 use super::Zone;
 use crate::time::Millis;
 
-/// Why a time cannot be told.
+/// Reason for which a time cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimePhraseError {
-    /// A word that says nothing about time.
+    /// A word without a meaning for times.
     #[error("{0:?} is no time: say such as \"in 2 hours\", \"tomorrow 9am\" or \"2026-03-29 14:30\"")]
     Unreadable(String),
     /// A day alone.
     #[error("{0:?} has no time of day: say such as \"tomorrow 9am\"")]
     NoTime(String),
-    /// A day or a time of day is said twice.
+    /// A day or a time of day is given twice.
     #[error("{0:?} says a day or a time twice")]
     Twice(String),
-    /// It is over.
+    /// The time is over.
     #[error("{0:?} is past")]
     Past(String),
-    /// It is further away than the calendar reaches.
+    /// The time is further away than the calendar reaches.
     #[error("{0:?} is too far away")]
     TooFar(String),
     /// A span has no unit, or an unknown one.
@@ -35,12 +35,12 @@ pub enum TimePhraseError {
 /// The farthest that a span reaches: a hundred years.
 const LONGEST_SPAN: u64 = 100 * 366 * 86_400;
 
-/// The instant that `text` means to somebody in `zone` at `now`.
+/// Parses the instant that `text` means in `zone` at `now`.
 ///
-/// A local time that the clock skips is the end of the gap, of one that comes twice the first counts.
+/// A local time that the clock skips is the end of the gap; of one that comes twice the first counts.
 ///
 /// # Errors
-/// What is wrong with it, or missing.
+/// The error, or the missing part.
 pub fn parse_instant(text: &str, now: Millis, zone: Zone) -> Result<Millis, TimePhraseError> {
     let phrase = || text.trim().to_owned();
     let lower = text.trim().to_ascii_lowercase();
@@ -67,10 +67,10 @@ pub fn parse_instant(text: &str, now: Millis, zone: Zone) -> Result<Millis, Time
     if at <= now { Err(TimePhraseError::Past(phrase())) } else { Ok(at) }
 }
 
-/// A span of time: `30m`, `1h30m`, `2 hours`, `an hour`, `1 day and 12 hours`. At most a hundred years.
+/// Parses a span of time: `30m`, `1h30m`, `2 hours`, `an hour`, `1 day and 12 hours`. At most a hundred years.
 ///
 /// # Errors
-/// [`SpokenError::Span`], and [`SpokenError::TooFar`] beyond a hundred years.
+/// [`TimePhraseError::Span`], and [`TimePhraseError::TooFar`] beyond a hundred years.
 pub fn parse_span(text: &str) -> Result<Duration, TimePhraseError> {
     let wrong = || TimePhraseError::Span(text.trim().to_owned());
     let lower = text.to_ascii_lowercase();
@@ -108,15 +108,15 @@ pub fn parse_span(text: &str) -> Result<Duration, TimePhraseError> {
 
 #[derive(Clone, Copy)]
 enum DayReference {
-    /// So many days from today.
+    /// Day this many days from today.
     Ahead(i64),
     /// The next such day; today only if `today` and the time is still to come.
     Of { weekday: Weekday, today: bool },
-    /// That day.
+    /// Date.
     Date(NaiveDate),
 }
 
-/// What the words say.
+/// Meaning of the words.
 #[derive(Default)]
 struct TimePhrase {
     day: Option<DayReference>,
@@ -166,7 +166,7 @@ impl TimePhrase {
         Ok(spoken)
     }
 
-    /// The local time that is meant at the local time `local`, which is `now`.
+    /// Resolves the local time that is meant at the local time `local`, which is `now`.
     fn resolve_local(
         &self,
         local: NaiveDateTime,
@@ -213,7 +213,7 @@ fn parse_day(word: &str, next: bool) -> Option<DayReference> {
     }
 }
 
-/// A time of day: `9am`, `9:30 pm`, `14:30`, `14:30:15`, `noon`, `midnight`. `half` is a word behind it.
+/// Parses a time of day: `9am`, `9:30 pm`, `14:30`, `14:30:15`, `noon`, `midnight`. `half` is a word after it.
 fn parse_clock(word: &str, half: Option<&str>) -> Option<NaiveTime> {
     match word {
         "noon" => return NaiveTime::from_hms_opt(12, 0, 0),

@@ -1,4 +1,4 @@
-//! Turns instants into local time and back, by the rules of a time zone that are compiled in.
+//! Converts instants to local time and back, by the rules of a time zone that are compiled in.
 
 use std::{fmt, str::FromStr};
 
@@ -17,36 +17,36 @@ pub struct Zone(chrono_tz::Tz);
 #[error("{0:?} is no time zone: an IANA name such as \"Europe/Berlin\" is wanted")]
 pub struct UnknownZone(pub String);
 
-/// The longest that a clock was ever put forward: a whole day, where a country crossed the date line.
+/// Maximum jump of a clock that is searched, in minutes. The longest ever was a whole day, when a country crossed the date line.
 const LONGEST_GAP: i64 = 48 * 60;
 
 impl Zone {
     /// Universal time.
     pub const UTC: Self = Self(chrono_tz::UTC);
 
-    /// What the clock shows at `at`, such as `9:05 AM CET`. Empty beyond the calendar.
+    /// Returns the time of day at `at`, such as `9:05 AM CET`. Empty beyond the calendar.
     pub fn time_of_day(self, at: Millis) -> String {
         self.format_time(at, "%-I:%M %p %Z")
     }
 
-    /// Day and time at `at`, such as `Sunday, March 29, 2026 at 9:05 AM CEST`. Empty beyond the calendar.
+    /// Returns day and time at `at`, such as `Sunday, March 29, 2026 at 9:05 AM CEST`. Empty beyond the calendar.
     pub fn full_time(self, at: Millis) -> String {
         self.format_time(at, "%A, %B %-d, %Y at %-I:%M %p %Z")
     }
 
-    /// Date and time at `at`, such as `2026-03-29 09:05:00 CEST`. Empty beyond the calendar.
+    /// Returns date and time at `at`, such as `2026-03-29 09:05:00 CEST`. Empty beyond the calendar.
     pub fn date_and_time(self, at: Millis) -> String {
         self.format_time(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
-    /// Date and time to the minute at `at`, such as `2026-03-29 09:05 CEST`; without the date on the day of `now`. Empty
+    /// Returns date and time to the minute at `at`, such as `2026-03-29 09:05 CEST`; without the date on the day of `now`. Empty
     /// beyond the calendar.
     pub fn minute_text(self, at: Millis, now: Millis) -> String {
         let is_today = self.date_before(at, 0) == self.date_before(now, 0);
         self.format_time(at, if is_today { "%H:%M %Z" } else { "%Y-%m-%d %H:%M %Z" })
     }
 
-    /// The day that the calendar shows so many days before `at`, such as `2026-03-29`. Absent beyond the calendar.
+    /// Returns the calendar day so many days before `at`, such as `2026-03-29`. Absent beyond the calendar.
     pub fn date_before(self, at: Millis, days_ago: u32) -> Option<String> {
         let day = self.local_time(at)?.date().checked_sub_days(chrono::Days::new(days_ago.into()))?;
         Some(day.format("%Y-%m-%d").to_string())
@@ -59,7 +59,7 @@ impl Zone {
         utc.map(|utc| self.0.from_utc_datetime(&utc.naive_utc()).format(form).to_string()).unwrap_or_default()
     }
 
-    /// The local time at `at`. Absent beyond the calendar.
+    /// Returns the local time at `at`. Absent beyond the calendar.
     pub(super) fn local_time(self, at: Millis) -> Option<NaiveDateTime> {
         let utc = DateTime::from_timestamp_millis(i64::try_from(at.0).ok()?)?.naive_utc();
         let ahead = self.0.offset_from_utc_datetime(&utc).fix().local_minus_utc();
@@ -67,19 +67,19 @@ impl Zone {
         utc.checked_add_signed(TimeDelta::seconds(i64::from(ahead)))
     }
 
-    /// How far this local time is ahead of universal time, in seconds.
+    /// Returns the offset of this local time from universal time, in seconds.
     pub(super) fn utc_offset(self, local: NaiveDateTime) -> MappedLocalTime<i64> {
         self.0.offset_from_local_datetime(&local).map(|offset| i64::from(offset.fix().local_minus_utc()))
     }
 
-    /// How far the whole of this day is ahead of universal time, in seconds. Absent if a clock is moved on it.
+    /// Returns the offset of the whole day from universal time, in seconds. Absent if a clock is moved on it.
     pub(super) fn ahead_all_day(self, day: NaiveDate) -> Option<i64> {
         let begin = self.utc_offset(midnight(day)).single()?;
         let end = self.utc_offset(midnight(day.succ_opt()?)).single()?;
         (begin == end).then_some(begin)
     }
 
-    /// The instant of a local time: of one that comes twice the first, of one that is skipped the end of the gap.
+    /// Returns the instant of a local time: of one that comes twice the first, of one that is skipped the end of the gap.
     /// Absent before 1970.
     pub(super) fn to_instant(self, local: NaiveDateTime) -> Option<Millis> {
         let mut local = local;
@@ -98,13 +98,13 @@ impl Zone {
     }
 }
 
-/// The instant of a local time that is so many seconds ahead of universal time. Absent before 1970.
+/// Returns the instant of a local time that is so many seconds ahead of universal time. Absent before 1970.
 pub(super) fn local_instant(local: NaiveDateTime, ahead: i64) -> Option<Millis> {
     let utc = local.and_utc().timestamp_millis().checked_sub(ahead * 1000)?;
     u64::try_from(utc).ok().map(Millis)
 }
 
-/// The beginning of a day by the clock, which not every day has.
+/// Returns the beginning of a day by the clock, which not every day has.
 pub(super) fn midnight(day: NaiveDate) -> NaiveDateTime {
     day.and_time(chrono::NaiveTime::MIN)
 }

@@ -1,7 +1,7 @@
-//! What an agent has asked for: what is open, whose results it has not received, which of its ids were used.
+//! Requests of an agent: the open ones, those whose results it has not received, and its used ids.
 //!
-//! An agent's program counts its ids from 1 again when it starts anew. An id that is seen again begins a new
-//! generation: results of an older one are never answered by their id, for it now means something else.
+//! An agent's program counts its ids from 1 again when it restarts. A repeated id begins a new
+//! generation: results of an older one are never answered by their id, for it now means another request.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,7 +21,7 @@ use crate::{
     time::Millis,
 };
 
-/// How many ids of a generation that are no numbers, and how many keys, are remembered of requests that are over and
+/// Maximum number of non-numeric ids of a generation, and of keys, that are remembered of requests that are over and
 /// received; and how many results that are not.
 const REMEMBERED: usize = 4096;
 
@@ -32,54 +32,54 @@ pub struct RequestRecord {
     pub wire: Arc<str>,
     /// The generation of the id.
     pub generation: u32,
-    /// The key under which a repetition is the same request.
+    /// Idempotency key: a repeated key names the same request.
     pub key: Option<String>,
     /// The gate that decides it, if a person does.
     #[serde(default)]
     pub gate: Option<GateId>,
-    /// When it was asked.
+    /// Time of the request.
     pub at: Millis,
-    /// Of tool and arguments.
+    /// Digest of tool and arguments.
     pub asks: Option<Digest>,
 }
 
 /// A request that is over and whose result the agent has not received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestOutcome {
-    /// What was asked.
+    /// The request.
     #[serde(rename = "asked")]
     pub request: RequestRecord,
-    /// How it ended.
+    /// Its outcome.
     pub end: CallEnd,
-    /// The record that says so, with the result as its content.
+    /// The record of the end, with the result as its content.
     pub lsn: Lsn,
-    /// The record that says what was wanted, with its content.
+    /// The record of the request, with its content.
     #[serde(rename = "wanted")]
     pub proposed_lsn: Lsn,
 }
 
-/// What became of a key.
+/// Request of an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyedRequest {
-    /// The request that it named first.
+    /// The first request with the key.
     pub call: CallId,
-    /// Of that request's tool and arguments.
+    /// Digest of that request's tool and arguments.
     pub asks: Option<Digest>,
     /// The gate that decided it, if a person did.
     #[serde(default)]
     pub gate: Option<GateId>,
-    /// How that ended and where that is recorded, once it has.
+    /// Its outcome and the position of the record of it, once it has ended.
     pub over: Option<(CallEnd, Lsn)>,
 }
 
-/// Which program asks for its results.
+/// Program that asks for its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramGeneration {
-    /// One that goes on with this generation.
+    /// One that continues with this generation.
     From(u32),
-    /// One that began anew.
+    /// One that restarted.
     Anew,
-    /// One of several: nobody can tell which.
+    /// One of several: it is not known which.
     Unclear,
 }
 
@@ -99,20 +99,20 @@ pub struct AgentRequests {
 }
 
 impl AgentRequests {
-    /// The generation of the last id.
+    /// Returns the generation of the last id.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Whether an id was used in this generation.
+    /// Reports whether an id was used in this generation.
     pub fn has_used(&self, wire: &str) -> bool {
         self.used.contains(wire)
     }
 
-    /// Which of the programs that asked for what waits it is that asks for its results under the id `wire`. It counts on, so the
-    /// `lowest` number that it used on its connection is above those of all that it has open or did not receive; of several that
-    /// this is true of it is the one that it comes closest behind. One that began anew counts from 1. What `is_own` says was asked
-    /// on that connection shows nothing.
+    /// Returns the program of a result request with the id `wire`, among those with waiting requests. A program counts on, so the
+    /// `lowest` number that it used on its connection is above those of all that it has open or did not receive; of several with
+    /// this property it is the one with the closest numbers below. One that restarted counts from 1. Requests that `is_own` accepts came
+    /// on that connection and prove nothing.
     pub fn counts_on(&self, wire: &str, lowest: Option<u64>, is_own: impl Fn(CallId) -> bool) -> ProgramGeneration {
         let results = self.results.iter().map(|(call, result)| (*call, &result.request));
         let waits = self.open.iter().map(|(call, request)| (*call, request)).chain(results);
@@ -140,27 +140,27 @@ impl AgentRequests {
         }
     }
 
-    /// The generation that an id belongs to that comes now.
+    /// Returns the generation of an id that comes now.
     pub fn generation_of(&self, wire: &str) -> u32 {
         if self.used.contains(wire) { self.generation + 1 } else { self.generation.max(1) }
     }
 
-    /// Requests that are not over.
+    /// Returns the requests that are not over.
     pub fn open_requests(&self) -> &BTreeMap<CallId, RequestRecord> {
         &self.open
     }
 
-    /// Results that were not received, in the order in which they were asked for.
+    /// Returns the results that were not received, in the order of the requests.
     pub fn results(&self) -> &BTreeMap<CallId, RequestOutcome> {
         &self.results
     }
 
-    /// Whether people are asked about its requests.
+    /// Returns the breaker of its requests.
     pub fn breaker(&self) -> &Breaker {
         &self.breaker
     }
 
-    /// The request that a key named.
+    /// Returns the request of a key.
     pub fn keyed_request(&self, key: &str) -> Option<&KeyedRequest> {
         self.keys.get(key)
     }
@@ -185,8 +185,8 @@ impl AgentRequests {
             keyed.over = Some((end, lsn));
         }
         self.results.insert(call, RequestOutcome { request, end, lsn, proposed_lsn });
-        // An agent that never fetches anything costs a bounded amount; what is forgotten here is still in the log. What
-        // certainly had no effect goes first: of the rest the agent must hear.
+        // An agent that never fetches anything costs a bounded amount; forgotten results are still in the log. Results that
+        // certainly had no effect go first: the agent must receive the rest.
         if self.results.len() > REMEMBERED {
             let without_effect = self.results.iter().find(|(_, result)| !may_have_taken_effect(result.end));
             let dropped = without_effect.or_else(|| self.results.first_key_value()).map(|(call, _)| *call);
@@ -196,7 +196,7 @@ impl AgentRequests {
         }
     }
 
-    /// The gate that decides a request, or did, for as long as anything of it is remembered.
+    /// Returns the gate that decides a request, or did, for as long as anything of it is remembered.
     pub fn gate_of(&self, call: CallId) -> Option<GateId> {
         let request = self.open.get(&call).or_else(|| self.results.get(&call).map(|result| &result.request));
         request.and_then(|request| request.gate).or_else(|| self.keys.values().find(|keyed| keyed.call == call)?.gate)
@@ -212,7 +212,7 @@ impl AgentRequests {
 
     pub(crate) fn record_received(&mut self, call: CallId) {
         let Some(RequestOutcome { request, .. }) = self.results.remove(&call) else { return };
-        // Only now: forgotten earlier, a key would let the same be done twice, and an id would mean two things.
+        // Only now: forgotten earlier, a key would allow a repetition, and an id would mean two requests.
         if request.generation == self.generation {
             self.used.release_id(request.wire, REMEMBERED);
         }
@@ -225,7 +225,7 @@ impl AgentRequests {
     }
 }
 
-/// The number that a program counted to, where an id, as JSON text, is one or is the text of one.
+/// Returns the number that a program counted to, if an id, as JSON text, is one or is the text of one.
 pub fn counted_number(wire: &str) -> Option<u64> {
     let of_text = || wire.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     parse_number(wire).or_else(|| parse_number(of_text()?))
@@ -259,7 +259,7 @@ mod tests {
         RequestRecord { wire, generation: 1, key, gate: None, at: Millis(0), asks: None }
     }
 
-    /// Request 0 stays as it is, and as many come and are received as make it the oldest by far.
+    /// Adds many later requests that are received, which make request 0 the oldest by far.
     fn after_many(mut requester: AgentRequests) -> AgentRequests {
         for number in 1..=REMEMBERED + 1 {
             requester.record_request(call(number), request(number));

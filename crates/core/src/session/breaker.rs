@@ -1,4 +1,4 @@
-//! After several denials in a row an agent is asked about no more, until a person lets it go on.
+//! Stops approval requests of an agent after several denials in a row, until a person lets it continue.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,42 +11,42 @@ use crate::{
 /// Denials in a row that trip it.
 pub const TRIPS_AT: usize = 3;
 
-/// Whether people are asked about what an agent requests.
+/// State of the breaker of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breaker {
     phase: BreakerPhase,
-    /// Who denied, since one of them allowed something.
+    /// Persons who denied, since one of them allowed a call.
     denied_by: Vec<PrincipalId>,
-    /// Where the last of these denials was recorded, and when.
+    /// Position and time of the record of the last denial.
     last: Lsn,
     last_at: Millis,
-    /// A question that waits and whose answer nobody needs any more.
+    /// A pending question whose answer is no longer needed.
     obsolete: Option<GateId>,
 }
 
-/// How far it has come.
+/// Phase of a breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerPhase {
-    /// People are asked.
+    /// Approvers are asked about requests.
     #[default]
     Closed,
-    /// They are asked one thing: whether it may go on.
+    /// Approvers are only asked whether it may continue.
     #[serde(rename = "asked")]
     Pending(GateId),
-    /// Somebody said that it may not, until then.
+    /// A person decided that it may not, until then.
     Held(Millis),
-    /// Nobody answered. The next request asks again.
+    /// No answer came. The next request asks again.
     Lapsed,
 }
 
 impl Breaker {
-    /// How far it has come.
+    /// Returns its phase.
     pub const fn phase(&self) -> BreakerPhase {
         self.phase
     }
 
-    /// The question that waits, whether or not its answer is needed.
+    /// Returns the pending question, whether or not its answer is needed.
     pub fn pending_gate(&self) -> Option<GateId> {
         match self.phase {
             BreakerPhase::Pending(gate) => Some(gate),
@@ -54,12 +54,12 @@ impl Breaker {
         }
     }
 
-    /// The question that waits and whose answer nobody needs any more.
+    /// Returns the pending question whose answer is no longer needed.
     pub const fn obsolete_gate(&self) -> Option<GateId> {
         self.obsolete
     }
 
-    /// Whether people are asked about nothing else.
+    /// Reports whether approvers are asked about nothing else.
     pub fn is_open(&self) -> bool {
         match self.phase {
             BreakerPhase::Closed => self.denied_by.len() >= TRIPS_AT,
@@ -67,8 +67,8 @@ impl Breaker {
         }
     }
 
-    /// Whether people have to be asked whether the agent may go on: because it tripped, or because it wants something
-    /// again after nobody answered, or after the answer has lost its force.
+    /// Reports whether approvers have to be asked if the agent may continue: because it tripped, or because it requests a call
+    /// again after no answer came, or after the answer has expired.
     pub fn has_to_ask(&self, now: Millis, wants_more: bool) -> bool {
         match self.phase {
             BreakerPhase::Closed => self.denied_by.len() >= TRIPS_AT,
@@ -78,8 +78,8 @@ impl Breaker {
         }
     }
 
-    /// Somebody denied at `at` what the agent had asked for at `asked`. Of what it asked for before it could know of the
-    /// last denial no more counts: only who goes on asking is stopped.
+    /// Records a denial at `at` of a request made at `asked`. Of requests that the agent made before it could know of the
+    /// last denial no more counts: only an agent that continues to ask is stopped.
     pub(crate) fn record_denial(&mut self, by: PrincipalId, requested: Lsn, (lsn, at): (Lsn, Millis)) {
         if self.phase == BreakerPhase::Closed && requested > self.last {
             // A denial that no longer binds is not one of a row either.
@@ -91,14 +91,14 @@ impl Breaker {
         }
     }
 
-    /// Somebody allowed something: that ends a row, and whose denials it were takes them back with it.
+    /// Records an approval: it ends a row, and revokes the approver's own denials.
     pub(crate) fn record_approval(&mut self, by: &PrincipalId) {
         if !self.is_open() || self.denied_by.contains(by) {
             self.reset();
         }
     }
 
-    /// Closes it, whatever was denied.
+    /// Closes it, after any denials.
     pub(crate) fn reset(&mut self) {
         let obsolete = match self.phase {
             BreakerPhase::Pending(gate) => Some(gate),
@@ -111,7 +111,7 @@ impl Breaker {
         self.phase = BreakerPhase::Pending(gate);
     }
 
-    /// What was answered to the question that it asked.
+    /// Records the answer to its question.
     pub(crate) fn record_answer(&mut self, gate: GateId, answer: BreakerAnswer, at: Millis) {
         if self.obsolete == Some(gate) {
             self.obsolete = None;
@@ -127,13 +127,13 @@ impl Breaker {
     }
 }
 
-/// An answer to whether an agent may go on.
+/// Answer to the question whether an agent may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakerAnswer {
-    /// It may.
+    /// The agent may continue.
     Yes,
-    /// It may not.
+    /// The agent may not continue.
     No,
-    /// Nobody said anything.
+    /// No answer came.
     Nothing,
 }

@@ -1,4 +1,4 @@
-//! What can be asked of a session, and why it may be refused.
+//! Commands to a session, and the reasons for which they are refused.
 
 use std::sync::Arc;
 
@@ -17,23 +17,23 @@ use crate::{
 
 pub use crate::message_content::MessageContent;
 
-/// A name under which something happens once, however often it is asked for.
+/// Key of a command that is executed once, however often it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// The name. Whoever asks is part of it, so that nobody has another's answers.
+    /// The name. It includes the requester, so that no client gets another's answers.
     pub name: String,
-    /// Of what is asked for: the same name for something else is a mistake.
+    /// Digest of the command: the same name for another command is an error.
     pub asks: Digest,
 }
 
-/// What becomes of a prompt while a run works.
+/// Handling of a prompt while a run works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenBusy {
-    /// It is refused.
+    /// The prompt is refused.
     Refuse,
-    /// It steers the run.
+    /// The prompt steers the run.
     Steer,
-    /// It follows the run.
+    /// The prompt follows the run.
     FollowUp,
 }
 
@@ -44,186 +44,186 @@ pub struct ImportedEntry {
     pub id: EntryId,
     /// The entry before it.
     pub parent: Option<EntryId>,
-    /// What it is.
+    /// Its kind.
     pub kind: SessionEntryKind,
     /// Its content.
     pub message: MessageContent,
-    /// When it was made.
+    /// Time of its creation.
     pub made_at: Option<Millis>,
 }
 
-/// An entry of a session's file, as the log stands to it.
+/// An entry of a session's file, compared with the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StagedEntry {
-    /// The tree has it just so.
+    /// The tree has it unchanged.
     Known(EntryId),
-    /// The tree has it not, or has something else under its name.
+    /// The tree does not have it, or has another entry under its name.
     Foreign(ImportedEntry),
 }
 
-/// Which part of a file is gathered.
+/// Position of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilePart {
-    /// The first: what was gathered before, and never used, is forgotten.
+    /// The first: staged entries that were never used are dropped.
     First,
-    /// What follows the part before.
+    /// A part after the one before.
     Next,
 }
 
-/// How a compaction ended.
+/// Outcome of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompactionOutcome {
     /// There is a summary.
     Done {
         /// The content of its entry.
         summary: MessageContent,
-        /// What asking for it took, where that is known.
+        /// Its use of a budget, if known.
         spent: Option<BudgetAmount>,
     },
-    /// It failed.
+    /// The compaction failed.
     Failed {
-        /// Why, for people.
+        /// Reason, for people.
         message: Arc<str>,
     },
-    /// It was stopped.
+    /// The compaction was stopped.
     Aborted,
 }
 
 /// A command to one session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Makes it. Refused if it is there.
+    /// Creates the session. Refused if it exists.
     Open {
         /// The folder that its tools work in.
         cwd: String,
-        /// Its name for people.
+        /// Its display name.
         name: Option<String>,
         /// The session that it came from.
         parent: Option<String>,
-        /// The door that it is opened through, by which rules may tell it.
+        /// The adapter that it is opened through, which rules may match.
         door: Option<String>,
-        /// What is set from the start.
+        /// Initial settings.
         settings: Box<Settings>,
     },
     /// Puts entries from elsewhere into the tree and makes `leaf` the leaf.
     Import {
-        /// In order, parents first.
+        /// Entries in order, parents first.
         entries: Vec<ImportedEntry>,
         /// The entry that the next one follows.
         leaf: Option<EntryId>,
     },
-    /// Gathers entries of the session's file beside the tree, which stays as it is. A file that is too large for one batch
+    /// Stages entries of the session's file next to the tree, which is not changed. A file that is too large for one batch
     /// comes in parts.
     Gather {
-        /// Which part it is.
+        /// Position of the part.
         part: FilePart,
-        /// In the order of the file.
+        /// Entries in the order of the file.
         entries: Vec<StagedEntry>,
     },
-    /// Puts what was gathered in the place of the tree. A run whose message is no longer on the way to `leaf` ends, and what
-    /// it waits for is withdrawn.
+    /// Replaces the tree by the staged entries. A run whose message is no longer on the way to `leaf` ends, and its
+    /// pending gates are withdrawn.
     Replace {
         /// The entry that the next one follows.
         leaf: Option<EntryId>,
     },
-    /// Starts a run with a message, or does with it what `when_busy` says.
+    /// Starts a run with a message, or handles it according to `when_busy`.
     Prompt {
         /// The message.
         message: MessageContent,
-        /// Messages right behind it, such as files that it mentions.
+        /// Messages right after it, such as files that it mentions.
         with: Vec<(SessionEntryKind, MessageContent)>,
-        /// What becomes of it while a run works.
+        /// Handling of it while a run works.
         when_busy: WhenBusy,
     },
-    /// Starts a run with the last message of a conversation: nothing follows it by itself. Refused while a run works.
+    /// Starts a run with the last message of a conversation: nothing follows it automatically. Refused while a run works.
     HandOff {
         /// The message.
         message: MessageContent,
     },
-    /// Starts a run of its own with a message: at once, or when what works and what was said before it is done.
+    /// Starts a run of its own with a message: at once, or after current work and earlier messages.
     Say {
         /// The message.
         message: MessageContent,
-        /// What it says of its run.
+        /// Metadata of its run.
         marks: Box<RunMetadata>,
     },
-    /// Begins the conversation anew. Refused while something works in it; what is queued goes, and so do grants for this
+    /// Restarts the conversation. Refused while something works in it; queued messages are dropped, and so are grants for this
     /// session.
     Renew {
-        /// On whose word.
+        /// The principal that restarts it.
         by: PrincipalId,
-        /// What is to be done with what was said, in words of whoever does it; it stands beside the fact. Nothing if absent.
+        /// Work to do with the old conversation, in the form of its executor; it is stored with the fact. Nothing if absent.
         owed: Option<Arc<str>>,
     },
-    /// What was owed when the conversation began anew is done.
+    /// Reports that the work owed after a restart of the conversation is done.
     Remembered {
-        /// The record that says what.
+        /// The record of that work.
         renewed: Lsn,
     },
-    /// Takes what was said before an entry out of the conversation.
+    /// Removes the messages before an entry from the conversation.
     Trim {
-        /// The oldest entry that stays. Nothing that a run works on is before it.
+        /// The oldest entry that stays. No message of a current run is before it.
         first_kept: EntryId,
     },
     /// Puts a message into a queue. It starts nothing.
     Queue {
-        /// Which: steering or follow-ups.
+        /// The queue: steering or follow-ups.
         queue: MessageQueue,
         /// The message.
         message: MessageContent,
     },
-    /// Tells the run that works, or waits for a compaction to begin, something on its way. Where none does nothing happens.
+    /// Sends a message to the run that works, or waits for a compaction to begin. Without one nothing happens.
     Steer {
         /// The message.
         message: MessageContent,
     },
-    /// Does what it holds, unless the session has done it under this key: then it answers as it did the first time. What
-    /// was refused was not done.
+    /// Executes the command that it holds, unless the session has done so under this key: then the first reply is repeated. A
+    /// refused command was not executed.
     Once {
         /// The key.
         key: IdempotencyKey,
-        /// What is to be done: opening, or something to say.
+        /// The command: opening, or a message.
         command: Box<Self>,
     },
     /// Empties all queues.
     Clear,
-    /// Changes a setting. An entry is put into the tree where `entry` has its content.
+    /// Changes a setting. An entry is added to the tree if `entry` has its content.
     Set {
         /// The change.
         setting: SessionSetting,
-        /// The entry that tells of it.
+        /// The entry that records it.
         entry: Option<(SessionEntryKind, MessageContent)>,
     },
-    /// A person puts another list of tasks in the place of the one that is there.
+    /// Replaces the list of tasks by another of a person.
     SetTasks {
         /// The content of the entry that keeps the list.
         entry: MessageContent,
-        /// How many of its tasks are not done.
+        /// Number of its open tasks.
         open: u32,
     },
-    /// Says how many tasks are open on a list that came with what was imported.
+    /// Reports the number of open tasks on an imported list.
     CountTasks {
-        /// How many are not done.
+        /// Number of open tasks.
         open: u32,
     },
-    /// Gives it a name.
+    /// Names the session.
     Name {
-        /// Not empty after trimming.
+        /// The name, not empty after trimming.
         name: String,
     },
-    /// Has the session work in another folder. Refused while something works in it.
+    /// Moves the session to another folder. Refused while something works in it.
     Relocate {
         /// Absolute.
         cwd: String,
     },
-    /// The session goes on in another log. Refused while something works in it.
+    /// Moves the session to another log. Refused while something works in it.
     LeaveFor {
-        /// Which, as it is told to whoever looks for the session here.
+        /// The other log, as clients that look for the session here get it.
         home: String,
     },
-    /// The session went on from another log.
+    /// Continues the session from another log.
     ComeFrom {
-        /// Which.
+        /// The other log.
         home: String,
     },
     /// Moves the leaf.
@@ -231,28 +231,28 @@ pub enum Command {
         /// The new leaf; absent means before the first entry.
         leaf: Option<EntryId>,
     },
-    /// Summarises what is old. A run that works is stopped first by whoever asks.
+    /// Compacts the older part. The caller stops a working run first.
     Compact {
-        /// What the summary should pay attention to.
+        /// Focus of the summary.
         instructions: Option<Arc<str>>,
     },
-    /// Stops the compaction that is under way.
+    /// Stops the active compaction.
     AbortCompaction,
-    /// A compaction ended.
+    /// Ends a compaction.
     Compacted {
-        /// Which.
+        /// The compaction.
         epoch: u32,
-        /// How.
+        /// The outcome.
         outcome: CompactionOutcome,
     },
-    /// A door that numbers what it tells has come to `number`.
+    /// Records that an adapter with numbered events has reached `number`.
     RecordSequence {
         /// The number.
         number: u64,
-        /// Everything up to this record was told; absent if that is everything before now.
+        /// Position of the last sent record; absent if that is everything before now.
         upto: Option<Lsn>,
     },
-    /// The session's file was brought up to the log.
+    /// Records that the session's file was brought up to the log.
     FileWritten {
         /// Its path.
         path: String,
@@ -263,10 +263,10 @@ pub enum Command {
     },
 }
 
-/// Why a prompt was not taken.
+/// Reason for which a prompt was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
-    /// A run works and nothing was said of queueing.
+    /// A run works and no queue was selected.
     #[error("a run is under way in {0}")]
     Busy(SessionId),
     /// No model was chosen.
@@ -274,7 +274,7 @@ pub enum PromptError {
     NoModel(SessionId),
 }
 
-/// Why a compaction was not begun.
+/// Reason for which a compaction was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompactError {
     /// There is nothing before the part that is kept.
@@ -283,7 +283,7 @@ pub enum CompactError {
     /// The newest entry is a compaction.
     #[error("already compacted")]
     Already,
-    /// One is under way.
+    /// One is active.
     #[error("a compaction is under way")]
     UnderWay,
     /// A run works.

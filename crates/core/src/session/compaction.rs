@@ -1,4 +1,4 @@
-//! A summary that is being made of what is old.
+//! The active compaction of a session.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,12 @@ use crate::{
     run::RunMetadata,
 };
 
-/// A compaction that is under way.
+/// A compaction that is active.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveCompaction {
-    /// Counts compactions of this session.
+    /// Number of the compaction in this session.
     pub epoch: u32,
-    /// Why.
+    /// Cause.
     pub reason: CompactionCause,
     /// The oldest entry that is kept.
     pub first_kept: EntryId,
@@ -24,32 +24,32 @@ pub struct ActiveCompaction {
     pub split_from: Option<EntryId>,
     /// Tokens of the context before.
     pub tokens_before: u64,
-    /// What goes on afterwards.
+    /// Work that continues afterwards.
     pub then: AfterCompaction,
-    /// True once somebody stopped it.
+    /// True once it was stopped.
     pub aborting: bool,
-    /// Where the instructions of whoever asked lie, if any.
+    /// Position of the instructions of the requester, if any.
     pub instructions: Lsn,
     /// The boot of the process that works on it.
     pub boot: u32,
     /// The run that the prompt which waits begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// What was noted of the run that asks again afterwards.
+    /// Metadata of the run that repeats its request afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marks: Option<Box<RunMetadata>>,
 }
 
 impl Session {
-    /// The run that begins once a compaction is over: with the prompt that waits for it, or to ask again what was too long.
+    /// Returns the run that begins once a compaction is over: with the waiting prompt, or to repeat a request that was too long.
     pub fn awaited_run(&self) -> Option<RunId> {
         let compaction = self.active_compaction()?;
         let asks_again = compaction.then == AfterCompaction::Again && !compaction.aborting;
         compaction.run.filter(|_| self.awaited_prompt().is_some() || asks_again)
     }
 
-    /// The message that gets a run of its own once the compaction under way is over, which was begun for it. None where that was
-    /// taken back: what came since is not what it is made for.
+    /// Returns the message that gets a run of its own after the compaction that was begun for it. None if the message was
+    /// taken back: the compaction is not made for later messages.
     pub fn behind_compaction(&self) -> Option<&QueuedMessage> {
         let compaction = self.active_compaction()?;
         let is_for_next = compaction.reason == CompactionCause::Threshold && compaction.then == AfterCompaction::Rest;

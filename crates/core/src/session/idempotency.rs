@@ -1,4 +1,4 @@
-//! What a session has done under keys: whatever is asked for again has happened already.
+//! Commands that a session has executed under keys: a repetition is not executed again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::event::KeyedOutcome;
 use crate::digest::Digest;
 
-/// How many keys of what was said are remembered. What opened the session is never forgotten.
+/// Number of keys of messages that are remembered. The key of the opening is never forgotten.
 const REMEMBERED: usize = 128;
 
-/// What was done under a key.
+/// Command that was executed under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyedRecord {
-    /// Of what was asked for.
+    /// Digest of the command.
     pub asks: Digest,
-    /// What it came to.
+    /// Its outcome.
     pub came_to: KeyedOutcome,
 }
 
@@ -28,7 +28,7 @@ pub struct IdempotencyKeys {
 }
 
 impl IdempotencyKeys {
-    /// What was done under a key, if it is remembered.
+    /// Returns the command that was executed under a key, if it is remembered.
     pub fn get(&self, name: &str) -> Option<&KeyedRecord> {
         self.done.get(name)
     }

@@ -1,30 +1,30 @@
-//! What people say a session is to be like, beside its model.
+//! Profile of a session: settings by people in addition to its model.
 
 use serde::{Deserialize, Serialize};
 
 use crate::schedule::ResetRule;
 
-/// What is set for a session by whoever looks after it.
+/// Settings of a session by its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionProfile {
-    /// What people call it.
+    /// Its label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The model that was chosen for it: provider and id. Absent: it has the usual one.
+    /// The model that was chosen for it: provider and id. Absent: the default model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<(String, String)>,
-    /// What its model is told it is, before everything else.
+    /// System prompt of its model, before everything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// How many tokens an answer may have.
+    /// Maximum number of tokens of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// When it begins anew by itself, if that was ever said.
+    /// Settings of its automatic restart, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewal: Option<RenewalSettings>,
 }
 
-/// Which rule says when a session begins anew.
+/// Rule for the restart of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RenewalMode {
@@ -33,25 +33,25 @@ pub enum RenewalMode {
     Manual,
     /// An hour of the day.
     Daily,
-    /// Nothing happened for a while.
+    /// A while without events.
     Idle,
 }
 
-/// When a session begins anew by itself. What belongs to a rule that does not count is kept for when it does.
+/// Settings of the automatic restart of a session. Values of an inactive rule are kept for later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenewalSettings {
-    /// Which rule counts.
+    /// The active rule.
     pub mode: RenewalMode,
-    /// The hour of a daily one, 0 to 23; 4 if nothing is said.
+    /// The hour of a daily restart, 0 to 23; 4 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hour: Option<u8>,
-    /// The minutes of an idle one; 60 if nothing is said.
+    /// The minutes of an idle restart; 60 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minutes: Option<u32>,
 }
 
 impl RenewalSettings {
-    /// The rule that counts.
+    /// Returns the active rule.
     pub fn reset_rule(self) -> ResetRule {
         match self.mode {
             RenewalMode::Manual => ResetRule::Manual,

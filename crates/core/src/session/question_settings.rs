@@ -1,4 +1,4 @@
-//! How the runs of a session ask people: for how long, what counts where nobody answers, and what a model is told.
+//! Settings of the questions of a session's runs: their time, the default without an answer, and the text for the model.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::gate::Kind;
 
-/// What is set about questions, plans and executions that runs put to people.
+/// Settings of questions, plans and executions that runs present to people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuestionSettings {
-    /// What a call that asks is told where nobody can be asked; its run is stopped then.
+    /// Result of a call that asks if no person can be asked; its run is stopped then.
     #[serde(default)]
     pub nobody: Option<String>,
-    /// In which words a model is told what was answered.
+    /// Format of the answers for a model.
     #[serde(default)]
     #[serde(rename = "told")]
     pub answer_format: AnswerFormat,
-    /// Of questions.
+    /// Timeouts of questions.
     #[serde(default)]
     pub question: AskTimeouts,
-    /// Of plans.
+    /// Timeouts of plans.
     #[serde(default)]
     pub plan: AskTimeouts,
-    /// Of executions.
+    /// Timeouts of executions.
     #[serde(default)]
     pub execution: AskTimeouts,
 }
 
-/// In which words a model is told what was answered to its questions.
+/// Format of the answers for a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerFormat {
@@ -38,30 +38,30 @@ pub enum AnswerFormat {
     Selected,
 }
 
-/// How long gates of one kind wait, and what follows.
+/// Time that gates of one kind wait, and the consequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskTimeouts {
-    /// Until they expire; none means as long as any question.
+    /// Time until they expire; none means that of any question.
     pub within: Option<Duration>,
-    /// Until people are reminded of them; none means never.
+    /// Time until people are reminded of them; none means never.
     pub remind: Option<Duration>,
-    /// What counts once they have expired.
+    /// Consequence of their expiry.
     pub otherwise: NoAnswerRule,
 }
 
-/// What counts where nobody answered.
+/// Consequence of a missing answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoAnswerRule {
-    /// Nothing, and the model is told so.
+    /// No answer, which the model is notified of.
     #[default]
     Nothing,
-    /// The choice that is recommended for a question; that a plan is off and an execution is not signed off.
+    /// The choice that is recommended for a question; a plan is rejected and an execution is not signed off.
     Default,
 }
 
 impl QuestionSettings {
-    /// Of gates of this kind.
+    /// Returns the timeouts of gates of this kind.
     pub fn for_kind(&self, kind: Kind) -> AskTimeouts {
         match kind {
             Kind::Plan => self.plan,

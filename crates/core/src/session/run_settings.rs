@@ -1,10 +1,10 @@
-//! What of the settings of a session counts for one of its runs.
+//! The settings of a session that apply to one of its runs.
 
 use super::settings::Settings;
 use crate::run::Run;
 
 impl Run {
-    /// What counts for it, where these are its session's.
+    /// Returns the settings that apply to it, if these are its session's.
     pub fn effective_settings(&self, of_session: &Settings) -> Settings {
         let mut settings = of_session.clone();
         if let Some(model) = &self.run_metadata().model {

@@ -1,4 +1,4 @@
-//! Where the run began that works in a session, or that is to ask again.
+//! First entry of the run that works in a session, or that is to repeat its request.
 
 use super::{event::AfterCompaction, state::Session};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Session {
-    /// A run begins to work in it. One that asks again what was too long is about what the one before was about.
+    /// Records that a run begins to work in it. One that repeats a request that was too long has the subject of the one before.
     pub(crate) fn start_run(&mut self, run: RunId, trigger: RunTrigger) {
         self.run = Some(run);
         if let (RunTrigger::Overflow, Some((of, _))) = (trigger, &mut self.began) {
@@ -15,13 +15,13 @@ impl Session {
         }
     }
 
-    /// The first entry that the run which works in it has added, if it has and the entry is still there.
+    /// Returns the first entry that the run which works in it has added, if it has and the entry is still there.
     pub fn run_began(&self) -> Option<&EntryId> {
         let (run, first) = self.began.as_ref()?;
         (self.run == Some(*run) && self.by_id.contains_key(first)).then_some(first)
     }
 
-    /// The same of the run that was too long, while what came before it is summed up for another that asks again.
+    /// Returns that of the run that was too long, while the context before it is summarised for another that repeats the request.
     pub(crate) fn asks_again_from(&self) -> Option<&EntryId> {
         let (_, first) = self
             .began

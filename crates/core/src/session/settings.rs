@@ -1,4 +1,4 @@
-//! What a session's person has set. Values come in by command and are recorded; nothing here reads a file.
+//! Settings of a session. Values come in by command and are recorded; nothing here reads a file.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::run::InterruptMode;
 
 pub use crate::model_ref::{ModelPrice, ModelRef};
 
-/// How many queued messages one poll takes.
+/// Number of queued messages that one poll takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TakeMode {
@@ -20,33 +20,33 @@ pub enum TakeMode {
     All,
 }
 
-/// How queues are polled.
+/// Modes of polling the queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueModes {
-    /// Of the steering queue.
+    /// Mode of the steering queue.
     pub steering: TakeMode,
-    /// Of the queue of follow-ups.
+    /// Mode of the queue of follow-ups.
     pub follow_up: TakeMode,
-    /// When steering is looked at.
+    /// Time at which steering messages are read.
     pub interrupt: InterruptMode,
 }
 
-/// What happens after a provider failed.
+/// Policy after a failure of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryPolicy {
-    /// Whether it is tried again at all.
+    /// True if failed requests are repeated at all.
     pub enabled: bool,
-    /// How often at most.
+    /// Maximum number of attempts.
     pub max: u32,
     /// The first delay; each further one is twice the last.
     pub base: Duration,
     /// The longest wait: a run whose provider asks for a longer one ends.
     #[serde(default = "longest_wait", skip_serializing_if = "is_longest_wait")]
     pub longest: Duration,
-    /// The shortest wait that people are asked about, where they can be asked.
+    /// The shortest wait that approvers are asked about, if they can be asked.
     #[serde(default = "ask_after", skip_serializing_if = "is_ask_after")]
     pub ask_after: Duration,
-    /// Whether people are asked about a wait that is longer than the longest. Where nobody may be reading, the run ends.
+    /// True if approvers are asked about a wait that is longer than the longest. If no person may be reading, the run ends.
     #[serde(default = "yes", skip_serializing_if = "std::clone::Clone::clone")]
     pub ask_beyond: bool,
 }
@@ -69,7 +69,7 @@ fn longest_wait() -> Duration {
 }
 
 impl RetryPolicy {
-    /// Returns whether people are asked about a wait of this length, where they can be asked.
+    /// Returns whether approvers are asked about a wait of this length, if they can be asked.
     pub fn asks_about(&self, wait: Duration) -> bool {
         wait >= self.ask_after && (self.ask_beyond || wait <= self.longest)
     }
@@ -91,23 +91,23 @@ fn is_longest_wait(wait: &Duration) -> bool {
     *wait == longest_wait()
 }
 
-/// When and how far a context is compacted. Tokens.
+/// Limits of the compaction of a context, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionThresholds {
-    /// Whether it happens by itself.
+    /// True if it happens automatically.
     pub auto: bool,
     /// Kept free for the answer, unless 15 % of the window is more.
     pub reserve: u64,
     /// The newest part that is kept as it is.
     pub keep_recent: u64,
-    /// An absolute limit in the place of the window's.
+    /// An absolute limit in place of the window's.
     pub at_tokens: Option<u64>,
     /// A limit in per cent of the window, 1 to 99.
     pub at_percent: Option<u8>,
 }
 
 impl CompactionThresholds {
-    /// The number of tokens above which a context of `window` tokens is compacted.
+    /// Returns the number of tokens above which a context of `window` tokens is compacted.
     pub fn token_limit(&self, window: u64) -> u64 {
         if let Some(tokens) = self.at_tokens {
             return tokens.min(window.saturating_sub(1));
@@ -119,29 +119,29 @@ impl CompactionThresholds {
     }
 }
 
-/// What the model is shown afterwards of a run that somebody stopped before it called anything.
+/// Context that a run leaves if it was stopped before it called a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoppedRun {
     /// All of it.
     #[default]
     Stays,
-    /// Nothing, neither the message nor the beginning of an answer. People are shown both.
+    /// Nothing, neither the message nor the beginning of an answer. People see both.
     IsForgotten,
 }
 
 impl StoppedRun {
-    /// Whether it is what is usual.
+    /// Reports whether it is the default.
     const fn stays(&self) -> bool {
         matches!(self, Self::Stays)
     }
 }
 
-/// Which sessions a person's denial of a call binds.
+/// Sessions that a person's denial of a call binds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DenialReach {
-    /// All of the principal that wanted the call.
+    /// All of the principal that requested the call.
     #[default]
     Principal,
     /// The session of the call alone.
@@ -149,88 +149,88 @@ pub enum DenialReach {
 }
 
 impl DenialReach {
-    /// Whether it is what is usual.
+    /// Reports whether it is the default.
     const fn is_usual(&self) -> bool {
         matches!(self, Self::Principal)
     }
 }
 
-/// What a person set for a session in lists of sessions. Its conversation is as it was.
+/// Flags of a session in lists of sessions. They do not change its conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListingFlags {
-    /// Whether it stands before the others.
+    /// True if it is listed before the others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
-    /// Whether it is put away.
+    /// True if it is archived.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,
-    /// Whether it is deleted: only the record knows it.
+    /// True if it is deleted: only the record has it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
 }
 
 impl ListingFlags {
-    /// Whether nothing was set.
+    /// Reports whether no flag is set.
     fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// When a context that has grown too long is summed up.
+/// Time of the compaction of a context that has grown too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionTiming {
-    /// When a run has ended, and a run that goes on follows it.
+    /// When a run has ended, and a continuation run follows it.
     #[default]
     AfterRuns,
     /// Before the next message is answered.
     BeforeRuns,
 }
 
-/// Everything that is set for one session.
+/// All settings of one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The model of the next request; absent until one is chosen.
     pub model: Option<ModelRef>,
-    /// How much it is asked to think, in the words of the settings; absent where the model cannot or nothing is set.
+    /// Thinking level, in the form of the settings; absent if the model has none or nothing is set.
     pub thinking: Option<String>,
-    /// How queues are polled.
+    /// Modes of polling the queues.
     pub modes: QueueModes,
-    /// After a failure.
+    /// Policy after a failure.
     pub retry: RetryPolicy,
-    /// Of compaction.
+    /// Limits of compaction.
     pub thresholds: CompactionThresholds,
-    /// How long an approval waits for its person.
+    /// Time that an approval waits for its approver.
     pub approval_timeout: Duration,
-    /// How many requests of an agent may wait for people at once.
+    /// Maximum number of pending requests of an agent.
     #[serde(default = "most_pending")]
     pub max_pending: u32,
-    /// How long a question waits for its person.
+    /// Time that a question waits for its person.
     pub clarify_timeout: Duration,
-    /// How long a call waits for its peer to come, and how long a peer may say nothing of a call that it has.
+    /// Time that a call waits for its peer to connect, and that a peer may not report on a call that it has.
     #[serde(default = "peer_timeout")]
     pub peer_timeout: Duration,
-    /// How often a run that ended with open tasks is reminded of them.
+    /// Maximum number of reminders of a run that ended with open tasks.
     pub todo_reminders: u32,
-    /// What is left of a run that was stopped.
+    /// Context that a stopped run leaves.
     #[serde(default, skip_serializing_if = "StoppedRun::stays")]
     pub stopped: StoppedRun,
-    /// Which sessions a denial in it binds.
+    /// Sessions that a denial in it binds.
     #[serde(default, skip_serializing_if = "DenialReach::is_usual")]
     pub denials: DenialReach,
-    /// How lists show it.
+    /// Flags in lists.
     #[serde(default, skip_serializing_if = "ListingFlags::is_plain")]
     pub listing: ListingFlags,
-    /// How runs ask people.
+    /// Settings of the questions of runs.
     #[serde(default)]
     pub asking: QuestionSettings,
-    /// What people say it is to be like.
+    /// Profile by people.
     #[serde(default)]
     pub profile: SessionProfile,
-    /// When a context that has grown too long is summed up.
+    /// Time of the compaction of a context that has grown too long.
     #[serde(default)]
     pub sums: CompactionTiming,
-    /// How many tokens a request has beside the conversation: an estimate of what the model is told first, and of its tools.
+    /// Number of tokens of a request in addition to the conversation: an estimate of the system prompt and of the tools.
     #[serde(default)]
     pub preamble: u64,
 }
@@ -269,29 +269,29 @@ impl Default for Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionSetting {
-    /// The model of the requests to come.
+    /// The model of later requests.
     Model(ModelRef),
-    /// The thinking level of the requests to come.
+    /// The thinking level of later requests.
     Thinking(Option<String>),
-    /// How queues are polled.
+    /// Modes of polling the queues.
     Modes(QueueModes),
-    /// Whether compaction happens by itself.
+    /// Automatic compaction on or off.
     AutoCompaction(bool),
-    /// Whether failures are retried.
+    /// Retries of failures on or off.
     AutoRetry(bool),
-    /// What a call that asks is told where nobody can be asked.
+    /// Result of a call that asks if no person can be asked.
     Nobody(Option<String>),
-    /// What people say it is to be like.
+    /// Profile by people.
     Profile(Box<SessionProfile>),
-    /// How many tokens requests have beside the conversation.
+    /// Number of tokens of requests in addition to the conversation.
     Preamble(u64),
-    /// When a context that has grown too long is summed up.
+    /// Time of the compaction of a context that has grown too long.
     Sums(CompactionTiming),
-    /// Which sessions a denial in it binds.
+    /// Sessions that a denial in it binds.
     Denials(DenialReach),
-    /// How lists show it.
+    /// Flags in lists.
     Listing(ListingFlags),
-    /// Everything at once, as files and flags have it when the session opens.
+    /// All settings at once, from files and flags when the session opens.
     All(Box<Settings>),
 }
 

@@ -1,4 +1,4 @@
-//! What a session's file holds, gathered beside the tree until it takes its place.
+//! Entries of a session's file, staged next to the tree until they replace it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::state::SessionEntry;
 use crate::id::EntryId;
 
-/// Entries with their places.
+/// Entries with their positions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StagedEntries {
     pub(super) entries: Vec<SessionEntry>,
@@ -28,10 +28,10 @@ impl StagedEntries {
         self.by_id.get(id).map(|&at| &self.entries[at])
     }
 
-    /// Whether `id` is on the way from `leaf` to the root.
+    /// Reports whether `id` is on the way from `leaf` to the root.
     pub(crate) fn is_on_way(&self, leaf: Option<&EntryId>, id: &EntryId) -> bool {
         let mut at = leaf.and_then(|leaf| self.entry(leaf));
-        // A file that was edited by hand may hold a circle.
+        // A file that was edited by hand may contain a cycle.
         for _ in 0..self.entries.len() {
             let Some(entry) = at else { return false };
             if entry.id == *id {

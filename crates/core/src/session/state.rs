@@ -1,4 +1,4 @@
-//! The index of a session's tree, its queues and what it is busy with.
+//! The index of a session's tree, its queues and its current work.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,9 +26,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageQueue {
-    /// Looked at while a run works.
+    /// Messages that are read while a run works.
     Steering,
-    /// Looked at when a run would end.
+    /// Messages that are read when a run would end.
     FollowUp,
     /// Prompts that wait for a compaction.
     Prompt,
@@ -41,15 +41,15 @@ pub enum MessageQueue {
 /// A message in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedMessage {
-    /// Where its content lies.
+    /// Position of its content.
     pub content: Lsn,
-    /// When it was queued.
+    /// Time at which it was queued.
     pub at: Millis,
     /// An estimate of its length.
     pub tokens: u64,
-    /// What it will be as an entry.
+    /// Its kind as an entry.
     pub kind: SessionEntryKind,
-    /// What it says of its run, if it gets one of its own.
+    /// Metadata of its run, if it gets one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marks: Option<Box<RunMetadata>>,
 }
@@ -61,28 +61,28 @@ pub struct SessionEntry {
     pub id: EntryId,
     /// The entry before it.
     pub parent: Option<EntryId>,
-    /// What it is.
+    /// Its kind.
     pub kind: SessionEntryKind,
-    /// The record that put it here.
+    /// The record that added it.
     pub lsn: Lsn,
-    /// Where its content lies.
+    /// Position of its content.
     pub content: Lsn,
-    /// When it was made.
+    /// Time of its creation.
     pub at: Millis,
     /// An estimate of its length.
     pub tokens: u64,
-    /// False if the model is no longer shown it.
+    /// False if the model no longer sees it.
     pub shown: bool,
-    /// Since when the model is shown a notice in its place.
+    /// The record since which the model sees a notice in its place.
     pub pruned: Option<Lsn>,
 }
 
-/// That the rules of a session come from its host.
+/// State of a session whose rules come from its host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostedState {
-    /// Which grants for good it shares with other sessions.
+    /// Realm of permanent grants that it shares with other sessions.
     pub realm: String,
-    /// Of the rules that are in force, wherever they are.
+    /// Digest of the rules in force, wherever they are loaded.
     pub rules: Digest,
 }
 
@@ -98,14 +98,14 @@ pub struct Session {
     pub(crate) door: Option<String>,
     pub(crate) settings: Settings,
     pub(crate) entries: Vec<SessionEntry>,
-    /// Where each entry stands. Made again from the entries when a session is read back.
+    /// Index of each entry. Rebuilt from the entries when a session is read back.
     #[serde(skip)]
     pub(crate) by_id: BTreeMap<EntryId, usize>,
     pub(crate) leaf: Option<EntryId>,
-    /// What the session's file holds, as far as it was gathered.
+    /// Staged entries of the session's file.
     #[serde(default)]
     pub(crate) gathering: Option<StagedEntries>,
-    /// The last run that said something, and its first entry.
+    /// The last run that added an entry, and its first entry.
     #[serde(default)]
     pub(crate) began: Option<(RunId, EntryId)>,
     pub(crate) steering: VecDeque<QueuedMessage>,
@@ -117,16 +117,16 @@ pub struct Session {
     pub(crate) compaction: Option<ActiveCompaction>,
     pub(crate) compactions: u32,
     pub(crate) overflow_tried: bool,
-    /// Whether the context was summed up since a person last spoke because it had grown too long.
+    /// True if the context was compacted since the last message of a person because it had grown too long.
     #[serde(default)]
     pub(crate) sum_tried: bool,
-    /// How often it began anew, and when it last did.
+    /// Number of restarts, and the time of the last.
     #[serde(default)]
     pub(crate) renewals: (u32, Option<Millis>),
     pub(crate) file: Option<(String, u64, String)>,
-    /// Where the shell is; absent means where the session works.
+    /// Folder of the shell; absent means the folder of the session.
     pub(crate) folder: Option<String>,
-    /// Whether a call that may change something ran in it: its shell may have been used.
+    /// True if a call that may change something ran in it: its shell may have been used.
     #[serde(default)]
     pub(crate) is_shell_used: bool,
     pub(crate) open_tasks: u32,
@@ -135,30 +135,30 @@ pub struct Session {
     pub(crate) run: Option<RunId>,
     /// Commands of a person that run in it.
     pub(crate) commands: BTreeSet<CallId>,
-    /// What an agent asked for, where the session is one's.
+    /// Requests of the agent, if the session is one's.
     #[serde(default)]
     pub(crate) requester: Option<Box<AgentRequests>>,
     /// Absent: it has the rules of the process that works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hosted: Option<HostedState>,
-    /// What binds all that works in it, where it works without people.
+    /// Contract that binds all that works in it, if it works without approvers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unattended: Option<Box<UnattendedContract>>,
-    /// Why calls with an effect are held back.
+    /// Reason for which calls with an effect are held back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) withheld: Option<WithheldCalls>,
-    /// The log that it goes on in, in the words of whoever moved it. This one only has its past.
+    /// The log that it continues in, in the form of the component that moved it. This one only has its past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left_for: Option<String>,
-    /// What it has done under keys.
+    /// Commands that it has executed under keys.
     #[serde(default, skip_serializing_if = "IdempotencyKeys::is_empty")]
     pub(crate) keys: IdempotencyKeys,
-    /// How many gates it has had.
+    /// Number of its gates.
     pub(crate) gates: u32,
-    /// Those that are counted, by stage and in order.
+    /// Counted gates, by stage and in order.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) stages: BTreeMap<GateStage, Vec<GateId>>,
-    /// When something last happened in it.
+    /// Time of the last event in it.
     pub(crate) last_at: Millis,
 }
 
@@ -207,136 +207,136 @@ impl Session {
         })
     }
 
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// When it was opened.
+    /// Returns the time at which it was opened.
     pub fn opened_at(&self) -> Millis {
         self.opened_at
     }
 
-    /// The folder that its tools work in.
+    /// Returns the folder that its tools work in.
     pub fn cwd(&self) -> &str {
         &self.cwd
     }
 
-    /// The folder that its shell is in.
+    /// Returns the folder that its shell is in.
     pub fn folder(&self) -> &str {
         self.folder.as_deref().unwrap_or(&self.cwd)
     }
 
-    /// Its name for people.
+    /// Returns its display name.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The session that it came from.
+    /// Returns the session that it came from.
     pub fn parent(&self) -> Option<&str> {
         self.parent.as_deref()
     }
 
-    /// The door that it was opened through, where that is known.
+    /// Returns the adapter that it was opened through, if known.
     pub fn door(&self) -> Option<&str> {
         self.door.as_deref()
     }
 
-    /// What is set.
+    /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// All entries in the order in which they came, all branches.
+    /// Returns all entries in the order in which they came, all branches.
     pub fn entries(&self) -> &[SessionEntry] {
         &self.entries
     }
 
-    /// The entry that the next one follows.
+    /// Returns the entry that the next one follows.
     pub fn leaf(&self) -> Option<&EntryId> {
         self.leaf.as_ref()
     }
 
-    /// One entry.
+    /// Returns an entry.
     pub fn entry(&self, id: &EntryId) -> Option<&SessionEntry> {
         self.by_id.get(id).map(|&at| &self.entries[at])
     }
 
-    /// The run that works in it.
+    /// Returns the run that works in it.
     pub fn run(&self) -> Option<RunId> {
         self.run
     }
 
-    /// The prompt that waits for a compaction.
+    /// Returns the prompt that waits for a compaction.
     pub fn awaited_prompt(&self) -> Option<&QueuedMessage> {
         self.prompts.front()
     }
 
-    /// The compaction that is under way.
+    /// Returns the active compaction.
     pub fn active_compaction(&self) -> Option<&ActiveCompaction> {
         self.compaction.as_ref()
     }
 
-    /// Commands of a person that run in it.
+    /// Returns commands of a person that run in it.
     pub fn commands(&self) -> impl Iterator<Item = CallId> + '_ {
         self.commands.iter().copied()
     }
 
-    /// Messages that wait to be said: steering, follow-ups, prompts behind a compaction, and those that wait for a run.
+    /// Returns the number of waiting messages: steering, follow-ups, prompts that wait for a compaction, and those that wait for a run.
     pub fn queued_count(&self) -> usize {
         self.steering.len() + self.follow_up.len() + self.prompts.len() + self.next.len()
     }
 
-    /// Where the contents of [`Session::queued`] lie, in the order in which they will be said.
+    /// Returns the positions of the contents of the messages that [`Session::queued_count`] counts, in sending order.
     pub fn queued_contents(&self) -> impl Iterator<Item = Lsn> + '_ {
         let queues = [&self.prompts, &self.steering, &self.follow_up, &self.next];
         queues.into_iter().flatten().map(|queued| queued.content)
     }
 
-    /// What was last recorded of its file: path, length and digest.
+    /// Returns the last record of its file: path, length and digest.
     pub fn session_file(&self) -> Option<(&str, u64, &str)> {
         self.file.as_ref().map(|(path, length, digest)| (path.as_str(), *length, digest.as_str()))
     }
 
-    /// Whether nothing works in it: no run, no compaction, no command.
+    /// Reports whether nothing works in it: no run, no compaction, no command.
     pub fn is_at_rest(&self) -> bool {
         self.run.is_none() && self.compaction.is_none() && self.commands.is_empty()
     }
 
-    /// What it has done under keys.
+    /// Returns the commands that it has executed under keys.
     pub fn idempotency_keys(&self) -> &IdempotencyKeys {
         &self.keys
     }
 
-    /// That its rules come from its host, if they do.
+    /// Returns the state of its host's rules, if its rules come from its host.
     pub fn hosted_state(&self) -> Option<&HostedState> {
         self.hosted.as_ref()
     }
 
-    /// What binds all that works in it, where it works without people.
+    /// Returns the contract that binds all that works in it, if it works without approvers.
     pub fn unattended(&self) -> Option<&UnattendedContract> {
         self.unattended.as_deref()
     }
 
-    /// The log that it goes on in, if that is not this one.
+    /// Returns the log that it continues in, if that is not this one.
     pub fn left_for(&self) -> Option<&str> {
         self.left_for.as_deref()
     }
 
-    /// What an agent asked for, where the session is one's.
+    /// Returns the requests of the agent, if the session is one's.
     pub fn agent_requests(&self) -> Option<&AgentRequests> {
         self.requester.as_deref()
     }
 
-    /// Whether it may be let go of: nothing works or waits in it. The log has it all. There are few agents, and each asks
-    /// often: their sessions stay.
+    /// Reports whether it may be unloaded: nothing works or waits in it. The log has it all. There are few agents, and each sends
+    /// requests often: their sessions stay.
     pub(crate) fn may_park(&self) -> bool {
         let queues = [&self.steering, &self.follow_up, &self.prompts, &self.held, &self.next];
         let is_asked = self.unattended().is_some_and(|unattended| unattended.gate_ids().next().is_some());
         self.is_at_rest() && self.requester.is_none() && !is_asked && queues.iter().all(|queue| queue.is_empty())
     }
 
-    /// Makes the index again that a stored form leaves out.
+    /// Rebuilds the index that a stored form leaves out.
     pub(crate) fn index(&mut self) {
         self.by_id = self.entries.iter().enumerate().map(|(at, entry)| (entry.id.clone(), at)).collect();
     }
@@ -361,7 +361,7 @@ impl Session {
         }
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub(crate) fn apply_event(&mut self, event: &Event, lsn: Lsn, at: Millis, boot: u32) {
         match event {
             Event::Opened { .. } | Event::CompactionDropped { .. } | Event::SequenceRecorded { .. } => {}
@@ -376,7 +376,7 @@ impl Session {
                     self.sum_tried = false;
                     self.reminded = 0;
                 }
-                // The model took what it was shown: the next that is too long is another.
+                // The model accepted the request: the next that is too long is another.
                 self.overflow_tried &= !kind.is_answer();
                 if let Some(run) = self.run.filter(|run| self.began.as_ref().is_none_or(|(began, _)| began != run)) {
                     self.began = Some((run, id.clone()));
@@ -445,7 +445,7 @@ impl Session {
                 self.next.clear();
             }
             Event::Renewed => self.start_anew(at),
-            // Whoever does what is owed reads it from the record.
+            // The executor of owed work reads it from the record.
             Event::Remembered { .. } => {}
             Event::Trimmed { first_kept } => self.trim_before(first_kept),
             Event::Dropped { entry } => self.change_entry(entry, |entry| entry.shown = false),

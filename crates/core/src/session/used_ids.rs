@@ -1,4 +1,4 @@
-//! The ids that an agent's program has used in one generation, in little room however many they are.
+//! The ids that an agent's program has used in one generation, in bounded space.
 //!
 //! Programs count their requests. Numbers are kept as ranges, so that one which counts on for months costs as much as one that
 //! has just begun, and one that begins at 1 again is known by its first id. Ids of other forms are kept one by one, the last
@@ -11,8 +11,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// How many ranges of numbers are kept apart: a program whose ids are scattered has as many of them known as one whose ids are
-/// texts. What lies between the lowest of more is taken for used: whoever comes back to it has begun anew.
+/// Maximum number of ranges of numbers: a program with scattered ids has as many of them remembered as one with
+/// text ids. Numbers below the lowest of more ranges count as used: a program that returns to them has restarted.
 const RANGES: usize = 4096;
 
 /// The ids of a generation.
@@ -21,7 +21,7 @@ pub(super) struct UsedIds {
     /// Ranges of numbers: the first and the last of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     numbers: BTreeMap<u64, u64>,
-    /// The others, and those of them that may be forgotten, in the order in which they became so.
+    /// The others, and those of them that may be forgotten, in the order of their release.
     texts: BTreeSet<Arc<str>>,
     order: VecDeque<Arc<str>>,
 }
@@ -41,7 +41,7 @@ impl UsedIds {
         }
     }
 
-    /// Notes that an id may be forgotten, once `most` others may be that came behind it.
+    /// Records that an id may be forgotten, once `most` later ones may be.
     pub(super) fn release_id(&mut self, wire: Arc<str>, most: usize) {
         if parse_number(&wire).is_some() {
             return;
@@ -76,7 +76,7 @@ impl UsedIds {
     }
 }
 
-/// The number that an id is, as JSON text, if it is one that a program could have counted to.
+/// Returns the number that an id is, as JSON text, if it is one that a program could have counted to.
 pub(super) fn parse_number(wire: &str) -> Option<u64> {
     let is_plain = wire.bytes().all(|byte| byte.is_ascii_digit()) && (wire == "0" || !wire.starts_with('0'));
     wire.parse().ok().filter(|_| is_plain)

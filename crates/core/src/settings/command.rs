@@ -1,30 +1,30 @@
-//! What people ask of the settings.
+//! Commands about settings.
 
 use serde_json::Value;
 
 use super::SettingsPath;
 use crate::{digest::Digest, id::PrincipalId};
 
-/// Secrets by the paths at which they are set, each as a digest that whoever keeps them can tell them by.
+/// Secrets by the paths at which they are set, each as a digest that identifies it to its store.
 pub type SecretDigests = Vec<(SettingsPath, Digest)>;
 
-/// A command about settings. What may be set where is looked at before by whoever knows what they mean.
+/// A command about settings. The caller, which knows their meaning, checks values and paths before.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Sets what is at a path, in the place of everything that was set there and below, secrets too.
+    /// Sets the value at a path, replacing everything that was set there and below, secrets too.
     Set {
-        /// Who.
+        /// The person.
         by: PrincipalId,
-        /// Where.
+        /// The path.
         path: SettingsPath,
-        /// To what, without its secrets. `None` takes it out.
+        /// The value, without its secrets. `None` removes it.
         value: Option<Value>,
         /// Secrets at the path or below.
         secrets: SecretDigests,
     },
-    /// Puts a text at the end of a list, if it is not in it. The list is made if nothing is set there.
+    /// Appends a text to a list, if it is not in it. The list is created if nothing is set there.
     Add {
-        /// Who.
+        /// The person.
         by: PrincipalId,
         /// The list.
         path: SettingsPath,

@@ -1,4 +1,4 @@
-//! What happened to settings.
+//! Events of settings.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,22 +10,22 @@ use crate::{digest::Digest, id::PrincipalId};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// This is set at a path, and nothing else there or below.
+    /// A value was set at a path, replacing everything there and below.
     Set {
-        /// Who did.
+        /// The person.
         by: PrincipalId,
-        /// Where.
+        /// The path.
         path: SettingsPath,
-        /// What, without its secrets. Absent: nothing is.
+        /// The value, without its secrets. Absent: it was removed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<Value>,
         /// Secrets at the path or below, by their digests.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         secrets: Vec<(SettingsPath, Digest)>,
     },
-    /// A text stands at the end of a list.
+    /// A text was appended to a list.
     Added {
-        /// Who did.
+        /// The person.
         by: PrincipalId,
         /// The list.
         path: SettingsPath,
@@ -35,14 +35,14 @@ pub enum Event {
 }
 
 impl Event {
-    /// Who changed something.
+    /// Returns the person who made the change.
     pub const fn by(&self) -> &PrincipalId {
         match self {
             Self::Set { by, .. } | Self::Added { by, .. } => by,
         }
     }
 
-    /// Where something changed.
+    /// Returns the path of the change.
     pub const fn path(&self) -> &SettingsPath {
         match self {
             Self::Set { path, .. } | Self::Added { path, .. } => path,

@@ -1,4 +1,4 @@
-//! What is set, folded from facts.
+//! State of settings, folded from facts.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Event, SettingsPath};
 use crate::digest::Digest;
 
-/// Everything that people have set. What counts where nothing is set is not part of it.
+/// Everything that people have set. Default values are not part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     tree: Map<String, Value>,
@@ -34,28 +34,28 @@ mod pairs {
 }
 
 impl State {
-    /// What is set, as a tree without secrets.
+    /// Returns the values, as a tree without secrets.
     pub const fn tree(&self) -> &Map<String, Value> {
         &self.tree
     }
 
-    /// Which secrets are set.
+    /// Returns the secrets that are set.
     pub fn secrets(&self) -> impl Iterator<Item = (&SettingsPath, Digest)> {
         self.secrets.iter().map(|(path, digest)| (path, *digest))
     }
 
-    /// What is set at a path. Lists are not walked into.
+    /// Returns the value at a path. Elements of lists have no path.
     pub fn get(&self, path: &SettingsPath) -> Option<&Value> {
         let (first, rest) = path.names().split_first()?;
         rest.iter().try_fold(self.tree.get(first)?, |at, name| at.get(name.as_str()))
     }
 
-    /// The secrets at a path or below.
+    /// Returns the secrets at a path or below.
     pub(crate) fn secrets_within(&self, path: &SettingsPath) -> impl Iterator<Item = (&SettingsPath, Digest)> {
         self.secrets().filter(move |(at, _)| at.is_within(path))
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub fn apply_event(&mut self, event: &Event) {
         match event {
             Event::Set { path, value, secrets, .. } => {

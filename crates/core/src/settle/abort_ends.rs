@@ -10,16 +10,16 @@ use crate::{
 
 pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let mut branch = BranchBuilder::new(scene.session);
-    // Nobody is shown a message that the provider broke off: what its calls came to is in the record and nowhere else.
+    // A message that the provider interrupted is not shown: the results of its calls are only in the record.
     if scene.run.is_broken() && *scene.run.phase() == RunPhase::Calling {
         let call = scene.open_calls().find(|call| !call.is_over())?;
-        // A version before this one may have asked about it.
+        // An earlier version may have opened a gate for it.
         withdraw_gate(scene.view, &mut branch, call);
         let ended = call::Event::Ended { call: call.id(), end: CallEnd::Cancelled, entry: None };
         branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
         return Some(branch.into_facts());
     }
-    // A message that was broken off wants nothing any more, whoever broke it off.
+    // An interrupted message has no more requests, for any cause of the interruption.
     let is_cut_off = matches!(scene.run.last, Some((_, StopReason::Aborted, _) | (_, _, Some(_))));
     if scene.run.abort_state() != AbortState::Requested && !is_cut_off {
         return None;
@@ -33,9 +33,9 @@ pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) ->
             if let Some(call) = scene.open_calls().filter(works).find(|call| !call.aborting) {
                 branch.push_event(Event::Call(call::Event::Aborting { call: call.id() }));
             } else if scene.open_calls().find(works).is_none() {
-                // What runs comes back first, so that results stand in the order in which they came about.
+                // Running calls return first, so that results are in the order in which they came about.
                 let call = scene.open_calls().find(|call| !call.is_over())?;
-                // Nobody waits until its peer can be asked.
+                // The run does not wait until the peer can be asked.
                 let is_asking = matches!(call.phase(), CallPhase::Started { .. } | CallPhase::Gated);
                 let (end, text) = match call.may_be_asked() {
                     true => (CallEnd::Unknown, texts::UNKNOWN),

@@ -1,5 +1,5 @@
-//! A call whose line broke is asked for at its peer, once that is back with the journal in which it noted what becomes of
-//! calls. Asking does nothing a second time.
+//! Asks a peer for the outcome of a call whose line broke, once it is back with the journal in which it recorded outcomes of
+//! calls. The question executes nothing a second time.
 
 use super::OpenCalls;
 use crate::{
@@ -11,7 +11,7 @@ pub(super) fn due_facts(docket: OpenCalls<'_>) -> Option<Vec<Fact>> {
     docket.open_calls().find_map(|call| ask_peer(docket, call))
 }
 
-/// The same of what people have peers do.
+/// Asks in the same way for actions of peers that people started.
 pub(super) fn of_acts(docket: OpenCalls<'_>) -> Option<Vec<Fact>> {
     docket.peer_actions().find_map(|call| ask_peer(docket, call))
 }

@@ -1,4 +1,4 @@
-//! A call that a person runs: what it asks is asked one after the other, and the answers are its result.
+//! A call that a person runs: its questions are asked one after the other, and the answers are its result.
 
 mod answer_result;
 mod question_arguments;
@@ -101,7 +101,7 @@ fn open_question(
     branch.push_with(Event::Gate(opened), Some(content.into()));
 }
 
-/// What the call has asked so far, in order.
+/// Returns the gates of the call so far, in order.
 fn question_gates(scene: RunContext<'_>, call: &Call) -> Vec<GateId> {
     let gates = scene.view.admitted.gates_of(call.id()).iter().copied();
     gates

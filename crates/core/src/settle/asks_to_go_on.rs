@@ -1,4 +1,4 @@
-//! After several denials in a row people are asked one thing about an agent: whether it may go on.
+//! Asks approvers one question after several denials in a row: whether the agent may continue.
 
 use super::OpenCalls;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     id::GateId,
 };
 
-/// What the agent is told meanwhile.
+/// Text for the agent meanwhile.
 pub(super) const HELD: &str =
     "Denied: several requests in a row were denied. Nothing is asked for this agent until a person lets it go on.";
 
@@ -23,7 +23,7 @@ pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) ->
     Some(branch.into_facts()).filter(|facts| !facts.is_empty())
 }
 
-/// Asks, if that is due; `wants_more` says that the agent has just requested something.
+/// Opens the question, if that is due; `wants_more` means that the agent has just requested a call.
 pub(super) fn open_question(
     docket: OpenCalls<'_>,
     branch: &mut BranchBuilder<'_>,

@@ -1,4 +1,4 @@
-//! A run that waited long enough asks again, as does one that has got another model: the wait was for the one before.
+//! A run that waited long enough repeats its request, as does one that has got another model: the wait was for the one before.
 
 use super::{RunContext, wait_question};
 use crate::{

@@ -1,4 +1,4 @@
-//! After several denials in a row a run stops asking: what still waits for a person is denied.
+//! After several denials in a row a run requests no more approvals: those that are pending are denied.
 
 use super::RunContext;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 
 /// Denials in a row that trip the breaker.
 pub(crate) const LIMIT: u32 = 3;
-/// What the model is told.
+/// Text for the model.
 pub(super) const TRIPPED: &str =
     "Denied: three denials in a row. This run asks for nothing more until a person has spoken again.";
 

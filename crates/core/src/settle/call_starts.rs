@@ -1,4 +1,4 @@
-//! A call starts when its turn has come: exclusive ones alone and in order, shared ones beside each other.
+//! A call starts when its turn has come: exclusive ones alone and in order, shared ones at the same time.
 //!
 //! It is judged once more: a rule, a constraint or a floor that came since the first judgement wins. A call that a gate
 //! let through starts only when that is durable, so that no crash can leave a decision without its work. One that a peer
@@ -54,23 +54,23 @@ pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) ->
     Some(branch.into_facts())
 }
 
-/// Whether those who have to allowed exactly this: the shell may have gone elsewhere since, and then it is something else, or
-/// rules may ask others by now.
+/// Reports whether the required approvers allowed exactly this: the shell may have changed its folder since, which changes the call, or
+/// rules may require others by now.
 fn is_approved(docket: OpenCalls<'_>, call: &Call, subject: &PolicySubject, why: &VerdictReason) -> bool {
     let gate = docket.view.state.gate_of(call.id()).filter(|_| call.approved);
     gate.is_some_and(|gate| gate.subject == subject.digest() && gate.satisfies_steps(why.approval_steps()))
 }
 
-/// Where a call is done whose turn has come.
+/// Place of execution of a call whose turn has come.
 enum CallTarget {
     Here,
-    /// At its peer, which has this line.
+    /// Its peer, which has this line.
     At(PeerLine),
-    /// At its peer, which has none.
+    /// Its peer, which has no line.
     Away,
 }
 
-/// The first call that may start, or has to wait for its peer from now on: nothing exclusive before it is open, and for an
+/// Returns the first call that may start, or has to wait for its peer from now on: nothing exclusive before it is open, and for an
 /// exclusive one nothing at all.
 fn next_call(docket: OpenCalls<'_>) -> Option<(&Call, CallTarget)> {
     let mut any_open = false;
@@ -87,7 +87,7 @@ fn next_call(docket: OpenCalls<'_>) -> Option<(&Call, CallTarget)> {
                 None => return Some((call, CallTarget::Here)),
                 Some(Some(line)) => return Some((call, CallTarget::At(line))),
                 Some(None) if call.until.is_none() => return Some((call, CallTarget::Away)),
-                // It waits, and is open for those behind it.
+                // It waits, and is open for those after it.
                 Some(None) => {}
             }
         }

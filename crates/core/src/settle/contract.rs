@@ -1,4 +1,4 @@
-//! A contract ends what works under it when a budget is used up, or waits for the person who may give more.
+//! A contract ends the work under it when a budget is used up, or waits for the person who may raise it.
 
 use super::{forget_run, withdrawn_wait};
 use crate::{
@@ -32,7 +32,7 @@ pub(super) fn due_facts(view: DecisionView<'_>, session: &Session, context: &mut
     }
 }
 
-/// What has come to an end since somebody last looked.
+/// Finds a limit that was reached since the last check.
 fn find_breach(
     view: DecisionView<'_>,
     session: &Session,
@@ -40,7 +40,7 @@ fn find_breach(
     now: Millis,
 ) -> Option<(BudgetBreach, BreachPoint)> {
     let ledger = contract.ledger();
-    // Nobody is told that time is up where nothing works.
+    // The end of the time is not recorded while nothing works.
     if let Some(breach) = ledger.out_of_time(now).filter(|_| !session.is_at_rest()) {
         return Some((breach, BreachPoint::Clock));
     }
@@ -53,12 +53,12 @@ fn find_breach(
     ledger.overspent().or_else(cut_short).map(|breach| (breach, BreachPoint::Turn))
 }
 
-/// What a call would use up, were it to start.
+/// Returns the limit that a call would exceed, were it to start.
 pub(super) fn call_breach(session: &Session, call: CallId, now: Millis) -> Option<BudgetBreach> {
     session.unattended()?.ledger().reserve(call.into(), BudgetAmount::CALL, now).err()
 }
 
-/// The facts of a breach, or none where a person would have to be asked and the process closes.
+/// Returns the facts of a breach, or none if a person would have to be asked and the process closes.
 pub(crate) fn breach_facts(
     view: DecisionView<'_>,
     session: &Session,
@@ -133,7 +133,7 @@ fn open_gate(
     branch.push_with(Event::Gate(opened), Some(content.into()));
 }
 
-/// What became of the question whether there is more.
+/// Returns the facts of the answered question whether the budget is raised.
 fn extension_facts(
     view: DecisionView<'_>,
     session: &Session,
@@ -147,7 +147,7 @@ fn extension_facts(
         ContractAnswer::Due(event) => event,
         ContractAnswer::Yes(by) => {
             let metric = breach.metric;
-            // As much again, behind what was used while somebody thought about it.
+            // As much again, after the use during the decision.
             let used = contract.ledger().used_amount(metric, context.now).max(breach.limit);
             let limit = used.saturating_add(breach.limit);
             Event::Unattended(Happened::Extended { metric, limit, by })
@@ -157,7 +157,7 @@ fn extension_facts(
     Some(vec![Fact::without_content(event, Some(session.id().clone()))])
 }
 
-/// What became of the question whether terms may be wider.
+/// Returns the facts of the answered question whether terms may be wider.
 fn proposal_facts(
     view: DecisionView<'_>,
     session: &Session,
@@ -202,7 +202,7 @@ fn withdrawn_event(gate: GateId) -> gate::Event {
     gate::Event::auto_resolved(gate, GateResolution::Withdrawn)
 }
 
-/// Whatever works is stopped, and what is left says so.
+/// Stops all work, and settles the contract when it has ended.
 fn end_facts(view: DecisionView<'_>, session: &Session, contract: &UnattendedContract) -> Option<Vec<Fact>> {
     let mut branch = BranchBuilder::new(session);
     if let Some(run) =
@@ -248,7 +248,7 @@ const fn metric_name(metric: LedgerMetric) -> &'static str {
     }
 }
 
-/// So much of a metric, for people.
+/// Formats an amount of a metric for people.
 fn amount_text(metric: LedgerMetric, amount: u64) -> String {
     match metric {
         LedgerMetric::Tokens => format!("{amount} tokens"),

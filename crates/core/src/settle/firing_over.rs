@@ -1,4 +1,4 @@
-//! The run of a job is over when nothing of it works or waits any more.
+//! The run of a job is over when no part of it works or waits any more.
 
 use crate::{
     decision::{DecisionView, Event, Fact},
@@ -26,7 +26,7 @@ fn finished_firing(
     let id = FiringId { job: job.id().clone(), number: firing.number };
     let goes_on = match (run, end) {
         (Some(run), None) => view.state.run(*run).is_some(),
-        // A summary is made, and another run asks again.
+        // A summary is made, and another run repeats the request.
         (Some(_), Some(RunOutcome::Overflowed)) => session.active_compaction().is_some(),
         (Some(_), Some(_)) => false,
         (None, _) => {

@@ -1,4 +1,4 @@
-//! A gate whose deadline has passed is resolved by its fallback, or asks others.
+//! A gate whose deadline has passed is resolved by its fallback, or asks other approvers.
 
 use super::OpenCalls;
 use crate::{

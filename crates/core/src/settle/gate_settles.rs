@@ -1,4 +1,4 @@
-//! What a resolved approval means for the call that waited for it.
+//! Consequences of a resolved approval for the call that waited for it.
 
 use super::OpenCalls;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     session::DenialReach,
 };
 
-/// What a model has to know of any denial by a person.
+/// Text for a model about any denial by a person.
 const STAYS_DENIED: &str = "A person refused this. Do not retry it: the same action in other words stays denied.";
 
 pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
@@ -63,7 +63,7 @@ pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) ->
             docket.end_call(&mut branch, call, end, "Denied: nobody answered in time.", context);
         }
         GateResolution::Withdrawn => {
-            // Neither a rule nor a person refused it: an agent may ask for it again.
+            // Neither a rule nor a person refused it: an agent may request it again.
             let end = if is_requested { CallEnd::Expired } else { CallEnd::Denied };
             let text = match docket.is_over() {
                 true => texts::RUN_OVER,

@@ -8,7 +8,7 @@ use crate::{
 };
 
 pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
-    // Where nothing was granted, no call has to be looked at.
+    // Without grants, no call has to be checked.
     let grants = docket.view.state.policy().grants();
     grants.iter().next()?;
     let gate = docket.open_calls().find_map(|call| {

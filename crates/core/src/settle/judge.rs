@@ -1,4 +1,4 @@
-//! A call that is wanted is judged: it may run, it is refused, or a person decides.
+//! A proposed call is judged: it may run, it is refused, or a person decides.
 
 use super::{OpenCalls, asks_to_go_on, breaker_trips, evaluate_policy, open_approval, short_reason};
 use crate::{
@@ -35,7 +35,7 @@ pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) ->
             branch.push_event(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
         }
         Verdict::Deny(why) => docket.deny_call(&mut branch, call, &why, context),
-        // A question to a person needs nobody's leave but their own.
+        // A question to a person needs no approval.
         Verdict::Ask(why) if *call.executor() == Executor::Person => {
             let why = short_reason(&why);
             branch.push_event(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
@@ -55,7 +55,7 @@ pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) ->
     Some(branch.into_facts())
 }
 
-/// Whether as many requests wait for people as may.
+/// Reports whether the number of pending requests is at its limit.
 fn is_full(docket: OpenCalls<'_>) -> bool {
     let waiting = docket.open_calls().filter(|call| *call.phase() == CallPhase::Gated).count();
     waiting >= usize::try_from(docket.session.settings().max_pending).unwrap_or(usize::MAX)

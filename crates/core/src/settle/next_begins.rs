@@ -1,5 +1,5 @@
 //! A message that waits for a run of its own gets it as soon as the session rests. A context that has grown too long is
-//! summed up first.
+//! compacted first.
 
 use super::begin_own;
 use crate::{

@@ -1,5 +1,4 @@
-//! A call that waited for its peer for as long as it may is given up: nothing of it was sent, or nobody knows what became of
-//! it.
+//! A call that waited for its peer until its deadline ends: nothing of it was sent, or its outcome is unknown.
 
 use super::OpenCalls;
 use crate::{
@@ -12,7 +11,7 @@ pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) ->
     Some(give_up(docket, call, context))
 }
 
-/// The same of what people have peers do.
+/// Ends in the same way actions of peers that people started.
 pub(super) fn of_acts(docket: OpenCalls<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let call = docket.peer_actions().find(|call| is_due(call, context))?;
     Some(give_up(docket, call, context))

@@ -1,4 +1,4 @@
-//! How a run begins: what it is about, and what waited to be said first.
+//! Begin of a run: its subject, and the messages that waited before it.
 
 use crate::{
     decision::{BranchBuilder, DecisionContext, Event},
@@ -9,7 +9,7 @@ use crate::{
     unattended::Event as Declared,
 };
 
-/// The facts that begin a run for one message alone, behind others of its session: `said`, or the first that waits for a
+/// Returns the facts that begin a run for one message alone, after others of its session: `said`, or the first that waits for a
 /// run of its own.
 pub(crate) fn begin_own(
     branch: &mut BranchBuilder<'_>,
@@ -37,10 +37,10 @@ pub(crate) fn begin_own(
     run
 }
 
-/// The facts that begin a run, behind others of its session: its turn, held commands, prompts that waited, `opening`,
+/// Returns the facts that begin a run, after others of its session: its turn, held commands, prompts that waited, `opening`,
 /// and what the steering queue has.
 ///
-/// `awaited` is the run that was promised to whoever waits for it; without one it is a new one.
+/// `awaited` is the run that was promised to the waiting client; without one it is a new one.
 pub(crate) fn continue_with(
     branch: &mut BranchBuilder<'_>,
     awaited: Option<RunId>,

@@ -1,4 +1,4 @@
-//! What a run does between two turns: it takes what was queued, goes on with results, tries again, or ends.
+//! Steps of a run between two turns: it takes queued messages, continues with results, retries, or ends.
 
 use std::time::Duration;
 
@@ -31,17 +31,17 @@ pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) ->
     let turn = scene.run.turn() + 1;
     let open = |branch: &mut BranchBuilder<'_>| branch.push_event(Event::Run(Happened::TurnOpened { run, turn }));
     match &scene.run.last {
-        // It asks again: after a wait, or in another process.
+        // It repeats its request: after a wait, or in another process.
         None => {
             open(&mut branch);
             branch.drain_queue(MessageQueue::Steering, modes.steering, context);
         }
         Some((entry, _, Some(failure))) => handle_failure(scene, &mut branch, entry.clone(), *failure, context),
         Some((_, StopReason::Aborted, None)) => end_run(scene, &mut branch, RunOutcome::Aborted),
-        // Whoever heard it did not say why it broke: that is no finished answer, and no reason to ask again.
+        // The client did not report why it broke: that is no finished answer, and no reason for a retry.
         Some((_, StopReason::Error, None)) => end_run(scene, &mut branch, RunOutcome::Failed),
         Some((_, _, None)) => {
-            // What waits is no part of a run behind which nothing follows: what it answered would not be what was asked for.
+            // Waiting messages are no part of a run after which nothing follows: it would not answer the right message.
             let waits = |queue| !scene.run.run_metadata().last && !scene.session.queue(queue).is_empty();
             if waits(MessageQueue::Steering) {
                 open(&mut branch);
@@ -67,11 +67,11 @@ fn end_run(scene: RunContext<'_>, branch: &mut BranchBuilder<'_>, end: RunOutcom
     branch.push_event(Event::Run(Happened::Ended { run: scene.run.id(), end, attempts: scene.run.attempt }));
 }
 
-/// What a run that is stopped leaves to the model: whatever took effect, with all around it; and nothing of a run that called
-/// nothing, where its session is set so.
+/// Keeps the parts of a stopped run that the model sees: calls with an effect, with their context; and nothing of a run
+/// without calls, if its session is set so.
 pub(crate) fn forget_run(branch: &mut BranchBuilder<'_>) {
     let session = branch.session();
-    // It may not have begun yet: it was to ask again what was too long.
+    // It may not have begun yet: it was to repeat a request that was too long.
     let first = session.run_began().or_else(|| session.asks_again_from());
     let Some(first) = first.filter(|_| session.settings().stopped == StoppedRun::IsForgotten) else {
         return;
@@ -95,7 +95,7 @@ pub(crate) fn forget_run(branch: &mut BranchBuilder<'_>) {
     }
 }
 
-/// After a failure of the provider: another attempt, a compaction, or the end.
+/// Handles a failure of the provider: another attempt, a compaction, or the end.
 fn handle_failure(
     scene: RunContext<'_>,
     branch: &mut BranchBuilder<'_>,
@@ -134,7 +134,7 @@ fn handle_failure(
     }
 }
 
-/// How long a run waits before this attempt; none where there is no further one. A wait that is cut short would only end in
+/// Returns the wait of a run before this attempt; none if there is no further one. A wait that is cut short would only end in
 /// the same refusal. The longest wait is for a run that cannot ask.
 fn retry_delay(retry: RetryPolicy, failure: ProviderFailure, attempt: u32, asks: bool) -> Option<Duration> {
     let requested_delay = failure.after.unwrap_or_default();
@@ -144,7 +144,7 @@ fn retry_delay(retry: RetryPolicy, failure: ProviderFailure, attempt: u32, asks:
     may_wait.then(|| backoff.min(retry.longest).max(requested_delay))
 }
 
-/// What follows a run that was done: a compaction, or a reminder of open tasks.
+/// Returns the work that follows a finished run: a compaction, or a reminder of open tasks.
 fn goes_on(scene: RunContext<'_>, branch: &mut BranchBuilder<'_>, context: &mut DecisionContext) {
     if scene.run.run_metadata().last {
         return;
@@ -152,7 +152,7 @@ fn goes_on(scene: RunContext<'_>, branch: &mut BranchBuilder<'_>, context: &mut 
     let session = scene.session;
     if session.settings().sums == CompactionTiming::AfterRuns && session.is_over_limit() {
         let is_enough = prune_entries(branch);
-        // A continuation that did nothing is not continued again: a context that does not get small enough would go round for ever.
+        // A continuation that did nothing is not continued again: a context that does not get small enough would loop for ever.
         let went_round = scene.run.trigger == RunTrigger::Continuation && scene.run.turn() == 1;
         let may_begin = !went_round && !scene.view.closing;
         if !is_enough

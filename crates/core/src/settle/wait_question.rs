@@ -1,7 +1,7 @@
 //! A run whose provider asks for a long wait asks people about it: to wait, to use another model, or to stop.
 //!
-//! The wait goes on meanwhile. Where nobody answers it is as without the question: a wait of at most the longest that is
-//! set is waited for, and a longer one ends the run.
+//! The wait continues meanwhile. Without an answer it is as without the question: a wait of at most the configured maximum
+//! is completed, and a longer one ends the run.
 
 use super::RunContext;
 use crate::{
@@ -15,8 +15,8 @@ use crate::{
     time::Millis,
 };
 
-/// Whether people are asked about the wait that this failure asks for. Nobody is there for a job, nor where a contract
-/// says what may be done without people.
+/// Reports whether people are asked about the wait after this failure. No person attends a job, nor a session with a contract,
+/// which defines the work without approvers.
 pub(super) fn is_due(scene: RunContext<'_>, failure: ProviderFailure) -> bool {
     let (session, settings) = (scene.session, scene.session.settings());
     settings.asking.nobody.is_none()
@@ -68,7 +68,7 @@ pub(super) fn open_question(
     branch.push_with(Event::Gate(opened), Some(content.into()));
 }
 
-/// Does what was answered. To wait is what the run does anyway.
+/// Executes the answer. To wait is the behaviour of the run in any case.
 pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let RunPhase::Backoff { .. } = scene.run.phase() else { return None };
     let at = chosen_option(scene)?.checked_sub(1)?;
@@ -96,7 +96,7 @@ pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) ->
     Some(branch.into_facts())
 }
 
-/// The choice that counts, once the question is resolved.
+/// Returns the choice that counts, once the question is resolved.
 fn chosen_option(scene: RunContext<'_>) -> Option<usize> {
     let gate = scene.view.state.gate(scene.run.gate?)?;
     match gate.resolution()? {
@@ -116,7 +116,7 @@ fn chosen_option(scene: RunContext<'_>) -> Option<usize> {
     }
 }
 
-/// The end of the question of a run, if it waits: the wait that it is about is over.
+/// Returns the end of the question of a run, if it is pending: the wait that it is about is over.
 pub(crate) fn withdraw_question(view: DecisionView<'_>, run: &Run) -> Option<Event> {
     let gate = view.state.gate(run.gate?).filter(|gate| gate.is_pending())?;
     Some(Event::Gate(gate::Event::auto_resolved(gate.id(), GateResolution::Withdrawn)))

@@ -1,4 +1,4 @@
-//! What can be asked of a contract, and what it answers.
+//! Commands to a contract, and their results.
 
 use super::terms::{ContractTerms, TermsWidening};
 use crate::{
@@ -8,27 +8,27 @@ use crate::{
     time::Millis,
 };
 
-/// Meters that go on in another session.
+/// Meters that continue in another session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContractCarryover {
     /// The session that the contract was first declared in.
     pub under: SessionId,
-    /// What was spent there.
+    /// Amount that was spent there.
     pub spent: BudgetAmount,
-    /// When the clock began there.
+    /// Time at which the clock began there.
     pub began: Millis,
-    /// What was declared there last, where a person has given more since.
+    /// The last declaration there, if a person has granted more since.
     pub declared: Option<Box<ContractTerms>>,
 }
 
-/// What a host's command needs.
+/// Requirements of a host's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCommandNeeds {
     /// The command's name, for the record.
     pub command: String,
-    /// What it is for.
+    /// Its scope.
     pub scope: ContractScope,
-    /// Whether it takes one of the calls of the budget.
+    /// True if it uses one of the calls of the budget.
     pub takes_a_call: bool,
     /// The line of a command that runs in the shell: its classes are needed in place of that of the scope.
     pub line: Option<String>,
@@ -37,26 +37,26 @@ pub struct HostCommandNeeds {
 /// A command to the contract of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Puts a contract in force, or others of its terms in their place. The meters go on.
+    /// Puts a contract in force, or replaces its terms. The meters continue.
     Declare {
-        /// For which session.
+        /// The session.
         session: SessionId,
-        /// What is declared.
+        /// The declared terms.
         terms: Box<ContractTerms>,
-        /// The meters of another session, where this one goes on with them.
+        /// The meters of another session, if this one continues them.
         carried: Option<ContractCarryover>,
     },
-    /// Asks before a host's command is done. Where the answer is [`Outcome::Admitted`], a call that it takes is counted.
+    /// Checks a host's command before it is executed. If the result is [`ContractOutcome::Admitted`], a call that it uses is counted.
     Admit {
-        /// In which session.
+        /// The session.
         session: SessionId,
-        /// What it needs.
+        /// Its requirements.
         need: HostCommandNeeds,
     },
 }
 
 impl Command {
-    /// The session that it is about.
+    /// Returns the session that it is about.
     pub const fn session(&self) -> &SessionId {
         match self {
             Self::Declare { session, .. } | Self::Admit { session, .. } => session,
@@ -64,16 +64,16 @@ impl Command {
     }
 }
 
-/// What a command to a contract came to.
+/// Result of a command to a contract.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ContractOutcome {
     /// The terms are in force.
     InForce,
-    /// A person is asked whether they may be.
+    /// A person is asked whether they may be in force.
     Asking(GateId),
-    /// The host's command may be done.
+    /// The host's command may be executed.
     Admitted,
-    /// The contract does not cover it. Nothing was done.
+    /// The contract does not cover it. Nothing was executed.
     Lacks(ContractGap),
     /// A budget is used up.
     Exceeded(BudgetBreach),
@@ -81,22 +81,22 @@ pub enum ContractOutcome {
     Over(BudgetBreach),
 }
 
-/// Why terms are not put in force.
+/// Reason for which terms are not put in force.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeclareError {
-    /// They allow more than those in force, which may not be widened.
+    /// The terms allow more than those in force, which may not be widened.
     #[error("the terms widen what was declared")]
     Widens(Vec<TermsWidening>),
-    /// A person is asked about others already.
+    /// A pending gate is about other terms already.
     #[error("a person is asked about other terms")]
     ProposalPending(GateId),
     /// The contract was ended by a breach.
     #[error("the contract was ended: {0}")]
     Over(BudgetBreach),
-    /// It does not fit under what is left of a budget.
+    /// The contract does not fit into the rest of a budget.
     #[error("{0}")]
     Exceeds(BudgetBreach),
-    /// Its meters are of another contract than those in force.
+    /// Its meters are of another contract than the one in force.
     #[error("another contract is in force")]
     Another,
 }

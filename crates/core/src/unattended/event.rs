@@ -1,4 +1,4 @@
-//! What happened to a contract.
+//! Events of a contract.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,13 @@ use crate::{
     time::Millis,
 };
 
-/// Where a breach was noticed.
+/// Point at which a breach was noticed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreachPoint {
     /// Before a host's command of this name.
     Before(String),
-    /// Before the model was asked.
+    /// Before a model request.
     Request,
     /// After the model had answered.
     Turn,
@@ -30,54 +30,54 @@ pub enum BreachPoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// It is in force.
+    /// The contract is in force.
     Declared {
         /// The session that it was first declared in, which may be another.
         under: SessionId,
-        /// What it says.
+        /// Its terms.
         terms: Box<ContractTerms>,
-        /// When its clock began.
+        /// Time at which its clock began.
         began: Millis,
-        /// What was spent before.
+        /// Amount that was spent before.
         spent: BudgetAmount,
-        /// The firing of a job for whose run alone it is, and with which it ends; absent where it is for all that works in
+        /// The firing of a job to whose run alone it applies, and with which it ends; absent if it applies to all that works in
         /// the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         firing: Option<FiringId>,
-        /// What was declared in the session that it was carried from, where a person has given more since.
+        /// The declaration in the session that it was carried from, if a person has granted more since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         declared: Option<Box<ContractTerms>>,
     },
     /// Its terms are narrower from now on.
     Narrowed {
-        /// What it says.
+        /// Its terms.
         terms: Box<ContractTerms>,
-        /// Whether the same was declared as before: then it says what it said, with what a person has given since.
+        /// True if the earlier declaration was repeated: then its terms stay, with those that a person has granted since.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
     /// A person is asked about wider terms. The gate is in the next record.
     Proposed {
-        /// Which.
+        /// The gate.
         gate: GateId,
-        /// What it would say.
+        /// The proposed terms.
         terms: Box<ContractTerms>,
     },
-    /// A person agreed to what was proposed.
+    /// A person accepted the proposed terms.
     Widened {
-        /// Who.
+        /// The person.
         by: Option<PrincipalId>,
     },
-    /// Nobody agreed to what was proposed.
+    /// The proposed terms were not accepted.
     Kept,
-    /// A host's command took a call of the budget.
+    /// A host's command used a call of the budget.
     Counted {
         /// The command's name.
         command: String,
     },
-    /// Something was refused that it does not cover. The content is the line of a shell command of the host.
+    /// A call or command was refused that it does not cover. The content is the line of a shell command of the host.
     Denied {
-        /// What it does not have.
+        /// The missing part.
         lacks: ContractGap,
         /// The call of a run; absent for a host's command.
         call: Option<CallId>,
@@ -87,24 +87,24 @@ pub enum Event {
     },
     /// A budget is used up. Nothing new begins.
     Breached {
-        /// Which, and how far.
+        /// The limit, with the observed use.
         breach: BudgetBreach,
-        /// Where that was noticed.
+        /// Point at which the breach was noticed.
         place: BreachPoint,
-        /// The gate of the person who is asked for more, in the next record; absent: it is over.
+        /// The gate that asks a person for more, in the next record; absent: it is over.
         gate: Option<GateId>,
     },
-    /// A person gave more.
+    /// A person raised a limit.
     Extended {
-        /// Of what.
+        /// The metric.
         metric: LedgerMetric,
         /// The new limit.
         limit: u64,
-        /// Who.
+        /// The person.
         by: Option<PrincipalId>,
     },
-    /// Nobody gave more: it is over.
+    /// No limit was raised: it is over.
     Ended,
-    /// It is over, and nothing works any more.
+    /// The contract is over, and nothing works any more.
     Settled,
 }

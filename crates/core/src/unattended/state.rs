@@ -1,4 +1,4 @@
-//! Where a contract stands.
+//! The state of a contract.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,31 +10,31 @@ use crate::{
     time::Millis,
 };
 
-/// How many tokens a summary may have, of which a compaction asks for two at most.
+/// Maximum number of tokens of a summary, of which a compaction requests two at most.
 const SUMMARY: u64 = 8192;
 
-/// Whether work may go on.
+/// Status of a contract: whether work may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContractStatus {
-    /// It may.
+    /// Work may continue.
     InForce,
-    /// A person decides whether it may: nothing new begins.
+    /// A person decides whether work may continue: nothing new begins.
     #[serde(rename = "asked")]
     AwaitingDecision {
-        /// What they are asked.
+        /// The pending gate.
         gate: GateId,
-        /// What is used up.
+        /// The limit that is used up.
         breach: BudgetBreach,
     },
-    /// It may not, and what works is being ended.
+    /// Work may not continue, and active work is being ended.
     Over {
-        /// What was used up.
+        /// The limit that is used up.
         breach: BudgetBreach,
     },
-    /// It may not, and nothing works.
+    /// Work may not continue, and nothing works.
     Settled {
-        /// What was used up.
+        /// The limit that is used up.
         breach: BudgetBreach,
     },
 }
@@ -50,13 +50,13 @@ pub struct UnattendedContract {
     proposed: Option<(GateId, ContractTerms)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     firing: Option<FiringId>,
-    /// What was declared last, where a person has given more since.
+    /// The last declaration, if a person has granted more since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     declared: Option<Box<ContractTerms>>,
 }
 
 impl UnattendedContract {
-    /// The contract that a fact puts in force where there was none.
+    /// Creates the contract that a fact puts in force if there was none.
     pub(crate) fn from_event(event: &Event, at: Millis) -> Option<Self> {
         let Event::Declared { under, terms, began, spent, firing, declared } = event else { return None };
         let mut ledger = ledger::State::default();
@@ -74,47 +74,47 @@ impl UnattendedContract {
         })
     }
 
-    /// What was declared last. A person may have given more since.
+    /// Returns the last declaration. A person may have granted more since.
     pub(crate) fn declared_terms(&self) -> &ContractTerms {
         self.declared.as_deref().unwrap_or(&self.terms)
     }
 
-    /// The same, where a person has given more since.
+    /// Returns the last declaration, if a person has granted more since.
     pub fn narrower_terms(&self) -> Option<&ContractTerms> {
         self.declared.as_deref()
     }
 
-    /// The firing of a job for whose run alone it is.
+    /// Returns the firing of a job to whose run alone it applies.
     pub fn firing_id(&self) -> Option<&FiringId> {
         self.firing.as_ref()
     }
 
-    /// The session that it was first declared in.
+    /// Returns the session that it was first declared in.
     pub fn declared_in(&self) -> &SessionId {
         &self.under
     }
 
-    /// When it was last declared here.
+    /// Returns the time of the last declaration here.
     pub fn declared_at(&self) -> Millis {
         self.declared_at
     }
 
-    /// What it says now.
+    /// Returns its current terms.
     pub fn terms(&self) -> &ContractTerms {
         &self.terms
     }
 
-    /// Its meters.
+    /// Returns its meters.
     pub fn ledger(&self) -> &ledger::State {
         &self.ledger
     }
 
-    /// Whether work may go on.
+    /// Returns its status.
     pub fn status(&self) -> ContractStatus {
         self.standing
     }
 
-    /// What used it up, once that is final.
+    /// Returns the limit that used it up, once that is final.
     pub const fn final_breach(&self) -> Option<BudgetBreach> {
         match self.standing {
             ContractStatus::Over { breach } | ContractStatus::Settled { breach } => Some(breach),
@@ -122,12 +122,12 @@ impl UnattendedContract {
         }
     }
 
-    /// Whether something new may begin, as far as no meter says otherwise.
+    /// Reports whether new work may begin, as far as the meters allow it.
     pub fn is_in_force(&self) -> bool {
         self.standing == ContractStatus::InForce
     }
 
-    /// What a person is asked about: more of a budget, or wider terms.
+    /// Returns the pending gates: about more of a budget, or wider terms.
     pub fn gate_ids(&self) -> impl Iterator<Item = GateId> + use<> {
         let asking_gate = match self.standing {
             ContractStatus::AwaitingDecision { gate, .. } => Some(gate),
@@ -136,18 +136,18 @@ impl UnattendedContract {
         asking_gate.into_iter().chain(self.proposed.as_ref().map(|(gate, _)| *gate))
     }
 
-    /// The wider terms that a person is asked about.
+    /// Returns the wider terms that a person is asked about.
     pub(crate) fn proposed_terms(&self) -> Option<(GateId, &ContractTerms)> {
         self.proposed.as_ref().map(|(gate, terms)| (*gate, terms))
     }
 
-    /// When time is used up, while that matters.
+    /// Returns the time at which the time limit is used up, while that matters.
     pub(crate) fn deadline(&self) -> Option<Millis> {
         self.ledger.deadline().filter(|_| self.is_in_force())
     }
 
-    /// Decides whether a request of `input` tokens to `model` may start, what it reserves, and how many tokens it may give
-    /// out where that is fewer than the model can.
+    /// Decides whether a request of `input` tokens to `model` may start, its reserve, and its maximum number of output
+    /// tokens if that is fewer than the model can write.
     pub(crate) fn check_request(
         &self,
         run: RunId,
@@ -162,7 +162,7 @@ impl UnattendedContract {
         Ok((amount, (cap < most).then_some(cap)))
     }
 
-    /// What would have been needed by an answer that was cut off at the end of the budget.
+    /// Returns the limit that an answer exceeded which was cut off at the end of the budget.
     pub(crate) fn cut_short(&self, run: RunId, model: &ModelRef, now: Millis) -> Option<BudgetBreach> {
         let amount =
             BudgetAmount { tokens: model.max_tokens, calls: 0, cost_micros: model.cost_micros(0, model.max_tokens) };
@@ -180,7 +180,7 @@ impl UnattendedContract {
         self.ledger.reserve(id, compaction_amount(tokens, model), now).map(drop)
     }
 
-    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    /// Applies a recorded event. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, at: Millis) {
         match event {
             Event::Declared { terms, began, spent, declared, .. } => {
@@ -236,12 +236,12 @@ impl UnattendedContract {
         self.ledger.apply_event(&self.ledger.set_limits(terms.budget, at));
     }
 
-    /// Notes what something may take that has just started.
+    /// Records the reserve of work that has just started.
     pub(crate) fn note_reserved(&mut self, id: ReservationId, amount: BudgetAmount) {
         self.ledger.apply_event(&ledger::Event::Reserved { id, amount });
     }
 
-    /// Notes what something took that has ended; all that it might have taken, where nobody knows.
+    /// Records the use of work that has ended; its whole reserve, if the use is unknown.
     pub(crate) fn note_settled(&mut self, id: ReservationId, amount: Option<BudgetAmount>) {
         let event = match amount {
             Some(amount) => self.ledger.settle_reservation(id, amount),
@@ -258,13 +258,13 @@ impl UnattendedContract {
         }
     }
 
-    /// Notes what a compaction may take that has just started.
+    /// Records the reserve of a compaction that has just started.
     pub(crate) fn note_compacting(&mut self, epoch: u32, tokens_before: u64, model: Option<&ModelRef>) {
         self.note_reserved(ReservationId::of_compaction(epoch), compaction_amount(tokens_before, model));
     }
 }
 
-/// What the summaries of a compaction may take.
+/// Returns the maximum use of the summaries of a compaction.
 fn compaction_amount(tokens: u64, model: Option<&ModelRef>) -> BudgetAmount {
     let output = SUMMARY * 2;
     let cost_micros = model.map_or(0, |model| model.cost_micros(tokens, output));

@@ -1,4 +1,4 @@
-//! What a contract says.
+//! Terms of a contract.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,47 +7,47 @@ use crate::{
     policy::{Contract, ContractGap},
 };
 
-/// What becomes of a session that needs more than its budget.
+/// Response to a session that needs more than its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreachResponse {
-    /// It ends, and what runs is cancelled.
+    /// The session's work ends, and running calls are cancelled.
     #[default]
     End,
-    /// Nothing new begins until a person decides whether there is more. What runs may end.
+    /// Nothing new begins until a person decides whether it is raised. Running work may end.
     Ask,
 }
 
-/// What was declared.
+/// Declared terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContractTerms {
-    /// Who answers for what is done.
+    /// The person responsible.
     pub actor: String,
-    /// What may be done.
+    /// Permitted scopes, classes and tools.
     pub may: Contract,
-    /// What may be used up.
+    /// Budget.
     pub budget: BudgetLimits,
-    /// What a breach of the budget does.
+    /// Response to a breach of the budget.
     pub on_breach: BreachResponse,
-    /// Whether a later declaration may widen it, if a person agrees.
+    /// True if a later declaration may widen it, if a person agrees.
     pub renegotiable: bool,
 }
 
-/// One thing in which a declaration allows more than the one before it.
+/// One point in which a declaration allows more than the one before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TermsWidening {
     /// A tool, a scope or a class of actions.
     May(ContractGap),
     /// A limit.
     Limit(LedgerMetric),
-    /// It asks where the other ends.
+    /// A breach asks a person, and ended the work before.
     OnBreach,
-    /// It may be widened where the other may not.
+    /// The terms may be widened, and could not be before.
     Renegotiable,
 }
 
 impl ContractTerms {
-    /// Names everything in which `self` allows more than `before`; nothing if it only narrows.
+    /// Returns everything in which `self` allows more than `before`; nothing if it only narrows.
     pub fn widenings_over(&self, before: &Self) -> Vec<TermsWidening> {
         let may = self.may.gaps_beyond(&before.may).into_iter().map(TermsWidening::May);
         let limits = self.budget.wider_metrics(&before.budget).into_iter().map(TermsWidening::Limit);

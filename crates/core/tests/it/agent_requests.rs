@@ -1,4 +1,4 @@
-//! What an agent asks for without a run: judged, asked about, started behind its decision, ended and received.
+//! Requests of an agent without a run: judged, approved, started after their decision, ended and received.
 
 use countersign_core::{
     call::{self, AgentRequest, CallProgress, CallResult},
@@ -60,7 +60,7 @@ pub(crate) fn done(stage: &mut EngineFixture, call: CallId) -> Vec<String> {
         .0
 }
 
-/// The agent has the result of a call.
+/// Records that the agent has the result of a call.
 pub(crate) fn receive(stage: &mut EngineFixture, call: CallId) {
     stage.send_command(Command::Call(call::Command::Received {
         session: SessionId::new("agent:pi"),

@@ -1,4 +1,4 @@
-//! Rules that say who has to allow: several people, particular ones, others after a while.
+//! Rules that name required approvers: several people, particular ones, others after a while.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
 
 const ALLOW: GateReply = GateReply::Allow(ApprovalScope::Once);
 
-/// A gateway whose one rule asks in these steps. Ana has two identities, Ben and Cleo one each.
+/// Returns a gateway whose one rule asks in these steps. Ana has two identities, Ben and Cleo one each.
 fn rules(steps: &[ApprovalStep]) -> ActiveRules {
     let mut read: countersign_core::policy::RuleSet =
         serde_json::from_value(json!({ "rules": [{ "pattern": "write(*)", "action": "ask" }] })).expect("rules");
@@ -45,7 +45,7 @@ fn pending_gate(steps: &[ApprovalStep]) -> (EngineFixture, GateId) {
     (stage, gate)
 }
 
-/// What an answer came to, in a word or two.
+/// Returns the outcome of an answer, in a word or two.
 fn word(outcome: &EngineOutcome) -> String {
     match &outcome.1 {
         Ok(EngineReply::Voted { have, need }) => format!("{have} of {need}"),
@@ -143,7 +143,7 @@ fn no_grant_stands_for_those_who_have_to_allow() {
     assert_eq!(word(&stage.answer_gate(gate, ALLOW, "chat:ana", None)), "not among");
 }
 
-/// Lets time pass until `seconds` after the start, and says where the gate stands.
+/// Lets time pass until `seconds` after the start, and returns the state of the gate.
 fn at(stage: &mut EngineFixture, gate: GateId, seconds: u64) -> String {
     stage.now = countersign_core::time::Millis(1_000 + seconds * 1_000);
     stage.send_command(Command::Tick);

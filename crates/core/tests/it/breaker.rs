@@ -1,4 +1,4 @@
-//! An agent that is denied again and again: one question whether it may go on, and nothing else meanwhile.
+//! An agent that is denied repeatedly: one question whether it may continue, and nothing else meanwhile.
 
 use countersign_core::{
     engine::{Command, EngineReply, ResumeMode},
@@ -16,7 +16,7 @@ use crate::{
 
 const MINUTE: u64 = 60_000;
 
-/// Three requests that Ana denied.
+/// Returns a fixture with three requests that Ana denied.
 fn tripped() -> (EngineFixture, GateId) {
     let mut stage = agents(asking_rules(), 10);
     for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c")] {

@@ -19,7 +19,7 @@ const GOES_ON: &str = "run turn_closed, run turn_opened, run asked";
 
 /// A call in a phase of its life.
 type CallFixture = (EngineFixture, CallId);
-/// A phase's name, how it is reached, and what follows a result that counts in it.
+/// A phase's name, its setup, and the facts that follow a result that counts in it.
 type CallPhaseCase = (&'static str, fn() -> CallFixture, Option<&'static str>);
 
 fn unknown() -> CallFixture {
@@ -50,7 +50,7 @@ fn closed() -> CallFixture {
     (stage, call)
 }
 
-/// A call that worked when its process died.
+/// Returns a call that worked when its process died.
 fn left(tool: &str) -> CallFixture {
     let (mut stage, call) = nth(calling([tool]), 0);
     stage.restart(open_rules(), ResumeMode::Go);
@@ -73,7 +73,7 @@ fn gave(error: bool) -> CallProgress {
     CallProgress::Returned(Box::new(returned))
 }
 
-/// Every phase. What follows a result is told with those in which one counts.
+/// Returns every phase. The facts after a result are listed with those in which one counts.
 fn phases() -> [CallPhaseCase; 10] {
     let aborted = "run turn_closed, run ended aborted";
     [

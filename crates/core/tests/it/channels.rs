@@ -1,4 +1,4 @@
-//! Chat networks: what comes is heard once, what runs say is owed until it ends, and who knocks is asked about once.
+//! Chat networks: a received message is recorded once, output of runs is owed until it ends, and a pairing request is asked about once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ fn chat() -> ChatAddress {
     ChatAddress { account, kind: AddressKind::Dm, chat: "p".to_owned() }
 }
 
-/// Where a message of this id came from.
+/// Returns the origin of a message of this id.
 pub(crate) fn origin(id: &str) -> MessageOrigin {
     MessageOrigin { from: chat(), by: PrincipalId::new("channel:wx:p"), message: Some(id.to_owned()) }
 }
@@ -75,7 +75,7 @@ fn ended(stage: &mut EngineFixture, letter: OutboundId, end: DeliveryEnd) -> Str
     stage.send_command(Any::Channel(Command::Ended { letter, end, why: None })).table_cell()
 }
 
-/// A little of everything that there may be of chat networks.
+/// Creates one of each part of the state of chat networks.
 pub(crate) fn some(stage: &mut EngineFixture) {
     hear(stage, "m1", false);
     write(stage, "hi", Some("k"));

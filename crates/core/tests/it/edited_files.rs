@@ -1,4 +1,4 @@
-//! A session file that says something else than the log: what becomes of the tree, and of a run that waits.
+//! A session file that differs from the log: its effect on the tree, and on a waiting run.
 
 use countersign_core::{
     engine::{Command, CommandError, EngineReply, ResumeMode},
@@ -37,14 +37,14 @@ fn replace(stage: &mut EngineFixture, leaf: &str) -> EngineOutcome {
     to(stage, session::Command::Replace { leaf: Some(EntryId::new(leaf)) })
 }
 
-/// The entries of the tree with their tokens, and its leaf.
+/// Returns the entries of the tree with their tokens, and its leaf.
 fn tree(stage: &EngineFixture) -> (Vec<(String, u64)>, Option<String>) {
     let session = stage.engine.state().session(&id()).expect("the stage has it");
     let entries = session.entries().iter().map(|entry| (entry.id.to_string(), entry.tokens)).collect();
     (entries, session.leaf().map(ToString::to_string))
 }
 
-/// A session with three entries in a row.
+/// Returns a session with three entries in a row.
 fn begun() -> EngineFixture {
     let mut stage = EngineFixture::new(asking_rules());
     gather(&mut stage, FilePart::First, vec![foreign("a", None), foreign("b", Some("a")), foreign("c", Some("b"))]);

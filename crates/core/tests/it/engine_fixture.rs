@@ -1,4 +1,4 @@
-//! A small stage: an engine with one session, in whose log facts are read as short words.
+//! A small fixture: an engine with one session, in whose log facts are read as short words.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use countersign_core::{
 };
 use serde_json::{Value, json};
 
-/// What a command came to: its facts in words, and its reply.
+/// Outcome of a command: its facts in words, and its reply.
 #[derive(Debug, PartialEq)]
 pub(crate) struct EngineOutcome(pub(crate) Vec<String>, pub(crate) Result<EngineReply, CommandError>);
 
 impl EngineOutcome {
-    /// Both as the cell of a table: the reply's name or why it was refused, then the facts.
+    /// Returns both as the cell of a table: the reply's name or the error, then the facts.
     pub(crate) fn table_cell(&self) -> String {
         let reply = match &self.1 {
             Ok(EngineReply::Resolved(resolution)) => format!("Resolved {}", value_word(&json!(resolution))),
@@ -43,11 +43,11 @@ pub(crate) struct EngineFixture {
     pub(crate) now: Millis,
     drawn: u16,
     log: Vec<RecordedFact>,
-    /// Where in the log batches end.
+    /// Positions in the log at which batches end.
     batches: Vec<usize>,
 }
 
-/// Rules under which what changes something asks, and what reads runs.
+/// Returns rules under which changing calls ask, and reading ones run.
 pub(crate) fn asking_rules() -> ActiveRules {
     ActiveRules {
         compiled: CompiledRules::default(),
@@ -57,12 +57,12 @@ pub(crate) fn asking_rules() -> ActiveRules {
     }
 }
 
-/// Rules under which everything runs but what the floor holds.
+/// Returns rules under which everything runs except what the floor holds.
 pub(crate) fn open_rules() -> ActiveRules {
     ActiveRules { default_policy: DefaultPolicy::Stdio, ..asking_rules() }
 }
 
-/// Rules as people write them, such as `deny write(a)`; what none names runs.
+/// Returns rules as people write them, such as `deny write(a)`; calls that no rule matches run.
 pub(crate) fn rules_from(texts: &[&str]) -> ActiveRules {
     let rule = |text: &&str| {
         let (action, pattern) = text.split_once(' ').expect("an action and a pattern");
@@ -83,7 +83,7 @@ pub(crate) fn sample_message(tokens: u64) -> MessageContent {
     MessageContent { content: r#"{"role":"user","content":[]}"#.into(), tokens }
 }
 
-/// A call of `tool` on `path`; `look` only reads and shares its lane.
+/// Returns a call of `tool` on `path`; `look` only reads and shares its lane.
 pub(crate) fn tool_call(tool: &str, path: &str) -> ResolvedCall {
     let reads = tool == "look";
     let arguments = match tool {
@@ -113,7 +113,7 @@ pub(crate) fn tool_call(tool: &str, path: &str) -> ResolvedCall {
 }
 
 impl EngineFixture {
-    /// Without a session.
+    /// Creates a fixture without a session.
     pub(crate) fn without_session(rules: ActiveRules) -> Self {
         let mut stage =
             Self { engine: Engine::new(rules), now: Millis(1_000), drawn: 0, log: Vec::new(), batches: Vec::new() };
@@ -127,7 +127,7 @@ impl EngineFixture {
         stage
     }
 
-    /// With a session whose host brought rules of its own.
+    /// Creates a fixture with a session whose host brought rules of its own.
     pub(crate) fn with_host_rules(rules: ActiveRules, of_host: ActiveRules) -> Self {
         let mut stage = Self::without_session(rules);
         stage.send_command(Command::UseRulesFor(session_id(), Box::new(of_host)));
@@ -163,7 +163,7 @@ impl EngineFixture {
         self.send_command(Command::Session(session_id(), open));
     }
 
-    /// A new process over the same log.
+    /// Starts a new process over the same log.
     pub(crate) fn restart(&mut self, rules: ActiveRules, resume: ResumeMode) -> EngineOutcome {
         let engine = self.replay_log(rules);
         assert_eq!((engine.state(), engine.admitted()), (self.engine.state(), self.engine.admitted()));
@@ -182,7 +182,7 @@ impl EngineFixture {
         engine
     }
 
-    /// What a new process makes of the log if `change` had been made in it.
+    /// Returns the engine of a new process over the log with `change` applied to it.
     pub(crate) fn read_with(&self, rules: ActiveRules, change: impl Fn(&mut Event)) -> Engine {
         let mut engine = Engine::new(rules);
         for recorded in &self.log {
@@ -193,12 +193,12 @@ impl EngineFixture {
         engine
     }
 
-    /// How many batches were recorded.
+    /// Returns the number of recorded batches.
     pub(crate) fn batches(&self) -> usize {
         self.batches.len()
     }
 
-    /// A new process over the log as it was when the process before died behind its first `batches` batches.
+    /// Starts a new process over the log as it was when the process before died after its first `batches` batches.
     pub(crate) fn die_after(&mut self, batches: usize, rules: ActiveRules, resume: ResumeMode) {
         self.batches.truncate(batches);
         self.log.truncate(self.batches.last().copied().unwrap_or_default());
@@ -206,7 +206,7 @@ impl EngineFixture {
         self.send_command(Command::Recover(resume));
     }
 
-    /// How often a gate was resolved.
+    /// Returns the number of resolutions of each gate.
     pub(crate) fn resolutions(&self) -> Vec<(GateId, usize)> {
         let mut counts: Vec<(GateId, usize)> = Vec::new();
         for recorded in &self.log {
@@ -223,29 +223,29 @@ impl EngineFixture {
         counts
     }
 
-    /// How often a fact is in the log, in its words.
+    /// Returns the number of facts with these words in the log.
     pub(crate) fn count_of(&self, fact: &str) -> usize {
         self.log.iter().filter(|recorded| event_words(&recorded.fact.event) == fact).count()
     }
 
-    /// How runs ended, in order.
+    /// Returns the outcomes of runs, in order.
     pub(crate) fn run_ends(&self) -> Vec<String> {
         let facts = self.log.iter().map(|recorded| event_words(&recorded.fact.event));
         facts.filter(|fact| fact.starts_with("run ended")).collect()
     }
 
-    /// The texts of all results of calls, in order.
+    /// Returns the texts of all results of calls, in order.
     pub(crate) fn call_results(&self) -> Vec<String> {
         let is_result = |recorded: &&RecordedFact| event_words(&recorded.fact.event) == "session entry tool_result";
         self.log.iter().filter(is_result).map(text_of).collect()
     }
 
-    /// Each fact as the log keeps it: its kind, the version of its form, and its members as JSON.
+    /// Returns each fact as the log keeps it: its kind, the version of its form, and its members as JSON.
     pub(crate) fn stored(&self) -> impl Iterator<Item = (&'static str, u16, String)> + '_ {
         self.log.iter().map(|recorded| recorded.fact.event.encode())
     }
 
-    /// What the same process makes of the log without its last facts, which were not recorded.
+    /// Rebuilds the state of the same process from the log without its last facts, which were not recorded.
     pub(crate) fn lose_facts(&mut self, facts: usize) {
         self.log.truncate(self.log.len() - facts);
         let mut engine = Engine::new(self.engine.rules().clone());
@@ -267,7 +267,7 @@ impl EngineFixture {
         let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(seed) };
         match self.engine.handle_command(command, &mut context) {
             Ok((mut facts, reply)) => {
-                // What may only follow in a later batch is part of what the command came to.
+                // Facts that follow in a later batch are part of the outcome of the command.
                 loop {
                     if !facts.is_empty() && self.batches.last() != Some(&(self.log.len() + facts.len())) {
                         self.batches.push(self.log.len() + facts.len());
@@ -294,7 +294,7 @@ impl EngineFixture {
         self.session_command(session::Command::Set { setting, entry: None });
     }
 
-    /// Puts entries from elsewhere behind the leaf, one behind the other: their names, kinds and tokens.
+    /// Adds imported entries after the leaf, one after the other: their names, kinds and tokens.
     pub(crate) fn import<const N: usize>(&mut self, entries: [(&str, SessionEntryKind, u64); N]) -> EngineOutcome {
         let mut parent = self.current_session().leaf().cloned();
         let entries = entries.map(|(id, kind, tokens)| {
@@ -305,18 +305,18 @@ impl EngineFixture {
         self.session_command(session::Command::Import { entries: entries.into(), leaf: parent })
     }
 
-    /// The session as it stands.
+    /// Returns the session as it stands.
     pub(crate) fn current_session(&self) -> &Session {
         self.engine.state().session(&session_id()).expect("the stage has it")
     }
 
-    /// The text of the newest result of a call.
+    /// Returns the text of the newest result of a call.
     pub(crate) fn last_result(&self) -> String {
         let is_result = |recorded: &&RecordedFact| event_words(&recorded.fact.event) == "session entry tool_result";
         text_of(self.log.iter().rev().find(is_result).expect("the stage has it"))
     }
 
-    /// The details of the newest result of a call.
+    /// Returns the details of the newest result of a call.
     pub(crate) fn last_details(&self) -> Value {
         let is_result = |recorded: &&RecordedFact| event_words(&recorded.fact.event) == "session entry tool_result";
         message_of(self.log.iter().rev().find(is_result).expect("the stage has it"))["details"].take()
@@ -353,7 +353,7 @@ impl EngineFixture {
         self.answer_run(run, epoch, answer)
     }
 
-    /// The answer without what follows from it, as far as that is in later batches.
+    /// Answers without later batches of consequences.
     pub(crate) fn answer_only(&mut self, stop: StopReason, calls: Vec<ResolvedCall>, failure: Option<ProviderFailure>) {
         let (run, epoch) =
             (self.current_run(), self.engine.state().run(self.current_run()).expect("the stage has it").epoch());
@@ -399,12 +399,12 @@ impl EngineFixture {
         self.send_command(Command::Call(call::Command::Ended { call: self.calls()[at], progress }))
     }
 
-    /// The oldest gate that waits, as it stands, if any does.
+    /// Returns the oldest pending gate, in its current state, if there is one.
     pub(crate) fn first_gate(&self) -> Option<gate::Gate> {
         self.engine.state().pending_gates().next().cloned()
     }
 
-    /// The oldest gate that waits.
+    /// Returns the oldest pending gate.
     pub(crate) fn oldest_gate(&self) -> GateId {
         self.engine.state().pending_gates().min_by_key(|gate| gate.content_lsn()).expect("the stage has it").id()
     }
@@ -430,7 +430,7 @@ fn text_of(recorded: &RecordedFact) -> String {
     message_of(recorded)["content"][0]["text"].as_str().unwrap_or_default().to_owned()
 }
 
-/// A fact in the words of its form in the log, without what is drawn by lot.
+/// Returns a fact in the words of its form in the log, without random parts.
 fn event_words(event: &Event) -> String {
     let (kind, _, facts) = event.encode();
     let facts: Value = serde_json::from_str(&facts).expect("the stage has it");
@@ -457,7 +457,7 @@ fn value_word(value: &Value) -> String {
     }
 }
 
-/// What an executor gives back that did what it was told.
+/// Returns the result of an executor that succeeded.
 pub(crate) fn returned_result() -> CallProgress {
     let returned = CallResult {
         message: sample_message(1),

@@ -1,4 +1,4 @@
-//! The commands that are to no machine in every state of a session, and two sessions beside each other.
+//! The commands that are to no machine in every state of a session, and two sessions at the same time.
 
 use countersign_core::{
     digest::Digest,
@@ -153,7 +153,7 @@ fn with_another(mut stage: EngineFixture) -> EngineFixture {
     stage
 }
 
-/// What the other session is doing.
+/// Returns the current work of the other session.
 fn standing(stage: &EngineFixture) -> String {
     let session = stage.engine.state().session(&other()).expect("it was opened");
     let run = session.run().and_then(|run| stage.engine.state().run(run));

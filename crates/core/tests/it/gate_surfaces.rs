@@ -1,4 +1,4 @@
-//! Where people can see a gate, and whether that is up to date.
+//! Surfaces of a gate, and whether they are up to date.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ use crate::{
 
 /// A gate in a state of its life.
 type GateFixture = (EngineFixture, GateId);
-/// A state's name, how it is reached, how it was resolved and by whom.
+/// A state's name, its setup, its outcome and its resolver.
 type ResolvedGateCase = (&'static str, fn() -> GateFixture, GateResolution, Option<PrincipalId>);
 
 fn asked_about(wants: ResolvedCall) -> GateFixture {
@@ -39,7 +39,7 @@ fn question() -> GateFixture {
     asked_about(tool_call("ask", ""))
 }
 
-/// What only one answer for this once may let through.
+/// Returns a gate that only a single approval may let through.
 fn floor() -> GateFixture {
     asked_about(tool_call("bash", "rm -rf /"))
 }
@@ -73,7 +73,7 @@ fn withdrawn(scene: GateFixture) -> GateFixture {
     (stage, gate)
 }
 
-/// Resolved a while before, by the clock of whoever keeps gates at hand.
+/// Lets time pass after a resolution, by the clock that evicts gates.
 fn after(scene: GateFixture, span: Duration) -> GateFixture {
     let (mut stage, gate) = scene;
     stage.now = stage.now + span;
@@ -101,7 +101,7 @@ fn every_answer() -> [GateReply; 9] {
     ]
 }
 
-/// The reply, or the refusal without the gate's name.
+/// Returns the reply, or the refusal without the gate's name.
 fn reply(scene: GateFixture, answer: GateReply, by: &str, key: Option<&str>) -> String {
     let (mut stage, gate) = scene;
     let before = stage.engine.state().clone();

@@ -1,4 +1,4 @@
-//! What is over leaves the state: it holds what is live and a bounded tail, and the log has the rest.
+//! Ended work leaves the state: it holds active work and a bounded tail, and the log has the rest.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{
     states::deny,
 };
 
-/// How much longer the text of a state may be for numbers in it that have more digits.
+/// Tolerated growth of the text of a state by numbers in it that have more digits.
 const DIGITS: usize = 256;
 
-/// Behind this nothing that is over binds anybody or is at hand, and no session that rests is.
+/// Time after which no ended work is in force or loaded, and no resting session is.
 const REST: Duration = Duration::from_secs(3600);
 
-/// How long the state is as text once everything has rested.
+/// Returns the length of the state as text once everything has rested.
 fn rested(stage: &mut EngineFixture) -> usize {
     stage.now = stage.now + REST;
     stage.send_command(Command::Tick);
@@ -29,7 +29,7 @@ fn rested(stage: &mut EngineFixture) -> usize {
     stage.engine.to_snapshot().len()
 }
 
-/// An agent asks for so many more things under ids that it counts; people allow most and deny some.
+/// Makes so many more requests of an agent under counted ids; people allow most and deny some.
 fn ask(stage: &mut EngineFixture, wires: std::ops::Range<u32>) {
     for wire in wires {
         let (_, call) = request(stage, &wire.to_string(), &format!("file {wire}"));
@@ -41,7 +41,7 @@ fn ask(stage: &mut EngineFixture, wires: std::ops::Range<u32>) {
     }
 }
 
-/// So many more runs in one session, each with a call that somebody allows.
+/// Makes so many more runs in one session, each with an approved call.
 fn talk(stage: &mut EngineFixture, turns: u32) {
     for turn in 0..turns {
         stage.send_prompt(WhenBusy::Refuse).1.expect("nothing works");

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::engine_fixture::{EngineFixture, asking_rules, open_rules, rules_from, seconds, session_id, tool_call};
 
-/// The rules of a host whose agent directory is `realm`.
+/// Returns the rules of a host whose agent directory is `realm`.
 fn of(realm: &str, rules: ActiveRules) -> ActiveRules {
     let surroundings = PathContext { realm: Some(realm.to_owned()), ..PathContext::default() };
     ActiveRules { path_context: surroundings, ..rules }
@@ -23,7 +23,7 @@ fn brings(stage: &mut EngineFixture, rules: ActiveRules) -> String {
     stage.send_command(Command::UseRulesFor(session_id(), Box::new(rules))).table_cell()
 }
 
-/// A call waits for a person, and the host asks about everything that changes something.
+/// Returns a fixture in which a call waits for a person, and the host requires approvals for every change.
 fn gated() -> EngineFixture {
     let mut stage = EngineFixture::with_host_rules(open_rules(), asking_rules());
     stage.send_prompt(WhenBusy::Refuse);

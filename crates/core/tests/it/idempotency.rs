@@ -1,4 +1,4 @@
-//! What is asked for under a key, what a run is told on its way, and a run that waits for a compaction.
+//! Commands with a key, messages to a working run, and a run that waits for a compaction.
 
 use countersign_core::{
     digest::Digest,
@@ -17,7 +17,7 @@ use crate::{
     states::{behind, idle, in_every_state, thinking},
 };
 
-/// The next prompt waits for a compaction.
+/// Returns a fixture in which the next prompt waits for a compaction.
 fn behind_next() -> EngineFixture {
     let mut stage = idle();
     stage.import([("u", SessionEntryKind::User, 900), ("a", SessionEntryKind::User, 60)]);
@@ -182,7 +182,7 @@ fn nobody_steers_what_is_being_stopped() {
     assert_eq!(stage.session_command(Command::Steer { message: sample_message(1) }).table_cell(), "Idle");
 }
 
-/// Which of the entries the model is shown, after a run that was stopped.
+/// Returns whether the model is shown each entry, after a run that was stopped.
 fn left(stopped: StoppedRun, calls: bool) -> Vec<bool> {
     let mut stage = EngineFixture::new(open_rules());
     let settings = Settings { stopped, ..stage.current_session().settings().clone() };

@@ -1,4 +1,4 @@
-//! What a ledger has left, takes and refuses in every state, beside the tables in its own module.
+//! Rest, use and refusals of a ledger in every state, in addition to the tables in its own module.
 
 use countersign_core::{
     id::CallId,

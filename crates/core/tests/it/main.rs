@@ -1,4 +1,4 @@
-//! Tables of what the machines decide, each rule by its name.
+//! Tables of the decisions of the machines, each rule by its name.
 
 mod agent_requests;
 mod approvals;

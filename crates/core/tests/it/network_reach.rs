@@ -23,7 +23,7 @@ fn reach(stage: &mut EngineFixture, gate: u8, host: &str) -> EngineOutcome {
     stage.send_command(Command::Call(call::Command::Reach { call, gate: id(gate), host: host.into() }))
 }
 
-/// A stage on which one command runs.
+/// Returns a fixture in which one command runs.
 fn running() -> EngineFixture {
     let mut stage = idle();
     stage.send_prompt(WhenBusy::Refuse);
@@ -54,7 +54,7 @@ fn people_are_asked_while_the_command_runs() {
     let outcome = stage.answer_gate(id(1), GateReply::Allow(ApprovalScope::Once), "ana", None);
     assert_eq!(outcome.0, ["gate resolved allowed"]);
     assert_eq!(stage.engine.state().policy().grants().iter().count(), 0);
-    // It goes on as if nothing had been asked, and may ask again.
+    // It continues as without the request, and may ask again.
     assert_eq!(reach(&mut stage, 2, "b.org:443").0, ["gate opened budget [\"once\"]"]);
     assert_eq!(stage.answer_gate(id(2), deny(Some("no")), "ana", None).0, ["gate resolved denied", "run denied 1"]);
     assert_eq!(stage.engine.state().policy().constraints().iter().count(), 0);
@@ -85,7 +85,7 @@ fn who_allows_a_host_takes_back_what_they_denied_themselves() {
         reach(&mut stage, gate, &format!("{gate}.org:443")).1.unwrap();
         assert_eq!(stage.answer_gate(id(gate), answer, "ana", None).0[1..], [want], "{gate}");
     }
-    // What somebody else allows takes none of them back.
+    // An approval by another person revokes none of them.
     reach(&mut stage, 5, "5.org:443").1.unwrap();
     assert_eq!(
         stage.answer_gate(id(5), GateReply::Allow(ApprovalScope::Once), "ben", None).0,

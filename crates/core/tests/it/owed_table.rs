@@ -7,7 +7,7 @@ use crate::{
     states::{calling, compacting, in_every_state, run_command, stopping, thinking},
 };
 
-/// The work as the facts of a cell.
+/// Returns the work as the facts of a cell.
 fn named(work: Vec<OwedWork>) -> EngineOutcome {
     let name = |work: &OwedWork| match work {
         OwedWork::Turn { epoch, .. } => format!("turn {epoch}"),

@@ -1,4 +1,4 @@
-//! Messages with runs of their own, what is noted of a run, and conversations that begin anew.
+//! Messages with runs of their own, metadata of a run, and conversations that restart.
 
 use countersign_core::{
     engine::{Command, CommandError, Engine, Event, ResumeMode},
@@ -195,7 +195,7 @@ fn what_was_said_before_an_entry_goes_and_nothing_that_a_run_works_on() {
     assert_eq!(stage.current_session().entries()[0].id.to_string(), mine);
 }
 
-/// A session whose context has grown too long.
+/// Returns a session whose context has grown too long.
 fn too_long() -> EngineFixture {
     let mut stage = idle();
     let settings = Settings { sums: CompactionTiming::BeforeRuns, ..stage.current_session().settings().clone() };
@@ -216,7 +216,7 @@ fn a_stop_during_a_summary_stops_the_message_that_it_is_made_for_and_no_other() 
         let mut stage = too_long();
         say(&mut stage, "r1");
         say(&mut stage, "r3");
-        // What goes before others does not go before what has as good as begun.
+        // A message that precedes others does not precede one that counts as begun.
         let ahead = Box::new(RunMetadata { ahead: true, ..*marks("r2") });
         stage.session_command(InSession::Say { message: sample_message(1), marks: ahead });
         assert_eq!(stage.abort().table_cell(), "Done: session compaction_aborting", "{restarts}");
@@ -231,7 +231,7 @@ fn a_stop_during_a_summary_stops_the_message_that_it_is_made_for_and_no_other() 
             let begun = "run started prompt, run marked, run turn_opened, session dequeued next, session entry user, run aborting";
             assert!(summary.contains(begun) && summary.contains("run ended aborted"), "{summary}");
         }
-        // It has been said, and the context is too long for the other one, too.
+        // It has been recorded, and the context is too long for the other one, too.
         assert_eq!((stage.current_session().run(), stage.current_session().queued_count()), (None, 2), "{restarts}");
         let behind =
             stage.current_session().behind_compaction().and_then(|next| next.marks.as_ref()?.reference.clone());
@@ -292,7 +292,7 @@ fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once()
     let summary = stage.session_command(InSession::Compacted { epoch, outcome }).table_cell();
     assert!(summary.contains("run started prompt, run marked") && !summary.contains("compaction_started"), "{summary}");
     assert_eq!(called(&stage).as_deref(), Some("r1"));
-    // Its end begins no other by itself, however long the context is.
+    // Its end begins no other automatically, with a context of any length.
     let (run, epoch) = (stage.current_run(), 1);
     let answer = run::ModelAnswer {
         message: sample_message(1),

@@ -1,4 +1,4 @@
-//! Calls that a peer does: for which line they are started, and what becomes of them when it breaks.
+//! Calls that a peer does: the line for which they are started, and their outcome when it breaks.
 
 use countersign_core::{
     call::{self, CallPhase, CallProgress, DoubtCause, Executor},
@@ -41,7 +41,7 @@ fn gone(stage: &mut EngineFixture, line: u64) -> String {
     stage.send_command(Command::Peer(peer::Command::Gone { peer: PeerId::new("p"), line: PeerLine(line) })).table_cell()
 }
 
-/// A call that its peer has, on line 1.
+/// Returns a call that its peer has, on line 1.
 fn sent() -> EngineFixture {
     let mut stage = thinking(open_rules());
     came(&mut stage, 1);
@@ -146,7 +146,7 @@ fn waiting() -> EngineFixture {
     stage
 }
 
-/// A call whose line broke, at a peer that notes what becomes of calls.
+/// Returns a call whose line broke, at a peer that records outcomes of calls.
 fn in_doubt() -> EngineFixture {
     let mut stage = thinking(open_rules());
     came_with(&mut stage, 1, PeerMemory::Keeps);
@@ -164,7 +164,7 @@ fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line() {
     let call = stage.engine.state().call(stage.calls()[0]).unwrap();
     assert_eq!((call.peer_line(), call.start_count(), call.is_asking()), (Some(PeerLine(3)), 2, true));
     assert_eq!(stage.engine.state().next_deadline(), None);
-    // What was only asked for is never sent again.
+    // A call whose outcome was only asked for is never sent again.
     assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 2 }).table_cell(), "Done: peer gone, call in_doubt");
     assert_eq!(came_with(&mut stage, 4, PeerMemory::Keeps), "Done: peer came, call asked_again");
     let summary =
@@ -184,7 +184,7 @@ fn only_the_journal_in_which_a_call_is_noted_is_asked_about_it() {
         assert_eq!(came_with(&mut stage, line, other), "Done: peer came", "{other:?}");
     }
     assert_eq!(came_with(&mut stage, 4, PeerMemory::Journal(7)), "Done: peer came, call asked_again");
-    // One that did not say which journal it keeps may say so now: it was brought up to date meanwhile.
+    // A peer that did not name its journal may name it now: it was updated meanwhile.
     assert_eq!(came_with(&mut in_doubt(), 2, PeerMemory::Journal(7)), "Done: peer came, call asked_again");
 }
 
@@ -200,7 +200,7 @@ fn a_call_of_which_its_peer_says_nothing_in_time_is_unknown() {
     }
 }
 
-/// The same after the process ended while its peer had it.
+/// Returns the same after the process ended while its peer had it.
 fn restarted() -> EngineFixture {
     let mut stage = thinking(open_rules());
     came_with(&mut stage, 1, PeerMemory::Keeps);
@@ -239,7 +239,7 @@ fn a_peer_that_goes_whenever_it_is_asked_is_given_up() {
     assert!(summary.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{summary}");
 }
 
-/// What a person has the peer do, under the call of this number.
+/// Returns a person's action of the peer, under the call of this number.
 fn act(number: u128) -> Command {
     Command::Call(call::Command::Act(Box::new(call::PeerAction {
         call: acted(number),

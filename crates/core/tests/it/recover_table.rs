@@ -1,4 +1,4 @@
-//! What a new process makes of every state that the last one left, for both ways to go on.
+//! Recovery by a new process of every state that the last one left, for both resume modes.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const UNKNOWN: &str = "call in_doubt, session entry tool_result, call ended unkn
 const CANCELLED: &str = "session entry tool_result, call ended cancelled";
 const INTERRUPTED: &str = "run turn_closed, run ended interrupted";
 
-/// A state, and what `Go` and `Wait` come to behind the start of the process.
+/// A state, and the outcomes of `Go` and `Wait` after the start of the process.
 type RecoveryCase<'a> = (&'a str, fn() -> EngineFixture, &'a str, &'a str);
 
 fn table(rules: fn() -> ActiveRules, rows: &[RecoveryCase<'_>]) {
@@ -37,7 +37,7 @@ fn table(rules: fn() -> ActiveRules, rows: &[RecoveryCase<'_>]) {
     }
 }
 
-/// The process closes before a call that is wanted can begin.
+/// Returns a fixture whose process closes before a proposed call can begin.
 fn closing(rules: ActiveRules, tool: &str) -> EngineFixture {
     let mut stage = thinking(rules);
     stage.engine.quiesce();
@@ -176,7 +176,7 @@ fn a_call_that_had_not_begun_is_judged_by_the_next_process_or_cancelled() {
 
 #[test]
 fn calls_of_a_message_that_ended_in_an_error_leave_no_result_behind() {
-    // The process dies before what follows from the answer is in the log.
+    // The process dies before the consequences of the answer are in the log.
     let broken: fn() -> EngineFixture = || {
         let mut stage = thinking(open_rules());
         stage.engine = stage.engine.clone().with_bound(1);

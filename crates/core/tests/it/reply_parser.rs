@@ -1,4 +1,4 @@
-//! What a text means while something waits, and a moment after.
+//! Meaning of a text while a gate is pending, and a moment after.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn while_something_waits_a_whole_answer_is_an_answer() {
         ("sure", ReplyIntent::Message),
         ("", ReplyIntent::Message),
         ("/approver", ReplyIntent::Message),
-        // Nothing is allowed that was not said.
+        // Only explicit approvals count.
         ("/approve it", ReplyIntent::Unclear("it".to_owned())),
         ("/approve always please", ReplyIntent::Unclear("always please".to_owned())),
         ("/approve #other", ReplyIntent::OtherToken("#other".to_owned())),
@@ -102,11 +102,11 @@ fn nobody_answers_what_they_have_not_seen() {
     let old = DecidedGate { ago: LATE * 2, ..others };
     let spoken = DecidedGate { spoken_since: true, ..others };
     for (waiting, decided, want) in [
-        // Said twice in one breath: the second was not said of the next card.
+        // Sent twice in quick succession: the second was not an answer to the next card.
         (next(false), Some(mine), ReplyIntent::Late),
         (next(true), Some(mine), allow(AllowReach::Once)),
         (next(false), None, ReplyIntent::NotShown),
-        // Decided by somebody else a moment ago: whoever says yes may still look at that card.
+        // Decided by another person a moment ago: the sender may still look at that card.
         (next(true), Some(others), ReplyIntent::Late),
         (next(true), Some(old), allow(AllowReach::Once)),
         (next(true), Some(spoken), allow(AllowReach::Once)),

@@ -35,7 +35,7 @@ fn stop() -> ModelAnswer {
     }
 }
 
-/// An answer for the attempt that is `off` from the run's last one.
+/// Returns an answer for the attempt that is `off` from the run's last one.
 fn answered(stage: &mut EngineFixture, off: u32) -> EngineOutcome {
     let run = stage.engine.state().runs().next().map(|run| (run.id(), run.epoch()));
     let (run, epoch) = run.unwrap_or_else(|| (nobody(), 1));
@@ -133,7 +133,7 @@ fn without_retry() -> EngineFixture {
     stage
 }
 
-/// Waits as long as a provider may ask for.
+/// Settings with the longest wait that a provider may ask for.
 fn patient() -> EngineFixture {
     let mut stage = thinking(open_rules());
     let mut settings = stage.current_session().settings().clone();
@@ -142,7 +142,7 @@ fn patient() -> EngineFixture {
     stage
 }
 
-/// Behind a message that a compaction could leave out.
+/// Returns a fixture after a message that a compaction could leave out.
 fn long(auto: bool) -> EngineFixture {
     let mut stage = idle();
     stage.change_setting(SessionSetting::AutoCompaction(auto));
@@ -151,13 +151,13 @@ fn long(auto: bool) -> EngineFixture {
     stage
 }
 
-/// Where nobody can be asked.
+/// Returns a fixture in which no person can be asked.
 fn alone(mut stage: EngineFixture) -> EngineFixture {
     stage.change_setting(SessionSetting::Nobody(Some("nobody is there".to_owned())));
     stage
 }
 
-/// A case, the state, the answer's stop, calls and failure, and what follows.
+/// A case, the state, the answer's stop, calls and failure, and the consequences.
 type ModelAnswerCase =
     (&'static str, fn() -> EngineFixture, StopReason, Vec<ResolvedCall>, Option<ProviderFailure>, String);
 
@@ -259,7 +259,7 @@ fn a_compaction_for_a_request_that_did_not_fit_ends_in_a_run_only_if_it_succeede
     let rest = "Done: session compaction_ended rest";
     for (case, outcome, want) in [
         ("failed", session::CompactionOutcome::Failed { message: "no".into() }, rest),
-        // Nobody stopped it, so the process ends: the next takes it up.
+        // It was not stopped, so the process ends: the next takes it up.
         ("aborted", session::CompactionOutcome::Aborted, "Done"),
         (
             "done",

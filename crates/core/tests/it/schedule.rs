@@ -1,4 +1,4 @@
-//! When something planned is due.
+//! Due times of planned work.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -20,13 +20,13 @@ fn zone(name: &str) -> Zone {
     name.parse().unwrap()
 }
 
-/// The instant of a text such as `2026-03-29T02:00:00+01:00`.
+/// Returns the instant of a text such as `2026-03-29T02:00:00+01:00`.
 fn at(text: &str) -> Millis {
     let at = DateTime::parse_from_rfc3339(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     Millis(at.timestamp_millis().try_into().unwrap())
 }
 
-/// The local time of an instant with how far it is ahead.
+/// Returns the local time of an instant with its offset.
 fn local(at: Millis, zone: Zone) -> String {
     let zone: chrono_tz::Tz = zone.to_string().parse().unwrap();
     let at = zone.timestamp_millis_opt(at.0.try_into().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! The settle rules: for each the smallest state in which it has something to say, and the nearest in which it has not.
+//! The settle rules: for each the smallest state in which it returns facts, and the nearest in which it does not.
 
 mod abort_ends;
 mod ask_model;
@@ -32,18 +32,18 @@ use crate::{
     states::{deny, idle, thinking},
 };
 
-/// The facts behind the one that begins with `first`, that one included; nothing where there is none.
+/// Returns the facts from the one that begins with `first`; nothing if there is none.
 fn facts_from(outcome: &EngineOutcome, first: &str) -> String {
     let at = outcome.0.iter().position(|fact| fact.starts_with(first)).unwrap_or(outcome.0.len());
     outcome.0[at..].join(", ")
 }
 
-/// The facts that begin with `word`.
+/// Returns the facts that begin with `word`.
 fn facts_with(outcome: &EngineOutcome, word: &str) -> String {
     outcome.0.iter().filter(|fact| fact.starts_with(word)).cloned().collect::<Vec<_>>().join(", ")
 }
 
-/// Every fact of a command and of the batches behind it, none of which holds more than `most`.
+/// Returns every fact of a command and of the batches after it, none of which holds more than `most`.
 fn batches(stage: &EngineFixture, command: Command, most: usize) -> Vec<RecordedFact> {
     let mut engine = stage.engine.clone().with_bound(most);
     let mut context = DecisionContext { now: stage.now, fresh: IdGenerator::new([77; 16]) };

@@ -1,4 +1,4 @@
-//! Answers to plans and executions, and answers that come in the form of a door.
+//! Answers to plans and executions, and answers in the form of an adapter.
 
 use countersign_core::{
     digest::Digest,
@@ -35,7 +35,7 @@ fn form(labels: &[&str], form: &Value) -> GateReply {
     GateReply::Form(Box::new(AnswerForm { answer: says(labels), form: form.clone(), digest }))
 }
 
-/// The reply or refusal, and what was recorded as said.
+/// Returns the reply or refusal, and the recorded words.
 fn reply_summary(tool: &str, answer: GateReply) -> String {
     let (mut stage, gate) = waits(tool);
     let before = stage.engine.state().clone();

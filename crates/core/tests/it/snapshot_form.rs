@@ -1,4 +1,4 @@
-//! The form of a snapshot, and what facts come to in it: a later process reads it in place of the log.
+//! The form of a snapshot, and the state of facts in it: a later process reads it in place of the log.
 
 use countersign_core::{
     call::Executor,
@@ -26,14 +26,14 @@ use crate::{
     unattended,
 };
 
-/// Settings under which a plan comes to its default, and people are reminded of it before.
+/// Settings under which a plan gets its default, and people are reminded of it before.
 fn asking_settings() -> Settings {
     let plan = AskTimeouts { within: Some(seconds(60)), remind: Some(seconds(20)), otherwise: NoAnswerRule::Default };
     let asking = QuestionSettings { answer_format: AnswerFormat::Selected, plan, ..QuestionSettings::default() };
     Settings { asking, ..Settings::default() }
 }
 
-/// A little of everything that a session may hold.
+/// Creates one of each part of a session's state.
 pub(crate) fn histories() -> [EngineFixture; 8] {
     let mut gated = thinking(asking_rules());
     gated.fail_request(RETRYABLE);
@@ -112,7 +112,7 @@ fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
     }
 }
 
-/// What facts come to is part of what a snapshot says: an old one would hide what they come to now.
+/// The meaning of facts is part of a snapshot: an old one would hide their current meaning.
 #[test]
 fn another_form_of_a_snapshot_has_another_version() {
     let text: Vec<String> = histories().iter().map(|stage| stage.engine.to_snapshot()).collect();

@@ -14,7 +14,7 @@ use crate::engine_fixture::{EngineFixture, EngineOutcome, asking_rules, open_rul
 /// A failure that is worth another attempt.
 pub(crate) const RETRYABLE: ProviderFailure = ProviderFailure { retryable: true, overflow: false, after: None };
 
-/// A state's name and how it is reached.
+/// A state's name and its setup.
 pub(crate) type NamedState = (&'static str, fn() -> EngineFixture);
 
 /// Every state of a session.
@@ -36,14 +36,14 @@ pub(crate) fn idle() -> EngineFixture {
     EngineFixture::new(open_rules())
 }
 
-/// A person's own command runs.
+/// Returns a fixture in which a person's own command runs.
 pub(crate) fn commanding() -> EngineFixture {
     let mut stage = idle();
     run_command(&mut stage);
     stage
 }
 
-/// The model is asked.
+/// Returns a fixture with a model request in flight.
 pub(crate) fn thinking(rules: ActiveRules) -> EngineFixture {
     let mut stage = EngineFixture::new(rules);
     stage.send_prompt(WhenBusy::Refuse);
@@ -55,7 +55,7 @@ pub(crate) fn calling<const N: usize>(tools: [&str; N]) -> EngineFixture {
     under(open_rules(), tools)
 }
 
-/// The same where policy asks about what changes something.
+/// Calls run, with rules under which changing calls ask.
 pub(crate) fn under<const N: usize>(rules: ActiveRules, tools: [&str; N]) -> EngineFixture {
     let mut stage = thinking(rules);
     let mut paths = ["a", "b", "c", "d"].into_iter();
@@ -63,26 +63,26 @@ pub(crate) fn under<const N: usize>(rules: ActiveRules, tools: [&str; N]) -> Eng
     stage
 }
 
-/// A person decides about a call.
+/// Returns a fixture in which a person decides about a call.
 pub(crate) fn gated() -> EngineFixture {
     under(asking_rules(), ["write"])
 }
 
-/// The provider failed and is asked again later.
+/// Returns a fixture in which the provider failed and the request is repeated later.
 pub(crate) fn backing_off() -> EngineFixture {
     let mut stage = thinking(open_rules());
     stage.fail_request(RETRYABLE);
     stage
 }
 
-/// Somebody stopped the run while a call works.
+/// Returns a fixture whose run was stopped while a call works.
 pub(crate) fn stopping() -> EngineFixture {
     let mut stage = calling(["write"]);
     stage.abort();
     stage
 }
 
-/// Somebody asked for a compaction.
+/// Returns a fixture in which a compaction was requested.
 pub(crate) fn compacting() -> EngineFixture {
     let mut stage = idle();
     compact(&mut stage);
@@ -94,7 +94,7 @@ pub(crate) fn compact(stage: &mut EngineFixture) {
     stage.session_command(session::Command::Compact { instructions: None });
 }
 
-/// A prompt waits for a compaction.
+/// Returns a fixture in which a prompt waits for a compaction.
 pub(crate) fn behind() -> EngineFixture {
     let mut stage = idle();
     stage.import([("u", SessionEntryKind::User, 900), ("a", SessionEntryKind::User, 60)]);
@@ -116,12 +116,12 @@ pub(crate) fn deny(reason: Option<&str>) -> GateReply {
     GateReply::Deny { reason: reason.map(str::to_owned) }
 }
 
-/// Tries one command in every state. A row names the states in which it comes to the same; every state stands in one.
+/// Tries one command in every state. A row names the states with the same outcome; every state is in one.
 pub(crate) fn in_every_state(case: &str, command: impl Fn(&mut EngineFixture) -> EngineOutcome, rows: &[(&str, &str)]) {
     check(case, &STATES, |stage| command(stage).table_cell(), rows);
 }
 
-/// The same for states of the table's own, and for whatever `look` makes of each.
+/// Tries it in states of the table's own, with the outcome that `look` returns for each.
 pub(crate) fn check(
     case: &str,
     states: &[NamedState],

@@ -9,7 +9,7 @@ use crate::snapshot_form::histories;
 /// One line for each form: the kind, the version and the facts as the log keeps them.
 const GOLDEN: &str = include_str!("../data/stored_facts.txt");
 
-/// The names of all members, with their places; texts and numbers are left out, and so is how many a list has.
+/// Collects the names of all members, with their paths; texts and numbers are left out, and so are lengths of lists.
 fn shape(value: &Value, at: &str, places: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! Sessions that work without people: what their contracts cover, what they use up, and what becomes of them.
+//! Sessions that work without approvers: the coverage of their contracts, their use, and their end.
 
 mod admission;
 mod budgets;
@@ -38,7 +38,7 @@ fn limited(budget: BudgetLimits) -> ContractTerms {
     ContractTerms { budget, ..terms() }
 }
 
-/// The same where a person is asked for more.
+/// Terms under which a person is asked for more.
 fn asking(budget: BudgetLimits) -> ContractTerms {
     ContractTerms { on_breach: BreachResponse::Ask, ..limited(budget) }
 }
@@ -52,7 +52,7 @@ fn admit(need: HostCommandNeeds) -> Command {
     Command::Unattended(unattended::Command::Admit { session: session_id(), need })
 }
 
-/// What `prompt` needs.
+/// Requirements of `prompt`.
 fn prompting() -> HostCommandNeeds {
     HostCommandNeeds { command: "prompt".to_owned(), scope: ContractScope::Prompt, takes_a_call: true, line: None }
 }
@@ -63,21 +63,21 @@ fn under(terms: ContractTerms, rules: ActiveRules) -> EngineFixture {
     stage
 }
 
-/// A run under `terms` that asks the model.
+/// Returns a run under `terms` with a model request in flight.
 fn thinking(terms: ContractTerms) -> EngineFixture {
     let mut stage = under(terms, open_rules());
     stage.send_prompt(WhenBusy::Refuse);
     stage
 }
 
-/// A run under `terms` whose model wants `calls`, of which each shares its lane or none does.
+/// Returns a run under `terms` whose model requests `calls`, of which each shares its lane or none does.
 fn calling(terms: ContractTerms, calls: usize, tool: &str) -> EngineFixture {
     let mut stage = thinking(terms);
     stage.answer(StopReason::ToolUse, (0..calls).map(|at| tool_call(tool, &at.to_string())).collect(), None);
     stage
 }
 
-/// A run that wants a second call where there is only one: the first works, and a person is asked for more.
+/// Returns a run that requests a second call with a budget of one: the first works, and a person is asked for more.
 pub(crate) fn held() -> EngineFixture {
     calling(asking(BudgetLimits { calls: Some(1), ..BudgetLimits::default() }), 2, "look")
 }
@@ -86,7 +86,7 @@ fn contract(stage: &EngineFixture) -> &UnattendedContract {
     stage.current_session().unattended().expect("it was declared")
 }
 
-/// Where the contract stands, in a word, and whether anything works.
+/// Returns the status of the contract, in a word, and whether anything works.
 fn standing(stage: &EngineFixture) -> (&'static str, bool) {
     let word = match contract(stage).status() {
         ContractStatus::InForce => "in force",

@@ -1,7 +1,7 @@
-//! A process that dies behind any batch of a run that asks people: nothing that was recorded is lost, and nothing happens twice.
+//! A process that dies after any batch of a run that asks people: nothing that was recorded is lost, and nothing happens twice.
 //!
-//! The run asks two questions, then has a plan approved, then an execution signed off: open, show, answer, accept, advance, four times. Whoever
-//! answers does not know what was recorded, and answers again under the same key.
+//! The run asks two questions, then has a plan approved, then an execution signed off: open, show, answer, accept, advance, four times. The
+//! client that answers does not know the recorded state, and answers again under the same key.
 
 use countersign_core::{
     digest::Digest,
@@ -18,7 +18,7 @@ use crate::{
     states::idle,
 };
 
-/// What a host answers to a gate, whenever it is asked.
+/// Returns the answer of a host to a gate, at any time.
 fn answer(gate: &Gate) -> (GateReply, String) {
     let labels = match (gate.kind(), gate.number()) {
         (Kind::Question, 1) => vec!["left"],
@@ -34,7 +34,7 @@ fn answer(gate: &Gate) -> (GateReply, String) {
     )
 }
 
-/// Does the next thing that the host or the model would do. False once there is nothing left.
+/// Executes the next step of the host or the model. False once there is nothing left.
 fn go_on(stage: &mut EngineFixture) -> bool {
     if let Some(gate) = stage.first_gate() {
         let (answer, key) = answer(&gate);
@@ -74,7 +74,7 @@ fn a_death_behind_any_batch_loses_nothing_and_doubles_nothing() {
     for resume in [ResumeMode::Go, ResumeMode::Wait] {
         for dies_after in opened_at..=whole.batches() {
             let mut stage = whole.clone();
-            // What was answered before the process died, recorded or not.
+            // Answers from before the process died, recorded or not.
             let answered: Vec<Gate> = whole.engine.state().all_gates().cloned().collect();
             stage.die_after(dies_after, open_rules(), resume);
             for gate in answered {

@@ -1,4 +1,4 @@
-//! Long waits that a provider asks for, and what people say of them.
+//! Long waits that a provider asks for, and the answers of people about them.
 
 use countersign_core::{
     engine::{Command, CommandError, EngineReply, ResumeMode},
@@ -19,7 +19,7 @@ fn model(id: &str) -> ModelRef {
     ModelRef { provider: "q".to_owned(), id: id.to_owned(), context_window: 1_000, max_tokens: 10, price: None }
 }
 
-/// The provider of a run asks to wait for so many seconds.
+/// Fails a run with a provider that asks to wait for this many seconds.
 fn fails(stage: &mut EngineFixture, after: u64) -> EngineOutcome {
     let (run, epoch) =
         (stage.current_run(), stage.engine.state().run(stage.current_run()).expect("the stage has it").epoch());
@@ -61,7 +61,7 @@ fn say(stage: &mut EngineFixture, label: &str) -> EngineOutcome {
     stage.answer_gate(stage.oldest_gate(), GateReply::Say(vec![label.to_owned()]), "ann", None)
 }
 
-/// The end of the wait, on the clock of the stage.
+/// The end of the wait, on the clock of the fixture.
 const END: &str = "Wait until 00:15 UTC";
 
 #[test]
@@ -115,7 +115,7 @@ fn without_an_answer_it_is_as_without_the_question() {
         assert_eq!(stage.now, Millis(901_000), "{case}");
         let facts = stage.send_command(Command::Tick).0;
         assert!(facts.ends_with(&AGAIN.map(str::to_owned)), "{case}: {facts:?}");
-        // The wait that is too long ends the run, at the longest that is set.
+        // The wait that is too long ends the run, at the configured maximum.
         let mut stage = waiting(86_400);
         let (question, _) = shown(&stage);
         let want =
@@ -131,7 +131,7 @@ fn without_an_answer_it_is_as_without_the_question() {
         };
         assert_eq!(facts.last().unwrap(), "run ended failed", "{case}");
     }
-    // Whoever says so waits for all of it.
+    // With this answer the run waits for all of it.
     let mut stage = waiting(86_400);
     assert_eq!(say(&mut stage, "Wait until 1970-01-02 00:00 UTC").0, ["gate resolved answered"]);
     assert_eq!(stage.engine.state().next_deadline(), Some(Millis(86_401_000)));
@@ -187,7 +187,7 @@ fn the_question_goes_with_its_wait() {
         assert_eq!(stage.send_command(command).0, want, "{case}");
         assert_eq!(stage.first_gate(), None, "{case}");
     }
-    // Without its own end, somebody else's word that nobody will answer is no answer.
+    // Without its own end, a withdrawal by another program is no answer.
     let mut stage = waiting(900);
     let withdraw = gate::Command::Withdraw { gate: stage.oldest_gate(), by: PrincipalId::new("host") };
     assert_eq!(stage.send_command(Command::Gate(withdraw)).0, [withdrawn]);
@@ -215,7 +215,7 @@ fn only_its_choices_answer_it() {
     assert_eq!(stage.current_session().settings().model, Some(model("two")));
 }
 
-/// Does the next thing that the model or a person would do. False once there is nothing left.
+/// Executes the next step of the model or a person. False once there is nothing left.
 fn goes_on(stage: &mut EngineFixture, label: &str) -> bool {
     let Some(run) = stage.current_session().run() else { return false };
     if stage.first_gate().is_some() {
@@ -263,7 +263,7 @@ fn what_was_said_of_a_wait_is_there_for_the_next_process() {
         stage.restart(open_rules(), ResumeMode::Wait);
         assert!(stage.first_gate().is_some(), "{label}");
         say(&mut stage, label);
-        // What a gate was answered stays as long as its wait, however long that is.
+        // The answer of a gate is kept as long as its wait, for any duration.
         stage.now = stage.now + seconds(800);
         stage.engine.evict_idle(stage.now, None);
         stage.restart(open_rules(), ResumeMode::Wait);
@@ -304,7 +304,7 @@ fn a_death_behind_any_batch_of_a_wait_without_a_question_makes_each_attempt_once
     for (dies_after, resume, want) in [
         (opened_at + 1, ResumeMode::Go, (2, "run ended completed")),
         (opened_at + 1, ResumeMode::Wait, (2, "run ended completed")),
-        // The next attempt is under way.
+        // The next attempt is in flight.
         (opened_at + 2, ResumeMode::Go, (3, "run ended completed")),
         (opened_at + 2, ResumeMode::Wait, (2, "run ended interrupted")),
         (opened_at + 3, ResumeMode::Wait, (2, "run ended completed")),

@@ -1,4 +1,4 @@
-//! Which requests of the host have no answer yet, so that each gets one when the gateway has gone.
+//! Requests of the host without an answer, so that each gets one when the gateway has gone.
 //!
 //! Of what passes it reads the ids and types at the top of each line of the host, and of the gateway's lines those that begin
 //! as answers do. It must not hold a line up, nor keep one, however long it is.
@@ -8,13 +8,13 @@ use std::sync::{Mutex, PoisonError};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How long an id or type may be that is noted, in bytes.
+/// Maximum length of a noted id or type, in bytes.
 const LONGEST: usize = 1024;
-/// How much of a line's top is kept, in bytes.
+/// Number of bytes that are kept of a line's top level.
 const MOST: usize = 64 * 1024;
-/// What a host sends that is no request.
+/// Types of a host's messages that are no requests.
 const ANSWERS: [&str; 4] = ["extension_ui_response", "host_tool_result", "host_tool_update", "host_uri_result"];
-/// How answers begin: their members have one order.
+/// Beginnings of answers: their members have one order.
 const BEGINNINGS: [&[u8]; 2] = [b"{\"id\":", b"{\"type\":\"response\""];
 
 /// A request that has no answer.
@@ -22,7 +22,7 @@ const BEGINNINGS: [&[u8]; 2] = [b"{\"id\":", b"{\"type\":\"response\""];
 pub(crate) struct UnansweredRequest {
     /// As the host gave it.
     pub(crate) id: Value,
-    /// What it asks for.
+    /// Requested command.
     pub(crate) command: String,
 }
 
@@ -67,7 +67,7 @@ impl UnansweredRequests {
             return;
         }
         let mut requests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // What names no command is answered without its id.
+        // A request without a command is answered without its id.
         let is_meant = |request: &UnansweredRequest| match &id {
             Some(id) => request.id == *id,
             None => command.as_ref() == Some(&request.command),
@@ -77,18 +77,18 @@ impl UnansweredRequests {
         }
     }
 
-    /// What has no answer and will get none from the gateway.
+    /// Returns the requests that will get no answer from the gateway.
     pub(super) fn take_unanswered(&self) -> Vec<UnansweredRequest> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Reads the top of each line as it comes: what lies deeper, and long texts, are passed over.
+/// Scanner of the top level of each line as it comes: deeper levels, and long texts, are passed over.
 pub(super) struct LineScanner<'a> {
     pending: &'a UnansweredRequests,
     top: Vec<u8>,
     depth: u32,
-    /// Where the text began that is being read.
+    /// Position at which the text began that is being read.
     string: Option<usize>,
     escaped: bool,
     skips: bool,
@@ -177,7 +177,7 @@ mod tests {
 
     use super::UnansweredRequests;
 
-    /// The ids that wait after these lines of a host.
+    /// Returns the ids that wait after these lines of a host.
     fn noted(input: &str) -> Vec<Value> {
         let mut ids = Vec::new();
         // However the lines are cut.

@@ -17,7 +17,7 @@ use super::{RecordFilter, RecordFormatter, RecordOutcome, block_on, for_each_ent
 
 const HEAD: &str = "lsn,at,session,kind,event,call,gate,tool,subject,outcome,by,why,text,content_digest,chain";
 
-/// `audit export --format csv`.
+/// Runs `audit export --format csv`.
 pub(crate) fn export_csv(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     block_on(async {
@@ -55,7 +55,7 @@ pub(crate) fn export_csv(path: &Path, filter: &RecordFilter) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// One cell: never a formula, in quotes where it has to be.
+/// Escapes one cell: never a formula, in quotes where it has to be.
 fn escape_cell(text: &str) -> Cow<'_, str> {
     // Wide forms count too: spreadsheets of some languages take them for the narrow ones.
     let is_formula = text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠'])

@@ -29,7 +29,7 @@ impl ValueEnum for OutcomeArg {
     }
 }
 
-/// How it is set off on a terminal.
+/// Returns its style on a terminal.
 pub(crate) const fn outcome_style(outcome: RecordOutcome) -> Option<TextStyle> {
     match outcome {
         RecordOutcome::Allowed | RecordOutcome::Granted | RecordOutcome::Done => Some(TextStyle::Good),

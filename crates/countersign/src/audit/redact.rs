@@ -1,4 +1,4 @@
-//! Taking contents out of a record for good. What was decided stays, and so does the chain.
+//! Permanent removal of contents from a record. The decisions stay, and so does the chain.
 
 use std::{collections::BTreeSet, fmt, io::Write as _, path::Path, process::ExitCode};
 
@@ -17,16 +17,16 @@ use crate::{
     style::{ColourMode, TextStyle},
 };
 
-/// How far a removal goes.
+/// Extent of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedactScope {
-    /// What agents received already.
+    /// Contents that agents received already.
     Received,
-    /// What they did not receive too.
+    /// Also contents that they did not receive.
     Unreceived,
 }
 
-/// What a content belongs to: a call with all its gates, or a gate without one.
+/// Owner of a content: a call with all its gates, or a gate without one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ContentOwner {
     Call(CallId),
@@ -37,11 +37,11 @@ enum ContentOwner {
 struct RedactableEntry {
     lsn: Lsn,
     owner: ContentOwner,
-    /// Whether it is there still.
+    /// True if it still exists.
     is_there: bool,
 }
 
-/// What a person names.
+/// Target that a user names.
 #[derive(Debug, PartialEq)]
 enum RedactTarget<'a> {
     /// One entry, by its position.
@@ -51,7 +51,7 @@ enum RedactTarget<'a> {
 }
 
 impl<'a> RedactTarget<'a> {
-    /// A position is `#57`, or a short number that is written as nobody writes the end of an id.
+    /// Parses a target. A position is `#57`, or a short number that cannot be the end of an id.
     fn parse_target(text: &'a str) -> anyhow::Result<Self> {
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit());
         let position = match text.strip_prefix('#') {
@@ -82,7 +82,7 @@ impl fmt::Display for RedactTarget<'_> {
     }
 }
 
-/// `audit redact`.
+/// Runs `audit redact`.
 pub(crate) fn redact_contents(
     path: &Path,
     what: &str,
@@ -149,7 +149,7 @@ pub(crate) fn redact_contents(
     Ok(if flaw.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Every record of the call or gate that `what` names, or the one at that position, if it ever had a content.
+/// Returns every record of the call or gate that `what` names, or the one at that position, if it ever had a content.
 async fn find_contents(log: &AnyLog, what: &RedactTarget<'_>) -> anyhow::Result<Vec<RedactableEntry>> {
     let position = match what {
         RedactTarget::Entry(lsn) => Some(*lsn),
@@ -195,7 +195,7 @@ async fn find_contents(log: &AnyLog, what: &RedactTarget<'_>) -> anyhow::Result<
     Ok(found)
 }
 
-/// The positions of contents that agents have not received.
+/// Returns the positions of contents that agents have not received.
 fn unreceived_contents(engine: &Engine) -> BTreeSet<Lsn> {
     let results = engine.state().sessions().filter_map(|session| session.agent_requests());
     let results = results.flat_map(|requester| requester.results().values());

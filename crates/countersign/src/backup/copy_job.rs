@@ -1,6 +1,6 @@
 //! A copy of many files, for the owner of the copy alone.
 //!
-//! It must not trust what lies in a workspace to be the same a moment later: whoever is there may put a link in the place of a file.
+//! It must not trust that an entry of a workspace is the same a moment later: a program there may put a link in the place of a file.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -21,26 +21,26 @@ use super::{
     folder::{FolderEntry, FolderHandle},
 };
 
-/// How deep folders are followed. Each that is open on the way takes two descriptors, and a process usually has a thousand.
+/// Maximum depth of folders. Each that is open on the way takes two descriptors, and a process usually has a thousand.
 const DEPTH: usize = 128;
-/// How much of holes in files is taken along in all. They take no room, but are read for every digest, and make as much work as
-/// whoever made them wants.
+/// Maximum total size of holes in copied files. They take no room, but are read for every digest, and the author of a file can make them
+/// as large as the limit.
 const HOLES: u64 = 16 << 30;
 
 /// Why a pipe, a socket or a device has no copy.
 const NO_FILE: &str = "it is no file, folder or link";
 
-/// What was and is to be copied.
+/// State of a copy.
 pub(super) struct CopyJob {
     /// Device and number of files that are not to be in it, wherever they lie.
     pub(super) leave: Vec<(u64, u64)>,
-    /// What could not be copied where that was allowed.
+    /// Entries that could not be copied, if that was allowed.
     pub(super) missed: Vec<String>,
-    /// How much of holes may still come.
+    /// Remaining size of holes.
     holes: u64,
 }
 
-/// Whether a copy may be without something that cannot be read or named.
+/// Selects whether a copy may omit entries that cannot be read or named.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyPolicy {
     All,
@@ -51,11 +51,11 @@ pub(super) enum CopyPolicy {
 pub(super) struct CopySource<'a> {
     pub(super) folder: &'a FolderHandle,
     pub(super) name: &'a OsStr,
-    /// How people call it. Nothing is opened by it.
+    /// Path for messages. Nothing is opened by it.
     pub(super) path: PathBuf,
 }
 
-/// What lies in a folder, and the folder that it goes to.
+/// Folder with the entries to copy, and the folder that they go to.
 struct FolderCopy {
     from: FolderHandle,
     names: Vec<OsString>,
@@ -67,13 +67,13 @@ impl CopyJob {
         Self { leave, missed: Vec::new(), holes: HOLES }
     }
 
-    /// Of what was copied before, and is read in any case.
+    /// Creates the job of a restore: its files were copied before, and are read in any case.
     pub(super) fn for_restore() -> Self {
         Self { leave: Vec::new(), missed: Vec::new(), holes: u64::MAX }
     }
 
     /// Copies a file, a link or a folder with all that is in it. What is none of these, such as a socket, is left out and named in
-    /// [`Copying::missed`]; what goes away meanwhile is left out too: the folder may be in use.
+    /// [`CopyJob::missed`]; what goes away meanwhile is left out too: the folder may be in use.
     pub(super) fn copy_entry(
         &mut self,
         from: CopySource<'_>,
@@ -167,7 +167,7 @@ impl CopyJob {
     }
 }
 
-/// Whether it is a matter of this entry, and not of the disk.
+/// Reports whether an error concerns this entry, and not the disk.
 fn is_of_one_entry(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, InvalidData, InvalidFilename, InvalidInput, NotFound, PermissionDenied};
     matches!(error.kind(), FileTooLarge | InvalidData | InvalidFilename | InvalidInput | NotFound | PermissionDenied)
@@ -178,7 +178,7 @@ pub(super) fn copy_file(source: &File, to: &FolderHandle, name: &OsStr) -> io::R
     let made = to.make_file(name)?;
     let done = copy_content(source, &made);
     if done.is_err() {
-        // Half of it must not lie there as if it were all. What it failed for is told.
+        // A partial file must not remain as if it were whole. The cause of the failure is reported.
         let _ = to.remove_tree(name);
     }
     done
@@ -186,14 +186,14 @@ pub(super) fn copy_file(source: &File, to: &FolderHandle, name: &OsStr) -> io::R
 
 fn copy_content(mut source: &File, mut made: &File) -> io::Result<()> {
     let found = source.metadata()?;
-    // What is appended from now on would be without end, if somebody wants that.
+    // Appended data would never end if a program keeps on writing.
     for_each_extent(source, found.len(), |from, to| {
         source.seek(io::SeekFrom::Start(from))?;
         made.seek(io::SeekFrom::Start(from))?;
         Ok(from + io::copy(&mut source.take(to - from), &mut made)?)
     })?;
     made.set_len(found.len().min(source.metadata()?.len()))?;
-    // What its owner may run stays so; the rest of the modes is not taken along.
+    // The owner's right to execute stays; the rest of the modes is not copied.
     made.set_permissions(Permissions::from_mode(0o600 | (found.permissions().mode() & 0o100)))
 }
 

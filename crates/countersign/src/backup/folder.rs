@@ -1,7 +1,7 @@
-//! Folders by their descriptors: what lies in one is opened, made and removed by its name alone.
+//! Folders by their descriptors: entries of one are opened, made and removed by their names alone.
 //!
-//! A path would be looked up anew each time, through whatever was put in its place meanwhile, and can be too long. This must not
-//! know what is copied, nor where to.
+//! A path would be looked up again each time, through entries that were replaced meanwhile, and can be too long. This must not know
+//! what is copied, nor where to.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -30,7 +30,7 @@ const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// An open folder.
 pub(super) struct FolderHandle(OwnedFd);
 
-/// What lies in a folder, open where it can be opened.
+/// Entry of a folder, open if it can be opened.
 pub(super) enum FolderEntry {
     Folder(FolderHandle),
     File(File),
@@ -46,7 +46,7 @@ impl FolderHandle {
         Ok(Self(openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?))
     }
 
-    /// What lies in it, in order.
+    /// Returns the names of its entries, in order.
     pub(super) fn entry_names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -63,9 +63,9 @@ impl FolderHandle {
     /// Opens what has a name, and follows no link.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::InvalidData`] if it became something else meanwhile.
+    /// Error of the system; [`io::ErrorKind::InvalidData`] if it became something else meanwhile.
     pub(super) fn open_entry(&self, name: &OsStr) -> io::Result<FolderEntry> {
-        // A pipe would wake whoever waits at its other end, so it is not opened only to see that it is one.
+        // Opening a pipe would wake the process at its other end, so it is not opened only to see that it is one.
         match FileType::from_raw_mode(statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode) {
             FileType::Directory => self.open_folder(name).map(FolderEntry::Folder),
             FileType::Symlink => {
@@ -90,7 +90,7 @@ impl FolderHandle {
         Ok(Self(openat(&self.0, name, flags, Mode::empty()).map_err(or_changed)?))
     }
 
-    /// Makes a folder that is for its owner alone, whatever the umask.
+    /// Makes a folder for its owner alone, whatever the umask.
     pub(super) fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
         mkdirat(&self.0, name, FOLDER)?;
         let made = self.open_folder(name)?;
@@ -98,7 +98,7 @@ impl FolderHandle {
         Ok(made)
     }
 
-    /// Makes a file that is for its owner alone, whatever the umask.
+    /// Makes a file for its owner alone, whatever the umask.
     pub(super) fn make_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = openat(&self.0, name, flags, FILE)?;
@@ -138,7 +138,7 @@ impl FolderHandle {
         Ok(unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Whose it is.
+    /// Returns the owner's id.
     pub(super) fn owner_uid(&self) -> io::Result<u32> {
         Ok(fstat(&self.0)?.st_uid)
     }
@@ -180,7 +180,7 @@ impl AsFd for FolderHandle {
     }
 }
 
-/// The system's words for a link where a file was would lead astray.
+/// Replaces the system's error for a link in the place of a file, which would be misleading.
 fn or_changed(error: Errno) -> io::Error {
     match error {
         Errno::LOOP | Errno::NOTDIR | Errno::INVAL | Errno::NXIO => changed_error(),

@@ -1,4 +1,4 @@
-//! What a backup says of itself, and whether that is so.
+//! Manifest of a backup, and its verification.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use super::{
     one_line,
 };
 
-/// Where it stands.
+/// File name of the manifest.
 const NAME: &str = "backup.json";
 /// The form of backups that this program writes, and the newest that it reads.
 pub(super) const FORM: u32 = 1;
@@ -36,7 +36,7 @@ pub(super) struct BackupManifest {
     pub(super) head: String,
     pub(super) records: u64,
     pub(super) redacted: u64,
-    /// Whether secrets are in it.
+    /// True if secrets are in it.
     pub(super) secrets: bool,
     pub(super) files: Vec<ManifestEntry>,
 }
@@ -74,7 +74,7 @@ impl BackupManifest {
         Ok(manifest)
     }
 
-    /// Whether exactly these files are in `folder`, each as it was.
+    /// Checks that exactly these files are in `folder`, each unchanged.
     pub(super) fn check_files(&self, folder: &FolderHandle) -> anyhow::Result<()> {
         let found: BTreeSet<ManifestEntry> = list_files(folder)?.into_iter().collect();
         let listed: BTreeSet<ManifestEntry> = self.files.iter().cloned().collect();
@@ -95,7 +95,7 @@ fn read_manifest(folder: &FolderHandle) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Every file in `folder` but the manifest itself.
+/// Returns every file in `folder` but the manifest itself.
 pub(super) fn list_files(folder: &FolderHandle) -> anyhow::Result<Vec<ManifestEntry>> {
     let mut entries = Vec::new();
     collect_files(folder, Path::new(""), &mut entries)?;

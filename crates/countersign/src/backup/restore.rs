@@ -32,13 +32,13 @@ use crate::{
 /// From where, and what becomes of what is there.
 pub(crate) struct RestoreOptions {
     pub(crate) from: PathBuf,
-    /// Whether a data directory that is there is put aside.
+    /// True if an existing data directory is put aside.
     pub(crate) replace: bool,
     /// The configuration that the data directory was found by.
     pub(crate) config: Option<PathBuf>,
 }
 
-/// `restore`.
+/// Runs `restore`.
 pub(crate) fn restore_backup(
     place: &DataDir,
     options: &RestoreOptions,
@@ -53,7 +53,7 @@ pub(crate) fn restore_backup(
     let is_there = is_occupied(&target)?;
     ensure_restorable(&target, is_there, options)?;
     manifest.check_files(&backup)?;
-    // Held until the folder has changed places: nobody begins with it meanwhile.
+    // Held until the folder has changed places: no other process starts with it meanwhile.
     let locks = if is_there { lock_data_dir(&target, &place.log)? } else { Vec::new() };
     let made = StagingFolder::for_target(&target)?;
     let mut copying = CopyJob::for_restore();
@@ -61,7 +61,7 @@ pub(crate) fn restore_backup(
     for name in data.entry_names().with_context(no_backup)? {
         let is_log = name.to_str() == Some(manifest.log.as_str());
         let named = if is_log { place.log.file_name().unwrap_or(&name) } else { &name };
-        // What is in it was copied once; what cannot be made here must not keep the record from coming back.
+        // Its content was copied once; entries that cannot be made here must not keep the record from coming back.
         let need = if name == WORKSPACES { CopyPolicy::WhatCanBeRead } else { CopyPolicy::All };
         let path = options.from.join(DATA).join(&name);
         copying.copy_entry(CopySource { folder: &data, name: &name, path }, made.staged_folder(), named, need)?;
@@ -74,7 +74,7 @@ pub(crate) fn restore_backup(
         manifest.records,
         report.records
     );
-    // The gateway is whoever the folder belonged to; of one that was not there, whoever has the one around it.
+    // The gateway is the owner of the folder; of one that did not exist, the owner of the one around it.
     let around = target.ancestors().find(|folder| folder.exists()).unwrap_or(&target);
     if let Some(owner) = privileges::folder_owner(around) {
         made.staged_folder().change_owner(owner).with_context(|| display_path(made.path()))?;
@@ -148,8 +148,8 @@ fn ensure_restorable(target: &Path, is_there: bool, options: &RestoreOptions) ->
     Ok(())
 }
 
-/// Takes what a gateway or session would have, and fails if one has it. What is not there is made: one that begins a moment
-/// later would otherwise find nobody, and have the folder pulled from under it.
+/// Takes the locks of a gateway or session, and fails if one has them. Missing ones are made: a process that starts a moment later
+/// would otherwise find no lock, and lose the folder under it.
 fn lock_data_dir(path: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
     let folder = FolderHandle::open(path).with_context(|| display_path(path))?;
     let owner = privileges::folder_owner(path);

@@ -1,4 +1,4 @@
-//! What a gateway was set up with: its configuration, rules and tools, in a place of their own in a backup.
+//! Settings of a gateway: its configuration, rules and tools, in a place of their own in a backup.
 
 use std::{
     ffi::OsString,
@@ -20,7 +20,7 @@ pub(crate) struct SettingsFiles {
     others: Vec<PathBuf>,
 }
 
-/// What became of them.
+/// Result of the copy.
 #[derive(Default)]
 pub(super) struct CopiedSettings {
     /// Left out, for the secrets in them.
@@ -30,7 +30,7 @@ pub(super) struct CopiedSettings {
 }
 
 impl SettingsFiles {
-    /// The configuration with the tools that it names, and the rules.
+    /// Returns the configuration with the tools that it names, and the rules.
     pub(crate) fn new(config: Option<PathBuf>, rules: Option<PathBuf>) -> Self {
         let environment = |name: &str| std::env::var(name).ok();
         let tools = config.as_deref().map(|config| countersign_config::tool_files(config, &environment));
@@ -43,7 +43,7 @@ impl SettingsFiles {
         Self { config, others }
     }
 
-    /// Device and number of each: where one lies in the data directory, it is not taken along a second time.
+    /// Returns device and number of each: one in the data directory is not copied a second time.
     pub(super) fn file_ids(&self) -> Vec<(u64, u64)> {
         let found = self.config.iter().chain(&self.others).filter_map(|file| fs::metadata(file).ok());
         found.map(|found| (found.dev(), found.ino())).collect()
@@ -76,7 +76,7 @@ impl SettingsFiles {
         Ok(taken)
     }
 
-    /// Where a file lies as the configuration sees it, if that is below it: it names its tools from there.
+    /// Returns the path of a file relative to the configuration, if it is below it: the configuration names its tools from there.
     fn relative_path(&self, file: &Path) -> Option<PathBuf> {
         let beside = self.config.as_deref()?.parent()?;
         let place = file.strip_prefix(beside).ok()?;
@@ -84,7 +84,7 @@ impl SettingsFiles {
         is_below.then(|| place.to_owned())
     }
 
-    /// Copies one to its place, or beside what is there already.
+    /// Copies one to its place, or under another name if that is taken.
     fn put_file(&self, folder: &FolderHandle, file: &Path, base: OsString) -> io::Result<PathBuf> {
         let numbered = (2..).map(|number: u32| {
             let mut name = OsString::from(format!("{number}-"));
@@ -116,7 +116,7 @@ fn put_at(folder: &FolderHandle, source: &File, place: &Path) -> io::Result<()> 
     copy_file(source, inside.as_ref().unwrap_or(folder), name)
 }
 
-/// Whether a name is another's: a file's, or that of a file where a folder should be.
+/// Reports whether a name is taken: by a file, or by a file where a folder should be.
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::InvalidData)
 }

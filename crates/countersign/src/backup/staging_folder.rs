@@ -1,4 +1,4 @@
-//! A folder that is made beside the place where it will lie, and put there when it is whole.
+//! A folder that is made next to its final place, and moved there when it is whole.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,32 +19,32 @@ use super::{
     folder::{FolderEntry, FolderHandle},
 };
 
-/// Where, in the folder under way, that lies which will have the target's name.
+/// Name, in the staging folder, of the entry that will have the target's name.
 const WHOLE: &str = "whole";
-/// Says that the rest may be taken away by whoever finds it. It lies beside what is made, not in it: otherwise it would have to go
-/// a moment before the end, and what was ended in that moment would be nobody's.
+/// Mark that lets another process remove the rest. It is next to the content, not in it: otherwise it would have to go a moment before
+/// the end, and an interruption in that moment would leave a folder without an owner.
 const MARK: &str = "countersign.part";
 const MARK_SAYS: &[u8] = b"A backup or restore that is under way, or was ended: the next one takes this folder away.\n";
 
-/// A folder under way. Whoever makes one for the same target waits for nobody: it is refused.
+/// A staging folder. A second process with the same target does not wait: it is refused.
 pub(super) struct StagingFolder {
-    /// Where the target will lie.
+    /// Folder in which the target will be.
     above: FolderHandle,
     target: PathBuf,
     /// The name of the folder under way.
     name: OsString,
     /// That folder. It is locked until this is dropped, and let go of by the system when the process ends.
     own: FolderHandle,
-    /// What will be the target.
+    /// Folder that will be the target.
     folder: FolderHandle,
     path: PathBuf,
 }
 
 impl StagingFolder {
-    /// Makes an empty one for `target`, and takes away what an attempt that was ended left behind.
+    /// Makes an empty one for `target`, and removes the remains of an attempt that was interrupted.
     ///
     /// # Errors
-    /// Something else has its name: a link or folder that somebody put there would be emptied with this process's rights.
+    /// Another entry has its name: a foreign link or folder would be emptied with this process's rights.
     pub(super) fn for_target(target: &Path) -> anyhow::Result<Self> {
         let target = std::path::absolute(target)?;
         let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
@@ -75,12 +75,12 @@ impl StagingFolder {
         Ok(Self { above, target, name: part, own, folder, path: path.join(WHOLE) })
     }
 
-    /// What will be the target.
+    /// Returns the folder that will be the target.
     pub(super) const fn staged_folder(&self) -> &FolderHandle {
         &self.folder
     }
 
-    /// Where that lies, for what can only be told a path.
+    /// Returns its path, for functions that only take a path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -97,7 +97,7 @@ impl StagingFolder {
         Ok(self.above.sync_names()?)
     }
 
-    /// Gives it its name, and what was there the name `old`, beside it. Nobody sees a moment without either.
+    /// Moves it to its name, and the existing entry to the name `old`, next to it. There is no moment without either.
     pub(super) fn put_in_place_of(self, old: &OsStr) -> anyhow::Result<()> {
         self.folder.sync_tree().with_context(|| display_path(&self.path))?;
         // It takes that name first: what was there would otherwise lie for a moment where the next attempt clears away.
@@ -115,9 +115,9 @@ impl StagingFolder {
 }
 
 impl Drop for StagingFolder {
-    /// One that failed would keep the room that it took.
+    /// Removes the folder: one that failed would keep the room that it took.
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next attempt.
+        // Entries that cannot be removed now are removed by the next attempt.
         let _ = clear_staging(&self.own).and_then(|()| self.above.remove_empty(&self.name));
     }
 }
@@ -127,7 +127,7 @@ fn foreign_folder_text(path: &Path) -> String {
     format!("{path} is in the way and was not made by this program, so nothing in it is touched: move it elsewhere")
 }
 
-/// Whether a folder is an earlier attempt's. An empty one is what is left of an attempt that was ended before it could mark it.
+/// Reports whether a folder is an earlier attempt's. An empty one is the rest of an attempt that ended before it could mark it.
 fn is_ours(folder: &FolderHandle) -> io::Result<bool> {
     if folder.owner_uid()? != geteuid().as_raw() {
         return Ok(false);

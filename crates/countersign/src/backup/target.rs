@@ -1,4 +1,4 @@
-//! Whether something can be put where a person said, told before anything is copied.
+//! Checks whether a target can be created at a path, before anything is copied.
 //!
 //! It must not make anything.
 
@@ -12,9 +12,9 @@ use anyhow::{Context as _, bail};
 
 use super::display_path;
 
-/// Where a path leads. Behind a link lies what its owner calls by the link's name, so that is what is looked at and replaced.
+/// Resolves a path. The target of a link is what its owner calls by the link's name, so that is checked and replaced.
 pub(super) fn resolve_target(path: &Path) -> anyhow::Result<PathBuf> {
-    // Without a slash at its end, behind which a link would be what it leads to.
+    // Without a slash at its end, after which a link would count as its target.
     let path: PathBuf = std::path::absolute(path)?.components().collect();
     match path.canonicalize() {
         Ok(real) => Ok(real),
@@ -29,7 +29,7 @@ pub(super) fn resolve_target(path: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Whether something lies at `path` that must not be lost.
+/// Reports whether an entry at `path` exists that must not be lost.
 pub(super) fn is_occupied(path: &Path) -> anyhow::Result<bool> {
     match fs::read_dir(path) {
         Ok(mut entries) => Ok(entries.next().is_some()),
@@ -39,19 +39,19 @@ pub(super) fn is_occupied(path: &Path) -> anyhow::Result<bool> {
     }
 }
 
-/// Whether a path lies in `folder`, or will once it is made.
+/// Reports whether a path lies in `folder`, or will once it is made.
 pub(super) fn lies_in(path: &Path, folder: &Path) -> bool {
     let real = |path: &Path| std::path::absolute(path).ok()?.ancestors().find_map(|above| above.canonicalize().ok());
     let Ok(folder) = folder.canonicalize() else { return false };
     real(path).is_some_and(|path| path.starts_with(folder))
 }
 
-/// Whether this process was started there: whoever did would sit in a folder that is no more.
+/// Reports whether this process was started there: its shell would be left in a removed folder.
 pub(super) fn is_here(path: &Path) -> bool {
     std::env::current_dir().and_then(|here| here.canonicalize()).is_ok_and(|here| here == path)
 }
 
-/// Whether another file system lies there: a folder of this name can be neither moved away nor put there.
+/// Reports whether another file system is mounted there: a folder of this name can be neither moved away nor put there.
 pub(super) fn is_mount_point(path: &Path) -> bool {
     let device = |path: &Path| fs::symlink_metadata(path).map(|found| found.dev()).ok();
     let above = path.parent().and_then(|above| fs::metadata(above).ok()).map(|found| found.dev());

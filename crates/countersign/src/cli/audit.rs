@@ -17,12 +17,12 @@ pub(super) struct LogArgs {
 }
 
 impl LogArgs {
-    /// Whether no record was named.
+    /// Reports whether no record was named.
     pub(super) const fn is_empty(&self) -> bool {
         self.log.is_none()
     }
 
-    /// The folder of the gateway that writes it; none where a log is named.
+    /// Returns the folder of the gateway that writes it; none where a log is named.
     pub(super) fn gateway_folder(&self, at: &TargetArgs) -> anyhow::Result<Option<PathBuf>> {
         if self.log.is_some() { Ok(None) } else { Ok(Some(at.data_dir()?.folder)) }
     }

@@ -1,4 +1,4 @@
-//! What every command of an agent's own client takes.
+//! Arguments of every command of an agent's own client.
 
 use std::{path::PathBuf, time::Duration};
 

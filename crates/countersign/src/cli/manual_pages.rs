@@ -1,4 +1,4 @@
-//! What is made of the command line for people: scripts with which shells complete it, and its manual.
+//! Files made of the command line for users: scripts with which shells complete it, and its manual.
 
 use std::{fs, path::Path, process::ExitCode};
 
@@ -9,7 +9,7 @@ use countersign_adapter_omp::flags;
 
 use super::Cli;
 
-/// The whole command line, with the flags of the doors, which it hands on unread.
+/// Returns the whole command line, with the flags of the doors, which it hands on unread.
 fn full_command() -> clap::Command {
     let with_flags = |door: clap::Command| {
         door.args(flags::FLAG_HELP.map(|listed| {
@@ -23,7 +23,7 @@ fn full_command() -> clap::Command {
     Cli::command().mut_subcommand("omp", with_flags).mut_subcommand("gjc", of_gjc)
 }
 
-/// The script for `shell`.
+/// Returns the script for `shell`.
 pub(super) fn completion_script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut full_command(), "countersign", &mut script);
@@ -44,7 +44,7 @@ mod tests {
 
     use super::{super::Cli, Shell, completion_script, flags, write_manual};
 
-    /// The names of all subcommands and long flags.
+    /// Returns the names of all subcommands and long flags.
     fn names(command: &clap::Command) -> Vec<String> {
         let flags = command.get_arguments().filter_map(|argument| argument.get_long()).map(str::to_owned);
         let below = command

@@ -68,7 +68,7 @@ enum NodeLogFormatArg {
 }
 
 impl NodeArgs {
-    /// What is meant, with the data directory that stood before the command.
+    /// Returns the options, with the data directory that stood before the command.
     pub(super) fn into_options(self, data: Option<PathBuf>) -> node::NodeOptions {
         node::NodeOptions {
             url: self.url,

@@ -47,7 +47,7 @@ impl ServeArgs {
     }
 }
 
-/// How lines of the log look.
+/// Format of the log's lines.
 #[derive(Clone, Copy, Debug)]
 struct LogFormatArg(LogLineFormat);
 

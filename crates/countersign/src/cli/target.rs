@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{audit::OutputFormat, data_dir::DataDir};
 
-/// What flags about the gateway are listed under.
+/// Heading of the flags about the gateway.
 pub(super) const PLACE: &str = "Which gateway";
 
 /// Before the subcommand.
@@ -35,27 +35,27 @@ pub(super) struct TargetArgs {
     pub(super) json: bool,
 }
 
-/// The configuration that a gateway reads where none is named, if it is there. `agentpass` reads the same.
+/// Returns the configuration that a gateway reads where none is named, if it is there. `agentpass` reads the same.
 pub(super) fn default_config() -> Option<PathBuf> {
     let here = Path::new("config.yaml");
-    // Whatever has that name is meant, also a folder or a dangling link: reading it says what is wrong.
+    // Any entry with that name counts, also a folder or a dangling link: reading it reports the error.
     here.symlink_metadata().is_ok().then(|| here.to_owned())
 }
 
 impl GlobalArgs {
-    /// True if there is nothing to hand on.
+    /// Reports whether there is nothing to hand on.
     pub(super) fn is_empty(&self) -> bool {
         self.config.is_none() && self.data.is_none()
     }
 }
 
 impl TargetArgs {
-    /// The same with what stood before the subcommand; what stands behind it counts more.
+    /// Merges the flags before the subcommand; those after it have precedence.
     pub(super) fn merge_globals(self, before: GlobalArgs) -> Self {
         Self { config: self.config.or(before.config), data: self.data.or(before.data), json: self.json }
     }
 
-    /// The configuration that is meant. Who names a data directory alone means no other one.
+    /// Returns the path of the configuration. A data directory alone selects no other one.
     pub(super) fn config_path(&self) -> Option<PathBuf> {
         self.config.clone().or_else(|| if self.data.is_none() { default_config() } else { None })
     }

@@ -1,6 +1,6 @@
-//! The run as it happens: what is released goes to the stage, what waits for a decision to the person, and what the person says to the gate.
+//! The run as it happens: released output goes to the printer, pending gates to the user, and the user's answers to the gate.
 //!
-//! It must not decide anything: what it answers is what the person said, or that nobody could be asked.
+//! It must not decide anything: it answers as the user did, or that there was no user to ask.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -22,17 +22,17 @@ use super::{
     printer::DemoPrinter,
 };
 
-/// Who denies where no person could or did.
+/// Name of the approver if no user could or did deny.
 pub(super) const NOBODY: &str = "nobody";
 
-/// How the run ended.
+/// Outcome of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DemoOutcome {
     /// The model had no more to do.
     Completed,
     /// It failed.
     Failed,
-    /// Somebody stopped the program.
+    /// A signal stopped the program.
     Interrupted,
 }
 
@@ -46,16 +46,16 @@ pub(super) struct KnownCall {
 /// Why a call may run.
 pub(super) struct AllowedBy {
     pub(super) why: String,
-    /// The person who said so; absent where a rule did.
+    /// The approver; absent if a rule allowed it.
     pub(super) by: Option<PrincipalId>,
 }
 
-/// What the person is being asked.
+/// Current question to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PromptState {
     /// Nothing.
     Nothing,
-    /// Whether it may happen.
+    /// The question whether it may happen.
     Leave(GateId),
     /// Why not.
     Reason(GateId),
@@ -118,7 +118,7 @@ pub(super) async fn run_prompt(
     }
 }
 
-/// The next line of the person, once something is asked. `None` if there will be none.
+/// Returns the next line of the user, once there is a question. `None` if there will be none.
 async fn next_reply_line(person: &mut DemoPerson, asking: PromptState) -> Option<String> {
     match (person, asking) {
         (DemoPerson::AtTheTerminal(lines), PromptState::Leave(_) | PromptState::Reason(_)) => lines.recv().await,
@@ -131,7 +131,7 @@ impl DemoDriver<'_> {
         match live {
             LiveKind::MessageStarted { model, .. } => self.printer.begin_message(model),
             LiveKind::PartStarted { part: LivePartKind::Text, .. } => self.printer.text_begins(),
-            // What a call says of itself while its arguments come is not of interest before it is whole.
+            // The text of a call while its arguments come is not of interest before it is whole.
             LiveKind::Delta { text, .. } => self.printer.print_text(text),
             LiveKind::PartEnded { .. } => self.printer.text_ends(),
             LiveKind::PartStarted {
@@ -238,7 +238,7 @@ impl DemoDriver<'_> {
                 self.answer_gate(gate, denied("there is no terminal to ask a person on"), NOBODY).await
             }
             DemoPerson::AtTheTerminal(lines) => {
-                // What was typed before the card was there is no answer to it.
+                // A line typed before the card was there is no answer to it.
                 while lines.try_recv().is_ok() {}
                 self.asking = PromptState::Leave(gate);
                 Ok(self.printer.ask_approval()?)
@@ -250,7 +250,7 @@ impl DemoDriver<'_> {
         let person = "person:terminal";
         match (self.asking, line) {
             (PromptState::Nothing, _) => Ok(()),
-            // The denial was said; only its reason is missing.
+            // The denial was given; only its reason is missing.
             (PromptState::Reason(gate), None) => {
                 self.printer.line_ends()?;
                 self.answer_gate(gate, GateReply::Deny { reason: None }, person).await

@@ -1,6 +1,6 @@
-//! What the runs of the demo work with: the scripted model, the standard tools confined to one folder, and the rules.
+//! Environment of the demo's runs: the scripted model, the standard tools confined to one folder, and the rules.
 //!
-//! It must not know who answers, nor what is shown.
+//! It must not know who answers, nor how it is shown.
 
 use std::{
     path::{Path, PathBuf},
@@ -33,7 +33,7 @@ pub(crate) const RULES: [(&str, &str); 3] = [
 /// The same for the engine. The tools themselves reach nothing outside of the project.
 const ALLOWED: [&str; 7] = ["read(*)", "ls(*)", "grep(*)", "find(*)", "edit(*)", "write(*)", "bash(sh test.sh)"];
 
-/// How fast the model speaks.
+/// Speed of the model's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputPace {
     /// All at once.
@@ -55,7 +55,7 @@ impl DemoEnvironment {
     /// Tools that reach `project` only, and a shell that is started by `program`.
     ///
     /// # Errors
-    /// What the system says if `project` is not there.
+    /// Error of the system if `project` does not exist.
     pub(crate) fn new(program: &Path, project: &Path, pace: OutputPace) -> std::io::Result<Self> {
         Ok(Self {
             registry: Arc::new(ToolRegistry::standard()),
@@ -75,7 +75,7 @@ impl DemoEnvironment {
     }
 }
 
-/// The rules of the demo. Nothing may write to `record`.
+/// Returns the rules of the demo. Nothing may write to `record`.
 ///
 /// # Errors
 /// Rules that do not compile, which is a defect.

@@ -1,4 +1,4 @@
-//! Who answers for the person, and what a line from the terminal means.
+//! Source of the user's answers, and the meaning of a line from the terminal.
 //!
 //! It must not know gates: it turns lines into decisions.
 
@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 
 use tokio::sync::mpsc;
 
-/// Who answers.
+/// Source of the answers.
 pub(super) enum DemoPerson {
     /// `--yes`.
     Yes,
@@ -14,11 +14,11 @@ pub(super) enum DemoPerson {
     No,
     /// There is no terminal to ask on.
     Nobody,
-    /// Somebody at a terminal: lines as they come, then the end.
+    /// A user at a terminal: lines as they come, then the end.
     AtTheTerminal(mpsc::UnboundedReceiver<String>),
 }
 
-/// What a line means.
+/// Meaning of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ApprovalReply {
     /// Allow it once.
@@ -47,7 +47,7 @@ impl DemoPerson {
     }
 }
 
-/// Reads an answer: `y` or `yes`; `n` or `no`, with a reason behind it. Anything else is no answer.
+/// Reads an answer: `y` or `yes`; `n` or `no`, followed by a reason. Anything else is no answer.
 pub(super) fn parse_reply(line: &str) -> ApprovalReply {
     let line = line.trim();
     let (first, rest) = line.split_once([' ', ',', ':']).unwrap_or((line, ""));
@@ -58,7 +58,7 @@ pub(super) fn parse_reply(line: &str) -> ApprovalReply {
     }
 }
 
-/// A reason, if the line holds one.
+/// Returns a reason, if the line holds one.
 pub(super) fn parse_reason(line: &str) -> Option<String> {
     let line = line.trim();
     (!line.is_empty()).then(|| line.to_owned())

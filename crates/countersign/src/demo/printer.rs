@@ -1,6 +1,6 @@
-//! What the viewer sees of the demo, on 80 columns.
+//! Output of the demo, on 80 columns.
 //!
-//! It must not know where it comes from. Everything that the model, a tool or a file says passes the one escaping function first.
+//! It must not know where it comes from. All text of the model, a tool or a file passes the one escaping function first.
 
 use std::{
     fmt,
@@ -28,13 +28,13 @@ use crate::{
     wrap::{LineWrapper, wrap_text},
 };
 
-/// How wide text is at most.
+/// Maximum width of text.
 const WIDTH: usize = 78;
-/// How far everything that happens is indented.
+/// Indentation of events.
 const INDENT: usize = 2;
-/// How far what a tool gave back is indented.
+/// Indentation of the results of tools.
 const RESULT: usize = 6;
-/// How many lines of a result are shown.
+/// Maximum number of shown lines of a result.
 const LINES: usize = 12;
 
 /// The output.
@@ -45,9 +45,9 @@ pub(super) struct DemoPrinter {
     text: Option<LineWrapper>,
     /// Calls and what became of them, in order.
     decided: Vec<(String, String, TextStyle)>,
-    /// Who resolved the last gate.
+    /// Resolver of the last gate.
     resolver: Option<String>,
-    /// Whether the last line is empty.
+    /// True if the last line is empty.
     is_apart: bool,
 }
 
@@ -63,7 +63,7 @@ impl DemoPrinter {
         }
     }
 
-    /// What this is, where it happens and under which rules.
+    /// Prints the title, the folder and the rules.
     pub(super) fn print_intro(
         &mut self,
         project: &Path,
@@ -95,14 +95,14 @@ impl DemoPrinter {
         Ok(())
     }
 
-    /// The task.
+    /// Prints the task.
     pub(super) fn print_prompt(&mut self, text: &str) -> io::Result<()> {
         self.print_heading("The task")?;
         self.print_paragraph(text)?;
         self.print_heading("The run")
     }
 
-    /// The model begins to answer.
+    /// Prints the beginning of an answer of the model.
     pub(super) fn begin_message(&mut self, model: &str) -> io::Result<()> {
         let name = format!("{}, a scripted model", one_line(&model));
         self.write_text(format_args!("  {}\n", self.paint.apply_style(TextStyle::Strong, name)))
@@ -126,7 +126,7 @@ impl DemoPrinter {
         }
     }
 
-    /// A call that has ended, why it might happen, and what it gave back.
+    /// Prints a call that has ended, the reason why it was allowed, and its result.
     pub(super) fn print_call(
         &mut self,
         known: &KnownCall,
@@ -194,13 +194,13 @@ impl DemoPrinter {
         Ok(())
     }
 
-    /// What waits for the person, whole.
+    /// Prints the pending gate, whole.
     pub(super) fn print_card(&mut self, card: &GateCard) -> io::Result<()> {
         let bar = self.paint.apply_style(TextStyle::Asking, "│");
         let title = format!("┌ Approval needed: {}", card.title);
         self.write_text(format_args!("  {}\n", self.paint.apply_style(TextStyle::Asking, title)))?;
         for line in card.text().lines() {
-            // A long line goes on behind a sign that no line of the card begins with.
+            // A long line continues after a sign that no line of the card begins with.
             let line = wrap_text(line, 0, 4, WIDTH - RESULT);
             for (at, piece) in line.lines().enumerate() {
                 let piece = if at == 0 { piece.to_owned() } else { piece.replacen("    ", "  ↳ ", 1) };
@@ -231,7 +231,7 @@ impl DemoPrinter {
         self.write_text(format_args!("\n"))
     }
 
-    /// What was decided, and by whom.
+    /// Prints the decision, and its approver.
     pub(super) fn print_resolution(&mut self, resolution: &GateResolution, by: Option<&PrincipalId>) -> io::Result<()> {
         let (tone, word) = match resolution {
             GateResolution::Allowed { .. } | GateResolution::Granted => (TextStyle::Good, "Allowed"),
@@ -252,7 +252,7 @@ impl DemoPrinter {
         ))
     }
 
-    /// An answer that did not count.
+    /// Prints an answer that did not count.
     pub(super) fn print_refusal(&mut self, why: &str) -> io::Result<()> {
         self.write_text(format_args!(
             "  {}\n",
@@ -260,7 +260,7 @@ impl DemoPrinter {
         ))
     }
 
-    /// The run is over.
+    /// Prints the end of the run.
     pub(super) fn print_end(&mut self, completed: bool) -> io::Result<()> {
         if completed {
             return Ok(());
@@ -271,7 +271,7 @@ impl DemoPrinter {
         ))
     }
 
-    /// What was decided, and what became of the folder outside of the project.
+    /// Prints the decisions, and the state of the folder outside of the project.
     pub(super) fn print_decisions(&mut self, is_published: bool) -> io::Result<()> {
         self.print_heading("What was decided")?;
         for (signature, verdict, tone) in std::mem::take(&mut self.decided) {
@@ -291,7 +291,7 @@ impl DemoPrinter {
         self.print_heading("The record")
     }
 
-    /// One entry of the record.
+    /// Prints one entry of the record.
     pub(super) fn print_entry(&mut self, stored: &StoredRecord, text: &str) -> io::Result<()> {
         let line = audit::format_entry(stored, text, audit::TimestampStyle::Time, None, ColourMode::Plain);
         let line = cut_to_width(&line, audit::COLUMNS);
@@ -302,7 +302,7 @@ impl DemoPrinter {
         self.write_text(format_args!("{}\n", self.paint.apply_style(tone, line)))
     }
 
-    /// Whether the record is whole.
+    /// Prints whether the record is whole.
     pub(super) fn print_verification(&mut self, report: &VerifyReport) -> io::Result<()> {
         let verdict = match &report.flaw {
             None => self.paint.apply_style(TextStyle::Good, "every one fits the chain"),
@@ -313,7 +313,7 @@ impl DemoPrinter {
         self.write_text(format_args!("  head {}\n", self.paint.apply_style(TextStyle::Faint, head)))
     }
 
-    /// Where the record lies, if it stays, and what to do next.
+    /// Prints the path of the record, if it stays, and the next steps.
     pub(super) fn print_closing(&mut self, record: Option<&Path>) -> io::Result<()> {
         match record {
             None => {
@@ -352,7 +352,7 @@ impl DemoPrinter {
     }
 }
 
-/// Why a call might happen, beginning with that it might.
+/// Returns the reason why a call was allowed, beginning with "allowed".
 fn allowed_text(why: &str) -> String {
     if why.starts_with("allowed") { why.to_owned() } else { format!("allowed {why}") }
 }

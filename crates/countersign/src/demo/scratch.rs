@@ -11,10 +11,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-/// How many names are tried before it is given up.
+/// Maximum number of tried names.
 const ATTEMPTS: u32 = 1000;
 
-/// What becomes of a folder at the end.
+/// Treatment of a folder at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeepFolder {
     Yes,
@@ -35,7 +35,7 @@ impl ScratchDir {
         let process = std::process::id();
         for attempt in 0..ATTEMPTS {
             let path = parent.join(format!("countersign-{purpose}-{process}-{attempt}"));
-            // Making it fails if it is there: nobody can have put something into it.
+            // Creation fails if it exists: no other program can have put a file into it.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self { path, keep }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -56,12 +56,12 @@ impl ScratchDir {
         Ok(Self { path, keep: KeepFolder::Yes })
     }
 
-    /// Where it is, absolute and without links.
+    /// Returns its path, absolute and without links.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it outlives this process.
+    /// Reports whether it outlives this process.
     pub(crate) fn is_kept(&self) -> bool {
         self.keep == KeepFolder::Yes
     }
@@ -70,7 +70,7 @@ impl ScratchDir {
 impl Drop for ScratchDir {
     fn drop(&mut self) {
         if self.keep == KeepFolder::No {
-            // What cannot be removed lies in the folder for temporary files, which somebody else sweeps.
+            // Remaining files are in the folder for temporary files, which the system cleans.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

@@ -19,14 +19,14 @@ use crate::{
 
 /// Less free space than this is soon too little.
 const LITTLE: u64 = 256 << 20;
-/// How far a record may be ahead of the clock: clocks are set by little steps all the time.
+/// Maximum time by which a record may be ahead of the clock: clocks are set by little steps all the time.
 const AHEAD: u64 = 60_000;
-/// How long a record may be to be read as a whole: more would take more than a moment.
+/// Maximum length of a record that is read as a whole: a longer one would take more than a moment.
 const WALKED: u64 = 20_000;
 /// No clock of a machine that knows the time is before this: 2025-01-01.
 const PAST: Millis = Millis(1_735_689_600_000);
 
-/// `meant` are the flags that mean this place, for the commands that it is advised to run.
+/// Checks the record. `meant` are the flags of this place, for the commands in its advice.
 pub(super) fn record_checks(place: &DataDir, meant: &str, now: Millis) -> Vec<DoctorCheck> {
     let mut checks = vec![check_folder(&place.folder), check_disk(&place.folder)];
     let is_parted = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(LogOpenError::Parted { .. }));
@@ -72,12 +72,12 @@ pub(super) fn record_checks(place: &DataDir, meant: &str, now: Millis) -> Vec<Do
     checks
 }
 
-/// Whether a later version of the program wrote it.
+/// Reports whether a later version of the program wrote it.
 fn is_newer(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(LogOpenError::NewerSchema { .. } | LogOpenError::NewerEvents { .. }))
 }
 
-/// The head, and when the last record was made. All of a record that is not long has to fit.
+/// Returns the head, and when the last record was made. All of a record that is not long has to fit.
 fn newest_entry(path: &Path) -> anyhow::Result<(LogHead, Option<Millis>)> {
     block_on(async {
         let log = open_record(path)?;
@@ -116,7 +116,7 @@ fn check_folder(folder: &Path) -> DoctorCheck {
     DoctorCheck::ok("data", if is_there { name } else { format!("{name} is made by `serve`") })
 }
 
-/// The nearest folder above that is there.
+/// Returns the nearest folder above that is there.
 fn existing_ancestor(folder: &Path) -> &Path {
     let found = folder.ancestors().find(|folder| folder.exists());
     found.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))

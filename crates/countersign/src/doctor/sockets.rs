@@ -1,4 +1,4 @@
-//! Sockets of other programs that commands in the sandbox reach: whoever may ask these for something is held by none of it.
+//! Sockets of other programs that commands in the sandbox reach: their services are not bound by it.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use nix::unistd::{AccessFlags, access, geteuid};
 
 use super::{DoctorCheck, checkup};
 
-/// What is known to do as it is told, by where below the root it listens.
+/// Services known to run commands of clients, by the place below the root at which they listen.
 const OF_THE_SYSTEM: &[(&str, &str)] = &[
     ("run/docker.sock", "Docker"),
     ("run/podman/podman.sock", "Podman"),
@@ -39,7 +39,7 @@ pub(super) fn check_sockets(config: &Config) -> Option<DoctorCheck> {
     sockets_note(&reachable_sockets(Path::new("/"), &runtime, variable("SSH_AUTH_SOCK").as_deref()))
 }
 
-/// Those that are there and may be asked, with what they are.
+/// Returns those that exist and accept this user, with their kind.
 fn reachable_sockets(root: &Path, runtime: &Path, agent: Option<&Path>) -> Vec<(PathBuf, &'static str)> {
     let of_system = OF_THE_SYSTEM.iter().map(|(path, what)| (root.join(path), *what));
     let of_user = OF_THE_USER.iter().map(|(path, what)| (runtime.join(path), *what));

@@ -1,4 +1,4 @@
-//! `gates watch` on a terminal: what waits, as it comes and goes, answered with a key.
+//! `gates watch` on a terminal: pending approvals, as they come and go, answered with a key.
 //!
 //! It must not decide what an answer means: it sends what the person pressed, and shows what the gateway says.
 
@@ -25,7 +25,7 @@ use self::{
 };
 use crate::control_client::ControlClient;
 
-/// What the screen has to follow.
+/// Event for the screen.
 enum WatchEvent {
     Rows(Vec<GateRow>),
     Pressed(u8),
@@ -52,7 +52,7 @@ pub(crate) fn watch_interactively(folder: &Path, rows: ControlClient) -> anyhow:
     let begun = Instant::now();
     draw_screen(&terminal, &mut screen)?;
     while let Ok(first) = happened.recv() {
-        // What came together is drawn once.
+        // Events that came together are drawn once.
         for event in std::iter::once(first).chain(happened.try_iter()) {
             let now = begun.elapsed();
             match event {
@@ -87,7 +87,7 @@ fn follow_rows(mut rows: ControlClient, sender: Sender<WatchEvent>) -> anyhow::R
     Ok(())
 }
 
-/// What the gateway says to an answer, in a line.
+/// Sends an answer and returns the gateway's reply, in a line.
 fn send_answer(answers: &mut ControlClient, request: &Request) -> String {
     let response = answers.send_request(request);
     let done = if matches!(request, Request::Deny { .. }) { "denied" } else { "allowed" };

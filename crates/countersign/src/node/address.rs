@@ -1,4 +1,4 @@
-//! Where a gateway is, and whether it may be spoken to there.
+//! Address of a gateway, and whether a token may be sent there.
 //!
 //! It must not connect.
 
@@ -9,15 +9,15 @@ use tokio_tungstenite::{Connector, tungstenite::http::Uri};
 
 use crate::{connect_error, tls_roots::tls_client_config};
 
-/// Where the door of nodes is, if an address names none.
+/// Path of the endpoint for nodes, if an address names none.
 const DOOR: &str = "/ws";
 
-/// Whether a token may go over a line that others can read.
+/// Selects whether a token may go over a connection that others can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InsecurePolicy {
     /// To this machine only.
     ToLoopback,
-    /// Somebody says that it may.
+    /// A flag permits it.
     Anywhere,
 }
 
@@ -50,7 +50,7 @@ impl GatewayAddress {
         Ok(Self { url: uri.to_string(), connector })
     }
 
-    /// The port that it names or means.
+    /// Returns the port that it names or means.
     pub(crate) fn port(&self) -> u16 {
         let uri: Option<Uri> = self.url.parse().ok();
         let usual = if self.url.starts_with("wss:") { 443 } else { 80 };
@@ -58,7 +58,7 @@ impl GatewayAddress {
     }
 }
 
-/// Reads the address, with the door behind it if it names none.
+/// Reads the address, with the path of the endpoint if it names none.
 fn parse_url(given: &str) -> anyhow::Result<Uri> {
     let uri: Uri = given.parse().with_context(|| format!("--url {given} is no address"))?;
     if uri.host().is_none_or(str::is_empty) || uri.scheme().is_none() {

@@ -1,4 +1,4 @@
-//! How long a node waits before it tries to reach its gateway again.
+//! Pauses of a node before it tries to reach its gateway again.
 //!
 //! It must not wait itself.
 
@@ -26,14 +26,14 @@ impl Default for ReconnectBackoff {
 }
 
 impl ReconnectBackoff {
-    /// The pause after somebody could not be reached. `chance` between 0 and 1 keeps many nodes from coming at once.
+    /// Returns the pause after a failed connection. `chance` between 0 and 1 keeps many nodes from coming at once.
     pub(crate) fn next_pause(&mut self, chance: f64) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(LONGEST);
         pause.mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// The pause after a connection that lived so long.
+    /// Returns the pause after a connection that lived so long.
     pub(crate) fn pause_after(&mut self, lived: Duration, chance: f64) -> Duration {
         if lived >= GOOD {
             *self = Self::default();
@@ -41,7 +41,7 @@ impl ReconnectBackoff {
         self.next_pause(chance)
     }
 
-    /// The pause after another node took our place.
+    /// Returns the pause after another node took our place.
     pub(crate) const fn replaced_pause() -> Duration {
         REPLACED
     }

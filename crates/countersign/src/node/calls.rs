@@ -1,6 +1,6 @@
-//! The calls that a node has in hand: each noted before it begins, and its end noted before anybody hears of it.
+//! The current calls of a node: each noted before it begins, and its end noted before it is reported.
 //!
-//! It must not know connections: what came of a call is told to whoever listens, and stays in the journal.
+//! It must not know connections: the outcome of a call goes to the current receiver, and stays in the journal.
 
 use std::{sync::Arc, time::Instant};
 
@@ -16,9 +16,9 @@ use tracing::{info, warn};
 
 use super::journal::{JournalHandle, JournaledCall};
 
-/// How many calls are in hand at once.
+/// Maximum number of calls at once.
 pub(crate) const IN_HAND: usize = 256;
-/// How many events of commands in the background may wait for the gateway.
+/// Maximum number of events of commands in the background that wait for the gateway.
 const OUTBOX: usize = 2048;
 /// The events that commands which run already may still have, and those that start now.
 const COMING: usize = 256;
@@ -35,7 +35,7 @@ pub(crate) struct CallRunner {
 }
 
 impl CallRunner {
-    /// None yet. What comes of calls goes to the receiver, each once.
+    /// Creates it without calls. Outcomes of calls go to the receiver, each once.
     pub(crate) fn new(
         toolbox: Arc<NodeToolRunner>,
         journal: JournalHandle,
@@ -47,7 +47,7 @@ impl CallRunner {
         (Self { toolbox, journal, room, tasks, stop, outcome_sender }, outcome_receiver)
     }
 
-    /// Begins a call, unless it is known already: then what is known of it is told.
+    /// Begins a call, unless it is known already: then its known state is reported.
     pub(crate) fn begin_call(&self, call: ToolInvokeEvent) {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
             let this = self.clone();
@@ -82,7 +82,7 @@ impl CallRunner {
         });
     }
 
-    /// What comes of a call; `None` if it works already and will tell itself.
+    /// Returns the outcome of a call; `None` if it works already and will report by itself.
     async fn execute_call(&self, ToolInvokeEvent { call_id, tool, args }: ToolInvokeEvent) -> Option<ToolResultParams> {
         if self.stop.is_cancelled() {
             return self.decline_call(call_id, "Not run: the node ends".to_owned()).await;
@@ -117,7 +117,7 @@ impl CallRunner {
         }
     }
 
-    /// What is told of a call that cannot begin now, and never will under this id. One that is known has its own answer.
+    /// Reports a call that cannot begin now, and never will under this id. One that is known has its own answer.
     async fn decline_call(&self, call: String, why: String) -> Option<ToolResultParams> {
         match self.journal.resume_call(&call).await {
             Ok(JournaledCall::Over(outcome)) if outcome.fate == Some(NoResultReason::NotBegun) => {
@@ -132,7 +132,7 @@ impl CallRunner {
     async fn run(&self, call: String, tool: &str, arguments: Map<String, Value>) -> ToolResultParams {
         let (toolbox, stop) = (Arc::clone(&self.toolbox), self.stop.child_token());
         let (id, name) = (call.clone(), tool.to_owned());
-        // In a task of its own, so that one that breaks off is told as well.
+        // In a task of its own, so that a panic is reported as well.
         let running = tokio::spawn(async move { toolbox.call(&id, &name, arguments, stop).await });
         let done = running.await.unwrap_or_else(|error| Err(format!("The tool broke off: {error}")));
         match done {
@@ -153,7 +153,7 @@ impl CallRunner {
     }
 
     fn send_outcome(&self, outcome: ToolResultParams) {
-        // Nobody listens any more only when the process ends.
+        // There is no receiver only when the process ends.
         let _ = self.outcome_sender.send(outcome);
     }
 }

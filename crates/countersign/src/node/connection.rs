@@ -1,6 +1,6 @@
-//! The life of one connection: what the gateway asks for, and what it is told, each thing until it has taken it.
+//! The life of one connection: requests of the gateway, and reports to it, each repeated until the gateway has taken it.
 //!
-//! It must not outlive its connection: what the gateway has not taken by then stays in the journal.
+//! It must not outlive its connection: reports that the gateway has not taken by then stay in the journal.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,22 +32,22 @@ use super::{
     socket::{ConnectionLost, NodeSocket, SocketMessage},
 };
 
-/// How often the gateway is told that we are there, in its own way.
+/// Time between two keep-alive requests to the gateway.
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
-/// How long it has to answer that.
+/// Time for the answer to it.
 const KEPT: Duration = Duration::from_secs(10);
-/// How often a sign of life is asked for. One that does not come before the next question is none.
+/// Time between two pings. A pong that does not come before the next ping counts as missing.
 const PING: Duration = Duration::from_secs(40);
-/// How long the result of a call of an earlier connection is expected to be asked for, before its events are told.
+/// Time for the gateway to ask for the result of a call of an earlier connection, before its events are sent.
 const ANNOUNCED: Duration = Duration::from_secs(5);
-/// How long after the gateway could not take something it is told again.
+/// Time before a report is repeated that the gateway could not take.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long a node that ends waits for the gateway to take what came of its calls.
+/// Time for the gateway to take the outcomes of calls when a node ends.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// How many of our requests may be without an answer.
+/// Maximum number of our requests without an answer.
 const OPEN: usize = 4096;
 
-/// Who answers on a connection.
+/// Parts of the node that answer on a connection.
 pub(crate) struct NodeServices {
     pub(crate) calls: CallRunner,
     pub(crate) journal: JournalHandle,
@@ -63,7 +63,7 @@ pub(crate) enum ConnectionOutcome {
     Stopped,
 }
 
-/// What a request of ours was.
+/// Kind of a request of ours.
 #[derive(Debug)]
 enum SentRequest {
     Result(String),
@@ -72,12 +72,12 @@ enum SentRequest {
     Look,
 }
 
-/// What is done about events of commands in the background. They are told one by one.
+/// State of the delivery of events of commands in the background. They are sent one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventDelivery {
     /// There are none.
     None,
-    /// There may be one that can be told from then on.
+    /// There may be one that can be sent from then on.
     Due(Instant),
     /// One is on its way.
     Open,
@@ -90,16 +90,16 @@ struct GatewayConnection<'a> {
     began: Instant,
     number: u64,
     open: BTreeMap<String, SentRequest>,
-    /// Calls whose end the gateway wants to be told over this connection.
+    /// Calls whose end the gateway wants to get over this connection.
     requested: BTreeSet<String>,
-    /// Calls whose end the gateway could not take, and when it is told again.
+    /// Calls whose end the gateway could not take, and the time of the next report.
     again: Vec<(Instant, String)>,
     events: EventDelivery,
     kept_by: Option<Instant>,
     answers: mpsc::Sender<ProbeAnswer>,
 }
 
-/// Answers on a connection until it ends. `told` hears the end of each call, and `over` that the node ends and its calls have.
+/// Answers on a connection until it ends. `outcomes` receives the end of each call, and `over` that the node ends and its calls have.
 pub(crate) async fn serve_connection(
     services: &NodeServices,
     socket: NodeSocket,
@@ -173,7 +173,7 @@ impl GatewayConnection<'_> {
                 () = wait_until(event_at) => self.send_event().await?,
                 () = wait_until(again_at) => self.retry_results(),
                 () = wait_until(kept_by) => {
-                    // Who was held up itself has not read the answer yet.
+                    // A node that was held up itself has not read the answer yet.
                     if kept_by.is_none_or(|by| by.elapsed() <= keep_alive::LATE) {
                         return Err(ConnectionLost::Broke("the gateway does not answer".to_owned()));
                     }
@@ -340,7 +340,7 @@ impl GatewayConnection<'_> {
                 }
                 match self.services.journal.mark_taken(seq).await {
                     Ok(()) => Duration::ZERO,
-                    // It is told again, which the gateway knows by its id.
+                    // It is sent again, which the gateway knows by its id.
                     Err(error) => {
                         warn!(%error, "an event stays");
                         AGAIN
@@ -352,12 +352,12 @@ impl GatewayConnection<'_> {
     }
 }
 
-/// Whether a refusal stays so however often it is asked again.
+/// Reports whether a refusal is permanent.
 const fn is_final(fault: &GsvError) -> bool {
     matches!(fault.code, code::INVALID | code::FORBIDDEN | code::NOT_FOUND)
 }
 
-/// Ready at an instant; never without one.
+/// Waits until an instant; forever without one.
 async fn wait_until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,

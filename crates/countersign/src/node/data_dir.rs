@@ -1,4 +1,4 @@
-//! What a node stands on: its folders, its token and its rules, looked at before anything is begun.
+//! Prerequisites of a node: its folders, its token and its rules, checked before anything begins.
 //!
 //! It must not connect or run anything.
 
@@ -16,12 +16,12 @@ use countersign_tools::{node::compile_node_rules, regular};
 use countersign_view::shell_quote;
 use nix::fcntl::{Flock, FlockArg};
 
-/// The variable that holds the token if nothing is said.
+/// Default variable of the token.
 const TOKEN: &str = "COUNTERSIGN_NODE_TOKEN";
 /// The longest token.
 const LONGEST: u64 = 4096;
 
-/// Where the token is.
+/// Source of the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeTokenSource {
     /// In a variable.
@@ -33,7 +33,7 @@ pub(crate) enum NodeTokenSource {
 }
 
 impl NodeTokenSource {
-    /// The place that is meant.
+    /// Returns the source that the options name.
     pub(crate) fn from_options(variable: Option<String>, file: Option<PathBuf>) -> anyhow::Result<Self> {
         match (variable, file) {
             (_, Some(file)) => Ok(Self::File(std::path::absolute(&file)?)),
@@ -48,7 +48,7 @@ impl NodeTokenSource {
         }
     }
 
-    /// The token, without white space around it.
+    /// Returns the token, without white space around it.
     pub(crate) fn read_token(&self) -> anyhow::Result<Option<String>> {
         let (text, place) = match self {
             Self::Nowhere => return Ok(None),
@@ -68,12 +68,12 @@ impl NodeTokenSource {
         Ok(Some(token.to_owned()))
     }
 
-    /// Whether commands must not see this variable.
+    /// Reports whether commands must not see this variable.
     pub(crate) fn hides_variable(&self, name: &str) -> bool {
         name == TOKEN || matches!(self, Self::Variable(variable) if variable == name)
     }
 
-    /// What the owner of the file should know.
+    /// Returns a warning for the owner of the file.
     pub(crate) fn warning(&self) -> Option<String> {
         let Self::File(path) = self else { return None };
         let open = fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
@@ -127,7 +127,7 @@ impl NodeDataDir {
     }
 }
 
-/// Where the data of a node is if nothing is said.
+/// Returns the default folder of a node's data.
 fn default_folder(id: &str) -> anyhow::Result<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
@@ -135,7 +135,7 @@ fn default_folder(id: &str) -> anyhow::Result<PathBuf> {
     Ok(base.join("countersign/nodes").join(id))
 }
 
-/// The folder that agents work in, without links.
+/// Returns the folder that agents work in, without links.
 pub(crate) fn resolve_workspace(given: &Path) -> anyhow::Result<PathBuf> {
     let folder = match given.canonicalize() {
         Ok(folder) => folder,
@@ -150,7 +150,7 @@ pub(crate) fn resolve_workspace(given: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The rules of the node: those of `given`, which has to be there, else those in the data directory.
+/// Returns the rules of the node: those of `given`, which has to be there, else those in the data directory.
 pub(crate) fn load_rules(given: Option<&Path>, data: &NodeDataDir) -> anyhow::Result<(CompiledRules, PathBuf)> {
     let path = given.map_or_else(|| data.folder().join("permissions.yaml"), Path::to_owned);
     let path = std::path::absolute(path)?;

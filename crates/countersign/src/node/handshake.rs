@@ -1,4 +1,4 @@
-//! What a node says of itself when it connects.
+//! Description of a node when it connects.
 //!
 //! It must not know its connection.
 
@@ -12,7 +12,7 @@ use countersign_protocol::gsv::{
 use countersign_tools::node::{NodeCapability, NodeToolOffer, OFFERED};
 use serde_json::{Map, Value};
 
-/// Everything that the gateway is told but the token.
+/// Content of the handshake except the token.
 pub(crate) struct NodeHandshake {
     id: String,
     tools: Vec<ToolDefinition>,
@@ -21,7 +21,7 @@ pub(crate) struct NodeHandshake {
 }
 
 impl NodeHandshake {
-    /// Of a node whose commands start with variables of these names, and whose journal has this number.
+    /// Creates the handshake of a node whose commands start with variables of these names, and whose journal has this number.
     pub(crate) fn new(id: &str, mut variables: Vec<String>, journal: u64) -> Self {
         variables.sort();
         let tools = OFFERED.iter().map(tool_definition).collect();
@@ -48,7 +48,7 @@ impl NodeHandshake {
         Self { id: id.to_owned(), tools, runtime, journal: format!("{journal:016x}") }
     }
 
-    /// The parameters of `connect`.
+    /// Returns the parameters of `connect`.
     pub(crate) fn connect_params<'a>(&'a self, token: Option<&'a str>) -> ConnectParams<'a> {
         ConnectParams {
             min_protocol: 1,

@@ -1,7 +1,7 @@
-//! What a node notes of its calls, so that none of them runs twice and no result is lost: a call before it begins, its end before
-//! anybody hears of it, and what became of commands in the background until the gateway has taken it.
+//! Notes of a node about its calls, so that none of them runs twice and no result is lost: a call before it begins, its end before
+//! it is reported, and the outcomes of commands in the background until the gateway has taken them.
 //!
-//! It must not know how calls are done or sent. One thread writes; whatever waits for it goes into one transaction.
+//! It must not know how calls are done or sent. One thread writes; all waiting orders go into one transaction.
 
 mod table;
 mod writer;
@@ -38,11 +38,11 @@ pub(crate) struct WaitingEvent {
     pub(crate) seq: i64,
     /// The event.
     pub(crate) event: ExecEvent,
-    /// Whether the gateway has taken the result of the call that began the command, or there is none to take.
+    /// True if the gateway has taken the result of the call that began the command, or there is none to take.
     pub(crate) is_announced: bool,
 }
 
-/// What was found of a process that did not end in order.
+/// Remains of a process that did not end in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InterruptedWork {
     /// Calls that had begun. What became of them is unknown.
@@ -100,7 +100,7 @@ impl JournalHandle {
         self.send_order(|reply| JournalOrder::Resume { call: call.to_owned(), reply }).await
     }
 
-    /// Notes the end of a call, however long that takes: nobody hears of it before.
+    /// Notes the end of a call, however long that takes: it is not reported before.
     pub(crate) async fn end_call(&self, outcome: ToolResultParams) -> Result<(), JournalError> {
         self.send_order(|reply| JournalOrder::End { outcome, reply }).await
     }
@@ -110,12 +110,12 @@ impl JournalHandle {
         let _ = self.orders.send(JournalOrder::Received { call });
     }
 
-    /// Notes an event, behind everything that was noted before.
+    /// Notes an event, after all earlier notes.
     pub(crate) fn record_event(&self, event: ExecEvent) {
         let _ = self.orders.send(JournalOrder::Happened { event: Box::new(event) });
     }
 
-    /// The oldest event that the gateway has not taken.
+    /// Returns the oldest event that the gateway has not taken.
     pub(crate) async fn next_event(&self) -> Result<Option<WaitingEvent>, JournalError> {
         self.send_order(|reply| JournalOrder::Next { reply }).await
     }
@@ -125,12 +125,12 @@ impl JournalHandle {
         self.send_order(|reply| JournalOrder::Taken { seq, reply }).await
     }
 
-    /// What tells this journal from every other.
+    /// Returns the id that tells this journal from every other.
     pub(crate) const fn id(&self) -> u64 {
         self.id
     }
 
-    /// How many events wait for the gateway.
+    /// Returns the number of events that wait for the gateway.
     pub(crate) fn waiting_count(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -142,7 +142,7 @@ impl JournalHandle {
 
     /// Waits until everything that was noted is on the disk.
     pub(crate) async fn flush(&self) {
-        // Whoever is told that it is closed has nothing to wait for.
+        // If it is closed, there is nothing to wait for.
         let _ = self.send_order(|reply| JournalOrder::Flush { reply }).await;
     }
 }

@@ -13,12 +13,12 @@ use std::{
 
 use countersign_protocol::gsv::greeting;
 
-/// How long a gateway may take.
+/// Maximum time for the answer of a gateway.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// More than any word, in bytes.
 const LONGEST: u64 = 128;
 
-/// The word, if a gateway at this port is on this machine and gives one.
+/// Returns the secret word, if a gateway at this port is on this machine and gives one.
 pub(super) async fn fetch_auth_word(port: u16) -> Option<String> {
     let result = tokio::task::spawn_blocking(move || read_auth_word(port)).await.ok()?;
     result.ok().filter(|word| !word.is_empty())

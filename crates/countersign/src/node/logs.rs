@@ -12,7 +12,7 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How large a file gets before another is begun. The one before is kept.
+/// Maximum size of a file before another is begun. The one before is kept.
 const LARGEST: u64 = 4 << 20;
 /// The most bytes that the gateway is given.
 const GIVEN: u64 = 2 << 20;
@@ -40,7 +40,7 @@ fn open_appending(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Where what was logged before lies.
+/// Returns the path of the previous log.
 fn rotated_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
@@ -73,7 +73,7 @@ impl<'a> MakeWriter<'a> for NodeLogFile {
     }
 }
 
-/// The last `count` lines of the log at `path`, and whether there are more.
+/// Returns the last `count` lines of the log at `path`, and whether there are more.
 pub(crate) fn last_lines(path: &Path, count: usize) -> io::Result<(Vec<String>, bool)> {
     let (older, newer) = (end_of(&rotated_path(path))?, end_of(path)?);
     let mut lines: Vec<&str> = older.0.lines().chain(newer.0.lines()).collect();
@@ -92,7 +92,7 @@ pub(crate) fn last_lines(path: &Path, count: usize) -> io::Result<(Vec<String>, 
     Ok((lines[lines.len() - fitting..].iter().map(|line| (*line).to_owned()).collect(), cut))
 }
 
-/// The whole lines at the end of a file, and whether that is not all of it. A file that is not there has none.
+/// Returns the whole lines at the end of a file, and whether that is not all of it. A file that is not there has none.
 fn end_of(path: &Path) -> io::Result<(String, bool)> {
     let mut file = match File::open(path) {
         Ok(file) => file,

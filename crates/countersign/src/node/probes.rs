@@ -1,4 +1,4 @@
-//! What the gateway wants to know of a node besides results: which programs it has, and the end of its log.
+//! Probes of the gateway: the programs of a node, and the end of its log.
 //!
 //! It must not run anything.
 
@@ -10,25 +10,25 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::logs;
 
-/// How many are at work at once.
+/// Maximum number of probes at once.
 const AT_ONCE: usize = 16;
 /// The most programs of one probe that are looked for.
 const PROGRAMS: usize = 1024;
-/// What is said to one more.
+/// Answer to one more.
 const BUSY: &str = "The node has too much to look for";
 
-/// What was found.
+/// Result of a probe.
 #[derive(Debug)]
 pub(crate) enum ProbeAnswer {
-    /// Which programs there are.
+    /// The programs that exist.
     Probed(NodeProbeResult),
     /// Lines of the log.
     Logs(LogsResult),
 }
 
-/// Who looks.
+/// Runner of probes.
 pub(crate) struct ProbeRunner {
-    /// Where programs are.
+    /// Search path of programs.
     path: OsString,
     log: PathBuf,
     room: Arc<Semaphore>,
@@ -92,7 +92,7 @@ impl ProbeRunner {
                 Ok(_permit) => tokio::task::spawn_blocking(look).await.unwrap_or(busy),
                 Err(_) => busy,
             };
-            // The connection that asked may be gone.
+            // The connection of the request may be gone.
             let _ = answers.send(answer).await;
         });
     }

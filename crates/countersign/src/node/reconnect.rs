@@ -1,6 +1,6 @@
-//! Connecting, and connecting again, until somebody ends the node.
+//! Connecting, and connecting again, until a signal ends the node.
 //!
-//! It must not know what is said on a connection.
+//! It must not know the messages on a connection.
 
 use std::time::Duration;
 
@@ -31,11 +31,11 @@ pub(crate) struct ReconnectLoop<R> {
     pub(crate) outcomes: mpsc::UnboundedReceiver<ToolResultParams>,
     /// Says that the node ends.
     pub(crate) stop: CancellationToken,
-    /// Told of the first connection.
+    /// Called at the first connection.
     pub(crate) ready: R,
 }
 
-/// What there is to do.
+/// Next step of the loop.
 enum ReconnectStep {
     Connected(Box<NodeSocket>),
     Wait(Duration),
@@ -60,7 +60,7 @@ impl<R: Fn(&str, &str)> ReconnectLoop<R> {
                     if std::mem::take(&mut is_first) {
                         (self.ready)(&self.id, &self.address.url);
                     }
-                    // What ended while nobody listened is in the journal, and is asked for.
+                    // Calls that ended without a connection are in the journal, and the gateway asks for them.
                     while self.outcomes.try_recv().is_ok() {}
                     let began = Instant::now();
                     match connection::serve_connection(&self.services, *socket, &mut self.outcomes, &over).await {
@@ -74,7 +74,7 @@ impl<R: Fn(&str, &str)> ReconnectLoop<R> {
                 () = self.stop.cancelled() => break,
             }
         }
-        // Whatever of it the gateway has not taken is in the journal.
+        // Reports that the gateway has not taken are in the journal.
         ending.await?;
         Ok(())
     }
@@ -115,7 +115,7 @@ impl<R: Fn(&str, &str)> ReconnectLoop<R> {
     }
 }
 
-/// How long to wait behind a connection that ended.
+/// Returns the pause after a connection that ended.
 fn pause_after_loss(gone: &ConnectionLost, lived: Duration, backoff: &mut ReconnectBackoff) -> Duration {
     if let ConnectionLost::Closed(close::NORMAL, reason) = gone
         && reason.starts_with("Replaced")
@@ -136,7 +136,7 @@ fn format_seconds(pause: Duration) -> String {
     format!("{:.1}", pause.as_secs_f64())
 }
 
-/// A number between 0 and 1.
+/// Returns a number between 0 and 1.
 fn random_fraction() -> f64 {
     let mut byte = [0; 1];
     // Without random numbers all wait alike.

@@ -21,13 +21,13 @@ use tokio_tungstenite::{
 use super::{address::GatewayAddress, handshake::NodeHandshake, local_auth};
 use crate::connect_error;
 
-/// How long it may take to reach the gateway.
+/// Maximum time to reach the gateway.
 const REACH: Duration = Duration::from_secs(30);
-/// How long the gateway has to answer who we are.
+/// Maximum time for the gateway's answer to the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(15);
-/// How long the gateway may take nothing of what is sent to it.
+/// Maximum time for which the gateway may take nothing that is sent.
 const STUCK: Duration = Duration::from_secs(40);
-/// How long the end of a connection is waited for.
+/// Maximum wait for the end of a connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A connection that the gateway knows for a node's.
@@ -36,7 +36,7 @@ pub(crate) struct NodeSocket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 /// Why there is no connection.
 #[derive(Debug)]
 pub(crate) enum NodeConnectError {
-    /// Nobody is there, or not now. It may be tried again.
+    /// The gateway is not reachable, or not now. It may be tried again.
     Away(String),
     /// The gateway does not take this node, and will not as long as nothing is changed.
     Rejected(GsvError),
@@ -54,7 +54,7 @@ impl fmt::Display for NodeConnectError {
     }
 }
 
-/// How a connection ended.
+/// Cause of the end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionLost {
     /// The gateway closed it, with this code and reason.
@@ -73,7 +73,7 @@ impl fmt::Display for ConnectionLost {
     }
 }
 
-/// What came.
+/// Received message.
 pub(crate) enum SocketMessage {
     /// A frame.
     Frame(GsvInboundFrame),
@@ -113,7 +113,7 @@ pub(crate) async fn connect_node(
     let params = hello.connect_params(token);
     let hello_frame = frame::encode_request("hello", Method::Connect, Some(&params));
     let answered = timeout(HANDSHAKE, socket.perform_handshake(hello_frame)).await;
-    // Other doors close on whoever does not speak as they do.
+    // Other endpoints close on clients that do not speak their protocol.
     let hint = if url.ends_with("/ws") { "" } else { " (the door of nodes is at /ws)" };
     answered.map_err(|_| away(&"it does not answer who we are"))?.map_err(|refused| match refused {
         NodeConnectError::Away(why) => away(&format!("{why}{hint}")),
@@ -187,7 +187,7 @@ impl NodeSocket {
                 while let Some(Ok(_)) = self.0.next().await {}
             }
         };
-        // A gateway that has gone need not be told.
+        // A gateway that has gone need not be informed.
         let _ = timeout(FAREWELL, leaving).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What the record says of who decided what, to people, to programs and to spreadsheets, and what can be taken out of it.
+//! Decisions in the record, for users, programs and spreadsheets, and the contents that can be removed from it.
 
 use countersign_testkit::process::{
     AGENT_TOKEN, CommandOutput, GatewayFixture, GatewayServer, KITCHEN_TOKEN, agent_gate::AgentClient,
@@ -9,14 +9,14 @@ fn audit(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
     place.run(&[&["audit"], arguments, &["--config", "config.yaml"]].concat())
 }
 
-/// The entries that `audit tail` finds.
+/// Returns the entries that `audit tail` finds.
 fn tail_rows(place: &GatewayFixture, arguments: &[&str]) -> Vec<Value> {
     let output = audit(place, &[&["tail", "-n", "1000", "--json"], arguments].concat());
     assert_eq!(output.code, Some(0), "{output:?}");
     output.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A gateway at which one action was free, one denied by a rule, one allowed and one denied by a person.
+/// Starts a gateway at which one action was free, one denied by a rule, one allowed and one denied by a person.
 fn start_with_decisions(place: &GatewayFixture) -> GatewayServer {
     let gateway = GatewayServer::start(place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
@@ -31,7 +31,7 @@ fn start_with_decisions(place: &GatewayFixture) -> GatewayServer {
     let output = place.run_as_person(&["gates", "deny", &place.wait_gate(), "--reason", "not now"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     kitchen.wait_reply(&json!(1));
-    // An answer behind it: what came before was received.
+    // An answer after it: the earlier one was received.
     agent.confirm_received();
     kitchen.confirm_received();
     gateway
@@ -140,7 +140,7 @@ fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
     assert_eq!((verified.code, &verified.json()["redacted"]), (Some(0), &json!(4)), "{verified:?}");
     let again = audit(&place, &["redact", gate]);
     assert_eq!((again.code, again.err.contains("were removed before")), (Some(1), true), "{again:?}");
-    // Who decided what stays, and the gateway goes on.
+    // The decisions stay, and the gateway continues.
     assert_eq!(tail_rows(&place, &["--agent", "kitchen", "--outcome", "denied"]).len(), 2);
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
@@ -196,7 +196,7 @@ fn a_request_whose_result_was_removed_is_not_done_again_under_its_key() {
     assert_eq!(place.service.request_count("/turn/lamp"), 1);
 }
 
-/// Whether any file of the data directory holds `text`.
+/// Reports whether any file of the data directory holds `text`.
 fn lies_somewhere(place: &GatewayFixture, text: &str) -> bool {
     let files = std::fs::read_dir(place.data_dir()).unwrap().map(|entry| entry.unwrap().path());
     let mut bytes = files.filter(|path| path.is_file()).map(|path| std::fs::read(path).unwrap());

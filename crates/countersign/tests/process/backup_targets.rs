@@ -1,4 +1,4 @@
-//! Where a backup and what is restored from it are put, and what is in their way there.
+//! Targets of backups and restores, and the entries that are in their way.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -15,7 +15,7 @@ use nix::{
 
 use crate::backups::{backup, beginning, is_whole, restore, used};
 
-/// What lies under a name, links not followed.
+/// Returns the names of the entries, links not followed.
 fn listed(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -64,7 +64,7 @@ fn nothing_is_deleted_in_a_folder_of_somebody_else_under_the_name_of_a_part() {
         fs::write(part.join("more"), "gold").unwrap();
     }
     in_the_way("a folder with more in it");
-    // What an attempt leaves that is ended at its very beginning, or later.
+    // Remains of an attempt that is interrupted at its very beginning, or later.
     let [first, second] = parts;
     fs::remove_dir_all(&first).unwrap();
     fs::create_dir(&first).unwrap();

@@ -50,7 +50,7 @@ fn a_gateway_that_runs_is_backed_up_and_goes_on_from_there_elsewhere() {
         }
     }
     assert!(folder.join("settings/permissions.yaml").is_file());
-    // What happens from here on is not in it.
+    // Later events are not in it.
     assert_eq!(agent.call_tool(3, "look", json!({ "thing": "b" })), executed_result(json!({ "did": "/look/b" })));
 
     let restored = restore(&place, "kept", "again", &["--json"]);
@@ -162,7 +162,7 @@ pub(crate) fn used(place: &GatewayFixture) {
     assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
 }
 
-/// The folders whose names begin so.
+/// Returns the folders whose names begin so.
 pub(crate) fn beginning(place: &GatewayFixture, start: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(&place.folder).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(start)).collect()

@@ -1,4 +1,4 @@
-//! Mishaps of somebody who begins: each is told once, in words that say what to do.
+//! Mistakes of beginners: each is reported once, with the fix.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// The modes of everything in a folder, itself too.
+/// Returns the modes of everything in a folder, itself too.
 fn modes(folder: &Path) -> Vec<(String, u32)> {
     let mut found = vec![(folder.display().to_string(), fs::metadata(folder).unwrap().permissions().mode() & 0o777)];
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -213,7 +213,7 @@ fn a_key_that_a_provider_refuses_is_told_with_where_it_is_set() {
     }
 }
 
-/// What an interpreter says of a script; `None` where there is none.
+/// Returns an interpreter's output for a script; `None` if there is no interpreter.
 fn interpreted(interpreter: &str, arguments: &[&str]) -> Option<CommandOutput> {
     let mut command = Command::new(interpreter);
     let is_there = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -19,7 +19,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     found.filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
 }
 
-/// Where the links of a page lead that name a file.
+/// Returns the targets of a page's links that name a file.
 fn links(text: &str) -> Vec<&str> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let files = targets.filter(|target| !target.contains("://") && !target.starts_with('#') && !target.contains(' '));
@@ -43,7 +43,7 @@ fn every_page_is_in_the_book_and_every_link_leads_somewhere() {
 /// A fenced block of a page.
 #[derive(Debug)]
 struct FencedBlock {
-    /// What stands behind the fence.
+    /// Text after the fence.
     head: String,
     body: String,
     /// Why no test runs it, from the line above: `<!-- not run: … -->`.
@@ -93,7 +93,7 @@ fn what_pages_say_to_do_is_run_or_says_why_it_is_not() {
             let kind = block.head.split(' ').next().unwrap();
             assert!(block.why_not.is_some() || matches!(kind, "sh" | "yaml" | "python"), "{name}: {}", block.head);
         }
-        // An indented command would be nobody's.
+        // An indented command would not be checked.
         let indented = text.lines().find(|line| line.starts_with("    countersign ") || line.starts_with("    curl "));
         assert_eq!(indented, None, "{name}: put it into a fenced block");
     }

@@ -1,4 +1,4 @@
-//! A clock that jumps, a service that hangs: nobody waits for good.
+//! A clock that jumps, a service that hangs: no request waits forever.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn done() -> Value {
     executed_result(json!({ "result": { "did": "/turn/door" } }))
 }
 
-/// What a process leaves behind that started when its clock was ahead of ours by so much, and ended at once.
+/// Creates the data of a process whose clock was ahead of ours by so much, and that ended at once.
 fn started_ahead(place: &GatewayFixture, ahead: Duration) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

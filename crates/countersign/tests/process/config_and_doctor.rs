@@ -9,7 +9,7 @@ use countersign_testkit::process::{
 use countersign_tools::sandbox::KernelSupport;
 use serde_json::{Value, json};
 
-/// What `doctor` has to say of one thing.
+/// Returns the check of one thing by `doctor`.
 fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
     let checks = report["checks"].as_array().unwrap();
     checks.iter().find(|check| check["check"] == json!(name)).unwrap_or_else(|| panic!("{name} is not in {report}"))
@@ -227,7 +227,7 @@ fn every_finding_says_what_to_do() {
     );
 }
 
-/// What `serve` takes is a warning to every command, and no fault.
+/// Tests that settings that `serve` accepts are a warning to every command, and no fault.
 #[test]
 fn commands_agree_about_what_is_a_fault() {
     let place = GatewayFixture::with_config_and_rules(

@@ -1,4 +1,4 @@
-//! What a power cut leaves behind: the service saw each action at most once, and the agent is told what became of it.
+//! State after a power cut: the service saw each action at most once, and the agent gets its outcome.
 
 use countersign_testkit::process::{
     AGENT_TOKEN, GatewayFixture, GatewayServer, Latch,
@@ -16,7 +16,7 @@ fn done() -> Value {
     executed_result(json!({ "result": { "did": "/turn/door" } }))
 }
 
-/// What is missed, as request id, status and data. Both forms tell the same, except that `results` has the id of the gate or call where
+/// Returns missed results, as request id, status and data. Both forms are equal, except that `results` has the id of the gate or call where
 /// the reply to the client's own id follows.
 fn missed(listed: &Value) -> Vec<(String, String, Value)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -164,7 +164,7 @@ fn a_program_that_counts_from_one_again_is_not_answered_under_ids_of_the_last_on
     // A new program asks for something else under the id 1 first: that is what 1 means now.
     assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
     assert_eq!(missed(&agent.pending_results(2)), [(gate, "error".to_owned(), json!("Outcome unknown"))]);
-    // Nothing but the reply to what is asked next.
+    // Only the reply to the next request comes.
     agent.send_frame(json!({ "method": "list_tools", "id": 3 }));
     let AgentSocketEvent::Frame(next) = agent.next() else { panic!("no reply") };
     assert_eq!(next["id"], 3, "{next}");
@@ -188,7 +188,7 @@ fn a_new_program_that_first_asks_for_results_under_its_id_one_gets_the_list_alon
     assert_eq!(next["id"], 2, "{next}");
 }
 
-/// What a program asks for under an id is answered under it, whatever another asked for under the same before.
+/// Tests that a request of a program under an id is answered under it, whatever another requested under the same before.
 #[test]
 fn a_new_program_that_asks_for_results_first_is_not_told_what_another_asked_for() {
     let place = GatewayFixture::new();

@@ -11,7 +11,7 @@ use countersign_testkit::process::{
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-/// What a record says.
+/// Facts of a record.
 #[derive(Clone, Debug)]
 struct FactsRow {
     facts: String,
@@ -24,21 +24,21 @@ fn records(log: &Path) -> Vec<FactsRow> {
     rows.map(Result::unwrap).collect()
 }
 
-/// The file in which commits lie until they are moved to the log itself.
+/// Returns the file in which commits lie until they are moved to the log itself.
 fn journal(log: &Path) -> PathBuf {
     log.with_extension("db-wal")
 }
 
-/// Where each commit ends in a journal. Source: <https://www.sqlite.org/fileformat.html#the_write_ahead_log>.
+/// Returns the ends of the commits in a journal. Source: <https://www.sqlite.org/fileformat.html#the_write_ahead_log>.
 fn commits(journal: &[u8]) -> Vec<usize> {
     let number = |at: usize| u32::from_be_bytes(journal[at..at + 4].try_into().unwrap());
     let frame = 24 + usize::try_from(number(8)).unwrap();
     let frames = (32..journal.len()).step_by(frame).filter(|at| at + frame <= journal.len());
-    // A frame that ends a commit says how large the database is behind it. Frames of an older round have another salt.
+    // A frame that ends a commit has the size of the database after it. Frames of an older round have another salt.
     frames.filter(|at| number(at + 4) > 0 && journal[at + 8..at + 16] == journal[16..24]).map(|at| at + frame).collect()
 }
 
-/// The data as a power cut would have left it: up to `end` in the journal, and a torn piece of what came next.
+/// Returns the data as a power cut would have left it: up to `end` in the journal, and a torn piece of what came next.
 fn cut(whole: &GatewayFixture, journal: &[u8], end: usize) -> GatewayFixture {
     const TORN: usize = 1000;
     let place = GatewayFixture::new();
@@ -48,10 +48,10 @@ fn cut(whole: &GatewayFixture, journal: &[u8], end: usize) -> GatewayFixture {
     place
 }
 
-/// What the record says of the one call.
+/// State of the one call in the record.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 enum CallProgressStep {
-    /// Nothing: the agent has heard nothing either.
+    /// None: the agent has received nothing either.
     Unknown,
     Pending,
     /// A person allowed it.
@@ -86,7 +86,7 @@ fn whatever_was_the_last_commit_the_action_happens_at_most_once() {
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     agent.request_tool(1, "turn", json!({ "thing": "door" }));
     whole.allow_gate(&whole.wait_gate());
-    // What the service sees is recorded before, and what the agent hears as well.
+    // The service's request is recorded before it, and the agent's reply as well.
     whole.service.wait_requests("/turn/door", 1);
     assert_eq!(step(&records(&whole.log_path())), CallProgressStep::Started);
     latch.open();
@@ -130,7 +130,7 @@ fn goes_on(place: &GatewayFixture, known: CallProgressStep, last: usize) {
             assert_eq!(did(), 1, "{last}");
         }
         CallProgressStep::Allowed => {
-            // Whoever had allowed it need not do so again.
+            // An approver who had allowed it need not do so again.
             assert_eq!(place.pending_gates(), Vec::<Value>::new(), "{last}");
             assert_eq!(agent.wait_reply(&json!(1))["result"], done, "{last}");
             assert_eq!(did(), 1, "{last}");

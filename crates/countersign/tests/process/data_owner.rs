@@ -14,7 +14,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-/// Whom the directory belongs to. Nobody has to be called so.
+/// Owner of the directory. No account needs to exist for it.
 const OWNER: (u32, u32) = (4711, 4712);
 
 /// Gives a folder away; false where only its own user works here.
@@ -77,7 +77,7 @@ fn what_root_restores_into_it_is_its_owners() {
         let found = owners(&place.folder.join("again"));
         assert!(found.iter().all(|of| *of == OWNER), "{found:?}");
     }
-    // So is one that was not there, in a folder of somebody else.
+    // So is one that was not there, in a folder of another user.
     let restored = place.run(&["restore", "kept", "--data", "again/below"]);
     assert_eq!(restored.code, Some(0), "{restored:?}");
     let found = owners(&place.folder.join("again/below"));

@@ -29,7 +29,7 @@ fn the_configuration_of_the_folder_is_read_where_none_is_named() {
     let shown = place.run(&["config", "show", "--json"]).json();
     assert_eq!(shown["agents"][1]["id"], "kitchen", "{shown}");
     assert_eq!(place.run(&["agents", "list", "--json"]).code, Some(0));
-    // Whoever names a data directory means that one.
+    // A named data directory is the one that counts.
     let elsewhere = place.run(&["gates", "list", "--data", "elsewhere"]);
     assert!(elsewhere.code == Some(1) && elsewhere.err.contains("no gateway runs"), "{elsewhere:?}");
     place.write_file("config.yaml", "gatway: 1\n");

@@ -24,7 +24,7 @@ use nix::{
 struct DemoTerminal {
     child: Child,
     keys: File,
-    /// What stands on the screen, as it comes.
+    /// Content of the screen, as it comes.
     screen: Receiver<String>,
     seen: String,
     /// The terminal itself, and how it was before.
@@ -34,14 +34,14 @@ struct DemoTerminal {
 }
 
 impl DemoTerminal {
-    /// The demo in a folder that stays.
+    /// Starts the demo in a folder that stays.
     fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("demo").display().to_string();
         Self::start(folder, &["--dir", &dir])
     }
 
-    /// The demo with these flags, its temporary files in `folder`.
+    /// Starts the demo with these flags, its temporary files in `folder`.
     fn start(folder: tempfile::TempDir, flags: &[&str]) -> Self {
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(&size, None).unwrap();
@@ -103,7 +103,7 @@ impl DemoTerminal {
         status.code()
     }
 
-    /// Whether what the agent asked leave for was done.
+    /// Reports whether the action that needed approval was done.
     fn is_published(&self) -> bool {
         let file = self.folder.path().join(Path::new("demo/published/greet.sh"));
         std::fs::read_to_string(file).unwrap().contains("Hello, $name!")

@@ -10,10 +10,10 @@ use std::{
 use countersign_testkit::process::{AttachFixture, WAIT_TIMEOUT, http::HttpClient, session_id};
 use serde_json::{Value, json};
 
-/// Methods that were called, with what they were told.
+/// Called methods, with their parameters.
 type MethodCalls = (Mutex<Vec<(String, Value)>>, Condvar);
 
-/// A Bot API on a loopback port that keeps what it is told.
+/// A Bot API on a loopback port that keeps the requests.
 #[derive(Clone)]
 struct MessengerStub {
     address: String,
@@ -61,7 +61,7 @@ impl MessengerStub {
             let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
             let result = match method.as_str() {
                 "getMe" => json!({ "id": 1, "is_bot": true, "first_name": "Bot", "username": "bot" }),
-                // Nobody taps. The line is held as the real one is.
+                // No button is tapped. The request is held as the real API does.
                 "getUpdates" => {
                     let calls = self.calls.0.lock().unwrap();
                     drop(self.calls.1.wait_timeout_while(calls, WAIT_TIMEOUT, |_| true).unwrap());
@@ -83,7 +83,7 @@ impl MessengerStub {
         }
     }
 
-    /// The text of the first message of a kind that holds `words`, once it is there.
+    /// Returns the text of the first message of a kind that holds `words`, once it is there.
     fn message(&self, method: &str, words: &str) -> String {
         let text = |(kind, body): &(String, Value)| {
             let text = body["text"].as_str()?;

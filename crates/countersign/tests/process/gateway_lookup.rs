@@ -1,4 +1,4 @@
-//! Where commands look for the gateway that is meant.
+//! Lookup of the gateway by the commands.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_sub
     assert_eq!(run(&place, &["--config", "config.yaml", "grants", "list"]).out, "Nothing is granted.\n");
     drop(agent);
     gateway.stop();
-    // Nobody runs, and the record is read: under the name that the configuration gives it.
+    // No gateway runs, and the record is read: under the name that the configuration gives it.
     for way in ways {
         assert_eq!(run(&place, way).json()[0]["subject"], json!("turn(door, )"), "{way:?}");
     }

@@ -1,6 +1,6 @@
 //! Names that scripts, spreadsheets and backups hold: keys of what commands and the API print, files of the data directory.
 //!
-//! The golden file has one line for each; `UPDATE_GOLDEN=1` writes it. A line that goes away breaks somebody's script.
+//! The golden file has one line for each; `UPDATE_GOLDEN=1` writes it. A line that goes away breaks a user's script.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -9,7 +9,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// The members of `value`, each with the kinds of value that it takes.
+/// Collects the members of `value`, each with the kinds of its values.
 fn keys(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     let kind = match value {
         Value::Null => "null",
@@ -32,7 +32,7 @@ fn keys(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     found.insert(format!("{at} {kind}"));
 }
 
-/// Every file below `folder`, without what is drawn by lot and what the database keeps beside its file.
+/// Collects every file below `folder`, without random names and the files of the database.
 fn files(folder: &Path, at: &str, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -89,7 +89,7 @@ fn names_that_others_hold_stay_as_they_are() {
         let output = place.run_as_person(&[arguments, &["--json"]].concat());
         keys(&output.json(), &arguments[..2.min(arguments.len())].join(" ").replace(&waiting, ""), &mut found);
     }
-    // Whether there is advice depends on the machine.
+    // The presence of advice depends on the machine.
     let mut checked = BTreeSet::new();
     keys(&place.run_as_person(&["doctor", "--json"]).json(), "doctor", &mut checked);
     found.extend(checked.iter().map(|line| line.split(' ').next().unwrap_or_default().to_owned()));

@@ -1,4 +1,4 @@
-//! What the program logs at its most detailed: everything, but no credential.
+//! The most detailed log of the program: it has everything, but no credential.
 
 use std::net::TcpStream;
 

@@ -1,4 +1,4 @@
-//! What whoever keeps a gateway running sees: figures, whether it is ready, and what it logs.
+//! Metrics, readiness and log of a gateway, for operators.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -21,7 +21,7 @@ fn scrape(gateway: &GatewayServer, token: &str) -> HttpClientReply {
     HttpClient::new(&gateway.address).with_header("authorization", &format!("Bearer {token}")).get("/metrics")
 }
 
-/// The number of a line of figures.
+/// Returns the number of a line of figures.
 fn figure(metrics: &str, name: &str) -> f64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
@@ -202,7 +202,7 @@ fn what_is_too_old_is_removed_while_it_runs_and_the_chain_still_fits() {
         agent.call_tool(2, "look", json!({ "thing": "told_lamp" })),
         executed_result(json!({ "did": "/look/told_lamp" }))
     );
-    // What an agent received, it has proved with the pong to what followed the reply.
+    // An agent proves what it received with the pong after the reply.
     agent.confirm_received();
     let log = place.log_path();
     let verify = || place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap()]).json();

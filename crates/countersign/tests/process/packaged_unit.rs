@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// What the unit says of a setting.
+/// Returns the values of a setting in the unit.
 fn setting_values(unit: &str, setting: &str) -> Vec<String> {
     let lines = unit.lines().filter_map(|line| line.strip_prefix(setting)?.strip_prefix('='));
     lines.flat_map(str::split_ascii_whitespace).map(str::to_owned).collect()

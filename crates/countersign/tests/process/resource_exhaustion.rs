@@ -1,4 +1,4 @@
-//! What a gateway does when something runs out: room on the disk, descriptors, memory.
+//! Behaviour of a gateway without resources: room on the disk, descriptors, memory.
 
 use std::{
     fs,
@@ -20,27 +20,27 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// What people log in with.
+/// Password of the login.
 const PASSWORD: &str = "pass-scarce-91c7";
-/// How many descriptors a gateway has that has few.
+/// Number of descriptors of a gateway that has few.
 const FEW: usize = 96;
 
 /// A small disk of its own below the data directory of a place, seen only by what is started on it.
 struct TestDisk<'a> {
     holder: Child,
-    /// How others get to where it is.
+    /// Way for other processes to its place.
     into: &'static [&'static str],
     place: &'a GatewayFixture,
 }
 
 impl<'a> TestDisk<'a> {
-    /// `None` where the system lets nobody make one.
+    /// Mounts one. `None` if the system does not permit it.
     fn under(place: &'a GatewayFixture, size: &str) -> Option<Self> {
         let mount = format!("mount -t tmpfs -o size={size},mode=700 none data");
         Self::by(place, "-rm", &["-U", "-m", "--preserve-credentials"], &mount)
     }
 
-    /// One that turns read-only as soon as something is wrong with it. Only the system's own administrator may make that.
+    /// Mounts one that turns read-only at the first error. Only the system's own administrator may make that.
     fn that_breaks(place: &'a GatewayFixture) -> Option<Self> {
         let mount = "truncate -s 160M image && mkfs.ext4 -q image && mount -o loop,errors=remount-ro image data";
         Self::by(place, "-m", &["-m"], mount)
@@ -60,7 +60,7 @@ impl<'a> TestDisk<'a> {
         (first_line == "here\n").then_some(disk)
     }
 
-    /// A command that is run where the disk is.
+    /// Returns a command that is run where the disk is.
     fn command(&self, script: &str) -> Command {
         let plain = self.place.binary_command();
         let mut command = Command::new("nsenter");
@@ -166,7 +166,7 @@ fn a_disk_that_turns_read_only_refuses_everything_and_ends_nothing() {
     assert_eq!((kept.code, &kept.json()["flaw"]), (Some(0), &Value::Null), "{kept:?}");
 }
 
-/// A gateway that may have few descriptors, at which people log in.
+/// Starts a gateway with few descriptors and a login.
 fn with_few() -> (GatewayFixture, GatewayServer) {
     let scene = GatewayOptions::for_models()
         .with_config(&format!("clients: {{ token: {} }}\nweb: {{ password: {PASSWORD} }}\n", gsv::TOKEN))
@@ -183,7 +183,7 @@ fn with_few() -> (GatewayFixture, GatewayServer) {
     (scene, gateway)
 }
 
-/// Somebody who connects from another address of this machine and says nothing.
+/// Connects from another address of this machine and sends nothing.
 fn stranger(gateway: &GatewayServer) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -287,7 +287,7 @@ fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
     gateway.wait_for_log("a connection to the control socket could not be taken");
     let waiting: Vec<TcpStream> = (0..9).map(|_| stranger(&gateway)).collect();
     gateway.wait_for_log("a connection could not be taken");
-    // Whoever is connected is served: reading needs no descriptor.
+    // A connected client is served: reading needs no descriptor.
     assert!(agent.exchange_frame(json!({ "method": "list_tools", "id": 1 }))["result"].is_object());
     below(&gateway, FEW);
     drop(waiting);
@@ -299,7 +299,7 @@ fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
     scene.verify_log();
 }
 
-/// What is answered, on a connection that is there already, to whoever shows a token.
+/// Returns the answer, on an existing connection, to a client that shows a token.
 fn status(line: &mut TcpStream, token: &str) -> String {
     let request = format!("GET /api/v1/gates HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n");
     line.write_all(request.as_bytes()).unwrap();
@@ -358,7 +358,7 @@ fn score(pid: &str) -> Option<i32> {
 
 #[test]
 fn where_memory_runs_out_commands_go_before_the_gateway() {
-    // Whoever runs the tests may have said as much of all of them.
+    // The runner of the tests may have set the same for all of them.
     let Some(own) = score("self").filter(|own| *own < 500) else { return };
     let scene = GatewayOptions::for_models().with_config("").create();
     let gateway = scene.start();
@@ -378,7 +378,7 @@ fn where_memory_runs_out_commands_go_before_the_gateway() {
 struct MemoryCgroup(PathBuf);
 
 impl MemoryCgroup {
-    /// `None` where nobody lets us make one.
+    /// Creates one. `None` if the system does not permit it.
     fn new(most: &str) -> Option<Self> {
         let name = format!("countersign-{}", std::process::id());
         let first = PathBuf::from("/sys/fs/cgroup/memory").join(&name);
@@ -400,7 +400,7 @@ impl MemoryCgroup {
 
 impl Drop for MemoryCgroup {
     fn drop(&mut self) {
-        // Whatever was in it ends a moment before it may go.
+        // Its processes end a moment before it may be removed.
         eventually("an end of the group", || {
             let is_gone = !self.0.exists() || fs::remove_dir(&self.0).is_ok();
             is_gone.then_some(())

@@ -1,4 +1,4 @@
-//! Nobody answers their own gate: commands that an agent runs are refused wherever people answer.
+//! No agent answers its own gate: commands that an agent runs are refused on every surface.
 
 use std::{fs, os::unix::process::CommandExt as _, path::Path, process::Command};
 
@@ -17,7 +17,7 @@ rules:
 const MODEL: &str = "/v1/chat/completions";
 const REFUSAL_TEXT: &str = "This comes from a command of an agent, which may not decide";
 
-/// What a provider streams.
+/// Returns the stream of a provider.
 fn stream(delta: &Value, stop: &str) -> ServiceBehavior {
     let chunk = |choice: Value| {
         let chunk = json!({ "id": "c1", "object": "chat.completion.chunk", "model": "small-1", "choices": [choice] });
@@ -39,12 +39,12 @@ fn say(text: &str) -> ServiceBehavior {
     stream(&json!({ "role": "assistant", "content": text }), "stop")
 }
 
-/// A gateway with a model that is at the place's service.
+/// Returns a gateway with a model that is at the place's service.
 fn place() -> GatewayFixture {
     place_with("")
 }
 
-/// The same with more in its configuration.
+/// Creates the same with more in its configuration.
 fn place_with(more: &str) -> GatewayFixture {
     let place = GatewayFixture::with_config_and_rules("", RULES);
     let more = format!(
@@ -60,7 +60,7 @@ fn run(place: &GatewayFixture, gateway: &GatewayServer, command: &str) {
     run_of(place, gateway, command, &[]);
 }
 
-/// The same for somebody who shows who they are.
+/// Runs the same with credentials.
 fn run_of(place: &GatewayFixture, gateway: &GatewayServer, command: &str, shown: &[(&str, &str)]) {
     let requests_before = place.service.request_count(MODEL);
     place.service.set_behavior(MODEL, bash(command));
@@ -108,7 +108,7 @@ fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() 
         format!(
             "{countersign} gates list --data here >list.txt 2>&1; {countersign} gates allow {gate} --data here >allow.txt 2>&1; true"
         ),
-        // It does not wait for what it is told.
+        // It does not wait for the answer.
         format!("bash -c \"{answer}\""),
     ];
     for attempt in &attempts {
@@ -183,7 +183,7 @@ fn what_a_wrapper_started_before_it_became_the_gateway_is_nobodys_command() {
     let mut wrapper = Command::new("bash");
     let usual = place.binary_command();
     wrapper.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(&place.folder);
-    // It stays until it is told what to ask for, and then asks over the port.
+    // It stays until it gets its request, and then sends it over the port.
     let script =
         "(until [ -e ask ]; do sleep 0.02; done; . ./ask) & echo $! > side; exec \"$0\" serve --config config.yaml";
     wrapper.args(["-c", script]).arg(binary_path());

@@ -1,4 +1,4 @@
-//! The end that was asked for, and rules that are read again.
+//! Requested ends, and rules that are read again.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ fn rules_that_came_after_an_approval_was_asked_for_still_deny() {
     place.write_file("permissions.yaml", "rules: [ { pattern: \"turn(door*\", action: deny } ]\n");
     gateway.send_signal(Signal::SIGHUP);
     gateway.wait_for_log("are in force");
-    // Whether the gate is still there or not: nothing is turned.
+    // The gate may be there or not: nothing is turned.
     let _ = place.run_as_person(&["gates", "allow", &gate]);
     assert_eq!(agent.wait_reply(&json!(1))["error"]["code"], -32003);
     assert_eq!(place.service.request_count("/turn/door"), 0);
@@ -150,7 +150,7 @@ fn sigterm_ends_a_gateway_whose_record_cannot_be_written() {
         agent.request_tool(id, "turn", json!({ "thing": thing }));
     }
     place.wait_gates(2);
-    // It is made behind the first commit.
+    // It is made after the first commit.
     let ballast = place.log_path().with_extension("ballast");
     eventually("space for the end of what was begun", || ballast.exists().then_some(()));
     // A file in its place is read, and never written.
@@ -164,7 +164,7 @@ fn sigterm_ends_a_gateway_whose_record_cannot_be_written() {
     assert!(end.took < Duration::from_secs(20), "{end:?}");
 }
 
-/// Whoever starts it and changes their mind: handlers that come after the line would let the signal end it as it is.
+/// Tests a SIGTERM right after the start: handlers that come after the line would let the signal end the process as it is.
 #[test]
 fn sigterm_right_behind_the_ready_line_ends_with_0() {
     let place = GatewayFixture::new();

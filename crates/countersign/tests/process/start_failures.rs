@@ -1,4 +1,4 @@
-//! What a gateway does not start with.
+//! Configurations with which a gateway does not start.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use countersign_testkit::process::{AGENT_TOKEN, GatewayFixture, GatewayServer, a
 use rusqlite::Connection;
 use serde_json::json;
 
-/// What `serve` says that does not start.
+/// Returns the error of a `serve` that does not start.
 fn serve_error(place: &GatewayFixture, flags: &[&str]) -> String {
     let output = place.run(&[&["serve", "--config", "config.yaml"], flags].concat());
     assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "{output:?}");

@@ -1,4 +1,4 @@
-//! Traces as a collector gets them: what the record says, in the names of OpenTelemetry, and nothing that anybody said.
+//! Traces as a collector gets them: content of the record, in the names of OpenTelemetry, and no text of users.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 const KEY: &str = "collector-key-77ab02";
 
-/// A gateway that tells `collector`, as soon as there is something.
+/// Starts a gateway that exports to `collector` without delay.
 fn start(scene: &GatewayFixture, collector: &str, more: &[(&str, &str)]) -> GatewayServer {
     let mut command = scene.binary_command();
     command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "info");
@@ -34,7 +34,7 @@ fn talk(peer: &mut GsvPeer, key: &str, message: &str, run: &str) -> Value {
     peer.wait_event("chat", &json!({ "runId": run }))
 }
 
-/// Everything that it was told.
+/// Returns all spans that it received.
 fn exported_spans(collector: &FakeServer) -> Vec<Value> {
     let count = collector.request_count(|_| true);
     let requests = (0..count).map(|number| collector.wait_request(number, |_| true));
@@ -46,7 +46,7 @@ fn exported_spans(collector: &FakeServer) -> Vec<Value> {
     requests.flat_map(spans).collect()
 }
 
-/// Its attributes as plain values.
+/// Returns its attributes as plain values.
 fn attributes(span: &Value) -> BTreeMap<String, String> {
     let read = |one: &Value| {
         let value = &one["value"];

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const RECORDS: [(&str, &str); 1] =
     [("2026-11-22.db", "58:691a806e2bf9b9ece80052e5ee7de7a077634c44bfc16403c337a1c2630859c0")];
 
-/// What takes a record of today's tables back to those of a version.
+/// Statements that take a record of today's tables back to those of a version.
 const BACK: [(&str, &str); 3] = [
     ("as it is", ""),
     ("schema 2", "DROP TABLE views; DROP TABLE view_positions; DELETE FROM snapshots; PRAGMA user_version = 2;"),
@@ -49,7 +49,7 @@ fn a_record_of_an_earlier_version_is_whole_and_goes_on() {
             let sessions = place.run_as_person(&["sessions", "list", "--json"]);
             assert!(sessions.out.contains("hello there"), "{case}: {sessions:?}");
             let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-            // A person allowed it for good at that time.
+            // An approver allowed it permanently at that time.
             let turned = agent.call_tool(7, "turn", json!({ "thing": "stove", "way": "on" }));
             assert!(turned.to_string().contains("/turn/stove"), "{case}: {turned}");
             place.allow_gate(&gate);
@@ -97,7 +97,7 @@ fn a_record_with_everything_that_may_wait_goes_on() {
             let allowed = place.run_as_person(&["gates", "allow", &of(text).1]);
             assert_eq!(allowed.code, Some(0), "{form}: {allowed:?}");
         }
-        // Who was let go on is asked about again.
+        // An agent with a permission to continue needs a new approval.
         let mut kitchen = AgentClient::connect_authenticated(&gateway, KITCHEN_TOKEN);
         kitchen.request_tool(30, "turn", json!({ "thing": "attic", "way": "open" }));
         let title = place.wait_gates(2).iter().map(|gate| gate["subject"].to_string()).collect::<String>();

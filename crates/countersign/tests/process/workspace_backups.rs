@@ -1,4 +1,4 @@
-//! What agents write cannot keep a backup from being made, nor put into it what they may not read.
+//! Files of agents cannot keep a backup from being made, nor put content into it that the agents may not read.
 
 use std::{
     ffi::OsStr,
@@ -108,7 +108,7 @@ fn what_is_no_file_is_named() {
     assert!(made.err.contains(&format!("not copied {}", missed[0])), "{made:?}");
 }
 
-/// How much room a file takes.
+/// Returns the room that a file takes on the disk.
 fn room(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }

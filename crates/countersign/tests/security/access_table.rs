@@ -1,4 +1,4 @@
-//! Who may ask for what: the tables of the code, row by row, against callers of every kind. What no row allows is refused.
+//! Access rights: the tables of the code, row by row, against callers of every kind. A request without a row is refused.
 
 use std::{collections::BTreeSet, fs};
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{ResponseHead, SecurityFixture};
 
-/// A row's path with something in its places.
+/// Returns a row's path with something in its places.
 fn concrete(path: &str) -> String {
     let filled = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
     filled.collect::<Vec<_>>().join("/")
@@ -28,11 +28,11 @@ fn may(who: RouteAccess, has: &[TokenScope]) -> bool {
     }
 }
 
-/// Asks for a row, and says whether whoever asked was let through.
+/// Sends the request of a row, and reports whether the caller was let through.
 fn is_let_through(stage: &SecurityFixture, row: &RouteEntry, headers: &[(&str, &str)]) -> (bool, ResponseHead) {
     let (method, path, ..) = *row;
     let answered = stage.request_head(method, &concrete(path), headers);
-    // What is asked of the login is refused by the login itself, for there is no password in it.
+    // Requests to the login are refused by the login itself, for there is no password in it.
     let is_login = path.ends_with("/login");
     (is_login && answered.status != 403 || !answered.is_refused(), answered)
 }
@@ -118,7 +118,7 @@ fn a_page_without_its_token_acts_nowhere() {
     }
 }
 
-/// A route beside the table would be one that nobody thought about.
+/// Tests that every route is in the table: another would be unchecked.
 #[test]
 fn every_route_over_http_has_a_row() {
     // Those that look for themselves who asks: whether the gateway is well, messages that are signed, the bridge.
@@ -129,7 +129,7 @@ fn every_route_over_http_has_a_row() {
         ("http/src/listen.rs", "route(\"/healthz\", get(health))"),
         ("http/src/listen.rs", "route(\"/livez\", get(async || "),
         ("http/src/listen.rs", "route(\"/readyz\", get(ready))"),
-        // What is below `/api/` and no route is 401 for a caller who has to show who it is.
+        // Paths below `/api/` without a route are 401 for a caller that has to authenticate.
         ("http/src/web/routes.rs", "fallback(nothing.layer(known()))"),
         ("http/src/web/routes.rs", "route(path, on(filter, handler)"),
     ]);
@@ -195,7 +195,7 @@ fn every_method_of_the_gsv_wire_is_refused_to_whom_its_row_does_not_name() {
     }
 }
 
-/// Ids of one agent mean nothing to another, and nothing of it is told to it.
+/// Tests that ids of one agent are unknown to another, which gets none of its results.
 #[test]
 fn wrong_connection_answers() {
     let scene = GatewayOptions::for_peers().with_rules("defaults:\n  - { pattern: '*', action: ask }\n").create();
@@ -214,7 +214,7 @@ fn wrong_connection_answers() {
             .exchange_frame(json!({ "method": "get_pending_results", "params": { "id": id, "agent": id }, "id": "q" }));
         assert!(!reply.to_string().contains("door"), "{reply}");
     }
-    // What an agent can ask for answers no gate, its own or another's.
+    // Methods of an agent answer no gate, its own or another's.
     for method in ["gate.answer", "approval.respond", "tool.result", "chat.send", "auth", "connect"] {
         let params = json!({ "id": gate, "gate": gate, "approval_id": gate, "choice": "once", "token": AGENT });
         let reply = other.exchange_frame(json!({ "method": method, "params": params, "id": method }));

@@ -1,4 +1,4 @@
-//! What was approved is what runs: whatever changes on disk between the decision and the run is noticed, and nothing runs.
+//! The approved content is what runs: a change on disk between the decision and the run is noticed, and nothing runs.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ impl ApprovedFilesFixture {
         self.scene.folder.join("work").join(name)
     }
 
-    /// A program that leaves a mark.
+    /// Writes a program that leaves a mark.
     fn script(&self, name: &str, line: &str) {
         fs::write(self.at(name), format!("#!/bin/sh\n{line}\n")).unwrap();
         fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).unwrap();
@@ -47,12 +47,12 @@ impl ApprovedFilesFixture {
         stdio_host::StdioHost::start_in(&self.scene, &self.agent, &self.at(""), more)
     }
 
-    /// What ran so far.
+    /// Returns the commands that ran so far.
     fn ran(&self) -> String {
         fs::read_to_string(self.at("ran")).unwrap_or_default()
     }
 
-    /// A host that waits for an answer about `command`.
+    /// Starts a host that waits for an answer about `command`.
     fn start_call(&self, command: &str) -> (stdio_host::StdioHost, Value) {
         let mut host = self.start(&[]);
         self.scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", command)]), text_reply("done")]);
@@ -61,13 +61,13 @@ impl ApprovedFilesFixture {
         (host, dialog)
     }
 
-    /// The same, once the model was asked with it.
+    /// Returns the same, once the model has got it.
     fn wait_result(&self, id: &str) -> String {
         let request = self.scene.provider.wait_request_when(1, |request| request.call_result(id).is_some());
         request.call_result(id).unwrap_or_default()
     }
 
-    /// The result of `id` as the model read it.
+    /// Returns the result of `id` as the model read it.
     fn result(&self, id: &str) -> String {
         self.scene.provider.last_request().call_result(id).unwrap_or_default()
     }
@@ -263,7 +263,7 @@ fn what_was_decided_and_not_begun_binds_another_process() {
         let desk = ApprovedFilesFixture::new();
         nix::unistd::mkfifo(&desk.at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let mut host = desk.start(&[]);
-        // The second waits for its turn behind the first, which waits for somebody to write.
+        // The second waits for its turn after the first, which waits for a write to the pipe.
         let both = vec![bash_part("c1", "cat pipe"), bash_part("c2", "sh x.sh")];
         desk.scene.provider.script_replies([ProviderReply::new(both), text_reply("done")]);
         host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
@@ -271,7 +271,7 @@ fn what_was_decided_and_not_begun_binds_another_process() {
             let dialog_frame = dialog(&mut host);
             allow(&mut host, &dialog_frame);
         }
-        // What is read behind an answer is read when that is recorded.
+        // A request after an answer is read when that is recorded.
         host.send_frame(&json!({ "id": "s", "type": "get_state" }));
         host.wait_frame("the state", |frame| frame["type"] == "response" && frame["id"] == "s");
         drop(host);
@@ -280,7 +280,7 @@ fn what_was_decided_and_not_begun_binds_another_process() {
             desk.script("x.sh", "echo two >> ran");
         }
         let host = desk.start(&["--continue"]);
-        // It may be over before there is anybody to tell; the model is asked behind it whatever the host saw.
+        // It may be over before there is a receiver; the model gets the result after it, whatever the host saw.
         let result = desk.wait_result("c2");
         assert_eq!(desk.ran(), want, "{case}: {result}");
         assert_eq!(result.contains("x.sh is not what was approved"), change, "{case}: {result}");
@@ -288,7 +288,7 @@ fn what_was_decided_and_not_begun_binds_another_process() {
     }
 }
 
-/// What people do every day, one behind the other in one shell. Programs that this machine lacks are as absent as they were.
+/// Everyday commands, one after the other in one shell. Programs that this machine lacks are as absent as they were.
 const EVERY_DAY: [&str; 62] = [
     "git status",
     "git log --oneline | head -5",
@@ -377,7 +377,7 @@ fn what_people_do_every_day_runs_while_others_work_beside_it() {
     host.send_frame(&json!({ "id": "p", "type": "prompt", "message": "go" }));
     for at in 0..EVERY_DAY.len() {
         let dialog_frame = dialog(&mut host);
-        // Beside it others make files, write to their logs, and read what is there.
+        // Meanwhile others make files, write to their logs, and read existing files.
         fs::write(desk.at(&format!("beside{at}")), "unrelated").unwrap();
         fs::write(desk.at("sub/beside"), at.to_string()).unwrap();
         fs::write(desk.at("log"), "more\n".repeat(at)).unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{PROTECTED_ROUTES, SecurityFixture};
 
-/// Where a page may be from that is none of the gateway's.
+/// Origins of foreign pages.
 const FOREIGN: [&str; 12] = [
     "https://evil.example",
     "http://evil.example:80",
@@ -37,7 +37,7 @@ fn cross_site_websocket_hijacking() {
                 assert!(!answered.head.contains("access-control-allow"), "{answered:?}");
             }
         }
-        // Else the table would be of doors that nobody can open.
+        // Else the table would be of endpoints that never open.
         let own = format!("http://{}", stage.gateway.address);
         let answered = door.request_head(&stage.gateway.address, &[("origin", &own), ("cookie", &cookie)]);
         let is_closed = answered.head.contains("location: /login");

@@ -1,5 +1,4 @@
-//! Credentials that would be known wherever they turned up: a session at every door, and then a look at everything that was
-//! written and everything that was said.
+//! Recognisable credentials: a session at every adapter, and then a search in everything that was written and sent.
 
 use std::{
     fs,
@@ -29,7 +28,7 @@ const TELEGRAM: &str = "4242:telegram-canary-8f3b6d";
 const WEBHOOK: &str = "webhook-canary-51c9e2aa";
 const API_KEY: &str = "provider-canary-0be7714d";
 const BRIDGE: &str = "bridge-canary-77aa20c4";
-/// What nobody has, shown by somebody who tries.
+/// Wrong credential, shown by an attacker.
 const WRONG: &str = "wrong-canary-c3d8f19e";
 
 /// A line to a gateway that keeps what the gateway says on it.
@@ -76,7 +75,7 @@ fn relay_and_record(mut far: TcpStream, mut near: TcpStream, recorded: &Mutex<Ve
     let _ = near.shutdown(Shutdown::Both);
 }
 
-/// The forms in which a text may turn up.
+/// Returns the forms in which a text may turn up.
 fn spellings(secret: &str) -> Vec<String> {
     let hex = |upper: bool| {
         let digit = |byte: u8| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") };
@@ -101,7 +100,7 @@ fn spellings(secret: &str) -> Vec<String> {
     [secret.to_owned(), hex(false), hex(true), percent, reversed].into_iter().chain(base64).collect()
 }
 
-/// Looks for secrets, whatever they look like.
+/// Searches for secrets in any form.
 pub(crate) fn is_clean(what: &str, bytes: &[u8], secrets: &[&str]) {
     let text = String::from_utf8_lossy(bytes);
     for secret in secrets {
@@ -127,7 +126,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Every file below a folder, but those that are meant to hold credentials.
+/// Checks every file below a folder, except those that are meant to hold credentials.
 pub(crate) fn files_are_clean(folder: &Path, meant: &[&str], secrets: &[&str]) {
     let files = files(folder);
     assert!(files.len() > 3, "{files:?}");
@@ -154,7 +153,7 @@ fn telegram() -> FakeServer {
     })
 }
 
-/// Every door of a gateway is used and misused once. Gives what has to be kept besides: tokens that were made meanwhile.
+/// Uses and misuses every adapter of a gateway once. Returns what has to be kept besides: tokens that were made meanwhile.
 fn everything(scene: &GatewayFixture, gateway: &GatewayServer) -> Vec<String> {
     let place = &scene;
     // A service that says back what it was shown, done and failed.
@@ -176,7 +175,7 @@ fn everything(scene: &GatewayFixture, gateway: &GatewayServer) -> Vec<String> {
     for (path, value) in [("channels.webhook.secret", WEBHOOK), ("apiKeys.anthropic", API_KEY)] {
         client.expect_ok("config.set", json!({ "path": path, "value": value }));
     }
-    // A setting that cannot be is told of, and not with what it was.
+    // A setting that cannot be is reported, without its value.
     client.expect_error("config.set", json!({ "path": "apiKeys.anthropic", "value": { "deep": API_KEY } }));
     client.expect_ok("config.get", json!({}));
     client.expect_ok("config.get", json!({ "path": "apiKeys.anthropic" }));
@@ -212,7 +211,7 @@ fn everything(scene: &GatewayFixture, gateway: &GatewayServer) -> Vec<String> {
     for path in pages.iter().chain(&api_paths) {
         assert_eq!(person.get(path).status, 200, "{path}");
     }
-    // In an address, where it is of no use, and in headers that nobody reads.
+    // In an address, where it has no effect, and in headers that are not read.
     for secret in [AGENT, TOKEN, PASSWORD, token.as_str(), WRONG] {
         for path in ["/api/v1/gates", "/console/", "/", "/ws", "/nothing/here"] {
             request_head(&gateway.address, "GET", &format!("{path}?token={secret}"), &[("x-token", secret)]);
@@ -250,7 +249,7 @@ fn no_credential_is_told_by_anything_that_a_gateway_writes_or_says() {
     is_clean("the log", log.as_bytes(), &secrets);
     // Nor is a command in it, which a library reads word by word.
     is_clean("the log", log.as_bytes(), &["words-of-a-command"]);
-    // A cookie is told once, to whoever logged in.
+    // A cookie is sent once, to the client that logged in.
     let cookie = made[1].as_str();
     let received = String::from_utf8_lossy(&tap.recorded_bytes()).into_owned();
     assert!(received.len() > 100_000, "{} bytes were heard", received.len());
@@ -258,7 +257,7 @@ fn no_credential_is_told_by_anything_that_a_gateway_writes_or_says() {
     files_are_clean(&scene.folder, &["config.yaml", "secrets.yaml"], &secrets);
     let kept = fs::read_to_string(scene.data_dir().join("secrets.yaml")).unwrap();
     assert!(kept.contains(WEBHOOK) && kept.contains(API_KEY));
-    // Nor does a model, or another network, hear of any of them but its own.
+    // No model and no other network gets any of them but its own.
     for number in 0..scene.provider.request_count() {
         let request = scene.provider.wait_request(number);
         is_clean("what the model is told", format!("{}{}", request.head, request.body).as_bytes(), &secrets);

@@ -1,4 +1,4 @@
-//! An agent's own child process, with every credential that there is: it decides nothing, and speaks in nobody's name.
+//! An agent's own child process, with every credential that there is: it decides nothing, and acts for no other principal.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
@@ -27,7 +27,7 @@ pub(crate) fn run(scene: &GatewayFixture, gateway: &GatewayServer, command: &str
     scene.folder.join("agents/main")
 }
 
-/// A gateway on loopback that asks nobody for anything, which is the weakest that there is.
+/// Creates a gateway on loopback without a login, which is the weakest configuration.
 fn open() -> GatewayFixture {
     GatewayOptions::for_models().with_config("").create()
 }
@@ -36,7 +36,7 @@ fn loose(scene: &GatewayFixture) {
     scene.write_file("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
 }
 
-/// What is written to a socket that opens a WebSocket and says these frames.
+/// Returns the bytes for a socket that opens a WebSocket and sends these frames.
 fn conversation(path: &str, frames: &[Value]) -> Vec<u8> {
     let mut bytes = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n").into_bytes();
     for (name, value) in crate::fixture::UPGRADE {
@@ -53,7 +53,7 @@ fn conversation(path: &str, frames: &[Value]) -> Vec<u8> {
     bytes
 }
 
-/// What each of these conversations comes to when a command of an agent has it.
+/// Returns the replies to each of these conversations from a command of an agent.
 fn replies_to_child(scene: &GatewayFixture, gateway: &GatewayServer, conversations: &[Vec<u8>]) -> Vec<String> {
     let room = scene.folder.join("agents/main");
     fs::create_dir_all(&room).unwrap();
@@ -61,7 +61,7 @@ fn replies_to_child(scene: &GatewayFixture, gateway: &GatewayServer, conversatio
         fs::write(room.join(format!("says.{number}")), bytes).unwrap();
     }
     let port = gateway.address.rsplit_once(':').unwrap().1;
-    // A line ends with its end, or with the answer to the second thing that is asked on it.
+    // A connection ends with its end, or with the answer to its second request.
     let script = format!(
         "for f in says.*; do exec 3<>/dev/tcp/127.0.0.1/{port}; cat $f >&3; all=; while IFS= read -r -t 60 -d '}}' part <&3; \
          do all+=\"$part}}\"; [[ $all == *'\"id\":\"2\"'* ]] && part= && break; done; printf %s \"$all$part\" >told.${{f#says.}}; exec 3>&-; done
@@ -96,7 +96,7 @@ fn a_child_of_an_agent_acts_at_no_route_whatever_it_shows() {
     }
 }
 
-/// Has a child connect to the control socket, ask and end, and reads the answer where the child's end is open still.
+/// Script that has a child connect to the control socket, ask and end, and reads the answer where the child's end is open still.
 const GONE: &str = r#"
 import os, socket, sys
 for round in range(20):
@@ -133,7 +133,7 @@ fn a_child_of_an_agent_is_no_node_and_no_chat_network() {
     let scene = open();
     loose(&scene);
     let gateway = scene.start();
-    // Both are there already: nobody takes their places.
+    // Both are connected already: no other client takes their places.
     let mut node = GsvPeer::connect_node(&gateway, "desk", &["Bash"]);
     let mut channel = GsvPeer::connect_channel(&gateway, "wx", "main");
     let mut network = gsv::connect_params("channel", "main");
@@ -164,9 +164,9 @@ fn a_child_of_an_agent_is_no_node_and_no_chat_network() {
         assert!(answer.contains("\"ok\":false"), "{}: {reply}", row.name);
         refused += usize::from(answer.contains(REFUSAL_TEXT));
     }
-    // The others asked for what makes no sense.
+    // The others were invalid requests.
     assert!(refused > 12, "{refused} of {}", acting.len());
-    // Whoever was there still is.
+    // The connected clients still are.
     node.caught_up_node();
     let refused = channel.expect_error("tools.list", json!({}));
     assert_eq!(refused["code"], 403, "{refused}");

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, fs, path::Path};
 /// One class of fault.
 struct FaultClass {
     name: &'static str,
-    /// Where it happened: an advisory or a public thread.
+    /// Source of the incident: an advisory or a public thread.
     record: &'static str,
     /// Files below `crates/`, each with the names of tests in it.
     shown_by: &'static [(&'static str, &'static [&'static str])],
-    /// What of it does not apply yet, and why.
+    /// Part of it that does not apply yet, and why.
     open: &'static str,
 }
 
@@ -497,7 +497,7 @@ fn every_class_has_a_test_that_is_there_or_says_why_not() {
     }
 }
 
-/// Whether a file has a test of this name.
+/// Reports whether a file has a test of this name.
 fn is_test(text: &str, name: &str) -> bool {
     let Some((before, _)) = text.split_once(&format!("fn {name}(")) else { return false };
     // Its attributes stand between it and what is before.

@@ -10,14 +10,14 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-/// What people log in with.
+/// Password of the login.
 pub(crate) const PASSWORD: &str = "pass-web-4c2f9a71";
 
 /// Rules that ask about the shell, and let the rest through.
 pub(crate) const SHELL: &str =
     "defaults:\n  - { pattern: 'bash(*', action: ask }\n  - { pattern: '*', action: allow }\n";
 
-/// The lines of the configuration that close every door.
+/// Returns the lines of the configuration that close every door.
 pub(crate) fn closed() -> String {
     format!("clients: {{ token: {TOKEN} }}\nweb: {{ password: {PASSWORD} }}\n")
 }
@@ -34,7 +34,7 @@ impl SecurityFixture {
         Self { scene, gateway }
     }
 
-    /// With a front end that somebody has, whose routes are there then.
+    /// Creates it with a front end, whose routes exist then.
     pub(crate) fn with_front() -> Self {
         let scene = GatewayOptions::for_models().with_config(&closed()).create();
         let folder = scene.folder.join("front");
@@ -46,13 +46,13 @@ impl SecurityFixture {
         Self { scene, gateway }
     }
 
-    /// A new token of the interface for programs.
+    /// Returns a new token of the interface for programs.
     pub(crate) fn create_program_token(&self, name: &str, scopes: &str) -> String {
         let made = self.scene.run_as_person(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
         made["token"].as_str().unwrap().to_owned()
     }
 
-    /// The cookie of somebody who logged in, as `name=value`.
+    /// Returns the cookie of a login, as `name=value`.
     pub(crate) fn login_cookie(&self) -> String {
         let http = HttpClient::new(&self.gateway.address);
         let reply = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
@@ -65,7 +65,7 @@ impl SecurityFixture {
     }
 }
 
-/// How an answer begins.
+/// Head of an answer.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     pub(crate) status: u16,
@@ -73,7 +73,7 @@ pub(crate) struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// Whether whoever asked was sent away: not known, not allowed, not heard for a while, or sent to the login.
+    /// Reports whether the caller was rejected: unknown, not allowed, rate-limited for a while, or sent to the login.
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self.status, 401 | 403 | 429) || (self.status == 302 && self.head.contains("location: /login"))
     }
@@ -97,7 +97,7 @@ pub(crate) fn request_head(address: &str, method: &str, path: &str, headers: &[(
     ResponseHead { status: head.split_whitespace().nth(1).unwrap().parse().unwrap(), head }
 }
 
-/// What a browser sends to open a WebSocket.
+/// Headers with which a browser opens a WebSocket.
 pub(crate) const UPGRADE: [(&str, &str); 4] = [
     ("connection", "Upgrade"),
     ("upgrade", "websocket"),
@@ -122,7 +122,7 @@ const fn socket(name: &'static str, path: &'static str) -> ProtectedRoute {
     ProtectedRoute { name, method: "GET", path, is_socket: true }
 }
 
-/// Every door of a gateway's port, with something that is asked of it.
+/// Every endpoint of a gateway's port, with a request to it.
 pub(crate) const PROTECTED_ROUTES: [ProtectedRoute; 13] = [
     socket("agent-gate", "/"),
     socket("agent-gate at any path", "/agent"),
@@ -159,10 +159,10 @@ pub(crate) mod stdio_host {
 
     use countersign_testkit::process::GatewayFixture;
 
-    /// What the provider is shown by a host's agent.
+    /// Key that a host's agent shows to the provider.
     pub(crate) const KEY: &str = "sk-host-9d41c07be2";
 
-    /// An agent directory with a model that is at the scene's provider, and rules.
+    /// Returns an agent directory with a model that is at the scene's provider, and rules.
     pub(crate) fn agent_dir(scene: &GatewayFixture, rules: &str) -> PathBuf {
         let folder = scene.folder.join("agent");
         let _ = fs::create_dir(&folder);
@@ -181,7 +181,7 @@ pub(crate) mod stdio_host {
         input: Option<ChildStdin>,
         output: BufReader<ChildStdout>,
         errors: Option<ChildStderr>,
-        /// All that it said.
+        /// Its whole output.
         pub(crate) transcript: String,
     }
 
@@ -199,7 +199,7 @@ pub(crate) mod stdio_host {
             Self::spawn(command)
         }
 
-        /// One of omp that works in `folder`, with more arguments.
+        /// Starts a host of omp that works in `folder`, with more arguments.
         pub(crate) fn start_in(scene: &GatewayFixture, agent: &Path, folder: &Path, more: &[&str]) -> Self {
             let mut command = scene.binary_command();
             command.args(["omp", "--mode", "rpc", "--model", "fake/fake-1"]).args(more);
@@ -221,7 +221,7 @@ pub(crate) mod stdio_host {
             self.input.as_mut().unwrap().write_all(format!("{frame}\n").as_bytes()).unwrap();
         }
 
-        /// The first frame from here on that fits.
+        /// Returns the first frame from here on that fits.
         pub(crate) fn wait_frame(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
             loop {
                 let mut line = String::new();
@@ -235,7 +235,7 @@ pub(crate) mod stdio_host {
             }
         }
 
-        /// Ends it, and gives all that it said, errors too.
+        /// Ends it, and returns its whole output, errors too.
         pub(crate) fn close_and_read(mut self) -> String {
             drop(self.input.take());
             let mut rest = std::mem::take(&mut self.transcript);

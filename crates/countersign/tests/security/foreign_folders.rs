@@ -1,4 +1,4 @@
-//! Lines that reach a repository of somebody else's, or write text that looks like commands: judged and then run.
+//! Lines that reach a foreign repository, or write text that looks like commands: judged and then run.
 
 use std::{fs, process::Command};
 
@@ -18,7 +18,7 @@ const ALLOWED: [&str; 9] = [
     "bash(good *)",
 ];
 
-/// A repository beside the working folder whose settings have `evil` run at each look at it.
+/// Creates a repository next to the working folder whose settings have `evil` run at each use of it.
 fn plant(bench: &ShellBench) {
     let foreign = bench.path("foreign");
     let git = |arguments: &[&str]| {

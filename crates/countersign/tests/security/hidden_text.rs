@@ -1,4 +1,4 @@
-//! Texts of which a reader sees less than there is: wherever people are asked, they read back to exactly what would run.
+//! Texts with invisible parts: on every surface they read back to exactly what would run.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{SHELL, stdio_host};
 
-/// The first and last of every row of characters that nobody sees, with what a terminal, HTML or Markdown reads.
+/// Returns the first and last of every row of invisible characters, with those that a terminal, HTML or Markdown interprets.
 fn hidden() -> Vec<char> {
     let is_hidden = |letter: char| escape(&letter.to_string(), LineMode::One).starts_with("\\u{");
     let mut found = Vec::new();
@@ -31,7 +31,7 @@ fn hidden() -> Vec<char> {
     found
 }
 
-/// The text behind what is shown, as a reader finds it by hand.
+/// Returns the text of an escaped one, as a reader finds it by hand.
 fn unescaped(shown: &str) -> String {
     let (mut text, mut rest) = (String::new(), shown);
     while let Some(at) = rest.find("\\u{") {
@@ -44,7 +44,7 @@ fn unescaped(shown: &str) -> String {
     text + rest
 }
 
-/// What stands on a page, without the page.
+/// Returns the text of a page, without the page.
 fn text_of(page: &str) -> String {
     let (mut text, mut rest) = (String::new(), page);
     while let Some((before, tag)) = rest.split_once('<') {
@@ -75,7 +75,7 @@ fn holds_nothing_hidden(case: &str, text: &str) {
     assert_eq!(found, None, "{case}: {text:?}");
 }
 
-/// A text that is shown holds what would run, and nothing in it hides.
+/// Checks that a shown text contains the command, and hides nothing.
 fn reads_back(case: &str, shown: &str, command: &str) {
     holds_nothing_hidden(case, shown);
     // Lines of a value are marked, so that none of them passes for a line of the card.
@@ -140,7 +140,7 @@ fn shown_is_not_run_zero_width_bidi_ansi_and_fences() {
     }
 }
 
-/// The gate about this command, once it waits.
+/// Returns the gate about this command, once it waits.
 fn wait_listed_gate(scene: &GatewayFixture, gateway: &GatewayServer, command: &str) -> Value {
     scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", command)]), text_reply("done")]);
     let http = HttpClient::new(&gateway.address);
@@ -177,7 +177,7 @@ fn what_a_chat_is_asked_reads_back() {
     }
 }
 
-/// The dialogs of both stdio doors.
+/// The dialogs of both stdio adapters.
 #[test]
 fn a_hosts_dialog_reads_back() {
     for (product, variable) in [("omp", "PI_CODING_AGENT_DIR"), ("gjc", "GJC_CODING_AGENT_DIR")] {

@@ -1,4 +1,4 @@
-//! Names under which somebody may lead a browser here, ports that others reach, and credentials at the wrong place.
+//! Names under which an attacker may lead a browser here, ports that others reach, and credentials at the wrong place.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::fixture::{PROTECTED_ROUTES, SecurityFixture, request_head};
 
-/// What a browser sends for a host that somebody had lead here, and near misses of our own names.
+/// Host headers of a browser that an attacker has led here, and near misses of our own names.
 const NAMES: [&str; 20] = [
     "evil.example",
     "evil.example:80",
@@ -76,7 +76,7 @@ fn names_of_a_host_that_were_made_by_chance_are_refused() {
     }
 }
 
-/// An address of this machine that others reach, if it has one. Nothing is sent.
+/// Returns an address of this machine that others reach, if it has one. Nothing is sent.
 fn reachable() -> Option<SocketAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -109,7 +109,7 @@ fn unauthenticated_localhost_http() {
     }
 }
 
-/// Tokens are taken from headers and first frames only: what stands in an address is in somebody's log.
+/// Tests that tokens are taken from headers and first frames only: an address is in logs.
 #[test]
 fn token_in_url() {
     let stage = SecurityFixture::new();
@@ -124,7 +124,7 @@ fn token_in_url() {
         }
     }
     let (mut agent, mut client) = (AgentClient::connect(&stage.gateway), GsvPeer::open_connection(&stage.gateway));
-    // Both sockets take any query, and none of it says who somebody is.
+    // Both sockets take any query, and none of it authenticates.
     for (path, secret) in [("/", AGENT), ("/ws", TOKEN)] {
         let path = format!("{path}?token={secret}");
         assert_eq!(stage.request_head("GET", &path, &crate::fixture::UPGRADE).status, 101);
@@ -167,7 +167,7 @@ fn self_declared_scopes() {
 
 #[test]
 fn a_door_that_needs_a_credential_is_closed_without_one() {
-    // No agent and no clients' token: agents come in nowhere, whatever they show.
+    // No agent and no clients' token: agents are rejected everywhere, with any token.
     let scene = GatewayOptions::for_models().with_config("").create();
     scene.write_file("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
     let gateway = scene.start();

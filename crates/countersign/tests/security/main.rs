@@ -1,4 +1,4 @@
-//! What went wrong in programs of this kind, tried here: each class of fault on every door that it can come through, with the
+//! Faults of programs of this kind, tried here: each class of fault on every adapter that it can come through, with the
 //! real binary. [`classes`] has the table of all of them, those that other tests show among them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]

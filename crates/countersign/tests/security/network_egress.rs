@@ -16,7 +16,7 @@ use countersign_testkit::process::{
 use countersign_tools::sandbox::KernelSupport;
 use serde_json::{Value, json};
 
-/// A server on this machine that notes the heads of what it is asked.
+/// A server on this machine that notes the heads of its requests.
 struct PageServer {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
@@ -46,7 +46,7 @@ fn answer(mut client: TcpStream, noted: &Mutex<Vec<String>>) {
     let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\nit-was-there\n");
 }
 
-/// What has `asked` said to the proxy, and its answer printed.
+/// Returns a command that sends `request` to the proxy, and prints the answer.
 fn through_proxy(request: &str) -> String {
     format!("p=${{http_proxy#http://}}; exec 3<>/dev/tcp/${{p/://}} && printf '{request}' >&3 && cat <&3")
 }
@@ -61,7 +61,7 @@ struct EgressFixture {
 }
 
 impl EgressFixture {
-    /// Nothing where this machine cannot hold commands so.
+    /// Creates it. None if this machine cannot confine commands like that.
     #[allow(clippy::print_stderr, reason = "what this machine cannot show is said")]
     fn with(network: &str) -> Option<Self> {
         if let Some(lacks) = KernelSupport::running_kernel().missing_support() {
@@ -81,7 +81,7 @@ impl EgressFixture {
         Some(stage)
     }
 
-    /// Has a run do this call, answers what it asks, and gives what the model was told of it.
+    /// Has a run do this call, answers its gates, and returns the result that the model got.
     fn says(&self, part: ReplyPart, answer: Option<&str>) -> String {
         self.scene.provider.script_replies([ProviderReply::new(vec![part]), text_reply("done")]);
         let http = HttpClient::new(&self.gateway.address);
@@ -170,7 +170,7 @@ fn a_host_that_a_person_allows_is_reached_by_that_call_alone() {
     }
 }
 
-/// What is asked while a command runs, once it is.
+/// Returns the gate that opens while a command runs.
 fn wait_host_gate(stage: &EgressFixture, address: &str) -> String {
     let gate = stage.scene.wait_gates(1).remove(0);
     let card = gate.to_string();
@@ -185,7 +185,7 @@ fn a_host_that_nobody_listed_is_asked_about_while_the_command_waits() {
         let server = PageServer::start();
         let address = format!("127.0.0.1:{}", server.port);
         let Some(stage) = EgressFixture::with("{ hosts: [crates.io] }") else { return };
-        // The second time it is not asked about again, whatever was said.
+        // The second time it needs no approval, whatever the first answer.
         let command = format!("( {} ); ( {} ); echo end", page(&address), page(&address));
         stage.scene.provider.script_replies([ProviderReply::new(vec![bash_part("c1", &command)]), text_reply("done")]);
         let http = HttpClient::new(&stage.gateway.address);
@@ -201,7 +201,7 @@ fn a_host_that_nobody_listed_is_asked_about_while_the_command_waits() {
         assert_eq!(result.contains("a person refused it"), !is_reached, "{answer}: {result}");
         assert!(!result.contains("Ask for exactly that host"), "{answer}: {result}");
         assert_eq!(server.heads().len(), if is_reached { 2 } else { 0 }, "{answer}");
-        // What was said holds for that call alone.
+        // The answer applies to that call alone.
         stage
             .scene
             .provider
@@ -230,7 +230,7 @@ fn why_a_person_denied_a_host_is_told() {
     assert!(result.contains(r#"a person refused it, saying "use the\nmirror"; do not try it again"#), "{result}");
 }
 
-/// What the gateway connects itself, because a command was let reach its port, is no person.
+/// Tests that the gateway's own connection, because a command was let reach its port, is no approver.
 #[test]
 fn a_command_that_may_reach_the_gateway_answers_nothing_there() {
     let Some(stage) = EgressFixture::with("{ hosts: [crates.io], unlisted: refuse }") else { return };
@@ -312,7 +312,7 @@ fn what_a_call_leaves_behind_has_no_way_out() {
     let Some(stage) = EgressFixture::with(&format!("{{ hosts: ['{address}'] }}")) else { return };
     let part = |command: &str| bash_part("c1", command);
     stage.scene.provider.script_replies([
-        // It asks once its call is over: the file is made by this test, when the model was told of the end.
+        // It asks once its call is over: the file is made by this test, when the model has the end.
         ProviderReply::new(vec![part(&format!(
             "( until [ -e go ]; do :; done; ( {} ); echo over >>said ) >/dev/null 2>&1 &",
             page(&address)

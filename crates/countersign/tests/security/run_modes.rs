@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 const ASKING: &str = "defaults:\n  - { pattern: '*', action: ask }\n";
 
-/// Something that fits a schema.
+/// Returns a value that fits a schema.
 fn sample(schema: &Value) -> Value {
     if let Some(first) = schema["enum"].as_array().and_then(|values| values.first()) {
         return first.clone();
@@ -36,7 +36,7 @@ fn sample(schema: &Value) -> Value {
     }
 }
 
-/// The tools that a model was told of, each with arguments that fit.
+/// Returns the tools that a model got, each with valid arguments.
 fn calls(request: &Value) -> Vec<(String, ReplyPart)> {
     let tools = request["tools"].as_array().unwrap();
     let one = |(number, tool): (usize, &Value)| {
@@ -91,7 +91,7 @@ fn settle(gateway: &GatewayServer) {
     });
 }
 
-/// What asks a person by itself, so that nobody has to be asked whether it may.
+/// Tools that ask an approver by themselves and need no approval for it.
 const ASKS_ITSELF: [&str; 1] = ["ask"];
 
 #[test]
@@ -133,7 +133,7 @@ fn mode_silently_skips_gate() {
                 peer.expect_ok("chat.send", json!({ "sessionKey": session, "message": words }));
             }
             _ => {
-                // What was asked on a line that is torn down may not have come.
+                // A request on a connection that is torn down may not have arrived.
                 let mut peer = GsvPeer::connect_client(&gateway, words);
                 let job = json!({
                     "name": words, "schedule": { "kind": "every", "everyMs": 3_600_000 },

@@ -24,7 +24,7 @@ const HOUSE: &str = "house-canary/51c9 \"e2\"";
 const DEPLOY: &str = "deploy-canary-0be7714d'x";
 const GIVEN: &str = "given-canary-9a41ff02";
 
-/// Tools are free, one secret is for one of them, another for nothing, and about the rest people are asked.
+/// Rules: tools are free, one secret is for one of them, another for nothing, and the rest requires approval.
 const RULES: &str = "
 defaults:
   - { pattern: 'secret(*)', action: ask, description: 'who gives a secret away' }
@@ -45,7 +45,7 @@ fn keep(place: &GatewayFixture, name: &str, value: &str) {
     is_clean("secret set", &[output.stdout, output.stderr].concat(), &[value]);
 }
 
-/// A gateway that logs all that it can, and what it says to its clients.
+/// Starts a gateway with the most detailed log, and a tap on its traffic.
 fn start(scene: &GatewayFixture) -> (GatewayServer, TrafficTap) {
     let mut command = scene.binary_command();
     command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "trace").env("GIVEN_KEY", GIVEN);
@@ -55,7 +55,7 @@ fn start(scene: &GatewayFixture) -> (GatewayServer, TrafficTap) {
     (gateway, tap)
 }
 
-/// A program that may see, answer and chat.
+/// Creates a program that may see, answer and chat.
 fn program(scene: &GatewayFixture, gateway: &GatewayServer) -> HttpClient {
     let made = scene.run_as_person(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
     let token = format!("Bearer {}", made["token"].as_str().unwrap());
@@ -74,7 +74,7 @@ fn nothing_tells(
 ) {
     gateway.stop();
     let log_text = gateway.log_text();
-    // Who asks a model has much to say.
+    // A client of a model logs much.
     assert!(log_text.contains("DEBUG") || scene.provider.request_count() == 0, "the log is not at its most detailed");
     is_clean("the log", log_text.as_bytes(), secrets);
     is_clean("what clients heard", &tap.recorded_bytes(), secrets);
@@ -145,7 +145,7 @@ fn a_service_gets_a_secret_that_nobody_else_hears_of() {
         let refused = agent.call_tool(10 + number, "turn", args).to_string();
         assert!(refused.contains(want), "{refused}");
     }
-    // About the other one a person is asked, who sees which it is.
+    // The other one requires approval, and the approver sees which it is.
     agent.request_tool(20, "turn", json!({ "thing": "door", "way": "{{secret:DEPLOY}}" }));
     let gate = place.wait_gate();
     let shown = place.run_as_person(&["gates", "show", &gate]).out;
@@ -157,7 +157,7 @@ fn a_service_gets_a_secret_that_nobody_else_hears_of() {
     let explained =
         place.run(&["policy", "explain", "turn", "thing=lamp", "way={{secret:DEPLOY}}", "--config", "config.yaml"]);
     assert!(explained.out.contains("secrets DEPLOY"), "{explained:?}");
-    // What its file says others may read is not given to anybody.
+    // A secret whose file others may read is not given out.
     let file = place.data_dir().join("secrets/HOUSE");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let open = agent.call_tool(30, "turn", json!({ "thing": "lamp", "way": "{{secret:HOUSE}}" })).to_string();

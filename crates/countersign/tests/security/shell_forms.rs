@@ -1,6 +1,6 @@
 //! Shell lines in every disguise, judged and then run: a line that runs something else is covered by no rule for the one.
 //!
-//! What ran is told by the programs themselves: each of them is a script of the test that writes its name down.
+//! The programs report which of them ran: each of them is a script of the test that writes its name down.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use countersign_core::{
 };
 use serde_json::{Map, Value};
 
-/// What the rules of these tests let through.
+/// Rules of these tests that allow.
 const ALLOWED: [&str; 4] = ["bash(good)", "bash(good *)", "bash(fine *)", "bash(env)"];
 
 pub(crate) fn compiled(rules: Vec<Rule>) -> CompiledRules {
@@ -107,7 +107,7 @@ impl ShellBench {
         self.root.path().join(name)
     }
 
-    /// Which of the programs ran.
+    /// Returns the programs that ran.
     pub(crate) fn ran(&self, line: &str) -> BTreeSet<String> {
         let work = self.path("work");
         let _ = fs::remove_dir_all(&work);
@@ -120,14 +120,14 @@ impl ShellBench {
         let mut command = Command::new(bash);
         command.arg("-c").arg(line).current_dir(work).env_clear().env("PATH", self.path("bin"));
         command.env("HOME", self.path("work")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A line that nobody can read ends with an error, and runs nothing.
+        // A line that cannot be parsed ends with an error, and runs nothing.
         let _ = command.status().unwrap();
         let record = fs::read_to_string(self.path("ran")).unwrap_or_default();
         record.lines().map(str::to_owned).collect()
     }
 }
 
-/// Lines of which most run `evil`, made of what people and models write.
+/// Returns lines of which most run `evil`, made of forms that users and models write.
 fn forms() -> BTreeSet<String> {
     let mut forms = BTreeSet::new();
     let seconds = ["evil", "evil x", "'evil'", "e\\vil", "\"ev\"il", "./../bin/evil", "$(echo evil)", "`echo evil`"];
@@ -346,7 +346,7 @@ fn allow_list_prefix_and_chaining() {
 const HARMLESS: [&str; 13] =
     ["echo", "sort", "tar", "find", "printf", "test", "sed", "awk", "split", "git", "declare", "read", "cat"];
 
-/// What rules on harmless programs must not let through: another program behind an option, a value or an expansion.
+/// Tests that rules on harmless programs do not let through another program after an option, in a value or an expansion.
 #[test]
 fn harmless_programs_that_run_another() {
     let bench = ShellBench::new();
@@ -434,7 +434,7 @@ fn harmless_programs_that_run_another() {
         }
     }
     assert!(wrong.is_empty(), "allowed: {wrong:#?}");
-    // What is not installed, or of another version, runs nothing.
+    // A program that is not installed, or of another version, runs nothing.
     assert!(ran >= 30, "{ran} of {} ran it", forms.len());
     for plain in [
         "sort a.txt",
@@ -453,7 +453,7 @@ fn harmless_programs_that_run_another() {
     }
 }
 
-/// However a program is called, a rule that denies it holds, or somebody is asked: the line is never simply run.
+/// Tests that a rule that denies a program holds for every spelling, or an approval is required: the line is never simply run.
 #[test]
 fn argv0_spelling() {
     let bench = ShellBench::new();

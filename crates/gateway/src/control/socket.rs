@@ -1,4 +1,4 @@
-//! The socket itself: one line a request, one line an answer, and for `watch` a line after each change.
+//! Control socket: one line a request, one line an answer, and for `watch` a line after each change.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -29,32 +29,32 @@ use tokio::{
 
 use super::{ControlReply, Request, answer_request};
 
-/// The socket's name in the data directory.
+/// Name of the socket in the data directory.
 pub const FILE: &str = "countersign.sock";
-/// The longest request, in bytes.
+/// Longest request, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// The longest with which a session is brought: its host's rules and environment are in it.
+/// Longest request that attaches a session: it contains its host's rules and environment, in bytes.
 const LONGEST_HANDOVER: u64 = 32 << 20;
 
-/// How long nobody is taken after the system would not give a connection: out of descriptors, most likely.
+/// Wait after a failure to accept: most likely the process has no descriptors left.
 const RECOVERY: Duration = Duration::from_millis(50);
 
-/// How many are connected at a time at most.
+/// Most connections at a time.
 const MOST: usize = 1024;
-/// How long the first request may take to come.
+/// Time in which the first request must arrive.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long a command that is refused may take to send its request.
+/// Time in which a refused command must send its request.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How many of these are read at a time.
+/// Most refused requests that are read at a time.
 const REFUSALS: usize = 64;
 
-/// How long the path of a socket may be, in bytes.
+/// Longest path of a socket, in bytes.
 const LONGEST_PATH: usize = 107;
 
-/// Whether a data directory's path leaves room for the socket's name behind it.
+/// Checks that a data directory's path leaves room for the socket's name.
 ///
 /// # Errors
-/// That it does not, and what helps.
+/// The missing room, and a remedy.
 pub fn has_room(folder: &Path) -> Result<(), String> {
     let (length, most) = (folder.as_os_str().len(), LONGEST_PATH - FILE.len() - 1);
     if length <= most {
@@ -65,20 +65,20 @@ pub fn has_room(folder: &Path) -> Result<(), String> {
     ))
 }
 
-/// A data directory that is this gateway's until it is dropped.
+/// Lock of a data directory, until it is dropped.
 #[derive(Debug)]
 pub struct DataDirLock {
-    /// Of the socket.
+    /// Path of the socket.
     path: PathBuf,
     lock: File,
 }
 
 impl DataDirLock {
-    /// Takes `folder`, before anything else of it is touched.
+    /// Locks `folder`, before anything else in it is touched.
     ///
     /// # Errors
-    /// What the system says, that the path is too long for a socket, or that another gateway has the folder, and which process that
-    /// is.
+    /// An error of the system, a path that is too long for a socket, or another gateway that has the folder, with the id of its
+    /// process.
     pub fn acquire_lock(folder: &Path) -> std::io::Result<Self> {
         let path = folder.join(FILE);
         if let Err(why) = has_room(folder) {
@@ -88,22 +88,22 @@ impl DataDirLock {
     }
 }
 
-/// A socket that is served until it is dropped.
+/// Control socket that is served until it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
-    /// Held for as long as the socket is ours.
+    /// Lock file, held for as long as the socket is ours.
     _owned: File,
     serving: tokio::task::JoinHandle<()>,
 }
 
 impl ControlSocket {
     /// Opens the socket in a folder, for the gateway's own user, root, and the `others` of this machine, by number. A lock
-    /// beside it says that no other gateway has it: the one of the log is taken with the first record only. `attached` counts the
+    /// next to it proves that no other gateway has it: the one of the log is taken with the first record only. `attached` counts the
     /// hosts whose session lives here.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn open(
         owned: DataDirLock,
         attach_server: Arc<AttachServer>,
@@ -118,10 +118,10 @@ impl ControlSocket {
             Err(error) => return Err(error),
         }
         let listener = UnixListener::bind(&path)?;
-        // Who may come in is looked at for each who comes; the mode only keeps the rest from asking at all.
+        // Each peer is checked by its user; the mode only keeps the others from connecting at all.
         let mode = if others.is_empty() { 0o600 } else { 0o666 };
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
-        // Its owner is whoever we are; what the system says of our own process may be another one's.
+        // Its owner is our user; the system may report another one for our own process.
         let own = std::fs::metadata(&path)?.uid();
         let serving = tokio::spawn(async move {
             let mut failing = LogThrottle::default();
@@ -139,7 +139,7 @@ impl ControlSocket {
                         continue;
                     }
                 };
-                // The folder may be open to more people than the socket's own mode says.
+                // The folder may be open to more users than the socket's own mode allows.
                 let Ok(peer) = stream.peer_cred() else { continue };
                 if !may_enter(peer.uid(), own, &others) {
                     continue;
@@ -154,11 +154,11 @@ impl ControlSocket {
                 let refusals = Arc::clone(&refusals);
                 tokio::spawn(async move {
                     let _place = place;
-                    // Neither may it see what others wait for.
+                    // Neither may it see the gates of others.
                     if !local.may_decide().await {
                         return drop(tokio::time::timeout(PATIENCE, refuse_connection(stream, &refusals)).await);
                     }
-                    // A client that goes away in the middle needs no answer.
+                    // A client that disconnects in the middle needs no answer.
                     let _ = serve_connection(stream, &attach_server, &levels, &caller, &attached).await;
                 });
             }
@@ -174,19 +174,19 @@ impl Drop for ControlSocket {
     }
 }
 
-/// How many are connected at a time, together: what else the gateway opens finds descriptors.
+/// Returns the largest number of connections at a time: the other parts of the gateway need descriptors.
 fn connection_limit() -> usize {
     const SHARE: u64 = 4;
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
     usize::try_from(descriptors / SHARE).unwrap_or(MOST).clamp(1, MOST)
 }
 
-/// Whether a user of this machine may list and answer what waits.
+/// Reports whether a user of this machine may list and answer gates.
 fn may_enter(user: u32, own: u32, others: &[u32]) -> bool {
     user == own || user == 0 || others.contains(&user)
 }
 
-/// What is said where another gateway has the folder.
+/// Error if another gateway has the folder.
 const OCCUPIED: &str = "another gateway runs with this data directory";
 
 /// Takes a lock that ends with the process. Its file stays, so that two never lock two files of one name.
@@ -194,7 +194,7 @@ fn lock_file(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     match file.try_lock() {
         Ok(()) => {
-            // Whoever finds it held is told by whom. Where the disk is full it is not.
+            // A process that finds it held reads the id of the holder. If the disk is full there is none.
             let _ = file.set_len(0).and_then(|()| writeln!(&file, "{}", std::process::id()));
             Ok(file)
         }
@@ -208,10 +208,10 @@ fn lock_file(path: &Path) -> std::io::Result<File> {
     }
 }
 
-/// Who is at the other end.
+/// Peer of a connection.
 struct SocketCaller {
     by: PrincipalId,
-    /// Whether it is the gateway's own user, or root: sessions have that user's rights.
+    /// True if it is the gateway's own user, or root: sessions have that user's rights.
     may_attach: bool,
 }
 
@@ -231,7 +231,7 @@ async fn serve_connection(
         let mut line = String::new();
         let mut limited = (&mut reading).take(longest);
         let read = limited.read_line(&mut line);
-        // Whoever asks nothing keeps no place.
+        // A peer without requests keeps no place.
         let length = if had_request { read.await? } else { tokio::time::timeout(SILENCE, read).await?? };
         if length == 0 {
             return Ok(());
@@ -268,10 +268,10 @@ async fn serve_connection(
     }
 }
 
-/// Answers whatever an agent's command asks.
+/// Refuses every request of an agent's command.
 async fn refuse_connection(stream: UnixStream, refusals: &Semaphore) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
-    // What it sent is read, or the end of the line would overtake the answer. Whoever holds many such lines open is answered unread.
+    // Its request is read, or the end of the connection would overtake the answer. A peer with many such connections is answered unread.
     if let Ok(_refusal) = refusals.try_acquire() {
         BufReader::new(reading).take(LONGEST).read_line(&mut String::new()).await?;
     }
@@ -284,14 +284,14 @@ async fn write_reply(writing: &mut OwnedWriteHalf, answered: &ControlReply) -> s
     writing.write_all(line.as_bytes()).await
 }
 
-/// Writes what waits now, and again after whatever may have changed that.
+/// Writes the pending gates now, and again after each possible change.
 async fn watch_gates(writing: &mut OwnedWriteHalf, handle: &OwnerHandle, by: &PrincipalId) -> std::io::Result<()> {
     let of_gates = |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Gate(_)).then_some(());
     let Some(mut changes) = handle.follow_facts(of_gates).await else { return Ok(()) };
     loop {
         let answered = answer_request(handle, Request::Gates, by).await;
         write_reply(writing, &answered).await?;
-        // What came in the same moment is in one answer.
+        // Changes of the same moment are in one answer.
         if changes.next_batch(usize::MAX).await.is_none() {
             return Ok(());
         }

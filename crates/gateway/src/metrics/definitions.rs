@@ -1,6 +1,6 @@
-//! Every figure: its name, what it is, what its labels may say, and what it means.
+//! Definition of every metric: name, type, values of labels, and meaning.
 //!
-//! One that is added here is added to docs/operations.md by `UPDATE_GOLDEN=1`, and the test says so where it was not.
+//! A metric that is added here is added to docs/operations.md by `UPDATE_GOLDEN=1`, and the test fails if it is missing there.
 
 use countersign_runtime::metrics::{self, Counter, DurationHistogram, RuntimeMetrics};
 
@@ -10,10 +10,10 @@ use super::text::{
     MetricValue,
 };
 
-/// The doors of `countersign_connections`.
+/// Adapters of `countersign_connections`.
 const DOORS: [&str; 5] = ["agent_gate", "gsv", "stream", "attach", "http"];
 
-/// All of them, in the order in which they are told.
+/// All metrics, in the order in which they are written.
 pub(super) const ALL: &[MetricDefinition] = &[
     define_metric(
         "countersign_build_info",
@@ -250,7 +250,7 @@ mod tests {
     use super::{ALL, MetricValue};
     use crate::metrics::snapshot::MetricsSnapshot;
 
-    /// The list as docs/operations.md has it.
+    /// Returns the table for docs/operations.md.
     fn table() -> String {
         let mut table = "| name | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
         for metric in ALL {

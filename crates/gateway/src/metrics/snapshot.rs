@@ -1,4 +1,4 @@
-//! What is looked at when somebody asks, beside what is counted all the time.
+//! Snapshot for metrics that are read on request, in addition to the counters.
 
 use std::{fs, time::Duration};
 
@@ -12,39 +12,39 @@ use countersign_runtime::{
 
 use super::MetricsContext;
 
-/// How long the owner has to answer.
+/// Longest wait for the owner.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What was seen.
+/// Snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MetricsSnapshot {
-    /// Gates that wait, by kind as in [`GATE_KINDS`].
+    /// Pending gates, by kind as in [`GATE_KINDS`].
     pub(super) gates: [u64; GATE_KINDS.len()],
-    /// Sessions at hand.
+    /// Sessions in memory.
     pub(super) sessions: u64,
     /// Runs that have not ended.
     pub(super) runs: u64,
-    /// The newest entry.
+    /// Position of the newest entry.
     pub(super) head: u64,
-    /// What waits for the owner.
+    /// Commands that wait for the owner.
     pub(super) waiting: u64,
-    /// The size of the record and what belongs to it, in bytes.
+    /// Size of the record and its files, in bytes.
     pub(super) record: u64,
-    /// Room on its disk, in bytes.
+    /// Free space on its disk, in bytes.
     pub(super) free: u64,
     /// Memory of this process, in bytes.
     pub(super) memory: u64,
-    /// Its open descriptors.
+    /// Open descriptors of this process.
     pub(super) descriptors: u64,
-    /// Since when it runs, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub(super) started: f64,
-    /// Whether the messenger is well; absent where there is none.
+    /// True if the messenger is healthy; absent without one.
     pub(super) messenger: Option<bool>,
     /// Open connections: agent-gate, gsv, streams, attached hosts, and all at the port.
     pub(super) connections: [i64; 5],
 }
 
-/// Looks. `None` if the owner does not answer.
+/// Takes a snapshot. `None` if the owner does not answer.
 pub(super) async fn take_snapshot(context: &MetricsContext) -> Option<MetricsSnapshot> {
     let source = context.handle.source(InboxLane::Request);
     let read = source.read_state(|engine| {
@@ -57,7 +57,7 @@ pub(super) async fn take_snapshot(context: &MetricsContext) -> Option<MetricsSna
     let ((gates, sessions, runs, Lsn(head)), _) = tokio::time::timeout(PATIENCE, read).await.ok()??;
     let (log, folder) = (context.storage.log.clone(), context.storage.folder.clone());
     let waiting = context.handle.queued_count() as u64;
-    // Small files of the system; the disk may be slow to say how it is.
+    // Small files of the system; the disk may be slow to report its state.
     let machine = tokio::task::spawn_blocking(move || {
         let wal = {
             let mut name = log.clone().into_os_string();
@@ -91,7 +91,7 @@ pub(super) async fn take_snapshot(context: &MetricsContext) -> Option<MetricsSna
     })
 }
 
-/// What the system says that this process has in memory, in bytes; 0 where it does not say.
+/// Returns the resident memory of this process, in bytes; 0 if the system does not report it.
 fn resident_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! How figures are written: the text form of Prometheus.
+//! Text format of Prometheus for metrics.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use countersign_runtime::metrics::RuntimeMetrics;
 
 use super::snapshot::MetricsSnapshot;
 
-/// Labels of a figure: names and values, all of them known when this was compiled.
+/// Labels of a metric: names and values, all of them known at compile time.
 pub(super) type LabelValues = Vec<(&'static str, &'static str)>;
 
-/// What a figure is.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetricKind {
     Counter,
@@ -27,28 +27,28 @@ impl MetricKind {
     }
 }
 
-/// What is known of a figure.
+/// Value of a metric.
 #[derive(Debug)]
 pub(super) enum MetricValue {
     /// One number for each set of labels.
     Numbers(Vec<(LabelValues, f64)>),
-    /// How many were as large as each bound at most, how many there were, and their sum.
+    /// Counts of values up to each bound, the number of values, and their sum.
     Spread { upto: Vec<(f64, u64)>, count: u64, sum: f64 },
 }
 
-/// One figure.
+/// Definition of one metric.
 pub(super) struct MetricDefinition {
     pub(super) name: &'static str,
     pub(super) kind: MetricKind,
-    /// What each label may say.
+    /// Values that each label may have.
     pub(super) labels: &'static [(&'static str, &'static [&'static str])],
-    /// What it means.
+    /// Meaning.
     pub(super) help: &'static str,
-    /// Reads it from what was looked at and what is counted all the time.
+    /// Function that reads it from the snapshot and the counters.
     pub(super) read: fn(&MetricsSnapshot, &RuntimeMetrics) -> MetricValue,
 }
 
-/// Writes all of them.
+/// Writes all metrics.
 pub(super) fn write_metrics(
     metrics: &[MetricDefinition],
     snapshot: &MetricsSnapshot,

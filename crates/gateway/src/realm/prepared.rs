@@ -20,7 +20,7 @@ use crate::{
     adapter::GsvTools, control::DataDirLock, error_hints::no_folder, run_environment, serve_error::ServeError,
 };
 
-/// Takes texts for people.
+/// Callback for notices to users.
 pub type NoticeFn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A realm that can be opened: its settings are checked, and its data directory is locked.
@@ -42,7 +42,7 @@ pub struct PreparedRealm {
 }
 
 impl PreparedRealm {
-    /// Checks the settings, loads the rules and locks the data directory. `notice` is for people.
+    /// Checks the settings, loads the rules and locks the data directory. `notice` is for users.
     ///
     /// # Errors
     /// [`ServeError`]: the setting that cannot be used, or that another gateway has the data directory.
@@ -61,14 +61,14 @@ impl PreparedRealm {
         let users: Vec<u32> = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
         let folder = &config.storage.folder;
         let failed = |problem| ServeError::of_io(&folder.display().to_string(), problem);
-        // Others who answer on this machine find the socket in it by its name.
+        // Other users of this machine find the socket in it by its name.
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(if users.is_empty() { 0o700 } else { 0o711 })
             .create(folder)
             .and_then(|()| if users.is_empty() { Ok(()) } else { let_through(folder) })
             .map_err(|problem| failed(no_folder(folder, problem)))?;
-        // Before the port: that it is taken would only be what follows from it.
+        // Before the port: a port in use would only be a consequence.
         let owned = DataDirLock::acquire_lock(folder).map_err(failed)?;
         Ok(Self { config, notice, secrets, agents, tool_inventory, loaded, tls, services, users, owned })
     }
@@ -90,7 +90,7 @@ impl std::fmt::Debug for PreparedRealm {
     }
 }
 
-/// Lets others through a folder that is closed to them, to what they know the name of.
+/// Lets other users through a folder that is closed to them, to paths whose names they know.
 fn let_through(folder: &Path) -> std::io::Result<()> {
     let mode = std::fs::metadata(folder)?.permissions().mode();
     match mode & 0o011 {

@@ -21,7 +21,7 @@ use countersign_telegram::HealthProbe;
 
 use crate::metrics::{self, MetricsContext};
 
-/// The parts of a realm that its routes use.
+/// Parts of a realm that its routes use.
 pub(super) struct RouteParts {
     pub(super) handle: OwnerHandle,
     pub(super) clock: Clock,

@@ -1,4 +1,4 @@
-//! An agent on a device of its own: it asks for things under keys, and asks again for what it was not told the end of.
+//! Agent on a device of its own: it makes requests under keys, and repeats those without an outcome.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,14 @@ use crate::{
     fixture::{HistoryFixture, ToolRequestOutcome},
 };
 
-/// What the agent shows.
+/// Token of the agent.
 pub(crate) const TOKEN: &str = "tok-of-the-agent-of-histories";
 
-/// What one connection is about.
+/// State of one connection.
 #[derive(Default)]
 struct AgentConnectionState {
     is_in: bool,
-    /// What was asked on it and has no reply, by its id.
+    /// Requests on it without a reply, by id.
     open: BTreeMap<String, String>,
     /// Every id that had a reply on it.
     replied: BTreeSet<String>,
@@ -37,7 +37,7 @@ impl SimulatedAgent {
         Self { world, address, line: None }
     }
 
-    /// Connects where it is not connected.
+    /// Connects if it is not connected.
     pub(crate) async fn ensure_connected(&mut self) {
         if self.line.as_ref().is_some_and(|(line, _)| line.is_open()) {
             return;
@@ -47,7 +47,7 @@ impl SimulatedAgent {
         let on_frame = move |frame: Value, _: &_| handle_frame(&world, &mut shared.lock().unwrap(), &frame);
         let Some(line) = JsonConnection::websocket(self.address, "/", on_frame).await else { return };
         line.send(json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": TOKEN }, "id": "auth" }));
-        // What was over while it was away comes behind this, under its own ids.
+        // Results from while it was away follow, under their own ids.
         if self.world.chance(50) {
             let id = self.world.with_ledger(|ledger| ledger.next_name("rows"));
             line.send(json!({ "jsonrpc": "2.0", "method": "get_pending_results", "params": {}, "id": id }));
@@ -55,12 +55,12 @@ impl SimulatedAgent {
         self.line = Some((line, book));
     }
 
-    /// Is gone without a word.
+    /// Disconnects without a close frame.
     pub(crate) fn disconnect(&mut self) {
         self.line = None;
     }
 
-    /// Asks for something new, or once more for something of before.
+    /// Makes a new request, or repeats an earlier one.
     pub(crate) async fn ask(&mut self) {
         let again = self.world.with_ledger(|ledger| ledger.requests.keys().cloned().collect::<Vec<_>>());
         let thing = match again.len() {
@@ -79,7 +79,7 @@ impl SimulatedAgent {
         self.ask_for(&thing).await;
     }
 
-    /// Asks once more for everything of which it was not told the end. Whether there is nothing.
+    /// Repeats every request without an outcome. Reports whether there is none.
     pub(crate) async fn retry_unanswered(&mut self) -> bool {
         self.ensure_connected().await;
         let Some((_, book)) = &self.line else { return false };
@@ -116,17 +116,17 @@ fn handle_frame(world: &HistoryFixture, book: &mut AgentConnectionState, frame: 
     if !book.replied.insert(id.to_owned()) {
         world.report_violation(format!("the request {id} of an agent was answered twice: {frame}"));
     }
-    // What was asked on an earlier connection is asked for again under its key: what counts is that reply.
+    // A request of an earlier connection is repeated under its key: the reply to that counts.
     let Some(thing) = book.open.remove(id) else { return };
     let (message, code) = (frame["error"]["message"].as_str().unwrap_or_default(), frame["error"]["code"].as_i64());
     let became = match (frame["result"]["status"].as_str(), code) {
         (Some("executed"), _) => ToolRequestOutcome::Executed,
         (_, Some(-32004)) if message.starts_with("Outcome unknown") => ToolRequestOutcome::Unknown,
-        // Denied, timed out, or refused for what was denied before.
+        // Denied, timed out, or refused because of an earlier denial.
         (_, Some(-32003..=-32001)) => ToolRequestOutcome::NotDone,
-        // The service would not.
+        // The service refused.
         (_, Some(-32004)) if message.contains("503") => ToolRequestOutcome::NotDone,
-        // It ends, or could not write it down, and says so. It is asked for again.
+        // The gateway closes, or could not record it, and replies so. The request is repeated.
         (None, Some(_)) => return,
         _ => return world.report_violation(format!("an agent was told {frame}")),
     };

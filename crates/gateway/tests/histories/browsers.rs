@@ -1,4 +1,4 @@
-//! A browser that chats: it opens sessions, says something, and reads its turns.
+//! Browser that chats: it opens sessions, sends messages, and reads its turns.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::{
     http,
 };
 
-/// Says something in a session that is there, or in a new one. Its turn is read in the background.
+/// Sends a message in an existing session, or in a new one. Its turn is read in the background.
 pub(crate) async fn say(world: &HistoryFixture, address: SocketAddr) {
     let known = world.with_ledger(|ledger| ledger.chats.clone());
     let session = match known.len() {
@@ -37,7 +37,7 @@ pub(crate) async fn say(world: &HistoryFixture, address: SocketAddr) {
     tokio::spawn(async move { read(&world, address, &path).await.ok() });
 }
 
-/// Reads a turn to its end: its numbers only grow, and nothing comes behind the end.
+/// Reads a turn to its end: its numbers only grow, and nothing comes after the end.
 async fn read(world: &HistoryFixture, address: SocketAddr, path: &str) -> std::io::Result<()> {
     let Some(mut stream) = http::open(address, path).await? else { return Ok(()) };
     let (mut line, mut last, mut is_over) = (String::new(), 0, false);
@@ -55,7 +55,7 @@ async fn read(world: &HistoryFixture, address: SocketAddr, path: &str) -> std::i
     Ok(())
 }
 
-/// What people said in a session, as browsers are shown it. `None` if it cannot be had now.
+/// Returns the messages of users in a session, as browsers see them. `None` if they cannot be read now.
 pub(crate) async fn user_messages(address: SocketAddr, session: &str) -> Option<Vec<String>> {
     let (status, shown) = http::get(address, &format!("/api/session?session_id={session}")).await?;
     let messages = shown["session"]["messages"].as_array().filter(|_| status == 200)?;

@@ -1,4 +1,4 @@
-//! Lines to a gateway on which JSON goes both ways: over a WebSocket, or over its local socket.
+//! Connections to a gateway with JSON in both directions: over a WebSocket, or over its control socket.
 
 use std::{
     net::SocketAddr,
@@ -19,10 +19,10 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::Message;
 
-/// Where frames for the gateway are put.
+/// Sender of frames to the gateway.
 pub(crate) type OutboundFrames = mpsc::UnboundedSender<Value>;
 
-/// An open line. Dropped, it is cut without a word.
+/// Open connection. Dropping it cuts it without a close.
 pub(crate) struct JsonConnection {
     out: OutboundFrames,
     is_open: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub(crate) struct JsonConnection {
 }
 
 impl JsonConnection {
-    /// A line over a WebSocket at `path`. Whatever comes goes to `heard`, with a way to say something about it.
+    /// Opens a connection over a WebSocket at `path`. Each frame goes to `on_frame`, with a sender for replies.
     pub(crate) async fn websocket(
         address: SocketAddr,
         path: &str,
@@ -64,7 +64,7 @@ impl JsonConnection {
         }))
     }
 
-    /// A line over the local socket, which begins with `hello`.
+    /// Opens a connection over the control socket, which begins with `hello`.
     pub(crate) async fn local(
         path: &Path,
         hello: &str,
@@ -107,7 +107,7 @@ impl JsonConnection {
     }
 
     pub(crate) fn send(&self, frame: Value) {
-        // One that is over says so where it is looked at.
+        // The end of a connection is noticed where it is checked.
         let _ = self.out.send(frame);
     }
 

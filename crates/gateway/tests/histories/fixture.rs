@@ -1,4 +1,4 @@
-//! What outlives the process: the chance of the history, what was really done, and what everybody was told.
+//! State that outlives the process: the random numbers of the history, the actions that were done, and the answers to all actors.
 
 use std::{
     collections::BTreeMap,
@@ -14,21 +14,21 @@ use tempfile::TempDir;
 
 use crate::rng::SplitMixRng;
 
-/// When histories begin.
+/// Start time of histories.
 const BEGIN: Millis = Millis(1_700_000_000_000);
 
-/// What somebody was told of what they said.
+/// Outcome of a message, as its sender got it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageOutcome {
-    /// It was taken.
+    /// Taken.
     Taken,
-    /// It was not, and nothing happened.
+    /// Refused, and nothing happened.
     Refused,
-    /// Nothing that can be relied on.
+    /// No reliable answer came.
     Nothing,
 }
 
-/// What an agent was told of what it asked for.
+/// Outcome of a request, as its agent got it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToolRequestOutcome {
     Executed,
@@ -37,7 +37,7 @@ pub(crate) enum ToolRequestOutcome {
     Unknown,
 }
 
-/// How much was seen.
+/// Counts of a history.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HistoryCounts {
     pub(crate) lives: u64,
@@ -75,47 +75,47 @@ impl HistoryCounts {
         }
     }
 
-    /// Whether something of each kind happened.
+    /// Reports whether something of each kind happened.
     pub(crate) fn is_telling(&self) -> bool {
         let mut each = *self;
         each.each().into_iter().all(|figure| *figure > 0)
     }
 }
 
-/// What was really done, and what was told.
+/// Actions that were done, and answers that were given.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) figures: HistoryCounts,
-    /// How often each thing was done, wherever.
+    /// Number of times that each action was done, anywhere.
     pub(crate) done: BTreeMap<String, u32>,
-    /// What agents asked for, and the last word about it.
+    /// Requests of agents, with the last outcome of each.
     pub(crate) requests: BTreeMap<String, Option<ToolRequestOutcome>>,
-    /// What was said at each door, and what its sender was told.
+    /// Messages at each adapter, with the outcome that its sender got.
     pub(crate) messages: BTreeMap<String, MessageOutcome>,
-    /// How gates were told to be resolved, to those who answered.
+    /// Resolutions of gates, as the approvers got them.
     pub(crate) answered: BTreeMap<String, String>,
-    /// What the follower saw: facts by their place.
+    /// Facts that the follower saw, by position.
     pub(crate) seen: BTreeMap<u64, Value>,
-    /// From where it follows on.
+    /// Cursor from which it continues.
     pub(crate) cursor: Option<String>,
-    /// The sessions that browsers opened.
+    /// Sessions that browsers opened.
     pub(crate) chats: Vec<String>,
-    /// Whether nothing goes wrong any more.
+    /// True if no more faults are injected.
     pub(crate) is_calm: bool,
-    /// What time it was when somebody looked last: it never goes back.
+    /// Time of the last look: it never goes back.
     pub(crate) now: Millis,
     things: u64,
     wrongs: Vec<String>,
 }
 
 impl Ledger {
-    /// A thing that nobody wanted before; `kind` says what it is.
+    /// Returns a name that was never used; `kind` is its prefix.
     pub(crate) fn next_name(&mut self, kind: &str) -> String {
         self.things += 1;
         format!("{kind}_{}", self.things)
     }
 
-    /// A promise was broken.
+    /// Reports a broken invariant.
     pub(crate) fn report_violation(&mut self, what: impl fmt::Display) {
         self.wrongs.push(what.to_string());
     }
@@ -124,7 +124,7 @@ impl Ledger {
         *self.done.entry(thing.to_owned()).or_default() += 1;
     }
 
-    /// Everybody is told the same of a gate.
+    /// Records an answer to a gate: all approvers get the same.
     pub(crate) fn record_answer(&mut self, gate: &str, resolution: &str) {
         self.figures.answers += 1;
         let before = self.answered.insert(gate.to_owned(), resolution.to_owned());
@@ -134,7 +134,7 @@ impl Ledger {
     }
 }
 
-/// All of it, shared by everybody who plays.
+/// Shared state of all actors.
 #[derive(Clone)]
 pub(crate) struct HistoryFixture {
     inner: Arc<(Mutex<(Ledger, SplitMixRng)>, TempDir)>,
@@ -154,7 +154,7 @@ impl HistoryFixture {
         self.inner.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never held over an await.
+    /// Calls `look` with the ledger, which is never held over an await.
     pub(crate) fn with_ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
         look(&mut self.lock().0)
     }
@@ -171,12 +171,12 @@ impl HistoryFixture {
         self.lock().1.bytes()
     }
 
-    /// Whether something goes wrong in `percent` of the cases, as long as anything may.
+    /// Reports whether a fault is injected, in `percent` of the cases, as long as faults are allowed.
     pub(crate) fn fails(&self, percent: u64) -> bool {
         !self.with_ledger(|ledger| ledger.is_calm) && self.chance(percent)
     }
 
-    /// How long something outside takes.
+    /// Returns the time that an external action takes.
     pub(crate) fn pause(&self) -> Duration {
         if self.with_ledger(|ledger| ledger.is_calm) {
             return Duration::ZERO;
@@ -192,7 +192,7 @@ impl HistoryFixture {
         self.with_ledger(|ledger| ledger.figures)
     }
 
-    /// The promises that were broken so far.
+    /// Checks that no invariant was broken so far.
     pub(crate) fn check(&self) {
         let wrongs = self.with_ledger(|ledger| std::mem::take(&mut ledger.wrongs));
         assert!(wrongs.is_empty(), "{wrongs:#?}");

@@ -17,13 +17,13 @@ use crate::{
     fixture::{HistoryFixture, MessageOutcome},
 };
 
-/// What a host heard on one line.
+/// State of a host on one connection.
 #[derive(Default)]
 struct HostConnectionState {
     is_in: bool,
-    /// What it asked and has no answer.
+    /// Requests without an answer.
     open: BTreeSet<String>,
-    /// What its session holds, once it asked for that.
+    /// Contents of its session, once it requested them.
     messages: Option<Vec<String>>,
 }
 
@@ -44,7 +44,7 @@ impl SimulatedHost {
         matches!(self.product, AgentProduct::Gjc)
     }
 
-    /// What its process hands over.
+    /// Returns the handover of its process.
     fn handover(&self) -> AttachParams {
         let (agent, variable) =
             if self.is_gjc() { ("gjc", "GJC_CODING_AGENT_DIR") } else { ("agent", "PI_CODING_AGENT_DIR") };
@@ -57,7 +57,7 @@ impl SimulatedHost {
         attach_params(&flags, arguments, process, false).unwrap()
     }
 
-    /// Comes to its session where it is not there.
+    /// Attaches to its session if it is not attached.
     pub(crate) async fn ensure_connected(&mut self) {
         if self.line.as_ref().is_some_and(|(line, _)| line.is_open()) {
             return;
@@ -90,7 +90,7 @@ impl SimulatedHost {
         line.send(command);
     }
 
-    /// Says something in its session.
+    /// Sends a message in its session.
     pub(crate) async fn say(&mut self) {
         self.ensure_connected().await;
         let Some((line, book)) = &self.line else { return };
@@ -107,17 +107,17 @@ impl SimulatedHost {
         line.send(prompt);
     }
 
-    /// Asks for what its session holds.
+    /// Requests the contents of its session.
     pub(crate) fn request_messages(&self) {
         self.ask(json!({ "type": "get_messages" }), "look");
     }
 
-    /// What people said in its session, as it was last shown to this host.
+    /// Returns the messages of users in its session, as this host last saw them.
     pub(crate) fn user_messages(&self) -> Option<Vec<String>> {
         self.line.as_ref().and_then(|(_, book)| book.lock().unwrap().messages.clone())
     }
 
-    /// Whether it is there and has an answer to everything that it asked.
+    /// Reports whether it is attached and has an answer to every request.
     pub(crate) fn is_answered(&self) -> bool {
         self.line.as_ref().is_some_and(|(line, book)| {
             let book = book.lock().unwrap();
@@ -134,7 +134,7 @@ fn handle_frame(
     out: &OutboundFrames,
 ) {
     if !book.is_in {
-        // What the gateway says before the line is the door's.
+        // Until the connection belongs to the adapter, frames come from the gateway itself.
         if let Some(error) = frame["error"].as_str() {
             return book_refusal(world, door, error);
         }
@@ -149,7 +149,7 @@ fn handle_frame(
     }
 }
 
-/// A session that does not open says why; while its record cannot be written, or the line before is still ending, that is right.
+/// Checks the error of a session that does not open; it is right while its record cannot be written, or the old connection still ends.
 fn book_refusal(world: &HistoryFixture, door: &str, error: &str) {
     let is_known = ["written", "already", "process", "record", "ends", "clos", "space", "disk"];
     if !is_known.iter().any(|known| error.contains(known)) {
@@ -175,7 +175,7 @@ fn handle_response(world: &HistoryFixture, book: &mut HostConnectionState, frame
     });
 }
 
-/// Answers what it is asked, or leaves it to somebody else.
+/// Answers a dialog, or leaves it to another approver.
 fn answer_dialog(world: &HistoryFixture, frame: &Value, out: &OutboundFrames) {
     let mut answer = json!({ "type": "extension_ui_response", "id": frame["id"] });
     let allows = world.chance(75);
@@ -192,7 +192,7 @@ fn answer_dialog(world: &HistoryFixture, frame: &Value, out: &OutboundFrames) {
         _ => return,
     }
     if world.chance(50) {
-        // Whoever presses twice is heard once.
+        // A repeated press counts once.
         if world.chance(20) {
             let _ = out.send(answer.clone());
         }
@@ -200,7 +200,7 @@ fn answer_dialog(world: &HistoryFixture, frame: &Value, out: &OutboundFrames) {
     }
 }
 
-/// Does what it lends, and says so in its time; or never.
+/// Runs the tool that it lends, and replies later, or never.
 fn strike(world: &HistoryFixture, frame: &Value, out: &OutboundFrames) {
     let thing = frame["arguments"]["thing"].as_str().unwrap_or_default();
     world.with_ledger(|ledger| ledger.record_done(thing));

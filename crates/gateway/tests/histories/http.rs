@@ -1,4 +1,4 @@
-//! As much of HTTP as those who play need, on either side.
+//! HTTP for the actors, as far as they need it, as server and client.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -23,14 +23,14 @@ where
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // A gateway that hangs up is its own business.
+            // A gateway may hang up.
             tokio::spawn(answer(stream, world.clone()).map(drop));
         }
     });
     address
 }
 
-/// What came at a server.
+/// Request to a server.
 pub(crate) struct HttpRequest {
     pub(crate) path: String,
     pub(crate) body: Vec<u8>,
@@ -47,20 +47,20 @@ pub(crate) async fn request(stream: &mut TcpStream) -> std::io::Result<Option<Ht
     Ok(Some(HttpRequest { path, body }))
 }
 
-/// A reply: its status, and its JSON if it is any.
+/// Reply: its status, and its JSON if it has any.
 pub(crate) type JsonReply = (u16, Value);
 
-/// Gets from a connection of its own. `None` where no whole reply comes.
+/// Sends a GET on a connection of its own. `None` without a whole reply.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<JsonReply> {
     get_text(address, path).await.map(json_reply)
 }
 
-/// Gets a text from a connection of its own, with its status. `None` where no whole reply comes.
+/// Gets a text on a connection of its own, with its status. `None` without a whole reply.
 pub(crate) async fn get_text(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     send(address, &format!("GET {path} HTTP/1.1\r\n"), "").await.ok().flatten()
 }
 
-/// Posts on a connection of its own. `None` where no whole reply comes.
+/// Sends a POST on a connection of its own. `None` without a whole reply.
 pub(crate) async fn post(address: SocketAddr, path: &str, body: &Value, key: Option<&str>) -> Option<JsonReply> {
     let key = key.map(|key| format!("idempotency-key: {key}\r\n")).unwrap_or_default();
     let body = body.to_string();
@@ -85,7 +85,7 @@ async fn send(address: SocketAddr, head: &str, body: &str) -> std::io::Result<Op
     Ok(Some((status, String::from_utf8_lossy(&body).into_owned())))
 }
 
-/// Opens a stream of events, whose lines are read from what is given. `None` where it is refused.
+/// Opens a stream of events, and returns a reader of its lines. `None` if it is refused.
 pub(crate) async fn open(address: SocketAddr, path: &str) -> std::io::Result<Option<BufReader<TcpStream>>> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
@@ -96,7 +96,7 @@ pub(crate) async fn open(address: SocketAddr, path: &str) -> std::io::Result<Opt
     Ok(opened.is_some_and(|(first, _)| first.contains(" 200 ")).then_some(reader))
 }
 
-/// The first line, and how long the body is.
+/// Reads the first line, and the length of the body.
 async fn read_head(
     reader: &mut (impl tokio::io::AsyncBufRead + Unpin),
 ) -> std::io::Result<Option<(String, Option<usize>)>> {

@@ -1,4 +1,4 @@
-//! One life of the gateway: everybody around it, and what goes wrong.
+//! One life of the gateway: its actors, and the faults.
 
 use std::{
     net::SocketAddr,
@@ -32,9 +32,9 @@ use crate::{
     people, service,
 };
 
-/// How many things happen in one life at most.
+/// Most actions in one life.
 const STEPS: u64 = 40;
-/// How many seconds of the runtime whoever asked waits for what has to come.
+/// Longest wait for an expected event, in seconds of the runtime.
 const PATIENCE: u32 = 4_000;
 const RULES: &str = "
 defaults: [ { pattern: '*', action: ask } ]
@@ -45,7 +45,7 @@ tools:
   turn: { signature: "{thing}", args: { thing: { required: true } }, request: { method: POST, path: "/turn/{thing}" } }
 "#;
 
-/// Lives until it is asked to end or dies. The last one lets everything come to rest. True if it ended as it should.
+/// Runs a gateway until it is stopped or dies. The last one lets everything come to rest. Returns true if it ended normally.
 pub(crate) fn run(log: &MemoryLog, world: &HistoryFixture, is_last: bool) -> bool {
     let survives = block_on_paused(async {
         let (tell, opened) = oneshot::channel();
@@ -66,10 +66,10 @@ pub(crate) fn run(log: &MemoryLog, world: &HistoryFixture, is_last: bool) -> boo
     survives
 }
 
-/// Does something on a runtime of its own, whose time stands still but for what moves it. Whatever it began ends with it.
+/// Runs a future on a runtime of its own, whose time only moves explicitly. Its tasks end with it.
 pub(crate) fn block_on_paused<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    // Time stands still as long as a thread is busy for this runtime; otherwise it would run on whenever everybody waits for a socket.
+    // Time stands still as long as a thread is busy for this runtime; otherwise it would advance whenever all tasks wait for a socket.
     let (release, held) = std::sync::mpsc::channel::<()>();
     let done = runtime.block_on(async {
         tokio::task::spawn_blocking(move || held.recv());
@@ -87,7 +87,7 @@ pub(crate) struct RunningGateway {
     clock: Clock,
 }
 
-/// Writes down everything that a gateway reads, and starts one.
+/// Writes all files that a gateway reads, and starts one.
 pub(crate) async fn start(log: MemoryLog, world: &HistoryFixture, tell: oneshot::Sender<MemoryLog>) -> RunningGateway {
     let (service, model) = (service::start(world.clone()).await, model::start(world.clone()).await);
     write(&world.folder("permissions.yaml"), RULES);
@@ -154,7 +154,7 @@ providers:
     )
 }
 
-/// The models of a host's agent directory.
+/// Returns the models of a host's agent directory.
 fn models(model: SocketAddr) -> String {
     let cost = "{ input: 1, output: 2, cacheRead: 0, cacheWrite: 0 }";
     format!(
@@ -168,7 +168,7 @@ fn models(model: SocketAddr) -> String {
     )
 }
 
-/// Everybody around the gateway.
+/// All actors around the gateway.
 struct HistoryActors {
     world: HistoryFixture,
     address: SocketAddr,
@@ -194,7 +194,7 @@ impl HistoryActors {
         }
     }
 
-    /// One of them does something.
+    /// Lets one of them act.
     async fn act(&mut self) {
         match self.world.below(16) {
             0..4 => self.agent.ask().await,
@@ -215,7 +215,7 @@ impl HistoryActors {
         }
     }
 
-    /// Some of what waits is answered.
+    /// Answers some of the pending gates.
     async fn answer(&mut self, percent: u64) {
         for gate in people::waiting_gates(self.address).await.unwrap_or_default() {
             if self.world.chance(percent) {
@@ -224,7 +224,7 @@ impl HistoryActors {
         }
     }
 
-    /// Whoever is away comes back, and follows on.
+    /// Reconnects all actors, and the follower.
     async fn reconnect_all(&mut self) {
         self.node.ensure_connected().await;
         for host in &mut self.hosts {
@@ -242,10 +242,10 @@ async fn live(log: MemoryLog, world: &HistoryFixture, gateway: RunningGateway, i
     let address = address.rsplit('/').next().unwrap().parse().unwrap();
     let mut crowd = HistoryActors::new(world, address);
     crowd.node.ensure_connected().await;
-    // What was planted before may still go wrong in the last one.
+    // Faults that were planted before may still happen in the last one.
     let steps = if is_last { 0 } else { world.below(STEPS) };
     for _ in 0..steps {
-        // A step that comes to nothing for so long is left where it is.
+        // A step that has no effect for so long is abandoned.
         wait_for(step(&log, world, &clock, &mut crowd)).await;
         settle().await;
         world.with_ledger(|ledger| ledger.now = clock.now());
@@ -253,12 +253,12 @@ async fn live(log: MemoryLog, world: &HistoryFixture, gateway: RunningGateway, i
     log.set_disk(DiskState::Works);
     if is_last {
         come_to_rest(&log, world, &mut crowd).await;
-        // A death that was planted before: this life ends by it, and what it had not recorded yet is in no log.
+        // A crash that was planted before: this life ends by it, and unrecorded commands are in no log.
         if log.wait_for_crash().now_or_never().is_some() {
             return false;
         }
     } else if world.chance(60) {
-        // Killed where it stands.
+        // Killed at this point.
         return false;
     }
     let _ = end.send(());
@@ -295,7 +295,7 @@ fn fault(world: &HistoryFixture) -> LogFault {
     }
 }
 
-/// Until nothing works, nothing waits, and everybody has been told everything.
+/// Waits until no session works, no gate is pending, and every actor has its answers.
 async fn come_to_rest(log: &MemoryLog, world: &HistoryFixture, crowd: &mut HistoryActors) {
     world.with_ledger(|ledger| ledger.is_calm = true);
     let (mut quiet, mut has_spoken) = (0, false);
@@ -316,9 +316,9 @@ async fn come_to_rest(log: &MemoryLog, world: &HistoryFixture, crowd: &mut Histo
         if log.wait_for_crash().now_or_never().is_some() {
             return;
         }
-        // What ends behind a rest, such as a retry or a line that is found dead, has had its time.
+        // Work that ends after a rest, such as a retry or a dead connection that is detected, has had its time.
         if quiet >= 6 && !has_spoken {
-            // What was queued when a process ended is said before whatever its host says next.
+            // A message that was queued when a process ended precedes the next one of its host.
             for host in &mut crowd.hosts {
                 wait_for(host.say()).await;
             }
@@ -339,7 +339,7 @@ async fn come_to_rest(log: &MemoryLog, world: &HistoryFixture, crowd: &mut Histo
     );
 }
 
-/// Whether each door shows what was said at it, and the follower has everything.
+/// Reports whether each adapter shows its messages, and the follower has every fact.
 async fn compare_doors(log: &MemoryLog, world: &HistoryFixture, crowd: &mut HistoryActors) {
     let head = log.head(Partition::ZERO).await.unwrap().lsn.0;
     let has_all = || world.with_ledger(|ledger| ledger.seen.keys().next_back().copied().unwrap_or(0)) >= head;
@@ -361,7 +361,7 @@ async fn compare_doors(log: &MemoryLog, world: &HistoryFixture, crowd: &mut Hist
     let chats = world.with_ledger(|ledger| ledger.chats.clone());
     let mut in_chats = Vec::new();
     for chat in chats {
-        // One in which nobody spoke is worth no record.
+        // A session without messages has no record.
         in_chats.extend(browsers::user_messages(crowd.address, &chat).await.unwrap_or_default());
     }
     shown.push(("browser", in_chats));
@@ -380,7 +380,7 @@ async fn compare_doors(log: &MemoryLog, world: &HistoryFixture, crowd: &mut Hist
     }
 }
 
-/// Waits for something while time passes slowly. `None` if it does not come.
+/// Waits for a future while time passes slowly. `None` if it does not complete.
 pub(crate) async fn wait_for<T>(waited_for: impl Future<Output = T>) -> Option<T> {
     tokio::pin!(waited_for);
     for _ in 0..PATIENCE {
@@ -397,7 +397,7 @@ pub(crate) async fn wait_for<T>(waited_for: impl Future<Output = T>) -> Option<T
     None
 }
 
-/// Lets time pass, with room in between for what it brings about.
+/// Lets time pass, with room in between for its effects.
 pub(crate) async fn advance_time(milliseconds: u64) {
     let mut left = milliseconds;
     while left > 0 {
@@ -408,13 +408,13 @@ pub(crate) async fn advance_time(milliseconds: u64) {
     }
 }
 
-/// Lets everybody do what they can do without time passing.
+/// Lets all tasks run as far as they can without time passing.
 pub(crate) async fn settle() {
     for _ in 0..4 {
         for _ in 0..16 {
             tokio::task::yield_now().await;
         }
-        // The other threads of this runtime, which look after files, have a moment too.
+        // The other threads of this runtime, which handle files, have a moment too.
         let _ = tokio::task::spawn_blocking(|| ()).await;
     }
 }

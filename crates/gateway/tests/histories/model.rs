@@ -1,5 +1,5 @@
-//! The provider of the model: whoever asks wants a thing or two done with the tool that is at hand, then says that all is well. Now and
-//! then it is slow, breaks off, fails, hangs, or says the same twice.
+//! Provider of the model: it calls the available tool once or twice, then ends its answer. Now and
+//! then it is slow, breaks off, fails, hangs, or repeats a part.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::{fixture::HistoryFixture, http};
 
-/// How long a provider hangs before its line breaks.
+/// Time for which a provider hangs before its connection breaks.
 const HANGS: Duration = Duration::from_secs(900);
 const DOWN: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
@@ -50,14 +50,14 @@ async fn answer(mut stream: TcpStream, world: HistoryFixture) -> std::io::Result
     stream.write_all(first.as_bytes()).await?;
     tokio::time::sleep(world.pause()).await;
     stream.write_all(rest.as_bytes()).await?;
-    // The end of it comes once more.
+    // Its end comes once more.
     if world.fails(8) {
         stream.write_all(rest.as_bytes()).await?;
     }
     Ok(())
 }
 
-/// Which of its tools the model uses: that of a node or a host, else one that writes a file.
+/// Returns the tool that the model uses: that of a node or a host, else one that writes a file.
 fn tool(request: &Value) -> Option<String> {
     let tools = request["tools"].as_array()?.iter().filter_map(|tool| tool["function"]["name"].as_str());
     let names: Vec<&str> = tools.collect();

@@ -1,4 +1,4 @@
-//! The gsv door: a client that chats and has a node do things, and the node that does them.
+//! Peers of the gsv adapter: a client that chats and calls a node, and the node.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +13,9 @@ use crate::{
     fixture::{HistoryFixture, MessageOutcome},
 };
 
-/// What peers show.
+/// Token of the peers.
 pub(crate) const TOKEN: &str = "tok-of-the-peers-of-histories";
-/// The session in which the client chats.
+/// Session in which the client chats.
 pub(crate) const SESSION: &str = "histories";
 
 pub(crate) fn hello(mode: &str, id: &str) -> Value {
@@ -35,14 +35,14 @@ pub(crate) fn hello(mode: &str, id: &str) -> Value {
     json!({ "type": "req", "id": "hello", "method": "connect", "params": params })
 }
 
-/// What a request was about.
+/// Purpose of a request.
 enum PendingRequest {
     Message(String),
     Call(String),
     Else,
 }
 
-/// What has no answer yet, by the id of its request.
+/// Requests without an answer, by id.
 type PendingRequests = Arc<Mutex<BTreeMap<String, PendingRequest>>>;
 
 pub(crate) struct SimulatedClient {
@@ -82,7 +82,7 @@ impl SimulatedClient {
         line.send(json!({ "type": "req", "id": id, "method": method, "params": params }));
     }
 
-    /// Says something in its session.
+    /// Sends a message in its session.
     pub(crate) async fn say(&mut self) {
         let text = self.world.with_ledger(|ledger| {
             let text = ledger.next_name("client");
@@ -93,21 +93,21 @@ impl SimulatedClient {
         self.ask("chat.send", params, PendingRequest::Message(text)).await;
     }
 
-    /// Answers what its session is asked.
+    /// Answers the gate of its session.
     pub(crate) async fn answer(&mut self, word: &str) {
         let run = self.world.with_ledger(|ledger| ledger.next_name("answer"));
         let params = json!({ "sessionKey": SESSION, "message": word, "runId": run });
         self.ask("chat.send", params, PendingRequest::Else).await;
     }
 
-    /// Has the node do something.
+    /// Calls the node.
     pub(crate) async fn call(&mut self) {
         let thing = self.world.with_ledger(|ledger| ledger.next_name("node"));
         let params = json!({ "tool": "box__strike", "args": { "thing": thing } });
         self.ask("tool.invoke", params, PendingRequest::Call(thing)).await;
     }
 
-    /// Whether everything that was asked on this line has its answer.
+    /// Reports whether every request on this connection has its answer.
     pub(crate) fn is_answered(&self) -> bool {
         self.line.as_ref().is_none_or(|(line, open)| !line.is_open() || open.lock().unwrap().is_empty())
     }
@@ -137,7 +137,7 @@ fn handle_frame(world: &HistoryFixture, open: &mut BTreeMap<String, PendingReque
     }
 }
 
-/// A node with one tool, which counts.
+/// Node with one tool, which counts.
 pub(crate) struct SimulatedNode {
     world: HistoryFixture,
     address: SocketAddr,
@@ -149,7 +149,7 @@ impl SimulatedNode {
         Self { world, address, line: None }
     }
 
-    /// Connects where it is not connected.
+    /// Connects if it is not connected.
     pub(crate) async fn ensure_connected(&mut self) {
         if self.line.as_ref().is_some_and(JsonConnection::is_open) {
             return;
@@ -166,7 +166,7 @@ impl SimulatedNode {
     }
 }
 
-/// Does what it is told, and says so in its time; or never.
+/// Runs its tool, and replies later, or never.
 fn strike(world: &HistoryFixture, frame: &Value, out: &OutboundFrames) {
     if frame["ok"] == false && frame["error"]["code"].as_i64().is_some_and(|code| code < 500) {
         world.report_violation(format!("a node is told {frame}"));

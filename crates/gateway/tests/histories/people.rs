@@ -1,4 +1,4 @@
-//! People: they answer what waits, at whichever door, and one of them follows all that happens from one cursor over all lives.
+//! Approvers: they answer pending gates, at any surface, and one of them follows all facts from one cursor over all lives.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -10,25 +10,25 @@ use tokio::{
 
 use crate::{fixture::HistoryFixture, http};
 
-/// Everything that waits, oldest first. `None` if that cannot be had now.
+/// Returns every pending gate, oldest first. `None` if they cannot be read now.
 pub(crate) async fn waiting_gates(address: SocketAddr) -> Option<Vec<Value>> {
     let (status, reply) = http::get(address, "/api/v1/gates").await?;
     (status == 200).then(|| reply["gates"].as_array().unwrap().clone())
 }
 
-/// Whether no session works or waits. `None` if that cannot be had now.
+/// Reports whether no session works or waits. `None` if that cannot be read now.
 pub(crate) async fn is_at_rest(address: SocketAddr) -> Option<bool> {
     Some(at_work(address).await?.is_empty())
 }
 
-/// The sessions that wait or work.
+/// Returns the sessions that wait or work.
 pub(crate) async fn at_work(address: SocketAddr) -> Option<Vec<Value>> {
     let (status, reply) = http::get(address, "/api/v1/sessions?limit=100").await?;
     let sessions = reply["sessions"].as_array().filter(|_| status == 200)?;
     Some(sessions.iter().filter(|session| session["state"] != "resting").cloned().collect())
 }
 
-/// Answers one gate at some door; now and then twice, and by two at once.
+/// Answers one gate at some surface; now and then twice, and by two at once.
 pub(crate) async fn answer(world: &HistoryFixture, address: SocketAddr, socket: &Path, gate: &Value) {
     let allows = world.chance(75);
     let mut one = Box::pin(at_some_door(world, address, socket, gate, allows));
@@ -37,7 +37,7 @@ pub(crate) async fn answer(world: &HistoryFixture, address: SocketAddr, socket: 
             let other = at_some_door(world, address, socket, gate, world.chance(50));
             tokio::join!(one, other);
         }
-        // Gone before the reply, which may come to nothing or to everything.
+        // It disconnects before the reply, so the answer may count or not.
         1 => {
             for _ in 0..world.below(40) {
                 if futures_util::poll!(&mut one).is_ready() {
@@ -66,7 +66,7 @@ const fn word(allows: bool) -> &'static str {
     if allows { "allowed" } else { "denied" }
 }
 
-/// How the gate is resolved, if that was told.
+/// Returns the resolution of the gate, if the reply has it.
 async fn over_api(address: SocketAddr, gate: &str, allows: bool) -> Option<String> {
     let path = format!("/api/v1/gates/{gate}/{}", if allows { "allow" } else { "deny" });
     let (status, reply) = http::post(address, &path, &json!({}), Some(&format!("{gate}-{allows}"))).await?;
@@ -93,7 +93,7 @@ async fn over_browser(address: SocketAddr, gate: &Value, id: &str, allows: bool)
     counted.then(|| word(allows).to_owned())
 }
 
-/// Follows from where it was until its connection ends.
+/// Follows from its cursor until its connection ends.
 pub(crate) async fn follow(world: HistoryFixture, address: SocketAddr) {
     let after = world.with_ledger(|ledger| ledger.cursor.clone()).unwrap_or_else(|| "start".to_owned());
     let Ok(Some(mut stream)) = http::open(address, &format!("/api/v1/events?after={after}")).await else { return };

@@ -35,7 +35,7 @@ providers:
     models: [ { id: small, context_window: 1000000, max_tokens: 4096 } ]
 ";
 
-/// A realm that is served.
+/// Realm that is served.
 struct ServedRealm {
     realm: GatewayRealm,
     serving: JoinSet<()>,
@@ -44,7 +44,7 @@ struct ServedRealm {
 }
 
 impl ServedRealm {
-    /// Serves a realm whose rules let every command of a shell be decided by `action`.
+    /// Serves a realm whose rules apply `action` to every shell command.
     async fn new(action: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write(&folder.path().join("config.yaml"), SETTINGS);
@@ -94,7 +94,7 @@ impl ServedRealm {
         (sessions, self.realm.handle().log().head(Partition::ZERO).await.unwrap().lsn.0)
     }
 
-    /// Returns the figures that only grow and are not zero.
+    /// Returns the metrics that only grow and are not zero.
     async fn figures(&self) -> Vec<String> {
         let (status, text) = wait_for(http::get_text(self.address, "/metrics")).await.unwrap().unwrap();
         assert_eq!(status, 200, "{text}");

@@ -1,5 +1,5 @@
-//! Whether the record says the same as those who asked, those who did, and the one who followed. It knows nothing of the engine but its
-//! events.
+//! Compares the record with the answers to requests, with the actions that were done, and with the follower. Of the engine it knows only
+//! the events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,12 +39,12 @@ pub(crate) fn check_record(log: &MemoryLog, world: &HistoryFixture) {
     world.check();
 }
 
-/// What the follower saw is the record, each fact once and in its place.
+/// Checks that the follower saw the record, each fact once and in its place.
 fn check_follower(records: &[StoredRecord], world: &HistoryFixture) {
     let seen = world.with_ledger(|ledger| ledger.seen.clone());
     for record in records {
         let facts: Value = serde_json::from_str(&record.facts).unwrap();
-        // The last life wrote its end behind everything that anybody could still see.
+        // The last life wrote its end after everything that a reader could still see.
         let Some(seen) = seen.get(&record.lsn.0) else { continue };
         assert_eq!(*seen, facts, "{}", record.lsn);
     }
@@ -56,7 +56,7 @@ fn check_follower(records: &[StoredRecord], world: &HistoryFixture) {
     );
 }
 
-/// A gate opens once and is resolved once, as everybody was told who answered it.
+/// Checks that a gate opens once and is resolved once, as the reply to every approver says.
 fn check_gates(records: &[StoredRecord], world: &HistoryFixture) {
     let mut opened = BTreeSet::new();
     let mut resolved = BTreeMap::new();
@@ -90,7 +90,7 @@ const fn word(resolution: &GateResolution) -> &'static str {
     }
 }
 
-/// What was taken is there once, what was refused is not.
+/// Checks that a message that was taken exists once, and a refused one never.
 fn check_messages(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &HistoryFixture) {
     for (text, outcome) in world.with_ledger(|ledger| ledger.messages.clone()) {
         let sent_text = format!("{text}.");
@@ -119,7 +119,7 @@ fn check_messages(records: &[StoredRecord], contents: &[Option<Arc<str>>], world
     }
 }
 
-/// Nothing starts without leave or twice, nothing is done that was not started, and what was told of it holds.
+/// Checks that each call starts with permission and once, no action happens without a start, and its outcome is the reported one.
 fn check_calls(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &HistoryFixture) {
     let mut things: BTreeMap<CallId, String> = BTreeMap::new();
     let (mut allowed, mut started, mut ended) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -139,14 +139,14 @@ fn check_calls(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &
             call::Event::Allowed { call, .. } => assert!(allowed.insert(call), "{call} is allowed twice"),
             call::Event::Started { call, line, .. } => {
                 assert!(allowed.contains(&call), "{call} starts without leave");
-                // What has the same effect however often it is done may be begun again after a death.
+                // An idempotent call may be started again after a crash.
                 let is_again = resumed.remove(&call) || !once.contains(&call);
                 assert!(started.insert(call) || is_again, "{call} starts twice");
                 if line.is_some() {
                     at_peers.insert(call);
                 }
             }
-            // What never left for its peer may be given to it over another line. That it is done once is looked at below.
+            // A call that never left for its peer may be sent over another connection. That it is done once is checked below.
             call::Event::Again { call } if once.contains(&call) => {
                 assert!(at_peers.contains(&call), "{call} begins again here");
                 resumed.insert(call);
@@ -188,7 +188,7 @@ fn check_calls(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &
     });
 }
 
-/// The names of the files of a folder that calls wrote, its folders included.
+/// Returns the names of the files of a folder that calls wrote, its folders included.
 fn files(folder: &std::path::Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

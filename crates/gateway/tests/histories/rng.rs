@@ -1,6 +1,6 @@
-//! Numbers that the seed decides.
+//! Random numbers of a seed.
 
-/// The same seed gives the same numbers.
+/// Generator: the same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMixRng(u64);
 
@@ -18,7 +18,7 @@ impl SplitMixRng {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to and without `end`.
+    /// Returns a number from 0 up to and without `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next_number() % end
     }

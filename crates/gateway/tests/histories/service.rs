@@ -1,4 +1,4 @@
-//! The service behind the gateway: it does things and counts them, and goes wrong in between.
+//! Service of the gateway: it does actions and counts them, with faults in between.
 
 use std::net::SocketAddr;
 
@@ -21,13 +21,13 @@ async fn answer(mut stream: TcpStream, world: HistoryFixture) -> std::io::Result
     if world.fails(8) {
         return stream.write_all(DOWN.as_bytes()).await;
     }
-    // Gone before it did anything.
+    // It breaks off before the action.
     if world.fails(4) {
         return Ok(());
     }
     world.with_ledger(|ledger| ledger.record_done(thing));
     tokio::time::sleep(world.pause()).await;
-    // Gone behind it, or in the middle of saying so.
+    // It breaks off after the action, or in the middle of its reply.
     if world.fails(4) {
         return Ok(());
     }

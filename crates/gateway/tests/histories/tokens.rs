@@ -1,4 +1,4 @@
-//! The token of the gsv door is changed while the record goes wrong.
+//! The token of the gsv adapter is changed while the record has faults.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,11 +13,11 @@ use crate::{
     peers::{TOKEN, hello},
 };
 
-/// Longer than the owner waits for a disk before it says that it does not know, in milliseconds.
+/// Time longer than the owner waits for a disk before it replies that the outcome is unknown, in milliseconds.
 const LONG: u64 = 10_000;
 const NEXT: &str = "tok-that-comes-behind-it";
 
-/// A client with this token, and the answers that it got.
+/// Connects a client with this token; returns the answers that it got.
 async fn client(at: std::net::SocketAddr, id: &str, token: &str) -> (JsonConnection, Arc<Mutex<Vec<Value>>>) {
     let answers = Arc::<Mutex<Vec<Value>>>::default();
     let received = Arc::clone(&answers);
@@ -64,19 +64,19 @@ fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the
             let (bystander, bystander_answers) = client(address, "bystander", TOKEN).await;
             assert_eq!(bystander_answers.lock().unwrap()[0]["ok"], true);
             let (setter, setter_answers) = client(address, "setter", TOKEN).await;
-            // What the first of them had planned is recorded: the disk breaks for what comes now.
+            // The first plan is recorded: the disk breaks for later records.
             wait_for(is_planned(&bystander, &bystander_answers)).await.unwrap();
             log.fail_after(0, LogFault::Breaks(became));
             let set = json!({ "path": "auth.token", "value": NEXT });
             setter.send(json!({ "type": "req", "id": "set", "method": "config.set", "params": set }));
-            // Who asks is looked at first, on another thread.
+            // The caller is checked first, on another thread.
             let is_broken = async {
                 while log.disk() != DiskState::Broken {
                     settle().await;
                 }
             };
             wait_for(is_broken).await.unwrap();
-            // Nobody is told anything until the disk works, or it takes too long.
+            // No client gets an answer until the disk works, or it takes too long.
             assert_eq!(setter_answers.lock().unwrap().len(), 1);
             assert!(bystander.is_open());
             advance_time(LONG).await;

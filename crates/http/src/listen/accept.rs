@@ -1,4 +1,4 @@
-//! Takes connections: each in a task of its own, with a place, and with little time until it has said what it wants.
+//! Accepts connections: each in a task of its own, with a place, and with little time until its request is complete.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -25,24 +25,24 @@ use super::{
     write_timeout::{WriteDeadline, WriteTimeout},
 };
 
-/// How long a TLS handshake may take.
+/// Time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long the head of a request may take, and how long a connection may say nothing between two.
+/// Time limit of a request's head, and of the silence of a connection between two.
 const HEAD: Duration = Duration::from_secs(10);
-/// How long a client may take nothing of what is sent to it.
+/// Time for which a client may take nothing of its response.
 const DEAF: Duration = Duration::from_secs(20);
-/// How large a head may be, in bytes.
+/// Largest head, in bytes.
 const LARGEST_HEAD: usize = 32 << 10;
-/// How many are told at once that there is no room.
+/// Most connections at once that get the answer that there is no room.
 const REFUSALS: usize = 64;
-/// How long that may take.
+/// Time limit of that answer.
 const REFUSAL: Duration = Duration::from_secs(1);
-/// How long nothing is taken after the system would not give a connection; each time in a row twice as long, up to the most.
+/// Pause after the system refused a connection; each time in a row twice as long, up to the most.
 const RECOVERY: Duration = Duration::from_millis(50);
 const LONGEST_RECOVERY: Duration = Duration::from_secs(1);
 
-/// Who sent a request: from where, the place of its connection, what sits at its other end, and how long that may take
-/// nothing of what is sent.
+/// Sender of a request: its address, the place of its connection, the process at its other end, and the time for which that may
+/// take nothing of its response.
 #[derive(Clone)]
 pub struct ConnectionInfo {
     pub from: SocketAddr,
@@ -52,14 +52,14 @@ pub struct ConnectionInfo {
 }
 
 impl ConnectionInfo {
-    /// Leaves it to the adapter how long the other end may take nothing of what is sent.
+    /// Leaves the time for which the other end may take nothing to the adapter.
     pub fn hand_over(&self) {
         self.patience.hand_over();
     }
 }
 
-/// Serves `router` to everybody who connects, until `end`, and then until all have left. A request carries its
-/// [`Guest`] among its extensions. `open` counts connections.
+/// Serves `router` on all connections, until `end`, and then until all have left. A request carries its
+/// [`ConnectionInfo`] among its extensions. `open` counts connections.
 pub(super) async fn accept_connections(
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
@@ -87,7 +87,7 @@ pub(super) async fn accept_connections(
             }
         };
         failing.rest = None;
-        // A line that cannot be told not to wait still works.
+        // A connection without this option still works.
         let _ = stream.set_nodelay(true);
         // A line that has no address any more decides nothing.
         let peer = stream.local_addr().map(|ours| TcpPeer::new(from, ours)).unwrap_or_default();
@@ -143,13 +143,13 @@ pub(super) async fn accept_connections(
 #[derive(Default)]
 struct AcceptFailures {
     log_throttle: LogThrottle,
-    /// How long nothing is taken after the next one.
+    /// Pause after the next refusal by the system.
     rest: Option<Duration>,
 }
 
 impl AcceptFailures {
-    /// Waits a moment after the system would not give a connection: out of descriptors, most likely, and then whoever has
-    /// not said who it is gives its own back.
+    /// Waits a moment after the system refused a connection: out of descriptors, most likely, and then an
+    /// unauthenticated connection gives its own back.
     async fn recover(&mut self, error: &io::Error, crowd: &ConnectionLimiter) {
         if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
             return;
@@ -174,7 +174,7 @@ async fn send_refusal(
     let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 5\r\nconnection: close";
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{why}", why.len()).as_bytes()).await?;
     stream.shutdown().await?;
-    // What it sent is read, or the end of the line would overtake the answer.
+    // Its request is read, or the end of the line would overtake the answer.
     let mut passed_over = [0; 1024];
     while stream.read(&mut passed_over).await? > 0 {}
     Ok(())
@@ -198,7 +198,7 @@ where
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    // What goes wrong on a line is its client's business.
+    // A failure on a line is its client's business.
     let ended = tokio::select! {
         ended = &mut connection => Some(ended),
         _ = closes.wait_for(|closing| *closing) => None,
@@ -225,7 +225,7 @@ mod tests {
         QuotaLimit, RECOVERY, TcpPeer, WriteDeadline, send_refusal, serve_connection,
     };
 
-    /// A connection that is served, the client's end of it, and what tells that the port closes.
+    /// Returns a connection that is served, the client's end of it, and the switch that closes the port.
     async fn line() -> (DuplexStream, watch::Sender<bool>) {
         let (client, server) = duplex(1 << 20);
         let (closing, closes) = watch::channel(false);
@@ -298,7 +298,7 @@ mod tests {
         client.write_all(b"GET /much HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         let mut answer = vec![0; 1 << 20];
         client.read_exact(&mut answer).await.unwrap();
-        // Whoever takes something now and then stays.
+        // A client that takes something now and then stays.
         for _ in 0..3 {
             tokio::time::sleep(DEAF * 3 / 4).await;
             client.read_exact(&mut answer[..1 << 18]).await.unwrap();

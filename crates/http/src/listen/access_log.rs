@@ -1,6 +1,6 @@
-//! What the program's log says of requests: a number, under which everything about one stands, its method, path and end.
+//! Log lines of the program about requests: a number that all lines of one share, its method, path and end.
 //!
-//! Not what stands behind the path, nor any header: those may be secret.
+//! Neither the query nor any header is logged: those may be secret.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

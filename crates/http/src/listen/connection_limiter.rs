@@ -1,5 +1,5 @@
-//! How many are connected, and who has to go when there are too many: those who have not shown who they are, from the
-//! address that has the most of them, the oldest first; and where there are none, whoever comes.
+//! Limit of connections, and the choice of those to close when there are too many: unauthenticated ones, from the
+//! address that has the most of them, the oldest first; and if there are none, the new one.
 
 use std::{
     cmp::Reverse,
@@ -19,25 +19,25 @@ use tokio_util::sync::CancellationToken;
 use super::connection_quota::ConnectionQuota;
 use crate::limits::network_prefix;
 
-/// How long whoever comes waits for those to leave who were sent away.
+/// Time that a new connection waits for closed ones to leave.
 const LEAVING: Duration = Duration::from_secs(2);
 
 /// Everybody who is connected to one port.
 pub(super) struct ConnectionLimiter {
     quota: ConnectionQuota,
     strangers: Mutex<UnauthenticatedSet>,
-    /// How many have a place.
+    /// Number of connections that have a place.
     count: watch::Sender<usize>,
 }
 
-/// Those of whom nothing is known.
+/// Unauthenticated connections.
 #[derive(Default)]
 struct UnauthenticatedSet {
     next: u64,
     waiting: BTreeMap<u64, Unauthenticated>,
-    /// By the order in which they came.
+    /// Connections of each party in the order in which they came.
     of_party: BTreeMap<IpAddr, BTreeSet<u64>>,
-    /// How many each party has, and its oldest: the last one here gives up its oldest.
+    /// Number of connections of each party, and its oldest: the last one here gives up its oldest.
     crowded: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
 }
 
@@ -66,7 +66,7 @@ impl UnauthenticatedSet {
         Some(stranger)
     }
 
-    /// Changes which ones a party has, and what follows from it.
+    /// Changes the connections of a party, and updates the order of parties.
     fn update_party(&mut self, party: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>)) {
         let numbers = self.of_party.entry(party).or_default();
         let rank = |numbers: &BTreeSet<u64>| numbers.first().map(|oldest| (numbers.len(), Reverse(*oldest), party));
@@ -80,31 +80,31 @@ impl UnauthenticatedSet {
         }
     }
 
-    /// The one that has to go.
+    /// Returns the connection to close next.
     fn eviction_candidate(&self) -> Option<u64> {
         self.crowded.last().map(|(_, Reverse(oldest), _)| *oldest)
     }
 }
 
-/// The place of one connection, for as long as anything of it is there.
+/// The place of one connection, for as long as any part of it exists.
 pub struct ConnectionPermit {
     crowd: Arc<ConnectionLimiter>,
     number: u64,
     gone: CancellationToken,
-    /// Its descriptor, which it has until it has left.
+    /// Descriptor of the connection, which it has until it has left.
     room: Option<OwnedSemaphorePermit>,
 }
 
 impl ConnectionLimiter {
-    /// In `rooms`.
+    /// Makes a limiter with `quota`.
     pub(super) fn new(quota: ConnectionQuota) -> Arc<Self> {
         Arc::new(Self { quota, strangers: Mutex::default(), count: watch::Sender::new(0) })
     }
 
-    /// Gives a place to a connection of which nothing is known yet but where it comes from, once there is a descriptor for
-    /// it. `None` if all places are taken by those who are known, or none was left in time.
+    /// Gives a place to a connection of which only the address is known yet, once there is a descriptor for
+    /// it. `None` if all places are taken by authenticated ones, or none was left in time.
     ///
-    /// Dropped before, it leaves nothing behind.
+    /// Dropped before, it leaves nothing reserved.
     pub(super) async fn acquire_permit(self: &Arc<Self>, from: IpAddr) -> Option<Arc<ConnectionPermit>> {
         let mut place = self.reserve_permit(network_prefix(from))?;
         place.room = timeout(LEAVING, self.quota.acquire_descriptor()).await.ok()?;
@@ -125,7 +125,7 @@ impl ConnectionLimiter {
         (!is_refused).then_some(place)
     }
 
-    /// Has one leave that has not said who it is. False if there is none.
+    /// Closes an unauthenticated connection. False if there is none.
     pub(super) fn make_room(&self) -> bool {
         self.send_away(&mut self.strangers.lock())
     }
@@ -136,7 +136,7 @@ impl ConnectionLimiter {
         else {
             return false;
         };
-        // Under the lock: nobody is kept and sent away at once. Its place is another's now, however long it takes to leave.
+        // Under the lock: no connection is kept and closed at once. Its place is another's now, however long it takes to leave.
         gone.cancel();
         self.count.send_modify(|count| *count -= 1);
         true
@@ -150,7 +150,7 @@ impl ConnectionLimiter {
 }
 
 impl ConnectionPermit {
-    /// It is known now who has this place: nobody takes it away any more. False if somebody just did.
+    /// Marks the connection as authenticated: it keeps its place from now on. False if it was just closed.
     pub fn mark_authenticated(&self) -> bool {
         self.crowd.strangers.lock().remove(self.number);
         !self.gone.is_cancelled()
@@ -201,7 +201,7 @@ mod tests {
         assert!(third.mark_authenticated() && fourth.mark_authenticated());
         assert!(crowd.acquire_permit(at(1)).await.is_none());
         assert!(!crowd.make_room(), "nobody who is known goes");
-        // Who was sent away had no place any more to give up.
+        // A closed connection had no place any more to give up.
         drop(second);
         assert!(crowd.acquire_permit(at(1)).await.is_none());
         drop(first);
@@ -244,7 +244,7 @@ mod tests {
     async fn a_descriptor_is_free_once_whoever_had_it_has_left() {
         let crowd = crowd(1);
         let stays = enter(&crowd, 1).await;
-        // What is left of them belongs to somebody else.
+        // The rest of them belongs to other processes.
         let mut held = Vec::new();
         while let Some(room) = crowd.quota.try_acquire_descriptor() {
             held.push(room);

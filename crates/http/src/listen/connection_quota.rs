@@ -1,19 +1,19 @@
-//! How many connections this process has descriptors for. What it needs itself, for its record, its workspaces and its
-//! calls, is set aside, so that no number of connections takes that.
+//! Number of connections that this process has descriptors for. Those that it needs itself, for its record, its workspaces and its
+//! calls, are set aside, so that no number of connections takes them.
 
 use std::sync::Arc;
 
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What the gateway itself has open when it does little.
+/// Descriptors that the gateway itself has open when it does little.
 const OWN: usize = 40;
 /// The most that is set aside, and the most that is kept for connections that were sent away and have not left yet.
 const MOST_ASIDE: usize = 96;
 /// Below so many descriptors few can be served at once.
 const FEW: usize = 1000;
 
-/// What connections may have: places for those who stay, and a descriptor for each that is open still.
+/// Quota of connections: places for those who stay, and a descriptor for each that is open still.
 #[derive(Clone, Debug)]
 pub struct ConnectionQuota {
     descriptors: Arc<Semaphore>,
@@ -21,7 +21,7 @@ pub struct ConnectionQuota {
     limit: QuotaLimit,
 }
 
-/// What says how many there may be.
+/// Source of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuotaLimit {
     /// `rate_limit.max_connections`.
@@ -31,7 +31,7 @@ pub(crate) enum QuotaLimit {
 }
 
 impl QuotaLimit {
-    /// Where it is set.
+    /// Returns the name of the place where it is set.
     pub(super) const fn source_text(self) -> &'static str {
         match self {
             Self::Configured => "its limit (rate_limit.max_connections)",
@@ -41,14 +41,14 @@ impl QuotaLimit {
 }
 
 impl ConnectionQuota {
-    /// For at most `most` connections that stay, of a process with as many descriptors as the system lets this one have.
+    /// Makes a quota for at most `most` connections that stay, of a process with as many descriptors as the system lets this one have.
     pub fn of_this_process(most: usize) -> Self {
         Self::for_descriptors(descriptor_limit(), most)
     }
 
     fn for_descriptors(allowed: usize, most: usize) -> Self {
         let room = allowed.saturating_sub((OWN + allowed / 32).min(MOST_ASIDE)).min(Semaphore::MAX_PERMITS);
-        // Whoever is sent away takes a moment to leave, and meanwhile somebody else has its place.
+        // A closed connection takes a moment to leave, and meanwhile another has its place.
         let stay = (room - (room / 4).min(MOST_ASIDE)).max(1);
         let (most, limit) = if most <= stay { (most, QuotaLimit::Configured) } else { (stay, QuotaLimit::Descriptors) };
         Self { descriptors: Arc::new(Semaphore::new(room)), most, limit }
@@ -62,7 +62,7 @@ impl ConnectionQuota {
         (Self { most: rest, ..self }, aside)
     }
 
-    /// How many connections may stay.
+    /// Returns the number of connections that may stay.
     pub(super) const fn max_connections(&self) -> usize {
         self.most
     }
@@ -71,18 +71,18 @@ impl ConnectionQuota {
         self.limit
     }
 
-    /// A descriptor, when there is one.
+    /// Waits for a descriptor.
     pub(super) async fn acquire_descriptor(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.descriptors).acquire_owned().await.ok()
     }
 
-    /// A descriptor, if there is one now.
+    /// Takes a descriptor, if there is one now.
     pub(super) fn try_acquire_descriptor(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.descriptors).try_acquire_owned().ok()
     }
 }
 
-/// What to say at the start where this process may have few descriptors.
+/// Returns a warning for the start if this process may have few descriptors.
 pub fn few_descriptors_warning() -> Option<String> {
     let allowed = descriptor_limit();
     (allowed < FEW).then(|| {
@@ -94,7 +94,7 @@ pub fn few_descriptors_warning() -> Option<String> {
     })
 }
 
-/// How many descriptors this process may have.
+/// Returns the number of descriptors that this process may have.
 fn descriptor_limit() -> usize {
     let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(FEW as u64, |(soft, _)| soft);
     usize::try_from(soft).unwrap_or(usize::MAX)

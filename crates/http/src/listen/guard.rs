@@ -1,4 +1,4 @@
-//! Refuses requests that a page of somebody else's sent, or that were led here under another name.
+//! Refuses requests from a page of another site, or that were led here under another name.
 
 use std::{
     collections::BTreeSet,
@@ -19,24 +19,24 @@ use crate::{
     reply::HttpProblem,
 };
 
-/// What a page of somebody else's is told, but where a door has words of its own.
+/// Text for a page of another site, unless an adapter has a text of its own.
 pub const FOREIGN: &str = "This origin may not speak to the gateway.\n";
 
-/// What is told to whoever asked for a name that is not the gateway's.
+/// Text for a request for a name that is not the gateway's.
 const UNNAMED: &str = "The gateway does not answer to this name.\n";
 
 /// The names that a gateway answers to.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts {
     names: BTreeSet<String>,
-    /// Those of them that the owner gave.
+    /// Names among them that the owner gave.
     given: BTreeSet<String>,
-    /// Whether every address of this machine is one of them: it listens on all.
+    /// True if every address of this machine is one of them: it listens on all.
     any_address: bool,
 }
 
 impl AllowedHosts {
-    /// Loopback names, the address that is bound, and `more`.
+    /// Allows loopback names, the address that is bound, and `more`.
     pub fn new(bound: IpAddr, more: impl IntoIterator<Item = String>) -> Self {
         let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
         let given: BTreeSet<String> = more.into_iter().map(|name| name.to_lowercase()).collect();
@@ -48,7 +48,7 @@ impl AllowedHosts {
         }
     }
 
-    /// Whether no page sent this, or one of our own: from where it was asked for, with the same port, or from a name that the owner gave.
+    /// Reports whether no page sent this, or our own: from the requested address, with the same port, or from a name that the owner gave.
     pub(super) fn is_own_page(&self, request: &Request) -> bool {
         header_text(request, header::ORIGIN).is_none_or(|origin| self.is_own(origin, request_host(request)))
     }
@@ -58,10 +58,10 @@ impl AllowedHosts {
             || origin::parse_authority(origin).is_some_and(|given| self.given.contains(&host_of(given).to_lowercase()))
     }
 
-    /// Looks whether a request may be heard.
+    /// Checks whether a request may be served.
     ///
     /// # Errors
-    /// Why not, for whoever sent it.
+    /// The reason for the refusal, for the sender.
     pub fn check_request(&self, request: &Request, is_tls: bool) -> Result<(), &'static str> {
         let is_several = |name| request.headers().get_all(name).iter().nth(1).is_some();
         if is_several(header::ORIGIN) {
@@ -73,7 +73,7 @@ impl AllowedHosts {
         check_host_and_origin(self, is_tls, request_host(request), header_text(request, header::ORIGIN))
     }
 
-    /// Whether `authority`, a host with or without a port, is one of them.
+    /// Reports whether `authority`, a host with or without a port, is one of them.
     fn contains_authority(&self, authority: &str) -> bool {
         let name = canonical_name(&host_of(authority).to_lowercase());
         let address = name.parse::<IpAddr>();
@@ -81,7 +81,7 @@ impl AllowedHosts {
     }
 }
 
-/// The one spelling of an address, which has several, such as `::ffff:127.0.0.1` for `127.0.0.1`. A name is as it is.
+/// Returns the one spelling of an address, which has several, such as `::ffff:127.0.0.1` for `127.0.0.1`. A name is as it is.
 fn canonical_name(name: &str) -> String {
     name.parse::<IpAddr>().map_or_else(|_| name.to_owned(), |address| address.to_canonical().to_string())
 }
@@ -90,18 +90,18 @@ fn header_text(request: &Request, name: header::HeaderName) -> Option<&str> {
     request.headers().get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
-/// The authority that a request is for.
+/// Returns the authority that a request is for.
 fn request_host(request: &Request) -> Option<&str> {
     header_text(request, header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()))
 }
 
-/// The host of an authority, without brackets.
+/// Returns the host of an authority, without brackets.
 fn host_of(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         let is_port = |text: &str| text.is_empty() || text.strip_prefix(':').is_some_and(is_number);
         return match rest.split_once(']') {
             Some((host, port)) if host.parse::<Ipv6Addr>().is_ok() && is_port(port) => host,
-            // Else what stands behind the bracket would not be looked at.
+            // Else the text after the bracket would not be checked.
             Some(_) | None => authority,
         };
     }
@@ -115,7 +115,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a request may be heard.
+/// Checks whether a request may be served.
 fn check_host_and_origin(
     hosts: &AllowedHosts,
     is_tls: bool,
@@ -135,7 +135,7 @@ fn check_host_and_origin(
     }
 }
 
-/// What is told over HTTP: with the name, where it is one, and with what would make it the gateway's.
+/// Returns status and text of the refusal: with the name, if it is one, and with the setting that would make it the gateway's.
 fn refusal_text(why: &str, host: Option<&str>) -> (StatusCode, String) {
     let is_name = |host: &&str| {
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte))

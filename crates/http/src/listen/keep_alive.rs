@@ -1,17 +1,17 @@
-//! Whether somebody is still at the other end of a line: asked every so often, and taken for gone where nothing was heard
-//! between two questions.
+//! Checks that a client is still at the other end of a line: probed at intervals, and taken for gone if nothing was received
+//! between two probes.
 //!
-//! It must not know what is sent, nor what counts as a sign of life.
+//! It must not know the content of probes, nor the signs of life.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-/// Whoever looks that much later than was due was held up itself, by a slow disk or a full machine, and has not read what came
+/// A check that is this much later than due was held up itself, by a slow disk or a full machine, and has not read the input that came
 /// meanwhile.
 pub const LATE: Duration = Duration::from_secs(1);
 
-/// When to ask, and whether anything was heard since it was asked last.
+/// Time of the next probe, and whether anything was received since the last.
 #[derive(Debug)]
 pub struct KeepAlive {
     due: Interval,
@@ -19,20 +19,20 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Asked every `period` from now on.
+    /// Makes one that probes every `period` from now on.
     pub fn with_period(period: Duration) -> Self {
         let mut due = interval_at(Instant::now() + period, period);
-        // What was missed is not made up for: two questions at once leave no time for an answer.
+        // Missed probes are not made up for: two probes at once leave no time for an answer.
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { due, was_active: true }
     }
 
-    /// Something was heard.
+    /// Notes that something was received.
     pub const fn note_activity(&mut self) {
         self.was_active = true;
     }
 
-    /// Waits until it is time to ask again. False if nothing was heard since the last time, though there was time to listen.
+    /// Waits until the next probe is due. False if nothing was received since the last, though there was time to receive.
     ///
     /// *Cancellation*: nothing is lost.
     pub async fn next_probe(&mut self) -> bool {

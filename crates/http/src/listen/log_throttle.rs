@@ -1,13 +1,13 @@
-//! What would be said a thousand times is said once a minute, with how often it was so.
+//! Throttle of log lines: a frequent line is logged once a minute, with its count.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long nothing more is said.
+/// Time for which no further line is logged.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// When something was said last, and how often it was not.
+/// Time of the last line, and the number suppressed since.
 #[derive(Debug, Default)]
 pub struct LogThrottle {
     last: Option<Instant>,
@@ -15,7 +15,7 @@ pub struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// How often it was kept back since it was said last, if it is to be said now.
+    /// Returns the number suppressed since the last line, if one is to be logged now.
     pub fn try_log(&mut self) -> Option<u64> {
         let now = Instant::now();
         if self.last.is_some_and(|last| now.duration_since(last) < QUIET) {

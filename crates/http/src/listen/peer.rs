@@ -1,9 +1,9 @@
-//! Who sits at the other end of a connection from this machine: a command that an agent of ours runs, or somebody else.
+//! Identity of the other end of a connection from this machine: a command that an agent of ours runs, or another program.
 //!
-//! Commands of agents have the rights of the gateway's user, and what a person would answer with lies open to them. So whatever hangs
-//! below this process decides nothing over its own port or socket; nor does what hangs below a node or another door on this machine;
-//! nor does this process itself, which connects where commands ask its proxy to. Somebody has to be found who has the other end open
-//! and is none of these: who did not wait for the answer, or hides the socket until it comes, counts as one of them.
+//! Commands of agents have the rights of the gateway's user, and the logins of people lie open to them. So no descendant
+//! of this process decides anything over its own port or socket; nor does a descendant of a node or another adapter on this machine;
+//! nor does this process itself, which connects for commands that use its proxy. A process must be found that has the other end open
+//! and is none of these: one that did not wait for the answer, or hides the socket until it comes, counts as one of them.
 
 mod local;
 mod socket;
@@ -29,10 +29,10 @@ use socket::{PeerSocket, find_socket};
 use socket_owner::{SearchScope, find_socket_owner};
 use tokio::sync::{OnceCell, Semaphore};
 
-/// What whoever is refused over a socket of this machine is told.
+/// Text for a refused caller over a socket of this machine.
 pub const REFUSED_HERE: &str = "This comes from a command of an agent, which may not decide, or from a program that ended before \
     the gateway could look at it, or that it cannot look at now";
-/// What whoever is refused over the port is told.
+/// Text for a refused caller over the port.
 pub const REFUSED: &str = "This comes from a command of an agent, which may not decide, or from a program of this machine that \
     the gateway cannot look into, such as a tunnel of its own user: `countersign gates` can decide";
 
@@ -40,28 +40,28 @@ pub const REFUSED: &str = "This comes from a command of an agent, which may not 
 #[derive(Clone, Debug, Default)]
 pub struct TcpPeer {
     ends: Option<(SocketAddr, SocketAddr)>,
-    /// A refusal is not kept: it may come of what is over soon, such as descriptors that lack.
+    /// A refusal is not kept: its cause may be over soon, such as a lack of descriptors.
     may_decide: Arc<OnceCell<()>>,
 }
 
 impl TcpPeer {
-    /// Of a connection from `theirs` to `ours`.
+    /// Makes the peer of a connection from `theirs` to `ours`.
     pub fn new(theirs: SocketAddr, ours: SocketAddr) -> Self {
         Self { ends: Some((theirs, ours)), may_decide: Arc::default() }
     }
 
-    /// Whether it is none of the commands that agents run.
+    /// Reports whether it is none of the commands that agents run.
     pub async fn may_decide(&self) -> bool {
         let Some((theirs, ours)) = self.ends else { return false };
         let look = || async move {
             if run_lookup(move || is_trusted_peer(theirs, ours, SearchScope::Known)).await == Some(true) {
                 return Ok(());
             }
-            // All are gone through for one after the other: many who connect at once have one processor busy, and keep nobody
-            // waiting who was seen before.
+            // All are searched one after the other: many connections at once have one processor busy, and do not delay
+            // those that were seen before.
             let turn = TURN.acquire().await.map_err(drop)?;
             let look = move || {
-                // Also where nobody waits for it any more.
+                // Also if the caller no longer waits for it.
                 let _turn = turn;
                 is_trusted_peer(theirs, ours, SearchScope::All)
             };
@@ -74,7 +74,7 @@ impl TcpPeer {
 /// Held while all processes are gone through.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// How many look at the same time: what else wants a thread, or a descriptor, does not wait for a flood of connections.
+/// Most searches at the same time: other users of a thread, or a descriptor, do not wait for a flood of connections.
 const MOST_LOOKS: usize = 8;
 static LOOKS: Semaphore = Semaphore::const_new(MOST_LOOKS);
 
@@ -93,7 +93,7 @@ fn is_trusted_peer(theirs: SocketAddr, ours: SocketAddr, among: SearchScope) -> 
         Ok(Some(socket)) => socket,
         Ok(None) if !is_of_this_machine(theirs) => return true,
         _ if among == SearchScope::Known => return false,
-        // It was here and has gone: whoever decides waits for the answer.
+        // It was here and has gone: a caller that decides waits for the answer.
         Ok(None) => return false,
         Err(error) => {
             tracing::warn!(%error, "it cannot be told who connects from this machine");
@@ -105,9 +105,9 @@ fn is_trusted_peer(theirs: SocketAddr, ours: SocketAddr, among: SearchScope) -> 
         && find_socket(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode))
 }
 
-/// Whether somebody has a socket of this machine open who acts for no agent, as far as a process of the user `us` can tell.
+/// Reports whether a process that acts for no agent has a socket of this machine open, as far as a process of the user `us` can see.
 fn is_a_persons(socket: PeerSocket, us: u32, socket_link: &str, among: SearchScope) -> bool {
-    // A command's socket has the command's user: ours unless we are root, who can become anybody, or one that our user may become.
+    // A command's socket has the command's user: ours unless we are root, who can become any user, or one that our user may become.
     if us != 0 && socket.user != us && !users::may_be_a_commands(socket.user) {
         let is_nobodys = || exec::acting_processes().is_ok_and(|acting| is_open_in_none(&acting, socket, socket_link));
         return among == SearchScope::All && socket.inode != 0 && is_nobodys();
@@ -115,22 +115,22 @@ fn is_a_persons(socket: PeerSocket, us: u32, socket_link: &str, among: SearchSco
     match find_socket_owner(socket_link, among) {
         // Its own connections are those of commands.
         Some(held) if held.pid == getpid().as_raw() => !exec::has_begun(),
-        // It still has it behind the look: its number has not come to mean somebody else.
+        // It still has it after the look: its number has not come to mean another process.
         Some(held) => exec::acts_for_agent(held.pid) == Some(false) && held.is_there(socket_link),
         // It is open in none while it is on its way from one process to another, and in none that we can see if that is in another
-        // namespace or lets nobody look. Without a command there is nobody whom this could be.
+        // namespace or forbids the look. Without a command it can only be another program.
         None => among == SearchScope::All && exec::nobody_acts(),
     }
 }
 
-/// Whether it is sure that none of these has a socket open.
+/// Reports whether it is certain that none of these has a socket open.
 fn is_open_in_none(acting: &BTreeSet<i32>, socket: PeerSocket, socket_link: &str) -> bool {
     // A process without privileges has one user in all of its threads: those of others need not be gone through.
     let may = |pid: &i32| is_of(Path::new(&format!("/proc/{pid}")), socket.user);
     !acting.iter().any(|pid| may(pid) && holds_socket(*pid, socket_link, socket.user))
 }
 
-/// Whether an address may be one of this machine's: a command chooses freely from which of them it connects.
+/// Reports whether an address may be one of this machine's: a command chooses freely from which of them it connects.
 fn is_of_this_machine(address: SocketAddr) -> bool {
     let mut own = match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, 0),
@@ -140,7 +140,7 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
     own.set_port(0);
     // Only this answer says that no interface has it. Any other failure, such as no descriptors left, says nothing.
     let is_taken = UdpSocket::bind(own).map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_| true);
-    // Where any address can be bound, as behind some load balancers, that says nothing either.
+    // If any address can be bound, as with some load balancers, that proves nothing either.
     is_taken && (!is_any_bound(own) || own.ip().is_loopback() || is_own_address(own.ip()))
 }
 
@@ -150,7 +150,7 @@ fn is_any_bound(address: SocketAddr) -> bool {
     setting.is_ok_and(|value| value.trim() != "0")
 }
 
-/// Whether a process has a socket open, in any of its threads; and if it does not let that be seen, whether it could.
+/// Reports whether a process has a socket open, in any of its threads; and if it hides that, whether it could.
 fn holds_socket(pid: i32, socket_link: &str, user: u32) -> bool {
     let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
         Ok(threads) => threads,
@@ -162,12 +162,12 @@ fn holds_socket(pid: i32, socket_link: &str, user: u32) -> bool {
             Ok(true) => return true,
             Ok(false) => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                // What has ended has nothing open, and lets nobody look either.
+                // An ended process has nothing open, and forbids the look either.
                 if !has_ended(&place) && is_of(&place, user) {
                     return true;
                 }
             }
-            // It ended while it was looked at; or it cannot be told.
+            // It ended while it was looked at; or that is unknown.
             Err(error) if has_gone(&error) => {}
             Err(_) => return true,
         }
@@ -175,7 +175,7 @@ fn holds_socket(pid: i32, socket_link: &str, user: u32) -> bool {
     false
 }
 
-/// Whether a failed look says that there is nobody: the process has ended.
+/// Reports whether a failed look means that the process has ended.
 fn has_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
 }
@@ -192,7 +192,7 @@ fn has_ended(place: &Path) -> bool {
     }
 }
 
-/// Whether a thread has, or had, the rights of `user`.
+/// Reports whether a thread has, or had, the rights of `user`.
 fn is_of(place: &Path, user: u32) -> bool {
     let status = fs::read_to_string(place.join("status")).unwrap_or_default();
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -251,12 +251,12 @@ mod tests {
             let (mut server, theirs) = listener.accept().unwrap();
             let ours = server.local_addr().unwrap();
             assert_eq!(theirs.ip(), ip);
-            // The beginning of another request hides the end of the line from whoever reads the first.
+            // The beginning of another request hides the end of the line from a reader of the first.
             let request = b"POST /api/v1/gates/g/allow HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\nGET / HT";
             client.write_all(request).await.unwrap();
             client.set_zero_linger().unwrap();
             drop(client);
-            // What it said can be read still, and the system knows nothing of it any more.
+            // Its bytes can be read still, and the system knows nothing of it any more.
             let mut received = vec![0; request.len()];
             server.read_exact(&mut received).unwrap();
             assert_eq!(find_socket(theirs, ours).unwrap(), None, "{ip}");
@@ -285,7 +285,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, theirs) = listener.accept().unwrap();
         let ours = server.local_addr().unwrap();
-        // This process has begun no command here, and so is somebody.
+        // This process has begun no command here, and so is trusted.
         assert!(is_trusted_peer(theirs, ours, SearchScope::All));
         let (here, _there) = UnixStream::pair().unwrap();
         let given = [client.as_raw_fd()];
@@ -294,7 +294,7 @@ mod tests {
         drop(client);
         let socket = find_socket(theirs, ours).unwrap().unwrap();
         assert!(socket.inode != 0 && !is_trusted_peer(theirs, ours, SearchScope::All));
-        // What another user's program opened no command did, unless this one is root.
+        // A socket that another user's program opened is not a command's, unless this one is root.
         let socket_link = format!("socket:[{}]", socket.inode);
         for (us, expected) in [(socket.user, false), (0, false), (socket.user + 1, true)] {
             assert_eq!(is_a_persons(socket, us, &socket_link, SearchScope::All), expected, "{us}");

@@ -1,5 +1,5 @@
-//! Replies that go on: each keeps its connection, and together they leave some of them to those who ask for something
-//! short, such as an answer to what waits.
+//! Streamed replies: each keeps its connection, and together they leave some of them to those with short requests,
+//! such as an answer to a pending gate.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use tokio::sync::Semaphore;
 use super::accept::ConnectionInfo;
 use crate::reply::HttpProblem;
 
-/// How many connections are kept free of streams, where there are as many to spare.
+/// Connections that are kept free of streams, if there are as many to spare.
 const RESERVE: usize = 64;
-/// How long somebody for whose stream there is no room should wait, in seconds.
+/// Seconds after which a client should retry if there is no room for its stream.
 const AGAIN: &str = "5";
 
 /// The room for streams at a port.
@@ -32,7 +32,7 @@ pub(super) struct StreamQuota {
 }
 
 impl StreamQuota {
-    /// At a port with `most` connections.
+    /// Makes the limit for a port with `most` connections.
     pub(super) fn new(most: usize, open: Arc<Gauge>) -> Self {
         let most = most - RESERVE.min(most.div_ceil(2));
         Self { room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), most, open }
@@ -57,7 +57,7 @@ pub(super) async fn admit_stream(State(streams): State<StreamQuota>, request: Re
         refused.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(AGAIN));
         return refused;
     };
-    // Whoever may have a stream is no stranger; nobody takes its place for one.
+    // A client that may have a stream is authenticated; its place is not given away.
     if guest.is_some_and(|guest| !guest.place.mark_authenticated()) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }

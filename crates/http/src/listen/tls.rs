@@ -17,20 +17,20 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says. It stands in the message already, and is no further cause.
+        /// The system's error. It is part of the message already, and is no further cause.
         problem: std::io::Error,
-        /// What of the configuration names it.
+        /// Configuration key that names it.
         key: &'static str,
     },
-    /// A file is not what it should be.
+    /// A file has the wrong content.
     #[error("{}: {problem}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// They do not belong together.
+    /// Certificate and key do not belong together.
     #[error("the certificate and the key cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
 }

@@ -1,4 +1,4 @@
-//! A connection that is given up when its client takes nothing of what is sent to it.
+//! A connection that is given up when its client takes nothing of its response.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-/// How long a connection waits for a client that takes nothing.
+/// Deadline of a connection whose client takes nothing.
 #[derive(Clone, Debug)]
 pub(super) struct WriteDeadline {
     limit: Duration,
@@ -28,7 +28,7 @@ impl WriteDeadline {
         Self { limit, is_endless: Arc::default() }
     }
 
-    /// Leaves it to somebody else to give up: a door that knows better what it sends.
+    /// Leaves the timeout to the caller: an adapter that knows better what it sends.
     pub(super) fn hand_over(&self) {
         self.is_endless.store(true, Ordering::Relaxed);
     }
@@ -48,7 +48,7 @@ impl<S> WriteTimeout<S> {
         Self { stream, patience, timer: None }
     }
 
-    /// What an attempt to write came to, or that there were none that worked for too long.
+    /// Returns the result of an attempt to write, or a timeout if none succeeded for too long.
     fn apply_timeout<T>(&mut self, context: &mut Context<'_>, attempt: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if attempt.is_ready() || self.patience.is_endless.load(Ordering::Relaxed) {
             self.timer = None;

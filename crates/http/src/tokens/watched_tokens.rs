@@ -15,10 +15,10 @@ use subtle::ConstantTimeEq as _;
 use super::{ApiToken, FILE, TokenScope, TokensError, list_tokens};
 use crate::web::auth::TokenLookup;
 
-/// How long what was read is taken for what the file says.
+/// Time for which the last reading is taken for the content of the file.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What tells one version of a file from another: it is replaced as a whole, so each has a number of its own.
+/// Stamp that distinguishes one version of a file from another: it is replaced as a whole, so each has a number of its own.
 type TokenFileStamp = (u64, i64, i64, u64);
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub struct WatchedTokens {
 }
 
 impl WatchedTokens {
-    /// That of `folder`.
+    /// Watches the tokens of `folder`.
     pub fn new(folder: &Path, clock: Clock) -> Self {
         Self { folder: folder.to_owned(), clock, known: Mutex::default() }
     }
@@ -58,7 +58,7 @@ impl WatchedTokens {
         let read = list_tokens(&self.folder);
         let unread = stamp.filter(|_| matches!(read, Err(TokensError::Io { .. })));
         let is_told = unread.is_some() && unread == known.unread;
-        // What cannot be read lets nobody in.
+        // An unreadable file admits no token.
         known.tokens = read.unwrap_or_else(|error| {
             if !is_told {
                 tracing::error!(%error, "no token is good while this file cannot be read");
@@ -90,7 +90,7 @@ impl TokenLookup for WatchedTokens {
     }
 }
 
-/// All are looked at, so that the time taken tells nothing.
+/// Finds a token by its digest. All are looked at, so that the time taken reveals nothing.
 fn find_by_digest(tokens: &[ApiToken], digest: &Digest, now: Millis) -> Option<(String, Vec<TokenScope>)> {
     let mut found = None;
     for token in tokens {

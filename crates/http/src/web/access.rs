@@ -1,6 +1,6 @@
-//! The table of everything that can be asked over HTTP, and who may. What does not stand here cannot be mounted.
+//! The table of all routes over HTTP, and their access. A route that is not in it cannot be mounted.
 
-/// What a program's token may do. A person may do all of it.
+/// Scope of a program's token. A person has all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenScope {
@@ -10,7 +10,7 @@ pub enum TokenScope {
     Answer,
     /// Open sessions and speak in them.
     Chat,
-    /// Allow for longer than once, which goes on after the token is taken away; change rules, grants and agents.
+    /// Allow for longer than once, which continues after the token is taken away; change rules, grants and agents.
     Admin,
     /// Read the figures at `/metrics`, and nothing else.
     Metrics,
@@ -26,7 +26,7 @@ impl TokenScope {
         ("metrics", Self::Metrics),
     ];
 
-    /// The word for it.
+    /// Returns its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -38,27 +38,27 @@ impl TokenScope {
     }
 }
 
-/// What a token without [`Scope::Admin`] is told that allows for longer than once.
+/// Text for a token without [`TokenScope::Admin`] that allows for longer than once.
 pub const ONCE_ONLY: &str =
     "This token may allow once: what is allowed for longer outlives it, and takes the scope admin";
 
-/// Who may call a route.
+/// Access to a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteAccess {
-    /// Whoever reaches the port.
+    /// All callers that reach the port.
     Anybody,
-    /// A person: with a cookie, or anybody on loopback where nothing is asked for.
+    /// A person: with a cookie, or any caller on loopback if no login is configured.
     Person,
     /// A person, or a program whose token has the scope.
     Scope(TokenScope),
 }
 
-/// Whether a call changes something: another site's page must not be able to make a browser call it.
+/// Effect of a call: another site's page must not be able to make a browser call a route that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteEffect {
-    /// It only tells.
+    /// A call that changes nothing.
     Tells,
-    /// It changes something.
+    /// A call that changes something.
     Acts,
 }
 
@@ -76,7 +76,7 @@ pub const TABLE: &[RouteEntry] = &[
     ("GET", "/login", Anybody, Tells),
     ("POST", "/login", Anybody, Acts),
     ("POST", "/logout", Anybody, Acts),
-    // whoever watches over the process
+    // monitoring
     ("GET", "/metrics", Needs(Metrics), Tells),
     // the console
     ("GET", "/console", Person, Tells),
@@ -156,7 +156,7 @@ pub const TABLE: &[RouteEntry] = &[
     ("GET", "/api/session/draft", Person, Tells),
     ("POST", "/api/session/draft", Person, Acts),
     ("POST", "/api/session/anchor-scene", Person, Acts),
-    // hermes: what is not here
+    // hermes: missing features
     ("GET", "/api/transcribe/capability", Needs(Read), Tells),
     ("GET", "/api/dashboard/config", Needs(Read), Tells),
     ("GET", "/api/dashboard/status", Needs(Read), Tells),
@@ -225,12 +225,12 @@ pub const TABLE: &[RouteEntry] = &[
     ("GET", "/api/v1/openapi.json", Needs(Read), Tells),
 ];
 
-/// Whether anybody may call a path, with whichever method.
+/// Reports whether a path is open without authentication, with any method.
 pub(crate) fn is_public(path: &str) -> bool {
     TABLE.iter().any(|row| row.1 == path && row.2 == RouteAccess::Anybody)
 }
 
-/// The row of a method and a path.
+/// Returns the row of a method and a path.
 pub fn find_entry(method: &str, path: &str) -> Option<(RouteAccess, RouteEffect)> {
     TABLE.iter().find(|row| row.0 == method && row.1 == path).map(|row| (row.2, row.3))
 }

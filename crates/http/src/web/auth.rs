@@ -1,7 +1,7 @@
-//! Who people are at the console and the doors over HTTP: passwords, the cookie behind them, and how often one may be wrong.
+//! Authentication of people at the console and the adapters over HTTP: passwords, the cookie after a login, and the limit of failures.
 //!
-//! A cookie says by itself who has it and since when, sealed with a key that lies in the data directory. What is kept is
-//! only which were given back before their time.
+//! A cookie itself names its login and its time, sealed with a key in the data directory. Only the cookies that were
+//! revoked before their time are stored.
 
 use std::{io::Write as _, net::IpAddr, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc, time::Duration};
 
@@ -19,45 +19,45 @@ use crate::{limits::FailedAuth, origin};
 
 /// The name of the cookie.
 pub const COOKIE: &str = "hermes_session";
-/// How long one is good.
+/// Lifetime of a cookie.
 pub const LASTS: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How many wrong passwords one address may give in a minute, and how many wrong tokens beside them.
+/// Most wrong passwords from one address in a minute, and most wrong tokens in addition.
 const MOST_WRONG: u32 = 5;
-/// What the record calls whoever has the shared password.
+/// Name in the record of a caller with the shared password.
 const SHARED: &str = "web";
-/// What the record calls whoever comes where nothing is asked for.
+/// Name in the record of a caller if no login is configured.
 const OPEN: &str = "web:open";
 
-/// How somebody showed who they are.
+/// Method of authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthMethod {
-    /// Nothing is asked for.
+    /// No login is configured.
     Open,
     /// A cookie; the token of forms that it is bound to.
     Cookie {
-        /// What a page has to send back.
+        /// Token that a page has to send back.
         csrf: String,
     },
     /// A program's token.
     Token {
-        /// What it may do.
+        /// Scopes of the token.
         scopes: Vec<TokenScope>,
     },
 }
 
-/// Who calls.
+/// Caller of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpCaller {
     /// In the record.
     pub principal: PrincipalId,
     /// For people.
     pub name: String,
-    /// How they showed it.
+    /// Method of its authentication.
     pub via: AuthMethod,
 }
 
 impl HttpCaller {
-    /// Whether this one may do what `scope` is about. People may do all of it.
+    /// Reports whether this caller has `scope`. People have all of them.
     pub fn has_scope(&self, scope: TokenScope) -> bool {
         match &self.via {
             AuthMethod::Open | AuthMethod::Cookie { .. } => true,
@@ -65,7 +65,7 @@ impl HttpCaller {
         }
     }
 
-    /// What a page of this caller has to send with whatever changes something; empty where nothing is asked for.
+    /// Returns the token that a page of this caller has to send with each change; empty if no login is configured.
     pub fn csrf_token(&self) -> &str {
         match &self.via {
             AuthMethod::Cookie { csrf } => csrf,
@@ -74,32 +74,32 @@ impl HttpCaller {
     }
 }
 
-/// Why somebody did not come in.
+/// Reason of a failed login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotLoggedIn {
-    /// Nobody has this password.
+    /// The password is wrong.
     Wrong,
-    /// Too many from this address were wrong; even the right one is not heard for a while.
+    /// Too many from this address were wrong; even the right one is refused for a while.
     TooOften,
 }
 
 /// Knows programs by their tokens.
 pub trait TokenLookup: Send + Sync {
-    /// The name and scopes of the token with this text.
+    /// Returns the name and scopes of the token with this text.
     fn find_token(&self, token: &str) -> Option<(String, Vec<TokenScope>)>;
 }
 
-/// Who may come in, and who has.
+/// Logins that may come in, and those that have.
 pub struct WebAuth {
     key: hmac::Key,
     web: WebConfig,
     clock: Clock,
     wrong: Mutex<FailedAuth>,
-    /// Counted by themselves: nobody guesses a token, and a program whose token is out of date must not keep people of its address out.
+    /// Counted by themselves: tokens cannot be guessed, and a program whose token is out of date must not keep people of its address out.
     wrong_tokens: Mutex<FailedAuth>,
     revoked: Arc<RevokedCookies>,
     tokens: Option<Box<dyn TokenLookup>>,
-    /// Names under which pages of ours may be served beside that of the request: behind a proxy.
+    /// Names under which pages of ours may be served in addition to that of the request: by a proxy.
     names: Vec<String>,
     is_tls: bool,
     /// The authority of a `public_url` that is reached over TLS.
@@ -107,10 +107,10 @@ pub struct WebAuth {
 }
 
 impl WebAuth {
-    /// With its key and what was given back, from `folder`. `names` are authorities of `public_url` and the like.
+    /// Opens it with its key and the revoked cookies from `folder`. `names` are authorities of `public_url` and the like.
     ///
     /// # Errors
-    /// What the system says of the files.
+    /// The system's error about the files.
     pub fn open(
         folder: &Path,
         web: WebConfig,
@@ -125,19 +125,19 @@ impl WebAuth {
         Ok(Self { key, web, clock, wrong, wrong_tokens, revoked, tokens, names, is_tls, public: None })
     }
 
-    /// The same behind a proxy, perhaps, that serves it at `public_url`.
+    /// Returns the same for a gateway that a proxy may serve at `public_url`.
     pub fn behind_proxy(self, public_url: Option<&str>) -> Self {
         let public = public_url.and_then(|url| url.strip_prefix("https://")?.split('/').next());
         Self { public: public.map(str::to_lowercase), ..self }
     }
 
-    /// Whether anybody has to show anything.
+    /// Reports whether a login is needed.
     pub fn is_guarded(&self) -> bool {
         self.web.is_guarded()
     }
 
-    /// Whether what a request asks for goes back over TLS: that of the port, or of a proxy before it. A browser says how it
-    /// reached the page; of other clients the name that they asked for has to do.
+    /// Reports whether the response to a request goes back over TLS: that of the port, or of a proxy before it. A browser says how it
+    /// reached the page; for other clients the requested name has to do.
     pub(crate) fn is_secure(&self, headers: &HeaderMap) -> bool {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         self.is_tls
@@ -147,10 +147,10 @@ impl WebAuth {
             }
     }
 
-    /// Who sent a request, with tokens that nobody has counted against its address.
+    /// Authenticates the sender of a request, with tokens that are not counted against its address elsewhere.
     ///
     /// # Errors
-    /// [`NotLoggedIn`] for a token that is not known. One that is known is heard however many were wrong.
+    /// [`NotLoggedIn`] for a token that is not known. A known one is accepted however many were wrong.
     pub fn authenticate_request(
         &self,
         from: Option<IpAddr>,
@@ -174,10 +174,10 @@ impl WebAuth {
         Err(NotLoggedIn::Wrong)
     }
 
-    /// Who sent a request, if that is known.
+    /// Returns the sender of a request, if it is known.
     pub fn find_caller(&self, headers: &HeaderMap) -> Option<HttpCaller> {
         if let Some(token) = bearer_token(headers) {
-            // A token that is wrong is no reason to be somebody else.
+            // A wrong token does not fall back to another identity.
             let (name, scopes) = self.tokens.as_ref()?.find_token(token)?;
             let principal = PrincipalId::new(format!("token:{name}"));
             return Some(HttpCaller { principal, name, via: AuthMethod::Token { scopes } });
@@ -206,7 +206,7 @@ impl WebAuth {
         })
     }
 
-    /// Whose a cookie is that we sealed and that is not out of date, and its token as we write it: hex has two spellings.
+    /// Returns the login of a cookie that we sealed and that is not out of date, and its token as we write it: hex has two spellings.
     fn verify_cookie(&self, cookie: &str) -> Option<(Option<String>, String)> {
         let (token, seal) = cookie.split_once('.')?;
         let bytes: [u8; 32] = hex::decode(token).ok()?.try_into().ok()?;
@@ -218,7 +218,7 @@ impl WebAuth {
         (issued <= now + Duration::from_secs(60) && now < issued + LASTS).then(|| (login, hex::encode(bytes)))
     }
 
-    /// The text of a new cookie for whoever has `password`.
+    /// Returns the text of a new cookie for a caller with `password`.
     ///
     /// # Errors
     /// [`NotLoggedIn`].
@@ -230,7 +230,7 @@ impl WebAuth {
         }
         let given = self.password_digest(password);
         let mut found = None;
-        // All are looked at, so that the time taken tells nothing.
+        // All are looked at, so that the time taken reveals nothing.
         for login in self.all_logins() {
             let known = self.login_password(login.as_deref()).map(|known| self.password_digest(known.expose_secret()));
             if known.is_some_and(|known| bool::from(subtle::ConstantTimeEq::ct_eq(&known[..], &given[..]))) {
@@ -255,7 +255,7 @@ impl WebAuth {
         format!("{}.{}", hex::encode(bytes), hex::encode(hmac::sign(&self.key, &sealed)))
     }
 
-    /// Takes the cookie of a request back. It is good for nobody any more. One that is none of ours is passed over.
+    /// Revokes the cookie of a request. It is valid for no caller any more. A cookie that is not ours is passed over.
     ///
     /// # Errors
     /// It could not be noted; it stays good until it is out of date.
@@ -266,12 +266,12 @@ impl WebAuth {
         self.revoked.revoke_token(token, now + LASTS, now).await
     }
 
-    /// Whether a page with this origin or address is ours, when it was asked for under `host`.
+    /// Reports whether a page with this origin or address is ours, when the request was for `host`.
     pub fn is_ours(&self, origin: &str, host: Option<&str>) -> bool {
         host.into_iter().chain(self.names.iter().map(String::as_str)).any(|at| origin::is_at(origin, at))
     }
 
-    /// Everybody with a password: logins, and nobody in particular for the shared one.
+    /// Returns all logins with a password: `None` for the shared one.
     fn all_logins(&self) -> impl Iterator<Item = Option<String>> + '_ {
         let shared = self.web.password.iter().map(|_| None);
         shared.chain(self.web.users.iter().map(|(login, _)| Some(login.clone())))
@@ -288,25 +288,25 @@ impl WebAuth {
         hmac::sign(&self.key, format!("password {password}").as_bytes()).as_ref().to_vec()
     }
 
-    /// Part of what seals a cookie: with another password it is good no longer.
+    /// Returns the part of a cookie's seal that depends on the password: with another password the cookie is no longer valid.
     fn password_fingerprint(&self, login: Option<&str>) -> Option<Vec<u8>> {
         self.login_password(login).map(|password| self.password_digest(password.expose_secret()))
     }
 }
 
-/// The token that a request shows.
+/// Returns the token in a request's header.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get("authorization")?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// What the record calls somebody who logged in.
+/// Returns the name of a login in the record.
 fn login_principal(login: Option<&str>) -> PrincipalId {
     login.map_or_else(|| PrincipalId::new(SHARED), principals::of_console)
 }
 
-/// What stands for a login in a cookie.
+/// Returns the hash of a login in a cookie.
 fn login_hash(login: Option<&str>) -> [u8; 8] {
     let text = login.map_or_else(String::new, |login| format!("login {login}"));
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
@@ -315,7 +315,7 @@ fn login_hash(login: Option<&str>) -> [u8; 8] {
     short
 }
 
-/// The key at `path`, made if it is not there.
+/// Reads the key at `path`, made if it is not there.
 fn load_or_create_key(path: &Path) -> std::io::Result<Vec<u8>> {
     if let Ok(text) = std::fs::read_to_string(path)
         && let Some(key) = hex::decode(text.trim()).ok().filter(|key| key.len() == 32)

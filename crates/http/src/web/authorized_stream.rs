@@ -1,4 +1,4 @@
-//! Streams end when whoever reads them is not let in any more: a token that was removed, a cookie that was given back.
+//! Streams end when their reader's authentication ends: a token that was removed, a cookie that was revoked.
 
 use std::{
     pin::Pin,
@@ -18,12 +18,12 @@ use tokio::time::{Instant, Sleep};
 
 use super::auth::WebAuth;
 
-/// How often it is looked whether they are.
+/// Interval of the check.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long ago it may have been looked when something is told.
+/// Greatest age of the check when something is sent.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The response, for as long as `shown` lets somebody in.
+/// Returns the response, which ends once `shown` is no longer valid.
 pub(super) fn while_known(response: Response, auth: Arc<WebAuth>, shown: HeaderMap) -> Response {
     response.map(|body| {
         let look = Box::pin(tokio::time::sleep(LOOK));

@@ -12,16 +12,16 @@ use serde_json::{Map, Value};
 
 use crate::reply::HttpProblem;
 
-/// How long a body may be, in bytes.
+/// Largest body, in bytes.
 const LARGEST: usize = 4 << 20;
-/// How long it may take to come.
+/// Time limit of receiving it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The fields of a body: a JSON object, or a form whose values are texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BodyFields(pub Map<String, Value>);
 
-/// Why a body was not taken. What was asked for was not done.
+/// Reason why a body was not taken. The request had no effect.
 #[derive(Clone, Debug)]
 pub struct BodyRejection {
     path: String,
@@ -35,12 +35,12 @@ impl axum::response::IntoResponse for BodyRejection {
 }
 
 impl BodyFields {
-    /// The text under `name`, trimmed; `None` if it is absent, `null`, empty or no text.
+    /// Returns the text under `name`, trimmed; `None` if it is absent, `null`, empty or no text.
     pub fn text_field(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
     }
 
-    /// Whether `name` is true: JSON's `true`, or what a ticked box sends.
+    /// Reports whether `name` is true: JSON's `true`, or the value of a ticked box.
     pub fn is_set(&self, name: &str) -> bool {
         match self.0.get(name) {
             Some(Value::Bool(is)) => *is,
@@ -75,14 +75,14 @@ impl<S: Send + Sync> FromRequest<S> for BodyFields {
     }
 }
 
-/// Whether reading a body ended because it had more bytes than were to be read.
+/// Reports whether reading a body ended because it had more bytes than the limit.
 pub fn is_over_limit(error: &axum::Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
 }
 
-/// The fields that `bytes` have, or in words why they have none.
+/// Parses the fields of `bytes`, or returns the reason why they have none.
 fn parse_fields(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, (StatusCode, String)> {
-    // What curl calls a form by itself, and is none.
+    // curl labels it a form by default, and it is none.
     if is_form && bytes.trim_ascii_start().starts_with(b"{") {
         return Err((
             StatusCode::BAD_REQUEST,
@@ -108,7 +108,7 @@ fn parse_fields(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, (Stat
 /// the fields of both read back the same when they are written out.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     for is_form in [false, true] {

@@ -2,14 +2,14 @@
 
 use axum::http::{HeaderMap, header};
 
-/// The value of a cookie.
+/// Returns the value of a cookie.
 pub fn read_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches('"'))
 }
 
-/// `Set-Cookie` of a cookie that pages' scripts cannot read, for `seconds`; 0 takes it away.
+/// Returns `Set-Cookie` of a cookie that pages' scripts cannot read, for `seconds`; 0 takes it away.
 pub fn set_cookie_text(name: &str, value: &str, seconds: u64, is_tls: bool) -> String {
     let secure = if is_tls { "; Secure" } else { "" };
     format!("{name}={value}; HttpOnly; Max-Age={seconds}; Path=/; SameSite=Lax{secure}")

@@ -1,4 +1,4 @@
-//! What stands before a route: who may call it, and that no other site's page does.
+//! Checks before a route: the caller may use it, and no page of another site sent it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,11 +23,11 @@ use crate::{
 
 /// The path at which figures of the process stand.
 pub const METRICS: &str = "/metrics";
-/// How long a form may take to come.
+/// Time limit of receiving a form.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long it takes until somebody who may be an agent's command is looked at once more.
+/// Wait before a caller that may be an agent's command is checked once more.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
-/// How long a form may be, in bytes.
+/// Largest form, in bytes.
 const LARGEST_FORM: usize = 1 << 20;
 
 /// The guard of one route.
@@ -38,7 +38,7 @@ pub(super) struct RouteGuard {
     pub(super) effect: RouteEffect,
 }
 
-/// Lets a request pass that no route takes, if it may know that: below `/api/` that is for callers who showed who they are.
+/// Passes on a request that no route takes, if it may know that: below `/api/` that is for authenticated callers.
 pub(super) async fn check_unrouted(State(auth): State<Arc<WebAuth>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if !path.starts_with("/api/") || access::is_public(path) {
@@ -48,7 +48,7 @@ pub(super) async fn check_unrouted(State(auth): State<Arc<WebAuth>>, request: Re
     check_access(State(guard), request, next).await
 }
 
-/// Lets a request pass, with its [`Caller`] among its extensions, or answers it.
+/// Passes on a request, with its [`HttpCaller`] among its extensions, or answers it.
 pub(super) async fn check_access(State(guard): State<RouteGuard>, request: Request, next: Next) -> Response {
     let (mut parts, mut body) = request.into_parts();
     let mut from = None;
@@ -95,7 +95,7 @@ pub(super) async fn check_access(State(guard): State<RouteGuard>, request: Reque
             if guard.who != RouteAccess::Anybody {
                 return refusal_response(&parts, StatusCode::FORBIDDEN, NOT_ITS_LOGIN);
             }
-            // Nor is it told whether the login is a good one.
+            // The reply does not reveal whether the login is valid.
             None
         }
         caller => caller,
@@ -143,7 +143,7 @@ pub(super) async fn check_access(State(guard): State<RouteGuard>, request: Reque
             return refusal_response(&parts, StatusCode::FORBIDDEN, "Session expired - reload the page");
         }
     }
-    // Whoever showed who they are keeps their connection, however many strangers come.
+    // An authenticated caller keeps its connection, however many unauthenticated ones come.
     if let Some(HttpCaller { via: AuthMethod::Cookie { .. } | AuthMethod::Token { .. }, .. }) = &caller
         && parts.extensions.get::<ConnectionInfo>().is_some_and(|guest| !guest.place.mark_authenticated())
     {
@@ -167,10 +167,10 @@ pub(super) async fn check_access(State(guard): State<RouteGuard>, request: Reque
     }
 }
 
-/// What an agent's command is told that shows a person's login.
+/// Text for an agent's command that shows a person's login.
 const NOT_ITS_LOGIN: &str = "This comes from a command of an agent, for which nobody's login opens anything";
 
-/// Whether an agent's command sent this. What it serves at another port of the same name is sent people's cookies by their browsers.
+/// Reports whether an agent's command sent this. Browsers send people's cookies to a page that it serves at another port.
 async fn is_an_agents(parts: &Parts) -> bool {
     let Some(guest) = parts.extensions.get::<ConnectionInfo>() else { return false };
     if guest.peer.may_decide().await {
@@ -181,7 +181,7 @@ async fn is_an_agents(parts: &Parts) -> bool {
     !guest.peer.may_decide().await
 }
 
-/// What says who somebody is.
+/// Returns the headers that identify the caller.
 fn credential_headers(headers: &HeaderMap) -> HeaderMap {
     let names = [header::AUTHORIZATION, header::COOKIE];
     headers.iter().filter(|(name, _)| names.contains(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -191,7 +191,7 @@ fn is_stream(headers: &HeaderMap) -> bool {
     header_text(headers, "content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
-/// What another site's page is told that sent this.
+/// Returns the refusal of a request that another site's page sent.
 fn is_foreign(guard: &RouteGuard, parts: &Parts) -> Option<Response> {
     let host = header_text(&parts.headers, header::HOST.as_str());
     let from = header_text(&parts.headers, "origin").or_else(|| header_text(&parts.headers, "referer"));
@@ -204,7 +204,7 @@ fn is_foreign(guard: &RouteGuard, parts: &Parts) -> Option<Response> {
     None
 }
 
-/// Whether a browser's page sent this: programs name neither.
+/// Reports whether a browser's page sent this: programs send neither header.
 fn is_of_a_page(headers: &HeaderMap) -> bool {
     headers.contains_key("origin") || headers.contains_key("referer")
 }
@@ -221,7 +221,7 @@ fn refusal_response(parts: &Parts, status: StatusCode, why: &str) -> Response {
     HttpProblem::new(status, why).response_for(parts.uri.path())
 }
 
-/// Nobody knows who this is: programs are told so, people are asked.
+/// Returns the response to an unauthenticated request: an error for programs, the login page for people.
 fn unauthenticated_response(parts: &Parts) -> Response {
     let path = parts.uri.path();
     if path.starts_with("/api/")

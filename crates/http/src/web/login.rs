@@ -22,14 +22,14 @@ use crate::{
     reply::{self, HttpProblem},
 };
 
-/// Where whoever came in wants to go.
+/// Target of the redirect after a login.
 #[derive(Deserialize)]
 struct LoginQuery {
     #[serde(default)]
     next: String,
 }
 
-/// The routes.
+/// Returns the routes.
 pub fn routes(auth: &Arc<WebAuth>) -> Router {
     GuardedRoutes::new(auth)
         .add_route("GET", "/login", login_page)
@@ -41,7 +41,7 @@ pub fn routes(auth: &Arc<WebAuth>) -> Router {
         .with_state(Arc::clone(auth))
 }
 
-/// A place on this gateway, whatever was written: nobody is sent elsewhere from here.
+/// Returns a path on this gateway, for any input: there is no redirect to elsewhere from here.
 fn safe_next_path(next: &str) -> &str {
     let is_ours = next.starts_with('/')
         && !next.starts_with("//")

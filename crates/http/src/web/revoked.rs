@@ -1,4 +1,4 @@
-//! Cookies that were given back before their time, kept beside the record until they are out of date.
+//! Cookies that were revoked before their time, stored with the record until they are out of date.
 
 use std::{
     collections::BTreeMap,
@@ -20,24 +20,24 @@ pub(super) struct RevokedCookies {
 }
 
 impl RevokedCookies {
-    /// What `file` says and is not out of date by `now`.
+    /// Opens `file` and reads the entries that are not out of date by `now`.
     ///
     /// # Errors
-    /// What the system says; that the file is not there is none.
+    /// The system's error; a missing file is none.
     pub(super) fn open(file: PathBuf, now: Millis) -> io::Result<Self> {
         let tokens = Mutex::new(read_file(&file, now)?);
         Ok(Self { tokens, file, writing: Mutex::new(()) })
     }
 
-    /// Whether a token was given back.
+    /// Reports whether a token was revoked.
     pub(super) fn contains_token(&self, token: &str) -> bool {
         self.tokens.lock().contains_key(token)
     }
 
-    /// Notes a token, at once for whoever asks and then in the file.
+    /// Revokes a token, at once in memory and then in the file.
     ///
     /// # Errors
-    /// What the system says of the file.
+    /// The system's error about the file.
     pub(super) async fn revoke_token(self: &Arc<Self>, token: String, until: Millis, now: Millis) -> io::Result<()> {
         {
             let mut tokens = self.tokens.lock();

@@ -1,4 +1,4 @@
-//! Routes that stand in the table, each behind its guard.
+//! Routes of the table, each with its guard.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use axum::{
 
 use super::{access, auth::WebAuth, guard};
 
-/// Adds answers to what no route of `router` takes: `nothing` for a path, 405 for a method. Below `/api/` a caller who has to show who it
-/// is, and did not, gets 401 for both: clients tell by it that they have to log in.
+/// Adds answers to requests that no route of `router` takes: `nothing` for a path, 405 for a method. Below `/api/` a caller who has to
+/// log in, and did not, gets 401 for both: clients learn from it that they have to log in.
 pub fn with_fallbacks<H, T>(router: Router, auth: &Arc<WebAuth>, nothing: H) -> Router
 where
     H: Handler<T, ()>,
@@ -31,7 +31,7 @@ pub struct GuardedRoutes<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> GuardedRoutes<S> {
-    /// No routes yet.
+    /// Makes a set without routes.
     pub fn new(auth: &Arc<WebAuth>) -> Self {
         Self { router: Router::new(), auth: Arc::clone(auth) }
     }
@@ -39,7 +39,7 @@ impl<S: Clone + Send + Sync + 'static> GuardedRoutes<S> {
     /// Adds a route.
     ///
     /// # Panics
-    /// If the table has no row for it: a gateway with a route that nobody thought about does not start.
+    /// If the table has no row for it: a gateway with a route without access rules does not start.
     #[must_use]
     pub fn add_route<H, T>(mut self, method: &str, path: &str, handler: H) -> Self
     where
@@ -61,7 +61,7 @@ impl<S: Clone + Send + Sync + 'static> GuardedRoutes<S> {
         self
     }
 
-    /// The router.
+    /// Returns the router.
     pub fn with_state(self, state: S) -> Router {
         self.router.with_state(state)
     }

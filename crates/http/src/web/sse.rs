@@ -16,10 +16,10 @@ use futures_util::Stream;
 use serde::Serialize;
 use tokio::time::{Instant, Sleep};
 
-/// How long nothing may be heard on a stream. Phones take one for dead after twelve seconds.
+/// Longest silence on a stream. Phones take one for dead after twelve seconds.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// One event. Line breaks cannot occur in JSON text. It takes no more room than it has bytes: many are kept.
+/// Encodes one event. Line breaks cannot occur in JSON text. It takes no more room than it has bytes: many are kept.
 pub fn encode_frame<T: Serialize + ?Sized>(id: Option<&str>, event: &str, data: &T) -> Bytes {
     let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
     let named = id.map_or(["", "", ""], |id| ["id: ", id, "\n"]);
@@ -27,7 +27,7 @@ pub fn encode_frame<T: Serialize + ?Sized>(id: Option<&str>, event: &str, data: 
     Bytes::from(parts.concat())
 }
 
-/// A reply that goes on: what `frames` gives, and `note` as a comment whenever nothing came for a while.
+/// Returns a streamed reply: the frames of `frames`, and `note` as a comment after each silence.
 pub fn stream_reply(frames: impl Stream<Item = Bytes> + Send + 'static, note: &'static str) -> Response {
     let frames = KeepAliveStream { frames: Box::pin(frames), note, silence: Box::pin(tokio::time::sleep(SILENCE)) };
     let mut response = Response::new(Body::from_stream(frames));

@@ -1,4 +1,4 @@
-//! The gateway's door: what an allowed request costs beside its parts, and how long an approval takes once it was tapped.
+//! The agent-gate adapter: cost of an allowed request compared with its parts, and time of an approval after the answer.
 
 use std::{
     fs::File,
@@ -33,14 +33,14 @@ const MANY: u64 = 5_000;
 const IN_FLIGHT: u64 = 64;
 /// More would be held back: a bot may send so many messages at once.
 const APPROVALS: usize = 10;
-/// What a log writes at least of one commit, in bytes.
+/// Minimum that a log writes for one commit, in bytes.
 const PAGE: usize = 4096;
 
-/// How often a gateway with gates that wait is killed.
+/// Number of kills of a gateway with pending gates.
 const RESTARTS: usize = 9;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What was measured of allowed requests.
+/// Figures of allowed requests.
 pub(crate) struct AllowedFigures {
     pub(crate) per_second: f64,
     pub(crate) raw_per_second: f64,
@@ -97,7 +97,7 @@ pub(crate) fn measure_allowed(binary: &Path) -> anyhow::Result<AllowedFigures> {
     })
 }
 
-/// Milliseconds of each of a round's turns.
+/// Returns the milliseconds of each of a round's turns.
 fn time_turns(mut turn: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
     let timed = || {
         let begun = Instant::now();
@@ -145,7 +145,7 @@ impl RawParts {
     }
 }
 
-/// Milliseconds from the delivery of the tap that allows to the agent's reply, and those of the parts of a request.
+/// Returns the milliseconds from the delivery of the tap that allows to the agent's reply, and those of the parts of a request.
 pub(crate) fn time_approval(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
     let service = gateway::start_service()?;
     let bot_api = BotApiStub::start()?;
@@ -166,7 +166,7 @@ pub(crate) fn time_approval(binary: &Path) -> anyhow::Result<(f64, Option<f64>)>
     Ok((median(took).context("nothing was measured")?, median(parts)))
 }
 
-/// Milliseconds from the start of the process until it is ready.
+/// Returns the milliseconds from the start of the process until it is ready.
 pub(crate) fn measure_ready(binary: &Path, starts: usize) -> anyhow::Result<f64> {
     let service = gateway::start_service()?;
     let mut took = Vec::new();
@@ -178,7 +178,7 @@ pub(crate) fn measure_ready(binary: &Path, starts: usize) -> anyhow::Result<f64>
     median(took).context("nothing was measured")
 }
 
-/// Milliseconds from the start of the process, behind a kill, until it lists so many gates that waited; and without any.
+/// Returns the milliseconds from the start of the process, after a kill, until it lists `count` gates that were pending; and without any.
 pub(crate) fn measure_restore(binary: &Path, count: usize) -> anyhow::Result<(f64, Option<f64>)> {
     let service = gateway::start_service()?;
     let (mut full, mut empty) = (Vec::new(), Vec::new());
@@ -211,14 +211,14 @@ pub(crate) fn measure_restore(binary: &Path, count: usize) -> anyhow::Result<(f6
     Ok((median(full).context("nothing was measured")?, median(empty)))
 }
 
-/// How many gates of the agent wait.
+/// Returns the number of pending gates of the agent.
 fn count_pending(gateway: &GatewayProcess) -> anyhow::Result<usize> {
     let path = "/api/approval/pending?session_id=agent:default";
     let body: Value = serde_json::from_slice(&web::BlockingHttpClient::connect(gateway.address.parse()?)?.get(path)?)?;
     usize::try_from(body["pending_count"].as_u64().context("no count of what waits")?).map_err(Into::into)
 }
 
-/// The process of a gateway with an agent that was answered and has nothing to do, for as long as `look` looks.
+/// Starts a gateway with an agent that was answered and has nothing to do, for as long as `look` looks.
 pub(crate) fn with_idle_gateway<T>(binary: &Path, look: impl FnOnce(u32) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
     let mut agent = TextSocket::connect_agent(&gateway.address)?;

@@ -1,4 +1,4 @@
-//! The bridge of the gjc door: how long a frame takes to everybody who follows a session's events.
+//! The bridge of the gjc adapter: time of a frame to all followers of a session's events.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -23,12 +23,12 @@ use crate::{
     fixture::{provider::ProviderStub, scratch::ScratchFolder},
 };
 
-/// How many follow.
+/// Number of followers.
 const MANY: usize = 100;
 const ROUNDS: usize = 15;
 const PATIENCE: Duration = Duration::from_secs(60);
 const TOKEN: &str = "token-of-the-bench";
-/// What the frame says that is waited for.
+/// Text of the expected frame.
 const EXPECTED_FRAME: &[u8] = b"\"command\":\"get_state\"";
 
 /// The running process. Dropped, it is killed.
@@ -94,7 +94,7 @@ async fn post_json(stream: &mut TcpStream, path: &str, body: &Value) -> anyhow::
     }
 }
 
-/// Follows the events until `tell` is dropped: says when it began, and when it had the frame, with its length.
+/// Follows the events until `tell` is dropped: reports when it began, and when it had the frame, with its length.
 async fn follow_events(
     address: SocketAddr,
     path: String,
@@ -119,7 +119,7 @@ async fn follow_events(
     }
 }
 
-/// Milliseconds from a command to the frame at the last of those who follow, and the same of a server that only sends it.
+/// Returns the milliseconds from a command to the frame at the last of those who follow, and the same of a server that only sends it.
 pub(crate) fn fan_out(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let bridge = BridgeProcess::start(binary)?;

@@ -1,10 +1,10 @@
-//! A figure beside its yardstick and its target, as a row for people and as a line for programs.
+//! A figure with its yardstick and its target, as a row for users and as a line for programs.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// What a figure is counted in.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FigureUnit {
     Micros,
@@ -32,7 +32,7 @@ impl fmt::Display for FigureUnit {
     }
 }
 
-/// What a figure should be.
+/// Target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FigureTarget {
     Value(f64),
@@ -46,7 +46,7 @@ pub(crate) struct BenchFigure {
     pub(crate) name: &'static str,
     unit: FigureUnit,
     target: Option<FigureTarget>,
-    /// What was measured, or why it could not be.
+    /// The measured value, or the reason for its absence.
     value: Result<f64, String>,
     yardstick: Option<f64>,
 }
@@ -60,7 +60,7 @@ impl BenchFigure {
         Self { target: Some(FigureTarget::Value(target)), ..self }
     }
 
-    /// The target is so many times what the yardstick turns out to be.
+    /// Sets the target to so many times the value of the yardstick.
     pub(crate) fn target_yardsticks(self, times: f64) -> Self {
         Self { target: Some(FigureTarget::Yardsticks(times)), ..self }
     }
@@ -80,7 +80,7 @@ impl BenchFigure {
         }
     }
 
-    /// *Shape:* `{figure, unit, value, yardstick, target, unavailable}`, all there, null where there is none.
+    /// Returns the figure as JSON. *Shape:* `{figure, unit, value, yardstick, target, unavailable}`, all there, null where there is none.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "figure": self.name,
@@ -92,7 +92,7 @@ impl BenchFigure {
         })
     }
 
-    /// What was measured with its unit, or that it was not.
+    /// Returns the value with its unit, or that it was not measured.
     pub(crate) fn value_text(&self) -> String {
         self.value.as_ref().map_or_else(|_| "not available".to_owned(), |value| self.with_unit(*value))
     }
@@ -101,12 +101,12 @@ impl BenchFigure {
         format!("{} {}", rounded_text(value), self.unit).trim_end().to_owned()
     }
 
-    /// Whether the target is met; nothing without a target or a value.
+    /// Reports whether the target is met; None without a target or a value.
     pub(crate) fn meets_target(&self) -> Option<bool> {
         Some(self.target_share()? <= 1.0)
     }
 
-    /// How much of what the target allows is used: 1 is all of it, more is a miss.
+    /// Returns the used share of the target: 1 is all of it, more is a miss.
     pub(crate) fn target_share(&self) -> Option<f64> {
         let (value, target) = (*self.value.as_ref().ok()?, self.target_value()?);
         let (used, allowed) = if self.unit == FigureUnit::PerSecond { (target, value) } else { (value, target) };
@@ -120,31 +120,31 @@ impl BenchFigure {
         })
     }
 
-    /// Why it was not taken.
+    /// Returns the reason why it was not measured.
     pub(crate) fn why_not(&self) -> Option<&str> {
         self.value.as_ref().err().map(String::as_str)
     }
 
-    /// Name, value, yardstick and target, as people read them.
+    /// Returns name, value, yardstick and target, for users.
     pub(crate) fn table_cells(&self) -> [String; 4] {
         let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| self.with_unit(value));
         [self.name.to_owned(), self.value_text(), optional(self.yardstick), optional(self.target_value())]
     }
 }
 
-/// The middle of `values`; of an even number of them the upper of the two.
+/// Returns the middle of `values`; of an even number of them the upper of the two.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
-/// What so many of a hundred `values` do not exceed.
+/// Returns the value that `of_hundred` percent of the `values` do not exceed.
 pub(crate) fn percentile(mut values: Vec<f64>, of_hundred: usize) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get((values.len() * of_hundred).div_ceil(100).saturating_sub(1)).copied()
 }
 
-/// All figures as a table, with the reasons for those that are not available below it.
+/// Returns all figures as a table, with the reasons for those that are not available below it.
 pub(crate) fn figure_table(figures: &[BenchFigure]) -> String {
     let head = ["figure", "measured", "yardstick", "target"].map(str::to_owned);
     let rows: Vec<[String; 4]> = std::iter::once(head).chain(figures.iter().map(BenchFigure::table_cells)).collect();

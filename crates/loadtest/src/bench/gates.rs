@@ -1,4 +1,4 @@
-//! Gates of workflows: how long until a host sees one, and until its answer has the run go on.
+//! Gates of workflows: how long until a host sees one, and until its answer has the run continue.
 
 use std::{fs::File, io::Write as _, path::Path, time::Instant};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 const ROUNDS: usize = 60;
-/// What a log writes at least of one commit, in bytes.
+/// Minimum that a log writes for one commit, in bytes.
 const PAGE: usize = 4096;
 const FLAGS: [&str; 3] = ["gjc", "--mode", "rpc"];
 const AGENT_DIR: &str = "GJC_CODING_AGENT_DIR";

@@ -1,4 +1,5 @@
-//! The gsv door: a request beside a raw echo, one event to ten thousand clients, ten thousand sessions at rest, ten thousand jobs.
+//! The gsv adapter: a request compared with a raw echo, one event to ten thousand clients, ten thousand sessions at rest, ten thousand
+//! jobs.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,17 +25,17 @@ use crate::{
     },
 };
 
-/// How many clients, sessions and jobs there are.
+/// Number of clients, sessions and jobs.
 pub(crate) const MANY: usize = 10_000;
-/// How often a request is made, behind as many that are not measured.
+/// Number of measured requests, after as many that are not measured.
 const REQUESTS: usize = 2_000;
 const ROUNDS: usize = 7;
-/// How many clients connect at once.
+/// Number of clients that connect at once.
 const AT_ONCE: usize = 256;
-/// How many jobs fire, a moment apart.
+/// Number of jobs that fire, a moment apart.
 const FIRINGS: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long an idle gateway is watched.
+/// Time for which an idle gateway is watched.
 const IDLE: Duration = Duration::from_secs(3);
 
 /// A client that asks one thing at a time.
@@ -53,7 +54,7 @@ impl GsvClient {
         Ok(client)
     }
 
-    /// What a request that works is answered. Events on the way are kept: a run can end before its request is answered.
+    /// Sends a request and returns its result. Events on the way are kept: a run can end before its request is answered.
     fn send_request(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
         self.request_count += 1;
         let id = self.request_count.to_string();
@@ -75,7 +76,7 @@ impl GsvClient {
         Ok(serde_json::from_str(&self.socket.read_text()?)?)
     }
 
-    /// The next event that fits. Those before it are passed over.
+    /// Returns the next event that fits. Those before it are passed over.
     fn next_event(&mut self, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
         loop {
             let frame = self.events.pop_front().map_or_else(|| self.read_frame(), Ok)?;
@@ -96,7 +97,7 @@ fn connect_params(id: &str) -> Value {
     json!({ "minProtocol": 1, "client": { "id": id, "mode": "client" } })
 }
 
-/// Milliseconds of a request that is answered at once, and of as many bytes that are sent back.
+/// Returns the milliseconds of a request that is answered at once, and of as many bytes that are sent back.
 pub(crate) fn round_trip(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
     let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
     let mut client = GsvClient::connect_as(&gateway.address, "bench")?;
@@ -119,7 +120,7 @@ pub(crate) fn round_trip(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
     Ok((median(took).context("nothing was measured")?, median(raw)))
 }
 
-/// What one event to everybody takes.
+/// Time of one event to all clients.
 pub(crate) struct BroadcastFigures {
     /// Milliseconds from the request to the frame at the last of them.
     pub(crate) last: f64,
@@ -196,7 +197,7 @@ async fn connect_idle_clients(
     Ok((sitting, frames))
 }
 
-/// What [`MANY`] sessions cost that nobody speaks in any more.
+/// Cost of [`MANY`] sessions at rest.
 pub(crate) struct SessionFigures {
     /// Milliseconds to list a page of them.
     pub(crate) listed: f64,
@@ -204,7 +205,7 @@ pub(crate) struct SessionFigures {
     pub(crate) bytes: f64,
 }
 
-/// Measures sessions of one message each. The gateway is started again behind them, so that they are at rest.
+/// Measures sessions of one message each. The gateway is restarted after them, so that they are at rest.
 pub(crate) fn measure_sessions(binary: &Path) -> anyhow::Result<SessionFigures> {
     let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
     let mut client = GsvClient::connect_as(&gateway.address, "bench")?;
@@ -233,7 +234,7 @@ pub(crate) fn measure_sessions(binary: &Path) -> anyhow::Result<SessionFigures> 
     Ok(SessionFigures { listed: median(took).context("nothing was measured")?, bytes })
 }
 
-/// What [`MANY`] jobs cost that wait, and how late those are that fire among them.
+/// Cost of [`MANY`] waiting jobs, and the delay of those that fire among them.
 pub(crate) struct JobFigures {
     /// Milliseconds of processor time in a second in which nothing happens.
     pub(crate) idle: f64,
@@ -262,7 +263,7 @@ pub(crate) fn measure_jobs(binary: &Path) -> anyhow::Result<JobFigures> {
     let mut late = f64::MIN;
     for _ in 0..FIRINGS {
         let event = client.next_event(|frame| frame["event"] == "chat")?;
-        // A run of a job is called as the job, with a number behind.
+        // A run of a job is named after the job, with a number at the end.
         let run = event["payload"]["runId"].as_str().context("a run without a name")?;
         let (job, _) = run.rsplit_once('-').context("a run of no job")?;
         let at = near.remove(job).context("a run of another job")?;
@@ -271,12 +272,12 @@ pub(crate) fn measure_jobs(binary: &Path) -> anyhow::Result<JobFigures> {
     Ok(JobFigures { idle: waiting, idle_without, late })
 }
 
-/// When the last firing of a job was recorded, in milliseconds.
+/// Returns the time at which the last firing of a job was recorded, in milliseconds.
 fn firing_time(client: &mut GsvClient, job: &str) -> anyhow::Result<f64> {
     let patience = Instant::now();
     loop {
         let runs = client.send_request("cron.runs", &json!({ "jobId": job, "limit": 1 }))?;
-        // The end of the run is told before that of the firing is recorded.
+        // The end of the run is sent before that of the firing is recorded.
         if let Some(at) = runs["runs"][0]["ts"].as_f64() {
             return Ok(at);
         }
@@ -298,14 +299,14 @@ fn now_millis() -> anyhow::Result<u64> {
     Ok(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?)
 }
 
-/// Milliseconds of processor time that it takes a second while nobody asks for anything.
+/// Returns the milliseconds of processor time that it takes a second without requests.
 fn idle_processor_time(gateway: &GatewayProcess) -> anyhow::Result<f64> {
     let before = processor_millis(gateway.id())?;
     std::thread::sleep(IDLE);
     Ok((processor_millis(gateway.id())? - before) / IDLE.as_secs_f64())
 }
 
-/// Milliseconds of processor time of a process, in ticks of ten.
+/// Returns the milliseconds of processor time of a process, in ticks of ten.
 fn processor_millis(id: u32) -> anyhow::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).context("no /proc here")?;
     let (_, fields) = stat.rsplit_once(')').context("no /proc/stat")?;

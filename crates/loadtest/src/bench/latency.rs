@@ -1,4 +1,4 @@
-//! How soon a gate is on a card, how soon a decision is an action, and whether whoever reconnects misses anything.
+//! Time from a gate to its card, time from a decision to its action, and events that a reconnecting client misses.
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +24,7 @@ use crate::{
 
 /// More would be held back: a bot may send so many messages at once.
 const APPROVALS: usize = 10;
-/// Requests while somebody reads and is cut off, and after how many events each time.
+/// Number of requests during interrupted reading, and of events between two interruptions.
 const REQUESTS: u64 = 400;
 const CUT_EVERY: usize = 37;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,7 +65,8 @@ pub(crate) fn measure_approval(binary: &Path) -> anyhow::Result<ApprovalFigures>
     Ok(ApprovalFigures { card: median(card).context(nothing)?, exec: median(exec).context(nothing)? })
 }
 
-/// How many events a reader missed, or had twice, that was cut off again and again while they came; and how often it was.
+/// Returns how many events a reader missed, or had twice, that was cut off again and again while they came; and the number of
+/// interruptions.
 pub(crate) fn measure_lost(binary: &Path) -> anyhow::Result<(f64, f64)> {
     let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
     let address = gateway.address.clone();
@@ -90,7 +91,7 @@ pub(crate) fn measure_lost(binary: &Path) -> anyhow::Result<(f64, f64)> {
         }
         cuts += 1;
         if writer.is_finished() && end.is_none() {
-            // What is there now is all that comes: one uninterrupted reading of it is what must have been heard.
+            // No more events come: one uninterrupted reading must give what the reader got.
             end = Some(read_all_ids(&gateway.address)?);
         }
         if let Some(all) = &end
@@ -111,7 +112,7 @@ pub(crate) fn measure_lost(binary: &Path) -> anyhow::Result<(f64, f64)> {
     Ok((f64::from(u32::try_from(missed + twice)?), f64::from(cuts)))
 }
 
-/// The ids of everything that is told from the start until nothing comes.
+/// Returns the ids of all events from the start until no more come.
 fn read_all_ids(address: &str) -> anyhow::Result<Vec<String>> {
     let mut stream = ApiEventStream::open(address, "start")?;
     let mut ids = Vec::new();
@@ -141,7 +142,7 @@ impl ApiEventStream {
         Ok(Self(stream))
     }
 
-    /// The id of the next event; `None` where none comes for a while.
+    /// Returns the id of the next event; `None` where none comes for a while.
     fn next_id(&mut self) -> anyhow::Result<Option<String>> {
         let mut id = None;
         loop {
@@ -157,7 +158,8 @@ impl ApiEventStream {
             if let Some(value) = line.strip_prefix("id:") {
                 id = Some(value.trim().to_owned());
             } else if let Some(event) = line.strip_prefix("event:") {
-                // What begins a stream repeats where it was taken up, and what has no id is told to those who follow just now.
+                // The events at the beginning of a stream repeat where it was resumed, and those without an id are only for current
+                // followers.
                 match id.take() {
                     Some(id) if event.trim() != "ready" => return Ok(Some(id)),
                     _ => {}

@@ -1,6 +1,6 @@
-//! A call of a tool of our own node: how long it takes through the gateway, beside the node's own time.
+//! A call of a tool of our own node: its time through the gateway, compared with the node's own time.
 //!
-//! The node's own time is that of the same call, asked for by a gateway that records nothing and answers at once.
+//! The node's own time is that of the same call from a gateway that records nothing and answers at once.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -21,14 +21,14 @@ use crate::{
     },
 };
 
-/// How many calls are measured, behind as many that are not.
+/// Number of measured calls, after as many that are not.
 const CALLS: usize = 300;
 
 /// Medians in milliseconds.
 pub(crate) struct NodeCallFigures {
-    /// What a call takes longer through the gateway.
+    /// Additional time of a call through the gateway.
     pub(crate) over: f64,
-    /// What it takes at the node.
+    /// Time of a call at the node.
     pub(crate) own: f64,
 }
 
@@ -74,12 +74,12 @@ impl Drop for NodeProcess {
     }
 }
 
-/// A request of a client of the gsv door.
+/// Returns a request of a client of the gsv adapter.
 pub(crate) fn request_frame(id: usize, method: &str, params: &Value) -> String {
     json!({ "type": "req", "id": id.to_string(), "method": method, "params": params }).to_string()
 }
 
-/// The next frame for which `fits` says so.
+/// Returns the next frame for which `fits` is true.
 pub(crate) fn next_frame(socket: &mut TextSocket, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
     loop {
         let frame: Value = serde_json::from_str(&socket.read_text()?)?;
@@ -89,7 +89,7 @@ pub(crate) fn next_frame(socket: &mut TextSocket, fits: impl Fn(&Value) -> bool)
     }
 }
 
-/// The median of so many calls, as `call` makes them.
+/// Returns the median of so many calls, as `call` makes them.
 fn median_call(mut call: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let mut took = Vec::with_capacity(CALLS);
     for number in 0..CALLS * 2 {

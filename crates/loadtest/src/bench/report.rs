@@ -1,10 +1,10 @@
-//! The report: one page that needs nothing beside it, with every figure beside its yardstick and its target, and how to take it again.
+//! The report: one self-contained page, with every figure, its yardstick and its target, and the commands to repeat it.
 
 use std::{fmt::Write as _, fs, process::Command};
 
 use crate::bench::figure::BenchFigure;
 
-/// The figures that nobody in the field publishes, by what their names begin with.
+/// Figures that no other project publishes, by the beginnings of their names.
 const UNSEEN: [(&str, &[&str]); 5] = [
     ("Sessions that one gateway holds", &["gsv: memory of each of 10,000 sessions", "gsv: listing 10,000 sessions"]),
     ("From a gate to its card", &["gate to card"]),
@@ -43,7 +43,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:960px;mar
  @media (prefers-color-scheme:dark){body{color:#e3e8ef;background:#12161c}th,td{border-color:#313a47}line{stroke:#e3e8ef}\
  pre{background:#1a2029}.good{color:#7fd6a2}.bad{color:#ff8f8f}}";
 
-/// Where and when the figures were taken.
+/// Place and time of the measurements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunConditions {
     pub(crate) program: String,
@@ -57,7 +57,7 @@ pub(crate) struct RunConditions {
 }
 
 impl RunConditions {
-    /// That of now, and of `binary`.
+    /// Returns the conditions of now, and of `binary`.
     pub(crate) fn for_this_machine(binary: &std::path::Path, arguments: &[String]) -> Self {
         let command_output = |program: &str, arguments: &[&str]| {
             let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
@@ -86,7 +86,7 @@ impl RunConditions {
     }
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn render_page(figures: &[BenchFigure], setting: &RunConditions) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
@@ -161,7 +161,7 @@ fn render_table<'a>(figures: impl Iterator<Item = &'a BenchFigure>) -> String {
     )
 }
 
-/// How much of what the target allows is used: 1 is all of it.
+/// Renders the used share of a target: 1 is all of it.
 fn render_bar(share: f64) -> String {
     let class = if share > 1.0 { "over" } else { "" };
     let line = WIDTH / 2.0;

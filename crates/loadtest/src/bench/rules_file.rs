@@ -1,5 +1,5 @@
-//! How long a file of rules takes to become a decision: the file is read, compiled and looked through for rules that make no
-//! sense, and one call is judged, in a process of its own.
+//! Time from a file of rules to a decision: the file is read, compiled and checked for rules that make no sense, and one call is
+//! judged, in a process of its own.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command, time::Instant};
 
@@ -10,7 +10,7 @@ use crate::{
     fixture::scratch::ScratchFolder,
 };
 
-/// How often each file is measured.
+/// Number of measurements of each file.
 const ROUNDS: usize = 7;
 
 /// Milliseconds for 10,000 rules and for 1,000, in the layout that takes longest.
@@ -36,9 +36,9 @@ pub(crate) fn measure(binary: &Path) -> anyhow::Result<FileToDecision> {
 /// A rule of a file, by its number.
 type RuleLayout = fn(usize) -> String;
 
-/// Commands allowed and denied by turns; tools each with an argument; one pattern for each of many agents; calls that several
-/// people have to allow beside some that named people have to; then patterns that begin alike or with a wildcard, told apart by
-/// their ends, by what is in them or by nothing; and values of one argument.
+/// Commands allowed and denied by turns; tools each with an argument; one pattern for each of many agents; calls that require several
+/// approvers among some that require named approvers; then patterns that begin alike or with a wildcard, different in their ends, in
+/// their middle or in nothing; and values of one argument.
 const LAYOUTS: [RuleLayout; 12] = [
     |at| format!("{{ pattern: \"bash(tool{at} *)\", action: {} }}", if at % 2 == 0 { "allow" } else { "deny" }),
     |at| format!("{{ tool: svc_{at}, args: {{ to: \"acme{at}*\" }}, action: ask }}"),
@@ -68,7 +68,7 @@ const LAYOUTS: [RuleLayout; 12] = [
     },
 ];
 
-/// A rule with this pattern; every third denies.
+/// Returns a rule with this pattern; every third denies.
 fn rule_with_pattern(pattern: &str, at: usize) -> String {
     format!("{{ pattern: \"{pattern}\", action: {} }}", if at.is_multiple_of(3) { "deny" } else { "allow" })
 }

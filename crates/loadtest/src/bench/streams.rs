@@ -1,5 +1,5 @@
-//! Prompt streams: how long a question takes to everybody who watches, beside a server that does nothing but send them the
-//! same frame, and what is left for an answer while they all are open.
+//! Prompt streams: time of a question to all watchers, compared with a server that only sends them the same frame, and the time left for
+//! an answer while they all are open.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -30,20 +30,20 @@ use crate::{
 
 /// The hidden argument that makes this program the yardstick.
 pub(crate) const FAN_OUT: &str = "__fan-out";
-/// How many watch at most.
+/// Maximum number of watchers.
 pub(crate) const MANY: usize = 10_000;
-/// How often something is asked.
+/// Number of questions.
 const ROUNDS: usize = 7;
-/// How long anything is waited for.
+/// Maximum wait for an event.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many connections are opened at once.
+/// Number of connections that are opened at once.
 const AT_ONCE: usize = 256;
-/// Whose gates are watched: the agent of every measurement.
+/// Stream of the agent of every measurement.
 const PATH: &str = "/api/approval/stream?session_id=agent:default";
-/// What a frame says in which something waits.
+/// Text of a frame with a pending approval.
 const RAISED: &[u8] = b"\"pending_count\":1";
 
-/// What was measured with so many streams open.
+/// Figures with so many open streams.
 pub(crate) struct StreamFigures {
     /// Milliseconds from the request to the frame at the last of them.
     pub(crate) last: f64,
@@ -123,7 +123,7 @@ async fn open_watchers(
             }
             while let Ok(read @ 1..) = stream.read(&mut buffer).await {
                 let text = &buffer[..read];
-                // The first frame comes with the head or right behind it.
+                // The first frame comes with the head or right after it.
                 if !is_open && text.windows(7).any(|seven| seven == b"initial") {
                     is_open = true;
                     let _ = open.send(true).await;
@@ -155,7 +155,7 @@ async fn is_open(opened: &mut mpsc::Receiver<bool>) -> anyhow::Result<()> {
     }
 }
 
-/// When the last of `count` had its frame, and how long one was.
+/// Returns the time at which the last of `count` had its frame, and the length of one.
 pub(crate) async fn await_frames(
     frames: &mut mpsc::UnboundedReceiver<(Instant, usize)>,
     count: usize,
@@ -171,7 +171,7 @@ pub(crate) async fn await_frames(
     Ok((last, size))
 }
 
-/// The name of what waits, as a client knows it: two answers within a second that name nothing are one that was posted twice.
+/// Returns the name of what waits, as a client knows it: two answers within a second that name nothing are one that was posted twice.
 async fn pending_approval(address: SocketAddr) -> anyhow::Result<Value> {
     let path = "/api/approval/pending?session_id=agent:default";
     let pending =
@@ -199,7 +199,7 @@ async fn exchange_http(address: SocketAddr, request: &str) -> anyhow::Result<Val
     Ok(serde_json::from_str(body)?)
 }
 
-/// Milliseconds until the last of `count` connections has a frame of `size` bytes from a process that does nothing else.
+/// Returns the milliseconds until the last of `count` connections has a frame of `size` bytes from a process that does nothing else.
 pub(crate) fn time_raw_fan_out(runtime: &Runtime, count: usize, size: usize) -> anyhow::Result<Vec<f64>> {
     let mut child = Command::new(std::env::current_exe()?)
         .args([FAN_OUT, &size.to_string()])
@@ -227,7 +227,7 @@ pub(crate) fn time_raw_fan_out(runtime: &Runtime, count: usize, size: usize) -> 
     Ok(took)
 }
 
-/// Is the yardstick: sends a frame of `size` bytes to everybody who is connected, for each line that it reads.
+/// Runs the yardstick: sends a frame of `size` bytes to every connection, for each line that it reads.
 pub(crate) fn fan_out(size: usize) -> anyhow::Result<ExitCode> {
     more_descriptors();
     // Read to its end, as the other one is.
@@ -260,7 +260,7 @@ pub(crate) fn fan_out(size: usize) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Each connection takes a descriptor: as many as the system lets us have.
+/// Raises the limit of descriptors to the system's maximum, as each connection takes one.
 pub(crate) fn more_descriptors() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)

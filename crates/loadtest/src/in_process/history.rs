@@ -15,9 +15,9 @@ use countersign_core::{
 };
 use serde_json::{Map, Value};
 
-/// How many sessions there are.
+/// Number of sessions.
 const SESSIONS: usize = 20;
-/// How many of them end in a gate that waits.
+/// Number of sessions that end in a pending gate.
 pub(super) const GATES: usize = 10;
 
 struct HistoryAuthor {
@@ -85,7 +85,7 @@ impl HistoryAuthor {
         Ok(())
     }
 
-    /// A prompt, an answer with two calls that run, and an answer without.
+    /// Adds a prompt, an answer with two calls that run, and an answer without.
     fn add_exchange(&mut self, id: &SessionId) -> anyhow::Result<()> {
         let run = self.send_prompt(id)?;
         self.add_answer(run, &[("read", "src/lib.rs"), ("read", "src/main.rs")])?;

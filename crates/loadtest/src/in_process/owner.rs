@@ -1,4 +1,4 @@
-//! Events per second through an owner with a log on disk, beside the same records written straight to such a log.
+//! Events per second through an owner with a log on disk, compared with the same records written straight to such a log.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -19,9 +19,9 @@ use super::{environment::bench_rules, median, owner_options};
 
 /// Events of one round.
 const EVENTS: usize = 20_000;
-/// Lines that bring commands beside each other.
+/// Number of sources that send commands at the same time.
 const SOURCES: usize = 4;
-/// What an owner takes up at once while its sources are full, so that its batches are of this size.
+/// Number of events that an owner takes at once while its sources are full, so that its batches are of this size.
 const BATCH: usize = 256;
 const ROUNDS: usize = 3;
 /// The length of a message.
@@ -97,7 +97,7 @@ fn queue_command() -> anyhow::Result<session::Command> {
     Ok(session::Command::Queue { queue: MessageQueue::FollowUp, message: queued })
 }
 
-/// What the owner recorded of the round.
+/// Returns the records that the owner wrote in the round.
 async fn recorded_events(log: &AnyLog) -> anyhow::Result<Vec<LogRecord>> {
     let head = log.head(Partition::ZERO).await?.lsn;
     let stored = log.read_records(Partition::ZERO, Lsn(head.0 - EVENTS as u64), EVENTS).await?;

@@ -1,4 +1,4 @@
-//! How long one decision takes among few rules and among many, beside one among a single rule.
+//! Time of one decision among few rules and among many, compared with one among a single rule.
 
 use std::{collections::BTreeSet, hint::black_box, time::Instant};
 
@@ -20,7 +20,7 @@ use super::median;
 /// Decisions of one round, spread over all the things that the rules are about.
 const DECISIONS: usize = 20_000;
 const ROUNDS: usize = 5;
-/// How many things are asked about. What is asked about has just been read, so all of them are at hand.
+/// Number of subjects. They have just been read, so all of them are in the cache.
 const SUBJECTS: usize = 64;
 
 pub(super) fn measure() -> anyhow::Result<Value> {
@@ -44,7 +44,7 @@ fn decision_micros(rules: usize) -> anyhow::Result<f64> {
         default_policy: DefaultPolicy::Gateway,
         path_context: &surroundings,
     };
-    // One past the last rule: what nothing matches is asked about.
+    // One past the last rule: a subject without a matching rule requires approval.
     let verdict = |number: usize| evaluate(&layers, &light_subject(number), Millis(1));
     ensure!(matches!(verdict(rules), Verdict::Ask(_)), "a rule matches too much");
     for (number, expected) in [(0, RuleAction::Deny), (1, RuleAction::Allow), (2, RuleAction::Ask)] {
@@ -60,7 +60,7 @@ fn decision_micros(rules: usize) -> anyhow::Result<f64> {
     for _ in 0..ROUNDS {
         let begun = Instant::now();
         for number in 0..DECISIONS {
-            // A stride that is prime to the count: neighbours are not asked about one after the other.
+            // A stride that is prime to the count: neighbours do not follow one another.
             black_box(evaluate(&layers, &subjects[number * 7919 % subjects.len()], Millis(1)));
         }
         took.push(begun.elapsed().as_secs_f64() * 1e6 / per_round());
@@ -73,7 +73,7 @@ const fn per_round() -> f64 {
     DECISIONS as f64
 }
 
-/// Rules as people write them for a house: a tool, a thing and a star.
+/// Compiles rules as users write them for a home: a tool, a thing and a star.
 fn compile_bench_rules(count: usize) -> anyhow::Result<CompiledRules> {
     let rules = (0..count).map(|number| {
         let action = match number % 3 {

@@ -1,4 +1,4 @@
-//! How long an owner takes from opening a long log to answering, beside reading the same records and doing nothing with them.
+//! Time of an owner from opening a long log to answering, compared with only reading the same records.
 
 use std::{path::Path, time::Instant};
 
@@ -63,7 +63,7 @@ pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
     }))
 }
 
-/// Milliseconds from opening the log to the first answer.
+/// Returns the milliseconds from opening the log to the first answer.
 async fn time_open(path: &Path, rules: &ActiveRules, folder: &Path) -> anyhow::Result<f64> {
     let begun = Instant::now();
     let log: AnyLog = SqliteLog::open(path, StoreOptions::default())?.into();
@@ -77,7 +77,7 @@ async fn time_open(path: &Path, rules: &ActiveRules, folder: &Path) -> anyhow::R
     Ok(took)
 }
 
-/// Milliseconds to open the log and read every record, and the records.
+/// Returns the milliseconds to open the log and read every record, and the records.
 async fn time_bare_read(path: &Path) -> anyhow::Result<(f64, Vec<StoredRecord>)> {
     let mut records = Vec::with_capacity(EVENTS);
     let begun = Instant::now();
@@ -96,7 +96,7 @@ async fn time_bare_read(path: &Path) -> anyhow::Result<(f64, Vec<StoredRecord>)>
     Ok((took, records))
 }
 
-/// Where the rest of the time goes: milliseconds to decode every record, and to fold every event into a state.
+/// Measures the rest of the time: milliseconds to decode every record, and to fold every event into a state.
 fn time_replay(rules: &ActiveRules, records: &[StoredRecord]) -> anyhow::Result<(f64, f64)> {
     let begun = Instant::now();
     let decode = |stored: &StoredRecord| Event::decode(&stored.kind, stored.version, &stored.facts);

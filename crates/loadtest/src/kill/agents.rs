@@ -1,4 +1,4 @@
-//! Agents that ask until they are answered: whatever is cut off is asked again under the same key, on the next connection.
+//! Agents that repeat their requests until they are answered: after an interruption under the same key, on the next connection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use crate::kill::restarting_gateway::{KillRunState, agent_credentials};
 
-/// How long a reply may take on one connection before another is tried.
+/// Time for a reply on one connection before another is tried.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How many connections one request may take before it counts as never answered.
+/// Number of connections for one request before it counts as never answered.
 const TRIES: u32 = 200;
-/// How long to wait before the next connection.
+/// Pause before the next connection.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How many things are asked for once more at the end: a gateway remembers the keys of the last 4,096 (docs/protocol/agent-gate.md).
+/// Number of requests that are repeated at the end: a gateway remembers the keys of the last 4,096 (docs/protocol/agent-gate.md).
 const AGAIN: usize = 4_000;
 
-/// What an agent was told of one thing.
+/// Outcome of one request, as the agent got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ReportedOutcome {
     Executed,
@@ -29,8 +29,8 @@ enum ReportedOutcome {
 
 type AgentSocket = WebSocketStream<TcpStream>;
 
-/// Asks for one thing after the other until it is over. Then the last of them are asked for once more under their keys, which must bring
-/// the same answers and have no effect.
+/// Sends one request after the other until the end. Then repeats the last of them under their keys, which must bring the same answers and
+/// have no effect.
 pub(crate) async fn run_agent(stage: Arc<KillRunState>, number: usize) {
     let mut socket = None;
     let mut outcomes: Vec<(String, ReportedOutcome)> = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) async fn run_agent(stage: Arc<KillRunState>, number: usize) {
     }
 }
 
-/// What was told must be what happened.
+/// Checks that the reported outcome is what happened.
 fn check_outcome(stage: &KillRunState, thing: &str, outcome: &ReportedOutcome) {
     let times = stage.done.times_done(thing);
     let holds = match outcome {
@@ -112,7 +112,7 @@ async fn send_once(
     socket.send(Message::text(request.to_string())).await?;
     let answer = loop {
         let frame = read_reply(socket).await?;
-        // What came of requests before the last death may be told again on its own.
+        // Results of requests before the last death may be sent again on their own.
         if frame["id"] == id.as_str() {
             break frame;
         }

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::{fixture::http::AsyncHttpClient, kill::restarting_gateway::KillRunState};
 
-/// How long a reply may take on one connection before another is tried.
+/// Time for a reply on one connection before another is tried.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How many connections one message may take before it counts as never taken.
+/// Number of connections for one message before it counts as never taken.
 const TRIES: u32 = 200;
-/// How long to wait before the next connection, and before the next message.
+/// Pause before the next connection, and before the next message.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often something is said in one session. Of a session the last 128 keys are known.
+/// Number of messages in one session. Of a session the last 128 keys are known.
 const TURNS: usize = 60;
 
 /// Speaks until it is over, then looks for everything that was taken.
@@ -94,12 +94,12 @@ async fn try_post(
     if matches!(status, 200..=202) { Ok(reply) } else { bail!("{status} {reply}") }
 }
 
-/// Whether a session has each of these texts once, in the order in which they were said.
+/// Checks that a session has each of these texts once, in the order in which they were sent.
 async fn check_messages(stage: &KillRunState, session: &str, texts: &[String]) -> anyhow::Result<()> {
     let mut found = Vec::new();
     for _ in 0..TRIES {
         found = user_messages(stage, session).await?;
-        // What was queued is said when the run before it is over.
+        // A queued message is sent when the run before it is over.
         if found.len() >= texts.len() {
             break;
         }
@@ -112,7 +112,7 @@ async fn check_messages(stage: &KillRunState, session: &str, texts: &[String]) -
     bail!("{} messages were taken, {} are there, {lost} are not: {:?}", texts.len(), found.len(), found.first())
 }
 
-/// What people said in a session, in order.
+/// Returns the user messages of a session, in order.
 async fn user_messages(stage: &KillRunState, session: &str) -> anyhow::Result<Vec<String>> {
     let mut client = stage.connect_client().await?;
     let mut pages = Vec::new();

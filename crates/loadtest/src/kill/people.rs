@@ -1,4 +1,5 @@
-//! People who follow the record from one cursor over all deaths, and answer what waits. What they were told must stand at the end.
+//! Approvers that follow the record from one cursor over all deaths, and answer pending gates. Every confirmed answer must be in the final
+//! record.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,17 +11,17 @@ use crate::{fixture::http::AsyncHttpClient, kill::restarting_gateway::KillRunSta
 
 /// Of how many gates one is denied.
 const ONE_DENIED: u64 = 8;
-/// How long an answer, or the next event, may take on one connection before another is tried.
+/// Time for an answer, or the next event, on one connection before another is tried.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How many connections one answer may take before it counts as never replied to.
+/// Number of connections for one answer before it counts as never replied to.
 const TRIES: u32 = 200;
-/// How long to wait before the next connection.
+/// Pause before the next connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a follower saw: the place of each event in the record, with its name, in the order in which they came.
+/// Events that a follower saw: the position of each in the record, with its name, in the order in which they came.
 pub(crate) type FollowedEvents = Vec<(u64, String)>;
 
-/// Answers everything that begins to wait until nobody asks any more, and checks every answer that counted.
+/// Answers every new gate until there are no more agents, and checks every answer that counted.
 pub(crate) async fn answer_gates(stage: Arc<KillRunState>, mut gates: mpsc::UnboundedReceiver<String>) {
     let mut client = None;
     let mut counted = BTreeMap::new();
@@ -79,7 +80,7 @@ async fn post_answer(
     if status == 200 { Ok(()) } else { bail!("{status} {body}") }
 }
 
-/// Whether a gate is what a person was told.
+/// Checks that a gate is resolved as the approver was informed.
 async fn check_resolution(stage: &KillRunState, gate: &str, verb: &str) -> anyhow::Result<()> {
     let (status, shown) = stage.connect_client().await?.get(&format!("/api/v1/gates/{gate}")).await?;
     let want = if verb == "allow" { "allowed" } else { "denied" };
@@ -116,7 +117,7 @@ async fn read_stream(
     Ok(())
 }
 
-/// The record up to and with `until`, read on one connection.
+/// Returns the record up to and with `until`, read on one connection.
 pub(crate) async fn read_record(stage: &KillRunState, until: u64) -> anyhow::Result<FollowedEvents> {
     let mut seen = FollowedEvents::new();
     let mut after = "start".to_owned();
@@ -127,7 +128,7 @@ pub(crate) async fn read_record(stage: &KillRunState, until: u64) -> anyhow::Res
     Ok(seen)
 }
 
-/// One connection on which the record is told.
+/// One connection to the stream of the record.
 struct RecordStream {
     client: AsyncHttpClient,
     line: String,
@@ -141,7 +142,7 @@ impl RecordStream {
         Ok(Self { client, line: String::new(), id: String::new() })
     }
 
-    /// Reads a line; the gate that opened, if it told of one.
+    /// Reads a line; returns the gate that opened, if it is such an event.
     async fn next_gate(
         &mut self,
         stage: &KillRunState,

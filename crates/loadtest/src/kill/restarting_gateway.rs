@@ -27,9 +27,9 @@ use crate::{
     load::load_fixture::EffectCounts,
 };
 
-/// Of so many deaths one is asked for with SIGTERM.
+/// Number of deaths of which one is by SIGTERM.
 const ONE_GENTLE: u64 = 3;
-/// How long a gateway may take to end after SIGTERM.
+/// Time for a gateway to end after SIGTERM.
 const LEAVE: Duration = Duration::from_secs(30);
 
 const RULES: &str = r#"
@@ -39,21 +39,21 @@ rules:
   - { pattern: "turn(free_*", action: allow }
 "#;
 
-/// What everybody who plays shares.
+/// State that all clients share.
 pub(crate) struct KillRunState {
-    /// Where the gateway is now.
+    /// Current address of the gateway.
     pub(crate) address: watch::Receiver<SocketAddr>,
-    /// What the service was told to do.
+    /// Number of times that the service had to do each thing.
     pub(crate) done: EffectCounts,
     is_over: AtomicBool,
-    /// How far who follows has to follow; 0 until that is known.
+    /// Position up to which followers have to follow; 0 until that is known.
     until: AtomicU64,
     counts: Mutex<BTreeMap<&'static str, u64>>,
     wrongs: Mutex<Vec<String>>,
 }
 
 impl KillRunState {
-    /// Whether nobody begins anything new.
+    /// Reports whether the clients must begin nothing new.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -62,23 +62,23 @@ impl KillRunState {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Who follows may stop behind the record at `until`.
+    /// Lets followers stop after the record at `until`.
     pub(crate) fn release_followers(&self, until: u64) {
         self.until.store(until, Ordering::Relaxed);
     }
 
-    /// Whether somebody who saw this much has seen enough.
+    /// Reports whether a follower that saw these events may stop.
     pub(crate) fn has_seen(&self, seen: &[(u64, String)]) -> bool {
         let until = self.until.load(Ordering::Relaxed);
         until > 0 && seen.last().is_some_and(|(lsn, _)| *lsn >= until)
     }
 
-    /// Something was done as it should be.
+    /// Records a success.
     pub(crate) fn record_success(&self, what: &'static str) {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += 1;
     }
 
-    /// A promise was broken.
+    /// Records a broken promise.
     pub(crate) fn record_failure(&self, what: String) {
         self.wrongs.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
@@ -100,7 +100,7 @@ impl KillRunState {
     }
 }
 
-/// The name of an agent, and what it shows.
+/// Returns the name of an agent, and what it shows.
 pub(crate) fn agent_credentials(number: usize) -> (String, String) {
     (format!("a{number}"), format!("token-of-agent-{number}-to-be-killed"))
 }
@@ -175,7 +175,7 @@ impl RestartingGateway {
         Ok(())
     }
 
-    /// Ends it for good and has its record checked by the command for that. Says what the command said.
+    /// Stops it and has the command check its record. Returns the output of the command.
     pub(crate) fn verify_record(mut self) -> anyhow::Result<String> {
         let gateway = self.gateway.take().context("there is no gateway")?;
         gateway.send_signal(Signal::SIGTERM)?;

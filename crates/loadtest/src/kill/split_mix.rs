@@ -8,7 +8,7 @@ impl SplitMix64 {
         Self(seed)
     }
 
-    /// From 0 up to and without `end`; 0 if there is nothing below it.
+    /// Returns a number from 0 up to and without `end`; 0 if there is nothing below it.
     pub(crate) fn next_below(&mut self, end: u64) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

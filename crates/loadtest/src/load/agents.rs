@@ -20,9 +20,9 @@ use crate::{
     },
 };
 
-/// Of how many requests one is asked about.
+/// Number of requests of which one requires approval.
 const ONE_ASKS: u64 = 4;
-/// How long a reply may take before it counts as missing.
+/// Time after which a reply counts as missing.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Plays one agent until the load is over. It asks for something every `pace`, the first time after `after`.
@@ -108,7 +108,7 @@ async fn read_reply(socket: &mut WebSocketStream<TcpStream>) -> anyhow::Result<V
     }
 }
 
-/// Whether a refusal is that of an agent that was denied too often, which `docs/protocol/agent-gate.md` states.
+/// Reports whether a refusal is that of an agent with too many denials, as `docs/protocol/agent-gate.md` states.
 fn is_breaker(answer: &Value) -> bool {
     answer["error"]["data"]["reason"].as_str().is_some_and(|reason| reason.contains("in a row"))
 }

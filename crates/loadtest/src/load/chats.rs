@@ -11,9 +11,9 @@ use crate::{
     load::tally::{ActivityKind, LoadTally},
 };
 
-/// How long a run may take before it counts as lost.
+/// Time after which a run counts as lost.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often something is said in one session before a new one is opened.
+/// Number of messages in one session before a new one is opened.
 const TURNS: usize = 20;
 
 /// Chats until the load is over; the first time after `after`.

@@ -1,4 +1,4 @@
-//! What the gateway takes while the load is on it, second by second.
+//! Resource use of the gateway under load, second by second.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -47,7 +47,7 @@ pub(crate) async fn sample_until_over(process: u32, every: Duration, tally: Arc<
 
 fn take_sample(process: u32, tally: &LoadTally) -> anyhow::Result<GaugeSample> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).context("it is gone")?;
-    // Behind the name, which may hold anything: the 12th and 13th are ticks in user mode and in the kernel, 100 a second.
+    // After the name, which may hold anything: the 12th and 13th are ticks in user mode and in the kernel, 100 a second.
     let (_, fields) = stat.rsplit_once(')').context("no stat")?;
     let ticks: u32 = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u32>().ok()).sum();
     Ok(GaugeSample {
@@ -61,7 +61,7 @@ fn take_sample(process: u32, tally: &LoadTally) -> anyhow::Result<GaugeSample> {
     })
 }
 
-/// By what part of itself memory grew between the end of the first third, when everybody is there, and the end.
+/// Returns the relative growth of memory between the end of the first third, when all clients are connected, and the end.
 pub(crate) fn memory_growth(looks: &[GaugeSample]) -> Option<f64> {
     let third = looks.len() / 3;
     let middle = |looks: &[GaugeSample]| {

@@ -21,7 +21,7 @@ use crate::fixture::{
     web,
 };
 
-/// Pieces of an answer of the model, and how long it waits behind each.
+/// Number of pieces of an answer of the model, with a pause after each.
 const PIECES: usize = 25;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -32,17 +32,17 @@ rules:
   - { pattern: "ls*", action: allow }
 "#;
 
-/// How often the service was told to do each thing.
+/// Number of times that the service did each thing.
 #[derive(Clone, Default)]
 pub(crate) struct EffectCounts(Arc<Mutex<HashMap<String, u32>>>);
 
 impl EffectCounts {
-    /// How often `thing` was done.
+    /// Returns the number of times that `thing` was done.
     pub(crate) fn times_done(&self, thing: &str) -> u32 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(thing).copied().unwrap_or_default()
     }
 
-    /// How many things were done more than once.
+    /// Returns the number of things that were done more than once.
     pub(crate) fn repeated_count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|times| **times > 1).count()
     }
@@ -65,7 +65,7 @@ pub(crate) struct LoadFixture {
     pub(crate) data: PathBuf,
 }
 
-/// The name of an agent, and what it shows.
+/// Returns the name of an agent, and what it shows.
 pub(crate) fn agent_credentials(number: usize) -> (String, String) {
     (format!("a{number}"), format!("token-of-agent-{number}-of-the-load"))
 }

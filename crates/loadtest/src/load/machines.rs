@@ -1,4 +1,4 @@
-//! Machines beside the gateway: nodes whose tools are called, and hosts of coding agents whose sessions live in it.
+//! Machines around the gateway: nodes whose tools are called, and hosts of coding agents whose sessions live in it.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use crate::{
     load::tally::{ActivityKind, LoadTally},
 };
 
-/// How long anything is waited for that starts.
+/// Maximum wait for a start.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two calls of a node, and between two prompts of a host.
 const CALLS: Duration = Duration::from_millis(200);
@@ -63,13 +63,13 @@ fn call_node(binary: &Path, address: &str, name: &str, tally: &LoadTally) -> any
     Ok(())
 }
 
-/// What hosts are started with.
+/// Settings with which hosts are started.
 #[derive(Clone)]
 pub(crate) struct AttachedHostSettings {
     pub(crate) binary: PathBuf,
     /// The data directory of the gateway in which their sessions live.
     pub(crate) data: PathBuf,
-    /// Where their model is.
+    /// Address of their model.
     pub(crate) base_url: String,
 }
 

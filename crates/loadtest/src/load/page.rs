@@ -1,4 +1,4 @@
-//! The report: one page that needs nothing beside it, with pictures of memory, work and waiting.
+//! The report: one self-contained page, with charts of memory, work and waiting.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:760px;mar
  @media (prefers-color-scheme:dark){body{color:#e3e8ef;background:#12161c}svg{background:#1a2029}th,td{border-color:#313a47}\
  polyline{stroke:#7fb0ff}text{fill:#a3b0c2}.good{color:#7fd6a2}.bad{color:#ff8f8f}}";
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn render_page(outcome: &LoadOutcome) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
@@ -83,7 +83,7 @@ fn chart_series(looks: &[GaugeSample]) -> [ChartSeries; 5] {
     ]
 }
 
-/// What a count that only grows grew by, a second, over ten looks each.
+/// Returns the growth of a counter per second, over ten samples each.
 fn rates_per_second(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points
         .windows(11)

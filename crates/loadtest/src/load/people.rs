@@ -1,5 +1,5 @@
-//! People who answer: they follow what happens, and allow or deny whatever begins to wait. Some press twice, some at once with
-//! somebody else.
+//! Approvers: they follow the events, and allow or deny every new pending approval. Some answer twice, some at the same time as
+//! another.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,13 +14,13 @@ use crate::{
     load::tally::{ActivityKind, LoadTally},
 };
 
-/// How many answer at the same time.
+/// Number of approvers that answer at the same time.
 const PEOPLE: usize = 8;
 /// Of how many gates one is denied, and one is answered by two people at once.
 const ONE_DENIED: u64 = 10;
 const ONE_DOUBLE: u64 = 20;
 
-/// Follows and answers until nobody is left who would ask.
+/// Follows and answers until no agent is left.
 pub(crate) async fn run_people(address: SocketAddr, tally: Arc<LoadTally>) {
     let (tell, gates) = mpsc::channel::<(u64, String)>(4096);
     let gates = Arc::new(Mutex::new(gates));

@@ -1,4 +1,4 @@
-//! What was seen while everybody was at it: how much of what, how long it took, and what went wrong.
+//! Results during the load: counts, times, and failures.
 
 use std::{
     collections::BTreeMap,
@@ -9,14 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What people at the other end did, as rows of the report.
+/// Activities of users at the other end, as rows of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ActivityKind {
     /// A call that rules allow, from an agent's request to its result.
     Allowed,
     /// An answer to a gate, from the request to the reply.
     Answered,
-    /// A call that was asked about, from the agent's request to its result.
+    /// A call that required approval, from the agent's request to its result.
     Countersigned,
     /// A run of a chat, from its message to the end of its stream.
     Run,
@@ -42,7 +42,7 @@ impl ActivityKind {
     }
 }
 
-/// How often, and how long.
+/// Count and times of an activity.
 #[derive(Debug, Default)]
 struct ActivityTimes {
     /// Milliseconds, in the order of their ends.
@@ -60,7 +60,7 @@ pub(crate) struct LoadTally {
     pub(crate) streams: AtomicU64,
     rows: Mutex<BTreeMap<ActivityKind, ActivityTimes>>,
     wrongs: Mutex<BTreeMap<String, u64>>,
-    /// Calls that were not asked about because their agent was denied several times in a row, which is a stated limit.
+    /// Number of calls without a request for approval because their agent was denied several times in a row, which is a stated limit.
     pub(crate) limited: AtomicU64,
 }
 
@@ -77,12 +77,12 @@ impl LoadTally {
         }
     }
 
-    /// Since the load began.
+    /// Returns the time since the load began.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Whether nobody begins anything new.
+    /// Reports whether the clients must begin nothing new.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -91,13 +91,13 @@ impl LoadTally {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Something went as it should.
+    /// Records a success.
     pub(crate) fn record_success(&self, row: ActivityKind, took: Duration) {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         rows.entry(row).or_default().took.push(took.as_secs_f32() * 1000.0);
     }
 
-    /// Something did not. `what` has no names or numbers in it, so that the same is counted as the same; the first of a kind is told
+    /// Records a failure. `what` has no names or numbers in it, so that equal failures are counted as equal; the first of a kind is printed
     /// at once, as half an hour is long to wait for it.
     pub(crate) fn record_failure(&self, what: impl Into<String>) {
         let what = what.into();
@@ -113,12 +113,12 @@ impl LoadTally {
         self.wrongs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often `row` was done so far.
+    /// Returns the count of `row` so far.
     pub(crate) fn activity_count(&self, row: ActivityKind) -> usize {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner).get(&row).map_or(0, |row| row.took.len())
     }
 
-    /// Milliseconds of everything that was done in `row`, shortest first.
+    /// Returns the milliseconds of everything that was done in `row`, shortest first.
     pub(crate) fn sorted_times(&self, row: ActivityKind) -> Vec<f32> {
         let mut took = {
             let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +129,7 @@ impl LoadTally {
     }
 }
 
-/// What so many of a thousand `sorted` values do not exceed.
+/// Returns the value that `of_thousand` thousandths of the `sorted` values do not exceed.
 pub(crate) fn per_mille(sorted: &[f32], of_thousand: usize) -> Option<f32> {
     sorted.get((sorted.len() * of_thousand).div_ceil(1000).saturating_sub(1)).copied()
 }

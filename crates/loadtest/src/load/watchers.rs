@@ -15,10 +15,10 @@ use tokio::{
 use crate::load::{load_fixture::agent_credentials, tally::LoadTally};
 
 const COUNT: &[u8] = b"\"pending_count\":";
-/// How long what was told last may take to come behind the end.
+/// Maximum delay of the last message after the end.
 const LAST: Duration = Duration::from_secs(20);
 
-/// Watches what waits for one agent. Behind the end the last that was told must be that nothing does.
+/// Watches the pending approvals of one agent. After the end the last message must say that there are none.
 pub(crate) async fn run_watcher(
     address: SocketAddr,
     number: usize,
@@ -79,7 +79,7 @@ struct CountReader {
 }
 
 impl CountReader {
-    /// How many counts were in it.
+    /// Returns the number of counts in it.
     fn read_counts(&mut self, piece: &[u8]) -> u64 {
         self.carry.extend_from_slice(piece);
         let (mut seen, mut from) = (0, 0);

@@ -1,7 +1,7 @@
 //! Passes the lines of a stream on, counts what belongs to events, and makes events of errors and objects on lines that
 //! are no field.
 //!
-//! It must not know events: those are put together from the lines behind it.
+//! It must not know events: those are put together from its output lines.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ pub(super) const ERROR: &str = "error-line";
 /// The longest line that may be held until its end.
 const HELD_LIMIT: usize = 64 << 10;
 
-/// Where in its lines a stream is.
+/// Position of a stream in its lines.
 #[derive(Clone, Copy, Default)]
 enum LinePosition {
     #[default]
@@ -28,7 +28,7 @@ enum LinePosition {
 
 /// The lines of one stream.
 ///
-/// Some servers write an error as a bare JSON object, or behind `error:`, between the events of a stream. The standard
+/// Some servers write an error as a bare JSON object, or after `error:`, between the events of a stream. The standard
 /// has readers ignore both.
 #[derive(Default)]
 pub(super) struct LineFilter {
@@ -36,12 +36,12 @@ pub(super) struct LineFilter {
     held: Vec<u8>,
     /// An object that came before any field: the body may be no stream of events.
     early: Option<Vec<u8>>,
-    /// Whether a field of an event came.
+    /// True if a field of an event came.
     has_field: bool,
 }
 
 impl LineFilter {
-    /// Passes a chunk, and says how many bytes of it are neither comment nor white space.
+    /// Passes a chunk, and returns how many bytes of it are neither comment nor white space.
     pub(super) fn pass_chunk(&mut self, chunk: Bytes) -> (Bytes, usize) {
         let mut grown = 0;
         let mut changed: Option<Vec<u8>> = None;
@@ -82,7 +82,7 @@ impl LineFilter {
         (changed.map_or(chunk, Bytes::from), grown)
     }
 
-    /// Ends the stream: what was held, and the blank line that servers forget behind their last event.
+    /// Ends the stream: returns the held bytes, and the blank line that servers forget after their last event.
     pub(super) fn finish(&mut self) -> Bytes {
         let mut out = Vec::new();
         self.release_line(&mut out);

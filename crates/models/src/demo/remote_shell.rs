@@ -1,4 +1,4 @@
-//! What the scripted model says where it has no shell of its own and the shells of other machines.
+//! Answers of the scripted model that has no shell of its own but the shells of other machines.
 //!
 //! It must not know events or usage.
 
@@ -7,10 +7,10 @@ use serde_json::json;
 use super::script::{ScriptedAnswer, ToolOutcome, call, last_outcome, text_answer, text_parts};
 use crate::{MessagePart, RequestMessage};
 
-/// How the shell of another machine is called, behind the machine's name.
+/// Suffix of the name of another machine's shell, after the machine's name.
 const SHELL: &str = "__Bash";
 
-/// What it looks for there.
+/// Command with which it looks around there.
 pub(super) const LOOK: &str = "uname -sn && ls";
 
 /// Decides the next answer if among `tools` is no shell but one of another machine: the one that was named, else the first.
@@ -47,7 +47,7 @@ fn is_call(part: &MessagePart) -> bool {
     matches!(part, MessagePart::ToolCall { .. })
 }
 
-/// What the machine printed, which its shell puts into `output` or `stdout` of an object.
+/// Returns the output of the machine, which its shell puts into `output` or `stdout` of an object.
 fn printed_output(messages: &[RequestMessage]) -> String {
     let result = messages.iter().rev().find_map(|message| match message {
         RequestMessage::ToolResult { parts, .. } => text_parts(parts).next(),

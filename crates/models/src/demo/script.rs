@@ -1,4 +1,4 @@
-//! What the scripted model says next, decided by the conversation alone.
+//! Next answer of the scripted model, decided by the conversation alone.
 //!
 //! It must not know events or usage.
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{BUG, FIX, PROMPT, PUBLISH, TEST};
 use crate::{MessagePart, RequestMessage};
 
-/// A text and the calls behind it.
+/// A text and the calls after it.
 #[derive(Debug, PartialEq)]
 pub(super) struct ScriptedAnswer {
     pub(super) text: String,
@@ -20,14 +20,14 @@ pub(super) struct ScriptedCall {
     pub(super) arguments: Value,
 }
 
-/// How the calls of the last answer came out.
+/// Results of the calls of the last answer.
 pub(super) enum ToolOutcome<'a> {
     Fine,
     Denied,
     Failed(&'a str),
 }
 
-/// Decides the next answer. The step of the task is the number of answers with calls since it was asked for.
+/// Decides the next answer. The step of the task is the number of answers with calls since the task was given.
 pub(super) fn next_answer(messages: &[RequestMessage]) -> ScriptedAnswer {
     let Some(task_at) = messages.iter().rposition(is_task) else {
         return text_answer(format!(
@@ -119,7 +119,7 @@ pub(super) fn last_outcome(messages: &[RequestMessage]) -> ToolOutcome<'_> {
             let words = text.to_lowercase();
             let denied =
                 ["denied", "denies", "not allowed", "rejected", "declined"].iter().any(|word| words.contains(word));
-            // What the operating system denies is no decision of a person.
+            // A denial of the operating system is no decision of a person.
             if denied && !words.contains("permission denied") { ToolOutcome::Denied } else { ToolOutcome::Failed(text) }
         }
     }

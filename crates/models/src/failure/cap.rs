@@ -1,11 +1,11 @@
-//! A smaller cap of the answer, behind a refusal that says that the cap is too large.
+//! A smaller cap of the answer, after a refusal that says that the cap is too large.
 //!
 //! It must not know a wire: it looks for the numbers in the text of the error, whose wording differs by provider. By the
-//! words beside it a number is the prompt, the sum of prompt and cap, the window or a limit.
+//! words next to it a number is the prompt, the sum of prompt and cap, the window or a limit.
 
 use serde_json::Value;
 
-/// Names of the cap in the words of the providers, without what is no letter.
+/// Names of the cap in the words of the providers, letters only.
 const NAMES: [&str; 15] = [
     "maxtoken",
     "maxcompletion",
@@ -49,7 +49,7 @@ const LEAST: u64 = 16;
 /// Smaller numbers are no limits of answers: positions, versions, ends of ranges.
 const LEAST_LIMIT: u64 = 256;
 
-/// The cap to ask for once more, if `body` refuses a request with the cap `asked` because that is too large. `None` if
+/// Returns the cap for one more request, if `body` refuses a request with the cap `requested` because that is too large. `None` if
 /// it says something else, or if the prompt alone is too long.
 pub(crate) fn smaller_cap(status: u16, body: &str, requested: u64) -> Option<u64> {
     let words = error_texts(body).to_lowercase();
@@ -84,7 +84,7 @@ pub(crate) fn smaller_cap(status: u16, body: &str, requested: u64) -> Option<u64
     (cap >= LEAST && cap < requested).then_some(cap)
 }
 
-/// What a provider said: the text of an error without the names and numbers that stand beside it.
+/// Returns a provider's text: that of an error without the names and numbers next to it.
 fn error_texts(body: &str) -> String {
     let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(body.trim()) else {
         return body.to_owned();
@@ -97,7 +97,7 @@ fn error_texts(body: &str) -> String {
 fn add_texts(value: &Value, text: &mut String) {
     const NAMES_OF_ERRORS: [&str; 6] = ["id", "code", "type", "status", "param", "url"];
     match value {
-        // A gateway passes on the error of the provider behind it as it came.
+        // A gateway passes on the error of its provider as it came.
         Value::String(more) => {
             text.push_str(&error_texts(more));
             text.push('\n');
@@ -111,7 +111,7 @@ fn add_texts(value: &Value, text: &mut String) {
     }
 }
 
-/// How long the prompt is: the sum of what is said of its parts, or what the sum leaves beside the cap.
+/// Returns the length of the prompt: the sum of its stated parts, or the rest of the sum after the cap.
 fn prompt_length(numbers: &[TextNumber], requested: u64) -> Option<u64> {
     let of = |kind: NumberKind| numbers.iter().filter(move |number| number.kind == kind).map(|number| number.value);
     let mut parts: Vec<u64> = of(NumberKind::Prompt).collect();
@@ -121,7 +121,7 @@ fn prompt_length(numbers: &[TextNumber], requested: u64) -> Option<u64> {
     sum.or_else(|| of(NumberKind::Sum).filter_map(|sum| sum.checked_sub(requested)).find(|prompt| *prompt > 0))
 }
 
-/// What the words around a number say that it is.
+/// Meaning of a number according to the words around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NumberKind {
     /// The length of the prompt, or of a part of it.
@@ -162,7 +162,7 @@ fn find_numbers(words: &str) -> Vec<TextNumber> {
     numbers
 }
 
-/// Where the number that begins at `start` ends. A comma belongs to it if exactly three digits follow.
+/// Returns the end of the number that begins at `start`. A comma belongs to it if exactly three digits follow.
 fn end_of_number(words: &str, start: usize) -> usize {
     let digits = |from: usize| words[from..].bytes().take_while(u8::is_ascii_digit).count();
     let mut end = start + digits(start);
@@ -172,7 +172,7 @@ fn end_of_number(words: &str, start: usize) -> usize {
     end
 }
 
-/// What a number between these words is.
+/// Returns the meaning of a number between these words.
 fn number_kind(before: &str, after: &str) -> NumberKind {
     let after: String = after.chars().take(28).collect();
     let after = after.split([',', '.', '(', ')', ';', ':', '\n']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which kind of failure a status and a provider's words mean.
+//! The kind of failure that a status and a provider's words mean.
 //!
 //! It must not know a wire: the same words mean the same on all of them. Source: docs/protocol/omp.md, Configuration
 //! (retries and overflow).
@@ -41,7 +41,7 @@ const KEY: [&str; 7] = [
 ];
 const FAULT: [&str; 6] =
     ["server_error", "server error", "api_error", "internal error", "internal_error", "provider returned error"];
-/// Words of names of errors that come again whenever the same is asked.
+/// Words of names of errors that come again with each repetition of the request.
 const INVALID: [&str; 7] =
     ["invalid", "not_found", "unsupported", "not_supported", "too_large", "too_small", "missing"];
 /// The same in messages, which say more and other things.
@@ -60,7 +60,7 @@ const IMPOSSIBLE: [&str; 13] = [
     "invalid argument",
     "invalid model",
 ];
-/// Words of messages that tell of what a gateway met on its way.
+/// Words of messages about failures that a gateway met on its way.
 const ON_THE_WAY: [&str; 5] = ["upstream", "bad gateway", "timeout", "timed out", "host not found"];
 /// Words of messages of a provider that held the answer back.
 const HELD_BACK: [&str; 9] = [
@@ -75,7 +75,7 @@ const HELD_BACK: [&str; 9] = [
     "safety system",
 ];
 
-/// Whether a provider says that it held the answer back, in its names of the error or in its message.
+/// Reports whether a provider says that it held the answer back, in its names of the error or in its message.
 pub(super) fn held_back(message: &str, names: &str) -> bool {
     let message = message.to_lowercase();
     names.split_whitespace().any(is_withheld) || HELD_BACK.iter().any(|word| message.contains(word))
@@ -100,7 +100,7 @@ pub(super) fn classify_failure(status: Option<u16>, message: &str, names: &str) 
         Some(402) => FailureKind::Unpaid,
         Some(413) => FailureKind::Overflow,
         Some(429) => of_account().unwrap_or(FailureKind::RateLimit),
-        // Whatever the status, a name that says so is no failure of the provider.
+        // With any status, a name that says so is no failure of the provider.
         Some(500..) if names.split_whitespace().any(is_withheld) => FailureKind::Refused,
         Some(503 | 529) => FailureKind::Overloaded,
         Some(500..) if has(&CAPACITY) => FailureKind::Overloaded,
@@ -124,7 +124,7 @@ pub(super) fn classify_failure(status: Option<u16>, message: &str, names: &str) 
     }
 }
 
-/// The words that clients look for in a message of this kind, put there if the provider did not say them.
+/// Returns the words that clients look for in a message of this kind, put there if the provider did not use them.
 pub(super) const fn kind_label(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Auth => "authentication failed",

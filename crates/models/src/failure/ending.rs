@@ -1,12 +1,12 @@
-//! What the reasons mean that providers give for the end of an answer.
+//! Meaning of the reasons that providers give for the end of an answer.
 //!
 //! It must not know a wire: the words of all of them are read together, in upper and lower case, as gateways pass on
-//! the words of the providers behind them.
+//! the words of their providers.
 
 use super::{FailureKind, ModelFailure, excerpt};
 use crate::FinishReason;
 
-/// Ended as an answer ends: with its last word, at a word that was asked for as its end, or to go on later.
+/// Regular ends of an answer: after its last word, at a stop word of the request, or to continue later.
 const REGULAR: [&str; 20] = [
     "stop",
     "stopped",
@@ -87,7 +87,7 @@ const FAILED: [&str; 10] = [
     "insufficient_system_resource",
 ];
 
-/// Whether a provider's name of an error says that it held the answer back: a reason for such an end, or a name of the same
+/// Reports whether a provider's name of an error says that it held the answer back: a reason for such an end, or a name of the same
 /// kind.
 pub(super) fn is_withheld(name: &str) -> bool {
     const KIND: [&str; 6] =
@@ -96,7 +96,7 @@ pub(super) fn is_withheld(name: &str) -> bool {
     WITHHELD.contains(&name.as_str()) || KIND.iter().any(|word| name.contains(word)) || name == "flagged_input"
 }
 
-/// How the message of a failure begins whose cause is that the provider held the answer back.
+/// Prefix of the message of a failure whose cause is that the provider held the answer back.
 pub(super) const HELD_BACK: &str = "the provider withheld the answer";
 
 /// Reads the reason that a provider gives for the end of an answer. `detail` is its own word or sentence about it. A word
@@ -130,7 +130,7 @@ pub(crate) fn known_ending(reason: &str, detail: Option<&str>) -> Option<AnswerE
     } else if is_one_of(&BROKE_OFF) {
         failed(FailureKind::Broken, format!("the model broke off (terminated): {text}"))
     } else if is_one_of(&FAILED) {
-        // The provider behind a gateway may have said why, in a word of this list.
+        // The gateway's provider may have given the reason, in a word of this list.
         match detail.and_then(|detail| known_ending(detail, None)) {
             Some(AnswerEnding::Failed(behind)) if behind.kind != FailureKind::Server => {
                 failed(behind.kind, format!("provider returned error: {}", behind.message))
@@ -145,7 +145,7 @@ pub(crate) fn known_ending(reason: &str, detail: Option<&str>) -> Option<AnswerE
     Some(ending)
 }
 
-/// The detail, if it says more than the reason.
+/// Returns the detail, if it says more than the reason.
 fn distinct_detail<'a>(reason: &str, detail: Option<&'a str>) -> Option<&'a str> {
     detail.map(str::trim).filter(|detail| !detail.is_empty() && !detail.eq_ignore_ascii_case(reason))
 }
@@ -154,20 +154,20 @@ fn reason_text(reason: &str, detail: Option<&str>) -> String {
     excerpt(&detail.map_or_else(|| reason.to_owned(), |detail| format!("{reason}: {detail}")))
 }
 
-/// How an answer ended.
+/// End of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AnswerEnding {
-    /// It is whole as far as it goes.
+    /// The answer is complete as far as it goes.
     Stopped(FinishReason),
-    /// It is none.
+    /// The answer failed.
     Failed(ModelFailure),
 }
 
-/// How the message of a failure begins whose cause is an answer without text and without calls.
+/// Prefix of the message of a failure whose cause is an answer without text and without calls.
 pub const EMPTY_ANSWER: &str = "the model gave an empty answer";
 
-/// The failure of an answer that ended without text and without calls. `word` is the provider's own word for its end,
-/// if it says more than that the answer is over.
+/// Returns the failure of an answer that ended without text and without calls. `word` is the provider's own word for its end,
+/// if it is more than a plain end of the answer.
 pub(crate) fn empty_answer(word: Option<&str>) -> ModelFailure {
     let mut message = EMPTY_ANSWER.to_owned();
     if let Some(word) = word.filter(|word| !word.trim().is_empty()) {
@@ -177,7 +177,7 @@ pub(crate) fn empty_answer(word: Option<&str>) -> ModelFailure {
     ModelFailure::new(FailureKind::Empty, message)
 }
 
-/// The failure of an answer that ended for calls of which none came. The model may write them the next time.
+/// Returns the failure of an answer that ended for calls of which none came. The model may write them the next time.
 pub(crate) fn without_calls() -> ModelFailure {
     ModelFailure::new(FailureKind::Broken, "the answer ended for tool calls, but none came (terminated)")
 }

@@ -1,6 +1,6 @@
-//! How long a provider asks to wait, from headers and words.
+//! Wait that a provider asks for, from headers and words.
 //!
-//! It must not know whether anybody waits.
+//! It must not know whether a caller waits.
 
 use std::time::{Duration, SystemTime};
 
@@ -62,7 +62,7 @@ pub(crate) fn in_body(body: &Value, now: SystemTime) -> Option<Duration> {
     }
 }
 
-/// The unit, in seconds, of a bare number in a member of this name; none where the name speaks of no wait.
+/// Returns the unit, in seconds, of a bare number in a member of this name; none if the name means no wait.
 fn unit_of(name: &str) -> Option<f64> {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     let is_hint = ["reset", "retryafter", "retrydelay", "retryin", "retryat"].iter().any(|word| name.contains(word));
@@ -203,7 +203,7 @@ fn parse_number(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|_| is_digits)
 }
 
-/// A wait in whole milliseconds. What has passed is none at all.
+/// Returns a wait in whole milliseconds. A moment in the past is none at all.
 fn round_wait(seconds: f64) -> Option<Duration> {
     let millis = (seconds.clamp(0.0, LONGEST) / MILLIS).round();
     (!seconds.is_nan()).then(|| Duration::from_secs_f64(millis / 1000.0))
@@ -345,7 +345,7 @@ mod tests {
             ("Your limit will reset at 2027-01-15 08:18:38 UTC.", Some(1_118)),
             ("Your limit will reset at 2027-01-15 16:18:38 +0800", Some(1_118)),
             ("Your limit will reset at 2027-01-15 16:18:38 (Asia/Shanghai)", Some(1_118)),
-            // Nobody knows whose time that is.
+            // The zone of that time is unknown.
             ("Usage limit reached for 5 hour. Your limit will reset at 2027-01-15 18:18:38", None),
             ("resets 3pm (Europe/Berlin)", Some(6 * 3600)),
             ("limit reached, resets 9:30am (Europe/Berlin).", Some(1_800)),

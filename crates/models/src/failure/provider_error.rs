@@ -1,4 +1,4 @@
-//! What a provider said about a failure, read from the shapes that providers use.
+//! Provider's text about a failure, read from the shapes that providers use.
 //!
 //! It must not know statuses: [`super::classify`] weighs them.
 
@@ -13,7 +13,7 @@ use super::{
     excerpt, hint,
 };
 
-/// The failure that an answer with `status` means, from its body and the wait that its headers ask for.
+/// Returns the failure that an answer with `status` means, from its body and the wait that its headers ask for.
 pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> ModelFailure {
     let error = ProviderError::from_body(body);
     let redirected = (300..400).contains(&status);
@@ -35,7 +35,7 @@ pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Mo
     build_failure(kind, message, Some(status), wait)
 }
 
-/// The failure that an error inside a stream means.
+/// Returns the failure that an error inside a stream means.
 pub(crate) fn in_stream(body: &str) -> ModelFailure {
     match ProviderError::from_body(body) {
         Some(error) => {
@@ -51,9 +51,9 @@ pub(crate) fn in_stream(body: &str) -> ModelFailure {
     }
 }
 
-/// The failure of a success that is no stream of events: an error in disguise, or another endpoint than it is taken for.
+/// Returns the failure of a success that is no stream of events: an error in disguise, or another endpoint than expected.
 ///
-/// A page or an object comes again however often it is asked for; an empty body may be a mishap on the way.
+/// A page or an object comes again with each repetition of the request; an empty body may be a mishap on the way.
 pub(crate) fn no_stream(form: Option<&str>, body: &str) -> ModelFailure {
     let is_error =
         serde_json::from_str::<Value>(body).is_ok_and(|body| body.get("error").is_some_and(|error| !error.is_null()));
@@ -75,13 +75,13 @@ fn with_label(kind: FailureKind, message: &str) -> String {
     if message.to_lowercase().contains(label) { message.to_owned() } else { format!("{label}: {message}") }
 }
 
-/// The kind, where the provider asks for a `wait`: an account that is to come back later has used up a quota, and is not
+/// Returns the kind, if the provider asks for a `wait`: an account that is to come back later has used up a quota, and is not
 /// unpaid.
 fn in_time(kind: FailureKind, wait: Option<Duration>) -> FailureKind {
     if kind == FailureKind::Unpaid && wait.is_some() { FailureKind::Usage } else { kind }
 }
 
-/// The wait that words ask for: a length, or a moment with its zone.
+/// Returns the wait that words ask for: a length, or a moment with its zone.
 fn wait_in(words: &str) -> Option<Duration> {
     hint::in_text(words).or_else(|| hint::moment_in_text(words, SystemTime::now()))
 }
@@ -100,7 +100,7 @@ struct ProviderError {
 }
 
 impl ProviderError {
-    /// The message, with the provider's name of the error where that says that it held the answer back.
+    /// Returns the message, with the provider's name of the error if that says that it held the answer back.
     fn full_message(&self) -> String {
         if !held_back(&self.message, &self.names) || self.message.starts_with(ending::HELD_BACK) {
             return self.message.clone();
@@ -123,7 +123,7 @@ impl ProviderError {
                 .iter()
                 .find_map(|name| fields.get(*name))
                 .map(|message| message.as_str().map_or_else(|| message.to_string(), str::to_owned))
-                // OpenRouter passes the words of the provider behind it on as metadata.
+                // OpenRouter passes the words of its provider on as metadata.
                 .map(|message| match fields.get("metadata").and_then(|more| more.get("raw")).and_then(Value::as_str) {
                     Some(raw) => format!("{message}: {raw}"),
                     None => message,

@@ -1,4 +1,4 @@
-//! What a server sent, read without a decoder: each piece of text and of a call must be in the answer.
+//! Bytes that a server sent, read without a decoder: each piece of text and of a call must be in the answer.
 //!
 //! It must not share code with the decoders, whose mistakes it looks for.
 
@@ -9,7 +9,7 @@ use sse_stream::SseByteStream;
 
 use crate::{MessagePart, ModelApi, ModelEvent, ModelFailure};
 
-/// A piece of what was sent.
+/// A piece of the sent bytes.
 #[derive(Debug)]
 enum SentPiece {
     /// Text of the answer.
@@ -54,7 +54,7 @@ impl DecodedAnswer<'_> {
     fn contains_piece(&self, piece: &SentPiece) -> bool {
         let json = |text: &str| serde_json::from_str::<Value>(text).ok();
         match piece {
-            // A text that is said again whole may have lost the space around it.
+            // A text that is repeated whole may have lost the space around it.
             SentPiece::Text(text) => self.texts.concat().contains(text.trim()),
             SentPiece::Thought(text) => self.thoughts.concat().contains(text.trim()),
             SentPiece::Name(name) => self.calls.iter().any(|(called, _)| called == name),
@@ -65,7 +65,7 @@ impl DecodedAnswer<'_> {
     }
 }
 
-/// The pieces of the events up to the one that ends the answer.
+/// Returns the pieces of the events up to the one that ends the answer.
 fn sent_pieces(api: ModelApi, bytes: &[u8]) -> Vec<SentPiece> {
     let mut whole = bytes.to_vec();
     whole.extend_from_slice(b"\n\n");
@@ -163,7 +163,7 @@ fn read_completions(event: &Value, pieces: &mut Vec<SentPiece>) -> bool {
     false
 }
 
-/// A part of the content of Chat Completions.
+/// Adds the pieces of a part of the content of Chat Completions.
 fn push_content_part(pieces: &mut Vec<SentPiece>, part: &Value) {
     let kind = part["type"].as_str().unwrap_or_default();
     match part["text"].as_str().filter(|text| !text.is_empty()) {

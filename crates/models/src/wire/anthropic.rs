@@ -3,7 +3,7 @@
 pub(super) mod decoder;
 pub(super) mod request;
 
-/// Whether a member of a block with this name goes back with it: it is not written from its part, and says more than
+/// Reports whether a member of a block with this name goes back with it: it is not written from its part, and says more than
 /// where a text comes from.
 fn is_given(name: &str) -> bool {
     const WRITTEN: [&str; 10] =

@@ -1,4 +1,4 @@
-//! A conversation made fit for the model that is asked now: other models' private parts left out, ids in the wire's
+//! A conversation made fit for the model of the request: other models' private parts left out, ids in the wire's
 //! alphabet, every call with exactly one result.
 //!
 //! It must not know how a wire writes any of it.
@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use super::object_or_empty;
 use crate::{InputModality, MessagePart, ModelRequest, RequestMessage};
 
-/// Said where a call has no result in the conversation: providers refuse a call without one.
+/// Text for a call without a result in the conversation: providers refuse a call without one.
 pub(crate) const NO_RESULT: &str = "No result was recorded for this call";
 
-/// Said where a result is empty: some providers refuse an empty one.
+/// Text for an empty result: some providers refuse an empty one.
 const EMPTY: &str = "(no output)";
 
-/// Said instead of an image to a model that takes none.
+/// Text instead of an image for a model that takes none.
 const NO_IMAGE: &str = "(an image was here; this model takes no images)";
 
 /// One turn of the conversation as it is sent.
@@ -26,7 +26,7 @@ pub(crate) enum WireTurn<'a> {
     Developer(Vec<WireBlock<'a>>),
     Assistant {
         pieces: Vec<AnswerPiece<'a>>,
-        /// What belongs to the whole answer; only of the model that is asked.
+        /// Data of the whole answer; only of the model of the request.
         payload: Option<&'a str>,
     },
     /// Follows the turn with its call, in the order of the calls.
@@ -38,14 +38,14 @@ pub(crate) enum WireTurn<'a> {
     },
 }
 
-/// What can be shown to a model. Text is never blank.
+/// Content for a model. Text is never blank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WireBlock<'a> {
     Text(&'a str),
     Image { mime_type: &'a str, data: &'a str },
 }
 
-/// What a model said. Thinking and signatures are only those of the model that is asked.
+/// Piece of a model's answer. Thinking and signatures are only those of the model of the request.
 #[derive(Clone, Debug)]
 pub(crate) enum AnswerPiece<'a> {
     Text { text: &'a str, signature: Option<&'a str> },
@@ -54,7 +54,7 @@ pub(crate) enum AnswerPiece<'a> {
     Call { id: String, name: &'a str, arguments: &'a RawValue, signature: Option<&'a str> },
 }
 
-/// Which ids of calls a wire takes.
+/// Ids of calls that a wire takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallIdStyle {
     /// `[a-zA-Z0-9_-]{1,64}`, of all calls.
@@ -65,11 +65,12 @@ pub(crate) enum CallIdStyle {
     Foreign9,
 }
 
-/// The conversation of `request`, ready to be written.
+/// Returns the conversation of `request`, ready to be written.
 ///
 /// - Thinking and signatures of another model are left out, and with them a message that held nothing else.
-/// - A result follows its call at once, wherever it was found before another call has its id. A call without one gets [`NO_RESULT`]; a result without a call is left out.
-/// - Ids of other models' calls are made unique, since models number them anew.
+/// - A result follows its call at once, wherever it was found before another call has its id. A call without one gets [`NO_RESULT`];
+///   a result without a call is left out.
+/// - Ids of other models' calls are made unique, since models number them again for each answer.
 pub(crate) fn prepare_turns(request: &ModelRequest, ids: CallIdStyle) -> Vec<WireTurn<'_>> {
     let mut used = vec![false; request.messages.len()];
     let mut names = CallIdAssigner { ids, taken: HashSet::new() };
@@ -144,7 +145,7 @@ fn answer_piece<'a>(part: &'a MessagePart, own: bool, names: &mut CallIdAssigner
     }
 }
 
-/// The result of the call `id`, looked for from `from` up to another call under it. Others may have gone on with the conversation
+/// Returns the result of the call `id`, looked for from `from` up to another call under it. Others may have continued the conversation
 /// before it was there.
 fn result_turn<'a>(
     request: &'a ModelRequest,
@@ -189,7 +190,7 @@ fn visible_blocks<'a>(request: &ModelRequest, parts: &'a [MessagePart]) -> Vec<W
         .collect()
 }
 
-/// The text of `blocks`, and their images apart from it.
+/// Returns the text of `blocks`, and their images apart from it.
 pub(crate) fn split_images<'a>(blocks: &[WireBlock<'a>]) -> (String, Vec<WireBlock<'a>>) {
     let mut text = String::new();
     let mut images = Vec::new();
@@ -235,7 +236,7 @@ impl CallIdAssigner {
     }
 }
 
-/// `id` in letters, digits, `_` and `-`. One that is too long keeps its beginning and gets a digest of all of it.
+/// Returns `id` in letters, digits, `_` and `-`. One that is too long keeps its beginning and gets a digest of all of it.
 fn word_id(id: &str, longest: usize) -> String {
     let name: String =
         id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
@@ -260,7 +261,7 @@ fn nine_char_id(id: &str) -> String {
         .collect()
 }
 
-/// FNV-1a: the same on every machine and in every version, which a cached prompt needs.
+/// Computes FNV-1a: the same on every machine and in every version, which a cached prompt needs.
 fn fnv_digest(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

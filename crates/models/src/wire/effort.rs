@@ -1,4 +1,4 @@
-//! How much to think, in the words and numbers of the providers.
+//! Thinking levels in the words and numbers of the providers.
 //!
 //! It must not decide the level, which comes with the request. Source: docs/protocol/omp.md, Configuration (thinking
 //! levels).
@@ -17,7 +17,7 @@ pub(crate) const fn anthropic_budget(level: ThinkingLevel) -> Option<u64> {
     }
 }
 
-/// The effort of Anthropic's adaptive thinking.
+/// Returns the effort of Anthropic's adaptive thinking.
 pub(crate) const fn anthropic_effort(level: ThinkingLevel) -> Option<&'static str> {
     match level {
         ThinkingLevel::Off => None,
@@ -40,7 +40,7 @@ pub(crate) const fn google_budget(level: ThinkingLevel) -> u64 {
     }
 }
 
-/// Google's name of the level, for models that know names. They cannot be turned off: the least is asked for instead.
+/// Returns Google's name of the level, for models that know names. They cannot be turned off: the least is used instead.
 pub(crate) const fn google_level(level: ThinkingLevel) -> &'static str {
     match level {
         ThinkingLevel::Off | ThinkingLevel::Minimal => "MINIMAL",
@@ -50,7 +50,7 @@ pub(crate) const fn google_level(level: ThinkingLevel) -> &'static str {
     }
 }
 
-/// OpenAI's name of the level. `None` leaves it to the model, which is the only way to ask for nothing.
+/// Returns OpenAI's name of the level. `None` leaves it to the model, which is the only way to request none.
 pub(crate) const fn openai_effort(level: ThinkingLevel) -> Option<&'static str> {
     match level {
         ThinkingLevel::Off => None,

@@ -1,4 +1,4 @@
-//! Members of an answer that nobody here reads, put together from the pieces in which they came.
+//! Members of an answer without a reader here, put together from the pieces in which they came.
 //!
 //! It must not know what any of them means: a provider gave them and gets them back.
 
@@ -22,7 +22,7 @@ impl KeptMembers {
         }
     }
 
-    /// Adds a piece of one thing, whose prose goes on even if a piece is the same as what came before.
+    /// Adds a piece of one thing, whose prose continues even if a piece is the same as the one before it.
     pub(crate) fn go_on(&mut self, members: Map<String, Value>) {
         for (name, value) in members {
             if !(LABELS.contains(&name.as_str()) && self.members.contains_key(&name)) {
@@ -38,7 +38,7 @@ impl KeptMembers {
         }
     }
 
-    /// Whether what is kept, or the last item of a list in it, has ended with a seal.
+    /// Reports whether the kept value, or the last item of a list in it, has ended with a seal.
     pub(crate) fn is_sealed(&self) -> bool {
         let ends = |items: &Vec<Value>| {
             let last = items.last().and_then(Value::as_object);
@@ -47,31 +47,31 @@ impl KeptMembers {
         self.members.iter().any(|(name, value)| is_seal(name, value) || value.as_array().is_some_and(ends))
     }
 
-    /// Whether what is kept has a type, and another one than this.
+    /// Reports whether the kept value has a type, and another one than this.
     pub(crate) fn is_other_type(&self, kind: Option<&str>) -> bool {
         let known = self.members.get("type").and_then(Value::as_str);
         matches!((known, kind), (Some(known), Some(kind)) if known != kind)
     }
 
-    /// About how many bytes are kept.
+    /// Estimates the kept bytes.
     pub(crate) const fn size(&self) -> usize {
         self.size
     }
 
-    /// Takes all of it.
+    /// Takes all members.
     pub(crate) fn take_members(&mut self) -> Map<String, Value> {
         self.size = 0;
         std::mem::take(&mut self.members)
     }
 
-    /// Takes all of it as the text of a JSON object. `None` if there is nothing.
+    /// Takes all members as the text of a JSON object. `None` if there is none.
     pub(crate) fn take_object(&mut self) -> Option<String> {
         let members = self.take_members();
         (!members.is_empty()).then(|| Value::from(members).to_string())
     }
 }
 
-/// What came for a part of an answer after that part had ended.
+/// Members that came for a part of an answer after that part had ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LateMembers {
     /// The part, if it is a call: its id.
@@ -88,7 +88,7 @@ pub(crate) struct LateMembers {
     pub(crate) before: Vec<Value>,
 }
 
-/// The payload of an answer: the text of a JSON object. `None` if there is nothing to be in it.
+/// Encodes the payload of an answer: the text of a JSON object. `None` if there is nothing to be in it.
 pub(crate) fn encode_payload(members: Map<String, Value>, late: &[LateMembers]) -> Option<String> {
     let mut payload = Map::new();
     if !members.is_empty() {
@@ -100,20 +100,20 @@ pub(crate) fn encode_payload(members: Map<String, Value>, late: &[LateMembers]) 
     (!payload.is_empty()).then(|| Value::from(payload).to_string())
 }
 
-/// What came late for parts of an answer with this payload.
+/// Returns the members that came late for parts of an answer with this payload.
 pub(crate) fn late_members(payload: Option<&str>) -> Vec<LateMembers> {
     let late = parse_object(payload).shift_remove(LATE);
     late.and_then(|late| serde_json::from_value(late).ok()).unwrap_or_default()
 }
 
-/// The member of a payload that says what came late.
+/// The member of a payload that holds late members.
 const LATE: &str = "late";
 
 /// The member of a payload under which the members of an answer are. Payloads of other programs in a session file have
 /// other members.
 const MEMBERS: &str = "members";
 
-/// The members of an answer that a payload holds.
+/// Returns the members of an answer that a payload holds.
 pub(crate) fn payload_members(payload: Option<&str>) -> Map<String, Value> {
     match payload.and_then(|text| serde_json::from_str(text).ok()) {
         Some(Value::Object(mut payload)) => match payload.shift_remove(MEMBERS) {
@@ -124,7 +124,7 @@ pub(crate) fn payload_members(payload: Option<&str>) -> Map<String, Value> {
     }
 }
 
-/// The members of a signature that is a JSON object.
+/// Returns the members of a signature that is a JSON object.
 pub(crate) fn parse_object(signature: Option<&str>) -> Map<String, Value> {
     match signature.and_then(|text| serde_json::from_str(text).ok()) {
         Some(Value::Object(members)) => members,
@@ -141,14 +141,14 @@ fn value_size(value: &Value) -> usize {
     }
 }
 
-/// Words of names whose members only the provider reads. Each comes whole, as it ends what it seals.
+/// Words of names whose members only the provider reads. Each comes whole, as it ends the value that it seals.
 const SEALED: [&str; 6] = ["signature", "encrypted", "opaque", "redacted", "data", "seal"];
 
 /// Last words of names whose members are prose, which comes in pieces.
 const PROSE: [&str; 9] =
     ["text", "thinking", "thought", "reasoning", "content", "summary", "transcript", "argument", "delta"];
 
-/// Names what an item is and does not change from piece to piece.
+/// Names of members that identify an item and do not change from piece to piece.
 const LABELS: [&str; 4] = ["index", "type", "id", "format"];
 
 fn is_sealed(name: &str) -> bool {
@@ -159,14 +159,14 @@ fn is_prose(name: &str) -> bool {
     !is_sealed(name) && name_words(name).last().is_some_and(|word| PROSE.contains(&word.as_str()))
 }
 
-/// How two texts of one member become one.
+/// Rule by which two texts of one member become one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MergeRule {
     /// Both came in members of the answer: prose is pieces of one text, unless it is repeated as it is.
     Piece,
-    /// Both came in an item of a list, whose prose goes on even if a piece is the same as what came before.
+    /// Both came in an item of a list, whose prose continues even if a piece is the same as the one before it.
     Item,
-    /// The second is of the whole answer: it says all of it, or a part of what is there.
+    /// The second is of the whole answer: it repeats the whole value, or a part of it.
     Whole,
 }
 
@@ -255,18 +255,18 @@ fn is_seal(name: &str, value: &Value) -> bool {
     is_sealed(name) && value.as_str().is_some_and(|text| !text.is_empty())
 }
 
-/// The value of a label, unless it is null.
+/// Returns the value of a label, unless it is null.
 fn label_value<'a>(item: &'a Value, name: &str) -> Option<&'a Value> {
     item.get(name).filter(|value| !value.is_null())
 }
 
-/// Whether a label of one item says that it is not the other.
+/// Reports whether a label of one item says that it is not the other.
 fn is_other(last: &Value, next: &Value, name: &str) -> bool {
     matches!((label_value(last, name), label_value(next, name)), (Some(last), Some(next)) if last != next)
 }
 
-/// Which item `next` is another piece of: the one with the same `index`, and no other `type` or `id`. Without an index it
-/// is the last one, as long as that is open: what is sealed has ended. Only the `first` of several that came together can
+/// Returns the item that `next` is another piece of: the one with the same `index`, and no other `type` or `id`. Without an index it
+/// is the last one, as long as that is open: a sealed one has ended. Only the `first` of several that came together can
 /// be a piece of one that came before.
 fn continued_item(items: &[Value], next: &Value, first: bool) -> Option<usize> {
     let fits = |item: &Value| item.is_object() && !is_other(item, next, "type") && !is_other(item, next, "id");
@@ -286,7 +286,7 @@ fn continued_item(items: &[Value], next: &Value, first: bool) -> Option<usize> {
     (goes_on || is_again).then_some(last)
 }
 
-/// Whether `whole` is an item of the whole answer of which `item` came before.
+/// Reports whether `whole` is an item of the whole answer of which `item` came before.
 fn is_whole_of(item: &Value, whole: &Value) -> bool {
     let (Value::Object(members), Value::Object(whole_members)) = (item, whole) else { return item == whole };
     if LABELS.iter().any(|name| is_other(item, whole, name)) {

@@ -20,29 +20,29 @@ use crate::{
 pub(crate) struct PartAssembler {
     ready: Vec<ModelEvent>,
     begun: bool,
-    /// The index of the next part that is told.
+    /// The index of the next part in events.
     next: usize,
-    /// How many parts were opened: the handle of the next one.
+    /// Number of parts that were opened: the handle of the next one.
     handles: usize,
     open: BTreeMap<usize, OpenPart>,
     /// Calls that are over, as the wire named them.
     over: Vec<EndedCall>,
     /// Calls that are over and whose arguments did not come. Only the end of the answer says whether there are none.
     blank: Vec<OpenPart>,
-    /// Calls that are over and that may be an earlier one, said again.
+    /// Ended calls that may repeat an earlier one.
     held: Vec<OpenPart>,
     response: Option<String>,
-    /// How many calls were opened.
+    /// Number of calls that were opened.
     calls: usize,
-    /// Whether some text was that is not blank.
+    /// True if some text came that is not blank.
     has_text: bool,
-    /// Whether the arguments of a call that was closed are not JSON.
+    /// True if the arguments of a call that was closed are not JSON.
     cut: bool,
     /// The ids of calls that were opened.
     ids: BTreeSet<String>,
-    /// What the provider wants back with the whole answer.
+    /// Data that the provider needs back with the whole answer.
     kept: KeptMembers,
-    /// What it wants back with parts that were over.
+    /// Data that it needs back with parts that had ended.
     late: Vec<LateMembers>,
     /// Bytes of signatures so far.
     signed: usize,
@@ -51,16 +51,16 @@ pub(crate) struct PartAssembler {
 #[derive(Debug)]
 struct OpenPart {
     handle: usize,
-    /// As it is told.
+    /// Kind in events.
     kind: PartKind,
-    /// The index in events. None of a call that has the id of an earlier one: it is told at the end of the answer, if it
+    /// The index in events. None of a call that has the id of an earlier one: its event comes at the end of the answer, if it
     /// is not that call again.
     index: Option<usize>,
     /// The id of a call on the wire.
     id: String,
     text: String,
     signature: Option<String>,
-    /// Whether the provider said that it is not whole.
+    /// True if the provider reported that it is incomplete.
     is_cut: bool,
 }
 
@@ -84,7 +84,7 @@ struct EndedCall {
     arguments: String,
 }
 
-/// Stands for arguments that were cut off before they came. It is no JSON, so that nobody takes it for no arguments.
+/// Stands for arguments that were cut off before they came. It is no JSON, so that it cannot be taken for no arguments.
 const CUT: &str = "{";
 
 impl PartAssembler {
@@ -102,7 +102,7 @@ impl PartAssembler {
         }
     }
 
-    /// Opens a part and says its handle. A call with the id of an earlier one is told at the end of the answer: only then
+    /// Opens a part and returns its handle. The event of a call with the id of an earlier one comes at the end of the answer: only then
     /// it is known whether it is that call again.
     pub(crate) fn start_part(&mut self, mut kind: PartKind) -> usize {
         self.begin_answer(None);
@@ -129,7 +129,7 @@ impl PartAssembler {
             self.calls += 1;
             let given = id.clone();
             let mut number = 1;
-            // Its result is told by its id, and a provider takes no history in which two calls share one.
+            // Its result has its id, and a provider takes no history in which two calls share one.
             while !self.ids.insert(id.clone()) {
                 number += 1;
                 *id = format!("{given}_{number}");
@@ -146,7 +146,7 @@ impl PartAssembler {
         let Some(open) = self.open.get_mut(&handle).filter(|_| !text.is_empty()) else { return };
         open.text.push_str(text);
         self.has_text |= matches!(open.kind, PartKind::Text) && !text.trim().is_empty();
-        // What a redacted part holds is for the provider only: it comes with the end of the part.
+        // The content of a redacted part is for the provider only: it comes with the end of the part.
         if let Some(index) = open.index
             && !matches!(open.kind, PartKind::Redacted)
         {
@@ -154,7 +154,7 @@ impl PartAssembler {
         }
     }
 
-    /// Adds what is missing of `whole`, if what came so far is its beginning.
+    /// Adds the missing rest of `whole`, if the text so far is its beginning.
     pub(crate) fn complete_text(&mut self, handle: usize, whole: &str) {
         if let Some(rest) = self.open.get(&handle).and_then(|open| whole.strip_prefix(open.text.as_str())) {
             let rest = rest.to_owned();
@@ -170,7 +170,7 @@ impl PartAssembler {
         }
     }
 
-    /// Says of an open part that nobody signed that it came whole and unsigned.
+    /// Marks an open part without a signature as complete and unsigned.
     pub(crate) fn leave_unsigned(&mut self, handle: usize) {
         if let Some(open) = self.open.get_mut(&handle) {
             open.signature.get_or_insert_default();
@@ -185,12 +185,12 @@ impl PartAssembler {
         }
     }
 
-    /// What an open part is.
+    /// Returns the kind of an open part.
     pub(crate) fn part_kind(&self, handle: usize) -> Option<&PartKind> {
         self.open.get(&handle).map(|open| &open.kind)
     }
 
-    /// Whether an open part is signed.
+    /// Reports whether an open part is signed.
     pub(crate) fn is_signed(&self, handle: usize) -> bool {
         self.open.get(&handle).is_some_and(|open| open.signature.is_some())
     }
@@ -200,47 +200,47 @@ impl PartAssembler {
         self.kept.add_piece(members);
     }
 
-    /// Keeps members that came with the whole answer behind its pieces.
+    /// Keeps members that came with the whole answer after its pieces.
     pub(crate) fn keep_whole(&mut self, members: Map<String, Value>) {
         self.kept.add_whole(members);
     }
 
-    /// Keeps what came for a part that is over, to be sent back with it.
+    /// Keeps members for a part that is over, to be sent back with it.
     pub(crate) fn keep_late(&mut self, late: LateMembers) {
         if !late.members.is_empty() || !late.before.is_empty() {
             self.late.push(late);
         }
     }
 
-    /// How many bytes are held of which no event has told.
+    /// Returns the bytes that are held and in no event yet.
     pub(crate) fn held_bytes(&self) -> usize {
         let again = self.open.values().filter(|open| open.index.is_none()).chain(&self.held);
         self.kept.size() + self.signed + again.map(|open| open.text.len()).sum::<usize>()
     }
 
-    /// Whether the arguments of every call so far are JSON, or none.
+    /// Reports whether the arguments of every call so far are JSON, or none.
     pub(crate) fn has_whole_calls(&self) -> bool {
         let is_whole =
             |open: &OpenPart| !matches!(open.kind, PartKind::ToolCall { .. }) || is_json_or_blank(&open.text);
         !self.cut && self.open.values().all(is_whole)
     }
 
-    /// Whether a call came of whose arguments nothing came.
+    /// Reports whether a call came without any of its arguments.
     pub(crate) fn has_blank_calls(&self) -> bool {
         !self.blank.is_empty() || self.open.values().any(|open| open.index.is_some() && open.is_blank_call())
     }
 
-    /// Whether any text or call came.
+    /// Reports whether any text or call came.
     pub(crate) fn has_answer(&self) -> bool {
         self.has_text || self.calls > 0
     }
 
-    /// What an open part holds so far.
+    /// Returns the content of an open part so far.
     pub(crate) fn part_text(&self, handle: usize) -> Option<&str> {
         self.open.get(&handle).map(|open| open.text.as_str())
     }
 
-    /// Whether a part is open.
+    /// Reports whether a part is open.
     pub(crate) fn is_open(&self, handle: usize) -> bool {
         self.open.contains_key(&handle)
     }
@@ -270,7 +270,7 @@ impl PartAssembler {
         self.ready.push(ModelEvent::PartEnd { index, part });
     }
 
-    /// Tells of a part what was not told of it, and that it ends.
+    /// Emits the missing events of a part, and its end.
     fn close_late(&mut self, mut open: OpenPart, text: &str) {
         let index = match open.index {
             Some(index) => index,
@@ -283,7 +283,7 @@ impl PartAssembler {
         self.close_part(index, open);
     }
 
-    /// Closes the calls that wait for the end of the answer. One that was said again is one call; one whose arguments did
+    /// Closes the calls that wait for the end of the answer. A repeated one is one call; one whose arguments did
     /// not come has none, `{}`, unless the answer was cut off.
     fn settle_calls(&mut self, stop: FinishReason) {
         for mut again in std::mem::take(&mut self.held) {
@@ -323,13 +323,13 @@ impl PartAssembler {
         }
     }
 
-    /// Says what was used so far.
+    /// Reports the usage so far.
     pub(crate) fn report_usage(&mut self, usage: ModelUsage) {
         self.begin_answer(None);
         self.ready.push(ModelEvent::Usage(usage));
     }
 
-    /// Closes every part that is open, says what was used where that is known, and ends the answer as [`Parts::stop`]
+    /// Closes every part that is open, reports the usage if it is known, and ends the answer as [`PartAssembler::stop`]
     /// does.
     pub(crate) fn finish_answer(
         &mut self,
@@ -345,7 +345,7 @@ impl PartAssembler {
         self.stop_answer(stop, word)
     }
 
-    /// Ends the answer. Calls turn an ordinary end into a wish for their results, whatever the provider called it.
+    /// Ends the answer. Calls turn an ordinary end into a wish for their results, for any reason of the provider.
     ///
     /// # Errors
     /// The model gave neither text nor calls and did not reach its cap either; the failure holds the provider's own
@@ -379,7 +379,7 @@ mod tests {
     use super::PartAssembler;
     use crate::{FinishReason, MessagePart, ModelEvent, PartKind};
 
-    /// The calls of an answer with these ids and arguments.
+    /// Returns the calls of an answer with these ids and arguments.
     fn calls(given: &[(&str, &str)], stop: FinishReason) -> Vec<(String, String)> {
         let mut parts = PartAssembler::default();
         for (id, arguments) in given {

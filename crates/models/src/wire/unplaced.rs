@@ -1,9 +1,9 @@
-//! Finds content in members that no wire reads, so that what was sent and not read never ends as success, and errors and
+//! Finds content in members that no wire reads, so that unread content never ends as success, and errors and
 //! remarks in events that are no part of an answer.
 //!
 //! It must not know a wire. One rule holds for all of them: a member holds content if its name says so, such as
 //! `output_text` or `transcript`, or if it holds prose, which is a text with white space in it. Data without white space
-//! under any other name is opaque: a seal, an id, a state. What only tells about an answer, and what a model thought, is
+//! under any other name is opaque: a seal, an id, a state. Data about an answer, and the thoughts of a model, are
 //! no content.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, value::RawValue};
 use super::{parse_json, unreadable_content};
 use crate::ModelFailure;
 
-/// Last words of names whose members hold what the model said or wants to be called.
+/// Last words of names whose members hold the model's text or a call.
 const CONTENT: [&str; 17] = [
     "text",
     "content",
@@ -37,17 +37,17 @@ const CONTENT: [&str; 17] = [
 /// The last word of names whose members hold calls.
 const CALL: &str = "call";
 
-/// Those of [`CONTENT`] whose members hold calls or arguments: an object there says something even if no text is in it.
+/// Words of [`CONTENT`] whose members hold calls or arguments: an object there counts even if no text is in it.
 const ARGUMENTS: [&str; 5] = ["argument", "arg", "input", "parameter", CALL];
 
-/// Those of [`CONTENT`] that some servers give to what only tells about an answer, such as `"message": "Success"`.
+/// Words of [`CONTENT`] that some servers give to data about an answer, such as `"message": "Success"`.
 const VAGUE: [&str; 7] = ["message", "code", "json", "argument", "arg", "input", "parameter"];
 
-/// Those of [`CONTENT`] whose members hold a whole answer with its own members.
+/// Words of [`CONTENT`] whose members hold a whole answer with its own members.
 const HOLDERS: [&str; 10] =
     ["text", "content", "transcript", "output", "answer", "message", "response", "completion", "refusal", "delta"];
 
-/// Words of names whose members tell that the provider failed.
+/// Words of names whose members report that the provider failed.
 const FAILURES: [&str; 4] = ["error", "exception", "fault", "traceback"];
 
 /// Last words of names of [`FAILURES`] in more words.
@@ -56,10 +56,10 @@ const FAILURE_TEXTS: [&str; 6] = ["message", "msg", "detail", "description", "te
 /// Texts of [`FAILURES`] that say that there is none.
 const NO_FAILURE: [&str; 6] = ["success", "ok", "none", "no error", "false", "null"];
 
-/// First words of names whose members, beside an answer, repeat the request.
+/// First words of names whose members, next to an answer, repeat the request.
 const ECHOES: [&str; 4] = ["prompt", "input", "query", "instruction"];
 
-/// Last words of names whose members only tell about an answer.
+/// Last words of names whose members only hold data about an answer.
 const ABOUT: [&str; 28] = [
     "annotation",
     "citation",
@@ -91,21 +91,21 @@ const ABOUT: [&str; 28] = [
     "padding",
 ];
 
-/// Words of names whose members hold what a model thought, or what only the provider can read.
+/// Words of names whose members hold thoughts of a model, or data that only the provider can read.
 const SEALED: [&str; 6] = ["reasoning", "thinking", "thought", "signature", "encrypted", "opaque"];
 
-/// How much of a member counts as content.
+/// Rule for the part of a member that counts as content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContentRule {
-    /// What the rule of this module says.
+    /// The rule of this module.
     Content,
     /// Any text: nothing that is not known may be there.
     AnyText,
-    /// A call, or a text whose name says that it is content: what stands there mostly tells about an answer.
+    /// A call, or a text whose name says that it is content: other texts there are mostly data about an answer.
     NamedText,
 }
 
-/// The member of these that holds content.
+/// Returns the member of these that holds content.
 pub(crate) fn find_unplaced(members: &Map<String, Value>, rule: ContentRule) -> Option<&str> {
     members.iter().find(|(name, value)| is_content(name, value, rule)).map(|(name, _)| name.as_str())
 }
@@ -118,7 +118,7 @@ pub(crate) fn check_placed(members: &Map<String, Value>, rule: ContentRule) -> R
     find_unplaced(members, rule).map_or(Ok(()), |name| Err(unreadable_content(name)))
 }
 
-/// The member of a JSON object that holds content, other than the `known` ones.
+/// Returns the member of a JSON object that holds content, other than the `known` ones.
 ///
 /// # Errors
 /// [`crate::FailureKind::Broken`] if it is no object.
@@ -136,12 +136,12 @@ pub(crate) fn find_unplaced_in(
     Ok(None)
 }
 
-/// What an event is to the answer in whose stream it comes.
+/// Role of an event for the answer in whose stream it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventRole {
     /// Part of the answer, or nothing that matters to it.
     Part,
-    /// A message beside the answer: the reason why no end of it follows, if none does.
+    /// A message outside the answer: the reason why no end of it follows, if none does.
     Remark,
     /// An error by a name that is not one of the wire.
     Failure,
@@ -149,7 +149,7 @@ pub(crate) enum EventRole {
     Error,
 }
 
-/// Returns what an event is to an answer over a wire that has the `known` members there.
+/// Returns the role of an event for an answer over a wire that has the `known` members there.
 ///
 /// # Errors
 /// [`crate::FailureKind::Refused`], naming another member that holds content.
@@ -182,7 +182,7 @@ pub(crate) fn event_role(data: &str, known: &[&str]) -> Result<EventRole, ModelF
     if is_typed_error || members.iter().any(|(name, value)| fails(name, value)) {
         return Ok(EventRole::Failure);
     }
-    // Where an event holds only an id, a message may be the answer.
+    // If an event holds only an id, a message may be the answer.
     let has_status = has_answer || !is_part;
     let is_beside = |name: &str, value: &Value| is_echo(name) || (has_status && value.is_string() && is_status(name));
     match members
@@ -195,30 +195,30 @@ pub(crate) fn event_role(data: &str, known: &[&str]) -> Result<EventRole, ModelF
     }
 }
 
-/// Whether `data` ends a stream and gives no reason.
+/// Reports whether `data` ends a stream and gives no reason.
 pub(crate) fn is_end_without_reason(data: &str) -> bool {
     let kind = || serde_json::from_str::<Value>(data).ok()?.get("type")?.as_str().map(|kind| kind == "message_stop");
     data.trim() == "[DONE]" || kind() == Some(true)
 }
 
-/// Whether a member of a wire holds some of an answer, and does not only tell about it.
+/// Reports whether a member of a wire holds some of an answer, and not only data about it.
 fn is_answer(name: &str) -> bool {
     let words = name_words(name);
     let last = words.last().map_or("", String::as_str);
     name == "type" || !(ABOUT.contains(&last) || FAILURES.contains(&last))
 }
 
-/// Whether a member is the code that no error occurred.
+/// Reports whether a member is the code that no error occurred.
 fn is_zero_code(name: &str, json: &str) -> bool {
     name_words(name).last().is_some_and(|last| last == "code") && ["0", "\"0\""].contains(&json)
 }
 
-/// Whether a member repeats the request, by its name.
+/// Reports whether a member repeats the request, by its name.
 fn is_echo(name: &str) -> bool {
     name_words(name).first().is_some_and(|first| ECHOES.contains(&first.as_str()))
 }
 
-/// Whether a member says how a request went, by its name.
+/// Reports whether a member is the status of a request, by its name.
 fn is_status(name: &str) -> bool {
     ["message", "code"].contains(&name) || name_words(name).first().is_some_and(|first| first == "status")
 }
@@ -227,7 +227,7 @@ fn is_said(raw: Option<&RawValue>) -> bool {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).is_some_and(|value| !is_empty(&value))
 }
 
-/// Whether a member tells that the provider failed.
+/// Reports whether a member says that the provider failed.
 fn is_failure(name: &str, value: &Value) -> bool {
     let words = name_words(name);
     let (Some(first), Some(last)) = (words.first(), words.last()) else { return false };
@@ -270,7 +270,7 @@ fn is_content(name: &str, value: &Value, rule: ContentRule) -> bool {
     }
 }
 
-/// Whether a member is a call or a text by its name, or holds one. `is_inside` of a member that holds a whole answer.
+/// Reports whether a member is a call or a text by its name, or holds one. `is_inside` of a member that holds a whole answer.
 fn is_named_text(name: &str, value: &Value, is_inside: bool) -> bool {
     let words = name_words(name);
     let last = words.last().map_or("", String::as_str);
@@ -290,7 +290,7 @@ fn is_named_text(name: &str, value: &Value, is_inside: bool) -> bool {
     }
 }
 
-/// The words of a name in `snake_case` or `camelCase`, in lower case and without the `s` of a plural.
+/// Returns the words of a name in `snake_case` or `camelCase`, in lower case and without the `s` of a plural.
 pub(super) fn name_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;

@@ -1,4 +1,4 @@
-//! The demo model does its task to the end, whatever comes of it.
+//! The demo model does its task to the end, with any outcome.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 
 use crate::request;
 
-/// The parts of the next answer and how it stopped.
+/// Returns the parts of the next answer and how it stopped.
 async fn next(messages: &[RequestMessage]) -> (Vec<MessagePart>, FinishReason) {
     let mut request = request(model_entry());
     request.messages = messages.to_vec();
@@ -64,7 +64,7 @@ async fn where_only_other_machines_have_a_shell_it_looks_at_the_one_that_was_nam
     assert!(answers[2].contains("no such node"), "{answers:?}");
 }
 
-/// The parts of the answer to a request.
+/// Returns the parts of the answer to a request.
 async fn parts_of(request: &ModelRequest) -> Vec<MessagePart> {
     let items: Vec<_> = ProviderClient::default().stream(request.clone()).map(Result::unwrap).collect().await;
     let parts = items.into_iter().filter_map(|item| match item {
@@ -80,7 +80,7 @@ async fn parts_of(request: &ModelRequest) -> Vec<MessagePart> {
     parts.collect()
 }
 
-/// Runs the task; `tool` is told the name and arguments of each call and says the result. Gives the calls and the last
+/// Runs the task; `tool` gets the name and arguments of each call and returns the result. Gives the calls and the last
 /// text.
 async fn run(tool: impl Fn(&str, &str) -> Result<String, String>) -> (Vec<String>, String) {
     let mut messages = vec![RequestMessage::User(vec![MessagePart::text(PROMPT)])];

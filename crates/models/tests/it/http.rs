@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{entry, request};
 
-/// What one connection gets: pieces that are written one by one, and how it ends.
+/// Reply on one connection: pieces that are written one by one, and its end.
 pub(crate) struct HttpReply {
     pieces: Vec<String>,
     end: ReplyEnd,
@@ -325,7 +325,7 @@ async fn one_connection_serves_one_request_after_another() {
 
 const TOO_LARGE: &str = r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 8200 tokens (8 in the messages, 8192 in the completion).","code":"context_length_exceeded"}}"#;
 
-/// The cap that each request asked for.
+/// Returns the cap of each request.
 fn caps(server: &ReplyServer) -> Vec<u64> {
     let body = |seen: ReceivedRequest| serde_json::from_str::<serde_json::Value>(&seen.body).unwrap();
     server.requests().into_iter().map(|seen| body(seen)["max_tokens"].as_u64().unwrap()).collect()

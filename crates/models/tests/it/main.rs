@@ -1,4 +1,4 @@
-//! What the crate promises, seen from outside.
+//! Promises of the crate, seen from outside.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -15,7 +15,7 @@ use countersign_models::{
     InputModality, MessagePart, ModelApi, ModelEntry, ModelRequest, ModelTool, RequestMessage, TokenPrice,
 };
 
-/// A model that can do everything, at `base_url`.
+/// Returns a model that can do everything, at `base_url`.
 fn entry(api: ModelApi, base_url: &str) -> ModelEntry {
     ModelEntry {
         id: "small-1".to_owned(),
@@ -34,7 +34,7 @@ fn entry(api: ModelApi, base_url: &str) -> ModelEntry {
     }
 }
 
-/// A request with one prompt and one tool.
+/// Returns a request with one prompt and one tool.
 fn request(entry: ModelEntry) -> ModelRequest {
     ModelRequest {
         entry: Arc::new(entry),

@@ -1,4 +1,4 @@
-//! What holds without any connection.
+//! Promises that hold without any connection.
 
 use countersign_models::{
     CostBreakdown, FailureKind, ModelApi, ModelFailure, ModelUsage, ThinkingLevel, TokenPrice, usage_cost,

@@ -1,4 +1,4 @@
-//! What is sent, to the letter.
+//! Requests, to the letter.
 
 mod anthropic;
 mod completions;
@@ -20,7 +20,7 @@ use crate::{
     request,
 };
 
-/// The body that a provider gets for `request`.
+/// Returns the body that a provider gets for `request`.
 async fn sent(change: impl FnOnce(&mut ModelRequest), api: ModelApi) -> Value {
     let server = ReplyServer::start(vec![reply("400 Bad Request", "application/json", r#"{"error":"enough"}"#)]).await;
     let mut request = request(entry(api, &server.url));
@@ -52,7 +52,7 @@ fn image() -> MessagePart {
     MessagePart::Image { mime_type: "image/png".to_owned(), data: "aW1n".to_owned() }
 }
 
-/// A conversation with everything in it: an image, thinking, two calls (one with broken arguments), results out of
+/// Returns a conversation with everything in it: an image, thinking, two calls (one with broken arguments), results out of
 /// order with a prompt between them, an image in a result, a developer's word.
 fn conversation(api: ModelApi) -> Vec<RequestMessage> {
     let signature = match api {
@@ -97,7 +97,7 @@ fn with_payload(message: RequestMessage, payload: &str) -> RequestMessage {
     }
 }
 
-/// The messages of the model in a request, without what is written from their parts.
+/// Returns the messages of the model in a request, without the members that are written from their parts.
 fn given(body: &Value) -> Vec<Value> {
     let messages = body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "assistant");
     messages

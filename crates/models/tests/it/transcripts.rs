@@ -21,7 +21,7 @@ struct TranscriptCase {
     want: String,
 }
 
-/// A file holds cases: `# name`, the data of the events with `> ` before it, the events that are wanted with `< `
+/// Reads the cases of a file: `# name`, the data of the events with `> ` before it, the expected events with `< `
 /// before them.
 fn cases() -> Vec<TranscriptCase> {
     let mut cases = Vec::new();
@@ -182,7 +182,7 @@ proptest! {
         }
     }
 
-    /// Events that are left out, said twice or in another order: whatever an answer then is, it holds what was sent.
+    /// Events that are left out, repeated or in another order: however the answer ends, it holds all that was sent.
     #[test]
     fn any_answer_holds_what_was_sent(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..3_u8), 1..4)) {
         for TranscriptCase { api, stream, .. } in cases() {
@@ -238,7 +238,7 @@ const NAMES: [&str; 10] = [
     "refusal",
 ];
 
-/// The objects of an event that are made of content.
+/// Returns the objects of an event that are made of content.
 fn places_of<'a>(value: &'a mut Value, is_content: bool, places: &mut Vec<&'a mut Map<String, Value>>) {
     const CONTENT: [&str; 10] = [
         "delta",

@@ -1,16 +1,16 @@
-//! Who has to allow, rules that are allowed in place of one call, and agents that are denied again and again.
+//! Approvers, rules that are allowed in place of one call, and agents that are denied again and again.
 
 use countersign_testkit::process::{
     AGENT_TOKEN, GatewayFixture, GatewayServer, agent_gate::AgentClient, browser::BrowserClient, eventually,
 };
 use serde_json::{Value, json};
 
-/// The rules of the others, and one call that only these people allow.
+/// Returns the rules of the others, and one call that only these people allow.
 fn rules(who: &str) -> String {
     format!("sets: {{ owners: [ana] }}\nrules:\n  - {{ pattern: 'turn(door*)', action: ask, {who} }}\n")
 }
 
-/// Whoever runs the tests is Ana. Ben is another user of this machine.
+/// Returns the people: the user who runs the tests is Ana. Ben is another user of this machine.
 fn people() -> String {
     let own = nix::unistd::getuid();
     let other = own.as_raw() + 1;

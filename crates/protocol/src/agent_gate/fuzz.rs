@@ -8,7 +8,7 @@ use super::{AgentGateRequest, JsonRpcFrame, code, encode_error, encode_result, e
 /// refusal has a code and words, and that a request reads back the same when it is written out.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 pub fn fuzz(bytes: &[u8]) {
     let JsonRpcFrame { id, request } = read_frame(&String::from_utf8_lossy(bytes));
     let reply = match &request {

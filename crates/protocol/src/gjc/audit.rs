@@ -24,44 +24,44 @@ pub struct AuditLine {
     /// The session, which has the same id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Who answers for the run.
+    /// Actor that is responsible for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
-    /// What happened.
+    /// The event.
     pub event: AuditEvent,
-    /// How it ended.
+    /// Outcome of the event.
     pub outcome: AuditOutcome,
     /// A line with the key of one before it is not written.
     pub dedupe_key: String,
-    /// Which gate it was about.
+    /// Id of the gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
-    /// That gate's stage.
+    /// Stage of that gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<WorkflowStage>,
-    /// That gate's kind.
+    /// Kind of that gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<WorkflowGateKind>,
-    /// Which scope was missing.
+    /// The scope that was missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// Which class of actions was missing.
+    /// The class of actions that was missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// Which budget was used up.
+    /// The budget that was used up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<RawJson>,
     /// The hash of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_hash: Option<String>,
-    /// What was wrong.
+    /// The error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RawJson>,
 }
 
 impl WireValue for AuditLine {}
 
-/// What happened.
+/// Event of an unattended run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditEvent {
@@ -71,7 +71,7 @@ pub enum AuditEvent {
     BudgetExceeded,
     /// The run is being ended.
     UnattendedAborted,
-    /// It ended.
+    /// The run ended.
     UnattendedAbortSettled,
     /// A command was refused for its scope.
     ScopeDenied,
@@ -95,21 +95,21 @@ pub enum AuditEvent {
     GateAdvanceRecovered,
 }
 
-/// How it ended.
+/// Outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditOutcome {
-    /// It counted.
+    /// The answer counted.
     Accepted,
-    /// It did not count.
+    /// The answer did not count.
     Rejected,
-    /// It was not allowed.
+    /// The command or action was not allowed.
     Denied,
     /// There was too much of it.
     Exceeded,
-    /// It was ended.
+    /// The run was ended.
     Aborted,
-    /// It is only told.
+    /// Information only.
     Info,
 }
 

@@ -31,7 +31,7 @@ use crate::omp::command::{fields::CommandFields, host_tool_answer, uri_result};
 /// The environment variable that holds the bridge's token. Commands of the agent do not inherit it.
 pub const TOKEN_VARIABLE: &str = "GJC_BRIDGE_TOKEN";
 
-/// How many frames are kept for a client that comes back.
+/// Number of frames that are kept for a client that reconnects.
 pub const REPLAY_WINDOW: usize = 1000;
 
 /// Why a request is refused.
@@ -55,9 +55,9 @@ pub enum BridgeError {
     /// The body has another form: the code that the route has for that.
     #[error("{message}")]
     Invalid {
-        /// What kind of thing was expected.
+        /// Kind of the expected input.
         what: ExpectedInput,
-        /// What is wrong with it.
+        /// Description of the error.
         message: String,
     },
     /// The events cannot be had now.
@@ -99,7 +99,7 @@ pub enum BridgeError {
     /// There are as many sessions as there may be. Ours.
     #[error("{limit} sessions are open, which is the limit")]
     TooMany {
-        /// How many.
+        /// The limit.
         limit: usize,
     },
 }
@@ -121,7 +121,7 @@ pub enum ExpectedInput {
     UiResponse,
 }
 
-/// The body of an error. Which members there are depends on the route, as in the original.
+/// The body of an error. Its members depend on the route, as in the original.
 #[derive(Serialize)]
 struct ErrorBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -219,7 +219,7 @@ pub enum StatusBody {
         /// Shows that it is.
         owner_token: String,
     },
-    /// Control is held by nobody.
+    /// Control was released: no client holds it.
     Released,
 }
 
@@ -236,7 +236,7 @@ pub struct ResetPayload {
 impl WireValue for ResetPayload {}
 
 impl ResetPayload {
-    /// Tells that everything before `first_seq` is gone.
+    /// Creates the payload that reports the loss of everything before `first_seq`.
     pub const fn new(first_seq: u64) -> Self {
         Self { reason: "replay_window_exceeded", first_seq }
     }
@@ -250,20 +250,20 @@ impl ResetPayload {
 /// The body of an answer to a gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateAnswer {
-    /// Which gate; the same as in the path.
+    /// Id of the gate; the same as in the path.
     pub gate_id: String,
     /// Not yet looked at.
     pub answer: RawJson,
-    /// The same key with the same answer is the same answer. A header may have it too.
+    /// Idempotency key: the same key with the same answer is the same answer. A header may have it too.
     pub idempotency_key: Option<String>,
 }
 
 /// Reads the body of `POST …/commands`.
 ///
-/// A value that a command cannot have is no error of the request: the response to the command tells it.
+/// A value that a command cannot have is no error of the request: the response to the command reports it.
 ///
 /// # Errors
-/// [`BridgeError::InvalidJson`] and [`Invalid::Command`].
+/// [`BridgeError::InvalidJson`] and [`ExpectedInput::Command`].
 pub fn read_command(body: &str) -> Result<Result<(Option<OmpRequestId>, GjcCommand), GjcParseError>, BridgeError> {
     let body = replace_lone_surrogates(body);
     let fields = read_object(&body, ExpectedInput::Command)?;
@@ -284,7 +284,7 @@ pub fn read_command(body: &str) -> Result<Result<(Option<OmpRequestId>, GjcComma
 /// Reads `last_seq` of the query; absent means from now on.
 ///
 /// # Errors
-/// [`Invalid::LastSeq`] for anything but a whole number.
+/// [`ExpectedInput::LastSeq`] for anything but a whole number.
 pub fn last_seq(text: Option<&str>) -> Result<Option<u64>, BridgeError> {
     let invalid = |_| BridgeError::Invalid {
         what: ExpectedInput::LastSeq,
@@ -296,7 +296,7 @@ pub fn last_seq(text: Option<&str>) -> Result<Option<u64>, BridgeError> {
 /// Reads the body of `POST …/host-tool-results/{id}`. The id is that of the path.
 ///
 /// # Errors
-/// [`BridgeError::InvalidJson`] and [`Invalid::HostToolResult`].
+/// [`BridgeError::InvalidJson`] and [`ExpectedInput::HostToolResult`].
 pub fn host_tool_result(body: &str) -> Result<HostToolAnswer, BridgeError> {
     let body = replace_lone_surrogates(body);
     let fields = read_object(&body, ExpectedInput::HostToolResult)?;
@@ -312,7 +312,7 @@ pub fn host_tool_result(body: &str) -> Result<HostToolAnswer, BridgeError> {
 /// Reads the body of `POST …/host-uri-results/{id}`. The id is that of the path.
 ///
 /// # Errors
-/// [`BridgeError::InvalidJson`] and [`Invalid::HostUriResult`].
+/// [`BridgeError::InvalidJson`] and [`ExpectedInput::HostUriResult`].
 pub fn host_uri_result(body: &str) -> Result<HostUriResult, BridgeError> {
     let body = replace_lone_surrogates(body);
     let fields = read_object(&body, ExpectedInput::HostUriResult)?;
@@ -326,7 +326,7 @@ pub fn host_uri_result(body: &str) -> Result<HostUriResult, BridgeError> {
 /// Reads the body of `POST …/ui-responses/{gate id}`.
 ///
 /// # Errors
-/// [`BridgeError::InvalidJson`] and [`Invalid::UiResponse`]: without a gate, with another one than the path's, and
+/// [`BridgeError::InvalidJson`] and [`ExpectedInput::UiResponse`]: without a gate, with another one than the path's, and
 /// without an answer.
 pub fn gate_answer(body: &str, path_id: &str) -> Result<GateAnswer, BridgeError> {
     let body = replace_lone_surrogates(body);

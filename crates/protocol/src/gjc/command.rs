@@ -1,7 +1,7 @@
-//! Reads what a host sends: commands, answers to dialogs, and what it says about calls and URIs of its own.
+//! Reads the frames of a host: commands, answers to dialogs, and results of its own tools and URIs.
 //!
-//! It must not decide whether a command makes sense now; it only says whether the line is one. What omp has too is read
-//! by omp's reader. Source: the RPC reference of gjc, Command Schema; docs/protocol/gjc.md, Commands.
+//! It must not decide whether a command makes sense now; it only reports whether the line is one. What omp has too is read by
+//! omp's reader. Source: the RPC reference of gjc, Command Schema; docs/protocol/gjc.md, Commands.
 
 mod malformed;
 mod requirements;
@@ -25,37 +25,37 @@ pub enum GjcInboundFrame {
     Command {
         /// Echoed in the response.
         id: Option<OmpRequestId>,
-        /// What is asked for.
+        /// The command.
         command: GjcCommand,
     },
     /// An answer to a dialog. It gets no response, and one for an unknown dialog is ignored.
     UiResponse {
         /// The id of the `extension_ui_request`.
         id: String,
-        /// What the person said.
+        /// Answer of the person.
         answer: UiAnswer,
     },
-    /// What the host says about a call. It gets no response, and one for an unknown call is ignored.
+    /// Result or update of a call of a host tool. It gets no response, and one for an unknown call is ignored.
     HostTool {
         /// The id of the `host_tool_call`.
         id: String,
-        /// What it says.
+        /// The result or update.
         answer: HostToolAnswer,
     },
-    /// What the host says about a request at a URI. It gets no response, and one for an unknown request is ignored.
+    /// Result of a request at a URI. It gets no response, and one for an unknown request is ignored.
     HostUri {
         /// The id of the `host_uri_request`.
         id: String,
-        /// What it says.
+        /// The result.
         result: HostUriResult,
     },
-    /// Asks for the frames behind one that the host has seen. Ours, and of the socket only: elsewhere it is unknown.
+    /// Requests the frames after the last one that the host has seen. Ours, and of the socket only: elsewhere it is unknown.
     Resume {
         /// The number of that frame.
         last_seq: u64,
     },
     /// An object whose `type` names no command, or that is no answer of the form that it must have. Answered with
-    /// [`Response::unknown_with`](super::Response::unknown_with).
+    /// [`OmpResponse::unknown_command_with_id`](super::OmpResponse::unknown_command_with_id).
     Unknown {
         /// Echoed in the answer.
         id: Option<OmpRequestId>,
@@ -69,30 +69,30 @@ pub enum GjcInboundFrame {
 pub enum GjcCommand {
     /// One that omp has too, in the same form. Never omp's `GetState`.
     Shared(omp::OmpCommand),
-    /// Asks for [`SessionState`](super::state::SessionState).
+    /// Asks for [`GjcSessionState`](super::state::GjcSessionState).
     GetState {
-        /// What to give beside what is always given.
+        /// Parts to give in addition to those that are always given.
         include: StateIncludes,
     },
     /// One of later versions of omp too, in the same form.
     Adopted(AdoptedCommand),
     /// Promises to stay within limits, and enters unattended mode.
     NegotiateUnattended {
-        /// Not yet looked at: [`Declaration::check`](super::unattended::Declaration::check).
+        /// Not yet checked: see [`UnattendedDeclaration::from_json`](super::unattended::UnattendedDeclaration::from_json).
         declaration: Option<RawJson>,
     },
     /// Answers a gate.
     WorkflowGateResponse {
-        /// Which one.
+        /// Id of the gate.
         gate_id: String,
         /// Not yet looked at; null if there is none.
         answer: RawJson,
-        /// The same key with the same answer is the same answer.
+        /// Idempotency key: the same key with the same answer is the same answer.
         idempotency_key: Option<String>,
     },
     /// Asks for the gates that wait.
     GetPendingWorkflowGates,
-    /// Says what the host can do.
+    /// Declares the capabilities of the host.
     SetCapabilities {
         /// Names, known and unknown.
         capabilities: Vec<String>,
@@ -111,7 +111,7 @@ pub enum GjcCommand {
 /// Reads a line as the decoder hands it out.
 ///
 /// # Errors
-/// As [`parse`], and for a line that the decoder could not read.
+/// As [`parse_line`], and for a line that the decoder could not read.
 pub fn receive_line(line: &DecodedLine) -> Result<GjcInboundFrame, GjcParseError> {
     match line {
         DecodedLine::Text(text) => parse_line(text),
@@ -125,7 +125,7 @@ pub fn receive_line(line: &DecodedLine) -> Result<GjcInboundFrame, GjcParseError
 /// For an optional field null counts as absent. Of two members of one name the last counts.
 ///
 /// # Errors
-/// [`Malformed`] says what to answer.
+/// [`GjcParseError`] holds the answer to send.
 pub fn parse_line(line: &str) -> Result<GjcInboundFrame, GjcParseError> {
     let line = replace_lone_surrogates(line);
     let fields = CommandFields::from_line(&line).map_err(GjcParseError::from_omp)?;
@@ -247,7 +247,7 @@ fn default_model(fields: &CommandFields<'_>) -> Result<GjcCommand, GjcParseError
     Ok(GjcCommand::SetDefaultModelSelection { provider, model_id, thinking_level })
 }
 
-/// Looks at values that omp takes whatever they are.
+/// Checks values that omp accepts unchecked.
 fn check_values(command: &omp::OmpCommand) -> Result<(), String> {
     let (what, value, known): (_, _, &[&str]) = match command {
         omp::OmpCommand::SetThinkingLevel { level } => ("thinking level", level, &THINKING_LEVELS),

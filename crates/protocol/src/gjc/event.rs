@@ -12,7 +12,7 @@ use crate::omp::event::{AssistantMessageEvent, BlockChange};
 /// The version that every envelope names.
 pub const PROTOCOL_VERSION: u32 = 2;
 
-/// How often a compact update holds the whole message: every so many of them.
+/// Interval of compact updates that hold the whole message: every 32nd update does.
 pub const CHECKPOINT_EVERY: u64 = 32;
 
 /// The frame around an event; on the bridge, around every frame.
@@ -25,10 +25,10 @@ pub struct GjcEnvelope<P> {
     pub seq: u64,
     /// Names the frame.
     pub frame_id: String,
-    /// What the payload is.
+    /// Type of the payload.
     #[serde(rename = "type")]
     pub kind: FrameType,
-    /// What it is about.
+    /// The payload.
     pub payload: P,
     /// The id that its answer will carry.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,13 +43,13 @@ impl<P> GjcEnvelope<P> {
         Self { protocol_version: PROTOCOL_VERSION, session_id, seq, frame_id, kind, payload, correlation_id: None }
     }
 
-    /// Says which id the answer will carry.
+    /// Sets the id that the answer will carry.
     pub fn with_correlation_id(self, id: String) -> Self {
         Self { correlation_id: Some(id), ..self }
     }
 }
 
-/// What an envelope holds. On stdio there are only events.
+/// Type of an envelope's payload. On stdio there are only events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FrameType {
@@ -61,7 +61,7 @@ pub enum FrameType {
     Response,
     /// A dialog.
     UiRequest,
-    /// A call that somebody must allow.
+    /// A call that needs permission.
     PermissionRequest,
     /// A call of a tool of the host, or its cancellation.
     HostToolCall,
@@ -114,7 +114,7 @@ impl From<GjcEvent> for EventPayload {
     }
 }
 
-/// The payload of `message_update` for hosts that asked for `compact_message_update`.
+/// The payload of `message_update` for hosts that requested `compact_message_update`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompactUpdate {
     event_type: &'static str,
@@ -130,7 +130,7 @@ pub struct CompactUpdate {
 }
 
 impl CompactUpdate {
-    /// Tells that a message grew by `change`. `number` counts the updates of the connection from 1; every
+    /// Creates the update for a message that grew by `change`. `number` counts the updates of the connection from 1; every
     /// [`CHECKPOINT_EVERY`]th holds `message` whole.
     pub fn new(message_id: Option<String>, change: BlockChange, number: u64, message: &RawJson) -> Self {
         let checkpoint = number.is_multiple_of(CHECKPOINT_EVERY);
@@ -160,7 +160,7 @@ fn content_index(change: &BlockChange) -> usize {
     }
 }
 
-/// One event. It is made of omp's by [`Event::of`].
+/// One event. It is made of omp's by [`GjcEvent::from_omp`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum GjcEvent {
@@ -170,7 +170,7 @@ pub enum GjcEvent {
     Own(OwnEvent),
 }
 
-/// What omp has not, or has in another form.
+/// Events that omp does not have, or has in another form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum OwnEvent {
@@ -178,14 +178,14 @@ pub enum OwnEvent {
     AgentEnd {
         /// Every message that the run added, in order.
         messages: Vec<RawJson>,
-        /// Why. Absent only where a host of an old client does not want to read of a breach here.
+        /// Reason of the end. Absent only for a host of an old client that does not expect a breach here.
         #[serde(skip_serializing_if = "Option::is_none")]
         stop_reason: Option<RunEnd>,
-        /// Of a run that was ended for a breach of its budget: what its prompt is told too. Ours.
+        /// Error of a run that was ended for a breach of its budget; the response to its prompt carries it too. Ours.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<RawJson>,
     },
-    /// Another agent said something.
+    /// Another agent sent a message.
     IrcMessage {
         /// A message of role `custom`.
         message: RawJson,
@@ -197,11 +197,11 @@ pub enum OwnEvent {
     },
     /// Something that people should know.
     Notice {
-        /// How much it matters.
+        /// Severity of the notice.
         level: crate::omp::ui::NotifyType,
-        /// What.
+        /// Text of the notice.
         message: String,
-        /// What it comes from.
+        /// Source of the notice.
         #[serde(skip_serializing_if = "Option::is_none")]
         source: Option<String>,
     },
@@ -211,14 +211,14 @@ pub enum OwnEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         thinking_level: Option<String>,
     },
-    /// What the session works towards changed.
+    /// The goal of the session changed.
     GoalUpdated {
         /// Null if there is none.
         goal: Option<RawJson>,
     },
 }
 
-/// Why a run ended.
+/// Reason that a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunEnd {

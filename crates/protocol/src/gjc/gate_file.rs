@@ -14,7 +14,7 @@ use crate::json::WireValue;
 /// The whole file, pretty-printed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateFile {
-    /// How many gates each stage has opened.
+    /// Number of gates that each stage has opened.
     pub counters: StageCounters,
     /// Every gate by its id.
     pub gates: BTreeMap<String, GateRecord>,
@@ -24,31 +24,31 @@ pub struct GateFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GateRecord {
-    /// As it was sent.
+    /// The gate as it was sent.
     pub gate: WorkflowGate,
-    /// How far it is.
+    /// Status of the gate.
     pub status: GateStatus,
     /// The key of the answer that counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// What tells that answer from others.
+    /// Hash that distinguishes that answer from others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_hash: Option<String>,
     /// The answer that counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
-    /// What its sender was told.
+    /// Resolution that its sender received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<AnswerResolution>,
-    /// Whether the workflow went on with it.
+    /// True if the workflow continued with it.
     pub advanced: bool,
 }
 
-/// How far a gate is.
+/// Status of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GateStatus {
-    /// It waits.
+    /// Pending.
     Pending,
     /// An answer counted.
     Accepted,

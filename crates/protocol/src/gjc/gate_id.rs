@@ -18,12 +18,12 @@ pub fn gate_id(run: &str, stage: WorkflowStage, number: u32) -> String {
     format!("wg_{short}_{}_{number:06}", stage.name())
 }
 
-/// Returns what tells two answers to one gate apart: the hash of gate and answer together.
+/// Returns the hash of gate and answer together, which distinguishes two answers to one gate.
 pub fn body_hash(gate_id: &str, answer: &Value) -> String {
     canonical_hash(&json!({ "gate_id": gate_id, "answer": answer }))
 }
 
-/// How many gates a run opened in each stage.
+/// Number of gates that a run opened in each stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StageCounters(BTreeMap<WorkflowStage, u32>);

@@ -1,6 +1,6 @@
 //! Writes and reads the file by which programs find the sessions that run.
 //!
-//! It must not know where the file lies. Source: docs/protocol/gjc.md, Files.
+//! It must not know the path of the file. Source: docs/protocol/gjc.md, Files.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +12,9 @@ use crate::json::WireValue;
 pub struct SessionRecord {
     /// Names the session, and the file.
     pub session_id: String,
-    /// The process. A record whose process is gone is removed by whoever reads it.
+    /// Id of the process. The reader of a record removes it if its process is gone.
     pub pid: u32,
-    /// How it is reached.
+    /// Transport of the session.
     pub transport: SessionTransport,
     /// Its working folder.
     pub cwd: String,
@@ -30,11 +30,11 @@ pub struct SessionRecord {
 
 impl WireValue for SessionRecord {}
 
-/// How a session is reached.
+/// Transport by which a session is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionTransport {
-    /// Only by the process that started it.
+    /// Standard input and output of the process, for the one that started it.
     Stdio,
     /// By a socket.
     Socket,

@@ -1,6 +1,6 @@
-//! The schemas of answers to workflow gates: what they look like, and what answers to them mean.
+//! The schemas of answers to workflow gates: their shapes, and the meaning of answers to them.
 //!
-//! It must not know any gate. How an answer is checked is in `answer-schema`. Source: the RPC reference of gjc, Workflow gates;
+//! It must not know any gate. `answer-schema` checks an answer. Source: the RPC reference of gjc, Workflow gates;
 //! docs/protocol/gjc.md, Answers.
 
 pub mod meaning;

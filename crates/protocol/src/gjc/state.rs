@@ -14,7 +14,7 @@ pub use crate::omp::todo::{TodoPhase, TodoTask};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GjcSessionState {
-    /// What omp has too.
+    /// Members that omp has too.
     #[serde(flatten)]
     pub shared: RpcSessionState,
     /// The tasks.
@@ -22,25 +22,25 @@ pub struct GjcSessionState {
     /// Absent without a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_usage: Option<ContextUsage>,
-    /// Only if asked for.
+    /// The system prompt; only on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<Vec<String>>,
-    /// Only if asked for.
+    /// The tools; only on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dump_tools: Option<Vec<DumpedTool>>,
 }
 
-/// What `get_state` gives beside what it always gives.
+/// Parts that `get_state` gives in addition to those that it always gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateIncludes {
-    /// Asked for as `tools` or `dumpTools`.
+    /// Requested as `tools` or `dumpTools`.
     pub tools: bool,
-    /// Asked for as `systemPrompt`.
+    /// Requested as `systemPrompt`.
     pub system_prompt: bool,
 }
 
 impl StateIncludes {
-    /// Reads the names; the first that is unknown comes back beside it.
+    /// Reads the names; also returns the first unknown one.
     pub fn from_names(names: &[String]) -> (Self, Option<&str>) {
         let mut include = Self::default();
         let mut unknown = None;
@@ -58,9 +58,9 @@ impl StateIncludes {
 /// One tool as the model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DumpedTool {
-    /// How it is called.
+    /// Name.
     pub name: String,
-    /// What it is for.
+    /// Description.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub parameters: RawJson,
@@ -70,7 +70,7 @@ pub struct DumpedTool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetTodosResult {
-    /// As they are now.
+    /// The phases as they are now.
     pub todo_phases: Vec<TodoPhase>,
 }
 
@@ -78,7 +78,7 @@ pub struct SetTodosResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandoffResult {
-    /// Where it was written.
+    /// Path that it was written to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saved_path: Option<String>,
 }
@@ -95,11 +95,11 @@ pub struct LoginProviders {
 pub struct LoginProvider {
     /// Names it.
     pub id: String,
-    /// For people.
+    /// Name for people.
     pub name: String,
-    /// Whether one can log in here and now.
+    /// True if one can log in here and now.
     pub available: bool,
-    /// Whether one is logged in.
+    /// True if one is logged in.
     pub authenticated: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct LoginProvider {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginResult {
-    /// Where.
+    /// Id of the provider.
     pub provider_id: String,
 }
 
@@ -118,21 +118,21 @@ pub const COMPACT_MESSAGE_UPDATE: &str = "compact_message_update";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptedCapabilities {
-    /// What we do from now on.
+    /// Capabilities that we use from now on.
     pub accepted_capabilities: Vec<String>,
-    /// What we do not know.
+    /// Capabilities that we do not know.
     pub unsupported: Vec<String>,
 }
 
 impl AcceptedCapabilities {
-    /// Accepts what we know of `wanted`.
+    /// Accepts the known ones of `requested`.
     pub fn for_requested(requested: Vec<String>) -> Self {
         let (accepted_capabilities, unsupported) =
             requested.into_iter().partition(|name| name == COMPACT_MESSAGE_UPDATE);
         Self { accepted_capabilities, unsupported }
     }
 
-    /// True if updates of messages are to be small.
+    /// Returns true if updates of messages are to be small.
     pub fn compact_updates(&self) -> bool {
         !self.accepted_capabilities.is_empty()
     }

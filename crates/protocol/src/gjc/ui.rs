@@ -13,14 +13,14 @@ pub use crate::omp::ui::{NotifyType, UiAnswer, WidgetPlacement};
 pub struct GjcUiRequest {
     /// Names the dialog; its answer carries the same id.
     pub id: String,
-    /// What to show.
+    /// The dialog or display to show.
     #[serde(flatten)]
     pub method: GjcUiMethod,
 }
 
 impl WireValue for GjcUiRequest {}
 
-/// What to show.
+/// Dialog or display to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum GjcUiMethod {
@@ -30,7 +30,7 @@ pub enum GjcUiMethod {
     Own(OwnMethod),
 }
 
-/// What only this dialect shows. It wants no answer.
+/// Displays that only this dialect has. They need no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case")]
 pub enum OwnMethod {
@@ -38,7 +38,7 @@ pub enum OwnMethod {
     OpenUrl {
         /// The page.
         url: String,
-        /// What to do there.
+        /// Instructions for the person.
         #[serde(skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
     },
@@ -53,7 +53,7 @@ impl From<crate::omp::UiMethod> for GjcUiMethod {
 /// The variables by which a host asks for `setTitle`, of which the first that is set counts.
 pub const TITLE_VARIABLES: [&str; 2] = ["GJC_RPC_EMIT_TITLE", "PI_RPC_EMIT_TITLE"];
 
-/// True if the value of such a variable asks for it.
+/// Returns true if the value of such a variable asks for it.
 pub fn asks_for_titles(value: &str) -> bool {
     ["1", "true", "yes", "on"].contains(&value.trim().to_ascii_lowercase().as_str())
 }

@@ -14,23 +14,23 @@ pub use self::declaration::{
 };
 pub use self::denial::{AbortStatus, ActionDenied, BudgetExceeded, BudgetMetric, ScopeDenied, phase};
 
-/// What commands are for.
+/// Scope of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandScope {
     /// Saying something to the run, and answering its gates. Part of every declaration.
     Prompt,
-    /// How runs work.
+    /// Control of the way that runs work.
     Control,
     /// Shell commands.
     Bash,
     /// Writing a session elsewhere.
     Export,
-    /// Which session it is.
+    /// Change of the session.
     Session,
-    /// Which model it is.
+    /// Change of the model.
     Model,
-    /// What was said.
+    /// Reading of messages.
     #[serde(rename = "message:read")]
     MessageRead,
     /// Tools of the host.

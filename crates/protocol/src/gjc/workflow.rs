@@ -41,7 +41,7 @@ impl WorkflowStage {
     }
 }
 
-/// What kind of answer is wanted.
+/// Kind of the required answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkflowGateKind {
@@ -56,16 +56,16 @@ pub enum WorkflowGateKind {
 /// One of the answers that are offered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateOption {
-    /// What the answer holds.
+    /// Value of the answer.
     pub value: Value,
-    /// For people.
+    /// Label for people.
     pub label: String,
     /// More, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// What a gate is about. Always an object, if an empty one.
+/// Context of a gate. Always an object, if an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowContext {
     /// One line.
@@ -74,7 +74,7 @@ pub struct WorkflowContext {
     /// The whole question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// What there is to know.
+    /// Summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// The stage's own.
@@ -83,13 +83,13 @@ pub struct WorkflowContext {
     /// Files to look at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_refs: Option<Value>,
-    /// In which language to answer.
+    /// Language to answer in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
     /// The plan itself. Of later versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Value>,
-    /// Where it comes from. Of later versions.
+    /// Source of the gate. Of later versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Value>,
 }
@@ -97,15 +97,15 @@ pub struct WorkflowContext {
 /// A gate that is about to be opened: all of it but its id and time.
 #[derive(Clone, Debug)]
 pub struct GateDraft {
-    /// Which stage opens it.
+    /// Stage that opens the gate.
     pub stage: WorkflowStage,
-    /// What kind of answer is wanted.
+    /// Kind of the required answer.
     pub kind: WorkflowGateKind,
-    /// What the answer must be.
+    /// Schema of the answer.
     pub schema: AnswerSchema,
     /// The answers that are offered, if it is about choosing.
     pub options: Option<Vec<GateOption>>,
-    /// What it is about.
+    /// Context of the gate.
     pub context: WorkflowContext,
 }
 
@@ -132,18 +132,18 @@ impl GateDraft {
 pub struct WorkflowGate {
     /// Names it; see [`gate_id`](super::gate_id::gate_id).
     pub gate_id: String,
-    /// Which stage opened it.
+    /// Stage that opened the gate.
     pub stage: WorkflowStage,
-    /// What kind of answer is wanted.
+    /// Kind of the required answer.
     pub kind: WorkflowGateKind,
-    /// What the answer must be.
+    /// Schema of the answer.
     pub schema: RawJson,
     /// The hash of `schema` alone.
     pub schema_hash: String,
     /// Absent too where the host cannot read objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Vec<GateOption>>,
-    /// What it is about.
+    /// Context of the gate.
     pub context: WorkflowContext,
     /// ISO 8601 with milliseconds and `Z`.
     pub created_at: String,
@@ -180,48 +180,48 @@ pub struct PendingGates {
 /// Data of `workflow_gate_response`: what became of the answer. Rejecting one is a success of the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnswerResolution {
-    /// Which gate.
+    /// Id of the gate.
     pub gate_id: String,
-    /// Whether the answer counts.
+    /// Status of the answer.
     pub status: ResolutionStatus,
     /// The hash of the answer alone.
     pub answer_hash: String,
     /// ISO 8601 with milliseconds and `Z`.
     pub resolved_at: String,
-    /// Why it does not count.
+    /// Reason that it does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RawJson>,
 }
 
-/// Whether an answer counts.
+/// Status of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResolutionStatus {
-    /// It counts, and the gate is resolved.
+    /// The answer counts, and the gate is resolved.
     Accepted,
-    /// It does not, and the gate waits on.
+    /// The answer does not count, and the gate stays pending.
     Rejected,
 }
 
-/// What is wrong with an answer.
+/// Errors of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "code", rename = "invalid_workflow_gate_answer")]
 pub struct InvalidAnswer {
-    /// Which gate.
+    /// Id of the gate.
     pub gate_id: String,
-    /// Of its schema.
+    /// Hash of its schema.
     pub schema_hash: String,
     /// At least one.
     pub errors: Vec<SchemaMismatch>,
 }
 
 impl AnswerResolution {
-    /// Says that an answer counts.
+    /// Creates the resolution of an answer that counts.
     pub fn accepted(gate_id: String, answer_hash: String, resolved_at: String) -> Self {
         Self { gate_id, status: ResolutionStatus::Accepted, answer_hash, resolved_at, error: None }
     }
 
-    /// Says that an answer does not count, and why.
+    /// Creates the resolution of an answer that does not count, with the reason.
     pub fn rejected(answer_hash: String, resolved_at: String, why: InvalidAnswer) -> Self {
         let error = Some(RawJson::from_wire(&why));
         Self { gate_id: why.gate_id, status: ResolutionStatus::Rejected, answer_hash, resolved_at, error }
@@ -248,7 +248,7 @@ pub enum GateError {
     InvalidSchema(#[from] super::schema::SchemaError),
 }
 
-/// What a host is told that answers a gate before unattended mode was negotiated. A text, not an object.
+/// Error text for a host that answers a gate before unattended mode was negotiated. A text, not an object.
 pub const NOT_AVAILABLE: &str = "workflow gates are not available until unattended mode is negotiated";
 
 impl GateError {
@@ -273,9 +273,9 @@ impl Serialize for GateError {
 /// An error as an object: `{code, message}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CodedError {
-    /// For programs.
+    /// Code for programs.
     pub code: &'static str,
-    /// For people.
+    /// Text for people.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Chat networks: what they hand in, what they are told, and the methods that look after them.
+//! Chat networks: inbound and outbound messages, and the methods for channel accounts.
 
 mod access;
 
@@ -12,15 +12,15 @@ use super::fields::ParamFields;
 use super::{GsvError, LARGEST_MEDIA};
 use crate::json::WireValue;
 
-/// What kind of chat it is.
+/// Kind of a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PeerKind {
-    /// With one person.
+    /// A chat with one person.
     Dm,
-    /// With a few.
+    /// A chat with a few people.
     Group,
-    /// With whoever follows it.
+    /// A broadcast channel with its followers.
     Channel,
     /// Within another.
     Thread,
@@ -44,30 +44,30 @@ const KINDS: [(&str, PeerKind); 4] =
 /// A chat.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ChatPeer {
-    /// Of which kind.
+    /// Kind.
     pub kind: PeerKind,
     /// The network's id of it.
     pub id: String,
-    /// What people call it.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is found by.
+    /// Handle by which the chat is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
 }
 
-/// Who said something.
+/// Sender of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageSender {
     /// The network's id of that person.
     pub id: String,
-    /// What people call them.
+    /// Display name.
     pub name: Option<String>,
-    /// What they are found by.
+    /// Handle by which the sender is found.
     pub handle: Option<String>,
 }
 
-/// What kind of attachment it is.
+/// Kind of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaKind {
     /// A picture.
@@ -83,50 +83,50 @@ pub enum MediaKind {
 /// An attachment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MediaAttachment {
-    /// Of which kind.
+    /// Kind.
     pub kind: MediaKind,
     /// Its type.
     pub mime_type: String,
     /// The content as base64, at most [`LARGEST_MEDIA`] bytes once decoded.
     pub data: Option<String>,
-    /// Its key in the store, if it lies there.
+    /// Key in the object store, if it is stored there.
     pub r2_key: Option<String>,
-    /// Where it lies otherwise.
+    /// URL, if it is not in the object store.
     pub url: Option<String>,
     /// Its name.
     pub filename: Option<String>,
-    /// How long it is, in seconds.
+    /// Duration, in seconds.
     pub duration: Option<f64>,
-    /// What is said in it.
+    /// Transcription of the spoken words.
     pub transcription: Option<String>,
 }
 
-/// How long an id of a network may be, in bytes.
+/// Longest id of a network, in bytes.
 pub const LONGEST_ID: usize = 256;
 
-/// How many attachments a message may have.
+/// Most attachments of a message.
 pub const MOST_MEDIA: usize = 64;
 
 /// A message of a chat network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelInboundParams {
-    /// Which network.
+    /// Name of the chat network.
     pub channel: String,
-    /// Which account of it.
+    /// Account in that network.
     pub account: String,
-    /// In which chat.
+    /// The chat.
     pub peer: ChatPeer,
-    /// Who said it.
+    /// Sender of the message.
     pub sender: Option<MessageSender>,
     /// The network's id of it.
     pub message_id: Option<String>,
-    /// What is said.
+    /// Text of the message.
     pub text: String,
-    /// What it answers.
+    /// Message that this one answers.
     pub reply_to: Option<String>,
-    /// What comes with it.
+    /// Attachments.
     pub media: Vec<MediaAttachment>,
-    /// Whether the agent was named.
+    /// True if the agent was mentioned.
     pub was_mentioned: Option<bool>,
 }
 
@@ -219,7 +219,7 @@ fn read_media(items: Vec<Value>) -> Result<Vec<MediaAttachment>, GsvError> {
     items.into_iter().enumerate().map(read).collect()
 }
 
-/// How many bytes a base64 text stands for, without decoding it.
+/// Returns the number of bytes that a base64 text stands for, without decoding it.
 fn decoded_length(base64: &str) -> usize {
     let digits = base64.trim_end_matches('=').len();
     digits / 4 * 3 + digits % 4 * 3 / 4
@@ -236,18 +236,18 @@ pub enum ChannelInboundResult {
         session_key: String,
         /// The run.
         run_id: String,
-        /// What the message said about the run.
+        /// Directives of the message for the run.
         #[serde(skip_serializing_if = "Directives::is_empty")]
         directives: Directives,
     },
-    /// It was a slash command, which is answered in the chat too.
+    /// The message was a slash command, which is answered in the chat too.
     #[serde(rename = "command")]
     Command {
         /// The session's canonical key.
         session_key: String,
         /// Its proper name.
         command: &'static str,
-        /// What came of it.
+        /// Outcome, as text.
         response: String,
     },
     /// There was nothing but directives in it.
@@ -255,11 +255,11 @@ pub enum ChannelInboundResult {
     DirectiveOnly {
         /// The session's canonical key.
         session_key: String,
-        /// What was understood.
+        /// Summary of the directives that were understood.
         #[serde(skip_serializing_if = "Option::is_none")]
         response: Option<String>,
     },
-    /// Somebody has to say first whether this person may speak.
+    /// The person must be approved before they may speak.
     #[serde(rename = "pending_pairing")]
     PendingPairing {
         /// The person.
@@ -268,7 +268,7 @@ pub enum ChannelInboundResult {
     /// This person may not speak.
     #[serde(rename = "blocked")]
     Blocked {
-        /// Why.
+        /// Reason of the block.
         reason: String,
     },
 }
@@ -279,21 +279,21 @@ impl WireValue for ChannelInboundResult {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelOutboundEvent<'a> {
-    /// Which network.
+    /// Name of the chat network.
     pub channel: &'a str,
-    /// Which account of it.
+    /// Account in that network.
     pub account_id: &'a str,
-    /// In which chat.
+    /// The chat.
     pub peer: &'a ChatPeer,
     /// The session's canonical key; empty for what belongs to none.
     pub session_key: &'a str,
-    /// What is said.
+    /// The message.
     pub message: ChannelOutboundMessage<'a>,
 }
 
 impl WireValue for ChannelOutboundEvent<'_> {}
 
-/// What is said in a chat network.
+/// Message for a chat network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelOutboundMessage<'a> {
@@ -305,7 +305,8 @@ pub struct ChannelOutboundMessage<'a> {
 }
 
 impl<'a> ChannelOutboundMessage<'a> {
-    /// A text without the blank lines in front of it, and what goes with it. Absent if nothing is left, which is not sent.
+    /// Creates a message of a text without the blank lines in front of it, with its reply id and attachment. None if nothing is
+    /// left, which is not sent.
     pub fn new(text: &'a str, reply_to_id: Option<&'a str>, media_url: Option<&'a str>) -> Option<Self> {
         let text = match text.char_indices().find(|(_, c)| !c.is_whitespace()) {
             Some((begin, _)) => text[text[..begin].rfind('\n').map_or(0, |at| at + 1)..].trim_end(),
@@ -319,15 +320,15 @@ impl<'a> ChannelOutboundMessage<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelTypingEvent<'a> {
-    /// Which network.
+    /// Name of the chat network.
     pub channel: &'a str,
-    /// Which account of it.
+    /// Account in that network.
     pub account_id: &'a str,
-    /// In which chat.
+    /// The chat.
     pub peer: &'a ChatPeer,
     /// The session's canonical key.
     pub session_key: &'a str,
-    /// Whether the agent works.
+    /// True if the agent is working.
     pub typing: bool,
 }
 
@@ -337,13 +338,13 @@ impl WireValue for ChannelTypingEvent<'_> {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelEntry {
-    /// Which network.
+    /// Name of the chat network.
     pub channel: String,
-    /// Which account of it.
+    /// Account in that network.
     pub account_id: String,
-    /// Since when.
+    /// Time of the connection.
     pub connected_at: u64,
-    /// When something last came.
+    /// Time of the last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_message_at: Option<u64>,
 }
@@ -353,7 +354,7 @@ pub struct ChannelEntry {
 pub struct ChannelsListResult {
     /// The accounts.
     pub channels: Vec<ChannelEntry>,
-    /// How many.
+    /// Number of them.
     pub count: usize,
 }
 
@@ -362,18 +363,18 @@ impl WireValue for ChannelsListResult {}
 /// Parameters of `channel.start`, `stop`, `status`, `login` and `logout`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelAccountParams {
-    /// Which network.
+    /// Name of the chat network.
     pub channel: String,
-    /// Which account of it. Absent is the default one, and for `status` all of them.
+    /// Account in that network. Absent is the default one, and for `status` all of them.
     pub account: Option<String>,
     /// Settings of the network, for `start`.
     pub config: Map<String, Value>,
-    /// Whether to log in although it is, for `login`.
+    /// True to log in even if it is logged in already, for `login`.
     pub force: bool,
 }
 
 impl ChannelAccountParams {
-    /// What an account is called that has no name.
+    /// Name of an account that has none.
     pub const DEFAULT: &str = "default";
 
     pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
@@ -392,14 +393,14 @@ impl ChannelAccountParams {
 pub struct ChannelAccountResult {
     /// Always true.
     pub ok: bool,
-    /// Which network.
+    /// Name of the chat network.
     pub channel: String,
-    /// Which account of it.
+    /// Account in that network.
     pub account_id: String,
-    /// What `login` wants scanned, which the command line draws as it stands.
+    /// Image for `login` to scan; the command line draws it unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qr_data_url: Option<String>,
-    /// What people should know.
+    /// Message for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -410,19 +411,19 @@ impl WireValue for ChannelAccountResult {}
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountStatus {
-    /// Which one.
+    /// Id of the account.
     pub account_id: String,
-    /// Whether it is connected.
+    /// True if it is connected.
     pub connected: bool,
-    /// Whether it is logged in.
+    /// True if it is logged in.
     pub authenticated: bool,
-    /// What is wrong with it.
+    /// Error text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// More of the network's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra: Option<Map<String, Value>>,
-    /// When something last happened.
+    /// Time of the last activity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_activity: Option<u64>,
 }
@@ -430,7 +431,7 @@ pub struct AccountStatus {
 /// The answer to `channel.status`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChannelStatusResult {
-    /// Which network.
+    /// Name of the chat network.
     pub channel: String,
     /// Its accounts.
     pub accounts: Vec<AccountStatus>,

@@ -14,11 +14,11 @@ pub const LONGEST_MESSAGE: usize = 16 << 20;
 /// Parameters of `chat.send`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatSendParams {
-    /// As the client writes it; see [`super::key`].
+    /// Key as the client writes it; see [`super::key`].
     pub session_key: String,
-    /// What is said.
+    /// Text of the message.
     pub message: String,
-    /// What the client calls the run. It is repeated as it came.
+    /// Id that the client gives the run. It is repeated as it came.
     pub run_id: Option<String>,
 }
 
@@ -40,16 +40,16 @@ impl ChatSendParams {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Directives {
-    /// How hard the model thinks.
+    /// Thinking level of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub think_level: Option<ThinkLevel>,
-    /// Which model.
+    /// The model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelSelector>,
 }
 
 impl Directives {
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub const fn is_empty(&self) -> bool {
         self.think_level.is_none() && self.model.is_none()
     }
@@ -63,30 +63,30 @@ pub enum ChatSendResult {
     Started {
         /// The client's id of it, or ours.
         run_id: String,
-        /// True if it waits behind another.
+        /// True if it waits for another run.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         queued: bool,
-        /// What the message said about the run.
+        /// Directives of the message for the run.
         #[serde(skip_serializing_if = "Directives::is_empty")]
         directives: Directives,
     },
-    /// It was a slash command.
+    /// The message was a slash command.
     Command {
         /// Its proper name.
         command: &'static str,
-        /// What came of it.
+        /// Outcome, as text.
         #[serde(skip_serializing_if = "Option::is_none")]
         response: Option<String>,
-        /// What went wrong.
+        /// Error text.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// There was nothing but directives in it, so nothing was said.
+    /// The message held nothing but directives, so nothing was sent to the model.
     DirectiveOnly {
-        /// What was understood.
+        /// Summary of the directives that were understood.
         #[serde(skip_serializing_if = "Option::is_none")]
         response: Option<String>,
-        /// The same for programs.
+        /// The directives, for programs.
         directives: Directives,
     },
 }
@@ -101,24 +101,24 @@ pub struct ChatEvent<'a> {
     pub run_id: Option<&'a str>,
     /// The session's key as the client that receives it wrote it.
     pub session_key: &'a str,
-    /// What happened.
+    /// State of the chat.
     #[serde(flatten)]
     pub state: ChatEventState,
 }
 
 impl WireValue for ChatEvent<'_> {}
 
-/// What happened in a chat.
+/// State of a chat in an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChatEventState {
-    /// The model said something and goes on. Clients show `text`, programs read `message`.
+    /// The model produced a message and continues. Clients show `text`, programs read `message`.
     Partial {
-        /// What was said.
+        /// The message.
         message: RawJson,
         /// Its text.
         text: String,
     },
-    /// A piece of what the model says, for clients that ask for it.
+    /// A piece of the model's output, for clients that request it.
     Delta {
         /// The piece.
         text: String,
@@ -130,18 +130,18 @@ pub enum ChatEventState {
     },
     /// The run failed or was stopped.
     Error {
-        /// Why.
+        /// Reason of the failure.
         error: String,
     },
 }
 
 impl ChatEventState {
-    /// Somebody said something on the way, such as the model between calls.
+    /// Creates the event for a message during a run, such as one of the model between calls.
     pub fn partial_message(message: &GsvMessage) -> Self {
         Self::Partial { message: RawJson::from_wire(message), text: message.plain_text() }
     }
 
-    /// The run's last message.
+    /// Creates the event for the run's last message.
     pub fn final_message(message: &GsvMessage) -> Self {
         Self::Final { message: RawJson::from_wire(message) }
     }
@@ -169,7 +169,7 @@ impl Serialize for ChatEventState {
     }
 }
 
-/// What a stopped run's event says.
+/// Text of a stopped run's event.
 pub const CANCELLED: &str = "Run cancelled by user";
 
 /// The error of a run whose model gave an empty answer.

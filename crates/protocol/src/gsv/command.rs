@@ -8,32 +8,32 @@ use super::session::{ResetMode, SessionTokens};
 /// A message that is a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChatCommand {
-    /// Begin anew.
+    /// Start a new session.
     Reset,
     /// Put all but the last messages away.
     Compact {
-        /// How many stay; an error's text if that cannot be told.
+        /// Number of messages to keep; the text of the error if it is not a count.
         keep: Result<usize, &'static str>,
     },
     /// Stop the run.
     Stop,
-    /// Say how the session stands.
+    /// Report the state of the session.
     Status,
-    /// Say or set the model.
+    /// Report or set the model.
     Model {
         /// The one to set.
         selector: Option<String>,
     },
-    /// Say or set how hard the model thinks.
+    /// Report or set the thinking level.
     Think {
         /// The level to set.
         level: Option<String>,
     },
-    /// Say which commands there are.
+    /// List the commands.
     Help,
 }
 
-/// What `/compact` says to a count that is none.
+/// Reply to `/compact` with a count that is none.
 pub const INVALID_COUNT: &str = "Invalid count. Usage: /compact [N]";
 
 impl ChatCommand {
@@ -85,7 +85,7 @@ fn parse_count(text: &str) -> Result<usize, &'static str> {
     count.ok_or(INVALID_COUNT)
 }
 
-/// Where a text is read.
+/// Markup of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyStyle {
     /// In a client, as it is.
@@ -94,64 +94,64 @@ pub enum ReplyStyle {
     Marked,
 }
 
-/// What a command is answered.
+/// Reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandReply {
-    /// The session begins anew.
+    /// The session was reset.
     Reset {
-        /// How many messages were put away.
+        /// Number of archived messages.
         archived: usize,
     },
     /// Messages were put away.
     Compacted {
-        /// How many stay.
+        /// Number of messages that stay.
         kept: usize,
-        /// How many do not.
+        /// Number of archived messages.
         archived: usize,
     },
     /// The run was stopped.
     Stopped {
-        /// Which one.
+        /// Id of the run.
         run: String,
-        /// How many of its calls ended with it.
+        /// Number of its calls that ended with it.
         cancelled: usize,
     },
     /// No run worked; the summary that was being made was stopped.
     SummaryStopped,
     /// Nothing runs.
     NothingRuns,
-    /// How the session stands.
+    /// State of the session.
     Status(StatusReply),
-    /// Which model answers.
+    /// The model that answers.
     CurrentModel(ModelSelector),
-    /// Which model answers from now on.
+    /// The model that answers from now on.
     ModelSet(ModelSelector),
-    /// How hard the model thinks.
+    /// Thinking level of the model.
     CurrentLevel(Option<ThinkLevel>),
-    /// How hard it thinks from now on.
+    /// Thinking level from now on.
     LevelSet(ThinkLevel),
-    /// Which commands there are.
+    /// List of the commands.
     Help,
 }
 
-/// How a session stands.
+/// State of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusReply {
     /// Its key.
     pub session: String,
-    /// How many messages it has.
+    /// Number of messages.
     pub messages: usize,
-    /// What it took.
+    /// Tokens used.
     pub tokens: SessionTokens,
-    /// Which model answers in it.
+    /// The model that answers in it.
     pub model: ModelSelector,
-    /// How hard that thinks, if it is set.
+    /// Thinking level, if it is set.
     pub thinking: Option<ThinkLevel>,
-    /// When it begins anew by itself, if it is set.
+    /// Rule by which it resets itself, if it is set.
     pub reset: Option<ResetMode>,
 }
 
-/// What each command does, by its usage.
+/// Description of each command, by its usage.
 const COMMANDS: [(&str, &str); 9] = [
     ("/reset", "Archive this session and start a new one (also /new)"),
     ("/compact [N]", "Keep the last N messages (default 20), archive the rest"),
@@ -164,14 +164,14 @@ const COMMANDS: [(&str, &str); 9] = [
     ("/help", "Show this list"),
 ];
 
-/// What each directive does, by its usage: words anywhere in a message.
+/// Description of each directive, by its usage: words anywhere in a message.
 const DIRECTIVES: [(&str, &str); 2] = [
     ("/t:level", "Use this thinking level (also /think:level, /thinking:level)"),
     ("/m:provider/id", "Use this model (also /model:provider/id; a bare id is of the session's provider)"),
 ];
 
 impl CommandReply {
-    /// The text for where it is read.
+    /// Returns the text in the markup of `style`.
     pub fn to_text(&self, style: ReplyStyle) -> String {
         let code = |text: &str| match style {
             ReplyStyle::Plain => text.to_owned(),
@@ -254,7 +254,7 @@ fn help_text(style: ReplyStyle, code: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// What went wrong with a command beyond what is foreseen.
+/// Returns the reply for an unforeseen failure of a command.
 pub fn failure_text(why: &str) -> String {
     format!("Command failed: {why}")
 }

@@ -10,11 +10,11 @@ use super::tool::{self, ToolDefinition};
 use super::{GsvError, PROTOCOL, code};
 use crate::json::{RawJson, WireValue};
 
-/// What a peer is.
+/// Role of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PeerMode {
-    /// Somebody who chats and looks after things.
+    /// A person's client that chats and administers.
     Client,
     /// A machine that offers tools.
     Node,
@@ -42,32 +42,32 @@ pub struct ConnectingPeer {
     pub version: Option<String>,
     /// Its operating system.
     pub platform: Option<String>,
-    /// Whether a client wants to hear what is said while it is said (ours).
+    /// True if a client wants the text of messages while it is produced (ours).
     pub deltas: bool,
-    /// What it is.
+    /// Details of the peer.
     pub peer: PeerDetails,
 }
 
-/// What a peer is, with what goes with it.
+/// Role of a peer, with its details.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PeerDetails {
-    /// Somebody who chats and looks after things.
+    /// A person's client that chats and administers.
     Client,
     /// A machine that offers tools.
     Node {
         /// The tools, each once.
         tools: Vec<ToolDefinition>,
-        /// What the machine is like. Absent if it did not say.
+        /// The machine's description. Absent if the node did not send one.
         runtime: Option<RuntimeInfo>,
-        /// Where it notes what becomes of calls, so that it can be asked again about those of an earlier connection (ours).
-        /// Absent if it does not.
+        /// Journal in which it notes the outcome of calls, so that it can be asked again about those of an earlier connection
+        /// (ours). Absent if it keeps none.
         journal: Option<NodeJournal>,
     },
     /// A chat network.
     Channel {
-        /// Which one.
+        /// Name of the chat network.
         channel: String,
-        /// Which account of it.
+        /// Account in that network.
         account: String,
     },
 }
@@ -75,14 +75,14 @@ pub enum PeerDetails {
 /// The journal of a node's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeJournal {
-    /// One that cannot be told from another.
+    /// A journal without an id, which cannot be distinguished from another.
     Nameless,
     /// The one of this number.
     Of(u64),
 }
 
 impl ConnectingPeer {
-    /// In which mode it comes.
+    /// Returns the mode in which it connects.
     pub const fn mode(&self) -> PeerMode {
         match self.peer {
             PeerDetails::Client => PeerMode::Client,
@@ -91,16 +91,16 @@ impl ConnectingPeer {
         }
     }
 
-    /// Why an older connection of the same peer is closed.
+    /// Returns the reason for closing an older connection of the same peer.
     pub fn replaced_reason(mode: PeerMode) -> String {
         format!("Replaced by newer {} connection", mode.name())
     }
 
-    /// Looks at the parameters of a `connect`. `is_trusted` says of the token, or of there being none, whether it will do.
+    /// Checks the parameters of a `connect`. `is_trusted` decides whether the token, or a missing token, suffices.
     ///
     /// # Errors
-    /// In this order: 102 for another version, 401 without trust (the connection is closed then, and after no other
-    /// error), 103 for what cannot be.
+    /// In this order: 102 for another version, 401 without trust (the connection is closed then, and after no other error), 103
+    /// for impossible parameters.
     pub fn from_params(
         params: Option<&RawJson>,
         is_trusted: impl FnOnce(Option<&str>) -> bool,
@@ -169,7 +169,7 @@ fn invalid_runtime(reason: String) -> GsvError {
     GsvError::new(code::HANDSHAKE, format!("Invalid nodeRuntime: {reason}"))
 }
 
-/// Channels that a gateway carries itself: nobody connects as one of them.
+/// Channels that a gateway carries itself: no peer connects as one of them.
 pub const BUILT_IN: [&str; 2] = ["telegram", "webhook"];
 
 fn read_channel(id: &str, client: &mut ParamFields) -> Result<PeerDetails, GsvError> {
@@ -177,7 +177,7 @@ fn read_channel(id: &str, client: &mut ParamFields) -> Result<PeerDetails, GsvEr
     let account = client.take_text("accountId").map_err(handshake_error)?.filter(|account| !account.is_empty());
     let account = account.unwrap_or_else(|| id.to_owned());
     let refused = |why: String| GsvError::new(code::HANDSHAKE, format!("Invalid client: {why}"));
-    // Nobody is to take one that looks the same for it.
+    // A name that looks the same must not be taken for it.
     if let Some(own) = BUILT_IN.iter().find(|own| own.eq_ignore_ascii_case(channel.trim())) {
         return Err(refused(format!("{own} is a channel of the gateway's own")));
     }
@@ -187,7 +187,7 @@ fn read_channel(id: &str, client: &mut ParamFields) -> Result<PeerDetails, GsvEr
     Ok(PeerDetails::Channel { channel, account })
 }
 
-/// What a peer sends to connect, as our own node does.
+/// Parameters that a peer sends to connect, as our own node does.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectParams<'a> {
@@ -195,18 +195,18 @@ pub struct ConnectParams<'a> {
     pub min_protocol: u64,
     /// The newest.
     pub max_protocol: u64,
-    /// Who it is.
+    /// The connecting client.
     pub client: ConnectClient<'a>,
     /// A node's tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<&'a [ToolDefinition]>,
-    /// What a node is like.
+    /// Description of a node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_runtime: Option<&'a RuntimeInfo>,
-    /// Whether a node keeps a journal of its calls, so that it can be asked again about them (ours).
+    /// True if a node keeps a journal of its calls, so that it can be asked again about them (ours).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<bool>,
-    /// Which one, so that it is not asked about calls that are noted in another: 16 hexadecimal digits (ours).
+    /// Id of the journal, so that the node is not asked about calls that are noted in another: 16 hexadecimal digits (ours).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal_id: Option<&'a str>,
     /// Its token.
@@ -216,7 +216,7 @@ pub struct ConnectParams<'a> {
 
 impl WireValue for ConnectParams<'_> {}
 
-/// Who sends a `connect`.
+/// Sender of a `connect`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConnectClient<'a> {
     /// Its id.
@@ -225,7 +225,7 @@ pub struct ConnectClient<'a> {
     pub version: &'a str,
     /// Its operating system.
     pub platform: &'a str,
-    /// What it is.
+    /// Role of the client.
     pub mode: PeerMode,
 }
 
@@ -274,13 +274,13 @@ pub const EVENTS: [&str; 6] = ["chat", "tool.invoke", "node.probe", "logs.get", 
 pub const RESUME: &str = "tool.resume";
 
 impl<'a> HelloOk<'a> {
-    /// With every method and every event.
+    /// Creates the greeting with every method and every event.
     pub fn new(version: &'a str, connection_id: &'a str) -> Self {
         let features = HelloFeatures { methods: TABLE.iter().map(|row| row.name).collect(), events: EVENTS.to_vec() };
         Self { kind: "hello-ok", protocol: PROTOCOL, server: HelloServer { version, connection_id }, features }
     }
 
-    /// The same for a node that keeps a journal: it is sent `tool.resume`, and is told so.
+    /// Adds `tool.resume` for a node that keeps a journal.
     #[must_use]
     pub fn with_resume(mut self) -> Self {
         self.features.events.push(RESUME);

@@ -15,7 +15,7 @@ use super::heartbeat::read_agent;
 use super::session::PageParams;
 use super::{GsvError, code};
 
-/// When a job is due.
+/// Schedule of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum CronSchedule {
@@ -28,7 +28,7 @@ pub enum CronSchedule {
     Every {
         /// In milliseconds.
         every_ms: u64,
-        /// From where.
+        /// Start of the steps.
         #[serde(skip_serializing_if = "Option::is_none")]
         anchor_ms: Option<u64>,
     },
@@ -42,7 +42,7 @@ pub enum CronSchedule {
     },
 }
 
-/// What a job does.
+/// Work of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum CronSpec {
@@ -59,27 +59,27 @@ pub enum CronSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CronTask {
-    /// What the agent is told.
+    /// Message to the agent.
     pub message: String,
-    /// Which model.
+    /// The model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How hard it thinks.
+    /// Thinking level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkLevel>,
-    /// How long it may take.
+    /// Longest duration of the run, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
-    /// Whether people are told what came of it. Absent is yes.
+    /// True if the outcome is delivered to people. Absent is yes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliver: Option<bool>,
     /// Through which network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// To whom.
+    /// Recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Whether the run is good although nobody could be told.
+    /// True if the run succeeds even if its outcome could not be delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_effort_deliver: Option<bool>,
 }
@@ -87,36 +87,36 @@ pub struct CronTask {
 /// Parameters of `cron.add`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CronAddParams {
-    /// Whose job it is. Absent is the main agent's.
+    /// Agent that owns the job. Absent is the main agent.
     pub agent: Option<String>,
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// What it is for.
+    /// Description.
     pub description: Option<String>,
-    /// Whether it runs by itself.
+    /// True if it runs on its schedule.
     pub enabled: bool,
-    /// Whether it goes after its run.
+    /// True if it is deleted after its run.
     pub delete_after_run: Option<bool>,
-    /// When it is due.
+    /// Schedule.
     pub schedule: CronSchedule,
-    /// What it does.
+    /// Work of the job.
     pub spec: CronSpec,
 }
 
 /// Members of a job, and of a patch of one.
 const JOB: [&str; 7] = ["agentId", "name", "description", "enabled", "deleteAfterRun", "schedule", "spec"];
 
-/// An error as the original numbers those of jobs.
+/// Creates an error as the original numbers those of jobs.
 fn cron_error(message: impl Into<String>) -> GsvError {
     GsvError::new(code::FAILED, message)
 }
 
-/// No job has this id.
+/// Creates the error for an unknown id of a job.
 pub fn unknown_job(id: &str) -> GsvError {
     cron_error(format!("Unknown cron job id: {id}"))
 }
 
-/// There are as many jobs as there may be.
+/// Creates the error for too many jobs.
 pub fn too_many(most: usize) -> GsvError {
     cron_error(format!("Cron job limit reached ({most})"))
 }
@@ -177,7 +177,7 @@ fn read_schedule(mut fields: ParamFields) -> Result<CronSchedule, GsvError> {
             (schedule, ["kind", "expr", "tz"].as_slice())
         }
     };
-    // A zone says nothing of an instant or a step, and people name theirs with each.
+    // A zone has no meaning for an instant or a step, but clients send one with each.
     fields.take_text("tz")?;
     fields.reject_unknown(takes)?;
     Ok(schedule)
@@ -200,7 +200,7 @@ fn read_spec(mut fields: ParamFields) -> Result<CronSpec, GsvError> {
     SpecPatch::from_fields(mode, fields)?.apply_to(None)
 }
 
-/// What a patch says of a job's spec: what it leaves out stays.
+/// Changes of a patch to a job's spec: absent members stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecPatch {
     is_task: bool,
@@ -215,7 +215,8 @@ pub struct SpecPatch {
 }
 
 impl SpecPatch {
-    /// Reads what a spec of this mode says. What the mode does not have is refused: nobody is to believe that it holds.
+    /// Reads the members of a spec of this mode. Members that the mode does not have are refused, so that they do not seem to
+    /// take effect.
     fn from_fields(mode: SpecMode, mut fields: ParamFields) -> Result<Self, GsvError> {
         let named = |fields: &mut ParamFields, name: &str| match fields.take_text(name)? {
             Some(text) if text.trim().is_empty() => Err(cron_error(format!("spec.{name} must not be empty"))),
@@ -253,10 +254,10 @@ impl SpecPatch {
         Ok(patch)
     }
 
-    /// The spec after the patch. One of the other mode begins from nothing.
+    /// Returns the spec after the patch. One of the other mode begins from nothing.
     ///
     /// # Errors
-    /// 500 if it says nothing to the agent.
+    /// 500 if it has no message to the agent.
     pub fn apply_to(self, before: Option<&CronSpec>) -> Result<CronSpec, GsvError> {
         if !self.is_task {
             let old = match before {
@@ -295,24 +296,24 @@ impl SpecPatch {
     }
 }
 
-/// Parameters of `cron.update`. What is absent stays.
+/// Parameters of `cron.update`. Absent members stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CronUpdateParams {
     /// The job.
     pub id: String,
-    /// Whose it becomes.
+    /// Agent that becomes the owner.
     pub agent: Option<String>,
-    /// What it is called.
+    /// Name.
     pub name: Option<String>,
-    /// What it is for.
+    /// Description.
     pub description: Option<String>,
-    /// Whether it runs by itself.
+    /// True if it runs on its schedule.
     pub enabled: Option<bool>,
-    /// Whether it goes after its run.
+    /// True if it is deleted after its run.
     pub delete_after_run: Option<bool>,
-    /// When it is due.
+    /// Schedule.
     pub schedule: Option<CronSchedule>,
-    /// What it does.
+    /// Work of the job.
     pub spec: Option<SpecPatch>,
 }
 
@@ -347,11 +348,11 @@ impl CronUpdateParams {
 /// Parameters of `cron.list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CronListParams {
-    /// Whose jobs. Absent is everybody's.
+    /// Agent whose jobs are listed. Absent is all agents.
     pub agent: Option<String>,
     /// Also those that do not run by themselves.
     pub include_disabled: bool,
-    /// Which of them.
+    /// Page to return.
     pub page: PageParams,
 }
 
@@ -405,9 +406,9 @@ impl CronRunParams {
 /// Parameters of `cron.runs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CronRunsParams {
-    /// Of which job. Absent is all.
+    /// Id of the job. Absent is all.
     pub job: Option<String>,
-    /// Which of them.
+    /// Page to return.
     pub page: PageParams,
 }
 

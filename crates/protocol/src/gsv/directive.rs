@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chat::Directives;
 
-/// How hard a model thinks.
+/// Thinking level of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThinkLevel {
@@ -18,11 +18,11 @@ pub enum ThinkLevel {
     Medium,
     /// Much.
     High,
-    /// As much as it can.
+    /// As hard as it can.
     XHigh,
 }
 
-/// The levels, as people are told of them.
+/// The levels, as text for people.
 pub const LEVELS: &str = "Levels: off, minimal, low, medium, high, xhigh";
 
 /// The words of a level as settings have it; that of people for none at all too.
@@ -70,7 +70,7 @@ impl ThinkLevel {
         }
     }
 
-    /// What somebody is told who wrote something else.
+    /// Returns the error text for an unknown level.
     pub fn invalid_message(text: &str) -> String {
         format!("Invalid level: {text}\n{LEVELS}")
     }
@@ -85,10 +85,10 @@ pub struct ModelSelector {
     pub id: String,
 }
 
-/// How a model is named, as people are told.
+/// Hint for people on how to name a model.
 pub const MODEL_HINT: &str = "Use provider/id, or an id of the current provider.";
 
-/// How long the name of a model may be, in bytes.
+/// Longest name of a model, in bytes.
 const LONGEST_MODEL: usize = 1024;
 
 impl ModelSelector {
@@ -103,7 +103,7 @@ impl ModelSelector {
         (!found.provider.is_empty() && !found.id.is_empty()).then_some(found)
     }
 
-    /// What somebody is told who wrote something else.
+    /// Returns the error text for an unreadable model name.
     pub fn invalid_message(text: &str) -> String {
         format!("Invalid model selector: {text}\n{MODEL_HINT}")
     }
@@ -115,28 +115,28 @@ impl std::fmt::Display for ModelSelector {
     }
 }
 
-/// What a message says about its own run, and what is left of it.
+/// Directives of a message for its own run, and the rest of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedDirectives {
-    /// What was understood.
+    /// Directives that were understood.
     pub directives: Directives,
     /// A model that was named and is none.
     pub invalid_model: Option<String>,
-    /// Whether the state of the session is asked for.
+    /// True if the state of the session is requested.
     pub status: bool,
-    /// Whether there was any directive, understood or not.
+    /// True if there was any directive, understood or not.
     pub any: bool,
     /// The message without them. Its line breaks stay.
     pub text: String,
 }
 
 impl ParsedDirectives {
-    /// Whether there was nothing else in the message.
+    /// Returns true if there was nothing else in the message.
     pub fn is_all(&self) -> bool {
         self.any && self.text.trim().is_empty()
     }
 
-    /// What is said about directives that came alone. Absent if there is nothing to say.
+    /// Returns the reply to directives that came alone. None if there is nothing to reply.
     pub fn acknowledgement(&self) -> Option<String> {
         if let Some(model) = &self.invalid_model {
             return Some(ModelSelector::invalid_message(model));
@@ -183,7 +183,7 @@ pub fn parse_directives(message: &str, provider: &str) -> ParsedDirectives {
                 seen.push(kind);
                 is_cut = true;
                 apply_directive(&mut parsed, kind, value, provider);
-                // The space in front stays, that behind it goes.
+                // The space before the directive stays, the space after it is removed.
                 kept.push_str(&rest[..begin]);
                 rest = rest[end..].trim_start();
             } else {

@@ -15,11 +15,11 @@ struct RawKey {
     used: u64,
 }
 
-/// How many sessions one connection is remembered to have named. The one that was not named for longest is forgotten.
+/// Number of sessions of a connection whose names are remembered. The least recently named one is forgotten.
 const MOST: usize = 256;
 
 impl RawKeys {
-    /// The connection wrote `raw`, which means `canonical`. The last spelling counts.
+    /// Remembers that the connection wrote `raw`, which means `canonical`. The last spelling counts.
     pub fn remember_key(&mut self, canonical: &str, raw: &str) {
         self.clock += 1;
         if raw == canonical {
@@ -36,7 +36,7 @@ impl RawKeys {
         }
     }
 
-    /// The key to put into an event about `canonical`.
+    /// Returns the key to put into an event about `canonical`.
     pub fn raw_key<'a>(&'a self, canonical: &'a str) -> &'a str {
         self.by_canonical.get(canonical).map_or(canonical, |key| &key.raw)
     }

@@ -35,12 +35,12 @@ pub mod code {
 pub struct GsvError {
     /// One of [`code`].
     pub code: i32,
-    /// What went wrong, for people.
+    /// Error text for people.
     pub message: String,
     /// More, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
-    /// Whether the same may be asked again.
+    /// True if the same request may be sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
 }
@@ -48,77 +48,77 @@ pub struct GsvError {
 impl WireValue for GsvError {}
 
 impl GsvError {
-    /// An error without details.
+    /// Creates an error without details.
     pub fn new(code: i32, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: None, retryable: None }
     }
 
-    /// A parameter is missing or wrong.
+    /// Creates the error for a missing or wrong parameter.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(code::INVALID, message)
     }
 
-    /// Something else than `connect` came first.
+    /// Creates the error for another first request than `connect`.
     pub fn not_connected() -> Self {
         Self::new(code::NOT_CONNECTED, "Not connected")
     }
 
-    /// No method has this name.
+    /// Creates the error for an unknown method.
     pub fn unknown_method(method: &str) -> Self {
         Self::new(code::NOT_FOUND, format!("Unknown method: {method}"))
     }
 
-    /// No call waits under the id that was given.
+    /// Creates the error for an id under which no call waits.
     pub fn unknown_call() -> Self {
         Self::new(code::NOT_FOUND, "Unknown callId")
     }
 
-    /// No call of a session waits under this id.
+    /// Creates the error for an id under which no call of a session waits.
     pub fn unknown_session_call(id: &str) -> Self {
         Self::new(code::NOT_FOUND, format!("Unknown session tool call: {id}"))
     }
 
-    /// No node has this tool.
+    /// Creates the error for a tool that no node has.
     pub fn no_node(tool: &str) -> Self {
         Self::new(code::NOT_FOUND, format!("No node provides tool: {tool}"))
     }
 
-    /// No channel, or no driver, has this name.
+    /// Creates the error for an unknown channel, or one without a driver.
     pub fn unknown_channel(channel: &str) -> Self {
         Self::new(code::NOT_FOUND, format!("Unknown channel: {channel}"))
     }
 
-    /// There is no such file.
+    /// Creates the error for a missing file.
     pub fn no_file(path: &str) -> Self {
         Self::new(code::NOT_FOUND, format!("File not found: {path}"))
     }
 
-    /// Nobody waits to be paired under this key.
+    /// Creates the error for a pairing key under which no sender waits.
     pub fn no_pairing(key: &str) -> Self {
         Self::new(code::NOT_FOUND, format!("No pending pairing for {key}"))
     }
 
-    /// The node is gone.
+    /// Creates the error for a node that disconnected.
     pub fn node_disconnected(node: &str) -> Self {
         Self::new(code::UNAVAILABLE, format!("Node disconnected: {node}"))
     }
 
-    /// Another connection of the node took its place while its log was asked for.
+    /// Creates the error for a node whose connection was replaced while its log was requested.
     pub fn node_replaced(node: &str) -> Self {
         Self::new(code::UNAVAILABLE, format!("Node replaced during log request: {node}"))
     }
 
-    /// This node was not asked.
+    /// Creates the error for a result from a node that the call was not sent to.
     pub fn not_its_call() -> Self {
         Self::new(code::FORBIDDEN, "Node not authorized for this call")
     }
 
-    /// The token is missing or wrong. The connection is closed behind it.
+    /// Creates the error for a missing or wrong token. The connection is closed after it.
     pub fn unauthorized() -> Self {
         Self::new(code::UNAUTHORIZED, "Unauthorized: invalid or missing token")
     }
 
-    /// Nothing came within the time that a method has.
+    /// Creates the error for a method whose time limit passed without an answer.
     pub fn timed_out() -> Self {
         Self::new(code::UNAVAILABLE, "Tool execution timed out")
     }

@@ -1,6 +1,6 @@
 //! Takes parameters out of a request by name, with errors that name what is wrong.
 //!
-//! Null counts as absent. Members that we do not know are ignored, except where [`Fields::end`] refuses them.
+//! Null counts as absent. Members that we do not know are ignored, except where [`ParamFields::reject_unknown`] refuses them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -36,7 +36,7 @@ impl<'de> Visitor<'de> for RawMemberVisitor<'_> {
 /// The parameters of one request, or the members of one of them.
 pub(super) struct ParamFields {
     members: Map<String, Value>,
-    /// What is in front of a member's name in errors, such as `peer.`.
+    /// Prefix of member names in errors, such as `peer.`.
     within: String,
 }
 
@@ -46,17 +46,18 @@ impl ParamFields {
             None | Some(Ok(Value::Null)) => Ok(Self::from(Map::new())),
             Some(Ok(Value::Object(members))) => Ok(Self::from(members)),
             Some(Ok(_)) => Err(GsvError::bad_request("params must be an object")),
-            // Such as a nesting that nobody needs.
+            // Such as too deep a nesting.
             Some(Err(error)) => Err(GsvError::bad_request(format!("params cannot be read: {error}"))),
         }
     }
 
-    /// No parameters.
+    /// Creates an empty set of parameters.
     pub(super) fn no_params() -> Self {
         Self::from(Map::new())
     }
 
-    /// The same as [`Fields::of`] with one member apart, as it was written. It is read for its errors and not kept otherwise.
+    /// Reads the same as [`ParamFields::from_params`] with one member apart, as it was written. It is read for its errors and not
+    /// kept otherwise.
     pub(super) fn with_raw_member(params: Option<&RawJson>, apart: &str) -> Result<(Self, Option<RawJson>), GsvError> {
         let Some(text) = params.map(RawJson::as_text).filter(|text| text.starts_with('{')) else {
             return Ok((Self::from_params(params)?, None));
@@ -78,12 +79,12 @@ impl ParamFields {
         self.members.contains_key(name)
     }
 
-    /// Whatever it is. Null counts as absent.
+    /// Takes a value of any type. Null counts as absent.
     pub(super) fn take_value(&mut self, name: &str) -> Option<Value> {
         self.members.remove(name).filter(|value| !value.is_null())
     }
 
-    /// Whatever it is, null too.
+    /// Takes a value of any type, including null.
     pub(super) fn take_any(&mut self, name: &str) -> Option<Value> {
         self.members.remove(name)
     }
@@ -96,7 +97,7 @@ impl ParamFields {
         }
     }
 
-    /// A text of at most so many bytes as JSON: it is recorded among facts, which have a limit.
+    /// Takes a text of at most so many bytes as JSON: it is recorded among facts, which have a limit.
     pub(super) fn take_text_within(&mut self, name: &str, most: usize) -> Result<Option<String>, GsvError> {
         let text = self.take_text(name)?;
         let size = text.as_ref().map_or(0, |text| Value::from(text.as_str()).to_string().len());
@@ -109,7 +110,7 @@ impl ParamFields {
         Ok(text)
     }
 
-    /// A text that must be there and not be empty; `missing` is the error otherwise.
+    /// Takes a text that must be there and not be empty; `missing` is the error otherwise.
     pub(super) fn require_text(&mut self, name: &str, missing: &str) -> Result<String, GsvError> {
         self.take_text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| GsvError::bad_request(missing))
     }
@@ -129,7 +130,7 @@ impl ParamFields {
         }
     }
 
-    /// A whole number from 0 up. `2.0` is one, as some languages write them so, and so is what floats make of one: 1.1
+    /// Takes a whole number from 0 up. `2.0` is one, as some languages write them so, and so is what floats make of one: 1.1
     /// minutes are 66000.00000000001 milliseconds to the original's page.
     pub(super) fn take_count(&mut self, name: &str) -> Result<Option<u64>, GsvError> {
         const NOISE: f64 = 1e-6;
@@ -139,20 +140,20 @@ impl ParamFields {
         count.map(Some).ok_or_else(|| self.type_error(name, "a whole number from 0 up"))
     }
 
-    /// A number from 0 up without its fraction, for the one parameter of which the protocol says so.
+    /// Takes a number from 0 up without its fraction, for the one parameter that the protocol defines so.
     pub(super) fn take_floored(&mut self, name: &str) -> Result<Option<u64>, GsvError> {
         let Some(value) = self.take_value(name) else { return Ok(None) };
         let count = value.as_u64().or_else(|| value.as_f64().and_then(floor_number));
         count.map(Some).ok_or_else(|| self.type_error(name, "a number from 0 up"))
     }
 
-    /// Refuses the first member that nobody took out, by its name. `takes` is what is accepted. Null counts as absent.
+    /// Rejects the first member that was not taken, by its name. `takes` lists the accepted names. Null counts as absent.
     pub(super) fn reject_unknown(self, takes: &[&str]) -> Result<(), GsvError> {
         let left = self.members.iter().find(|(_, value)| !value.is_null()).map(|(name, _)| name.clone());
         left.map_or(Ok(()), |name| Err(self.unknown_setting(&name, takes)))
     }
 
-    /// The same where null says something: it takes a setting away.
+    /// Does the same where null has a meaning: it removes a setting.
     pub(super) fn reject_unknown_and_null(self, takes: &[&str]) -> Result<(), GsvError> {
         let left = self.members.keys().next().cloned();
         left.map_or(Ok(()), |name| Err(self.unknown_setting(&name, takes)))
@@ -170,7 +171,7 @@ impl ParamFields {
         }
     }
 
-    /// An object whose members are looked at by name.
+    /// Takes an object whose members are read by name.
     pub(super) fn take_fields(&mut self, name: &str) -> Result<Option<Self>, GsvError> {
         let within = format!("{}{name}.", self.within);
         Ok(self.take_object(name)?.map(|members| Self { members, within }))
@@ -201,7 +202,7 @@ impl ParamFields {
         flags.map(Some).ok_or_else(|| self.type_error(name, "an object of true and false"))
     }
 
-    /// One of a few words, as what they stand for.
+    /// Takes one of a few words and returns its meaning.
     pub(super) fn take_choice<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Result<Option<T>, GsvError> {
         let Some(value) = self.take_value(name) else { return Ok(None) };
         let named = words.iter().find(|(word, _)| value.as_str() == Some(*word));
@@ -212,9 +213,9 @@ impl ParamFields {
     }
 }
 
-/// A number from 0 up without its fraction, if it is one.
+/// Returns a number from 0 up without its fraction, if it is one.
 fn floor_number(number: f64) -> Option<u64> {
-    /// The largest whole number that JavaScript tells from its neighbour.
+    /// The largest whole number that JavaScript distinguishes from its neighbour.
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     (0.0..=LARGEST).contains(&number).then_some(number as u64)
 }
@@ -226,7 +227,7 @@ impl From<Map<String, Value>> for ParamFields {
 }
 
 impl ParamFields {
-    /// The members of an item of a list.
+    /// Takes the members of an item of a list.
     pub(super) fn from_item(value: Value, within: &str) -> Result<Self, GsvError> {
         match value {
             Value::Object(members) => Ok(Self { members, within: format!("{within}.") }),

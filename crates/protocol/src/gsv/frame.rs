@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 use super::GsvError;
 use crate::json::{RawJson, WireValue, replace_lone_surrogates};
 
-/// The id of a request, as the JSON that it was written in. Peers write texts; whatever else is repeated as it came.
+/// The id of a request, as the JSON that it was written in. Peers write texts; other values are repeated as they came.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GsvRequestId(RawJson);
 
 impl GsvRequestId {
-    /// An id that is a text.
+    /// Creates an id that is a text.
     pub fn from_text(text: &str) -> Self {
         Self(RawJson::from_wire(text))
     }
@@ -29,41 +29,41 @@ impl GsvRequestId {
 /// A frame that came.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GsvInboundFrame {
-    /// It asks for something.
+    /// A request.
     Request {
-        /// What its answer is told apart by.
+        /// Id that its answer carries.
         id: GsvRequestId,
         /// The method's name.
         method: String,
         /// Absent as well as null where there are none.
         params: Option<RawJson>,
     },
-    /// It answers something.
+    /// An answer.
     Response {
         /// The id of the request.
         id: GsvRequestId,
         /// The answer: what is given, or what went wrong.
         outcome: Result<Option<RawJson>, GsvError>,
     },
-    /// It tells of something.
+    /// An event.
     Event {
         /// The event's name.
         event: String,
-        /// What it says.
+        /// Payload of the event.
         payload: Option<RawJson>,
         /// Its place among others.
         seq: Option<u64>,
     },
-    /// It has an id and is no request that can be read: it is answered.
+    /// A frame with an id that is no readable request: it is answered with an error.
     Malformed {
         /// The id to answer.
         id: GsvRequestId,
-        /// What is wrong.
+        /// The error.
         fault: GsvError,
     },
-    /// It cannot be answered, as it has no id. The connection stays.
+    /// A frame without an id, which cannot be answered. The connection stays.
     Ignored {
-        /// Why, for the log.
+        /// Reason, for the log.
         why: &'static str,
     },
 }
@@ -106,8 +106,8 @@ pub fn read_frame(frame: &str) -> GsvInboundFrame {
     }
 }
 
-/// Reads one frame as the gateway does: it is asked, and neither answered nor told. What a peer sends of that kind with an id is
-/// answered like everything that has one.
+/// Reads one frame as the gateway does: it accepts requests, and neither answers nor events. Such a frame with an id is answered
+/// like every frame that has one.
 pub fn receive_frame(frame: &str) -> GsvInboundFrame {
     let frame = replace_lone_surrogates(frame);
     let envelope = match read_envelope(&frame) {
@@ -160,8 +160,8 @@ fn classify_frame(envelope: &GsvFrameEnvelope<'_>) -> GsvInboundFrame {
     }
 }
 
-/// A frame in which a member is there twice: what it asks for cannot be told, but who is to hear of that. Of ids the last
-/// counts, as with the peers' own readers.
+/// Reads a frame in which a member is there twice: its request is ambiguous, but the receiver of the error is not. Of ids the
+/// last counts, as with the peers' own readers.
 fn duplicate_member(frame: &str) -> GsvInboundFrame {
     let members: Result<BTreeMap<String, &RawValue>, _> = serde_json::from_str(frame);
     match members.ok().and_then(|members| raw_json(members.get("id").copied())) {
@@ -243,22 +243,22 @@ fn encode_frame(value: &(impl WireValue + ?Sized)) -> String {
     serde_json::to_string(value).expect("a wire value always encodes")
 }
 
-/// The frame that answers a request with what was asked for.
+/// Encodes the frame that answers a request with its result.
 pub fn encode_response(id: &GsvRequestId, payload: &(impl WireValue + ?Sized)) -> String {
     encode_frame(&GsvResponseFrame { kind: "res", id: &id.0, ok: true, payload: Some(payload), error: None })
 }
 
-/// The frame that answers a request with what went wrong.
+/// Encodes the frame that answers a request with an error.
 pub fn encode_error(id: &GsvRequestId, fault: &GsvError) -> String {
     encode_frame(&GsvResponseFrame::<()> { kind: "res", id: &id.0, ok: false, payload: None, error: Some(fault) })
 }
 
-/// The frame of an event. `seq` where its place among others matters.
+/// Encodes the frame of an event, with `seq` if its order among others matters.
 pub fn encode_event(event: &str, payload: &(impl WireValue + ?Sized), seq: Option<u64>) -> String {
     encode_frame(&GsvEventFrame { kind: "evt", event, payload, seq })
 }
 
-/// The frame of a request, as our own node sends them.
+/// Encodes the frame of a request, as our own node sends them.
 pub fn encode_request(id: &str, method: super::Method, params: Option<&(impl WireValue + ?Sized)>) -> String {
     encode_frame(&GsvRequestFrame { kind: "req", id, method: method.name(), params })
 }
@@ -281,7 +281,7 @@ pub fn fuzz(bytes: &[u8]) {
         GsvInboundFrame::Malformed { id, fault } => (id, fault),
         GsvInboundFrame::Response { .. } | GsvInboundFrame::Event { .. } | GsvInboundFrame::Ignored { .. } => return,
     };
-    // Whatever is refused is refused with its own id and in words.
+    // Every refusal carries the request's id and a text.
     let response = read_frame(&encode_error(&id, &fault));
     assert_eq!(response, GsvInboundFrame::Response { id, outcome: Err(fault) });
 }

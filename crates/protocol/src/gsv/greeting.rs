@@ -1,4 +1,4 @@
-//! How a node on the gateway's machine shows who it is. Source: docs/protocol/gsv.md, Nodes on the gateway's machine.
+//! Header with which a node on the gateway's machine authenticates. Source: docs/protocol/gsv.md, Nodes on the gateway's machine.
 
 /// The header of the upgrade in which it shows the word that it was given.
 pub const HEADER: &str = "x-countersign-node";

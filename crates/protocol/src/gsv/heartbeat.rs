@@ -9,7 +9,7 @@ use super::channel::ChatPeer;
 use super::fields::ParamFields;
 use crate::json::WireValue;
 
-/// Whose heartbeat or skills are meant if nothing is said.
+/// Default agent of heartbeat and skill methods.
 pub const DEFAULT_AGENT: &str = "main";
 
 /// Parameters of `heartbeat.trigger`.
@@ -29,17 +29,17 @@ pub(super) fn read_agent(fields: &mut ParamFields) -> Result<Option<String>, Gsv
     Ok(fields.take_text("agentId")?.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty()))
 }
 
-/// Where an agent was last spoken to.
+/// Chat in which an agent was last addressed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastActive {
-    /// Which network.
+    /// Name of the chat network.
     pub channel: String,
-    /// Which account of it.
+    /// Account in that network.
     pub account_id: String,
-    /// In which chat.
+    /// The chat.
     pub peer: ChatPeer,
-    /// When.
+    /// Time of that message.
     pub timestamp: u64,
 }
 
@@ -49,17 +49,17 @@ pub struct LastActive {
 pub struct AgentHeartbeat {
     /// The agent.
     pub agent_id: String,
-    /// When it is due next. Null if it is off.
+    /// Time of the next heartbeat. Null if it is off.
     pub next_heartbeat_at: Option<u64>,
-    /// When it was last.
+    /// Time of the last heartbeat.
     pub last_heartbeat_at: Option<u64>,
-    /// What was said then.
+    /// Text of that heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_text: Option<String>,
-    /// When something was last told.
+    /// Time of the last delivered text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_sent_at: Option<u64>,
-    /// Where the agent was last spoken to.
+    /// Chat in which the agent was last addressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_active: Option<LastActive>,
 }
@@ -67,7 +67,7 @@ pub struct AgentHeartbeat {
 /// The answer to `heartbeat.status`, and with a message to `heartbeat.start`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HeartbeatStatusResult {
-    /// What people should know.
+    /// Message for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// By agent.
@@ -76,21 +76,21 @@ pub struct HeartbeatStatusResult {
 
 impl WireValue for HeartbeatStatusResult {}
 
-/// What `heartbeat.start` says.
+/// Message of `heartbeat.start`.
 pub const STARTED: &str = "Heartbeat scheduler started";
 
 /// The answer to `heartbeat.trigger`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeartbeatTriggerResult {
-    /// Whether it ran.
+    /// True if it ran.
     pub ok: bool,
-    /// What came of it.
+    /// Outcome, as text.
     pub message: String,
     /// True if there was nothing to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<bool>,
-    /// Why not.
+    /// Reason that it did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_reason: Option<String>,
 }
@@ -98,19 +98,19 @@ pub struct HeartbeatTriggerResult {
 impl WireValue for HeartbeatTriggerResult {}
 
 impl HeartbeatTriggerResult {
-    /// It runs in this session.
+    /// Creates the answer for a heartbeat that runs in this session.
     pub fn started_in(agent: &str, session: &str) -> Self {
         let message = format!("Heartbeat triggered for agent {agent} (session: {session})");
         Self { ok: true, message, skipped: None, skip_reason: None }
     }
 
-    /// There was nothing to run.
+    /// Creates the answer for a heartbeat with nothing to run.
     pub fn skipped(agent: &str, reason: &str) -> Self {
         let message = format!("Heartbeat skipped for agent {agent}: {reason}");
         Self { ok: true, message, skipped: Some(true), skip_reason: Some(reason.to_owned()) }
     }
 
-    /// It could not run.
+    /// Creates the answer for a heartbeat that could not run.
     pub fn failed(agent: &str, error: &str) -> Self {
         let message = format!("Heartbeat failed for agent {agent}: {error}");
         Self { ok: false, message, skipped: None, skip_reason: None }

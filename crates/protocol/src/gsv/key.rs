@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::channel::{ChatPeer, PeerKind};
 
-/// What messages of one person go into which session.
+/// Division of one person's messages into sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DmScope {
     /// All into the agent's main session.
@@ -21,7 +21,7 @@ pub enum DmScope {
 }
 
 impl DmScope {
-    /// The scope of this name in the settings.
+    /// Returns the scope of this name in the settings.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "main" => Some(Self::Main),
@@ -33,16 +33,16 @@ impl DmScope {
     }
 }
 
-/// How keys are made: settings under `session`, and the default agent.
+/// Scheme of session keys: settings under `session`, and the default agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionKeyScheme {
     /// The agent that is meant if none is named.
     pub agent: String,
-    /// What the main session is called.
+    /// Key of the main session.
     pub main_key: String,
-    /// Which sessions people have.
+    /// Division of people's messages into sessions.
     pub scope: DmScope,
-    /// One name for the ids that a person has in several networks, each with `network:` in front if wanted.
+    /// One name for the ids that a person has in several networks, each optionally with `network:` in front.
     pub identities: BTreeMap<String, Vec<String>>,
 }
 
@@ -60,16 +60,16 @@ impl Default for SessionKeyScheme {
 /// The channel of keys that name none.
 const NO_CHANNEL: &str = "unknown";
 const DEFAULT_ACCOUNT: &str = "default";
-/// How many digits tell ids apart of which a token keeps too little.
+/// Number of digits that distinguish ids of which a token keeps too little.
 const DIGEST_DIGITS: usize = 12;
 
 impl SessionKeyScheme {
-    /// The main session of an agent.
+    /// Returns the main session of an agent.
     pub fn main_session_key(&self, agent: &str) -> String {
         format!("agent:{}:{}", agent_id(agent), self.main_key)
     }
 
-    /// The session of a chat.
+    /// Returns the session of a chat.
     pub fn chat_session_key(&self, agent: &str, channel: &str, account: &str, peer: &ChatPeer) -> String {
         match peer.kind {
             PeerKind::Dm => self.dm_session_key(agent, Some(channel), Some(account), &peer.id),
@@ -80,12 +80,12 @@ impl SessionKeyScheme {
         }
     }
 
-    /// The session of a job.
+    /// Returns the session of a job.
     pub fn job_session_key(agent: &str, job: &str) -> String {
         format!("agent:{}:cron:{job}", agent_id(agent))
     }
 
-    /// The session of an agent's heartbeat.
+    /// Returns the session of an agent's heartbeat.
     pub fn heartbeat_session_key(agent: &str) -> String {
         format!("agent:{}:heartbeat:system:internal", agent_id(agent))
     }
@@ -103,7 +103,7 @@ impl SessionKeyScheme {
         }
     }
 
-    /// The name of the person who has this id.
+    /// Returns the name of the person who has this id.
     pub fn identity_name(&self, channel: Option<&str>, id: &str) -> Option<&str> {
         let id = phone_number(id);
         let is_same = |link: &String| match (link.split_once(':'), channel) {
@@ -116,7 +116,7 @@ impl SessionKeyScheme {
         self.identities.iter().find(|(_, links)| links.iter().any(is_same)).map(|(name, _)| name.as_str())
     }
 
-    /// The key under which a session is kept that somebody calls `raw`. Of a canonical key it is that key.
+    /// Returns the key under which the session `raw` is kept. A canonical key stays as it is.
     pub fn canonical_key(&self, raw: &str) -> String {
         let raw = raw.trim();
         let is_main = |key: &str| key.eq_ignore_ascii_case("main") || key.eq_ignore_ascii_case(&self.main_key);
@@ -155,23 +155,23 @@ impl SessionKeyScheme {
     }
 }
 
-/// The agent whose session a canonical key names. Absent for a free key.
+/// Returns the agent whose session a canonical key names. Absent for a free key.
 pub fn agent_of(key: &str) -> Option<&str> {
     key.strip_prefix("agent:")?.split(':').next().filter(|agent| !agent.is_empty())
 }
 
-/// Whether the session with this key is of a job or of a heartbeat.
+/// Returns true if the session with this key belongs to a job or a heartbeat.
 pub fn is_of_automation(key: &str) -> bool {
     let kind = key.strip_prefix("agent:").and_then(|rest| rest.split(':').nth(1));
     matches!(kind, Some("cron" | "heartbeat"))
 }
 
-/// The id of an agent: lower case letters, digits, `_` and `-`.
+/// Returns the canonical id of an agent: lower case letters, digits, `_` and `-`.
 pub fn agent_id(id: &str) -> String {
     plain_id(id, "main")
 }
 
-/// The id of an account, in the same form.
+/// Returns the canonical id of an account, in the same form.
 pub fn account_id(id: &str) -> String {
     plain_id(id, DEFAULT_ACCOUNT)
 }
@@ -193,7 +193,7 @@ fn plain_id(id: &str, fallback: &str) -> String {
     if plain.is_empty() { fallback.to_owned() } else { plain.to_owned() }
 }
 
-/// A part of a key that a network gave: lower case, and `_` for whatever has no place in a key.
+/// Converts a part of a key that a network gave: lower case, and `_` for characters that are not allowed in a key.
 pub fn key_token(text: &str) -> String {
     let plain = |c: char| {
         let is_plain = c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '_' | '@' | '.');
@@ -202,8 +202,8 @@ pub fn key_token(text: &str) -> String {
     text.trim().chars().flat_map(char::to_lowercase).map(plain).collect()
 }
 
-/// A person or chat in a key. Of an id of which a [`token`] would keep too little, which letters of most alphabets are, and names
-/// with a case of their own, a digest stands behind it: no two of them share a conversation.
+/// Returns the part of a key for a person or chat. If a [`key_token`] would keep too little of the id, as for letters of most
+/// alphabets and names with a case of their own, a digest follows it: no two of them share a conversation.
 fn name_of(id: &str) -> String {
     let id = id.trim();
     // As Matrix names people, rooms and their aliases: another case is another room.
@@ -216,7 +216,7 @@ fn name_of(id: &str) -> String {
     format!("{}-{}", key_token(id), &digest[..DIGEST_DIGITS])
 }
 
-/// The phone number in an id of a network: digits, with `+` if it was there or if there are ten or more. An id without
+/// Returns the phone number in an id of a network: digits, with `+` if it was there or if there are ten or more. An id without
 /// digits is itself, so that no two of them become one.
 pub fn phone_number(id: &str) -> String {
     const SUFFIXES: [&str; 4] = ["@s.whatsapp.net", "@c.us", "@g.us", "@lid"];
@@ -230,7 +230,7 @@ pub fn phone_number(id: &str) -> String {
     // A name with a digit in it is no number.
     let is_number = bare.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | ' ' | '(' | ')' | '.' | '/'));
     let digits: String = bare.chars().filter(char::is_ascii_digit).collect();
-    // Networks that count their groups below zero mean nobody's number with that.
+    // Networks that count their groups below zero do not mean a phone number.
     if digits.is_empty() || !is_number || bare.starts_with('-') {
         return id.to_owned();
     }

@@ -9,47 +9,47 @@ use crate::json::WireValue;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum GsvMessage {
-    /// Somebody said it.
+    /// Message of a user.
     User {
         /// Text, or parts where there are images.
         content: UserContent,
-        /// When, in milliseconds.
+        /// Time of the message, in milliseconds.
         timestamp: u64,
     },
-    /// The model said it.
+    /// Message of the model.
     Assistant {
         /// In order.
         content: Vec<AssistantPart>,
-        /// What it took.
+        /// Tokens used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<MessageUsage>,
-        /// Why it stopped.
+        /// Reason that the model stopped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stop_reason: Option<String>,
-        /// What went wrong.
+        /// Error text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error_message: Option<String>,
-        /// When, in milliseconds.
+        /// Time of the message, in milliseconds.
         timestamp: u64,
     },
-    /// What a tool gave.
+    /// Result of a tool.
     ToolResult {
         /// The call.
         tool_call_id: String,
         /// The tool's full name.
         tool_name: String,
-        /// What it gave.
+        /// Content of the result.
         content: Vec<TextPart>,
-        /// Whether it failed.
+        /// True if it failed.
         is_error: bool,
-        /// When, in milliseconds.
+        /// Time of the message, in milliseconds.
         timestamp: u64,
     },
 }
 
 impl WireValue for GsvMessage {}
 
-/// What somebody said.
+/// Content of a user message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum UserContent {
@@ -59,7 +59,7 @@ pub enum UserContent {
     Parts(Vec<UserPart>),
 }
 
-/// A part of what somebody said.
+/// Part of a user message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum UserPart {
@@ -81,7 +81,7 @@ pub enum UserPart {
     },
 }
 
-/// A part of what the model said.
+/// Part of a model message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum AssistantPart {
@@ -90,7 +90,7 @@ pub enum AssistantPart {
         /// The text.
         text: String,
     },
-    /// What it thought.
+    /// Thinking of the model.
     Thinking {
         /// The thought.
         thinking: String,
@@ -127,7 +127,7 @@ pub struct MessageUsage {
 }
 
 impl GsvMessage {
-    /// All of its text. Empty if it has none.
+    /// Returns all of its text. Empty if it has none.
     pub fn plain_text(&self) -> String {
         match self {
             Self::User { content: UserContent::Text(text), .. } => text.clone(),
@@ -145,7 +145,7 @@ impl GsvMessage {
         }
     }
 
-    /// What the gateway itself says in a chat, such as what waits for an answer.
+    /// Creates a message of the gateway itself in a chat, such as a pending approval.
     pub fn gateway_message(text: &str, timestamp: u64) -> Self {
         Self::Assistant {
             content: vec![AssistantPart::Text { text: text.to_owned() }],
@@ -161,11 +161,11 @@ fn join_lines<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Where the command line cuts a tool's text, in bytes, and falls if that is within a character.
+/// Length at which the command line cuts a tool's text, in bytes; it crashes if that is within a character.
 const CUT: usize = 200;
 
-/// The text with a space or two in it, if it needs them to be shown by the command line: no character lies across the
-/// place where that cuts.
+/// Returns the text with a space or two inserted, if the command line needs them to show it: no character crosses the position at
+/// which it cuts.
 pub fn safe_to_show(text: &str) -> String {
     if text.len() <= CUT || text.is_char_boundary(CUT) {
         return text.to_owned();

@@ -3,7 +3,7 @@
 use super::connect::PeerMode;
 use super::{GsvError, code};
 
-/// What whoever calls a method must be allowed to do, beside being connected in the right mode.
+/// Permission that the caller of a method needs, in addition to a connection in the right mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MethodScope {
     /// Nothing: it opens the connection or keeps it alive.
@@ -20,23 +20,23 @@ pub enum MethodScope {
     Channel,
 }
 
-/// How long an answer may take before it is an error.
+/// Time limit of an answer; after it the answer is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MethodDeadline {
-    /// It is given as soon as it is recorded.
+    /// Answered as soon as the request is recorded.
     AtOnce,
-    /// What `timeouts.toolMs` says.
+    /// The value of `timeouts.toolMs`.
     Tool,
     /// So many milliseconds.
     Milliseconds(u64),
-    /// What the request says.
+    /// The value in the request.
     FromRequest,
-    /// As long as the run takes that it starts.
+    /// The duration of the run that it starts.
     Run,
 }
 
 impl MethodDeadline {
-    /// Whether the answer comes later, when somebody else is done.
+    /// Returns true if the answer comes later, from another peer or a run.
     pub const fn is_deferred(self) -> bool {
         !matches!(self, Self::AtOnce)
     }
@@ -49,11 +49,11 @@ pub struct MethodRow {
     pub method: Method,
     /// Its name on the wire.
     pub name: &'static str,
-    /// In which modes a peer may call it.
+    /// Modes in which a peer may call it.
     pub modes: &'static [PeerMode],
-    /// What it must be allowed to.
+    /// Permission that the caller needs.
     pub scope: MethodScope,
-    /// When the answer is due.
+    /// Deadline of the answer.
     pub deadline: MethodDeadline,
 }
 
@@ -78,7 +78,7 @@ macro_rules! methods {
                 match self { $(Self::$method => $name,)* }
             }
 
-            /// The method of this name.
+            /// Returns the method of this name.
             pub fn named(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$method),)* _ => None }
             }
@@ -92,7 +92,7 @@ const NODE: &[PeerMode] = &[PeerMode::Node];
 const CHANNEL: &[PeerMode] = &[PeerMode::Channel];
 const CLIENT_AND_NODE: &[PeerMode] = &[PeerMode::Client, PeerMode::Node];
 
-/// How long a node has for its log, in milliseconds.
+/// Time limit of a node for its log, in milliseconds.
 const LOGS: MethodDeadline = MethodDeadline::Milliseconds(20_000);
 
 use MethodDeadline::{AtOnce, FromRequest, Run, Tool};
@@ -108,7 +108,7 @@ methods! {
     ToolResult "tool.result" NODE Node AtOnce;
     ToolRequest "tool.request" CLIENT Chat AtOnce;
     NodeProbeResult "node.probe.result" NODE Node AtOnce;
-    // It may overtake the result that says what it is about.
+    // It may overtake the result that announces its execution.
     NodeExecEvent "node.exec.event" NODE Node FromRequest;
     LogsGet "logs.get" CLIENT Read LOGS;
     LogsResult "logs.result" NODE Node AtOnce;
@@ -151,7 +151,7 @@ methods! {
 impl Method {
     /// Its row of the table.
     pub fn table_row(self) -> &'static MethodRow {
-        // Methods stand in the table in the order in which they are declared.
+        // The table has the methods in the order of their declaration.
         &TABLE[self as usize]
     }
 
@@ -167,10 +167,10 @@ impl Method {
     }
 }
 
-/// Decides what comes of a request for `method` of a peer that is connected in `mode`, or not yet.
+/// Resolves a request for `method` of a peer that is connected in `mode`, or not yet.
 ///
 /// # Errors
-/// In this order: 101 for whatever comes before `connect`, 404 for a name that no method has, 403 for a mode that may not.
+/// In this order: 101 for any request before `connect`, 404 for a name that no method has, 403 for a mode that may not.
 pub fn dispatch_method(method: &str, mode: Option<PeerMode>) -> Result<Method, GsvError> {
     let named = Method::named(method);
     let Some(mode) = mode else {

@@ -1,4 +1,4 @@
-//! What nodes are asked and hand in besides results of tools: probes, events of background executions, logs.
+//! Requests to nodes and their input other than results of tools: probes, events of background executions, logs.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use crate::json::WireValue;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeProbe {
-    /// To be given back with the answer.
+    /// Id of the probe, which the answer repeats.
     pub probe_id: String,
-    /// Only `bins` is known.
+    /// Kind of the probe; only `bins` is known.
     pub kind: String,
     /// Names of programs.
     pub bins: Vec<String>,
-    /// How long the node has.
+    /// Time limit of the node, in milliseconds.
     pub timeout_ms: u64,
 }
 
 impl WireValue for NodeProbe {}
 
-/// Whether a node can be asked for a program of this name.
+/// Returns true if a node can be asked for a program of this name.
 pub fn is_program(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'+' | b'-');
     !name.is_empty() && name.bytes().all(is_plain)
 }
 
-/// How long a probe may take, in milliseconds: what was asked for within 1 to 120 seconds, 15 by default.
+/// Returns the time limit of a probe, in milliseconds: the requested one within 1 to 120 seconds, 15 by default.
 pub fn probe_timeout(requested_ms: Option<u64>) -> u64 {
     requested_ms.unwrap_or(15_000).clamp(1_000, 120_000)
 }
@@ -41,12 +41,12 @@ pub fn probe_timeout(requested_ms: Option<u64>) -> u64 {
 pub struct NodeProbeResult {
     /// The probe.
     pub probe_id: String,
-    /// Whether it could look.
+    /// True if the node could look.
     pub ok: bool,
-    /// What it found. A program that is missing here is missing there.
+    /// Programs, with true for those that it found. A program that is missing here is missing there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bins: Option<BTreeMap<String, bool>>,
-    /// Why it could not.
+    /// Reason that it could not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -64,22 +64,22 @@ impl NodeProbeResult {
     }
 }
 
-/// What became of an execution in the background.
+/// State of an execution in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecState {
-    /// It runs.
+    /// The execution runs.
     Started,
-    /// It ended with 0.
+    /// The execution ended with exit code 0.
     Finished,
-    /// It ended with something else.
+    /// The execution ended with another exit code.
     Failed,
-    /// It was ended.
+    /// The execution was stopped at its time limit.
     TimedOut,
 }
 
 impl ExecState {
-    /// Whether nothing follows.
+    /// Returns true if nothing follows.
     pub const fn is_end(self) -> bool {
         match self {
             Self::Started => false,
@@ -88,7 +88,7 @@ impl ExecState {
     }
 }
 
-/// How much of an execution's output is kept, in characters.
+/// Longest kept end of an execution's output, in characters.
 pub const LONGEST_TAIL: usize = 4000;
 
 /// Parameters of `node.exec.event`. A node repeats an event until it is answered `ok` and holds back those after it, so
@@ -110,15 +110,15 @@ impl ExecReport {
     }
 }
 
-/// What a node says of an execution in the background.
+/// Event of a node about an execution in the background.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecEvent {
-    /// The same event has the same id.
+    /// Id of the event; the same event has the same id.
     pub event_id: String,
     /// The execution, as the node calls it.
     pub session_id: String,
-    /// What became of it.
+    /// State of the execution.
     pub event: ExecState,
     /// The call that started it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,10 +132,10 @@ pub struct ExecEvent {
     /// The end of its output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tail: Option<String>,
-    /// When it began.
+    /// Start of the execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<u64>,
-    /// When it ended.
+    /// End of the execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
 }
@@ -143,8 +143,8 @@ pub struct ExecEvent {
 impl WireValue for ExecEvent {}
 
 impl ExecEvent {
-    /// Reads an event. What is beside its two names and its kind counts as absent if it is of another kind. An event
-    /// without an id is known by all that it says.
+    /// Reads an event. Other members than its two names and its kind count as absent if they have another type. An event without
+    /// an id is identified by all its members.
     fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         let states = [
             ("started", ExecState::Started),
@@ -175,7 +175,7 @@ impl ExecEvent {
         Ok(Self { event_id, ..event })
     }
 
-    /// The message that tells the session of its end: a line that says what it is, and one with the event as JSON.
+    /// Returns the message that reports the end to the session: a descriptive line, and one with the event as JSON.
     pub fn completion_message(&self, node: &str) -> String {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -208,7 +208,7 @@ impl ExecEvent {
     }
 }
 
-/// The last `count` characters of a text.
+/// Returns the last `count` characters of a text.
 fn last_chars(text: &str, count: usize) -> &str {
     let cut = text.char_indices().rev().nth(count.saturating_sub(1)).map_or(0, |(at, _)| at);
     &text[cut..]
@@ -217,14 +217,14 @@ fn last_chars(text: &str, count: usize) -> &str {
 /// Parameters of `logs.get`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogsGet {
-    /// Which node; absent is the only one.
+    /// Id of the node; absent is the only one.
     pub node_id: Option<String>,
-    /// How many lines, 1 to 5000.
+    /// Number of lines, 1 to 5000.
     pub lines: u64,
 }
 
 impl LogsGet {
-    /// Lines if nothing else is said.
+    /// Default number of lines.
     pub const DEFAULT: u64 = 100;
     /// The most lines.
     pub const MOST: u64 = 5000;
@@ -240,10 +240,10 @@ impl LogsGet {
         }
     }
 
-    /// Which of the connected nodes is meant.
+    /// Returns the requested one of the connected nodes.
     ///
     /// # Errors
-    /// 503 if it is not there, or none is; 400 if one must be named.
+    /// 503 if it is not connected, or none is; 400 if one must be named.
     pub fn select_node<'a>(&self, connected: &[&'a str]) -> Result<&'a str, GsvError> {
         let away = |message| GsvError::new(super::code::UNAVAILABLE, message);
         match (&self.node_id, connected) {
@@ -261,9 +261,9 @@ impl LogsGet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogsGetEvent {
-    /// To be given back with the lines.
+    /// Id of the request, which the answer repeats.
     pub call_id: String,
-    /// How many.
+    /// Number of lines.
     pub lines: u64,
 }
 
@@ -278,9 +278,9 @@ pub struct LogsResult {
     /// The lines, the newest last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<String>,
-    /// Whether there were more.
+    /// True if there were more.
     pub truncated: bool,
-    /// Why there are none.
+    /// Reason that there are no lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -306,9 +306,9 @@ pub struct LogsGetResult {
     pub node_id: String,
     /// The lines, the newest last.
     pub lines: Vec<String>,
-    /// How many.
+    /// Number of lines.
     pub count: usize,
-    /// Whether there were more.
+    /// True if there were more.
     pub truncated: bool,
 }
 

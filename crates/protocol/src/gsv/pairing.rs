@@ -8,25 +8,25 @@ use super::GsvError;
 use super::fields::ParamFields;
 use crate::json::WireValue;
 
-/// Somebody who waits to be let in.
+/// A sender that waits for approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingPairing {
-    /// Which network.
+    /// Name of the chat network.
     pub channel: String,
     /// The network's id of that person.
     pub sender_id: String,
-    /// What people call them.
+    /// Display name of the sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender_name: Option<String>,
-    /// Since when.
+    /// Time of the first message.
     pub requested_at: u64,
-    /// What they said first, at most [`LONGEST_FIRST`] characters of it.
+    /// Text of the first message, at most [`LONGEST_FIRST`] characters of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_message: Option<String>,
 }
 
-/// How much of a first message is kept, in characters.
+/// Longest kept part of a first message, in characters.
 pub const LONGEST_FIRST: usize = 200;
 
 /// The answer to `pair.list`.
@@ -38,7 +38,7 @@ pub struct PairListResult {
 
 impl WireValue for PairListResult {}
 
-/// What somebody who waits is listed under.
+/// Returns the key under which a waiting sender is listed.
 pub fn pairing_key(channel: &str, sender: &str) -> String {
     format!("{channel}:{}", super::key::phone_number(sender))
 }
@@ -46,9 +46,9 @@ pub fn pairing_key(channel: &str, sender: &str) -> String {
 /// Parameters of `pair.approve` and `pair.reject`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairDecisionParams {
-    /// Which network.
+    /// Name of the chat network.
     pub channel: String,
-    /// Who.
+    /// Id of the sender.
     pub sender_id: String,
 }
 
@@ -68,9 +68,9 @@ impl PairDecisionParams {
 pub struct PairApproveResult {
     /// Always true.
     pub approved: bool,
-    /// Who.
+    /// Id of the sender.
     pub sender_id: String,
-    /// What people call them.
+    /// Display name of the sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender_name: Option<String>,
 }
@@ -83,7 +83,7 @@ impl WireValue for PairApproveResult {}
 pub struct PairRejectResult {
     /// Always true.
     pub rejected: bool,
-    /// Who.
+    /// Id of the sender.
     pub sender_id: String,
 }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::json::RawJson;
 
-/// What a connected peer asks for, with its parameters. `connect` is read by [`super::connect::Connect::read`].
+/// Request of a connected peer, with its parameters. `connect` is read by [`super::connect::ConnectingPeer::from_params`].
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "each is called as its method is, which says what it does")]
 pub enum GsvRequest {
@@ -61,10 +61,10 @@ impl GsvRequest {
     /// Reads the parameters of a request.
     ///
     /// # Errors
-    /// What is missing or wrong, in the words that clients know; for a second `connect` that it is one.
+    /// Missing or wrong parameters, in the words that clients know; and a second `connect`.
     pub fn from_params(method: Method, params: Option<&RawJson>) -> Result<Self, GsvError> {
         let mut fields = match method {
-            // A result may be very large, and is passed on as it was written. An event is taken whatever it is.
+            // A result may be very large, and is passed on as it was written. An event of any content is taken.
             Method::ToolResult | Method::NodeExecEvent => ParamFields::no_params(),
             _ => ParamFields::from_params(params)?,
         };

@@ -1,4 +1,4 @@
-//! What a node says about its machine, and what of it cannot be.
+//! A node's description of its machine, and the checks on it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::fields::ParamFields;
 use super::tool::ToolDefinition;
 use crate::json::WireValue;
 
-/// What a machine is for.
+/// Role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HostRole {
@@ -19,7 +19,7 @@ pub enum HostRole {
     Specialized,
 }
 
-/// What a machine can do.
+/// Capability of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MachineCapability {
     /// List files.
@@ -51,11 +51,11 @@ const CAPABILITIES: [(&str, MachineCapability); 6] = [
     ("shell.exec", MachineCapability::ShellExec),
 ];
 
-/// What an execution host can do at least.
+/// Capabilities that an execution host must have.
 const OF_EXECUTION: [&str; 4] = ["filesystem.list", "filesystem.read", "filesystem.write", "shell.exec"];
 
 impl MachineCapability {
-    /// The capability of this name.
+    /// Returns the capability of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         CAPABILITIES.iter().find(|(known, _)| *known == name).map(|(_, capability)| *capability)
     }
@@ -66,16 +66,16 @@ impl MachineCapability {
     }
 }
 
-/// What a node says about its machine.
+/// A node's description of its machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeInfo {
-    /// What it is for. Newer nodes do not say.
+    /// Role of the machine. Newer nodes do not send it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_role: Option<HostRole>,
-    /// What it can do, each once.
+    /// Capabilities, each once.
     pub host_capabilities: Vec<MachineCapability>,
-    /// What each of its tools needs.
+    /// Capabilities that each of its tools needs.
     pub tool_capabilities: BTreeMap<String, Vec<MachineCapability>>,
     /// Its operating system in lower case.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,10 +83,10 @@ pub struct RuntimeInfo {
     /// The names of its environment variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_env: Vec<String>,
-    /// Which programs it has.
+    /// Programs, with true for those that it has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub host_bin_status: BTreeMap<String, bool>,
-    /// When it looked for them.
+    /// Time at which it looked for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bin_status_updated_at: Option<u64>,
 }
@@ -94,7 +94,7 @@ pub struct RuntimeInfo {
 impl WireValue for RuntimeInfo {}
 
 impl RuntimeInfo {
-    /// Reads what a node with these tools says.
+    /// Reads the description of a node with these tools.
     pub(super) fn from_fields(mut fields: ParamFields, tools: &[ToolDefinition]) -> Result<Self, String> {
         let host_role = if fields.has_member("hostRole") {
             let roles = [("execution", HostRole::Execution), ("specialized", HostRole::Specialized)];

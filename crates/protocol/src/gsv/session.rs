@@ -16,7 +16,7 @@ pub use patch::{FieldPatch, SessionPatchParams};
 /// Parameters of the methods that only name a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionParams {
-    /// As the client writes it; answers repeat it.
+    /// Key as the client writes it; answers repeat it.
     pub session_key: String,
 }
 
@@ -30,12 +30,12 @@ fn session_key(fields: &mut ParamFields) -> Result<String, GsvError> {
     fields.require_text("sessionKey", "sessionKey required")
 }
 
-/// Which of many rows are wanted.
+/// Page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageParams {
-    /// How many are skipped.
+    /// Number of skipped rows.
     pub offset: usize,
-    /// How many are given at most.
+    /// Most rows to return.
     pub limit: usize,
 }
 
@@ -47,7 +47,7 @@ impl PageParams {
         Ok(Self { offset, limit })
     }
 
-    /// Those rows that are wanted.
+    /// Returns the rows of this page.
     pub fn select_rows<T>(self, rows: Vec<T>) -> Vec<T> {
         rows.into_iter().skip(self.offset).take(self.limit).collect()
     }
@@ -56,7 +56,7 @@ impl PageParams {
 /// Parameters of `sessions.list`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionsListParams {
-    /// Which of them, 100 if nothing is said.
+    /// Page to return, 100 rows by default.
     pub page: PageParams,
 }
 
@@ -72,11 +72,11 @@ impl SessionsListParams {
 pub struct SessionListEntry {
     /// Its key.
     pub session_key: String,
-    /// When it was first spoken in.
+    /// Time of the first message.
     pub created_at: u64,
-    /// When it was last.
+    /// Time of the last message.
     pub last_active_at: u64,
-    /// What people call it.
+    /// Display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
@@ -86,7 +86,7 @@ pub struct SessionListEntry {
 pub struct SessionsListResult {
     /// The last active first.
     pub sessions: Vec<SessionListEntry>,
-    /// How many there are in all.
+    /// Total number, over all pages.
     pub count: usize,
 }
 
@@ -103,29 +103,29 @@ pub struct SessionTokens {
     pub total: u64,
 }
 
-/// What is set for a session.
+/// Settings of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GsvSessionSettings {
-    /// Which model.
+    /// The model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelSelector>,
-    /// How hard it thinks.
+    /// Thinking level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_level: Option<ThinkLevel>,
-    /// What it is told it is.
+    /// System prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// How much it may write.
+    /// Most tokens of an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
 }
 
-/// When a session begins anew by itself.
+/// Rule by which a session resets itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResetPolicy {
-    /// Which rule counts.
+    /// Mode of the rule.
     pub mode: ResetMode,
     /// The hour of a daily one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,7 +135,7 @@ pub struct ResetPolicy {
     pub idle_minutes: Option<u32>,
 }
 
-/// Which rule says when a session begins anew.
+/// Mode of the reset rule of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResetMode {
@@ -144,7 +144,7 @@ pub enum ResetMode {
     Manual,
     /// An hour of the day.
     Daily,
-    /// Nothing happened for a while.
+    /// After a time without activity.
     Idle,
 }
 
@@ -156,25 +156,25 @@ pub struct SessionGetResult {
     pub session_id: String,
     /// Its key as the client wrote it.
     pub session_key: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: u64,
-    /// When something last happened.
+    /// Time of the last activity.
     pub updated_at: u64,
-    /// How many messages it has.
+    /// Number of messages.
     pub message_count: usize,
-    /// What it took.
+    /// Tokens used.
     pub tokens: SessionTokens,
-    /// What is set for it.
+    /// Settings of the session.
     pub settings: GsvSessionSettings,
-    /// When it begins anew by itself.
+    /// Rule by which it resets itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset_policy: Option<ResetPolicy>,
-    /// When it last did.
+    /// Time of the last reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_reset_at: Option<u64>,
     /// Its ids before.
     pub previous_session_ids: Vec<String>,
-    /// What people call it.
+    /// Display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
@@ -189,19 +189,19 @@ pub struct SessionStatsResult {
     pub session_key: String,
     /// Its id.
     pub session_id: String,
-    /// How many messages it has.
+    /// Number of messages.
     pub message_count: usize,
-    /// What it took.
+    /// Tokens used.
     pub tokens: SessionTokens,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: u64,
-    /// When something last happened.
+    /// Time of the last activity.
     pub updated_at: u64,
-    /// How old it is, in milliseconds.
+    /// Age, in milliseconds.
     pub uptime: u64,
-    /// Whether a run works or waits.
+    /// True if a run works or waits.
     pub is_processing: bool,
-    /// How many messages wait.
+    /// Number of queued messages.
     pub queue_size: usize,
 }
 
@@ -219,27 +219,27 @@ pub struct SessionResetResult {
     pub old_session_id: String,
     /// Its id now.
     pub new_session_id: String,
-    /// How many messages were put away.
+    /// Number of archived messages.
     pub archived_messages: usize,
-    /// Where. Absent if there were none.
+    /// Path of the archive. Absent if there were no messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archived_to: Option<String>,
-    /// What it had taken.
+    /// Tokens used before the reset.
     pub tokens_cleared: SessionTokens,
-    /// How many attachments were deleted.
+    /// Number of deleted attachments.
     pub media_deleted: usize,
 }
 
 impl WireValue for SessionResetResult {}
 
-/// An answer that says no more than that it was done.
+/// An answer without any data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OkResult {
     ok: bool,
 }
 
 impl OkResult {
-    /// It was done.
+    /// The answer.
     pub const OK: Self = Self { ok: true };
 }
 
@@ -250,12 +250,12 @@ impl WireValue for OkResult {}
 pub struct SessionCompactParams {
     /// The session.
     pub session_key: String,
-    /// How many messages stay.
+    /// Number of messages that stay.
     pub keep: usize,
 }
 
 impl SessionCompactParams {
-    /// How many stay if nothing is said.
+    /// Default number of messages that stay.
     pub const KEEP: usize = 20;
 
     pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
@@ -274,11 +274,11 @@ impl SessionCompactParams {
 pub struct SessionCompactResult {
     /// Always true.
     pub ok: bool,
-    /// How many were put away.
+    /// Number of archived messages.
     pub trimmed_messages: usize,
-    /// How many stay.
+    /// Number of messages that stay.
     pub kept_messages: usize,
-    /// Where. Absent if there were none.
+    /// Path of the archive. Absent if there were no messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archived_to: Option<String>,
 }
@@ -304,7 +304,7 @@ impl WireValue for SessionHistoryResult {}
 pub struct SessionPreviewParams {
     /// The session.
     pub session_key: String,
-    /// How many of the last messages. Absent is all of them, and so is 0.
+    /// Number of last messages to return. Absent is all of them, and so is 0.
     pub limit: Option<usize>,
 }
 
@@ -324,7 +324,7 @@ pub struct SessionPreviewResult {
     pub session_key: String,
     /// Its id.
     pub session_id: String,
-    /// How many messages it has.
+    /// Number of messages.
     pub message_count: usize,
     /// The last of them.
     pub messages: Vec<GsvMessage>,
@@ -332,28 +332,28 @@ pub struct SessionPreviewResult {
 
 impl WireValue for SessionPreviewResult {}
 
-/// Where the messages of a session lie after a reset.
+/// Returns the path of the messages of a session after a reset.
 pub fn archive_path(agent: &str, session: &str) -> String {
     format!("{}/{session}.jsonl.gz", archive_folder(agent))
 }
 
-/// Where the archives of an agent's sessions lie.
+/// Returns the path of the archives of an agent's sessions.
 pub fn archive_folder(agent: &str) -> String {
     format!("agents/{agent}/sessions")
 }
 
-/// The session that an archive is of, or what lies beside one, by its name there.
+/// Returns the session of an archive, or of a file next to one, by its name.
 pub fn archived_session(name: &str) -> Option<&str> {
     let (whole, _) = name.split_once(".jsonl.")?;
     Some(whole.rsplit_once("-part").map_or(whole, |(session, _)| session))
 }
 
-/// Where messages lie that a compaction took out at `now`, in milliseconds.
+/// Returns the path of messages that a compaction removed at `now`, in milliseconds.
 pub fn archive_part(agent: &str, session: &str, now: u64) -> String {
     format!("{}/{session}-part{now}.jsonl.gz", archive_folder(agent))
 }
 
-/// What lies beside an archive.
+/// Note stored next to an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArchiveNote {
@@ -363,11 +363,11 @@ pub struct ArchiveNote {
     pub session_id: String,
     /// The agent.
     pub agent_id: String,
-    /// How many messages lie there.
+    /// Number of archived messages.
     pub message_count: usize,
-    /// Since when.
+    /// Time of the archiving.
     pub archived_at: u64,
-    /// What it took.
+    /// Tokens used.
     pub tokens: SessionTokens,
 }
 

@@ -17,13 +17,13 @@ use super::key::agent_id;
 use crate::json::WireValue;
 use table::{SettingKind, TABLE};
 
-/// What is shown in the place of a secret.
+/// Text shown in place of a secret.
 pub const MASK: &str = "***";
 
 /// Parameters of `config.get`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigGetParams {
-    /// What is asked for. Absent is everything.
+    /// Requested path. Absent is everything.
     pub path: Option<SettingPath>,
 }
 
@@ -37,9 +37,9 @@ impl ConfigGetParams {
 /// Parameters of `config.set`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigSetParams {
-    /// What is set.
+    /// Path to set.
     pub path: SettingPath,
-    /// To what. Null takes it out, so that the default counts.
+    /// New value. Null removes it, so that the default counts.
     pub value: Value,
 }
 
@@ -62,9 +62,9 @@ pub enum ConfigGetResult {
     },
     /// One thing.
     One {
-        /// What was asked for.
+        /// Requested path.
         path: String,
-        /// What it is, without secrets. Absent if it is not set and has no default.
+        /// The value, without secrets. Absent if it is not set and has no default.
         #[serde(skip_serializing_if = "Option::is_none")]
         value: Option<Value>,
     },
@@ -82,7 +82,7 @@ pub struct ConfigSetResult {
 impl WireValue for ConfigSetResult {}
 
 impl ConfigSetResult {
-    /// It is set.
+    /// Creates the answer for a path that was set.
     pub fn for_path(path: &SettingPath) -> Self {
         Self { ok: true, path: path.to_text() }
     }
@@ -122,7 +122,7 @@ impl SettingPath {
     }
 }
 
-/// What stands at a path in a tree.
+/// Returns the value at a path in a tree.
 pub fn get_value<'a>(tree: &'a Value, path: &SettingPath) -> Option<&'a Value> {
     path.0.iter().try_fold(tree, |at, name| match at {
         Value::Object(members) => members.get(name),
@@ -131,14 +131,14 @@ pub fn get_value<'a>(tree: &'a Value, path: &SettingPath) -> Option<&'a Value> {
     })
 }
 
-/// The answer to a question about a tree, without its secrets, whether they are asked for or stand within.
+/// Answers a request for a tree without its secrets, whether they are requested or nested.
 pub fn get_masked(tree: &Value, path: Option<&SettingPath>) -> ConfigGetResult {
     let Some(path) = path else { return ConfigGetResult::All { config: mask_secrets(tree.clone(), &mut Vec::new()) } };
     let value = get_value(tree, path).cloned().map(|value| mask_secrets(value, &mut path.0.clone()));
     ConfigGetResult::One { path: path.to_text(), value }
 }
 
-/// `tree`, which stands at `at`, without its secrets.
+/// Returns `tree`, whose path is `at`, without its secrets.
 fn mask_secrets(tree: Value, at: &mut Vec<String>) -> Value {
     if !tree.is_null() && is_secret(at) {
         return Value::from(MASK);
@@ -168,17 +168,17 @@ fn is_secret(path: &[String]) -> bool {
     names_one || (path.len() >= 2 && path[0] == "apiKeys")
 }
 
-/// What setting something comes to once it was looked at.
+/// Result of setting a value, after its checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GsvSettingChange {
-    /// What is set, without secrets and without what is null. `None` if it is taken out.
+    /// The value, without secrets and without nulls. `None` if it is removed.
     pub value: Option<Value>,
-    /// The secrets in it, by where they stand. Not to be logged.
+    /// The secrets in it, by their paths. Not to be logged.
     pub secrets: Vec<(SettingPath, String)>,
 }
 
 impl GsvSettingChange {
-    /// Looks at a value that is to be set at a path, and takes it apart.
+    /// Checks a value that is to be set at a path, and splits it.
     ///
     /// # Errors
     /// 400 for a setting that there is not, and for a value that it cannot have, with what it can.
@@ -230,14 +230,14 @@ fn setting_kind(path: &[String]) -> Option<SettingKind> {
 /// Sets a value in a tree, or takes it out if it is null, and makes what is missing on the way.
 ///
 /// # Errors
-/// As [`Change::of`]. Nothing is changed then.
+/// As [`GsvSettingChange::for_value`]. Nothing is changed then.
 pub fn set_value(tree: &mut Value, path: &SettingPath, value: &Value) -> Result<(), GsvError> {
     GsvSettingChange::for_value(path, value)?;
     put_value(tree, path, value);
     Ok(())
 }
 
-/// The same without looking at it.
+/// Does the same without a check.
 pub fn put_value(tree: &mut Value, path: &SettingPath, value: &Value) {
     let mut at = tree;
     let Some((last, way)) = path.0.split_last() else { return };
@@ -260,7 +260,7 @@ pub fn put_value(tree: &mut Value, path: &SettingPath, value: &Value) {
     }
 }
 
-/// Decides whether a value may stand at a path.
+/// Rejects a value that is not allowed at a path.
 fn check_value(path: &[String], value: &Value) -> Result<(), GsvError> {
     let shown = || path.join(".");
     if let Some(kind) = setting_kind(path) {
@@ -299,14 +299,14 @@ fn check_value(path: &[String], value: &Value) -> Result<(), GsvError> {
     }
 }
 
-/// Whether an empty object means something at a path: where any name may stand, and where none does by default.
+/// Returns true if an empty object means something at a path: where any name is allowed, and where none exists by default.
 fn may_be_empty(path: &[String]) -> bool {
     let defaults = default_settings();
     let usual = get_value(&defaults, &SettingPath(path.to_vec())).and_then(Value::as_object);
     usual.is_none_or(Map::is_empty) || members_of(path).contains(&"*")
 }
 
-/// The names that there are right below a path, each once.
+/// Returns the names that there are right below a path, each once.
 fn members_of(path: &[String]) -> Vec<&'static str> {
     let below = TABLE.iter().filter(|(pattern, _)| pattern_matches(pattern, path, false));
     let mut names: Vec<&str> = below.filter_map(|(pattern, _)| pattern.split('.').nth(path.len())).collect();
@@ -324,7 +324,7 @@ fn check_items(path: &[String], needed: &str, items: &[Value]) -> Result<(), Gsv
         if named.is_none() {
             return Err(GsvError::bad_request(format!("Invalid value for {}: it is missing", at.join("."))));
         }
-        // Agents are who they are whatever letters their ids are written with.
+        // Ids of agents are compared without regard to case.
         let id = |item: &Value| item[needed].as_str().map(agent_id);
         let is_again = items[..place].iter().any(|before| id(before) == id(item));
         if needed == "id" && is_again {
@@ -334,14 +334,14 @@ fn check_items(path: &[String], needed: &str, items: &[Value]) -> Result<(), Gsv
     Ok(())
 }
 
-/// Whether a pattern is of this path, or, if not `whole`, of something below it. `*` is any name.
+/// Reports whether a pattern matches this path, or, if not `whole`, something below it. `*` is any name.
 fn pattern_matches(pattern: &str, path: &[String], whole: bool) -> bool {
     let mut names = pattern.split('.');
     let begins = path.iter().all(|name| names.next().is_some_and(|part| part == "*" || part == name));
     begins && (!whole || names.next().is_none())
 }
 
-/// One tree over another: objects member by member, everything else as a whole.
+/// Merges one tree over another: objects member by member, everything else as a whole.
 pub fn merge_trees(under: &Value, over: &Value) -> Value {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {

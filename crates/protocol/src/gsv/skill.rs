@@ -30,9 +30,9 @@ impl SkillsStatusParams {
 pub struct SkillsUpdateParams {
     /// The agent.
     pub agent: String,
-    /// Ask nodes although what they said is fresh.
+    /// True to ask nodes even if their last answer is fresh.
     pub force: bool,
-    /// How long nodes have, in milliseconds.
+    /// Time limit of nodes, in milliseconds.
     pub timeout_ms: u64,
 }
 
@@ -44,7 +44,7 @@ impl SkillsUpdateParams {
     }
 }
 
-/// What a skill needs. All of it must be on the same machine.
+/// Requirements of a skill. All of them must be met by the same machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SkillRequirements {
@@ -63,13 +63,13 @@ pub struct SkillRequirements {
     /// Operating systems, one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub os: Vec<String>,
-    /// What the machine is for, one of them.
+    /// Roles of the machine, one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_roles: Vec<HostRole>,
-    /// What the machine can do, all of them.
+    /// Capabilities of the machine, all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<MachineCapability>,
-    /// What the machine can do, one of them.
+    /// Capabilities of the machine, one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub any_capabilities: Vec<MachineCapability>,
 }
@@ -80,10 +80,10 @@ pub struct SkillRequirements {
 pub struct SkillNode {
     /// The node.
     pub node_id: String,
-    /// What it is for.
+    /// Role of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_role: Option<HostRole>,
-    /// What it can do.
+    /// Capabilities.
     pub host_capabilities: Vec<MachineCapability>,
     /// Its operating system.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,10 +92,10 @@ pub struct SkillNode {
     pub host_env: Vec<String>,
     /// Programs that it has.
     pub host_bins: Vec<String>,
-    /// When it was last asked.
+    /// Time of its last answer about programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bin_status_updated_at: Option<u64>,
-    /// Whether it can be asked.
+    /// True if it can be asked for programs.
     pub can_probe_bins: bool,
 }
 
@@ -105,19 +105,19 @@ pub struct SkillNode {
 pub struct SkillEntry {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Description.
     pub description: String,
-    /// Where it lies.
+    /// Path of the skill.
     pub location: String,
-    /// Whether it is there whatever machines there are.
+    /// True if it is available on any machine.
     pub always: bool,
-    /// Whether it can be used.
+    /// True if it can be used.
     pub eligible: bool,
-    /// On which nodes.
+    /// Nodes on which it can be used.
     pub eligible_hosts: Vec<String>,
-    /// Why not.
+    /// Reasons that it cannot be used.
     pub reasons: Vec<String>,
-    /// What it needs. Absent if nothing.
+    /// Requirements. Absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requirements: Option<SkillRequirements>,
 }
@@ -128,7 +128,7 @@ pub struct SkillEntry {
 pub struct SkillsStatusResult {
     /// The agent.
     pub agent_id: String,
-    /// When this was found.
+    /// Time of this status.
     pub refreshed_at: u64,
     /// Programs that any skill needs.
     pub required_bins: Vec<String>,
@@ -144,14 +144,14 @@ impl WireValue for SkillsStatusResult {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SkillsUpdateResult {
-    /// What was found.
+    /// The refreshed status.
     #[serde(flatten)]
     pub status: SkillsStatusResult,
-    /// How many nodes were asked.
+    /// Number of nodes that were asked.
     pub updated_node_count: usize,
-    /// Nodes that were not, as what they said is fresh.
+    /// Nodes that were not asked, as their last answer is fresh.
     pub skipped_node_ids: Vec<String>,
-    /// What went wrong.
+    /// Error texts.
     pub errors: Vec<String>,
 }
 

@@ -9,16 +9,16 @@ use super::GsvError;
 use super::fields::ParamFields;
 use crate::json::{RawJson, WireValue};
 
-/// What stands in front of our own tools.
+/// Prefix of the names of our own tools.
 pub const NATIVE: &str = "gsv";
 
-/// How many tools a node may offer.
+/// Most tools that a node may offer.
 pub const MOST_TOOLS: usize = 256;
 
-/// How many bytes all that a node says of its tools may have.
+/// Largest description of a node's tools, in bytes.
 pub const LARGEST_TOOLS: usize = 1 << 20;
 
-/// How many bytes the name of a tool may have.
+/// Longest name of a tool, in bytes.
 pub const LONGEST_NAME: usize = 128;
 
 /// A tool as it is listed and registered.
@@ -27,9 +27,9 @@ pub const LONGEST_NAME: usize = 128;
 pub struct ToolDefinition {
     /// Its name: the node's own when it registers, the full one in lists.
     pub name: String,
-    /// What it does.
+    /// Description.
     pub description: String,
-    /// What its arguments look like, as JSON Schema.
+    /// Schema of its arguments, as JSON Schema.
     pub input_schema: Map<String, Value>,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn read_definitions(tools: Vec<Value>) -> Result<Vec<ToolDefinition>,
     Ok(read)
 }
 
-/// The first tool whose name another one has.
+/// Returns the first tool whose name another one has.
 pub(super) fn duplicate_name(tools: &[ToolDefinition]) -> Option<&str> {
     let is_known = |at: usize| tools[..at].iter().any(|before| before.name == tools[at].name);
     (0..tools.len()).find(|at| is_known(*at)).map(|at| tools[at].name.as_str())
@@ -75,7 +75,7 @@ fn invalid_tools(fault: GsvError) -> GsvError {
     GsvError { message: format!("Invalid tools: {}", fault.message), ..fault }
 }
 
-/// Why a node cannot have this id.
+/// Reason that a node cannot have this id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeIdError {
     /// Names of its tools could be read in two ways.
@@ -127,7 +127,7 @@ impl<'a> ParsedToolName<'a> {
         }
     }
 
-    /// The name as agents see it.
+    /// Returns the name as agents see it.
     pub fn of_node(node: &str, tool: &str) -> String {
         format!("{node}__{tool}")
     }
@@ -152,7 +152,7 @@ impl ToolInvokeParams {
 /// The answer to `tool.invoke`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToolInvokeResult {
-    /// What the node gave.
+    /// Result from the node.
     pub result: RawJson,
 }
 
@@ -161,7 +161,7 @@ impl WireValue for ToolInvokeResult {}
 /// Parameters of `tool.request`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRequestParams {
-    /// What the call is known by.
+    /// Id of the call.
     pub call_id: String,
     /// The full name.
     pub tool: String,
@@ -202,7 +202,7 @@ impl WireValue for ToolRequestResult {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolInvokeEvent {
-    /// To be given back with the result.
+    /// Id of the call, which the result repeats.
     pub call_id: String,
     /// The node's own name of the tool.
     pub tool: String,
@@ -222,13 +222,13 @@ pub struct ToolResumeEvent {
 
 impl WireValue for ToolResumeEvent {}
 
-/// Why a node that is asked again about a call has no result of it (ours).
+/// Reason that a node that is asked again about a call has no result (ours).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoResultReason {
-    /// It never began, and never will under its id.
+    /// The call never began, and never will under its id.
     NotBegun,
-    /// It began, and broke off.
+    /// The call began and broke off.
     Unknown,
 }
 
@@ -238,13 +238,13 @@ pub enum NoResultReason {
 pub struct ToolResultParams {
     /// The call.
     pub call_id: String,
-    /// What came of it.
+    /// Result of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<RawJson>,
-    /// What went wrong. If it is there, it counts.
+    /// Error text. If it is present, it counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// That there is no result and will be none. Only of a node that keeps a journal.
+    /// Reason that there is no result and will be none. Only of a node that keeps a journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fate: Option<NoResultReason>,
 }
@@ -261,7 +261,7 @@ impl ToolResultParams {
         Ok(Self { call_id, result, error, fate })
     }
 
-    /// What the model reads: text as it is, anything else as JSON, an error with a word in front.
+    /// Returns the text for the model: text as it is, anything else as JSON, an error with a word in front.
     pub fn model_text(&self) -> String {
         match (&self.error, &self.result) {
             (Some(error), _) => format!("Error: {error}"),
@@ -271,18 +271,18 @@ impl ToolResultParams {
     }
 }
 
-/// The call that a result is of which cannot be read, if it says so much.
+/// Returns the call of a result that cannot be read, if the result names it.
 pub fn call_of(params: &RawJson) -> Option<String> {
     let members: HashMap<String, &RawValue> = serde_json::from_str(params.as_text()).ok()?;
     serde_json::from_str(members.get("callId")?.get()).ok()
 }
 
-/// The answer to whatever a node or channel hands in.
+/// The answer to every input of a node or channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AckResult {
     /// Always true.
     pub ok: bool,
-    /// True if nobody waited for it any more.
+    /// True if the result was not awaited any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<bool>,
 }
@@ -290,9 +290,9 @@ pub struct AckResult {
 impl WireValue for AckResult {}
 
 impl AckResult {
-    /// It was taken.
+    /// Taken.
     pub const TAKEN: Self = Self { ok: true, dropped: None };
-    /// It was kept, but nobody waited for it.
+    /// Kept, but not awaited any more.
     pub const DROPPED: Self = Self { ok: true, dropped: Some(true) };
 }
 

@@ -20,7 +20,7 @@ impl WorkspacePath {
     /// Reads a path as clients write it; `/` in front means the agent's folder.
     ///
     /// # Errors
-    /// 500 for whatever could lead out of the folder, 400 for what is no path.
+    /// 500 for a path that could lead out of the folder, 400 for a text that is no path.
     pub fn from_text(text: &str) -> Result<Self, GsvError> {
         if text.contains('\0') {
             return Err(GsvError::bad_request("path must not contain NUL"));
@@ -40,7 +40,7 @@ impl WorkspacePath {
         &self.0
     }
 
-    /// The path of a file below `skills/`, without that: it may lie with the agent or with everybody's skills.
+    /// Returns the path of a file below `skills/`, without that prefix: the file may belong to the agent or to the shared skills.
     pub fn of_skill(&self) -> Option<&str> {
         self.0.strip_prefix("skills/")
     }
@@ -49,11 +49,11 @@ impl WorkspacePath {
 /// Parameters of `workspace.list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceListParams {
-    /// Whose folder. Absent is the default agent's.
+    /// Agent that owns the folder. Absent is the default agent.
     pub agent: Option<String>,
-    /// Which folder in it.
+    /// Path of the folder in it.
     pub path: WorkspacePath,
-    /// What the answer repeats.
+    /// Path as requested, for the answer to repeat.
     pub echo: String,
 }
 
@@ -68,11 +68,11 @@ impl WorkspaceListParams {
 /// Parameters of `workspace.read` and `workspace.delete`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceFileParams {
-    /// Whose folder. Absent is the default agent's.
+    /// Agent that owns the folder. Absent is the default agent.
     pub agent: Option<String>,
-    /// Which file in it.
+    /// Path of the file in it.
     pub path: WorkspacePath,
-    /// What the answer repeats.
+    /// Path as requested, for the answer to repeat.
     pub echo: String,
 }
 
@@ -90,9 +90,9 @@ impl WorkspaceFileParams {
 /// Parameters of `workspace.write`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceWriteParams {
-    /// Which file.
+    /// The file.
     pub file: WorkspaceFileParams,
-    /// What it shall hold. May be empty.
+    /// New content. May be empty.
     pub content: String,
 }
 
@@ -111,11 +111,11 @@ impl WorkspaceWriteParams {
 /// The answer to `workspace.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkspaceListResult {
-    /// What was asked for.
+    /// Requested path.
     pub path: String,
     /// Files, from the agent's folder on.
     pub files: Vec<String>,
-    /// Folders, from the agent's folder on, each with `/` behind it.
+    /// Folders, from the agent's folder on, each with a trailing `/`.
     pub directories: Vec<String>,
 }
 
@@ -125,13 +125,13 @@ impl WireValue for WorkspaceListResult {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceReadResult {
-    /// What was asked for.
+    /// Requested path.
     pub path: String,
-    /// What it holds.
+    /// Content of the file.
     pub content: String,
-    /// How many bytes.
+    /// Size, in bytes.
     pub size: usize,
-    /// When it was changed, as ISO 8601.
+    /// Time of the last change, as ISO 8601.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
 }
@@ -141,9 +141,9 @@ impl WireValue for WorkspaceReadResult {}
 /// The answer to `workspace.write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkspaceWriteResult {
-    /// What was asked for.
+    /// Requested path.
     pub path: String,
-    /// How many characters.
+    /// Size, in characters.
     pub size: usize,
     /// Always true.
     pub written: bool,
@@ -154,7 +154,7 @@ impl WireValue for WorkspaceWriteResult {}
 /// The answer to `workspace.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkspaceDeleteResult {
-    /// What was asked for.
+    /// Requested path.
     pub path: String,
     /// Always true.
     pub deleted: bool,

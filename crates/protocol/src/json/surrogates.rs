@@ -51,7 +51,7 @@ fn surrogate_half(text: &str) -> Option<SurrogateHalf> {
     }
 }
 
-/// Length of a backslash and the character behind it, so that `\\ud83d` is not taken for an escape.
+/// Returns the length of a backslash and the character after it, so that `\\ud83d` is not taken for an escape.
 fn one_escape(text: &str) -> usize {
     1 + text[1..].chars().next().map_or(0, char::len_utf8)
 }

@@ -1,7 +1,7 @@
 //! Reads what a host sends: commands, and answers to dialogs.
 //!
-//! It must not decide whether a command makes sense now; it only says whether the line is one. Source: the RPC
-//! reference of omp, Command Schema; docs/protocol/omp.md, Commands.
+//! It must not decide whether a command makes sense now; it only reports whether the line is one. Source: the RPC reference of
+//! omp, Command Schema; docs/protocol/omp.md, Commands.
 
 mod adopted;
 pub(crate) mod fields;
@@ -51,39 +51,39 @@ pub enum OmpInboundFrame {
     Command {
         /// Echoed in the response.
         id: Option<OmpRequestId>,
-        /// What is asked for.
+        /// The command.
         command: OmpCommand,
     },
     /// A command of later versions that the dialect of gjc has too, in the same form. It is owed exactly one response.
     Adopted {
         /// Echoed in the response.
         id: Option<OmpRequestId>,
-        /// What is asked for.
+        /// The command.
         command: AdoptedCommand,
     },
     /// Words of the host about a call of one of its tools. It gets no response, and one for an unknown call is ignored.
     HostTool {
         /// The id of the `host_tool_call`.
         id: String,
-        /// What it says.
+        /// The result or update.
         answer: HostToolAnswer,
     },
     /// Words of the host about a request at one of its URIs. It gets no response, and one for an unknown request is ignored.
     HostUri {
         /// The id of the `host_uri_request`.
         id: String,
-        /// What it says.
+        /// The result.
         result: HostUriResult,
     },
     /// An answer to a dialog. It gets no response, and one for an unknown dialog is ignored.
     UiResponse {
         /// The id of the `extension_ui_request`.
         id: String,
-        /// What the person said.
+        /// Answer of the person.
         answer: UiAnswer,
     },
     /// An object whose `type` names no command. Answered without an id:
-    /// [`Response::unknown`](super::Response::unknown).
+    /// [`OmpResponse::unknown_command`](super::OmpResponse::unknown_command).
     Unknown {
         /// The `type`; one that is no string is given as its JSON text. None if there is none.
         type_name: Option<String>,
@@ -93,25 +93,25 @@ pub enum OmpInboundFrame {
 /// Every command of the protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OmpCommand {
-    /// Starts a run, or queues the message if one is running and `streaming_behavior` says how.
+    /// Starts a run, or queues the message if one is running and `streaming_behavior` is given.
     Prompt {
-        /// What the person says.
+        /// Message of the person.
         message: String,
         /// Absent means none.
         images: Vec<ImageContent>,
-        /// Where to queue the message during a run. Absent means that a prompt during a run is refused.
+        /// Queue for the message during a run. Absent means that a prompt during a run is refused.
         streaming_behavior: Option<StreamingBehavior>,
     },
     /// Queues a message that interrupts the run.
     Steer {
-        /// What the person says.
+        /// Message of the person.
         message: String,
         /// Absent means none.
         images: Vec<ImageContent>,
     },
     /// Queues a message for when the run would end.
     FollowUp {
-        /// What the person says.
+        /// Message of the person.
         message: String,
         /// Absent means none.
         images: Vec<ImageContent>,
@@ -120,7 +120,7 @@ pub enum OmpCommand {
     Abort,
     /// Stops the run and starts another.
     AbortAndPrompt {
-        /// What the person says.
+        /// Message of the person.
         message: String,
         /// Absent means none.
         images: Vec<ImageContent>,
@@ -150,24 +150,24 @@ pub enum OmpCommand {
     },
     /// Chooses the next thinking level.
     CycleThinkingLevel,
-    /// Says how many steering messages are taken at once.
+    /// Sets the number of steering messages that are taken at once.
     SetSteeringMode {
         /// `all` or `one-at-a-time`; any other string is stored and shown too.
         mode: String,
     },
-    /// Says how many follow-ups are taken at once.
+    /// Sets the number of follow-ups that are taken at once.
     SetFollowUpMode {
         /// `all` or `one-at-a-time`; any other string is stored and shown too.
         mode: String,
     },
-    /// Says whether steering cuts a turn short.
+    /// Sets whether steering cuts a turn short.
     SetInterruptMode {
         /// `immediate` or `wait`; any other string is stored and shown too.
         mode: String,
     },
     /// Summarises the older part of the context.
     Compact {
-        /// What the summary should keep in mind.
+        /// Instructions for the summary.
         custom_instructions: Option<String>,
     },
     /// Turns compaction by itself on or off.
@@ -187,16 +187,16 @@ pub enum OmpCommand {
         /// The command line.
         command: String,
     },
-    /// Stops what [`Command::Bash`] runs.
+    /// Stops what [`OmpCommand::Bash`] runs.
     AbortBash,
     /// Asks for [`SessionStats`](super::state::SessionStats).
     GetSessionStats,
     /// Writes the session as one HTML file.
     ExportHtml {
-        /// Where to; absent means a name made from the session, in the working folder.
+        /// Path of the file; absent means a name made from the session, in the working folder.
         output_path: Option<String>,
     },
-    /// Goes on with another session.
+    /// Switches to another session.
     SwitchSession {
         /// Path of its file.
         session_path: String,
@@ -231,9 +231,9 @@ pub enum OmpCommand {
     GetAvailableCommands,
     /// The same. Of pi.
     GetCommands,
-    /// Says how much is told of subagents. Of omp 18.
+    /// Sets the detail of reports about subagents. Of omp 18.
     SetSubagentSubscription {
-        /// How much.
+        /// Level of detail.
         level: SubscriptionLevel,
     },
     /// Asks for the subagents. Of omp 18.
@@ -245,45 +245,45 @@ pub enum OmpCommand {
     },
     /// Asks for a part of the messages of the context. Of omp 18.
     GetMessagesPage {
-        /// Where the page before ended; absent for the first.
+        /// Cursor at the end of the page before; absent for the first.
         cursor: Option<String>,
         /// The most messages of the page.
         limit: PageLimit,
     },
     /// Asks for the levels that the model can think at. Of pi.
     GetAvailableThinkingLevels,
-    /// The same as [`Command::Branch`]. Of pi.
+    /// The same as [`OmpCommand::Branch`]. Of pi.
     Fork {
         /// The entry of a user message.
         entry_id: String,
     },
     /// Starts a new session with the whole conversation of this one. Of pi.
     Clone,
-    /// The same as [`Command::GetBranchMessages`]. Of pi.
+    /// The same as [`OmpCommand::GetBranchMessages`]. Of pi.
     GetForkMessages,
     /// A command of a released client that is not served.
     NotServed {
         /// Its name.
         name: &'static str,
-        /// Why, and what to send instead.
+        /// Reason, and the command to send instead.
         reason: &'static str,
     },
 }
 
-/// Where a prompt during a run is queued.
+/// Queue for a prompt during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StreamingBehavior {
-    /// Before the run goes on.
+    /// Before the run continues.
     Steer,
-    /// When the run would end.
+    /// At the end of the run.
     FollowUp,
 }
 
 /// Reads a line as the decoder hands it out.
 ///
 /// # Errors
-/// As [`parse`], and for a line that the decoder could not read.
+/// As [`parse_line`], and for a line that the decoder could not read.
 pub fn receive_line(line: &DecodedLine) -> Result<OmpInboundFrame, OmpParseError> {
     match line {
         DecodedLine::Text(text) => parse_line(text),
@@ -297,7 +297,7 @@ pub fn receive_line(line: &DecodedLine) -> Result<OmpInboundFrame, OmpParseError
 /// For an optional field null counts as absent. Of two members of one name the last counts.
 ///
 /// # Errors
-/// [`Malformed`] says what to answer.
+/// [`OmpParseError`] holds the answer to send.
 pub fn parse_line(line: &str) -> Result<OmpInboundFrame, OmpParseError> {
     let line = replace_lone_surrogates(line);
     let fields = CommandFields::from_line(&line)?;
@@ -336,7 +336,7 @@ pub fn parse_line(line: &str) -> Result<OmpInboundFrame, OmpParseError> {
 /// Reads, for a fuzz loop, `bytes` as one line, and checks that what is refused is refused on one line of JSON, in words.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     if let Err(malformed) = parse_line(&String::from_utf8_lossy(bytes)) {
@@ -421,7 +421,7 @@ impl fields::FieldValue for NotExcluded {
     }
 }
 
-/// An answer must say one thing only: of two that differ, neither may release anything.
+/// Reads an answer, which must have one meaning only: of two that differ, neither may release anything.
 pub(crate) fn ui_response(fields: &CommandFields<'_>) -> Result<(String, UiAnswer), OmpParseError> {
     let id = fields.required_field("id").map_err(without_id)?;
     let cancelled: Option<bool> = fields.optional_field("cancelled").map_err(without_id)?;
@@ -437,7 +437,7 @@ pub(crate) fn ui_response(fields: &CommandFields<'_>) -> Result<(String, UiAnswe
     Ok((id, answer))
 }
 
-/// The id of an answer names a dialog of ours, not a request of the host.
+/// Removes the id: that of an answer names a dialog of ours, not a request of the host.
 fn without_id(malformed: OmpParseError) -> OmpParseError {
     match malformed {
         OmpParseError::Field { id: _, command, field, fault } => {

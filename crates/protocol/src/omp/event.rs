@@ -22,9 +22,9 @@ pub enum OmpEvent {
         /// Every message that the run added, in order.
         messages: Vec<RawJson>,
     },
-    /// Nothing will happen any more without a command. Ours; hosts that do not know it ignore it.
+    /// Nothing will happen without another command. Ours; hosts that do not know it ignore it.
     AgentSettled,
-    /// The model is asked.
+    /// A request to the model begins.
     TurnStart,
     /// The model answered and its calls ended.
     TurnEnd {
@@ -38,9 +38,9 @@ pub enum OmpEvent {
         /// The message so far.
         message: RawJson,
     },
-    /// An assistant message grew. Made by [`Event::message_update`].
+    /// An assistant message grew. Made by [`OmpEvent::message_update`].
     MessageUpdate {
-        /// What changed.
+        /// The change.
         assistant_message_event: AssistantMessageEvent,
         /// The whole message so far.
         message: RawJson,
@@ -58,7 +58,7 @@ pub enum OmpEvent {
         tool_name: String,
         /// Its arguments, without the intent.
         args: RawJson,
-        /// What the model says the call is for.
+        /// Purpose of the call, as the model gives it.
         #[serde(skip_serializing_if = "Option::is_none")]
         intent: Option<String>,
     },
@@ -79,30 +79,30 @@ pub enum OmpEvent {
         tool_call_id: String,
         /// Name of the tool.
         tool_name: String,
-        /// What it gave.
+        /// Result of the call.
         result: ToolOutput,
-        /// Whether the result tells of a failure.
+        /// True if the result reports a failure.
         is_error: bool,
     },
     /// The context is about to be summarised.
     AutoCompactionStart {
-        /// Why.
+        /// Reason of the compaction.
         reason: CompactionReason,
-        /// How.
+        /// Way of compaction.
         action: CompactionAction,
     },
     /// The context was summarised, or not.
     AutoCompactionEnd {
-        /// How.
+        /// Way of compaction.
         action: CompactionAction,
-        /// What came of it; absent if nothing did.
+        /// Result; absent if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<CompactionResult>,
-        /// Whether it was stopped.
+        /// True if it was stopped.
         aborted: bool,
-        /// Whether the run that overflowed is started again.
+        /// True if the run that overflowed is started again.
         will_retry: bool,
-        /// Why it failed.
+        /// Reason of the failure.
         #[serde(skip_serializing_if = "Option::is_none")]
         error_message: Option<String>,
         /// True if there was nothing to do.
@@ -113,16 +113,16 @@ pub enum OmpEvent {
     AutoRetryStart {
         /// Counts from 1.
         attempt: u32,
-        /// How many there may be.
+        /// Most attempts.
         max_attempts: u32,
         /// Wait before the attempt, in milliseconds.
         delay_ms: u64,
-        /// What failed.
+        /// Error text.
         error_message: String,
     },
     /// Repeating ended.
     AutoRetryEnd {
-        /// Whether the last attempt went well.
+        /// True if the last attempt succeeded.
         success: bool,
         /// Its number.
         attempt: u32,
@@ -141,7 +141,7 @@ pub enum OmpEvent {
     },
     /// The other model answered.
     RetryFallbackSucceeded {
-        /// That model.
+        /// Name of that model.
         model: String,
         /// The role it has.
         role: String,
@@ -157,18 +157,18 @@ pub enum OmpEvent {
         todos: Vec<TodoItem>,
         /// Counts from 1.
         attempt: u32,
-        /// How many there may be.
+        /// Most attempts.
         max_attempts: u32,
     },
     /// A finished task list was put away.
     TodoAutoClear,
     /// An extension failed.
     ExtensionError {
-        /// Where it was loaded from.
+        /// Path that the extension was loaded from.
         extension_path: String,
-        /// What it was told of.
+        /// Name of the event that it handled.
         event: String,
-        /// What it failed with.
+        /// Error text.
         error: String,
     },
 }
@@ -176,7 +176,7 @@ pub enum OmpEvent {
 impl WireValue for OmpEvent {}
 
 impl OmpEvent {
-    /// Tells that `message` grew by `change`. The message is embedded twice, as `partial` and as `message`.
+    /// Creates the event for a `message` that grew by `change`. The message is embedded twice, as `partial` and as `message`.
     pub fn message_update(change: BlockChange, message: RawJson) -> Self {
         let partial = message.clone();
         Self::MessageUpdate { assistant_message_event: AssistantMessageEvent { change, partial }, message }
@@ -214,14 +214,14 @@ impl OmpEvent {
 /// The `assistantMessageEvent` of a `message_update`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AssistantMessageEvent {
-    /// What changed.
+    /// The change.
     #[serde(flatten)]
     pub change: BlockChange,
     /// The whole message so far.
     pub partial: RawJson,
 }
 
-/// How one block of an assistant message grew.
+/// Growth of one block of an assistant message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum BlockChange {
@@ -279,24 +279,24 @@ pub enum BlockChange {
     ToolcallEnd {
         /// Position of the block.
         content_index: usize,
-        /// The call, as it stands in the message.
+        /// The call, as in the message.
         tool_call: ToolCallContent,
     },
 }
 
-/// Why the context is summarised.
+/// Reason that the context is summarised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CompactionReason {
-    /// It grew past the threshold.
+    /// The context grew past the threshold.
     Threshold,
     /// The model refused it as too long.
     Overflow,
-    /// Nobody said anything for a while.
+    /// There was no message for a while.
     Idle,
 }
 
-/// How the context is made smaller.
+/// Way in which the context is made smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CompactionAction {
@@ -311,13 +311,13 @@ pub enum CompactionAction {
 pub struct TodoItem {
     /// Names the task.
     pub id: String,
-    /// What is to be done.
+    /// Description of the task.
     pub content: String,
-    /// How far it is.
+    /// Status of the task.
     pub status: TodoStatus,
 }
 
-/// How far a task is.
+/// Status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {

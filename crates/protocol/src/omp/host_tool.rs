@@ -11,22 +11,22 @@ use crate::omp::message::{OmpContentBlock, ToolOutput};
 /// The tool that no host may offer: it is how the agent asks people.
 const RESERVED: &str = "ask";
 
-/// What the model is told that wanted a call whose host is gone.
+/// Text for the model whose call lost its host.
 pub const DISCONNECTED: &str = "RPC client disconnected before host tool execution completed";
 
 /// A tool of the host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostTool {
-    /// How the model calls it.
+    /// Name under which the model calls it.
     pub name: String,
-    /// For people.
+    /// Label for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// For the model.
+    /// Description for the model.
     pub description: String,
     /// The JSON Schema of its arguments: an object.
     pub parameters: RawJson,
-    /// Whether it is only there to be switched on later.
+    /// True if it is only there to be switched on later.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
 }
@@ -60,7 +60,7 @@ pub enum ToolsError {
 /// Reads the tools of `set_host_tools`; names, labels and descriptions are trimmed.
 ///
 /// # Errors
-/// [`ToolsError`], the first by the order of the list; that two have one name comes behind those.
+/// [`ToolsError`], the first by the order of the list; a duplicate name comes after those.
 pub fn read_tools(definitions: &[RawJson]) -> Result<Vec<HostTool>, ToolsError> {
     let tools: Vec<HostTool> =
         definitions.iter().enumerate().map(|(at, definition)| read_tool(at, definition)).collect::<Result<_, _>>()?;
@@ -136,12 +136,12 @@ pub enum HostToolFrame {
         id: String,
         /// Id of the call in the assistant message.
         tool_call_id: String,
-        /// Which tool.
+        /// Name of the tool.
         tool_name: String,
         /// An object.
         arguments: RawJson,
     },
-    /// Says that a call's result is wanted no more.
+    /// Cancels a call: its result is not needed any more.
     HostToolCancel {
         /// Names the frame.
         id: String,
@@ -155,19 +155,19 @@ pub fn frame_id(bits: u64) -> String {
     format!("{bits:016x}")
 }
 
-/// Returns what the model is told of a call that was stopped.
+/// Returns the text for the model about a call that was stopped.
 pub fn aborted_text(tool: &str) -> String {
     format!("Host tool \"{tool}\" was aborted")
 }
 
-/// What a host says about a call of its tool.
+/// Result or update of a call of a host tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostToolAnswer {
-    /// All output so far; the call goes on.
+    /// All output so far; the call continues.
     Update(ToolOutput),
     /// The call ended well.
     Done(ToolOutput),
-    /// The call failed, with what the model is told.
+    /// The call failed, with the text for the model.
     Failed(String),
 }
 

@@ -11,7 +11,7 @@ use crate::json::{RawJson, WireValue};
 /// The schemes that are the agent's own.
 const RESERVED: [&str; 8] = ["gjc", "agent", "artifact", "memory", "local", "rule", "issue", "pr"];
 
-/// What the model is told whose request has no host any more.
+/// Text for the model whose request lost its host.
 pub const DISCONNECTED: &str = "RPC client disconnected before host URI request completed";
 
 /// A scheme of the host.
@@ -19,12 +19,12 @@ pub const DISCONNECTED: &str = "RPC client disconnected before host URI request 
 pub struct HostScheme {
     /// In lower case.
     pub scheme: String,
-    /// For the model.
+    /// Description for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it can be written to.
+    /// True if it can be written to.
     pub writable: bool,
-    /// Whether what is read stays as it is, where the result does not say.
+    /// True if read content is immutable, unless the result states otherwise.
     pub immutable: bool,
 }
 
@@ -119,11 +119,11 @@ pub struct SchemeNames {
     pub schemes: Vec<String>,
 }
 
-/// What is done at a URI.
+/// Operation at a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UriOperation {
-    /// Its content is wanted.
+    /// Read the content.
     Read,
     /// Its content is replaced.
     Write,
@@ -147,15 +147,15 @@ pub enum HostUriFrame {
     HostUriRequest {
         /// Names the request.
         id: String,
-        /// What is done.
+        /// The operation.
         operation: UriOperation,
-        /// Where; see [`normalized`].
+        /// The URL; see [`normalize_url`].
         url: String,
         /// The whole new content, of a write.
         #[serde(skip_serializing_if = "Option::is_none")]
         content: Option<String>,
     },
-    /// Says that a request's result is wanted no more.
+    /// Cancels a request: its result is not needed any more.
     HostUriCancel {
         /// Names the frame.
         id: String,
@@ -164,17 +164,17 @@ pub enum HostUriFrame {
     },
 }
 
-/// Returns what the model is told of a request that was stopped.
+/// Returns the text for the model about a request that was stopped.
 pub fn aborted_text(operation: UriOperation, url: &str) -> String {
     format!("Host URI {} for {url} was aborted", operation.name())
 }
 
-/// Returns what the model is told that wanted to write where it cannot.
+/// Returns the text for the model about a write to a scheme that is not writable.
 pub fn not_writable(scheme: &str) -> String {
     format!("Host URI scheme is not writable: {scheme}")
 }
 
-/// What kind of text a content is.
+/// Media type of a text content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContentType {
     /// Any text.
@@ -189,26 +189,26 @@ pub enum ContentType {
     Json,
 }
 
-/// What a host says about a request.
+/// Result of a request from a host.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostUriResult {
-    /// What was read, or why it was not.
+    /// Content that was read, or the reason that it was not.
     #[serde(default)]
     pub content: Option<String>,
     /// Absent means plain text.
     #[serde(default)]
     pub content_type: Option<ContentType>,
-    /// Shown beside the content.
+    /// Notes shown with the content.
     #[serde(default)]
     pub notes: Option<Vec<String>>,
-    /// Absent means what the scheme says.
+    /// Absent means the value of the scheme.
     #[serde(default)]
     pub immutable: Option<bool>,
-    /// Whether it failed.
+    /// True if it failed.
     #[serde(default)]
     pub is_error: Option<bool>,
-    /// Why.
+    /// Reason of the failure.
     #[serde(default)]
     pub error: Option<String>,
 }

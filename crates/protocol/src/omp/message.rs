@@ -14,15 +14,15 @@ pub use self::content::{
 };
 use crate::json::{ExtraMembers, JsNumber, RawJson, WireValue};
 
-/// One message of a session, told apart by its `role`.
+/// One message of a session, distinguished by its `role`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum AgentMessage {
-    /// `user`: what the person says.
+    /// `user`: a message of the person.
     User(OmpUserMessage),
-    /// `developer`: what the system says in between.
+    /// `developer`: a message of the system in between.
     Developer(DeveloperMessage),
-    /// `assistant`: what the model says.
+    /// `assistant`: a message of the model.
     Assistant(Box<OmpAssistantMessage>),
     /// `toolResult`: what a call gave.
     ToolResult(ToolResultMessage),
@@ -32,9 +32,9 @@ pub enum AgentMessage {
     PythonExecution(PythonExecution),
     /// `custom`, and the older `hookMessage`, which is read only.
     Custom(CustomMessage),
-    /// `compactionSummary`: stands for the older part of the context.
+    /// `compactionSummary`: replaces the older part of the context.
     CompactionSummary(CompactionSummary),
-    /// `branchSummary`: stands for a branch that was left.
+    /// `branchSummary`: replaces a branch that was left.
     BranchSummary(BranchSummary),
     /// `fileMention`: the files that a user message names.
     FileMention(OmpFileMention),
@@ -56,7 +56,7 @@ tagged!(AgentMessage, "role", {
     "fileMention" => FileMention,
 });
 
-/// Who is behind a message.
+/// Originator of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageAttribution {
@@ -72,15 +72,15 @@ pub enum MessageAttribution {
 pub struct OmpUserMessage {
     /// A prompt of a host has the array form, the text first.
     pub content: OmpContent,
-    /// Who is behind it.
+    /// Originator of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<MessageAttribution>,
-    /// Whether nobody typed it.
+    /// True if no person typed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<bool>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -89,17 +89,17 @@ pub struct OmpUserMessage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename = "developer", rename_all = "camelCase")]
 pub struct DeveloperMessage {
-    /// What the system says.
+    /// Content of the system's message.
     pub content: OmpContent,
-    /// Who is behind it.
+    /// Originator of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<MessageAttribution>,
-    /// Whether nobody typed it.
+    /// True if no person typed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<bool>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -110,20 +110,20 @@ pub struct DeveloperMessage {
 pub struct OmpAssistantMessage {
     /// Its blocks in order.
     pub content: Vec<AssistantBlock>,
-    /// The wire that the model was asked on.
+    /// Name of the API that the model was reached by.
     pub api: String,
-    /// The provider asked.
+    /// The provider.
     pub provider: String,
     /// The model's id there.
     pub model: String,
     /// The provider's id of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
-    /// What it used; all zero while it is being written.
+    /// Tokens used; all zero while it is being written.
     pub usage: OmpUsage,
-    /// Why it ended; `stop` while it is being written.
+    /// Reason that it ended; `stop` while it is being written.
     pub stop_reason: OmpStopReason,
-    /// What failed.
+    /// Error text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Milliseconds since 1970.
@@ -137,24 +137,24 @@ pub struct OmpAssistantMessage {
     /// Opaque, for the same provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_payload: Option<RawJson>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
 
-/// Why a model stopped.
+/// Reason that a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OmpStopReason {
-    /// It was done.
+    /// The model was done.
     Stop,
-    /// It ran out of tokens.
+    /// The model ran out of tokens.
     Length,
-    /// It wants tools.
+    /// The model requests tools.
     ToolUse,
     /// Something failed.
     Error,
-    /// It was stopped.
+    /// The run was stopped.
     Aborted,
 }
 
@@ -172,12 +172,12 @@ pub struct OmpUsage {
     pub cache_write: u64,
     /// The sum of the four.
     pub total_tokens: u64,
-    /// As the provider counts them.
+    /// Number of premium requests, as the provider counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub premium_requests: Option<JsNumber>,
-    /// What they cost.
+    /// Costs of the tokens.
     pub cost: OmpCost,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -186,13 +186,13 @@ pub struct OmpUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OmpCost {
-    /// For what was sent.
+    /// Cost of the input.
     pub input: JsNumber,
-    /// For what was answered.
+    /// Cost of the output.
     pub output: JsNumber,
-    /// For what was kept before.
+    /// Cost of input read from the cache.
     pub cache_read: JsNumber,
-    /// For what is to be kept.
+    /// Cost of input written to the cache.
     pub cache_write: JsNumber,
     /// The sum of the four.
     pub total: JsNumber,
@@ -206,22 +206,22 @@ pub struct ToolResultMessage {
     pub tool_call_id: String,
     /// Name of the tool.
     pub tool_name: String,
-    /// What the model sees.
+    /// Content that the model sees.
     pub content: Vec<OmpContentBlock>,
-    /// What hosts see beside it. Null counts as absent.
+    /// Additional details for hosts. Null counts as absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<RawJson>,
-    /// Whether it tells of a failure.
+    /// True if it reports a failure.
     pub is_error: bool,
-    /// Who is behind it.
+    /// Originator of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<MessageAttribution>,
-    /// When its content was put away, in milliseconds since 1970.
+    /// Time at which its content was removed, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned_at: Option<u64>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -232,24 +232,24 @@ pub struct ToolResultMessage {
 pub struct OmpBashExecution {
     /// The command line.
     pub command: String,
-    /// What it printed, or the end of it.
+    /// Output, or the end of it.
     pub output: String,
     /// Absent if it was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether it was stopped.
+    /// True if it was stopped.
     pub cancelled: bool,
-    /// Whether `output` lacks its beginning.
+    /// True if `output` lacks its beginning.
     pub truncated: bool,
-    /// How `output` was shortened.
+    /// Details of how `output` was shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<RawJson>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// Whether the model does not see it.
+    /// True if the model does not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_from_context: Option<bool>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -260,24 +260,24 @@ pub struct OmpBashExecution {
 pub struct PythonExecution {
     /// The code.
     pub code: String,
-    /// What it printed, or the end of it.
+    /// Output, or the end of it.
     pub output: String,
     /// Absent if it was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether it was stopped.
+    /// True if it was stopped.
     pub cancelled: bool,
-    /// Whether `output` lacks its beginning.
+    /// True if `output` lacks its beginning.
     pub truncated: bool,
-    /// How `output` was shortened.
+    /// Details of how `output` was shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<RawJson>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// Whether the model does not see it.
+    /// True if the model does not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_from_context: Option<bool>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -286,21 +286,21 @@ pub struct PythonExecution {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename = "custom", rename_all = "camelCase")]
 pub struct CustomMessage {
-    /// Chosen by whoever sent it.
+    /// Type name chosen by the sender.
     pub custom_type: String,
-    /// What the model sees.
+    /// Content that the model sees.
     pub content: OmpContent,
-    /// Whether people see it.
+    /// True if people see it.
     pub display: bool,
     /// Opaque.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<RawJson>,
-    /// Who is behind it.
+    /// Originator of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<MessageAttribution>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -309,7 +309,7 @@ pub struct CustomMessage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename = "compactionSummary", rename_all = "camelCase")]
 pub struct CompactionSummary {
-    /// What stands for the older part.
+    /// Summary of the older part.
     pub summary: String,
     /// One line for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -318,7 +318,7 @@ pub struct CompactionSummary {
     pub tokens_before: u64,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -327,13 +327,13 @@ pub struct CompactionSummary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename = "branchSummary", rename_all = "camelCase")]
 pub struct BranchSummary {
-    /// What stands for the branch.
+    /// Summary of the branch.
     pub summary: String,
     /// The entry where it began.
     pub from_id: String,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -346,7 +346,7 @@ pub struct OmpFileMention {
     pub files: Vec<MentionedFile>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -355,9 +355,9 @@ pub struct OmpFileMention {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MentionedFile {
-    /// As it was named.
+    /// Path as it was named.
     pub path: String,
-    /// What it holds.
+    /// Content of the file.
     pub content: String,
     /// Lines of the whole file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -365,7 +365,7 @@ pub struct MentionedFile {
     /// Bytes of the whole file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub byte_size: Option<u64>,
-    /// Why `content` is not what it holds.
+    /// Reason that `content` is not the file's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped_reason: Option<String>,
     /// The file, if it is an image.

@@ -24,12 +24,12 @@ pub struct OmpResponse {
     data: Option<RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ResponseError>,
-    /// Beside a text, in a word that programs read. Of later versions.
+    /// Error code for programs, in addition to the text. Of later versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
 }
 
-/// Why a command failed: a text, or, in dialects that have it, an object with a `code`.
+/// Reason that a command failed: a text, or, in dialects that have it, an object with a `code`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 enum ResponseError {
@@ -40,12 +40,12 @@ enum ResponseError {
 impl WireValue for OmpResponse {}
 
 impl OmpResponse {
-    /// Says that a command was done, or taken on, and there is no more to say: no `data` key.
+    /// Creates the response to a command that was done, or accepted, without data: no `data` key.
     pub fn ack(id: Option<OmpRequestId>, command: impl Into<Cow<'static, str>>) -> Self {
         Self { id, kind: "response", command: Some(command.into()), success: true, data: None, error: None, code: None }
     }
 
-    /// Says that a command was done. `data` may be null: `Response::success(id, name, &())`.
+    /// Creates the response to a command that was done. `data` may be null: `OmpResponse::success(id, name, &())`.
     pub fn success(
         id: Option<OmpRequestId>,
         command: impl Into<Cow<'static, str>>,
@@ -54,12 +54,12 @@ impl OmpResponse {
         Self { data: Some(RawJson::from_wire(data)), ..Self::ack(id, command) }
     }
 
-    /// Says that a command failed and why.
+    /// Creates the response to a command that failed, with the reason.
     pub fn failure(id: Option<OmpRequestId>, command: impl Into<Cow<'static, str>>, error: impl Into<String>) -> Self {
         Self { success: false, error: Some(ResponseError::Text(error.into())), ..Self::ack(id, command) }
     }
 
-    /// Says that a command failed, why, and in which word programs read that. Of later versions of omp.
+    /// Creates the response to a command that failed, with the reason and its code for programs. Of later versions of omp.
     pub fn coded_failure(
         id: Option<OmpRequestId>,
         command: impl Into<Cow<'static, str>>,
@@ -69,7 +69,7 @@ impl OmpResponse {
         Self { code: Some(code), ..Self::failure(id, command, error) }
     }
 
-    /// Says that a command failed, in an object with a `code`. Of the gjc dialect.
+    /// Creates the response to a command that failed, with an object that has a `code`. Of the gjc dialect.
     pub fn typed_failure(
         id: Option<OmpRequestId>,
         command: impl Into<Cow<'static, str>>,
@@ -78,23 +78,23 @@ impl OmpResponse {
         Self { success: false, error: Some(ResponseError::Typed(RawJson::from_wire(error))), ..Self::ack(id, command) }
     }
 
-    /// Whether it says that the command with this id and name succeeded; none if it is about another one.
+    /// Reports whether the command with this id and name succeeded; none if the response is to another one.
     pub fn success_of(&self, id: Option<&OmpRequestId>, command: &str) -> Option<bool> {
         (self.id.as_ref() == id && self.command.as_deref() == Some(command)).then_some(self.success)
     }
 
-    /// Says why a line could not be read as a command, or why a command broke off.
+    /// Creates the response to a line that could not be read as a command, or a command that broke off.
     pub fn parse_failure(id: Option<OmpRequestId>, reason: impl fmt::Display) -> Self {
         Self::failure(id, "parse", format!("Failed to parse command: {reason}"))
     }
 
-    /// Says that no command is called `type_name`. Always without an id, which its clients expect; without a `type`
+    /// Creates the response to an unknown command `type_name`. Always without an id, which its clients expect; without a `type`
     /// there is no `command` key either.
     pub fn unknown_command(type_name: Option<String>) -> Self {
         Self::unknown_command_with_id(None, type_name)
     }
 
-    /// The same with the id of the request. Of the gjc dialect.
+    /// Creates the same response with the id of the request. Of the gjc dialect.
     pub fn unknown_command_with_id(id: Option<OmpRequestId>, type_name: Option<String>) -> Self {
         let error = format!("Unknown command: {}", type_name.as_deref().unwrap_or("undefined"));
         Self {

@@ -28,7 +28,7 @@ use crate::json::{ExtraMembers, WireValue, replace_lone_surrogates};
 /// The version that we write.
 pub const VERSION: u32 = 3;
 
-/// The header of a session file: its first line, or the one behind a title line.
+/// The header of a session file: its first line, or the one after a title line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "session", rename_all = "camelCase")]
 pub struct SessionHeader {
@@ -37,7 +37,7 @@ pub struct SessionHeader {
     pub version: u32,
     /// Opaque.
     pub id: String,
-    /// When the session began, in ISO 8601.
+    /// Start of the session, in ISO 8601.
     #[serde(default)]
     pub timestamp: String,
     /// The working folder.
@@ -49,7 +49,7 @@ pub struct SessionHeader {
     /// The file that the session was branched from, or what `new_session` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_session: Option<String>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
     /// The line before it that has the name as well, where there is one.
@@ -60,8 +60,8 @@ pub struct SessionHeader {
 impl WireValue for SessionHeader {}
 
 impl SessionHeader {
-    /// Returns the header at the beginning of a file's `lines`, with the title line that may stand before it and whose name counts.
-    /// Blank lines are read over. `None` if there is no header. No line behind the header is taken.
+    /// Returns the header at the beginning of a file's `lines`, with the title line that may precede it and whose name counts.
+    /// Blank lines are skipped. `None` if there is no header. No line after the header is taken.
     pub fn parse<L: AsRef<str>>(lines: &mut impl Iterator<Item = L>) -> Option<Self> {
         let mut lines = lines.filter(|line| !line.as_ref().trim_ascii().is_empty());
         let first = lines.next()?;
@@ -99,27 +99,27 @@ fn first_version() -> u32 {
 /// A session file that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionFile {
-    /// The line that it begins with, behind a title line where there is one.
+    /// The line that it begins with, after a title line if there is one.
     pub header: SessionHeader,
     /// Its other lines in order.
     pub entries: Vec<SessionFileEntry>,
-    /// How many lines could not be read and are not in `entries`.
+    /// Number of lines that could not be read and are not in `entries`.
     pub unreadable: usize,
-    /// How many entries named a parent that is not in the file, and hang on the entry before them instead.
+    /// Number of entries that named a parent that is not in the file; their parent is the entry before them instead.
     pub reattached: usize,
-    /// How many circles of parents were cut: the earliest entry of each hangs on the entry before it instead. An entry that
-    /// is its own parent counts as one.
+    /// Number of circles of parents that were cut: the parent of the earliest entry of each is the entry before it instead. An
+    /// entry that is its own parent counts as one.
     pub looped: usize,
-    /// Whether the file on disk still has an older form.
+    /// Form of the file on disk.
     pub form: FileForm,
 }
 
-/// Which form a file has on disk.
+/// Form of a file on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileForm {
-    /// As we write it.
+    /// The form that we write.
     Current,
-    /// Older, or with an id that stands there twice or a line without `parentId`: it should be written again as it was read.
+    /// Older, or with a duplicate id or a line without `parentId`: it should be written again as it was read.
     Older,
 }
 
@@ -131,9 +131,9 @@ pub struct NotASession;
 /// Reads a whole file, bringing older forms up to date. `fresh` gives ids for entries that have none, or one that an entry
 /// before them has; it must not repeat itself.
 ///
-/// Lenient: a line that is no entry is counted and left out, an entry whose parent is not in the file hangs on the entry
-/// before it, and so do one whose line has no `parentId` and the earliest of a circle of parents, and an entry of a type or a form that we do not know keeps its place in the tree. A line may lack its line
-/// break, as after a crash, and the file may begin with a byte order mark.
+/// Lenient: a line that is no entry is counted and left out. An entry whose parent is not in the file hangs on the entry before
+/// it, and so do one whose line has no `parentId` and the earliest of a circle of parents. An entry of an unknown type or form
+/// keeps its place in the tree. A line may lack its line break, as after a crash, and the file may begin with a byte order mark.
 ///
 /// # Errors
 /// [`NotASession`] if the first line that is neither blank nor a title line is no header.
@@ -166,7 +166,7 @@ pub fn read_session_file(text: &str, mut fresh: impl FnMut() -> String) -> Resul
 /// line readable and no id twice.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     let mut ids = 0..;
@@ -180,7 +180,7 @@ pub fn fuzz(bytes: &[u8]) {
     assert_eq!((again.header, again.entries), (file.header, file.entries), "{text:?}");
 }
 
-/// Hangs an entry whose line says nothing of a parent on the one before it, as the lines of a file in one row mean it.
+/// Attaches an entry whose line has no parent to the one before it, as the lines of a file in one row mean it.
 fn attach_to_previous(entry: &mut SessionFileEntry, before: Option<&SessionFileEntry>) {
     entry.parent_id = before.map(|before| before.id.clone());
     if let SessionEntryBody::Unknown(line) = &mut entry.body
@@ -212,7 +212,7 @@ fn collect_entries(
     let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, reattached: 0, looped: 0, form };
     for line in lines {
         match line {
-            // A second header is no entry, whatever its id: what follows would go on from it.
+            // A second header is no entry, with any id: later entries would continue from it.
             Ok((mut entry, parent)) if !is_header(&entry) => {
                 if parent == ParentMember::Missing {
                     attach_to_previous(&mut entry, file.entries.last());

@@ -22,13 +22,13 @@ pub struct RpcSessionState {
     pub thinking_level: Option<String>,
     /// True through waits for a retry and work after a run.
     pub is_streaming: bool,
-    /// Whether the context is being summarised.
+    /// True if the context is being summarised.
     pub is_compacting: bool,
-    /// As it was set.
+    /// Mode as it was set.
     pub steering_mode: String,
-    /// As it was set.
+    /// Mode as it was set.
     pub follow_up_mode: String,
-    /// As it was set.
+    /// Mode as it was set.
     pub interrupt_mode: String,
     /// Absent if the session is not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct RpcSessionState {
     /// Absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_name: Option<String>,
-    /// Whether the context is summarised by itself.
+    /// True if the context is summarised automatically.
     pub auto_compaction_enabled: bool,
     /// Messages in the context.
     pub message_count: usize,
@@ -46,22 +46,22 @@ pub struct RpcSessionState {
     pub queued_message_count: usize,
 }
 
-/// How full the context is.
+/// Usage of the context.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextUsage {
     /// Null if it is not known.
     pub tokens: Option<u64>,
-    /// Of the model.
+    /// Context window of the model, in tokens.
     pub context_window: u64,
-    /// From 0 to 100; null if it is not known.
+    /// Share of the window, from 0 to 100; null if it is not known.
     pub percent: Option<JsNumber>,
-    /// Where the number comes from. Of later versions.
+    /// Source of the number. Of later versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<UsageSource>,
 }
 
-/// Where a number of tokens comes from.
+/// Source of a number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageSource {
@@ -69,7 +69,7 @@ pub enum UsageSource {
     ProviderAnchor,
     /// We guessed.
     Heuristic,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
@@ -87,7 +87,7 @@ pub struct ExtendedState {
     pub context_usage: Option<ContextUsage>,
     /// Messages that wait in a queue, by the name that pi has for it.
     pub pending_message_count: usize,
-    /// True if a provider's faster way is asked for. It never is.
+    /// True if a provider's faster way is requested. It never is.
     pub fast_mode_enabled: bool,
     /// True if it is in use.
     pub fast_mode_active: bool,
@@ -104,7 +104,7 @@ pub struct ProtocolVersion {
 /// Data of `set_fast_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FastMode {
-    /// True if it is asked for.
+    /// True if it is requested.
     pub enabled: bool,
     /// True if it is in use.
     pub active: bool,
@@ -113,7 +113,7 @@ pub struct FastMode {
 /// Data of `set_subagent_subscription`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SubagentSubscription {
-    /// How much is told of subagents.
+    /// Detail of reports about subagents.
     pub level: SubscriptionLevel,
 }
 
@@ -137,7 +137,7 @@ pub struct ThinkingLevels {
 pub struct MessagesPage {
     /// The messages of the page.
     pub messages: Vec<RawJson>,
-    /// What the next page is asked for with; absent behind the last.
+    /// Cursor of the next page; absent after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Messages of the whole context.
@@ -151,28 +151,28 @@ pub struct SlashCommands {
     pub commands: Vec<SlashCommand>,
 }
 
-/// A file that a text which begins with a slash stands for.
+/// File that a slash command is expanded from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SlashCommand {
     /// Its name, without the slash.
     pub name: String,
-    /// The first line that says what it is for.
+    /// The first line of the file that describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// `file` for omp, `prompt` for pi.
     pub source: &'static str,
-    /// Where the file is. Of pi.
+    /// Path of the file. Of pi.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_info: Option<SourceInfo>,
 }
 
-/// The place of a file that stands for a slash command.
+/// Place of the file of a slash command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceInfo {
     /// Its path.
     pub path: String,
-    /// How it was found: `auto`.
+    /// Way in which it was found: `auto`.
     pub source: &'static str,
     /// `user` or `project`.
     pub scope: &'static str,
@@ -186,17 +186,17 @@ pub struct SourceInfo {
 pub struct OmpModel {
     /// Its id at its provider.
     pub id: String,
-    /// For people.
+    /// Name for people.
     pub name: String,
     /// The wire it speaks.
     pub api: String,
     /// Id of its provider.
     pub provider: String,
-    /// Where its provider is asked.
+    /// Base URL of its provider.
     pub base_url: String,
-    /// Whether it thinks.
+    /// True if it thinks.
     pub reasoning: bool,
-    /// What it takes.
+    /// Kinds of input that it takes.
     pub input: Vec<ModelInput>,
     /// Dollars for a million tokens.
     pub cost: ModelCost,
@@ -204,30 +204,30 @@ pub struct OmpModel {
     pub context_window: u64,
     /// Most tokens of an answer.
     pub max_tokens: u64,
-    /// How it is told to think.
+    /// Way in which its thinking is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ModelThinking>,
     /// Sent with each request. Never the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
-    /// How many requests one request counts for.
+    /// Number of requests that one request counts for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub premium_multiplier: Option<JsNumber>,
-    /// Whether its provider is better asked over a WebSocket.
+    /// True if a WebSocket is the better way to its provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefer_websockets: Option<bool>,
-    /// The larger model to go on with when the context is full.
+    /// The larger model to continue with when the context is full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_promotion_target: Option<String>,
     /// Order among models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<JsNumber>,
-    /// How its wire differs.
+    /// Differences of its API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compat: Option<RawJson>,
 }
 
-/// What a model takes.
+/// Kind of input of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelInput {
@@ -241,21 +241,21 @@ pub enum ModelInput {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelCost {
-    /// Of what is sent.
+    /// Price of input.
     pub input: JsNumber,
-    /// Of what is answered.
+    /// Price of output.
     pub output: JsNumber,
-    /// Of what is sent and was kept.
+    /// Price of input read from the cache.
     pub cache_read: JsNumber,
-    /// Of what is sent to be kept.
+    /// Price of input written to the cache.
     pub cache_write: JsNumber,
 }
 
-/// How a model is told to think.
+/// Way in which a model's thinking is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelThinking {
-    /// In which words.
+    /// Format of the setting.
     pub mode: ModelThinkingMode,
     /// The least level.
     pub min_level: String,
@@ -263,7 +263,7 @@ pub struct ModelThinking {
     pub max_level: String,
 }
 
-/// In which words a model is told to think.
+/// Format of a model's thinking settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelThinkingMode {
@@ -302,7 +302,7 @@ pub struct SessionStats {
     pub tokens: TokenSums,
     /// Dollars.
     pub cost: JsNumber,
-    /// As the provider counts them.
+    /// Number of premium requests, as the provider counts them.
     pub premium_requests: JsNumber,
 }
 
@@ -326,7 +326,7 @@ pub struct TokenSums {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompactionResult {
-    /// What stands for the older part.
+    /// Summary of the older part.
     pub summary: String,
     /// One line for people.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -335,7 +335,7 @@ pub struct CompactionResult {
     pub first_kept_entry_id: String,
     /// Size of the context before.
     pub tokens_before: u64,
-    /// What the older part touched.
+    /// Details of the files that the older part touched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<CompactionDetails>,
     /// Opaque, carried from one compaction to the next.
@@ -360,11 +360,11 @@ pub struct BashResult {
     /// Absent if the command was stopped or took too long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether it was stopped.
+    /// True if it was stopped.
     pub cancelled: bool,
     /// Both outputs as they came, or their end.
     pub output: String,
-    /// Whether `output` lacks its beginning.
+    /// True if `output` lacks its beginning.
     pub truncated: bool,
     /// Lines of all output; a line break at the end counts as one more.
     pub total_lines: usize,
@@ -382,7 +382,7 @@ pub struct BashResult {
 /// Data of `new_session` and `switch_session`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SessionSwitchResult {
-    /// Whether something kept the session from changing.
+    /// True if something kept the session from changing.
     pub cancelled: bool,
 }
 
@@ -391,7 +391,7 @@ pub struct SessionSwitchResult {
 pub struct BranchResult {
     /// The chosen message, for the person to change.
     pub text: String,
-    /// Whether something kept the session from changing.
+    /// True if something kept the session from changing.
     pub cancelled: bool,
 }
 
@@ -404,14 +404,14 @@ pub struct CycledModel {
     /// Absent for a model that does not reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_level: Option<String>,
-    /// Whether it was chosen from a list of the person's.
+    /// True if it was chosen from a list of the person's.
     pub is_scoped: bool,
 }
 
 /// Data of `get_available_models`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AvailableModels {
-    /// Only those that could be asked now.
+    /// Models that could be used now.
     pub models: Vec<OmpModel>,
 }
 
@@ -425,7 +425,7 @@ pub struct CycledThinkingLevel {
 /// Data of `export_html`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExportedHtml {
-    /// Where it was written.
+    /// Path that it was written to.
     pub path: String,
 }
 

@@ -12,7 +12,7 @@ pub struct TodoPhase {
     /// Echoed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What it is called.
+    /// Name of the phase.
     pub name: String,
     /// Its tasks in order.
     pub tasks: Vec<TodoTask>,
@@ -24,11 +24,11 @@ pub struct TodoTask {
     /// Echoed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What is to be done.
+    /// Description of the task.
     pub content: String,
-    /// How far it is.
+    /// Status of the task.
     pub status: TodoStatus,
-    /// What was noted about it.
+    /// Notes about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<Vec<String>>,
 }

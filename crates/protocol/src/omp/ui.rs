@@ -13,20 +13,20 @@ use crate::json::WireValue;
 pub struct UiRequest {
     /// Names the dialog; its answer carries the same id.
     pub id: String,
-    /// What to show.
+    /// The dialog or display to show.
     #[serde(flatten)]
     pub method: UiMethod,
 }
 
 impl WireValue for UiRequest {}
 
-/// What to show. The first four want an answer, the others none.
+/// Dialog or display to show. The first four need an answer, the others none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum UiMethod {
     /// Lets a person choose one of several.
     Select {
-        /// What is asked.
+        /// The question.
         title: String,
         /// The choices; the answer is one of them.
         options: Vec<String>,
@@ -36,9 +36,9 @@ pub enum UiMethod {
     },
     /// Asks yes or no.
     Confirm {
-        /// What is asked.
+        /// The question.
         title: String,
-        /// What exactly.
+        /// Details of the question.
         message: String,
         /// Milliseconds until the default counts.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub enum UiMethod {
     },
     /// Asks for a line of text.
     Input {
-        /// What is asked.
+        /// The question.
         title: String,
         /// Shown while the line is empty.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,18 +57,18 @@ pub enum UiMethod {
     },
     /// Asks for a longer text.
     Editor {
-        /// What is asked.
+        /// The question.
         title: String,
         /// Text to begin with.
         #[serde(skip_serializing_if = "Option::is_none")]
         prefill: Option<String>,
-        /// Whether it looks like the prompt.
+        /// True if it looks like the prompt.
         #[serde(skip_serializing_if = "Option::is_none")]
         prompt_style: Option<bool>,
     },
-    /// Tells something.
+    /// Shows a notice.
     Notify {
-        /// What.
+        /// Text of the notice.
         message: String,
         /// Absent means info.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ pub enum UiMethod {
         #[serde(skip_serializing_if = "Option::is_none")]
         status_text: Option<String>,
     },
-    /// Shows lines beside the editor, or takes them away.
+    /// Shows lines next to the editor, or removes them.
     SetWidget {
         /// Names the place.
         widget_key: String,
@@ -111,7 +111,7 @@ pub enum UiMethod {
     },
 }
 
-/// How urgent a notice is.
+/// Urgency of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotifyType {
@@ -123,7 +123,7 @@ pub enum NotifyType {
     Error,
 }
 
-/// Where a widget is shown.
+/// Position of a widget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WidgetPlacement {
@@ -133,7 +133,7 @@ pub enum WidgetPlacement {
     BelowEditor,
 }
 
-/// What a person said to a dialog. Whether it fits that dialog is for its owner to say.
+/// Answer of a person to a dialog. The owner of the dialog decides whether the answer fits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UiAnswer {
     /// A choice or a text.
@@ -142,7 +142,7 @@ pub enum UiAnswer {
     Confirmed(bool),
     /// No answer.
     Cancelled {
-        /// Whether the host's own clock ended the dialog.
+        /// True if the host's own clock ended the dialog.
         timed_out: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! What each method takes, and what it says to anything else.
+//! Accepted parameters of each method, and errors for all others.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 

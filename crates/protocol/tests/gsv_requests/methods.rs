@@ -1,4 +1,4 @@
-//! What each method takes.
+//! Accepted parameters of each method.
 
 use super::*;
 

@@ -28,7 +28,7 @@ fn an_exec_event_is_taken_whatever_it_is() {
     let ExecReport::Event(odd) = event(odd) else { panic!("it is an event") };
     let (code, signal, ended, call) = (odd.exit_code, odd.signal, odd.ended_at, odd.call_id);
     assert_eq!((code, signal, ended, call), (None, None, None, None));
-    // Without an id it is known by what it says.
+    // Without an id it is identified by its members.
     let nameless = |at: u64| match event(json!({"sessionId": "s", "event": "failed", "endedAt": at})) {
         ExecReport::Event(event) => event.event_id,
         ExecReport::Unreadable(why) => panic!("{why}"),

@@ -1,4 +1,4 @@
-//! What each method says to anything else.
+//! Errors of each method for unaccepted parameters.
 
 use super::*;
 

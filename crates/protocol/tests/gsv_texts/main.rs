@@ -1,4 +1,4 @@
-//! What texts of the protocol mean: keys, slash commands, directives, names of tools, settings, skills.
+//! Meaning of the protocol's texts: keys, slash commands, directives, names of tools, settings, skills.
 
 mod keys;
 mod settings;

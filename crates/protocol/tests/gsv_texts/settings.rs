@@ -1,4 +1,4 @@
-//! What settings can be, what they are without being set, and what of them is secret.
+//! Values and defaults of settings, and their secrets.
 
 use countersign_protocol::gsv::settings::{
     ConfigGetResult, GsvSettingChange, SettingPath, default_settings, get_masked, get_value, merge_trees, set_value,

@@ -1,4 +1,4 @@
-//! Which skill can be used where.
+//! Eligibility of skills on machines.
 
 use countersign_protocol::gsv::runtime::{HostRole, MachineCapability};
 use countersign_protocol::gsv::skill::{SkillEligibility, SkillHost, SkillRequirements, skill_eligibility};

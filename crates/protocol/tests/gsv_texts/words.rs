@@ -1,4 +1,4 @@
-//! Slash commands, directives, names of tools, and what is said about runs and executions.
+//! Slash commands, directives, names of tools, and texts about runs and executions.
 
 use countersign_protocol::RawJson;
 use countersign_protocol::gsv::channel::{

@@ -1,4 +1,4 @@
-//! Content by position: from a cache of what was recorded lately, else from the log.
+//! Content by position: from a cache of recent records, else from the log.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,9 +9,9 @@ use countersign_core::id::Lsn;
 use countersign_store::{AnyLog, Log as _, LogReadError, Partition, StoredContent};
 use parking_lot::Mutex;
 
-/// How many bytes the cache holds at most.
+/// Most bytes that the cache holds.
 const CACHED: usize = 16 << 20;
-/// How many bytes a text takes besides, about.
+/// Approximate overhead of a text, in bytes.
 const EACH: usize = 96;
 
 /// Reads content outside the owner.
@@ -63,10 +63,10 @@ impl ContentCache {
         cache.order.retain(|lsn| *lsn <= head);
     }
 
-    /// The contents at `lsns` in their order; `None` where there is none or it was redacted.
+    /// Returns the contents at `lsns` in their order; `None` if there is none or it was redacted.
     ///
     /// # Errors
-    /// What the log says.
+    /// The error of the log.
     pub async fn get(&self, lsns: &[Lsn]) -> Result<Vec<Option<Arc<str>>>, LogReadError> {
         let (mut found, missing) = {
             let cache = self.cache.lock();

@@ -1,6 +1,6 @@
 //! A follower of some facts of an owner, in the order of the log.
 //!
-//! It must not know what its caller makes of a fact.
+//! It must not know the use of a fact by its caller.
 
 use std::{fmt, sync::Arc};
 
@@ -11,14 +11,14 @@ use super::ring::{ReleasedItem, Subscriber};
 /// Makes something of the facts that are followed, and nothing of others.
 type FactSelector<T> = Box<dyn FnMut(&Arc<RecordedFact>) -> Option<T> + Send>;
 
-/// Follows the facts of which `select` makes something.
+/// Follows the facts that `select` maps to a value.
 ///
 /// *Start*: the fact after the one that was the last when the follower was made. Facts that a later read of the state shows
-/// already may therefore come as well. *Loss*: none. A follower that falls behind what the owner holds reads the log, and waits
+/// already may therefore come as well. *Loss*: none. A follower that is later than the facts held by the owner reads the log, and waits
 /// where the log cannot be read. *End*: the owner has ended and everything was handed out, or the log is damaged, which is logged.
 /// *Cancellation*: dropping a future of this type loses no fact; dropping the follower ends it.
 ///
-/// [`Subscriber`] is for whoever needs live frames or positions.
+/// Use [`Subscriber`] for live frames or positions.
 pub struct FactFollower<T> {
     subscriber: Subscriber,
     select: FactSelector<T>,
@@ -32,7 +32,7 @@ impl<T> FactFollower<T> {
         Self { subscriber, select: Box::new(select) }
     }
 
-    /// Returns what was made of the next fact, or `None` at the end.
+    /// Returns the value made from the next fact, or `None` at the end.
     pub async fn next(&mut self) -> Option<T> {
         loop {
             let released = self.subscriber.next().await?;
@@ -42,7 +42,7 @@ impl<T> FactFollower<T> {
         }
     }
 
-    /// Returns what was made of the next fact if that is at hand.
+    /// Returns the value made from the next fact if that is at hand.
     pub fn try_next(&mut self) -> Option<T> {
         loop {
             let released = self.subscriber.try_next()?;
@@ -52,7 +52,7 @@ impl<T> FactFollower<T> {
         }
     }
 
-    /// Returns what was made of the next fact and of those at hand after it, at most `most` in all. `None` at the end.
+    /// Returns the values made from the next fact and those at hand after it, at most `most` in all. `None` at the end.
     pub async fn next_batch(&mut self, most: usize) -> Option<Vec<T>> {
         let mut batch = vec![self.next().await?];
         while batch.len() < most
@@ -93,7 +93,7 @@ mod tests {
         encode_record,
     };
 
-    /// How many facts a follower that is behind holds at most.
+    /// Most facts that a late follower holds.
     const PAGE: usize = 256;
 
     fn facts(count: u64) -> Vec<RecordedFact> {
@@ -104,7 +104,7 @@ mod tests {
         (1..=count).map(recorded).collect()
     }
 
-    /// A ring over a log that has these facts, and a follower of the even ones from the first on.
+    /// Returns a ring over a log that has these facts, and a follower of the even ones from the first on.
     async fn recorded(facts: &[RecordedFact]) -> (ReleaseRing, FactFollower<u64>) {
         let log = MemoryLog::new();
         let epoch = log.take_over(Partition::ZERO).await.unwrap();

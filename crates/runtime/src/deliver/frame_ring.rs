@@ -1,6 +1,6 @@
 //! A ring of the latest frames, each under a number, bounded by count and by bytes.
 //!
-//! It must not know what a frame says, nor where an older one can be read.
+//! It must not know the content of a frame, nor where an older one can be read.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -20,7 +20,7 @@ impl RingFrame for Bytes {
     }
 }
 
-/// How much a ring holds at most. The latest frame is held however large it is.
+/// Size limit of a ring. The latest frame is held however large it is.
 #[derive(Clone, Copy, Debug)]
 pub struct RingLimit {
     /// The number of frames.
@@ -34,11 +34,11 @@ pub struct RingLimit {
 pub struct RingHead {
     /// The number after that of the latest frame.
     pub next: u64,
-    /// Whether no frame comes any more.
+    /// True if no frame comes any more.
     pub is_over: bool,
 }
 
-/// A gap between a cursor and what is held: frames were dropped, or the cursor lies behind the end.
+/// Gap between a cursor and the frames held: frames were dropped, or the cursor lies past the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the frames at this cursor are not held; the oldest that is held has number {first}")]
 pub struct RingGap {
@@ -59,8 +59,8 @@ struct FrameBuffer<F> {
 
 /// The latest frames, for any number of readers.
 ///
-/// A cursor is the lowest number that its reader has not read. Readers cost the writer nothing; a reader that falls behind what is held is
-/// told of a [`RingGap`].
+/// A cursor is the lowest number that its reader has not read. Readers cost the writer nothing; a reader whose next frame was dropped
+/// gets a [`RingGap`].
 #[derive(Debug)]
 pub struct FrameRing<F> {
     limit: RingLimit,
@@ -100,7 +100,7 @@ impl<F: RingFrame> FrameRing<F> {
         self.head.send_if_modified(|head| std::mem::replace(&mut head.next, next) != next);
     }
 
-    /// Publishes what was added and marks the ring as over.
+    /// Publishes the added frames and marks the ring as over.
     pub fn end(&self) {
         self.publish();
         self.head.send_modify(|head| head.is_over = true);
@@ -124,7 +124,7 @@ impl<F: RingFrame> FrameRing<F> {
     /// Returns at most `most` frames from `cursor` on, with their numbers.
     ///
     /// # Errors
-    /// [`RingGap`] if a frame at or after `cursor` was dropped, or `cursor` lies behind the end.
+    /// [`RingGap`] if a frame at or after `cursor` was dropped, or `cursor` lies past the end.
     pub fn read_page(&self, cursor: u64, most: usize) -> Result<Vec<(u64, F)>, RingGap> {
         let frames = self.frames.read();
         let index = frames.index(cursor)?;
@@ -152,7 +152,7 @@ impl<F: RingFrame> FrameRing<F> {
         let _ = self.head.subscribe().wait_for(|head| head.is_over).await;
     }
 
-    /// Returns a reader of what is added from now on.
+    /// Returns a reader of the frames added from now on.
     pub fn new_reader(&self) -> RingReader<F> {
         RingReader { frames: Arc::clone(&self.frames), head: self.head.subscribe(), cursor: self.next() }
     }
@@ -170,13 +170,13 @@ impl<F: RingFrame> FrameBuffer<F> {
         }
     }
 
-    /// The index of the first frame at `cursor` or after it.
+    /// Returns the index of the first frame at `cursor` or after it.
     fn index(&self, cursor: u64) -> Result<usize, RingGap> {
         let first = self.held.front().map_or(self.next, |(number, _)| *number);
         if cursor < self.oldest || cursor > self.next {
             return Err(RingGap { first });
         }
-        // Where no number was left out, this is the place.
+        // If no number was left out, this is the position.
         let index = usize::try_from(cursor.saturating_sub(first)).unwrap_or(usize::MAX);
         if self.held.get(index).is_some_and(|(number, _)| *number == cursor) {
             return Ok(index);
@@ -231,7 +231,7 @@ impl<F: RingFrame> RingReader<F> {
                 return Ok(Some(frame));
             }
             if self.head.borrow().is_over || self.head.changed().await.is_err() {
-                // What was published last may still be there.
+                // The frames published last may still be there.
                 return self.try_next();
             }
         }

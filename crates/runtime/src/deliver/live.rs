@@ -1,4 +1,4 @@
-//! Frames that skip the log: what a model and tools say while they work. They are lost in a crash by design.
+//! Frames that skip the log: output of a model and tools while they work. They are lost in a crash by design.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use countersign_core::{
 pub struct LiveUpdate {
     /// The session that it belongs to.
     pub session: SessionId,
-    /// What it says.
+    /// Kind of the frame, with its content.
     pub kind: LiveKind,
 }
 
 impl LiveUpdate {
-    /// About how many bytes it holds.
+    /// Estimates the bytes that it holds.
     pub(crate) fn byte_size(&self) -> usize {
         let of_block = |block: &MessageBlock| match block {
             MessageBlock::Text(text) => text.text.len(),
@@ -46,7 +46,7 @@ pub enum LivePartKind {
     Redacted,
     /// A call, whose arguments come as raw JSON text.
     ToolCall {
-        /// The model's id of it.
+        /// The model's id of the part.
         id: Arc<str>,
         /// The tool's name.
         name: Arc<str>,
@@ -54,7 +54,7 @@ pub enum LivePartKind {
 }
 
 impl LiveKind {
-    /// The notice for people that this is; none for pieces of an answer or a result.
+    /// Returns its notice for people; none for pieces of an answer or a result.
     pub fn idle_notice(&self) -> Option<String> {
         let Self::Idle { since, limit } = self else { return None };
         let (since, limit) = (since.as_secs(), limit.as_secs());
@@ -64,7 +64,7 @@ impl LiveKind {
     }
 }
 
-/// What a live frame says.
+/// Content of a live frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LiveKind {
     /// The model begins to answer.
@@ -84,33 +84,33 @@ pub enum LiveKind {
     PartStarted {
         /// Its content index.
         index: usize,
-        /// What it is.
+        /// Kind of the part.
         part: LivePartKind,
     },
-    /// A part goes on.
+    /// More of a part.
     Delta {
         /// Its content index.
         index: usize,
-        /// What is added.
+        /// Text to append.
         text: Arc<str>,
     },
     /// A part is whole.
     PartEnded {
         /// Its content index.
         index: usize,
-        /// The whole of it.
+        /// The whole block.
         block: Arc<MessageBlock>,
     },
     /// The provider keeps the connection alive and sends nothing of an answer.
     Idle {
-        /// How long nothing came.
+        /// Time without an answer.
         since: Duration,
         /// After how long the request fails.
         limit: Duration,
     },
-    /// A call goes on: all of its output so far.
+    /// Progress of a call: all of its output so far.
     CallProgress {
-        /// Which call.
+        /// Id of the call.
         call: CallId,
         /// Text and image blocks.
         content: Vec<MessageBlock>,

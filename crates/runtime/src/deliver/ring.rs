@@ -1,4 +1,4 @@
-//! The ring: what was released lately, held once for all followers. A follower is a cursor; one that falls behind reads the log.
+//! The ring: the latest released items, held once for all followers. A follower is a cursor; a late one reads the log.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use super::{
     live::LiveUpdate,
 };
 
-/// How much is held at most.
+/// Size limit of the ring.
 const LIMIT: RingLimit = RingLimit { frames: 16_384, bytes: 16 << 20 };
-/// How long a follower waits before it reads again what it could not read.
+/// Wait of a follower before it retries a failed read.
 const RETRY: Duration = Duration::from_millis(500);
-/// How many records a follower that is behind reads at a time.
+/// Records that a late follower reads at a time.
 const PAGE: usize = 256;
-/// How many bytes, about.
+/// Approximate size of such a page, in bytes.
 const PAGE_BYTES: usize = 1 << 20;
 
 /// One thing that was released.
@@ -42,7 +42,7 @@ impl RingFrame for ReleasedItem {
     }
 }
 
-/// Where the owner puts what it releases.
+/// Ring of the items that the owner releases.
 #[derive(Debug)]
 pub(crate) struct ReleaseRing {
     frames: FrameRing<ReleasedItem>,
@@ -55,22 +55,22 @@ impl ReleaseRing {
         Self { frames: FrameRing::new(LIMIT, 0), log, contents }
     }
 
-    /// Puts frames behind the others, without waking anybody yet.
+    /// Appends a frame without waking a follower yet.
     pub(crate) fn push(&self, released: ReleasedItem) {
         self.frames.push(released);
     }
 
-    /// The number behind the last frame that was pushed.
+    /// Returns the number after that of the last pushed frame.
     pub(crate) fn pushed_count(&self) -> u64 {
         self.frames.next()
     }
 
-    /// Wakes whoever follows.
+    /// Wakes all followers.
     pub(crate) fn publish(&self) {
         self.frames.publish();
     }
 
-    /// Tells whoever follows that nothing more comes.
+    /// Tells all followers that nothing more comes.
     pub(crate) fn end(&self) {
         self.frames.end();
     }
@@ -78,7 +78,7 @@ impl ReleaseRing {
     /// Follows from the next frame on.
     pub(crate) fn subscribe(&self, lsn: Lsn) -> Subscriber {
         Subscriber {
-            // Facts of the batch that is being released stand before whoever asks in it.
+            // Facts of the batch that is being released come before a subscription made in it.
             frames: self.frames.new_reader(),
             log: self.log.clone(),
             contents: self.contents.clone(),
@@ -105,15 +105,15 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// The number of the next frame.
+    /// Returns the number of the next frame.
     pub fn position(&self) -> u64 {
         let cursor = self.frames.cursor();
         if self.caught_up.is_empty() { cursor } else { self.behind.unwrap_or(cursor) }
     }
 
-    /// The next frame, or `None` once the owner has ended and everything was handed out.
+    /// Returns the next frame, or `None` once the owner has ended and everything was handed out.
     ///
-    /// A follower that fell behind the ring gets the facts that it missed from the log; live frames that it missed are gone.
+    /// A follower that is too late for the ring gets the facts that it missed from the log; live frames that it missed are gone.
     ///
     /// Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<ReleasedItem> {
@@ -131,7 +131,7 @@ impl Subscriber {
         }
     }
 
-    /// The next frame, if there is one at hand.
+    /// Returns the next frame, if there is one at hand.
     pub fn try_next(&mut self) -> Option<ReleasedItem> {
         if let Some(released) = self.caught_up.pop_front() {
             return Some(self.mark_delivered(released));
@@ -151,7 +151,7 @@ impl Subscriber {
         self.caught_up.len()
     }
 
-    /// Whether it was handed out already, from the log.
+    /// Reports whether it was handed out already, from the log.
     fn is_known(&self, released: &ReleasedItem) -> bool {
         matches!(released, ReleasedItem::Fact(recorded) if recorded.meta.lsn <= self.lsn)
     }
@@ -163,7 +163,8 @@ impl Subscriber {
         released
     }
 
-    /// Reads from the log what is no longer held, up to the first fact that is. If the log cannot be read now, it is tried again: nothing is passed over.
+    /// Reads the facts that are no longer held from the log, up to the first one that is. If the log cannot be read now, it is tried
+    /// again: nothing is passed over.
     async fn catch_up(&mut self, first: u64) {
         let (first, upto) = self.frames.with_frames(|held| {
             let fact = held.iter().find_map(|(_, released)| match released {
@@ -175,7 +176,7 @@ impl Subscriber {
         match self.read_missed(upto).await {
             Ok(MissedFacts { facts, is_all }) => {
                 self.caught_up = facts;
-                // Where there is more, the cursor stays behind what is held, so that the next page is read when this one is
+                // If there is more, the cursor stays before the frames held, so that the next page is read when this one is
                 // handed out: all of it may be more than fits into memory.
                 self.behind = is_all.then_some(self.frames.cursor());
                 if is_all {
@@ -193,7 +194,7 @@ impl Subscriber {
         }
     }
 
-    /// The first page of the facts behind the last that was handed out and before `upto`.
+    /// Reads the first page of the facts after the last that was handed out and before `upto`.
     async fn read_missed(&mut self, upto: Option<Lsn>) -> Result<MissedFacts, LogReadError> {
         let mut facts = VecDeque::new();
         let page = self.log.read_records(Partition::ZERO, self.lsn, PAGE).await?;
@@ -216,7 +217,7 @@ impl Subscriber {
                 bytes += released.byte_size();
                 facts.push_back(released);
             } else if facts.is_empty() {
-                // Nobody is handed it, and without this the same page would be read again.
+                // It is not handed out, and without this the same page would be read again.
                 self.lsn = stored.lsn;
             }
         }
@@ -224,10 +225,10 @@ impl Subscriber {
     }
 }
 
-/// What a follower that is behind read at once.
+/// Facts that a late follower read at once.
 struct MissedFacts {
     facts: VecDeque<ReleasedItem>,
-    /// Whether that is all that it missed.
+    /// True if that is all that it missed.
     is_all: bool,
 }
 
@@ -246,7 +247,7 @@ mod tests {
     use super::*;
     use crate::encode_record;
 
-    /// Forty entries of 600 kB.
+    /// Returns forty entries of 600 kB.
     fn long_history() -> Vec<RecordedFact> {
         let rules = ActiveRules {
             compiled: CompiledRules::default(),

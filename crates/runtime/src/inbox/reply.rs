@@ -1,15 +1,15 @@
-//! What a command came to, or why it had no effect.
+//! Outcome of a command, or the reason why it had no effect.
 
 use std::sync::Arc;
 
 use countersign_core::engine::{self, CommandError};
 
-/// What a command came to, and where in the order of releases that stands.
+/// Outcome of a command, and its position in the order of releases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerReply {
-    /// What it came to.
+    /// Outcome of the command.
     pub outcome: engine::EngineReply,
-    /// The number of the first frame that was released behind it.
+    /// The number of the first frame that was released after it.
     pub position: u64,
 }
 
@@ -22,13 +22,13 @@ pub enum OwnerError {
     /// The log could not record it. Nothing has happened.
     #[error(transparent)]
     NotRecorded(#[from] NotRecorded),
-    /// The log broke off while it was recorded, and cannot say what became of it. It may have happened.
+    /// The log broke off while it was recorded, and its outcome is unknown. It may have happened.
     #[error("it is not known whether this was recorded: {0}")]
     Unsure(Arc<str>),
-    /// What follows from it is too long for a record. Nothing has happened.
+    /// The resulting facts are too long for a record. Nothing has happened.
     #[error("this is too long to be recorded")]
     TooLarge,
-    /// What it is about lies in the log, and the log cannot be read. Nothing has happened.
+    /// The command needs records of the log, and the log cannot be read. Nothing has happened.
     #[error("the log cannot be read: {0}")]
     Unreadable(Arc<str>),
     /// Deciding it went wrong inside. Nothing has happened.
@@ -44,5 +44,5 @@ pub enum OwnerError {
 #[error("not recorded: {0}")]
 pub struct NotRecorded(pub Arc<str>);
 
-/// What whoever asked is told.
+/// Result that the sender of a command gets.
 pub(crate) type ReplyResult = Result<OwnerReply, OwnerError>;

@@ -12,7 +12,7 @@ use countersign_core::{
 };
 use serde_json::{Map, Value};
 
-/// About how many bytes a command brings, so that a batch stays within its size.
+/// Estimates the bytes of a command, so that a batch stays within its size.
 pub(super) fn size_of(command: &Command) -> usize {
     let content = match command {
         Command::Run(RunCommand::Answered { answer, .. }) => answer.message.content.len(),

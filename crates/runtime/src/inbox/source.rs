@@ -45,12 +45,12 @@ impl CommandSource {
         })
     }
 
-    /// Asks for something and waits for what it comes to.
+    /// Sends a command and waits for its outcome.
     ///
     /// A dropped future loses only the reply: the command is decided all the same once it is in the line.
     ///
     /// # Errors
-    /// [`Refused`], with nothing changed in each case but [`Refused::Unsure`].
+    /// [`OwnerError`], with nothing changed in each case but [`OwnerError::Unsure`].
     pub async fn send_command(&self, command: Command) -> Result<OwnerReply, OwnerError> {
         let (tx, rx) = oneshot::channel();
         if !self.enqueue_item(InboxItem::Command(Box::new(command), Some(tx))).await {
@@ -59,12 +59,12 @@ impl CommandSource {
         rx.await.unwrap_or(Err(OwnerError::Closed))
     }
 
-    /// Tells of something, without waiting for what it comes to.
+    /// Posts a command, without waiting for its outcome.
     pub async fn post_command(&self, command: Command) {
         self.enqueue_item(InboxItem::Command(Box::new(command), None)).await;
     }
 
-    /// Asks for something; what it comes to arrives later. The command is in the line when this returns.
+    /// Submits a command; its outcome arrives later. The command is in the line when this returns.
     pub async fn submit_command(&self, command: Command) -> oneshot::Receiver<Result<OwnerReply, OwnerError>> {
         let (tx, rx) = oneshot::channel();
         // If the owner has ended the sender is dropped with the item, and the receiver says so.
@@ -78,7 +78,7 @@ impl CommandSource {
         self.try_enqueue_item(InboxItem::Command(Box::new(command), Some(tx))).then_some(rx)
     }
 
-    /// Reads the state in the order of this line. What was read leaves only after everything that it shows is durable.
+    /// Reads the state in the order of this line. The result leaves only after everything that it shows is durable.
     pub async fn read_state<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Engine) -> T + Send + 'static,
@@ -86,7 +86,7 @@ impl CommandSource {
         self.read_scope(None, read).await
     }
 
-    /// The same, with `scope` at hand: it is fetched from the log where it was let go of.
+    /// Does the same with `scope` in memory: it is fetched from the log if it was let go of.
     pub async fn read_of<T: Send + 'static>(
         &self,
         scope: ResidencyScope,
@@ -111,7 +111,7 @@ impl CommandSource {
         rx.await.ok()
     }
 
-    /// Releases a frame that skips the log, behind everything that this line brought before.
+    /// Releases a frame that skips the log, after all earlier items of this line.
     ///
     /// A call's progress is left out while the line is full: the next one holds all of its output, and a tool must not
     /// wait for a log that cannot be written.

@@ -1,4 +1,4 @@
-//! What is counted of facts, once they are durable.
+//! Counts facts once they are durable.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use countersign_core::{
 
 use super::RuntimeMetrics;
 
-/// The kinds of [`Meters::gates_opened`].
+/// The kinds of [`RuntimeMetrics::gates_opened`].
 pub const GATE_KINDS: [&str; 6] = ["approval", "question", "plan", "execution", "pairing", "budget"];
-/// The verdicts of [`Meters::gates_resolved`].
+/// The verdicts of [`RuntimeMetrics::gates_resolved`].
 pub const RESOLUTIONS: [&str; 7] = ["allowed", "denied", "answered", "declined", "granted", "expired", "withdrawn"];
-/// The ends of [`Meters::runs_ended`].
+/// The ends of [`RuntimeMetrics::runs_ended`].
 pub const RUN_ENDS: [&str; 6] = ["completed", "aborted", "retry_cancelled", "failed", "overflowed", "interrupted"];
-/// Who did the calls of [`Meters::calls_ended`]; the last stands for what an earlier process had begun.
+/// Executors of [`RuntimeMetrics::calls_ended`]; the last stands for calls that an earlier process had begun.
 pub const EXECUTORS: [&str; 6] = ["builtin", "person", "shell", "service", "peer", "earlier"];
-/// How the calls of [`Meters::calls_ended`] ended.
+/// Ends of [`RuntimeMetrics::calls_ended`].
 pub const ENDS: [&str; 10] =
     ["done", "error", "failed", "denied", "refused", "expired", "limited", "skipped", "cancelled", "unknown"];
-/// How models answered.
+/// Stop reasons of answers of models.
 pub const STOPS: [&str; 5] = ["stop", "length", "tool_use", "error", "aborted"];
 
 impl RuntimeMetrics {
-    /// Counts a fact that is durable; `state` is that behind it.
+    /// Counts a fact that is durable; `state` is that after it.
     pub(crate) fn count_event(&self, recorded: &RecordedFact, state: &State) {
         self.events.add(1);
         match &recorded.fact.event {
@@ -89,7 +89,7 @@ impl RuntimeMetrics {
     }
 }
 
-/// Where a kind stands in [`GATE_KINDS`].
+/// Returns the index of a kind in [`GATE_KINDS`].
 pub const fn gate_kind(kind: Kind) -> usize {
     match kind {
         Kind::Approval => 0,
@@ -101,7 +101,7 @@ pub const fn gate_kind(kind: Kind) -> usize {
     }
 }
 
-/// Which verdict, and whether it is a person's.
+/// Returns the index of the verdict, and whether it is a person's.
 const fn of_resolution(resolution: &GateResolution) -> (usize, bool) {
     match resolution {
         GateResolution::Allowed { .. } => (0, true),

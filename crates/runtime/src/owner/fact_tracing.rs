@@ -1,4 +1,4 @@
-//! What the program's log says of facts, with the ids by which they are found in the record. Never with what anybody said.
+//! Log lines of the program about facts, with the ids by which they are found in the record. Never with any user text.
 
 use countersign_core::{
     call,

@@ -1,4 +1,4 @@
-//! What others hold of an owner.
+//! Handle of an owner for the rest of the program.
 
 use std::sync::{
     Arc,
@@ -15,26 +15,26 @@ use crate::{
     metrics::RuntimeMetrics,
 };
 
-/// A handle to an owner. The owner ends when [`Handle::close`] was called.
+/// A handle to an owner. The owner ends when [`OwnerHandle::close`] was called.
 #[derive(Clone)]
 pub struct OwnerHandle {
     pub(super) inbox: Arc<Inbox>,
     pub(super) ring: Arc<ReleaseRing>,
     pub(super) contents: ContentCache,
     pub(super) log: AnyLog,
-    /// Whether the owner starts nothing of what is owed yet.
+    /// True if the owner starts no owed work yet.
     pub(super) is_held: Arc<AtomicBool>,
     pub(super) task: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
     pub(super) meters: Arc<RuntimeMetrics>,
 }
 
 impl OwnerHandle {
-    /// A new line of commands.
+    /// Makes a line of commands.
     pub fn source(&self, lane: InboxLane) -> CommandSource {
         self.inbox.source(lane)
     }
 
-    /// Has the log made with the next fact, whatever that is: a client that opens a session finds it again after a crash. Without
+    /// Makes the log with the next fact, whatever that is: a client that opens a session finds it again after a crash. Without
     /// this, the facts that every process records at its start wait in memory until one of another kind comes.
     pub fn record_all(&self) {
         self.inbox.record_all();
@@ -62,37 +62,37 @@ impl OwnerHandle {
         Some(FactFollower::new(self.subscribe().await?, select))
     }
 
-    /// Starts the work that [`Handle::open_held`] held back. Does nothing where work was started already.
+    /// Starts the work that [`OwnerHandle::open_held`] held back. Does nothing if work was started already.
     pub async fn start_work(&self) {
         if self.is_held.swap(false, Ordering::AcqRel) {
-            // The owner sees to what is owed behind each batch.
+            // The owner starts owed work after each batch.
             self.source(InboxLane::Request).read_state(|_| ()).await;
         }
     }
 
-    /// Content outside the owner.
+    /// Returns the content outside the owner.
     pub fn contents(&self) -> &ContentCache {
         &self.contents
     }
 
-    /// The log itself, for reading.
+    /// Returns the log itself, for reading.
     pub fn log(&self) -> &AnyLog {
         &self.log
     }
 
-    /// The figures of this owner, from its opening.
+    /// Returns the figures of this owner, from its opening.
     pub fn metrics(&self) -> &Arc<RuntimeMetrics> {
         &self.meters
     }
 
-    /// How many commands and questions wait for the owner.
+    /// Returns the number of commands and reads queued for the owner.
     pub fn queued_count(&self) -> usize {
         self.inbox.queued_count()
     }
 
-    /// Stops taking commands, cancels what is in flight, records what comes back of it, and waits for the end.
+    /// Stops taking commands, cancels the work in flight, records its results, and waits for the end.
     ///
-    /// What was decided and not done stays owed: the next process finds it.
+    /// Work that was decided and not done stays owed: the next process finds it.
     pub async fn close(&self) {
         self.inbox.close();
         if let Some(task) = self.task.lock().await.take() {
@@ -100,7 +100,7 @@ impl OwnerHandle {
         }
     }
 
-    /// Gives the log up, so that another may own it. To be called after [`Handle::close`], and when nobody follows it any more.
+    /// Gives the log up, so that another may own it. To be called after [`OwnerHandle::close`], and when no follower is left.
     pub async fn close_log(&self) {
         self.log.close().await;
     }

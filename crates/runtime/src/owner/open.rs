@@ -17,24 +17,24 @@ use crate::{
     metrics::RuntimeMetrics,
 };
 
-/// How many records are replayed at a time.
+/// Records replayed at a time.
 const PAGE: usize = 1024;
 
 /// Why a log could not be worked with.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnerOpenError {
-    /// It could not be read.
+    /// The log could not be read.
     #[error("the log cannot be read")]
     Read(#[from] LogReadError),
-    /// It ends elsewhere than where it was written to: it is another one.
+    /// The log ends elsewhere than it was written to: it is another one.
     #[error("the log ends at record {found}, and was written up to record {written}")]
     Other {
-        /// Where it ends.
+        /// End of the log.
         found: Lsn,
-        /// What is known to be in it.
+        /// Position up to which the log is known to be written.
         written: Lsn,
     },
-    /// It could not be taken over from its last owner.
+    /// The log could not be taken over from its last owner.
     #[error("the log cannot be taken over")]
     TakeOver(#[from] LogWriteError),
     /// Another owner has taken it over since.
@@ -45,22 +45,22 @@ pub enum OwnerOpenError {
         /// The epoch of the other one.
         current: Epoch,
     },
-    /// It holds what this version does not know. It was left as it is.
+    /// The log holds facts unknown to this version. It was left as it is.
     #[error("record {lsn} cannot be used")]
     Decode {
-        /// Where.
+        /// Position of the record.
         lsn: Lsn,
         /// Why.
         #[source]
         source: EventDecodeError,
     },
-    /// What it says of one session cannot be read.
+    /// The records of one session cannot be read.
     #[error("the log cannot be read: {0}")]
     Scope(Arc<str>),
     /// Content that a pending decision needs is gone or broken.
     #[error("the content of record {lsn} is needed and cannot be used: {problem}")]
     Content {
-        /// Where.
+        /// Position of the record.
         lsn: Lsn,
         /// Why.
         problem: String,
@@ -68,16 +68,16 @@ pub enum OwnerOpenError {
     /// Recovery was refused.
     #[error("recovery failed")]
     Recovery(#[from] CommandError),
-    /// What recovery decided could not be recorded.
+    /// The decisions of recovery could not be recorded.
     #[error("what recovery decided could not be recorded: {0}")]
     NotRecorded(String),
 }
 
-/// Where a log stands when its owner begins.
+/// Position of a log when its owner begins.
 pub(super) struct LogPosition {
     /// The epoch that its owner writes under.
     pub(super) epoch: Epoch,
-    /// Its head.
+    /// Head of the log.
     pub(super) durable: Lsn,
     /// The snapshot that was read.
     pub(super) snapshot: Lsn,
@@ -88,16 +88,16 @@ pub(super) struct LogPosition {
 enum StartMode {
     /// With the owner.
     AtOnce,
-    /// With [`Handle::start_work`].
+    /// With [`OwnerHandle::start_work`].
     WhenCalled,
 }
 
-/// Brings the log's state into an engine: from its snapshot where there is one, and from the records behind.
+/// Brings the log's state into an engine: from its snapshot if there is one, and from the records after it.
 pub(super) async fn replay_log(log: &AnyLog, rules: ActiveRules) -> Result<Engine, OwnerOpenError> {
     Ok(replay_behind(log, rules).await?.0)
 }
 
-/// The same, and the position of the snapshot that it began with; 0 if there was none.
+/// Does the same, and returns the position of the snapshot that it began with; 0 if there was none.
 async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn), OwnerOpenError> {
     let mut engine = match snapshots::load_engine(log, &rules).await {
         Some(engine) => engine,
@@ -112,7 +112,7 @@ async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn)
             let event = Event::decode(&stored.kind, stored.version, &stored.facts)
                 .map_err(|source| OwnerOpenError::Decode { lsn: stored.lsn, source })?;
             let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session };
-            // A snapshot leaves out sessions at rest; one that went on behind it is needed whole.
+            // A snapshot leaves out sessions at rest; one that resumed after it is needed whole.
             if let Some(scope) =
                 meta.session.clone().map(ResidencyScope::Session).filter(|scope| engine.needs_fetch(scope))
             {
@@ -130,42 +130,42 @@ async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn)
     }
 }
 
-/// What a log says, for somebody who only reads: nothing is recovered, decided or written.
+/// Reads the state of a log without owning it: nothing is recovered, decided or written.
 ///
 /// # Errors
-/// [`OpenError`].
+/// [`OwnerOpenError`].
 pub async fn inspect_log(log: &AnyLog, rules: ActiveRules) -> Result<Engine, OwnerOpenError> {
     let mut engine = replay_log(log, rules).await?;
     admit_contents(&mut engine, &ContentCache::new(log.clone())).await?;
     Ok(engine)
 }
 
-/// Fetches what settling needs beside the state.
+/// Fetches the contents that recovery needs in addition to the state.
 pub(super) async fn admit_contents(engine: &mut Engine, contents: &ContentCache) -> Result<(), OwnerOpenError> {
     let mut needed_lsns = engine.wants_admitted();
     needed_lsns.sort_unstable();
     needed_lsns.dedup();
     let contents = contents.get(&needed_lsns).await?;
-    // A gate that nobody gave a reason for has no content at its end.
+    // A gate without a reason has no content at its end.
     let contents = needed_lsns.iter().zip(contents).filter_map(|(lsn, content)| Some((*lsn, content?)));
     engine.admit_content(contents).map_err(|(lsn, source)| OwnerOpenError::Content { lsn, problem: source.to_string() })
 }
 
 impl OwnerHandle {
-    /// Opens a log: takes it over, replays it, settles what the last process left, and starts what is owed. The owner before
+    /// Opens a log: takes it over, replays it, settles the work that the last process left, and starts owed work. The owner before
     /// is fenced: it ends with its next append, and releases nothing of that.
     ///
     /// # Errors
-    /// [`OpenError`], with no record added.
+    /// [`OwnerOpenError`], with no record added.
     pub async fn open(log: AnyLog, options: OwnerOptions) -> Result<Self, OwnerOpenError> {
         Self::open_to(log, options, StartMode::AtOnce).await
     }
 
-    /// Opens a log as [`Handle::open`] does, and starts nothing of what is owed before [`Handle::start_work`] is called. A
+    /// Opens a log as [`OwnerHandle::open`] does, and starts no owed work before [`OwnerHandle::start_work`] is called. A
     /// subscriber from before that call misses nothing of the work.
     ///
     /// # Errors
-    /// [`OpenError`], with no record added.
+    /// [`OwnerOpenError`], with no record added.
     pub async fn open_held(log: AnyLog, options: OwnerOptions) -> Result<Self, OwnerOpenError> {
         Self::open_to(log, options, StartMode::WhenCalled).await
     }

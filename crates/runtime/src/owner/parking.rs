@@ -1,4 +1,4 @@
-//! What waits for something that is not at hand, while a reader fetches it from the log.
+//! Items that wait for content that is not in memory, while a reader fetches it from the log.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,15 +10,15 @@ use countersign_store::{self as store, AnyLog, Log as _, Partition};
 
 use crate::inbox::{CommandSource, InboxItem, QueuedItem};
 
-/// How long it waits before it reads again what could not be read.
+/// Wait before a failed read is retried.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How many records are read at a time.
+/// Records read at a time.
 const PAGE: usize = 4096;
 
-/// Items by what they wait for, in the order in which they came.
+/// Items by the content that they wait for, in the order in which they came.
 pub(super) struct ParkedItems {
     log: AnyLog,
-    /// Where what was fetched comes in.
+    /// Inbox line for the fetched records.
     back: CommandSource,
     by_scope: BTreeMap<ResidencyScope, Vec<QueuedItem>>,
 }
@@ -28,7 +28,7 @@ impl ParkedItems {
         Self { log, back, by_scope: BTreeMap::new() }
     }
 
-    /// Holds an item back that needs what is not at hand, and has it fetched. Gives back an item that need not wait.
+    /// Parks an item that needs content outside of memory, and has it fetched. Returns an item that need not wait.
     pub(super) fn park_item(&mut self, engine: &Engine, waiting: QueuedItem) -> Option<QueuedItem> {
         let needed = match &waiting.item {
             InboxItem::Command(command, _) => engine.scope_of(command),
@@ -49,7 +49,7 @@ impl ParkedItems {
         None
     }
 
-    /// Holds items on that nobody can be told about, and has what they need fetched once more after a while.
+    /// Holds on to items whose reply cannot be given yet, and has the content that they need fetched once more after a while.
     pub(super) fn park_again(&mut self, scope: &ResidencyScope, waiting: Vec<QueuedItem>) {
         self.by_scope.insert(scope.clone(), waiting);
         self.fetch_scope(scope.clone(), AGAIN_AFTER);
@@ -64,18 +64,18 @@ impl ParkedItems {
         });
     }
 
-    /// Whether nothing waits.
+    /// Reports whether no item is parked.
     pub(super) fn is_empty(&self) -> bool {
         self.by_scope.is_empty()
     }
 
-    /// What waited for `scope`.
+    /// Returns the items that waited for `scope`.
     pub(super) fn release_scope(&mut self, scope: &ResidencyScope) -> Vec<QueuedItem> {
         self.by_scope.remove(scope).unwrap_or_default()
     }
 }
 
-/// Everything that the log says of `scope`.
+/// Reads all records of `scope` in the log.
 pub(super) async fn read_scope_records(
     log: &AnyLog,
     scope: &ResidencyScope,

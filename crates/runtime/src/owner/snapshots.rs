@@ -20,21 +20,21 @@ use tracing::warn;
 
 use super::open;
 
-/// How many records a restart reads behind the snapshot, about, after a crash.
+/// Approximate records that a restart reads after the snapshot, following a crash.
 const EVERY: u64 = 16_384;
-/// How long after one the next is made at the earliest, and how many records make one earlier all the same: each reads and
+/// Shortest time between two snapshots; many records make one earlier all the same: each reads and
 /// writes the whole state, however little has changed in it.
 const APART: Duration = Duration::from_secs(60);
 const MANY: u64 = 8 * EVERY;
-/// How many records make a snapshot worth its writing at a clean end.
+/// Records that make a snapshot worth its writing at a clean end.
 const WORTH: u64 = 2_048;
-/// How long the thread that reads for snapshots is kept.
+/// Time for which the thread that reads for snapshots is kept.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// Says when the next one is due.
+/// Schedule of snapshots.
 pub(super) struct SnapshotScheduler {
     log: AnyLog,
-    /// How long a session rests before it is left to the log.
+    /// Idle time after which a session is left to the log.
     idle: Option<Duration>,
     /// The position of the last one; 0 if there is none.
     last: Lsn,
@@ -57,7 +57,7 @@ impl SnapshotScheduler {
         Self { log, idle, last, begun: None, maker: None, writing: None }
     }
 
-    /// Has one made if enough was recorded since the last, beside the owner.
+    /// Starts one in the background if enough was recorded since the last.
     pub(super) fn start_if_due(&mut self, engine: &Engine, durable: Lsn) {
         if durable.0 < self.last.0 + EVERY || self.is_writing() || !self.is_time(durable) {
             return;
@@ -70,7 +70,7 @@ impl SnapshotScheduler {
             Ok(maker) => maker,
             Err(error) => return warn!(%error, "no snapshot: its thread cannot be started"),
         };
-        // One whose thread broke off is begun anew with the next.
+        // A snapshot whose thread broke off is begun again with the next.
         if maker.send(job).is_ok() {
             self.maker = Some(maker);
             self.writing = Some(writing);
@@ -78,12 +78,12 @@ impl SnapshotScheduler {
     }
 
     fn is_writing(&mut self) -> bool {
-        // What has said so once says nothing any more.
+        // A finished writer reports only once.
         self.writing.take_if(|writing| writing.try_recv() != Err(TryRecvError::Empty));
         self.writing.is_some()
     }
 
-    /// Whether the last one was long enough ago.
+    /// Reports whether the last one was long enough ago.
     fn is_time(&self, durable: Lsn) -> bool {
         durable.0 >= self.last.0 + MANY || self.begun.is_none_or(|begun| begun.elapsed() >= APART)
     }
@@ -99,7 +99,7 @@ impl SnapshotScheduler {
     }
 }
 
-/// An engine with the log's snapshot, if it has one that this version can use.
+/// Loads an engine from the log's snapshot, if it has one that this version can use.
 pub(super) async fn load_engine(log: &AnyLog, rules: &ActiveRules) -> Option<Engine> {
     let snapshot = match log.load_snapshot(Partition::ZERO, SNAPSHOT_VERSION).await {
         Ok(snapshot) => snapshot?,
@@ -127,7 +127,7 @@ fn spawn_maker() -> std::io::Result<Sender<SnapshotJob>> {
     thread::Builder::new().name("snapshots".to_owned()).spawn(move || {
         while let Ok(SnapshotJob { log, rules, idle, done }) = jobs.recv() {
             runtime.block_on(write_behind(log, rules, idle));
-            // Nobody has to wait for it.
+            // The receiver may be gone.
             let _ = done.send(());
         }
     })?;
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(sessions, ["works"]);
     }
 
-    /// What has said once that it is made says nothing any more, and whoever waits for it breaks off.
+    /// A writer that has reported its snapshot reports nothing more; a second wait for it breaks off.
     #[tokio::test]
     async fn the_end_does_not_wait_for_one_that_is_made_already() {
         let mut snapshots = SnapshotScheduler::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));

@@ -1,4 +1,4 @@
-//! The loop: take a batch, decide, record, release, and then see to what is owed.
+//! The loop: take a batch, decide, record, release, and then start owed work.
 
 mod append;
 mod failure;
@@ -34,17 +34,17 @@ use crate::{
     work::{CloseScope, Reconciler, ReconcilerOptions},
 };
 
-/// How much one batch takes up at most.
+/// Most items in one batch.
 const BATCH: usize = 256;
-/// How many bytes of commands one batch takes up, about.
+/// Approximate bytes of commands in one batch.
 const BATCH_BYTES: usize = 1 << 20;
-/// How long it waits before it tries a log again that could not be written.
+/// Wait before a log that could not be written is tried again.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// Deadlines are looked at at least this often, so that a machine that slept notices those that passed.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// How long a closing owner waits for what is in flight.
+/// Time that a closing owner waits for work in flight.
 const GRACE: Duration = Duration::from_secs(4);
-/// How much of that calls of services have to end by themselves. The rest is for what is said of those that do not.
+/// Part of it that calls of services have to end by themselves. The rest is for recording the ends of the others.
 const SERVICES: Duration = Duration::from_secs(3);
 
 /// The task that owns the state of one log.
@@ -52,13 +52,13 @@ pub(super) struct LogOwner {
     engine: Engine,
     /// The rules that are recorded to be in force.
     rules: ActiveRules,
-    /// Those that the batch brings which is being decided, where it brings some.
+    /// Rules of the batch that is being decided, if it brings some.
     coming: Option<ActiveRules>,
     /// The epoch that this owner took the log over in.
     epoch: Epoch,
     /// The head of the log.
     durable: Lsn,
-    /// What was decided before there was anything worth a file.
+    /// Facts that were decided before there was anything worth a file.
     deferred: Vec<RecordedFact>,
     log: AnyLog,
     options: OwnerOptions,
@@ -73,23 +73,23 @@ pub(super) struct LogOwner {
     is_closing: bool,
     /// When a closing owner cancels calls of services too.
     reconciler_closes: Option<Instant>,
-    /// Whether the state is no longer what the log says, and cannot be made so.
+    /// True if the state no longer matches the log, and cannot be made to.
     is_lost: bool,
     /// When deadlines are looked at again after looking at them went wrong.
     tick_after: Option<Instant>,
     parked: ParkedItems,
-    /// Reads that stand behind facts which are not durable, and what follows them in their lines. They come first in the
-    /// next batch, so that what is read is never taken back.
+    /// Reads that depend on facts which are not durable, and the items after them in their lines. They come first in the
+    /// next batch, so that a read result is never taken back.
     held: Vec<QueuedItem>,
-    /// How long before now the commands of this batch are decided: when the first answer in it came.
+    /// Time before now at which the commands of this batch are decided: that of the first answer in it.
     lag: Duration,
-    /// Whether deadlines passed while the log could not be written.
+    /// True if deadlines passed while the log could not be written.
     owes_time: bool,
     snapshots: SnapshotScheduler,
     meters: Arc<RuntimeMetrics>,
 }
 
-/// What leaves once the batch is durable, in order.
+/// Item to release once the batch is durable, in order.
 enum PendingRelease {
     Facts(Vec<RecordedFact>),
     Live(LiveUpdate),
@@ -97,7 +97,7 @@ enum PendingRelease {
     Read(Box<dyn FnOnce(u64) + Send>),
 }
 
-/// Whether the owner goes on.
+/// Continuation of the owner after a step.
 #[derive(PartialEq, Eq)]
 enum StepOutcome {
     Work,
@@ -155,7 +155,7 @@ impl LogOwner {
     }
 
     pub(super) async fn run(mut self) {
-        // Whatever ends this task, nobody may wait for it any more.
+        // However this task ends, no sender may wait for it any more.
         let _ended = EndGuard { inbox: Arc::clone(&self.inbox), ring: Arc::clone(&self.ring) };
         let mut closing: Option<Instant> = None;
         loop {
@@ -205,7 +205,7 @@ impl LogOwner {
             until = until.min(at);
         }
         if closing.is_some() {
-            // Tasks that were cancelled end without a command where nobody waits for one any more.
+            // Cancelled tasks end without a command if their result is no longer needed.
             until = until.min(Instant::now() + Duration::from_millis(20));
         }
         tokio::select! {
@@ -232,7 +232,7 @@ impl LogOwner {
         let mut taken = Vec::new();
         let mut recorded: Vec<RecordedFact> = Vec::new();
         let mut releases = Vec::new();
-        // An answer that came in time counts, however long it waited here: time passes behind it, and not before.
+        // An answer that came in time counts, however long it was queued here: time passes after it, and not before.
         let answers = waiting.iter().filter(|waiting| waiting.item.is_answer());
         self.lag = answers.map(|waiting| waiting.since.elapsed()).max().unwrap_or_default();
         if self.degraded.is_none() && self.owes_time {
@@ -272,11 +272,11 @@ impl LogOwner {
             Err(failed) => self.roll_back(failed, taken, releases).await,
         };
         if next == StepOutcome::End {
-            // What is owed now may be another owner's, or was never recorded.
+            // Work owed now may be another owner's, or was never recorded.
             self.reconciler.abandon();
             return next;
         }
-        // What is not in the log yet cannot be fetched from it.
+        // Facts that are not in the log yet cannot be fetched from it.
         let idle = self.options.idle.filter(|_| self.deferred.is_empty());
         self.engine.evict_idle(self.options.clock.now(), idle);
         self.snapshots.start_if_due(&self.engine, self.durable);
@@ -287,7 +287,7 @@ impl LogOwner {
         next
     }
 
-    /// How far ahead the wall clock is, if somebody set it and there are jobs for which that matters.
+    /// Returns the offset of the wall clock, if it was set and there are jobs for which that matters.
     fn moved_offset(&self, waiting: &[QueuedItem]) -> Option<i64> {
         let schedule = self.engine.state().schedule();
         if schedule.is_empty() && !waiting.iter().any(|waiting| waiting.item.is_about_jobs()) {
@@ -296,7 +296,7 @@ impl LogOwner {
         Some(self.options.clock.ahead_millis()).filter(|ahead| schedule.is_moved(*ahead))
     }
 
-    /// Lets deadlines pass, and goes on with what did not fit into the last batch.
+    /// Lets deadlines pass, and continues with the items that did not fit into the last batch.
     async fn run_tick(&mut self, recorded: &mut Vec<RecordedFact>, releases: &mut Vec<PendingRelease>) {
         let now: Millis = self.options.clock.now();
         let is_due = self.engine.state().next_deadline().is_some_and(|at| at <= now);
@@ -340,7 +340,7 @@ impl LogOwner {
         self.decide_item(waiting, taken, recorded, releases).await;
     }
 
-    /// Takes what was fetched, and gives what waited for it in the order in which it came.
+    /// Takes the fetched records, and returns the items that waited for them in the order in which they came.
     fn unpark_fetched(
         &mut self,
         scope: &ResidencyScope,
@@ -399,8 +399,8 @@ impl LogOwner {
                 }
             },
             InboxItem::Command(command, reply) => {
-                // What is only told must not be lost where it cannot be recorded now: it is offered again. Whoever waits for an
-                // answer is told instead, and may ask again.
+                // A one-way item must not be lost if it cannot be recorded now: it is offered again. A sender that waits for an
+                // answer gets the error instead, and may send it again.
                 let is_one_way = reply.is_none();
                 let broken = if is_one_way { crate::work::failure_command(&command) } else { None };
                 if is_one_way {
@@ -409,7 +409,7 @@ impl LogOwner {
                 }
                 let mut decided = self.decide_command(*command, recorded).await;
                 if let (Err(_), Some(broken)) = (&decided, broken) {
-                    // What came back cannot be decided as it is; that it broke off can.
+                    // The result cannot be decided as it is; a report that it broke off can.
                     decided = self.decide_command(broken, recorded).await;
                     self.is_lost |= decided.is_err();
                 }
@@ -494,7 +494,7 @@ impl LogOwner {
                 PendingRelease::Read(send) => send(self.ring.pushed_count()),
             }
         }
-        // Whoever sees a frame must be able to see the replies that stand before it.
+        // A receiver of a frame must be able to see the replies that come before it.
         for (reply, replied) in replies {
             let _ = reply.send(replied);
         }

@@ -1,4 +1,4 @@
-//! Where a request goes: the base address, and the path and query behind it.
+//! Target of a request: the base address, and the path and query after it.
 //!
 //! It must not know credentials.
 
@@ -12,7 +12,7 @@ use url::{Host, Url};
 /// In a value everything is data: only what RFC 3986 calls unreserved stays.
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// In a template only what no address may hold is encoded.
+/// Characters to encode in a template: only those that no address may hold.
 const TEMPLATE: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -32,7 +32,7 @@ const LAYERS: usize = 8;
 /// A value would make the path name another place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DotSegment {
-    /// This argument stands in a segment that reads as dots.
+    /// The argument makes a segment that reads as dots.
     #[error("Argument '{0}' would change the path of the request")]
     Argument(String),
     /// The template itself has such a segment.
@@ -58,7 +58,7 @@ impl UrlOrigin {
         Some(Self { encrypted, host: url.host()?.to_owned(), port: url.port_or_known_default()? })
     }
 
-    /// As the `Host` header has it.
+    /// Returns the authority as the `Host` header has it.
     pub(super) fn authority(&self) -> String {
         match (self.encrypted, self.port) {
             (false, 80) | (true, 443) => self.host.to_string(),
@@ -90,9 +90,9 @@ impl BaseUrl {
     }
 }
 
-/// Path and query of a request: `base`, and behind it `template` with its arguments.
+/// Returns path and query of a request: `base`, followed by `template` with its arguments.
 ///
-/// An argument that is absent leaves nothing. What an argument says is never taken for a part of the template.
+/// An argument that is absent leaves nothing. The text of an argument is never taken for a part of the template.
 ///
 /// # Errors
 /// [`DotSegment`] if a segment of the path reads as `.` or `..`, however it is encoded.
@@ -139,8 +139,8 @@ fn fill_template(template: &str, arguments: &Map<String, Value>) -> String {
     text
 }
 
-/// `target` with a parameter for each of `names` among the arguments. One that is absent, null or false is left out; a list gives one
-/// for each of its items.
+/// Returns `target` with a parameter for each of `names` among the arguments. One that is absent, null or false is left out; a list
+/// gives one for each of its items.
 pub(super) fn with_query(mut target: String, names: &[String], arguments: &Map<String, Value>) -> String {
     let text = |value: &Value| if *value == Value::Bool(true) { "true".to_owned() } else { text_of(value) };
     for (name, value) in names.iter().filter_map(|name| Some((name, arguments.get(name)?))) {
@@ -175,7 +175,7 @@ fn template_parts(template: &str) -> Vec<TemplatePart<'_>> {
     parts
 }
 
-/// Whether somebody on the way could read `segment` as one or more that move: `..`, `%2e%2E`, `%252e.`, `..;a`, `..%2fx`, `..%5Cx`.
+/// Reports whether a proxy could read `segment` as one or more that move: `..`, `%2e%2E`, `%252e.`, `..;a`, `..%2fx`, `..%5Cx`.
 fn is_dot_segment(segment: &str) -> bool {
     let mut text = segment.to_owned();
     for _ in 0..LAYERS {
@@ -189,7 +189,7 @@ fn is_dot_segment(segment: &str) -> bool {
         }
         text = decoded;
     }
-    // Nobody who means well encodes eight times.
+    // No honest caller encodes eight times.
     true
 }
 

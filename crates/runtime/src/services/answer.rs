@@ -1,4 +1,4 @@
-//! What an answer means to the caller.
+//! Meaning of an answer for the caller.
 
 use countersign_core::policy::signature::text_of;
 use hyper::StatusCode;
@@ -9,7 +9,7 @@ use super::{Redactions, ServiceCallOutcome, ServiceDefinition};
 /// The most characters of a service's own words that are handed on as an error.
 pub(super) const EXCERPT: usize = 1_000;
 
-/// An answer with as much of its body as was asked for.
+/// An answer with as much of its body as the limit allows.
 #[derive(Debug)]
 pub(super) struct ServiceResponse {
     pub(super) status: StatusCode,
@@ -18,11 +18,11 @@ pub(super) struct ServiceResponse {
     pub(super) size: BodySize,
 }
 
-/// Whether the body is all there.
+/// Completeness of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodySize {
     Whole,
-    /// It is larger than the limit in bytes, and announced itself as so large, if it did.
+    /// The answer is larger than the limit in bytes, and announced itself as so large, if it did.
     TooLarge {
         limit: usize,
         announced: Option<u64>,
@@ -144,7 +144,7 @@ fn fill_error_template(template: &str, status: u16, body: &str, arguments: &Map<
     Some(text)
 }
 
-/// `text` on one line, of at most `most` characters and a mark, with nothing in it that a terminal or a card would obey.
+/// Returns `text` on one line, of at most `most` characters and a mark, without characters that a terminal or a card would obey.
 pub(super) fn printable_excerpt(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for (count, c) in text.trim().chars().enumerate() {
@@ -163,7 +163,7 @@ pub(super) fn printable_excerpt(text: &str, most: usize) -> String {
     shown
 }
 
-/// Formatting that changes how other characters are seen, or is not seen itself.
+/// Reports whether a character is formatting that changes how others are seen, or is not seen itself.
 fn is_unseen(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

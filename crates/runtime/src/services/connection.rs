@@ -1,4 +1,4 @@
-//! One connection to a service. It counts what it takes for the wire, and moves only while its call is polled.
+//! One connection to a service. It counts the bytes taken for the wire, and moves only while its call is polled.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ use url::Host;
 
 use super::{address::UrlOrigin, tls::LazyTlsConnector};
 
-/// How long connecting may take, all addresses and TLS included.
+/// Time limit of connecting, all addresses and TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bytes of a request that a connection took for the wire, over its whole life.
@@ -41,8 +41,10 @@ pub(super) struct HttpConnection {
 }
 
 impl HttpConnection {
+    /// Connects to `origin` within `limit`.
+    ///
     /// # Errors
-    /// Why there is no connection. No byte of a request has left then.
+    /// The reason why there is no connection. No byte of a request has left then.
     pub(super) async fn open(origin: &UrlOrigin, tls: &LazyTlsConnector, limit: Duration) -> Result<Self, String> {
         let limit = limit.min(CONNECT_LIMIT);
         let opened = tokio::time::timeout(limit, Self::connect_stream(origin, tls, limit)).await;
@@ -70,7 +72,7 @@ impl HttpConnection {
         Ok(Self { sender, driver: ConnectionDriver { connection: Box::pin(driver), ended: false }, taken })
     }
 
-    /// The count that tells whether a request has left.
+    /// Returns the count that tells whether a request has left.
     pub(super) fn bytes_sent(&self) -> BytesSent {
         Arc::clone(&self.taken)
     }
@@ -84,7 +86,7 @@ impl HttpConnection {
         self.driver.drive_until(answer).await
     }
 
-    /// The next bytes of `body`, or none at its end.
+    /// Reads the next bytes of `body`, or none at its end.
     pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
         loop {
             match self.driver.drive_until(body.frame()).await? {
@@ -99,7 +101,7 @@ impl HttpConnection {
         }
     }
 
-    /// Whether another request can be sent. Looks at the wire once: an end or stray bytes that came meanwhile end it.
+    /// Reports whether another request can be sent. Looks at the wire once: an end or stray bytes that came meanwhile end it.
     pub(super) fn is_usable(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         self.driver.poll(&mut context);
@@ -107,7 +109,7 @@ impl HttpConnection {
     }
 }
 
-/// Whether nothing of `body` is still to come.
+/// Reports whether nothing of `body` is still to come.
 pub(super) fn is_over(body: &Incoming) -> bool {
     body.is_end_stream()
 }
@@ -136,7 +138,7 @@ impl ConnectionDriver {
     }
 }
 
-/// Tries the host's addresses one after the other, each for its share of what is left of `limit`.
+/// Tries the host's addresses one after the other, each for its share of the rest of `limit`.
 async fn connect_tcp(origin: &UrlOrigin, limit: Duration) -> io::Result<TcpStream> {
     let addresses: Vec<_> = match &origin.host {
         Host::Domain(name) => lookup_host((name.as_str(), origin.port)).await?.collect(),
@@ -185,7 +187,7 @@ impl AsyncWrite for CountingStream {
                 }
                 written
             }
-            // What fails here may have left before: only the attempt is known.
+            // A failure here may follow a departure: only the attempt is known.
             MaybeTlsStream::Encrypted(stream) => {
                 taken.fetch_add(u64::try_from(buf.len()).unwrap_or(u64::MAX), Ordering::Release);
                 Pin::new(stream).poll_write(cx, buf)

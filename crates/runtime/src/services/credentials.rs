@@ -24,7 +24,7 @@ pub enum BadCredentials {
     /// A line break or the like.
     #[error("the credentials hold a character that no header can carry")]
     Value,
-    /// It would end the user's name.
+    /// The name would be ended by it.
     #[error("a user of basic auth may not hold a colon")]
     Colon,
     /// A parameter needs a name.
@@ -83,7 +83,7 @@ impl ServiceCredentials {
         }
     }
 
-    /// `target` with the parameter that the service knows us by, once.
+    /// Returns `target` with the credential's parameter, once.
     pub(super) fn add_to_target(&self, target: &str) -> String {
         let Some((param, token)) = &self.query else { return target.to_owned() };
         let target = self.without_parameter(target);
@@ -91,7 +91,7 @@ impl ServiceCredentials {
         format!("{target}{joint}{}={}", encode_value(param), encode_value(token.expose_secret()))
     }
 
-    /// `url` as another origin may see it, or none if it holds a credential that cannot be taken out.
+    /// Returns `url` as another origin may see it, or none if it holds a credential that cannot be taken out.
     pub(super) fn strip_url(&self, mut url: Url) -> Option<Url> {
         let _ = url.set_username("");
         let _ = url.set_password(None);
@@ -115,7 +115,7 @@ impl ServiceCredentials {
         if others.is_empty() { path.to_owned() } else { format!("{path}?{}", others.join("&")) }
     }
 
-    /// `text` without anything that is secret here.
+    /// Returns `text` without any secret.
     pub(super) fn redact_text(&self, text: &str) -> String {
         self.veil.redact_text(text).into_owned()
     }

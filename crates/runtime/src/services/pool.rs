@@ -10,7 +10,7 @@ use super::{address::UrlOrigin, connection::HttpConnection, tls::LazyTlsConnecto
 /// Shorter than any server's usual patience: a request on a connection that is just being closed is in doubt.
 const IDLE_LIMIT: Duration = Duration::from_millis(1_500);
 
-/// So many wait for one origin.
+/// Most waiting connections of one origin.
 const MOST: usize = 128;
 
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct IdleConnection {
 }
 
 impl ConnectionPool {
-    /// The connection that has waited least, if one can still be used.
+    /// Takes the connection that has waited least, if one can still be used.
     pub(super) fn take_idle(&self, origin: &UrlOrigin) -> Option<HttpConnection> {
         let now = Instant::now();
         let mut idle = self.idle.lock();

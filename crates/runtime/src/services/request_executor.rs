@@ -19,13 +19,13 @@ use super::{
     pool::ConnectionPool,
 };
 
-/// So many redirects are followed.
+/// Most redirects that are followed.
 const MOST_HOPS: usize = 5;
 
 /// The most that is read of an answer that is an error or a redirect, bytes.
 const ERROR_LIMIT: usize = 64 << 10;
 
-/// Whether a byte of the call has left. It outlives the journey.
+/// Tracks whether a byte of the call has left. It outlives the journey.
 #[derive(Default)]
 pub(super) struct DispatchTracker {
     left: bool,
@@ -37,7 +37,7 @@ impl DispatchTracker {
         self.left || self.has_left_lately()
     }
 
-    /// Whether a byte has left over the connection that is watched.
+    /// Reports whether a byte has left over the connection that is watched.
     fn has_left_lately(&self) -> bool {
         self.watched.as_ref().is_some_and(|(taken, before)| taken.load(Ordering::Acquire) > *before)
     }
@@ -63,13 +63,16 @@ pub(super) struct RequestExecutor<'a> {
 struct RequestHop {
     origin: UrlOrigin,
     target: String,
-    /// Once the service's origin was left they never come back: whoever sends us there again is not the service.
+    /// True if credentials are sent. Once the service's origin was left they never come back: a server that redirects back is not
+    /// the service.
     with_credentials: bool,
 }
 
 impl RequestExecutor<'_> {
+    /// Executes a request, with its redirects.
+    ///
     /// # Errors
-    /// Why no whole answer came; `departure` says how far the request had got.
+    /// The reason why no whole answer came; `tracker` says how far the request had got.
     pub(super) async fn execute_request(
         self,
         prepared: &PreparedRequest,
@@ -166,7 +169,7 @@ impl RequestExecutor<'_> {
         Ok(request)
     }
 
-    /// Where an answer sends the request on to, if it may go there.
+    /// Returns the target of a redirect, if the request may go there.
     fn redirect_hop(
         &self,
         hop: &RequestHop,

@@ -22,35 +22,35 @@ use crate::{
     message_content::{encode_message, encode_tool_result},
 };
 
-/// Everything that running a call takes.
+/// Input of running a call.
 pub(super) struct CallWork {
     pub(super) call: CallId,
     pub(super) session: SessionId,
     pub(super) cwd: String,
-    /// Where the shell was when the call was decided.
+    /// Working folder of the shell when the call was decided.
     pub(super) folder: String,
-    /// Where the call is to work, as it was decided.
+    /// Working folder of the call, as it was decided.
     pub(super) place: String,
     pub(super) executor: Executor,
     pub(super) content: Lsn,
     pub(super) arguments: Digest,
-    /// Of what it would run from disk, as it was when it was judged.
+    /// Digest of the files that it would run from disk, as they were when it was judged.
     pub(super) pins: Option<Digest>,
-    /// Whether a person allowed it: what it runs is then what that person was shown.
+    /// True if a person allowed it: it then runs exactly the program that this person was shown.
     pub(super) is_approved: bool,
-    /// Which start of it this is.
+    /// Number of this start of the call.
     pub(super) start: u32,
     /// The line of the peer for which it was started, where one does it.
     pub(super) line: Option<PeerLine>,
-    /// How long that peer may say nothing.
+    /// Time that the peer may be silent.
     pub(super) patience: Duration,
-    /// Whether that peer is only asked what became of it.
+    /// True if only the outcome is requested from the peer.
     pub(super) is_asking: bool,
-    /// Where answers to what it asks people while it works arrive.
+    /// Answers to questions that the call asks people while it works.
     pub(super) questions: LiveQuestions,
 }
 
-/// What a tool gave back, without any secret: a file that a command wrote may hold one as well as its output.
+/// Redacts the secrets in the output of a tool: a file that a command wrote may hold one as well as its output.
 fn redact_output(mut output: CallOutput, secrets: &GatewaySecrets) -> CallOutput {
     let veil = secrets.redactor();
     for block in &mut output.content {
@@ -87,7 +87,7 @@ impl CallWork {
         Command::Call(CallCommand::Ended { call: self.call, progress })
     }
 
-    /// Fetches what was wanted, and refuses it if it is not what was decided.
+    /// Fetches the tool and arguments of the call, and refuses them if they are not those that were decided.
     async fn read_content(&self, contents: &ContentCache) -> Result<CallDetails, Arc<str>> {
         let text = match contents.get(&[self.content]).await {
             Ok(mut texts) => texts.pop().flatten(),
@@ -175,7 +175,7 @@ impl CallWork {
         }))
     }
 
-    /// How far a call got that has nothing to show.
+    /// Returns the progress of a call without a result.
     fn without_result(&self, failure: CallFailure, secrets: &GatewaySecrets) -> CallProgress {
         let veil = secrets.redactor();
         match failure {
@@ -191,7 +191,7 @@ impl CallWork {
         }
     }
 
-    /// Runs `work` and hands on the latest of what it says meanwhile.
+    /// Runs `work` and hands on its latest progress meanwhile.
     async fn with_progress<T>(
         &self,
         work: impl Future<Output = T>,

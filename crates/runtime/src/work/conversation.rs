@@ -12,7 +12,7 @@ use countersign_store::LogReadError;
 use super::RunEnvironment;
 use crate::{deliver::ContentCache, message_content::encode_message};
 
-/// What the model is shown of an old result that was cut out.
+/// Text for the model in the place of an old result that was cut out.
 const PRUNED: &str = "[Output of an old call, removed to save room. Run the call again if you need it.]";
 
 /// One piece of a context, without its text.
@@ -22,7 +22,7 @@ pub(crate) struct OutlineEntry {
     is_pruned: bool,
 }
 
-/// The context of a session, without its text.
+/// Returns the context of a session, without its text.
 pub(crate) fn session_outline(session: &Session) -> Vec<OutlineEntry> {
     let pieces = session.model_context();
     let outline = pieces.iter().map(|piece| {
@@ -50,12 +50,12 @@ pub(crate) async fn read_messages(
     Ok(messages.collect())
 }
 
-/// How the data of a picture begins that lies beside the log. Base64 has no such sign.
+/// Prefix of the data of a picture that is kept outside the log. Base64 has no such sign.
 const BESIDE: &str = "r2:";
-/// What the model is shown of a picture that is not there any more.
+/// Text for the model in the place of a picture that is not there any more.
 const GONE: &str = "[A picture that is no longer kept.]";
 
-/// Puts pictures into messages that lie beside the log.
+/// Puts pictures that are kept outside the log into messages.
 pub(crate) async fn with_pictures(messages: &mut [StoredMessage], host: &dyn RunEnvironment) {
     for message in messages {
         let (StoredMessage::User(user_message) | StoredMessage::Developer(user_message)) = message else { continue };
@@ -72,7 +72,7 @@ pub(crate) async fn with_pictures(messages: &mut [StoredMessage], host: &dyn Run
     }
 }
 
-/// The same with the results of each message in the order of its calls.
+/// Returns the same with the results of each message in the order of its calls.
 pub(crate) fn in_order(mut messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
     let mut call_ids: Vec<String> = Vec::new();
     let mut from = 0;
@@ -149,7 +149,7 @@ fn user_text(text: String) -> models::RequestMessage {
 }
 
 fn assistant_to_model(assistant: &AssistantReply) -> Option<models::RequestMessage> {
-    // What a provider broke off is not part of what was said, and its calls were never wanted.
+    // An answer that a provider broke off is not part of the conversation, and its calls are void.
     if assistant.stop_reason == StopReason::Error {
         return None;
     }
@@ -202,7 +202,7 @@ fn bash_text(bash: &BashMessage) -> String {
     text
 }
 
-/// Says of an output that is not whole what is shown, and where the rest is.
+/// Notes for an incomplete output which part is shown, and where the rest is.
 fn cut_note(bash: &BashMessage) -> Option<String> {
     let cut = bash.meta.as_ref().and_then(|meta| meta.get("truncation")).filter(|_| bash.truncated);
     let count = |key: &str| cut.and_then(|cut| cut.get(key)).and_then(serde_json::Value::as_u64);
@@ -224,21 +224,21 @@ fn mention_text(mention: &FileMentionMessage) -> String {
     text
 }
 
-/// The image that a mentioned file is.
+/// Returns the image of a mentioned file.
 fn mentioned_image(file: &serde_json::Value) -> Option<MessagePart> {
     let image = file.get("image")?;
     let text = |key: &str| image.get(key)?.as_str().map(str::to_owned);
     Some(MessagePart::Image { mime_type: text("mimeType")?, data: text("data")? })
 }
 
-/// An answer that was stopped before a word of it came.
+/// Returns an answer that was stopped before a word of it came.
 pub(crate) fn aborted_answer(settings: &Settings) -> ModelAnswer {
     let failure = ProviderFailure { retryable: false, overflow: false, after: None };
     let answer = failed_answer(settings, "Request was aborted", failure, StopReason::Aborted);
     ModelAnswer { failure: None, ..answer }
 }
 
-/// An answer that is nothing but a failure.
+/// Returns an answer that is nothing but a failure.
 pub(crate) fn failed_answer(
     settings: &Settings,
     message: &str,

@@ -1,6 +1,6 @@
-//! What calls ask people while they work, and the answers on their way back: a gate each, as durable as any other.
+//! Questions that calls ask people while they work, and the answers on their way back: a gate each, as durable as any other.
 //!
-//! It must not decide anything. A process that ends takes the calls with it, and the next one withdraws what they asked.
+//! It must not decide anything. A process that ends takes the calls with it, and the next one withdraws their questions.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,13 @@ use tokio::sync::oneshot;
 
 use crate::inbox::{CommandSource, OwnerError};
 
-/// The gates whose answers somebody in this process waits for.
+/// The gates whose answers a call in this process waits for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveQuestions(Arc<Mutex<QuestionWaiters>>);
 
 type QuestionWaiters = BTreeMap<GateId, oneshot::Sender<ResolvedAnswer>>;
 
-/// What came of a gate, and what was said with it.
+/// Resolution of a gate, and the reason that was given with it.
 type ResolvedAnswer = (GateResolution, Option<Arc<str>>);
 
 /// A call that may ask.
@@ -36,7 +36,7 @@ pub(super) struct GateAsker {
     results: CommandSource,
 }
 
-/// Forgets a gate when nobody waits for it any more.
+/// Forgets a gate when its call no longer waits for it.
 struct WaiterGuard<'a> {
     questions: &'a LiveQuestions,
     gate: GateId,
@@ -49,12 +49,12 @@ impl Drop for WaiterGuard<'_> {
 }
 
 impl LiveQuestions {
-    /// The same, for one call.
+    /// Returns the same, for one call.
     pub(super) fn for_call(self, call: CallId, results: CommandSource) -> GateAsker {
         GateAsker { questions: self, call, results }
     }
 
-    /// Tells whoever waits what was decided. To be called with what is recorded.
+    /// Delivers decisions to the calls that wait for them. To be called with the recorded state.
     pub(super) fn deliver_answers(&self, engine: &Engine) {
         let mut waiters = self.lock_waiters();
         if waiters.is_empty() {
@@ -78,7 +78,7 @@ impl LiveQuestions {
     }
 }
 
-/// An id that nobody has had.
+/// Returns an id that has not been used.
 fn new_gate_id() -> Option<GateId> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).ok()?;
@@ -103,7 +103,7 @@ impl HostApprover for GateAsker {
             match answer.await {
                 Ok((GateResolution::Allowed { .. } | GateResolution::Granted, _)) => HostAccessAnswer::Yes,
                 Ok((GateResolution::Denied | GateResolution::Declined | GateResolution::Answered, reason)) => {
-                    // In one line, whatever was said.
+                    // In one line, whatever the text.
                     let reason = reason.filter(|reason| !reason.trim().is_empty());
                     let saying = reason.map_or_else(String::new, |reason| format!(", saying {reason:?}"));
                     HostAccessAnswer::No(format!(

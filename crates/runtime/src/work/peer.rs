@@ -1,4 +1,4 @@
-//! A call at a peer: it is handed over on the line for which it was started, and what comes back is its end.
+//! A call at a peer: it is handed over on the line for which it was started, and the peer's result is its end.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use crate::{
     peers::{CallAcceptance, PeerCall, PeerOrder, PeerOutcome, PeerRegistry, PeerTexts},
 };
 
-/// What a model is told of a call that was stopped before it left.
+/// Text for the model about a call that was stopped before it left.
 const NOT_SENT: &str = "Tool execution was aborted before it was sent.";
-/// And of one that its peer had on an earlier line and was not asked about any more.
+/// Text about a call that its peer had on an earlier line and whose outcome was not requested any more.
 const NOT_ASKED: &str = "Outcome unknown: it was stopped before whoever has it could be asked what became of it.";
 
 impl CallWork {
-    /// Nothing of it left: not the call, or not the question what became of it.
+    /// Returns the progress when nothing left: not the call, or not the request for its outcome.
     const fn unsent_progress(&self) -> CallProgress {
         CallProgress::Unsent { start: self.start }
     }
 
-    /// Does the call at `peer`. A stopped call does not wait for what its peer says of that: it ends at once.
+    /// Does the call at `peer`. A stopped call does not wait for its peer's answer to that: it ends at once.
     pub(super) async fn at_peer(
         &self,
         peer: &PeerId,
@@ -45,7 +45,7 @@ impl CallWork {
         if line.send(order).is_err() {
             return self.unsent_progress();
         }
-        // Only the door's end keeps the line open.
+        // Only the adapter's end keeps the line open.
         let line = line.downgrade();
         let stop = || line.upgrade().map(|line| line.send(PeerOrder::Stop(self.call)));
         let taken = tokio::select! {
@@ -63,7 +63,7 @@ impl CallWork {
         };
         let (words, patience, mut updates, mut end) = match taken {
             Ok(CallAcceptance::Sent { words, patience, updates, end }) => (words, patience, updates, end),
-            // What it may have done on an earlier line nobody can tell.
+            // Its effect on an earlier line is unknown.
             Ok(CallAcceptance::Refused(why)) if self.is_asking => return left_progress(why, DoubtCause::PeerLost),
             Ok(CallAcceptance::Refused(why)) => return CallProgress::NotBegun(why.into()),
             Err(_) => return self.unsent_progress(),
@@ -76,7 +76,7 @@ impl CallWork {
             tokio::select! {
                 biased;
                 ended = &mut end => {
-                    // What it said before its end may have come with it, and is told first.
+                    // An update before the end may have come with it, and is released first.
                     if let Some(output) = unseen_update(&mut updates) {
                         self.send_progress(output, results).await;
                     }
@@ -112,7 +112,7 @@ impl CallWork {
     }
 }
 
-/// The latest update if nobody was told of it yet.
+/// Returns the latest update if it was not released yet.
 fn unseen_update(updates: &mut watch::Receiver<Option<CallOutput>>) -> Option<CallOutput> {
     let latest = updates.borrow_and_update();
     if latest.has_changed() { latest.clone() } else { None }

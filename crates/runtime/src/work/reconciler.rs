@@ -1,4 +1,4 @@
-//! Keeps what is in flight in step with what is owed.
+//! Keeps the work in flight in step with the owed work.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,33 +36,33 @@ use crate::{deliver::ContentCache, inbox::CommandSource, metrics::RuntimeMetrics
 struct InFlight {
     cancel: CancellationToken,
     task: JoinHandle<()>,
-    /// Whether a service or a peer has it in hand: cancelled, nobody knows what became of it.
+    /// True if a service or a peer has it in hand: cancelled, its outcome is unknown.
     is_elsewhere: bool,
 }
 
-/// What of it is told to stop when the owner closes.
+/// Work that is stopped when the owner closes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloseScope {
-    /// What is not at a service or a peer, which may answer yet.
+    /// All work but that at a service or a peer, which may answer yet.
     AllButElsewhere,
     All,
 }
 
-/// What a [`Desk`] is made with.
+/// Options of a [`Reconciler`].
 pub(crate) struct ReconcilerOptions {
-    /// What work needs: models, tools, prompts.
+    /// Environment of work: models, tools, prompts.
     pub(crate) environment: Arc<dyn RunEnvironment>,
-    /// Where what comes back goes.
+    /// Line for the results.
     pub(crate) results: CommandSource,
     pub(crate) contents: ContentCache,
-    /// How long deltas of one block are gathered before they are released.
+    /// Time for which deltas of one block are gathered before they are released.
     pub(crate) merge: Duration,
-    /// Whether nothing is started yet.
+    /// True if nothing is started yet.
     pub(crate) is_held: Arc<AtomicBool>,
     pub(crate) meters: Arc<RuntimeMetrics>,
 }
 
-/// Starts what is owed and not in flight, cancels what is in flight and no longer owed.
+/// Starts work that is owed and not in flight, cancels work in flight that is no longer owed.
 pub(crate) struct Reconciler {
     environment: Arc<dyn RunEnvironment>,
     results: CommandSource,
@@ -70,10 +70,10 @@ pub(crate) struct Reconciler {
     merge: Duration,
     in_flight: BTreeMap<OwedWork, InFlight>,
     is_closing: bool,
-    /// Whether nothing is started yet.
+    /// True if nothing is started yet.
     is_held: Arc<AtomicBool>,
     meters: Arc<RuntimeMetrics>,
-    /// What calls ask people while they work.
+    /// Questions that calls ask people while they work.
     questions: LiveQuestions,
     /// Calls whose work was begun in this process and whose turn is still open.
     known: BTreeSet<(CallId, u32)>,
@@ -96,17 +96,17 @@ impl Reconciler {
         }
     }
 
-    /// Whether nothing is in flight.
+    /// Reports whether nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
     }
 
-    /// How much is in flight.
+    /// Returns the number of pieces of work in flight.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Tells what is in flight to stop, and what is started from now on too. Each piece still says what became of it.
+    /// Stops the work in flight, and any that is started from now on. Each piece still reports its outcome.
     pub(crate) fn close(&mut self, what: CloseScope) {
         self.is_closing = true;
         for work in self.in_flight.values().filter(|work| what == CloseScope::All || !work.is_elsewhere) {
@@ -114,7 +114,7 @@ impl Reconciler {
         }
     }
 
-    /// Ends everything in flight without waiting for what it says.
+    /// Ends everything in flight without waiting for its results.
     pub(crate) fn abandon(&mut self) {
         for (_, work) in std::mem::take(&mut self.in_flight) {
             work.cancel.cancel();
@@ -129,7 +129,8 @@ impl Reconciler {
         let owed = owed_work(engine.state());
         let to_stop = stopping_work(engine.state());
         self.questions.deliver_answers(engine);
-        // A piece that is still owed stays known even when its task has ended: its result is on the way, and starting it again could run it twice.
+        // A piece that is still owed stays known even when its task has ended: its result is on the way, and starting it again could
+        // run it twice.
         self.in_flight.retain(|work, in_flight| {
             let is_owed = owed.binary_search(work).is_ok();
             let is_stopping = to_stop.binary_search(work).is_ok();
@@ -141,7 +142,7 @@ impl Reconciler {
             let is_left = self.is_closing && !is_stopping && is_over && matches!(work, OwedWork::Compact { .. });
             (is_owed || is_stopping || !is_over) && !is_left
         });
-        // What is to stop and was never begun, or was lost, has nobody else to say so.
+        // Work that is to stop and was never begun, or was lost, has no task that would report it.
         for work in to_stop {
             if !self.in_flight.contains_key(&work)
                 && let Some(in_flight) = self.end_work(engine, &work)
@@ -164,7 +165,7 @@ impl Reconciler {
         self.known.retain(|(call, _)| engine.state().call(*call).is_some());
     }
 
-    /// Says of a piece of work that nobody has in hand that it was stopped.
+    /// Reports the stop of a piece of work that has no task.
     fn end_work(&self, engine: &Engine, work: &OwedWork) -> Option<InFlight> {
         let state = engine.state();
         let command = match work {
@@ -186,7 +187,7 @@ impl Reconciler {
                 session.clone(),
                 session::Command::Compacted { epoch: *epoch, outcome: CompactionOutcome::Aborted },
             ),
-            // Nobody stops a firing: its run is stopped.
+            // A firing is not stopped: its run is.
             OwedWork::Fire { .. } => return None,
         };
         let results = self.results.clone();
@@ -286,7 +287,7 @@ impl Reconciler {
                     let work = async move { Command::Schedule(host.fire_job(&fired).await) };
                     tokio::select! {
                         biased;
-                        // The next process sees to it, or nobody has to any more.
+                        // The next process does it, or it is not needed any more.
                         () = token.cancelled() => {}
                         () = run_and_report((results, meters), broke, work) => {}
                     }

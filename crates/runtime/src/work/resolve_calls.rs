@@ -1,4 +1,4 @@
-//! The calls that a model wants: looked up, checked, and looked at on disk, before anybody judges them.
+//! Calls of an answer of a model: looked up, checked, and pinned on disk, before they are judged.
 
 use countersign_core::{
     call::Executor,
@@ -13,20 +13,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::RunEnvironment;
 
-/// What a call is told whose look was stopped.
+/// Text for a call whose pinning was stopped.
 const NOT_LOOKED_AT: &str = "Not run: it was stopped before what it would run from disk was looked at.";
 
-/// Where the calls of a session begin.
+/// Location in which the calls of a session begin.
 pub(super) struct CallLocation<'a> {
     pub(super) session: &'a SessionId,
     pub(super) cwd: &'a str,
-    /// Where the session's shell is.
+    /// Working folder of the session's shell.
     pub(super) folder: &'a str,
 }
 
 impl CallLocation<'_> {
-    /// Looks at what calls would run from disk. A disk may never answer: whoever stops the run stops the look as well, and what was
-    /// not looked at is not run.
+    /// Looks at the files that calls would run from disk. A disk may never answer: a stop of the run stops the look as well, and a
+    /// call whose files were not looked at is not run.
     pub(super) async fn pin_calls(
         &self,
         host: &dyn RunEnvironment,
@@ -34,7 +34,7 @@ impl CallLocation<'_> {
         calls: &mut [ResolvedCall],
         cancel: &CancellationToken,
     ) {
-        // A run that is being stopped runs nothing of it either way.
+        // A run that is being stopped runs none of it either way.
         let is_stopping = cancel.is_cancelled();
         let here = |call: &&mut ResolvedCall| call.executor == Executor::Builtin && call.problem.is_none();
         let mut cx = None;
@@ -75,7 +75,7 @@ pub(super) fn parse_arguments(raw: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Looks a wanted call up and checks what it brings.
+/// Looks a call up and checks its arguments.
 pub(super) fn resolve_call(
     call: &MessagePart,
     registry: &ToolRegistry,
@@ -114,7 +114,7 @@ pub(super) fn resolve_call(
         arguments,
         intent: intent.map(Into::into),
         lane: spec.map_or(Lane::Shared, |spec| spec.lane),
-        // What left for a peer is not sent again.
+        // A call that left for a peer is not sent again.
         repeat: spec.filter(|_| !is_away).map_or(RepeatMode::Once, |spec| spec.repeat),
         effect: spec.map_or(ToolEffect::Changes, |spec| spec.effect),
         executor,

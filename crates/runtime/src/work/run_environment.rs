@@ -1,4 +1,4 @@
-//! What work needs from the program around it.
+//! Interface of work to the program around it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,18 +22,18 @@ use super::{
 };
 use crate::peers::PeerRegistry;
 
-/// A model that can be asked.
+/// A model that is ready for requests.
 #[derive(Clone)]
 pub struct ResolvedModel {
-    /// What the catalogue says of it.
+    /// Its entry in the catalogue.
     pub entry: Arc<ModelEntry>,
     /// The key, where its provider wants one.
     pub key: Option<SecretString>,
-    /// How it is asked.
+    /// Its client.
     pub model: Arc<dyn LanguageModel>,
 }
 
-/// What the engine needs to know of a model. Prices are rounded up; what it reads is priced at its dearest.
+/// Returns the facts about a model that the engine needs. Prices are rounded up; input is priced at its dearest.
 pub fn model_ref(entry: &ModelEntry) -> ModelRef {
     let micros = |dollars: f64| (dollars * 1_000_000.0).ceil() as u64;
     let cost = &entry.cost;
@@ -47,7 +47,7 @@ pub fn model_ref(entry: &ModelEntry) -> ModelRef {
     }
 }
 
-/// What is asked of a model about a conversation before a part of it is summed up.
+/// Request to a model for memories of a conversation before a part of it is summed up.
 #[derive(Clone, Debug)]
 pub struct MemoryRequest {
     /// The system prompt.
@@ -56,47 +56,47 @@ pub struct MemoryRequest {
     pub request: String,
 }
 
-/// How far a request to a service got.
+/// Progress of a request to a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceOutcome {
     /// The service did it. Its answer, as JSON text.
     Done(String),
-    /// The service answered that it did not. What the agent is told.
+    /// The service answered that it did not; the text is for the agent.
     Failed(String),
-    /// Nothing left this machine. What the agent is told.
+    /// Nothing left this machine; the text is for the agent.
     NotBegun(String),
     /// The request left, or may have, and no answer came. Why, for the log.
     InDoubt(String),
 }
 
-/// Who works for a session of this process.
+/// Environment that works for a session of this process.
 pub enum EnvironmentFor {
-    /// Whoever is asked.
+    /// The environment whose method was called.
     Here,
-    /// This host: the session has its own way of working.
+    /// Another environment: the session has its own way of working.
     Other(Arc<dyn RunEnvironment>),
-    /// Somebody who is not there yet. Until then nothing of the session is begun.
+    /// An environment that is not there yet. Until then nothing of the session is begun.
     NotYet,
 }
 
-/// A firing of a job that somebody has to see to.
+/// A firing of a job that has to be carried out.
 #[derive(Clone, Debug)]
 pub struct DueFiring {
     /// The job, as it is now.
     pub job: Job,
     /// The firing.
     pub firing: Firing,
-    /// What it needs.
+    /// Next step of the firing.
     pub step: FiringStep,
 }
 
 impl DueFiring {
-    /// Which firing it is.
+    /// Returns the id of the firing.
     pub fn id(&self) -> FiringId {
         FiringId { job: self.job.id().clone(), number: self.firing.number }
     }
 
-    /// The command that ends it badly, and says why.
+    /// Returns the command that ends it badly, with the reason.
     pub fn failed_command(&self, why: impl Into<String>) -> schedule::Command {
         let outcome = FiringOutcome { error: Some(why.into()), summary: None };
         let ending = FiringResult { status: FiringStatus::Failed, reported: false, outcome };
@@ -104,15 +104,15 @@ impl DueFiring {
     }
 }
 
-/// Models, tools and texts for the sessions of one owner. Nothing here may wait: it is asked on the owner's own path to work.
+/// Models, tools and texts for the sessions of one owner. Nothing here may wait: the owner calls it on its own path to work.
 pub trait RunEnvironment: Send + Sync + 'static {
-    /// What works for a session whose host brought its own: its models, its tools, its folders. None while it is away, and
+    /// Returns the environment of a session whose host brought its own models, tools and folders. None while the host is away, and
     /// then nothing of the session is begun.
     fn hosted_environment(&self, _session: &SessionId) -> Option<Arc<dyn RunEnvironment>> {
         None
     }
 
-    /// Who works for a session that no host brought, in this run if one works.
+    /// Returns the environment of a session that no host brought, in this run if one works.
     fn environment_for(&self, _session: &SessionId, _run: Option<RunId>) -> EnvironmentFor {
         EnvironmentFor::Here
     }
@@ -120,31 +120,31 @@ pub trait RunEnvironment: Send + Sync + 'static {
     /// Finds a model, with its key.
     ///
     /// # Errors
-    /// Why it cannot be asked, for people.
+    /// The reason why the model is not available, for people.
     fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String>;
 
-    /// The models that people may choose for a session, the best first. `model` may be among them.
+    /// Returns the models that people may choose for a session, the best first. `model` may be among them.
     fn usable_models(&self, _session: &SessionId, _model: &ModelRef) -> Vec<ModelRef> {
         Vec::new()
     }
 
-    /// The tools that runs of a session have.
+    /// Returns the tools that runs of a session have.
     fn tool_registry(&self, session: &SessionId) -> Arc<ToolRegistry>;
 
-    /// What the model is told of a call of a tool that the session does not have.
+    /// Returns the text for the model about a call of a tool that the session does not have.
     fn no_tool(&self, _session: &SessionId, name: &str) -> String {
         format!("Tool {name} not found")
     }
 
-    /// Whether a model reads the results of a message in the order of its calls, and not in that in which they came.
+    /// Reports whether a model reads the results of a message in the order of its calls, and not in that in which they came.
     fn reads_in_order(&self, _session: &SessionId) -> bool {
         false
     }
 
-    /// Writes the system prompt for a request that is sent now. It may read files: it is asked outside the owner.
+    /// Writes the system prompt for a request that is sent now. It may read files: it is called outside the owner.
     fn system_prompt(&self, session: &SessionId, cwd: &str, tools: &[&ToolSpec]) -> String;
 
-    /// Asks a service for what an agent requested, with credentials that only the gateway holds.
+    /// Sends an agent's request to a service, with credentials that only the gateway holds.
     fn call_service<'a>(
         &'a self,
         content: &'a CallDetails,
@@ -153,21 +153,21 @@ pub trait RunEnvironment: Send + Sync + 'static {
         Box::pin(async move { ServiceOutcome::NotBegun(format!("Unknown tool: {}", content.tool)) })
     }
 
-    /// Sees to a firing of a job: what its message is, or that people are told of it. What it comes to is said to the owner
-    /// until it is recorded. Asked again by another process, if this one ends before.
+    /// Carries out a firing of a job: returns its message, or reports it to people. The returned command goes to the owner
+    /// until it is recorded. Called again by another process, if this one ends before.
     fn fire_job<'a>(&'a self, fired: &'a DueFiring) -> BoxFuture<'a, schedule::Command> {
         Box::pin(async move { fired.failed_command("nothing is planned here") })
     }
 
-    /// The peers that do calls of its sessions.
+    /// Returns the peers that do calls of its sessions.
     fn peer_registry(&self) -> PeerRegistry {
         PeerRegistry::default()
     }
 
-    /// Where tools of a session work.
+    /// Returns the folders and limits in which tools of a session work.
     fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext;
 
-    /// A picture that lies beside the log, as base64: `reference` stands for it in a message. None if it is not there any more.
+    /// Returns a picture that is kept outside the log, as base64: `_reference` stands for it in a message. None if it no longer exists.
     fn load_picture<'a>(&'a self, _reference: &'a str) -> BoxFuture<'a, Option<String>> {
         Box::pin(async { None })
     }
@@ -182,7 +182,7 @@ pub trait RunEnvironment: Send + Sync + 'static {
         failure.kind.is_retryable()
     }
 
-    /// Returns which attempts there are at a request before anybody is told of a failure.
+    /// Returns the attempts at a request before a failure is reported.
     fn silent_retries(&self) -> SilentRetries {
         SilentRetries::default()
     }
@@ -192,7 +192,7 @@ pub trait RunEnvironment: Send + Sync + 'static {
         &NoSummaries
     }
 
-    /// Keeps what a compaction is about to take out of a session: everything before the entry `first_kept`.
+    /// Archives the messages that a compaction is about to take out of a session: everything before the entry `first_kept`.
     ///
     /// # Errors
     /// Why it cannot be kept. Nothing is taken out then.
@@ -200,12 +200,12 @@ pub trait RunEnvironment: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// The request for what should be remembered of messages that a compaction takes out; `None` where nothing is.
+    /// Returns the request for memories of messages that a compaction takes out; `None` if it takes none.
     fn memory_request(&self, _history: &[StoredMessage], _turn: &[StoredMessage]) -> Option<MemoryRequest> {
         None
     }
 
-    /// Keeps what the model wrote for [`Host::memories`]. Asked once more for the same entry, it is there already.
+    /// Saves the text that the model wrote for [`RunEnvironment::memory_request`]. Called again for the same entry, it is there already.
     fn save_memories<'a>(&'a self, _first_kept: &'a EntryId, _text: String) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }

@@ -1,6 +1,6 @@
-//! Attempts at a request before anybody is told that one failed, as the client libraries of providers make them.
+//! Attempts at a request before its failure is reported, as the client libraries of providers make them.
 //!
-//! It must not know whose request it is, nor what is told.
+//! It must not know whose request it is, nor the texts of reports.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use countersign_models::{FailureKind, ModelFailure};
 /// Limits of the attempts that follow a failure before anything of an answer was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SilentRetries {
-    /// The number of attempts behind the first.
+    /// The number of attempts after the first.
     pub max: u32,
     /// The first wait; each further one is twice the last, unless the provider asks for a longer one.
     pub base: Duration,
@@ -18,7 +18,7 @@ pub struct SilentRetries {
 }
 
 impl SilentRetries {
-    /// No silent attempts: the first failure is told or retried visibly.
+    /// No silent attempts: the first failure is reported or retried visibly.
     pub const NONE: Self = Self { max: 0, base: Duration::ZERO, total: Duration::ZERO };
 }
 
@@ -28,7 +28,7 @@ impl Default for SilentRetries {
     }
 }
 
-/// Whether what requests of a session take is counted.
+/// Mode of counting the cost of a session's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BudgetMode {
     /// Each request has its own part of a budget: one that may have taken it is not sent again under the same.
@@ -49,7 +49,7 @@ impl RetryAttempts {
         Self { limits, made: 0, waited: Duration::ZERO }
     }
 
-    /// Counts another attempt behind `failure` and returns the wait before it; none where the failure has to be told.
+    /// Counts another attempt after `failure` and returns the wait before it; none if the failure has to be reported.
     pub(super) fn next(&mut self, failure: &ModelFailure) -> Option<Duration> {
         // Silence has lasted long enough already.
         let may_pass = failure.kind.is_retryable() && failure.kind != FailureKind::Silence;

@@ -1,11 +1,11 @@
-//! What requests took, as providers count it.
+//! Cost of requests, as providers count it.
 //!
-//! It must not know whether anybody counts it against a budget.
+//! It must not know whether it counts against a budget.
 
 use countersign_core::{ledger::BudgetAmount, message};
 use countersign_models::{self as models, FailureKind, ModelEntry};
 
-/// What an answer took that was given to the end, where its provider told that.
+/// Returns the cost of an answer that was given to the end, if its provider reported it.
 pub(super) fn spent_by_answer(entry: &ModelEntry, used: &models::ModelUsage) -> Option<BudgetAmount> {
     let usage = message_usage(entry, used);
     let cost_micros = (usage.cost.total * 1_000_000.0).ceil() as u64;
@@ -13,7 +13,7 @@ pub(super) fn spent_by_answer(entry: &ModelEntry, used: &models::ModelUsage) -> 
     (amount != BudgetAmount::default()).then_some(amount)
 }
 
-/// What a request took that failed: nothing where a provider refused to begin an answer, else nobody knows.
+/// Returns the cost of a request that failed: zero if a provider refused to begin an answer, else unknown.
 pub(super) fn spent_by_failure(failed: &models::ModelFailure, is_begun: bool) -> Option<BudgetAmount> {
     match failed.kind {
         FailureKind::Auth
@@ -31,7 +31,7 @@ pub(super) fn spent_by_failure(failed: &models::ModelFailure, is_begun: bool) ->
     }
 }
 
-/// What a provider counted, with what it costs.
+/// Returns the usage that a provider counted, with its cost.
 pub(super) fn message_usage(entry: &ModelEntry, used: &models::ModelUsage) -> message::RequestUsage {
     let cost = models::usage_cost(entry, used);
     message::RequestUsage {

@@ -16,7 +16,7 @@ pub struct SummaryRequests {
     pub details: Value,
 }
 
-/// The texts of summaries: what a model is asked for, and how its answers are put together.
+/// The texts of summaries: the requests to a model, and the joining of its answers.
 pub trait SummaryPrompts: Send + Sync {
     /// Returns the requests for a summary of `history` and of the first part of a turn, `turn`.
     fn build_requests(
@@ -32,11 +32,11 @@ pub trait SummaryPrompts: Send + Sync {
         serde_json::to_string(message).map_or(0, |text| text.len())
     }
 
-    /// Returns a summary put together from what the model wrote for [`SummaryPrompts::requests`].
+    /// Returns a summary put together from the answers to [`SummaryPrompts::build_requests`].
     fn join_summaries(&self, history: &str, turn: Option<&str>, details: &Value) -> String;
 }
 
-/// The texts of a host that never compacts: no model is asked.
+/// The texts of a host that never compacts: no request is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSummaries;
 

@@ -1,4 +1,4 @@
-//! Asks a model and hands on what it says, until it is done, fails, or is stopped.
+//! Sends a request to a model and hands on its answer, until it is done, fails, or is stopped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,29 +35,29 @@ use crate::{
     metrics::RuntimeMetrics,
 };
 
-/// What an aborted message says.
+/// Text of an aborted message.
 const ABORTED: &str = "Request was aborted";
-/// How many times the text a burst of updates may cost.
+/// Cost that a burst of updates may have, as a multiple of the text.
 const PROPORTION: usize = 4;
-/// How many bytes of updates each millisecond earns beside that, so that a paced stream is told of as it comes.
+/// Bytes of updates that each millisecond earns in addition, so that a paced stream is released as it comes.
 const EARNED: usize = 200;
 
-/// Everything that asking a model takes.
+/// Input of a request to a model.
 pub(super) struct TurnWork {
     pub(super) run: RunId,
     pub(super) epoch: u32,
     pub(super) session: SessionId,
     pub(super) cwd: String,
-    /// Where the session's shell is.
+    /// Working folder of the session's shell.
     pub(super) folder: String,
     pub(super) settings: Settings,
     pub(super) pieces: Vec<OutlineEntry>,
-    /// How many tokens the answer may have, where that is fewer than the model can give.
+    /// Most tokens of the answer, if that is fewer than the model can give.
     pub(super) cap: Option<u64>,
     pub(super) merge: Duration,
-    /// Whether what requests take is counted against a budget.
+    /// Mode of counting the cost of requests against a budget.
     pub(super) budget: BudgetMode,
-    /// The time since the model was asked.
+    /// The time since the request was sent.
     pub(super) time: Stopwatch,
     pub(super) meters: Arc<RuntimeMetrics>,
 }
@@ -74,7 +74,7 @@ impl TurnWork {
         Command::Run(RunCommand::Answered { run: self.run, epoch: self.epoch, answer: Box::new(answer) })
     }
 
-    /// What the model is told first: what people say the session is to be like, before everything else.
+    /// Returns the system prompt: first the instructions of people for the session, then everything else.
     fn full_system_prompt(&self, host: &dyn RunEnvironment, specs: &[&ToolSpec]) -> String {
         let prompt = host.system_prompt(&self.session, &self.cwd, specs);
         match &self.settings.profile.system_prompt {
@@ -93,7 +93,7 @@ impl TurnWork {
         let fail = |message: &str| {
             let failure = ProviderFailure { retryable: false, overflow: false, after: None };
             let answer = failed_answer(&self.settings, message, failure, StopReason::Error);
-            // Nobody was asked.
+            // No request was sent.
             ModelAnswer { spent: Some(BudgetAmount::default()), ..answer }
         };
         let Some(model) = &self.settings.model else { return fail("No model selected.") };
@@ -165,7 +165,7 @@ struct PartBuffer {
     whole: Option<MessagePart>,
 }
 
-/// Puts a message together from what a model says, and hands it on as it comes.
+/// Puts a message together from the events of a model, and hands it on as it comes.
 struct MessageAssembler<'a> {
     work: &'a TurnWork,
     entry: &'a ModelEntry,
@@ -183,9 +183,9 @@ struct MessageAssembler<'a> {
     /// Bytes that updates have cost: each carries the whole message.
     spent: usize,
     is_started: bool,
-    /// Whether the provider began to answer, so that the request may have taken something.
+    /// True if the provider began to answer, so that the request may have cost something.
     is_begun: bool,
-    /// Whether an attempt before this one may have taken something, and nobody knows what.
+    /// True if an attempt before this one may have had a cost, which is unknown.
     is_unknown: bool,
 }
 
@@ -242,8 +242,8 @@ impl<'a> MessageAssembler<'a> {
         }
     }
 
-    /// The wait before another attempt that nobody is told of; none where the outcome is told. A budget has to count a
-    /// request that may have taken something before another one is sent.
+    /// Returns the wait before another silent attempt; none if the outcome is reported. A budget has to count a
+    /// request that may have cost something before another one is sent.
     fn silent_wait(
         &mut self,
         outcome: &StreamOutcome,
@@ -252,7 +252,7 @@ impl<'a> MessageAssembler<'a> {
     ) -> Option<Duration> {
         let StreamOutcome::Failed(failure) = outcome else { return None };
         let is_free = spent_by_failure(failure, self.is_begun).is_some();
-        // A message that was only opened goes on with what the next attempt gives.
+        // A message that was only opened continues with the events of the next attempt.
         if !self.parts.is_empty() || !host.may_retry(failure) || (!is_free && self.work.budget == BudgetMode::Counted) {
             return None;
         }
@@ -269,7 +269,7 @@ impl<'a> MessageAssembler<'a> {
         self.results.send_live(LiveUpdate { session: self.work.session.clone(), kind }).await;
     }
 
-    /// Ready when what is gathered has waited long enough; never, if nothing is.
+    /// Waits until the gathered updates have waited long enough; for ever, if there are none.
     async fn wait_for_window(&self) {
         match (&self.pending, self.sent) {
             (Some(_), Some(sent)) => {
@@ -285,7 +285,7 @@ impl<'a> MessageAssembler<'a> {
         }
     }
 
-    /// Whether one more update keeps what is written in proportion to the text: a door repeats the whole message with each.
+    /// Reports whether one more update keeps the bytes written in proportion to the text: an adapter repeats the whole message with each.
     fn is_affordable(&self) -> bool {
         let earned =
             usize::try_from(self.requested_at.elapsed().as_millis()).unwrap_or(usize::MAX).saturating_mul(EARNED);
@@ -386,7 +386,7 @@ impl<'a> MessageAssembler<'a> {
             StreamOutcome::Stopped(FinishReason::Stop | FinishReason::ToolUse) => (StopReason::Stop, None, None),
         };
         let resolved_calls = match stop {
-            // What was broken off is asked again; its calls were never wanted.
+            // An answer that broke off is requested again; its calls are void.
             StopReason::Error => Vec::new(),
             StopReason::Stop | StopReason::Length | StopReason::ToolUse | StopReason::Aborted => {
                 let no_tool = |name: &str| host.no_tool(&self.work.session, name);
@@ -421,7 +421,7 @@ impl<'a> MessageAssembler<'a> {
         }
     }
 
-    /// What the answer took, where that is known: a provider counts an answer that it gave to the end, and nothing where it
+    /// Returns the cost of the answer, if it is known: a provider counts an answer that it gave to the end, and nothing if it
     /// refused to begin one.
     fn spent_amount(&self, outcome: &StreamOutcome) -> Option<BudgetAmount> {
         match outcome {
@@ -434,7 +434,7 @@ impl<'a> MessageAssembler<'a> {
 }
 
 impl PartBuffer {
-    /// The whole part, or as much of it as came.
+    /// Returns the whole part, or as much of it as came.
     fn to_part(&self) -> MessagePart {
         if let Some(whole) = &self.whole {
             return whole.clone();

@@ -1,6 +1,6 @@
-//! The end of a wait that a provider asks for, in words: people are told when it goes on.
+//! The end of a wait that a provider asks for, as text: people see when work resumes.
 //!
-//! It must not know whether anybody waits.
+//! It must not know whether a request waits.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,15 +12,15 @@ use countersign_core::{
 use countersign_models::ModelFailure;
 use tokio::time::Instant;
 
-/// A wait from which on its end is told.
+/// Shortest wait whose end is reported.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
 /// The most models that a question about a wait offers.
 const MOST_OTHERS: usize = 8;
 
-/// The models that people may choose in the place of `model` after a failure: a few where its provider asks for a wait
-/// that people are asked about, else none. Those of other providers come first, and of each provider one after the
-/// other: what an account has used up often holds for all its models.
+/// Returns the models that people may choose in the place of `model` after a failure: a few if its provider asks for a wait
+/// that opens a gate, else none. Those of other providers come first, and of each provider one after the
+/// other: a quota that an account has used up often holds for all its models.
 pub(super) fn other_models(
     failure: &ModelFailure,
     retry: RetryPolicy,
@@ -63,7 +63,7 @@ impl Stopwatch {
     }
 }
 
-/// The message of a failure, with the end of the wait that its provider asks for where that is more than a minute.
+/// Returns the message of a failure, with the end of the wait that its provider asks for if that is more than a minute.
 /// `longest` is the longest wait that is set.
 pub(super) fn failure_message(failure: &ModelFailure, now: Millis, longest: Duration) -> String {
     let ModelFailure { message, retry_after, .. } = failure;

@@ -65,12 +65,12 @@ struct TestEnvironment {
     model: Arc<dyn LanguageModel>,
     peers: PeerRegistry,
     sees_to: FiringHandler,
-    /// What can be called beside the usual tools.
+    /// Tools in addition to the usual ones.
     more: Vec<Arc<dyn AgentTool>>,
     attempts: RetrySettings,
 }
 
-/// Which failures are repeated, and how.
+/// Failures to repeat, with their settings.
 #[derive(Clone, Copy)]
 pub(crate) struct RetrySettings {
     pub(crate) repeats: fn(&models::ModelFailure) -> bool,
@@ -95,7 +95,7 @@ impl TestEnvironment {
     }
 }
 
-/// What becomes of firings.
+/// Handler of firings.
 type FiringHandler = fn(&DueFiring) -> schedule::Command;
 
 impl RunEnvironment for TestEnvironment {
@@ -150,7 +150,7 @@ pub(crate) async fn open(
     open_idle(log, model, posture, resume, None).await
 }
 
-/// An owner whose peers come over `peers`.
+/// Opens an owner whose peers come over `peers`.
 pub(crate) async fn open_with(
     peers: PeerRegistry,
     log: impl Into<AnyLog>,
@@ -169,7 +169,7 @@ pub(crate) async fn open_with(
     .await
 }
 
-/// An owner that lets go of sessions after they were `idle` for so long.
+/// Opens an owner that lets go of sessions after they were `idle` for so long.
 pub(crate) async fn open_idle(
     log: impl Into<AnyLog>,
     model: &ScriptedModel,
@@ -180,7 +180,7 @@ pub(crate) async fn open_idle(
     open_at(Clock::system(), log, model, posture, resume, idle).await
 }
 
-/// An owner to whom time comes from `clock`.
+/// Opens an owner whose time comes from `clock`.
 pub(crate) async fn open_at(
     clock: Clock,
     log: impl Into<AnyLog>,
@@ -192,12 +192,12 @@ pub(crate) async fn open_at(
     open_environment(clock, log.into(), TestEnvironment::for_model(model), posture, resume, idle).await
 }
 
-/// Nothing is planned.
+/// Handles no firing: there is none.
 fn nothing(fired: &DueFiring) -> schedule::Command {
     fired.failed_command("nothing is planned")
 }
 
-/// An owner to whom time comes from `clock`, with somebody who sees to firings.
+/// Opens an owner whose time comes from `clock`, with a handler of firings.
 pub(crate) async fn open_seeing_to(
     sees_to: FiringHandler,
     clock: Clock,
@@ -217,7 +217,7 @@ pub(crate) async fn open_seeing_to(
     .await
 }
 
-/// An owner whose requests are repeated as `attempts` says.
+/// Opens an owner whose requests are repeated as `attempts` says.
 pub(crate) async fn open_trying(
     attempts: RetrySettings,
     clock: Clock,
@@ -250,7 +250,7 @@ async fn open_environment(
     OwnerHandle::open(log, options).await.unwrap()
 }
 
-/// An owner that starts nothing of what is owed yet.
+/// Opens an owner that starts no owed work yet.
 pub(crate) async fn open_held(log: MemoryLog, model: &ScriptedModel) -> OwnerHandle {
     let options = OwnerOptions {
         rules: rules(DefaultPolicy::Gateway),
@@ -264,7 +264,7 @@ pub(crate) async fn open_held(log: MemoryLog, model: &ScriptedModel) -> OwnerHan
     OwnerHandle::open_held(log.into(), options).await.unwrap()
 }
 
-/// An owner of any model and tools, with dice of its own. Where its log fails it is opened again.
+/// Opens an owner of any model and tools, with dice of its own. If its log fails it is opened again.
 pub(crate) async fn open_for_history(
     log: MemoryLog,
     model: Arc<dyn LanguageModel>,
@@ -313,7 +313,7 @@ pub(crate) async fn begin(owner: &OwnerHandle, cwd: &Path) -> CommandSource {
     begin_with(owner, cwd, Settings::default().peer_timeout).await
 }
 
-/// A session that waits so long for peers.
+/// Begins a session that waits so long for peers.
 pub(crate) async fn begin_with(owner: &OwnerHandle, cwd: &Path, peer_timeout: Duration) -> CommandSource {
     let model =
         ModelRef { provider: "demo".into(), id: "demo".into(), context_window: 200_000, max_tokens: 4096, price: None };

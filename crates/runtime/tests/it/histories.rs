@@ -1,5 +1,5 @@
-//! Seeded histories of the real owner on a log, a clock and a model that go wrong, each checked against what the log, the tool and
-//! those who asked have to say.
+//! Seeded histories of the real owner on a log, a clock and a model that go wrong, each checked against the log, the tool and
+//! the clients.
 //!
 //! Every life of the process has a runtime of its own, with time that stands still unless the history moves it; a death drops all of
 //! it. Appends fail, end unsure, or are the last thing that happens; the disk is full for a while; the wall clock is set forward and back;
@@ -13,11 +13,11 @@ use countersign_runtime::store::MemoryLog;
 
 use self::{life::SimulatedWorld, witness::HistoryChecker};
 
-/// How many histories, unless `COUNTERSIGN_HISTORIES` says so.
+/// Number of histories, unless `COUNTERSIGN_HISTORIES` sets another.
 const HISTORIES: u64 = 40;
 /// The first of them, so that one that broke a promise can be played alone.
 const FIRST: &str = "COUNTERSIGN_HISTORY";
-/// How many lives of the process one has.
+/// Lives of the process in one history.
 const LIVES: u32 = 5;
 
 /// Numbers that the seed decides.
@@ -34,7 +34,7 @@ impl SeededRandom {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to and without `end`.
+    /// Draws a number from 0 up to and without `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.roll() % end
     }
@@ -52,7 +52,7 @@ impl SeededRandom {
     }
 }
 
-/// One history from its beginning to its rest.
+/// Plays one history from its beginning to its rest.
 fn live(seed: u64) -> HistoryChecker {
     let log = MemoryLog::new();
     let world = SimulatedWorld::new(seed);
@@ -66,14 +66,14 @@ fn live(seed: u64) -> HistoryChecker {
     witness
 }
 
-/// Plays as many histories as are asked for, and says how many those are and what was seen in all of them.
+/// Plays all histories, and returns their number and the statistics of all of them.
 #[expect(clippy::print_stderr, reason = "a history that broke a promise is named by its seed")]
 fn play(live: impl Fn(u64) -> HistoryChecker + std::panic::RefUnwindSafe) -> (u64, witness::HistoryStats) {
     let histories = std::env::var("COUNTERSIGN_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(HISTORIES);
     let first = std::env::var(FIRST).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let mut total = witness::HistoryStats::default();
     for seed in first..first + histories {
-        // A broken promise is told with the seed that gives the same history again.
+        // A broken promise is reported with the seed that gives the same history again.
         let outcome = std::panic::catch_unwind(|| live(seed));
         match outcome {
             Ok(witness) => total.add(&witness.figures),

@@ -1,4 +1,4 @@
-//! A wall clock that somebody sets while a gateway works: jobs fire when it shows their time, and deadlines stay where they were.
+//! A wall clock that is set while a gateway works: jobs fire when it shows their time, and deadlines stay where they were.
 
 use countersign_core::{
     engine::{Command, Event, ResumeMode},
@@ -29,7 +29,7 @@ async fn a_job_fires_when_the_clock_that_was_set_shows_its_time() {
     let log = MemoryLog::new();
     let owner = open_seeing_to(failed, clock.clone(), log, &model, DefaultPolicy::Stdio, ResumeMode::Go).await;
     let mut released = owner.subscribe().await.unwrap();
-    // It is planned for in ten hours, and the clock turns out to be five minutes less than that behind.
+    // It is planned for in ten hours, and the clock turns out to be slow by five minutes less than that.
     let at = Millis(from.0 + 600 * MINUTE);
     let (agent, kind, afterwards) = ("main".to_owned(), JobKind::Job, AfterRun::Stays);
     let plan =

@@ -1,4 +1,4 @@
-//! The owner's loop on logs that fail, vanish, fence and close: nothing runs that was not recorded, nobody is told what is not so.
+//! The owner's loop on logs that fail, vanish, fence and close: nothing runs that was not recorded, and no reply is wrong.
 
 use std::{path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Calls at a peer: who has them, and what becomes of them when the peer goes, says nothing or is told to stop.
+//! Calls at a peer: their owner, and their outcome when the peer goes, is silent or is stopped.
 
 use std::time::Duration;
 
@@ -48,12 +48,12 @@ impl PeerFixture {
         self.peers.open(PeerId::new("p"), self.owner.source(InboxLane::Result)).await
     }
 
-    /// A line to the same peer, which notes what becomes of calls.
+    /// Opens a line to the same peer, which notes the outcome of calls.
     async fn noting(&self) -> countersign_runtime::PeerLink {
         self.peers.open_to(PeerId::new("p"), PeerMemory::Keeps, self.owner.source(InboxLane::Result)).await
     }
 
-    /// The text of the next result of a call, and how it ended.
+    /// Returns the text of the next result of a call, and its end.
     async fn result(&mut self) -> (String, call::CallEnd) {
         let look = async {
             let mut text = String::new();

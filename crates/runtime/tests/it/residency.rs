@@ -1,4 +1,4 @@
-//! What rests is let go of, and is at hand again for whoever asks; a restart reads a snapshot and what is behind it.
+//! Sessions at rest leave memory, and are loaded again on request; a restart reads a snapshot and the records after it.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_session_that_rests_is_only_in_the_log_until_somebody_asks() {
     requests.send_command(named("first")).await.unwrap();
     let gone = |engine: &countersign_core::engine::Engine| engine.state().session(&name()).is_none().then_some(());
     eventually(&owner, gone).await;
-    // Three in one go: whoever came first is first, though all of them wait for the log.
+    // Three in one go: the first to come is first, though all of them wait for the log.
     let sent = [
         requests.submit_command(named("a")).await,
         requests.submit_command(named("b")).await,
@@ -91,7 +91,7 @@ async fn a_restart_begins_with_a_snapshot_and_finds_the_rest_behind_it() {
     owner.close().await;
     let saved = log.restart().load_snapshot(Partition::ZERO, SNAPSHOT_VERSION).await.unwrap();
     assert!(saved.is_some_and(|snapshot| snapshot.lsn.0 > 2_000));
-    // The session is not in the snapshot: it rested. Behind it, it goes on, and a gate waits when the process ends.
+    // The session is not in the snapshot: it rested. After it, it resumes, and a gate is pending when the process ends.
     let log = log.restart();
     let owner = open(
         log.clone(),

@@ -44,12 +44,12 @@ async fn run(services: &ServiceClient, call: &ServiceCall, arguments: Value) -> 
     services.run("home", call, &map(arguments), CancellationToken::new()).await
 }
 
-/// A `GET` without arguments of a service at `url`.
+/// Sends a `GET` without arguments to a service at `url`.
 async fn get(url: &str) -> ServiceCallOutcome {
     run(&services(service(url)), &tool("GET", "/x"), json!({})).await
 }
 
-/// A `POST` without arguments of a service at `url`.
+/// Sends a `POST` without arguments to a service at `url`.
 async fn post(url: &str) -> ServiceCallOutcome {
     run(&services(service(url)), &tool("POST", "/x"), json!({})).await
 }

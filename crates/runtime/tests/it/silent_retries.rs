@@ -1,4 +1,4 @@
-//! Requests that fail before anything of an answer was shown: they are sent again, and nobody is told.
+//! Requests that fail before anything of an answer was shown: they are sent again, without a report.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ fn fails(kind: FailureKind, after: Option<u64>) -> ScriptedReply {
     })
 }
 
-/// What became of a prompt: how the run ended, the stops of its answers, how long it waited where that was told, and how
-/// many milliseconds all of it took.
+/// Outcome of a prompt: how the run ended, the stops of its answers, the wait if that was reported, and the
+/// milliseconds that all of it took.
 #[derive(Debug, Default, PartialEq)]
 struct RunReport {
     end: Option<RunOutcome>,
@@ -46,12 +46,12 @@ async fn owner(attempts: RetrySettings, model: &ScriptedModel) -> OwnerHandle {
     open_trying(attempts, Clock::starting_at(BEGIN), model, DefaultPolicy::Stdio).await
 }
 
-/// Prompts, and aborts behind so many milliseconds, if at all.
+/// Prompts, and aborts after so many milliseconds, if at all.
 async fn seen(model: &ScriptedModel, abort: Option<u64>) -> RunReport {
     seen_with(RetrySettings::default(), None, model, abort).await
 }
 
-/// The same under a contract with this budget, if there is one.
+/// Does the same under a contract with this budget, if there is one.
 async fn seen_under(budget: Option<BudgetLimits>, model: &ScriptedModel, abort: Option<u64>) -> RunReport {
     seen_with(RetrySettings::default(), budget, model, abort).await
 }

@@ -1,4 +1,4 @@
-//! A service of HTTP/1.1 on loopback that does what it is told, well or badly, and remembers what reached it.
+//! A service of HTTP/1.1 on loopback that follows its script, well or badly, and remembers the requests that reached it.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -9,10 +9,10 @@ use tokio::{
     sync::{Notify, watch},
 };
 
-/// What is done with one connection or one request.
+/// Action for one connection or one request.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerAction {
-    /// Says that it will not speak, before a request was read, and reads on until the other end stops.
+    /// Refuses to speak before a request was read, and reads on until the other end stops.
     Leave,
     /// Reads the request and closes.
     BreakOff,
@@ -24,9 +24,9 @@ pub(crate) enum ServerAction {
     Say(Vec<u8>),
     /// Answers and closes.
     Last(Vec<u8>),
-    /// Says this and then nothing more, without closing.
+    /// Sends this and then nothing more, without closing.
     Stall(Vec<u8>),
-    /// Says this and then bytes until nobody takes them.
+    /// Sends this and then bytes until the client takes no more.
     Flood(Vec<u8>),
 }
 
@@ -98,7 +98,7 @@ impl StandIn {
         format!("http://{}", self.address)
     }
 
-    /// Every request that came whole: its head and its body.
+    /// Returns every request that came whole: its head and its body.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().clone()
     }
@@ -178,7 +178,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8(request).unwrap())
 }
 
-/// An answer with a body of this form, its length announced.
+/// Returns an answer with a body of this form, its length announced.
 pub(crate) fn answer(status: &str, form: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\ncontent-type: {form}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }

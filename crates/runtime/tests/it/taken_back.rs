@@ -1,4 +1,4 @@
-//! A batch that could not be recorded: none of it is so, and nobody is told otherwise.
+//! A batch that could not be recorded: none of it happened, and no reply claims otherwise.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::fixture::{allow, at_rest, begin, eventually, name, open, open_at, pen
 /// Longer than a gate waits by default.
 const TOO_LONG: Duration = Duration::from_secs(1_000);
 
-/// An owner with a gate that waits, in virtual time.
+/// Opens an owner with a pending gate, in virtual time.
 async fn waits(log: &MemoryLog, folder: &tempfile::TempDir) -> (OwnerHandle, GateId) {
     let model = ScriptedModel::new([writes(), ScriptedReply::new().add_step(ReplyStep::Hang)]);
     let clock = Clock::starting_at(Millis(1));

@@ -1,4 +1,4 @@
-//! An owner whose log another takes over: nothing leaves any more, and whoever waits is told.
+//! An owner whose log another takes over: nothing leaves any more, and pending senders get an error.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::fixture::{allow, begin, open_at, pending, prompt};
 
-/// An owner with a gate that waits, in virtual time.
+/// Opens an owner with a pending gate, in virtual time.
 async fn waits(log: &MemoryLog, folder: &TempDir) -> (OwnerHandle, GateId) {
     let call = json!({ "path": "/proc/nowhere/x", "content": "x" }).to_string();
     let model = ScriptedModel::new([
@@ -36,7 +36,7 @@ async fn head(log: &MemoryLog) -> Lsn {
     log.head(Partition::ZERO).await.unwrap().lsn
 }
 
-/// Waits for the end of what an owner releases.
+/// Waits for the end of an owner's releases.
 async fn no_fact_is_left(mut subscriber: Subscriber) {
     while let Some(released) = subscriber.next().await {
         assert!(!matches!(released, ReleasedItem::Fact(_)), "{released:?}");
@@ -68,7 +68,7 @@ async fn whoever_waits_is_told_and_no_fact_is_released() {
     owner.close().await;
 }
 
-/// Where the log ends after the batch that answers the gate.
+/// Returns the end of the log after the batch that answers the gate.
 async fn end_of_answer() -> Lsn {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();

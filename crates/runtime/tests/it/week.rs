@@ -30,7 +30,7 @@ fn zone() -> Zone {
     "Europe/Berlin".parse().unwrap()
 }
 
-/// Jobs are said; there are heartbeats by day only.
+/// Answers the firing of a job; there are heartbeats by day only.
 fn see_to(fired: &DueFiring) -> schedule::Command {
     let ends = |status| {
         let ending = FiringResult { status, reported: false, outcome: FiringOutcome::default() };
@@ -64,7 +64,7 @@ async fn add(owner: &OwnerHandle, job: &str, schedule: JobSchedule) {
     ask(owner, schedule::Command::Add { job: JobId::new(job), plan: Box::new(plan), content: "{}".into() }).await;
 }
 
-/// What fires in the week from `from` on, each with its instant, and how often each job ended how.
+/// Returns the firings in the week from `from` on, each with its instant, and how often each job ended how.
 async fn week(from: Millis) -> (BTreeMap<String, Vec<u64>>, BTreeMap<(String, FiringStatus), usize>) {
     let model = ScriptedModel::new((0..2_000).map(|_| ScriptedReply::from_text("HEARTBEAT_OK")));
     let owner = open_seeing_to(
@@ -105,7 +105,7 @@ async fn week(from: Millis) -> (BTreeMap<String, Vec<u64>>, BTreeMap<(String, Fi
     }
 }
 
-/// Half hours behind the beginning, as instants.
+/// Returns half hours after the beginning, as instants.
 fn behind(from: Millis, halves: impl IntoIterator<Item = u64>) -> Vec<u64> {
     halves.into_iter().map(|halves| from.0 + halves * HOUR / 2).collect()
 }

@@ -6,7 +6,7 @@ use crate::{action_class::ActionClass as Class, git, word::UNKNOWN};
 const READERS: &str = "status log diff show rev-parse rev-list ls-files ls-remote ls-tree for-each-ref describe cat-file \
     blame shortlog whatchanged grep var version help merge-base name-rev count-objects check-ignore";
 
-/// The class of `git` with `arguments`: the worst, where more than one of them may be its command.
+/// Returns the class of `git` with `arguments`: the worst, where more than one of them may be its command.
 pub(super) fn git_class(arguments: &[&str]) -> Class {
     git::command_positions(arguments)
         .into_iter()
@@ -16,7 +16,7 @@ pub(super) fn git_class(arguments: &[&str]) -> Class {
 }
 
 fn of_command(arguments: &[&str], at: usize) -> Class {
-    // What is configured on the line can be a program to run.
+    // A setting on the line can be a program to run.
     let configured = arguments[..at].iter().any(|word| {
         let begins = ["--config-env", "--exec-path=", "--git-dir", "--work-tree"];
         matches!(*word, "-c" | "-p" | "--paginate") || begins.iter().any(|option| word.starts_with(option))
@@ -74,13 +74,13 @@ fn subcommand_class(sub: &str, rest: &[&str]) -> Class {
     }
 }
 
-/// True if `word` is the long option `wanted`, perhaps cut short, perhaps with a value.
+/// Reports whether `word` is the long option `option`, perhaps cut short, perhaps with a value.
 fn is_long(word: &str, option: &str) -> bool {
     let name = word.split('=').next().unwrap_or(word);
     name.len() > 2 && option.starts_with(name)
 }
 
-/// True if `word` is a group of short options with `letter` among them.
+/// Reports whether `word` is a group of short options with `letter` among them.
 fn is_short(word: &str, letter: char) -> bool {
     word.len() > 1 && word.starts_with('-') && !word.starts_with("--") && word[1..].contains(letter)
 }

@@ -7,7 +7,7 @@ use crate::{
     programs::is_interpreter,
 };
 
-/// Programs and builtins that only read, whatever their arguments but for those of [`may_write`].
+/// Programs and builtins that only read, whatever their arguments, except those of [`may_write`].
 const READERS: &str = "ls cat pwd echo printf grep egrep fgrep rg head tail wc stat file which type date whoami true false \
     test [ : diff sort uniq cut basename dirname realpath readlink cmp column tr tree jq du df md5sum sha1sum sha256sum \
     sha512sum cksum xxd od strings nl tac rev paste comm join fold cd pushd popd dirs uname id groups hostname arch nproc \
@@ -29,7 +29,7 @@ fn is_listed(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == name)
 }
 
-/// True if the name is that of a program which is known here.
+/// Reports whether the name is that of a program which is known here.
 pub(super) fn is_known(program: &str) -> bool {
     [READERS, MUTATORS, DELETERS, DESTROYERS].iter().any(|list| is_listed(list, program))
         || matches!(program, "git" | "tee" | "truncate" | "wget" | "rsync")
@@ -37,7 +37,7 @@ pub(super) fn is_known(program: &str) -> bool {
         || is_interpreter(program)
 }
 
-/// The class of `program` with `arguments`, in which [`UNKNOWN`] may stand.
+/// Returns the class of `program` with `arguments`, in which `UNKNOWN` may stand.
 pub(super) fn program_class(program: &str, arguments: &[&str]) -> Class {
     let has = |any_of: &[&str]| arguments.iter().any(|word| any_of.contains(word));
     let begins =
@@ -76,7 +76,7 @@ pub(super) fn program_class(program: &str, arguments: &[&str]) -> Class {
     }
 }
 
-/// A program that reads, unless an option of it writes, or runs another.
+/// Returns the class of a program that reads, unless an option of it writes, or runs another.
 fn reader_class(program: &str, arguments: &[&str]) -> Class {
     if may_write(program, arguments) {
         return Class::FileWrite;

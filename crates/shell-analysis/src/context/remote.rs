@@ -1,7 +1,7 @@
-//! Where a line runs that another machine's shell reads: of its folders nothing is known, nor which shell it is.
+//! Context of a line for the shell of another machine: its folders are unknown, and so is the kind of shell.
 //!
-//! What destroys beyond the working folder is told by what the line itself says: a path from the root or from a home, and
-//! whatever leads out of where it begins.
+//! Harm beyond the working folder is recognised by the line itself: a path from the root or from a home, and any path that leads out of the
+//! folder in which it begins.
 
 use serde_json::Value;
 
@@ -14,10 +14,10 @@ const HARMLESS_ARGUMENTS: [&str; 5] = ["timeout", "timeoutMs", "timeout_ms", "ba
 /// The arguments that say where a line begins.
 const FOLDERS: [&str; 4] = ["workdir", "cwd", "workingDirectory", "working_directory"];
 
-/// What other shells than those whose grammar is known take for a command or a pattern that runs one.
+/// Signs that shells with an unknown grammar take for a command or for a pattern that runs one.
 const READ_OTHERWISE: [&str; 6] = ["?(", "*(", "+(", "@(", "!(", "=("];
 
-/// Where the line of `subject` runs.
+/// Returns the context of the line of `subject`.
 pub(super) fn remote_context(subject: &ShellCall<'_>) -> Place {
     let (mut start, mut beside) = (StartFolder::Working, None);
     let line = subject.shell_line();
@@ -26,7 +26,7 @@ pub(super) fn remote_context(subject: &ShellCall<'_>) -> Place {
             (name, _) if HARMLESS_ARGUMENTS.contains(&name) || line.is_some_and(|(argument, _)| argument == name) => {}
             (name, Value::Null) if FOLDERS.contains(&name) => {}
             (name, Value::String(folder)) if FOLDERS.contains(&name) => {
-                // Two of them are no folder that anybody could tell.
+                // Two of them are no known folder.
                 start = if start == StartFolder::Working { begins_in(folder) } else { StartFolder::Unknown };
             }
             _ => beside = beside.or_else(|| Some(format!("the argument {name}"))),
@@ -54,14 +54,14 @@ fn begins_in(folder: &str) -> StartFolder {
     }
 }
 
-/// True if the shell of another machine may find other commands in a line than the one whose grammar is known.
+/// Reports whether the shell of another machine may find other commands in a line than the one whose grammar is known.
 fn is_read_otherwise(line: &str) -> bool {
     READ_OTHERWISE.iter().any(|signs| line.contains(signs))
         || line.contains('\'') && line.contains('\\') && !backslashes_read_alike(line)
 }
 
-/// Whether each backslash means the same to every shell: in single quotes some take it for a sign before a quote or another backslash,
-/// and outside of quotes some read letters behind it.
+/// Reports whether each backslash means the same to every shell: in single quotes some take it for a sign before a quote or another
+/// backslash, outside of quotes some read the letters after it.
 fn backslashes_read_alike(line: &str) -> bool {
     let mut quote = None;
     let mut letters = line.chars().peekable();

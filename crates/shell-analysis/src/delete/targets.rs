@@ -1,4 +1,4 @@
-//! What programs that delete or move are pointed at, by their own reading of their words.
+//! Targets of programs that delete or move, by their own reading of their words.
 
 use super::DeleteReach;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 /// A target, and how it is treated.
 pub(super) type ReachedTarget = (DeleteReach, String);
 
-/// What `rm` takes away. Where no program is known, only what would be gone with all that is in it.
+/// Returns the targets of `rm`. If no program is known, only those that would be gone with all their content.
 pub(super) fn of_rm(arguments: &[ShellWord], is_known: bool) -> Vec<ReachedTarget> {
     let targets = operand_texts(arguments);
     if is_recursive(arguments, "recursive", "rR") {
@@ -21,7 +21,7 @@ pub(super) fn of_rm(arguments: &[ShellWord], is_known: bool) -> Vec<ReachedTarge
     // A file that a wildcard finds may be called `-rf`, and so may what a variable holds.
     let begins = |word: &ShellWord| word.possible_texts().any(|text| text.starts_with([GLOB, UNKNOWN]));
     let hides = before_end(arguments).any(|word| begins(word) && !word.is_in_folder());
-    // Somebody's home is beyond, whether or not it is known where it is.
+    // A user's home is outside, whether or not its path is known.
     let homes: Vec<&str> = arguments
         .iter()
         .filter(|word| word.is_in_folder() && word.value.starts_with(UNKNOWN) && !word.value.contains(GLOB))
@@ -34,17 +34,17 @@ pub(super) fn of_rm(arguments: &[ShellWord], is_known: bool) -> Vec<ReachedTarge
     targets.into_iter().map(|target| (reach(&target), target)).collect()
 }
 
-/// What is taken away whole, whatever options say.
+/// Returns the targets that are removed whole, whatever the options.
 pub(super) fn of_trash(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     with_reach(DeleteReach::Tree, operand_texts(arguments))
 }
 
-/// What is taken away file by file.
+/// Returns the targets that are removed file by file.
 pub(super) fn of_files(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     with_reach(DeleteReach::Files, operand_texts(arguments))
 }
 
-/// What is put into an archive and taken away, if `option` or one that means it is given.
+/// Returns the files that are put into an archive and removed, if `option` or an equivalent is given.
 pub(super) fn of_archive(arguments: &[ShellWord], option: &str) -> Vec<ReachedTarget> {
     let letter = option.chars().nth(1).filter(|letter| *letter != '-');
     let long = if letter.is_some() { "--move" } else { option };
@@ -56,7 +56,7 @@ pub(super) fn of_archive(arguments: &[ShellWord], option: &str) -> Vec<ReachedTa
     if is_given { with_reach(DeleteReach::Tree, operand_texts(arguments)) } else { Vec::new() }
 }
 
-/// What `chmod` and its kin change with all that is in it.
+/// Returns the targets that `chmod` and similar programs change with all their content.
 pub(super) fn of_rights(program: &str, arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     if !is_recursive(arguments, "recursive", "R") {
         return Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn of_rights(program: &str, arguments: &[ShellWord]) -> Vec<ReachedTa
         text.starts_with("--ref") || is_mode(text) && text.contains(['r', 'w', 'x', 'X', 's', 't'])
     });
     let mut targets = operand_texts(arguments);
-    // Theirs are told by their signs.
+    // Rights among the operands are recognised by their signs.
     match program {
         "chattr" => targets.retain(|text| !text.starts_with(['+', '='])),
         "setfacl" => targets.retain(|text| !text.contains(':')),
@@ -79,7 +79,7 @@ pub(super) fn of_rights(program: &str, arguments: &[ShellWord]) -> Vec<ReachedTa
     with_reach(DeleteReach::Rights, targets)
 }
 
-/// What `mv` takes elsewhere: all but where to.
+/// Returns the sources of `mv`: all but the target.
 pub(super) fn of_mv(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     let is_group = |text: &str| text.starts_with('-') && !text.starts_with("--");
     let names_target =
@@ -105,14 +105,14 @@ pub(super) fn of_mv(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     with_reach(DeleteReach::Move, operand_texts(&rest))
 }
 
-/// Where a `find` deletes.
+/// Returns the folders in which a `find` deletes.
 pub(super) fn of_find(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     let deletes = arguments.iter().flat_map(ShellWord::all_texts).any(|text| text == "-delete");
     let starts = if deletes { find::start_folders(arguments) } else { Vec::new() };
     with_reach(DeleteReach::Contents, starts.into_iter().map(str::to_owned).collect())
 }
 
-/// Where an `rsync` deletes: any word but the first may be where to, for options may stand behind it.
+/// Returns the folders in which an `rsync` deletes: any word but the first may be the target, for options may follow it.
 pub(super) fn of_rsync(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     const VALUED: [&str; 8] =
         ["-e", "-f", "--rsh", "--filter", "--exclude", "--exclude-from", "--include", "--include-from"];
@@ -128,13 +128,13 @@ pub(super) fn of_rsync(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     });
     let own: Vec<ShellWord> = own.cloned().collect();
     let words = operand_texts(&own);
-    // What is moved is taken away where it was.
+    // Moved files are removed from their place.
     let here = words.iter().rev().skip(1).filter(|_| moves);
     let there = words.iter().skip(1).filter(|_| deletes).chain(here).filter(|word| !word.contains(':'));
     with_reach(DeleteReach::Contents, there.cloned().collect())
 }
 
-/// Where a `git clean` deletes: in the folder that its options, or the environment, name.
+/// Returns the folders in which a `git clean` deletes: the one that its options, or the environment, name.
 pub(super) fn of_git(assignments: &[ShellWord], arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
     let mut found = Vec::new();
@@ -179,7 +179,7 @@ fn before_end(arguments: &[ShellWord]) -> impl Iterator<Item = &ShellWord> {
     arguments.iter().take_while(|word| word.value != "--")
 }
 
-/// Every word, or part of one, that a word may turn out to be as far as the line tells.
+/// Returns every word, or part of one, that a word may turn out to be as far as the line tells.
 fn possible_parts(word: &ShellWord) -> impl Iterator<Item = &str> {
     word.perhaps.iter().flat_map(|text| {
         let split = word.splits.then(|| text.split_whitespace());
@@ -193,7 +193,7 @@ fn is_recursive(arguments: &[ShellWord], long: &str, short: &str) -> bool {
         (None, Some(letters)) => letters.contains(|c| short.contains(c)),
         (None, None) => false,
     };
-    // What is said by a command that only says words.
+    // The output of a command that only prints its words.
     let is_said = |text: &String| {
         let mut words = text.split_whitespace();
         matches!(words.next(), Some("echo" | "printf")) && words.any(|word| is_option(word.trim_matches(['\'', '"'])))

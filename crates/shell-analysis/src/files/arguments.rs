@@ -2,7 +2,7 @@
 
 use crate::word::ShellWord;
 
-/// What an interpreter runs.
+/// Source of the code that an interpreter runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum InterpreterSource {
     /// Nothing.
@@ -13,23 +13,23 @@ pub(super) enum InterpreterSource {
     File(ShellWord),
     /// A module, which it looks for itself.
     Module(String),
-    /// What it is given on its input.
+    /// The text of its standard input.
     Input,
     /// That depends on a word that is only known when it runs.
     Unclear(String),
 }
 
-/// What the words of an interpreter say.
+/// Parsed words of an interpreter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct InterpreterArgs {
     pub(super) reads: InterpreterSource,
-    /// Files that it runs beside.
+    /// Files that it runs in addition.
     pub(super) files: Vec<ShellWord>,
     /// Files that it may run.
     pub(super) perhaps: Vec<ShellWord>,
-    /// Modules that it loads beside, which it looks for itself.
+    /// Modules that it loads in addition, which it looks up itself.
     pub(super) modules: Vec<String>,
-    /// What a file may end with, where its name is written without.
+    /// Possible endings of a file whose name is written without.
     pub(super) endings: &'static [&'static str],
 }
 
@@ -39,27 +39,27 @@ impl InterpreterArgs {
     }
 }
 
-/// How an interpreter takes its options.
+/// Syntax of an interpreter's options.
 pub(super) struct OptionStyle {
     /// Options with a text of its language.
     texts: &'static [&'static str],
     /// Options with a value that is no file that runs.
     valued: &'static [&'static str],
-    /// Options with a file that it runs beside, or before.
+    /// Options with a file that it runs in addition, or before.
     files: &'static [&'static str],
     /// Options with a module that is loaded before; a file where it is written as a path.
     required: &'static [&'static str],
-    /// Letters behind which the rest of a word is a value.
+    /// Letters after which the rest of a word is a value.
     rest: &'static str,
-    /// What a file may end with, where its name is written without.
+    /// Possible endings of a file whose name is written without.
     endings: &'static [&'static str],
-    /// Whether a plain word may be a command of its own.
+    /// True if a plain word may be a command of its own.
     has_commands: bool,
     /// Options with a module.
     modules: &'static [&'static str],
     /// Words before the file.
     commands: &'static [&'static str],
-    /// Whether a plain operand is data where a file was given by an option.
+    /// True if a plain operand is data if a file was given by an option.
     is_filter: bool,
 }
 
@@ -76,10 +76,10 @@ const PLAIN: OptionStyle = OptionStyle {
     is_filter: false,
 };
 
-/// What `node` and its kin put behind a name.
+/// Endings that `node` and similar programs append to a name.
 const SCRIPTS: &[&str] = &[".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".tsx", ".json", ".node"];
 
-/// How the interpreter with this base name takes its options; none if it is none that is known.
+/// Returns the syntax of the options of the interpreter with this base name; None for an unknown one.
 pub(super) fn option_style(name: &str) -> Option<OptionStyle> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     Some(match stem {
@@ -143,14 +143,14 @@ pub(super) fn option_style(name: &str) -> Option<OptionStyle> {
     })
 }
 
-/// What a shell runs.
+/// Returns the sources that a shell runs.
 pub(super) fn of_shell(argv: &[ShellWord]) -> InterpreterArgs {
     let (mut at, mut files) = (1, Vec::new());
     let found = |reads, files| InterpreterArgs { files, ..InterpreterArgs::from_source(reads) };
     let (mut takes_text, mut reads_input) = (false, false);
     while let Some(word) = argv.get(at) {
         let Some(text) = word.as_literal() else {
-            // What stands there may be an option or the script.
+            // The word may be an option or the script.
             let is_operand = !word.value.starts_with('-') && !word.value.starts_with('+');
             if is_operand {
                 break;
@@ -188,7 +188,7 @@ pub(super) fn of_shell(argv: &[ShellWord]) -> InterpreterArgs {
     found(reads, files)
 }
 
-/// What an interpreter of another language runs.
+/// Returns the sources that an interpreter of another language runs.
 pub(super) fn of_interpreter(name: &str, argv: &[ShellWord]) -> InterpreterArgs {
     let Some(family) = option_style(name) else { return InterpreterArgs::from_source(InterpreterSource::Nothing) };
     let mut found =
@@ -222,7 +222,7 @@ pub(super) fn of_interpreter(name: &str, argv: &[ShellWord]) -> InterpreterArgs 
         if family.texts.contains(&option) {
             value();
             has_text = true;
-            // Behind the text of python and node nothing is an option.
+            // After the text of python and node there are no options.
             if !family.is_filter && !matches!(name, "perl" | "ruby") {
                 return found;
             }
@@ -255,7 +255,7 @@ pub(super) fn of_interpreter(name: &str, argv: &[ShellWord]) -> InterpreterArgs 
     }
     is_command &= argv.get(at).and_then(ShellWord::as_literal).is_some_and(|word| !word.contains(['/', '.']));
     if is_strange && !has_text && !family.is_filter {
-        // The word behind an option that is not known may be its value.
+        // The word after an unknown option may be its value.
         found.perhaps.extend(argv.get(at + 1).cloned());
     }
     found.reads = match argv.get(at) {
@@ -270,7 +270,7 @@ pub(super) fn of_interpreter(name: &str, argv: &[ShellWord]) -> InterpreterArgs 
     found
 }
 
-/// An option and what is joined to it: `-Wdefault`, `--file=x`, and `-ne` for `-n -e`.
+/// Returns an option and what is joined to it: `-Wdefault`, `--file=x`, and `-ne` for `-n -e`.
 fn split_option<'t>(text: &'t str, family: &OptionStyle) -> (&'t str, Option<&'t str>) {
     if text.starts_with("--") {
         return text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
@@ -292,8 +292,8 @@ fn split_option<'t>(text: &'t str, family: &OptionStyle) -> (&'t str, Option<&'t
     (text, None)
 }
 
-/// Where the words begin that a wrapper runs as they stand, for wrappers whose options take words of their own. None if it is
-/// none of these.
+/// Returns the position of the first word that a wrapper runs as it stands, for wrappers whose options take words of their own. None if it
+/// is none of these.
 pub(super) fn wrapped_start(name: &str, argv: &[ShellWord]) -> Option<usize> {
     let (valued, operands): (&[&str], usize) = match name {
         "sudo" => {
@@ -332,7 +332,7 @@ pub(super) fn wrapped_start(name: &str, argv: &[ShellWord]) -> Option<usize> {
     (argv.len() > at).then_some(at)
 }
 
-/// Whether a wrapper looks for programs in places of its own.
+/// Reports whether a wrapper looks programs up in places of its own.
 pub(super) fn has_own_path(name: &str) -> bool {
     matches!(name, "sudo" | "doas")
 }

@@ -16,7 +16,7 @@ use crate::{
     word::{self, ShellWord},
 };
 
-/// What the shell does itself.
+/// Builtins of the shell.
 const BUILTINS: &str = "! . : [ [[ ]] alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown \
     echo enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf \
     pushd pwd read readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit umask \
@@ -24,10 +24,10 @@ const BUILTINS: &str = "! . : [ [[ ]] alias bg bind break builtin caller cd comm
 /// Programs that run the rest of their line on another machine, or in another root.
 const ELSEWHERE: &str =
     "ssh scp rsync docker podman kubectl lxc chroot unshare nsenter systemd-run firejail bwrap proot";
-/// How many wrappers may wrap one another.
+/// Maximum nesting of wrappers.
 const MOST_WRAPPED: usize = 8;
 
-/// How a command comes to be run.
+/// Invoker of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InvokedBy {
     /// The shell runs it.
@@ -38,7 +38,7 @@ pub(super) enum InvokedBy {
     Perhaps,
 }
 
-/// True for a shell by its base name.
+/// Returns true for a shell by its base name.
 pub(super) fn is_shell(name: &str) -> bool {
     SHELLS.contains(&name) || matches!(name, "zsh" | "ksh" | "mksh" | "ash" | "fish" | "csh" | "tcsh")
 }
@@ -48,7 +48,7 @@ fn is_listed(list: &str, name: &str) -> bool {
 }
 
 impl FileWalk<'_> {
-    /// The words of a command, without what is set before it.
+    /// Returns the words of a command, without what is set before it.
     pub(super) fn plain_words(&mut self, command: &ast::SimpleCommand) -> Vec<ShellWord> {
         let mut raw: Vec<Option<&str>> = command.word_or_name.iter().map(|name| Some(name.value.as_str())).collect();
         for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
@@ -79,7 +79,7 @@ impl FileWalk<'_> {
         prefix.chain(command.suffix.iter().flat_map(|suffix| &suffix.0))
     }
 
-    /// What a command's own redirections have it read.
+    /// Returns the input that a command's own redirections set.
     pub(super) fn redirected_input(&mut self, command: &ast::SimpleCommand) -> Option<StdinSource> {
         let redirects: Vec<&ast::IoRedirect> = Self::command_items(command)
             .filter_map(|item| match item {
@@ -203,7 +203,7 @@ impl FileWalk<'_> {
         let before = self.state.path.clone();
         self.set_path(&set);
         self.invoke_command(&argv, InvokedBy::Shell, &input, 0);
-        // What stands before a command holds for that command.
+        // Assignments before a command apply to that command.
         if !set.is_empty() && set.iter().any(|word| word.value.starts_with("PATH")) {
             self.state.path = before;
         }
@@ -254,7 +254,7 @@ impl FileWalk<'_> {
         if is_shell(&name) || arguments::option_style(&name).is_some() {
             return self.note_interpreter(&name, argv, by, input);
         }
-        // The words of the program itself are literal to whoever unwraps it.
+        // The words of the program itself are literal for the unwrapping code.
         let mut literal = argv.to_vec();
         literal[0] = ShellWord { raw: program.clone(), value: program, ..ShellWord::default() };
         match unwrap::unwrap_command(&literal) {
@@ -284,7 +284,7 @@ impl FileWalk<'_> {
         }
     }
 
-    /// A program by its path, or by its name.
+    /// Notes a program by its path, or by its name.
     fn note_program(&mut self, program: &str, is_perhaps: bool) {
         if program.contains('/') {
             let word = ShellWord { raw: program.to_owned(), value: program.to_owned(), ..ShellWord::default() };
@@ -308,7 +308,7 @@ impl FileWalk<'_> {
         }
     }
 
-    /// A file that an interpreter runs.
+    /// Notes a file that an interpreter runs.
     fn note_interpreter(&mut self, name: &str, argv: &[ShellWord], by: InvokedBy, input: &StdinSource) {
         let is_perhaps = by == InvokedBy::Perhaps;
         let found = if is_shell(name) { arguments::of_shell(argv) } else { arguments::of_interpreter(name, argv) };
@@ -344,7 +344,7 @@ impl FileWalk<'_> {
         self.note_unknown(format!("{module}: a module, which {name} looks for itself"));
     }
 
-    /// A script by its name: a shell looks for one without a slash in its folder first, and then among the programs.
+    /// Notes a script by its name: a shell looks for one without a slash in its folder first, and then among the programs.
     fn note_script(&mut self, shell: &str, word: &ShellWord, is_perhaps: bool, endings: &[&str]) {
         let name = Self::known_text(word)
             .filter(|name| is_shell(shell) && !name.contains('/') && stream_by_name(name).is_none());
@@ -371,7 +371,7 @@ impl FileWalk<'_> {
         }
     }
 
-    /// What an interpreter reads on its input.
+    /// Notes the input that an interpreter reads.
     fn note_input(&mut self, name: &str, input: &StdinSource) {
         match input {
             StdinSource::Nothing => {}
@@ -384,7 +384,7 @@ impl FileWalk<'_> {
                     }
                 }
             }
-            // What a shell within it reads is the rest of it.
+            // A shell within it reads the rest of it.
             StdinSource::Text(text) if is_shell(name) => {
                 self.with_input(&StdinSource::Unknown, |walk| walk.walk_aside(text))
             }

@@ -1,4 +1,4 @@
-//! What a thing on disk is to a call that runs it.
+//! Roles of a file on disk in a call that runs it.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +12,6 @@ pub enum FileRole {
     Program,
     /// A file that a program runs as its text.
     Script,
-    /// What the first line of a file says that runs it.
+    /// Interpreter from the first line of a file that runs.
     Interpreter,
 }

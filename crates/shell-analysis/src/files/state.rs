@@ -1,4 +1,4 @@
-//! What of the shell's state names depend on, and what changes it.
+//! State of the shell on which names depend, and its changes.
 
 use std::collections::BTreeSet;
 
@@ -8,28 +8,28 @@ use super::{
 };
 use crate::{files::FileRole, path, programs::is_dangerous_variable, word::ShellWord};
 
-/// In how many folders the shell may be before nobody keeps count.
+/// Maximum number of folders of the shell that are tracked.
 const MOST_FOLDERS: usize = 4;
-/// How many variables are kept in mind.
+/// Maximum number of variables that are tracked.
 const MOST_VARIABLES: usize = 64;
-/// Variables that have whoever reads them run something, whatever they hold.
+/// Variables that make their readers run something, whatever they hold.
 const RUN: &str = "BASH_ENV ENV IFS PS0 PS4 PROMPT_COMMAND SHELLOPTS BASHOPTS GLOBIGNORE NODE_OPTIONS PERL5OPT RUBYOPT \
     JAVA_TOOL_OPTIONS _JAVA_OPTIONS PYTHONSTARTUP";
 const RUN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "BASH_FUNC_"];
 
-/// What of the shell's state names depend on.
+/// State of the shell on which names depend.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ShellState {
-    /// Where it may be, the likeliest first; none if that is not known.
+    /// Possible folders, the likeliest first; none if they are not known.
     pub(super) folders: Option<Vec<String>>,
-    /// Where it looks for programs; none if that is not known.
+    /// Search path; none if it is not known.
     pub(super) path: Option<String>,
     /// Variables that the line set to something that is known.
     pub(super) variables: Vec<(String, String)>,
 }
 
 impl ShellState {
-    /// The same, where it is not known whether it became so or stayed as it was `before`.
+    /// Returns the same, where it is not known whether it became so or stayed as it was `before`.
     pub(super) fn merged_with(mut self, before: &Self) -> Self {
         if self.folders != before.folders {
             self.folders = self.folders.zip(before.folders.clone()).map(|(mut now, before)| {
@@ -41,7 +41,7 @@ impl ShellState {
         self.or_beside_folders(before)
     }
 
-    /// The same for all but the folders.
+    /// Returns the same for all but the folders.
     pub(super) fn or_beside_folders(mut self, before: &Self) -> Self {
         if self.path != before.path {
             self.path = None;
@@ -63,7 +63,7 @@ impl ShellState {
 }
 
 impl FileWalk<'_> {
-    /// Notes a variable that is set for good.
+    /// Notes a variable that is set permanently.
     pub(super) fn set_variable(&mut self, word: &ShellWord) {
         self.set_path(std::slice::from_ref(word));
         self.note_variable(word);
@@ -85,7 +85,7 @@ impl FileWalk<'_> {
         }
     }
 
-    /// Whether the line names a variable once, where it sets it, and else only as `$name` or `${name}`: then nothing of the line
+    /// Reports whether the line names a variable once, where it sets it, and else only as `$name` or `${name}`: then no part of the line
     /// sets it to anything else.
     fn is_named_once(&self, name: &str) -> bool {
         let text = self.line;
@@ -122,7 +122,7 @@ impl FileWalk<'_> {
         }
     }
 
-    /// What a builtin changes for the commands behind it.
+    /// Applies the changes of a builtin to the state for later commands.
     pub(super) fn change_state(&mut self, name: &str, argv: &[ShellWord]) {
         let has =
             |letters: &[&str]| argv[1..].iter().any(|word| letters.iter().any(|letter| word.value.starts_with(letter)));
@@ -156,7 +156,7 @@ impl FileWalk<'_> {
         }
     }
 
-    /// From here on it may be anywhere and look anywhere.
+    /// Notes that it may be anywhere and look anywhere from here on.
     pub(super) fn forget_state(&mut self) {
         self.state = ShellState::default();
     }
@@ -227,7 +227,7 @@ impl FileWalk<'_> {
         self.note_unknown(format!("what {} changes for the commands behind it", word.raw));
     }
 
-    /// The same input for whoever reads it in another folder.
+    /// Returns the same input for a reader in another folder.
     pub(super) fn seen_from_here(&self, input: &StdinSource) -> StdinSource {
         let StdinSource::Files(words) = input else { return input.clone() };
         let placed = words.iter().map(|word| {
@@ -250,7 +250,7 @@ impl FileWalk<'_> {
         let input = self.seen_from_here(input);
         let before = std::mem::replace(&mut self.around, input);
         work(self);
-        // What `exec` made the shell read stays so.
+        // The input that `exec` set stays.
         self.around = if self.reads_elsewhere { StdinSource::Unknown } else { before };
     }
 }

@@ -10,7 +10,7 @@ fn files_of(command: &str) -> LineFiles {
     find_files(command, &place)
 }
 
-/// The scripts and programs with a path of `command`, and its folders: `s:` and `p:` and `f:` and where they are.
+/// Returns the scripts and programs with a path of `command`, and its folders: `s:` and `p:` and `f:` and where they are.
 fn named(command: &str) -> Vec<String> {
     let found = files_of(command).named;
     let shown = found.iter().filter(|named| !named.is_searched).map(|named| {

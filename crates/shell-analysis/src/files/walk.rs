@@ -11,9 +11,9 @@ use crate::{
     word::{self, GLOB, KnownVariables, ShellWord, UNKNOWN},
 };
 
-/// How many texts may lie inside one another.
+/// Maximum nesting of texts.
 const DEEPEST: usize = 8;
-/// How many bytes of text are walked for one line: texts may name themselves again and again.
+/// Maximum number of bytes of text that are walked for one line: texts may name themselves again and again.
 const MOST_TEXT: usize = 1 << 20;
 
 /// One walk over one line.
@@ -23,15 +23,15 @@ pub(super) struct FileWalk<'a> {
     pub(super) line: &'a str,
     pub(super) state: ShellState,
     pub(super) files: LineFiles,
-    /// What the line writes itself, absolute.
+    /// Files that the line writes itself, absolute.
     pub(super) written: BTreeSet<String>,
-    /// Whether a command before may have made files.
+    /// True if a command before may have made files.
     pub(super) may_have_made: bool,
     /// Functions, each with what the shell was when its body was walked, and whether it changes that.
     pub(super) functions: BTreeMap<String, (ShellState, bool)>,
-    /// What a command reads that is given nothing else.
+    /// Input of a command without an input of its own.
     pub(super) around: StdinSource,
-    /// Whether `exec` made the shell read something else.
+    /// True if `exec` changed the input of the shell.
     pub(super) reads_elsewhere: bool,
     depth: usize,
     walked: usize,
@@ -39,17 +39,17 @@ pub(super) struct FileWalk<'a> {
     sets_folder: bool,
 }
 
-/// What the command at hand reads on its input.
+/// Input of the current command.
 #[derive(Clone, Debug, Default)]
 pub(super) enum StdinSource {
     /// Nothing of this line.
     #[default]
     Nothing,
-    /// These files, one behind the other.
+    /// These files, one after the other.
     Files(Vec<ShellWord>),
     /// A text that is written out.
     Text(String),
-    /// What another command says.
+    /// Output of another command.
     Unknown,
 }
 
@@ -124,7 +124,7 @@ impl<'a> FileWalk<'a> {
                 let here = self.state.clone();
                 self.walk_pipeline(pipeline);
                 if !is_chain {
-                    // What is behind `||` may run with it or without.
+                    // The command after `||` may run with it or without.
                     let now = std::mem::take(&mut self.state);
                     self.state = now.merged_with(&here);
                 }
@@ -134,7 +134,7 @@ impl<'a> FileWalk<'a> {
                 self.state = before;
                 continue;
             }
-            // What follows runs also where a change of folder failed, and where not all of this ran.
+            // The next command also runs if a change of folder failed, and if not all of this ran.
             let now = std::mem::take(&mut self.state);
             let path_and_variables = now.clone().or_beside_folders(sure.as_ref().unwrap_or(&before));
             let folders = ShellState { path: None, variables: Vec::new(), ..now };
@@ -187,7 +187,7 @@ impl<'a> FileWalk<'a> {
         redirects.into_iter().flat_map(|list| &list.0).fold(None, |own, redirect| self.walk_redirect(redirect).or(own))
     }
 
-    /// A call of a function. What it runs was noted where it was made.
+    /// Notes a call of a function. Its commands were noted where it was defined.
     pub(super) fn call_function(&mut self, name: &str) -> bool {
         let Some((made, changes)) = self.functions.get(name).cloned() else { return false };
         if made != self.state {
@@ -199,7 +199,7 @@ impl<'a> FileWalk<'a> {
         true
     }
 
-    /// Whether a text may change what names mean behind it.
+    /// Reports whether a text may change the meaning of later names.
     fn changes_state(&self, text: &str) -> bool {
         let plain = text.replace(['\\', '\'', '"'], "");
         plain.split(|c: char| c.is_whitespace() || ";|&(){}".contains(c)).any(|word| {
@@ -288,7 +288,7 @@ impl<'a> FileWalk<'a> {
         }
     }
 
-    /// What a command says to whoever reads it.
+    /// Returns the output of a command, for its reader.
     fn output_of(&mut self, command: &ast::Command) -> StdinSource {
         let ast::Command::Simple(simple) = command else { return StdinSource::Unknown };
         let words = self.plain_words(simple);
@@ -318,7 +318,7 @@ impl<'a> FileWalk<'a> {
         }
     }
 
-    /// The words of what expands, for what expanding runs.
+    /// Walks the words of an expansion, for the commands that it runs.
     pub(super) fn run_expansions(&mut self, raw: &str) {
         let word = self.scan_word(raw);
         self.run_all(&word);
@@ -342,7 +342,7 @@ impl<'a> FileWalk<'a> {
         word::scan_word(raw, KnownVariables { home, cwd: folder.as_deref(), tried: &tried })
     }
 
-    /// The home folder, if the line leaves it as it is.
+    /// Returns the home folder, if the line leaves it as it is.
     pub(super) fn home_folder(&self) -> Option<String> {
         self.place.home.clone().filter(|_| !self.sets_home)
     }
@@ -351,7 +351,7 @@ impl<'a> FileWalk<'a> {
         self.sets_folder
     }
 
-    /// Where a name with a slash leads, in every folder where the shell may be. None if that is not known.
+    /// Returns the paths of a name with a slash, in every possible folder of the shell. None if they are not known.
     pub(super) fn candidate_paths(&self, name: &str) -> Option<Vec<String>> {
         if name.starts_with('/') {
             return Some(vec![name.to_owned()]);
@@ -360,7 +360,7 @@ impl<'a> FileWalk<'a> {
         Some(folders.iter().map(|folder| format!("{}/{name}", folder.trim_end_matches('/'))).collect())
     }
 
-    /// Where a name without a slash is looked for.
+    /// Returns the paths at which a name without a slash is looked up.
     pub(super) fn searched_paths(&self, name: &str, path: Option<&str>) -> Option<Vec<String>> {
         let mut tried = Vec::new();
         for entry in path?.split(':') {
@@ -397,7 +397,7 @@ impl<'a> FileWalk<'a> {
         }
     }
 
-    /// The text of a word if it is known, whether or not the shell expands it.
+    /// Returns the text of a word if it is known, whether or not the shell expands it.
     pub(super) fn known_text(word: &ShellWord) -> Option<&str> {
         (word.opaque.is_none() && !word.value.contains([UNKNOWN, GLOB])).then_some(word.value.as_str())
     }
@@ -407,7 +407,7 @@ impl<'a> FileWalk<'a> {
         self.note_with(word, role, is_perhaps, &[]);
     }
 
-    /// The same for a file whose name may be written without one of `endings`.
+    /// Notes a file whose name may be written without one of `endings`.
     pub(super) fn note_with(&mut self, word: &ShellWord, role: FileRole, is_perhaps: bool, endings: &[&str]) {
         let Some(name) = Self::known_text(word).map(str::to_owned) else {
             if !is_perhaps {
@@ -442,7 +442,7 @@ impl<'a> FileWalk<'a> {
     }
 }
 
-/// A name that means whatever the process that reads it has open.
+/// A name for a stream that the reading process has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessStream {
     /// Its input.
@@ -453,7 +453,7 @@ pub(super) enum ProcessStream {
     Other,
 }
 
-/// What is meant by `name`, if it is such a name.
+/// Returns the stream of `name`, if it is such a name.
 pub(super) fn stream_by_name(name: &str) -> Option<ProcessStream> {
     let real = if name.starts_with('/') { path::resolve("/", name) } else { name.to_owned() };
     match real.as_str() {
@@ -464,7 +464,7 @@ pub(super) fn stream_by_name(name: &str) -> Option<ProcessStream> {
     }
 }
 
-/// True for a path that leads elsewhere in each process.
+/// Returns true for a path that leads elsewhere in each process.
 fn is_of_the_process(path: &str) -> bool {
     let real = path::resolve("/", path);
     ["/proc/self", "/proc/thread-self", "/dev/fd"]

@@ -1,4 +1,4 @@
-//! Programs that run others, and what is said of those of which the words do not tell all.
+//! Programs that run others, and reports about those whose words are not enough.
 
 use super::{
     arguments,
@@ -12,7 +12,7 @@ const OTHERS: &str = "bundle bunx caffeinate conda cross-env dotenv gdb hyperfin
     pipenv pipx pnpx poetry rr uv uvx valgrind";
 
 impl FileWalk<'_> {
-    /// A program that another runs as it stands, such as behind `sudo`; `words` are those before it, and its own.
+    /// Notes a program that another runs as it stands, such as after `sudo`; `words` are those before it, and its own.
     pub(super) fn invoke_wrapped(
         &mut self,
         name: &str,
@@ -24,7 +24,7 @@ impl FileWalk<'_> {
         let before = self.state.clone();
         if arguments::has_own_path(name) {
             self.state.path = None;
-            // It can be told to run elsewhere, in another root, or as from a login.
+            // Options may have it run elsewhere, in another root, or as from a login.
             let moves = |word: &ShellWord| {
                 ["-D", "-R", "-i", "--chdir", "--chroot", "--login"].iter().any(|option| word.value.starts_with(option))
             };
@@ -45,7 +45,7 @@ impl FileWalk<'_> {
         self.state = before;
     }
 
-    /// What a wrapper runs of which nobody can tell: what it may be is noted, and that it is not known is said.
+    /// Notes the possible programs of a wrapper whose target is unknown, and reports that it is unknown.
     pub(super) fn invoke_anything(
         &mut self,
         name: &str,
@@ -75,7 +75,7 @@ impl FileWalk<'_> {
         });
     }
 
-    /// What a program runs because of its words, where no more is known of them.
+    /// Notes the programs that a program runs because of its words, if nothing more is known of them.
     pub(super) fn note_options(&mut self, name: &str, argv: &[ShellWord], by: InvokedBy) {
         if by == InvokedBy::Perhaps {
             return;

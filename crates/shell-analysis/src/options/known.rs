@@ -3,12 +3,12 @@
 use crate::option_words::{has_letter, has_long};
 use crate::word::UNKNOWN;
 
-/// What of a program's options runs or writes something else.
+/// Options of a program that run or write something else.
 pub(super) struct KnownOptions {
     pub(super) programs: &'static [&'static str],
     /// Long ones, without their value.
     pub(super) long: &'static [&'static str],
-    /// Letters, alone or among others behind one dash.
+    /// Letters, alone or among others after one dash.
     pub(super) letters: &'static str,
     /// Words that anywhere among the arguments mean it.
     pub(super) words: &'static [&'static str],
@@ -35,7 +35,7 @@ pub(super) const KNOWN: &[KnownOptions] = &[
             "--listed-incremental",
             "--volno-file",
         ],
-        // Behind some letters the rest of the word is a value: its groups are looked at by themselves.
+        // After some letters the rest of the word is a value: its groups are looked at by themselves.
         letters: "",
         words: &[],
     },
@@ -128,7 +128,7 @@ pub(super) const KNOWN: &[KnownOptions] = &[
 ];
 
 impl KnownOptions {
-    /// Whether `text` is one of them, or may be.
+    /// Reports whether `text` is one of them, or may be.
     pub(super) fn matches_option(&self, text: &str) -> bool {
         let is_open = text.starts_with('-') && text.contains(UNKNOWN) && !text.contains('=');
         let is_letters = is_open && !text.starts_with("--") && !self.letters.is_empty();

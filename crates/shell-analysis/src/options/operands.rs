@@ -1,13 +1,13 @@
-//! What single programs make of their words where a table of options does not tell.
+//! Meaning of the words of single programs if a table of options is not enough.
 
 use crate::{
     option_words::{has_letter, has_only},
     word::{FILLED, GLOB, ShellWord, UNKNOWN},
 };
 
-/// Whether one of the letters of `tar` has it run something, or write another file.
+/// Reports whether one of the letters of `tar` has it run something, or write another file.
 pub(super) fn tar_runs_more(words: &[ShellWord]) -> bool {
-    // What stands behind a letter with a value is that value.
+    // The text after a letter with a value is that value.
     const VALUED: &str = "fCbXKNVLHgTIF";
     let runs = |letters: &str| letters.contains(['I', 'F', 'T', 'g']);
     let in_group = |text: &str| {
@@ -15,18 +15,18 @@ pub(super) fn tar_runs_more(words: &[ShellWord]) -> bool {
         let end = letters.find(|c| VALUED.contains(c)).map_or(letters.len(), |at| at + 1);
         runs(letters.get(..end).unwrap_or_default())
     };
-    // What has no dash can be the letters of old, whose values are the next words.
+    // A word without a dash can be the old-style letters, whose values are the next words.
     let is_of_old = words.first().is_some_and(|word| !word.value.starts_with('-') && runs(&word.value));
     is_of_old || words.iter().flat_map(ShellWord::all_texts).any(in_group)
 }
 
-/// Whether a word of a pager only says how and where it shows its text.
+/// Reports whether a word of a pager only sets how and where it shows its text.
 pub(super) fn only_pages(text: &str) -> bool {
     let is_place = |place: &str| matches!(place, "F" | "G") || place.bytes().all(|byte| byte.is_ascii_digit());
     has_only(text, "NRSFXniIeEMmsqQwWgG") || text.strip_prefix('+').is_some_and(is_place)
 }
 
-/// Whether a word of `make` runs something by itself, or has it read another file behind the target that a rule names.
+/// Reports whether a word of `make` runs something by itself, or has it read another file after the target that a rule names.
 pub(super) fn make_runs_more(words: &[ShellWord]) -> bool {
     const FILES: [&str; 4] = ["--file", "--makefile", "--directory", "--include-dir"];
     let is_target = |text: &str| !text.starts_with('-') && !text.contains('=') && text.parse::<u32>().is_err();
@@ -47,7 +47,7 @@ pub(super) fn make_runs_more(words: &[ShellWord]) -> bool {
         || words[behind..].iter().flat_map(ShellWord::all_texts).any(reads)
 }
 
-/// Whether `rustc` is told what to link with.
+/// Reports whether the words of `rustc` set what it links with.
 pub(super) fn rustc_links_more(words: &[ShellWord]) -> bool {
     let texts = words.iter().map(|word| word.value.as_str());
     let joined = texts.clone().any(|text| {
@@ -61,7 +61,7 @@ pub(super) fn rustc_links_more(words: &[ShellWord]) -> bool {
     joined || behind
 }
 
-/// Whether a compiler's word hands the linker more than it links, or another of its programs what that one alone knows.
+/// Reports whether a compiler's word hands the linker more than it links, or another of its programs an option that is not known here.
 pub(super) fn links_with_more(text: &str) -> bool {
     const LOADS: [&str; 6] = ["@", "-fplugin", "-iplugindir", "-plugin", "--plugin", "-load"];
     let loads = |part: &str| LOADS.iter().any(|option| part.starts_with(option));
@@ -74,7 +74,7 @@ pub(super) fn links_with_more(text: &str) -> bool {
             .any(|rest| rest.split(',').any(loads))
 }
 
-/// How many operands a program has whose second one is written; none of its options' values among them.
+/// Returns the number of operands of a program whose second one is written; none of its options' values among them.
 pub(super) fn count_written_operands(program: &str, words: &[ShellWord]) -> usize {
     let valued = if program == "uniq" { "fsw" } else { "cglonsR" };
     let mut is_value = false;
@@ -91,7 +91,7 @@ pub(super) fn count_written_operands(program: &str, words: &[ShellWord]) -> usiz
         + words.iter().filter(|word| word.splits && word.value.contains(UNKNOWN)).count()
 }
 
-/// Whether a word of a database's client runs a program, or reads or writes a file.
+/// Reports whether a word of a database's client runs a program, or reads or writes a file.
 pub(crate) fn leaves_database(text: &str) -> bool {
     const TELLS: [&str; 11] = ["d", "dt", "dn", "du", "l", "x", "timing", "q", "conninfo", "pset", "echo"];
     let lower = text.to_ascii_lowercase();
@@ -108,8 +108,8 @@ pub(crate) fn leaves_database(text: &str) -> bool {
         || lower.contains("system ")
 }
 
-/// Whether words of a package manager of Node name what it runs, or set what its later calls run. It takes long options behind one dash,
-/// too, and cut short.
+/// Reports whether words of a package manager of Node name the program that it runs, or set the one that its later calls run. It takes long
+/// options after one dash, too, and cut short.
 pub(super) fn of_npm(words: &[&str]) -> bool {
     const RUNS: [&str; 10] = [
         "script-shell",
@@ -128,7 +128,7 @@ pub(super) fn of_npm(words: &[&str]) -> bool {
         word.starts_with('-') && name.len() > 2 && RUNS.iter().any(|known| known.starts_with(name))
     };
     let is_config = |word: &str| word == "c" || word.len() > 2 && "config".starts_with(word);
-    // What stands behind an option may be its value, or the command.
+    // The word after an option may be its value, or the command.
     let may_be_command = |at: usize| {
         (0..at).all(|before| words[before].starts_with('-') || before > 0 && words[before - 1].starts_with('-'))
     };
@@ -143,7 +143,7 @@ pub(super) fn of_npm(words: &[&str]) -> bool {
     words.iter().any(|word| names_program(word)) || (0..words.len()).any(|at| may_be_command(at) && sets(at))
 }
 
-/// Whether words of `go` name the linker that it runs, or set what its later calls run.
+/// Reports whether words of `go` name the linker that it runs, or set what its later calls run.
 pub(super) fn of_go(words: &[&str]) -> bool {
     let is_set =
         words.first() == Some(&"env") && words.iter().any(|word| word.trim_start_matches('-').starts_with('w'));
@@ -151,7 +151,7 @@ pub(super) fn of_go(words: &[&str]) -> bool {
     is_set || parts.map(|part| part.trim_start_matches('-')).any(|part| part == "extld")
 }
 
-/// Whether a word of `sqlite3` may run a program, or read or write another file.
+/// Reports whether a word of `sqlite3` may run a program, or read or write another file.
 pub(crate) fn sqlite_runs_more(text: &str) -> bool {
     const TELLS: &str = ".tables .schema .dump .headers .mode .indexes .databases .width .stats .timer .fullschema";
     const CALLS: [&str; 5] = ["load_extension", "writefile", "readfile", "tokenizer", "fsdir"];
@@ -173,7 +173,7 @@ pub(crate) fn sqlite_runs_more(text: &str) -> bool {
         || lower.contains("vacuum") && lower.contains("into")
 }
 
-/// Whether a text of SQL calls `function`: its name, perhaps quoted, and a parenthesis, perhaps with a comment between them.
+/// Reports whether a text of SQL calls `function`: its name, perhaps quoted, and a parenthesis, perhaps with a comment between them.
 fn calls_function(text: &str, function: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(function).any(|(at, _)| {
@@ -183,11 +183,11 @@ fn calls_function(text: &str, function: &str) -> bool {
     })
 }
 
-/// Whether a builtin computes the index of what it sets, or what it sets.
+/// Reports whether a builtin computes the index of the variable that it sets, or its value.
 pub(super) fn computes_index(program: &str, words: &[ShellWord]) -> bool {
     let declares = matches!(program, "declare" | "typeset" | "local");
     let sets = declares || matches!(program, "export" | "readonly");
-    // What a variable holds keeps no brackets apart from wildcards.
+    // The value of a variable keeps no brackets apart from wildcards.
     let in_name = |text: &str| text.split('=').next().is_some_and(|name| name.contains(['[', GLOB]));
     let computes = |text: &str| declares && (has_letter(text, 'i') || has_letter(text, 'n')) || text.contains('[');
     let is_list =
@@ -200,20 +200,21 @@ pub(super) fn computes_index(program: &str, words: &[ShellWord]) -> bool {
     })
 }
 
-/// Whether a variable is set to what may be a list: what stands in its parentheses is expanded once more, though quotes were around it.
+/// Reports whether a variable is set to a possible list: the text in its parentheses is expanded once more, though quotes were around it.
 fn sets_list(text: &str, is_list: bool) -> bool {
     let Some((_, value)) = text.split_once('=') else { return false };
     let known_value = value.trim_start_matches(UNKNOWN);
     known_value.starts_with('(') || (is_list && known_value.len() < value.len()) || value == FILLED
 }
 
-/// Whether the first word of `printf` may turn out to be its `-v`: the index of what that sets is computed, and computing runs commands.
+/// Reports whether the first word of `printf` may turn out to be its `-v`: the index of the variable is computed, and computing runs
+/// commands.
 pub(super) fn may_name_variable(word: &ShellWord) -> bool {
     let is_open = |text: &str| text.contains(UNKNOWN) && text.replace(UNKNOWN, "").starts_with('-');
     word.all_texts().any(is_open) || word.perhaps.iter().any(|text| text.starts_with("-v"))
 }
 
-/// Whether `test` looks, or may look, at a variable by its name, whose index is computed.
+/// Reports whether `test` looks, or may look, at a variable by its name, whose index is computed.
 pub(super) fn names_variable(words: &[ShellWord]) -> bool {
     let names = |text: &str| matches!(text.replace(UNKNOWN, "").as_str(), "-v" | "-R");
     let is_filled = |text: &str| text.starts_with('-') && text.contains(UNKNOWN);
@@ -226,7 +227,7 @@ pub(super) fn names_variable(words: &[ShellWord]) -> bool {
     })
 }
 
-/// Whether a word of `test` ends what stands before it, or compares it with what follows.
+/// Reports whether a word of `test` ends the expression before it, or compares it with the next one.
 fn is_comparison(word: &str) -> bool {
     const KNOWN: &str = "= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o ] )";
     KNOWN.split_ascii_whitespace().any(|known| known == word)

@@ -2,8 +2,8 @@
 
 use crate::word::UNKNOWN;
 
-/// The path that `text` names by an address with the scheme `file`, in any spelling. Behind braces and brackets, of which each choice is
-/// an address of its own, nothing is known.
+/// Returns the path that `text` names by an address with the scheme `file`, in any spelling. After braces and brackets, of which each
+/// choice is an address of its own, nothing is known.
 pub(super) fn file_path(text: &str) -> Option<String> {
     const SCHEME: &str = "file:";
     let is_scheme =
@@ -14,14 +14,13 @@ pub(super) fn file_path(text: &str) -> Option<String> {
     let known = rest.split(['{', '[']).next().unwrap_or(rest);
     match &rest[known.len()..] {
         "" => Some(decode_percent(known)),
-        // What leads up from there may lead anywhere.
+        // A step up from there may lead anywhere.
         choices if decode_percent(choices).contains("..") => Some(format!("/{UNKNOWN}")),
         _ => Some(format!("{}{UNKNOWN}", decode_percent(known))),
     }
 }
 
-/// Whether `curl` may make an address of `text` that leads where it does not say: from what stands in braces and brackets it chooses, of the
-/// scheme too.
+/// Reports whether `curl` may make an address of `text` that leads elsewhere: from braces and brackets it chooses parts, of the scheme too.
 pub(super) fn may_lead_anywhere(text: &str) -> bool {
     let is_json = || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     if !text.contains(['{', '[']) || text.contains(char::is_whitespace) || is_json() {
@@ -36,7 +35,7 @@ pub(super) fn may_lead_anywhere(text: &str) -> bool {
         || groups.into_iter().any(|group| decode_percent(group).contains('/') || decode_percent(group).contains(".."))
 }
 
-/// `text` with what stands there as `%` and two digits.
+/// Returns `text` with what stands there as `%` and two digits.
 fn decode_percent(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut left = text.as_bytes();

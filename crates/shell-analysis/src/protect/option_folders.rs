@@ -1,4 +1,4 @@
-//! Where the paths among a command's words count from: options name folders that a program goes to, or puts before its paths.
+//! Base folders of the paths among a command's words: options name folders that a program goes to, or puts before its paths.
 
 use crate::{cwd::PossibleCwd, programs::base_name, word::ShellWord};
 
@@ -8,7 +8,7 @@ const FOLDERS: [&str; 6] = ["--directory", "--chdir", "--output-dir", "--prefix"
 /// The shortest that such an option may be cut to, dashes included.
 const SHORTEST: usize = 4;
 
-/// `here`, with every folder that the words of `argv` may count from.
+/// Returns `here`, with every folder that the words of `argv` may count from.
 pub(super) fn with_option_folders(here: &PossibleCwd, argv: &[ShellWord]) -> PossibleCwd {
     let mut here = here.clone();
     for (_, targets) in folder_options(argv) {
@@ -17,12 +17,12 @@ pub(super) fn with_option_folders(here: &PossibleCwd, argv: &[ShellWord]) -> Pos
     here
 }
 
-/// The places of the words that name such folders: they do not count from there themselves.
+/// Returns the places of the words that name such folders: they do not count from there themselves.
 pub(super) fn option_positions(argv: &[ShellWord]) -> Vec<usize> {
     folder_options(argv).into_iter().map(|(at, _)| at).collect()
 }
 
-/// The places of words that name folders, and what they name.
+/// Returns the places of words that name folders, and what they name.
 fn folder_options(argv: &[ShellWord]) -> Vec<(usize, Vec<String>)> {
     let mut options = Vec::new();
     let texts =
@@ -40,7 +40,7 @@ fn folder_options(argv: &[ShellWord]) -> Vec<(usize, Vec<String>)> {
                 Some((_, folder)) => (Some(folder), false),
                 None => (None, false),
             },
-            // The letters of old of `tar`: their values stand behind them, one by one.
+            // The old-style letters of `tar`: their values follow them, one by one.
             (None, None) if at == 1 && text.contains('C') && is_tar(argv) => {
                 let values = argv.iter().skip(2).take(text.len()).flat_map(texts).collect();
                 options.push((usize::MAX, values));
@@ -58,7 +58,7 @@ fn folder_options(argv: &[ShellWord]) -> Vec<(usize, Vec<String>)> {
     options
 }
 
-/// The letter behind which a folder stands.
+/// Returns the letter that is followed by a folder.
 fn folder_letter(argv: &[ShellWord]) -> char {
     match argv.first().and_then(ShellWord::as_literal).map(base_name) {
         Some("wget") => 'P',

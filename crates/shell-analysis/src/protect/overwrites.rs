@@ -1,6 +1,6 @@
 //! Folders of the gateway's own files that a command puts others in the place of, by naming a folder above them as where they go.
 //!
-//! It must not know what is on the disk: what a folder holds that is copied is whatever would do harm.
+//! It must not know the state of the disk: a copied folder is assumed to hold the most harmful files.
 
 use super::{holds_root, matches_into, path_parts};
 use crate::{
@@ -15,9 +15,9 @@ use crate::{
 /// Programs that put what they are given into a folder, under its own name.
 const PROGRAMS: [&str; 6] = ["cp", "mv", "rsync", "install", "ln", "scp"];
 
-/// The path of the gateway that a copy or a move of whole folders may write over.
+/// Returns the path of the gateway that a copy or a move of whole folders may write over.
 ///
-/// Where the line `carries` words from one command to another, a folder that is only known when it runs may be any.
+/// If the line `carries` words from one command to another, a folder that is only known when it runs may be any.
 pub(super) fn overwritten_path(place: &Place, here: &PossibleCwd, argv: &[ShellWord], carries: bool) -> Option<String> {
     let (program, arguments) = argv.split_first()?;
     if !PROGRAMS.contains(&base_name(&program.value)) {
@@ -51,7 +51,7 @@ fn of_words(place: &Place, here: &PossibleCwd, program: &str, words: &[String], 
             return Some(root.clone());
         }
     }
-    // What is linked alone gets its name where the shell is.
+    // A file that is linked alone gets its name in the current folder.
     let into = given.into.or_else(|| (program == "ln" && given.sources.len() == 1).then_some("."))?;
     let at_home =
         into.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')).zip(place.home.as_ref());
@@ -62,13 +62,13 @@ fn of_words(place: &Place, here: &PossibleCwd, program: &str, words: &[String], 
             given.sources.iter().map(|source| match target_name(source).filter(|_| !holds_only(source)) {
                 Some(_) if given.keeps_paths => path::resolve(&into, source.trim_start_matches('/')),
                 Some(name) => path::resolve(&into, name),
-                // What the folder holds goes there itself.
+                // The content of the folder goes there itself.
                 None => into.clone(),
             });
         let meets = |target: &str, root: &str| {
             takes_folders && holds_root(target, root, here) || given.keeps_paths && matches_into(target, root, here)
         };
-        // A file that goes into a folder has its own name there, or with a suffix behind it one that nobody can tell.
+        // A file that goes into a folder has its own name there, or an unknown one with a suffix.
         let is_named = |source: &str, root: &str| {
             let Some((folder, own)) = root.rsplit_once('/') else { return false };
             let is_there = path_parts(&into).count() == path_parts(folder).count() && holds_root(&into, folder, here);
@@ -98,7 +98,7 @@ struct CopyArguments<'a> {
 
 impl<'a> CopyArguments<'a> {
     fn parse_words(arguments: &'a [String], program: &str) -> Self {
-        // Whether `-t` has a folder behind it, and what keeps paths.
+        // True if `-t` takes a folder, and the letter of the option that keeps paths.
         let (takes_target, keeps) = if program == "rsync" { (false, 'R') } else { (true, '\0') };
         let mut given =
             Self { into: None, sources: Vec::new(), is_recursive: false, is_onto: false, keeps_paths: false };
@@ -118,7 +118,7 @@ impl<'a> CopyArguments<'a> {
                     given.keeps_paths |= word.starts_with("--pa") || word.starts_with("--rel");
                 }
                 _ => {
-                    // What stands behind `S` is a suffix.
+                    // The text after `S` is a suffix.
                     let group = word.split_once('S').filter(|_| takes_target).map_or(word, |(letters, _)| letters);
                     let (letters, folder) = match group.find('t').filter(|_| takes_target) {
                         Some(at) if at + 1 < word.len() => (&group[..at], Some(&word[at + 1..])),
@@ -139,7 +139,7 @@ impl<'a> CopyArguments<'a> {
     }
 }
 
-/// The name under which a source arrives. `None` if it is what the source holds that arrives, or that is not known.
+/// Returns the name under which a source arrives. `None` if it is what the source holds that arrives, or that is not known.
 fn target_name(source: &str) -> Option<&str> {
     let source = source.trim_end_matches('/');
     let name = source.rsplit(['/', ':']).next().unwrap_or(source);

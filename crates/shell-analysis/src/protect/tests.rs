@@ -90,7 +90,7 @@ fn no_roundabout_way_to_the_gateways_files_is_covered() {
         "for x in ../../../CONFIG.YAML; do cat \"${x,,}\"; done",
         "cat \"${PWD/data*/config.yaml}\"",
         "cp evil.yaml \"${PWD/data*/permissions.yaml}\"",
-        // Through the kernel's own paths, and from nobody knows where.
+        // Through the kernel's own paths, and from an unknown folder.
         "cat /proc/self/cwd/../../../config.yaml",
         "cp evil.yaml /proc/self/cwd/../../../permissions.yaml",
         "cat /proc/$$/cwd/../../../config.yaml",

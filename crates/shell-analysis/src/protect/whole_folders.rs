@@ -1,7 +1,7 @@
 //! Commands that read, pack, link or take away whole folders, or fill them with names that come from elsewhere, over a folder that holds
 //! files of the gateway.
 //!
-//! It must not know what is on the disk, in an archive or at an address: whatever would do harm may be there.
+//! It must not know the state of the disk, of an archive or of an address: the most harmful content is assumed.
 
 use super::{argument_pieces, holds_root, option_folders, path_parts, word_texts};
 use crate::{
@@ -38,19 +38,19 @@ const UNPACKERS: [&str; 15] = [
     "pigz",
 ];
 
-/// How a command treats the folders among its words.
+/// Treatment of the folders among the words of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FolderUse {
     /// With all that is in them.
     Trees,
     /// Only a file that lies right in it counts: names that come from elsewhere are put there.
     Names,
-    /// Makes other names for them, behind which a path leads from there on: above the working folder too.
+    /// Makes other names for them, from which a path continues: above the working folder too.
     Links,
 }
 
-/// The path of the gateway that `argv` may read, take away or write over without naming it. The words of it count from `here`, where the
-/// folders are that its options name.
+/// Returns the path of the gateway that `argv` may read, take away or write over without naming it. The words of it count from `here`,
+/// where the folders are that its options name.
 pub(super) fn affected_path(place: &Place, here: &PossibleCwd, argv: &[ShellWord], carries: bool) -> Option<String> {
     let (program, arguments) = argv.split_first()?;
     let name = base_name(&program.value);
@@ -65,7 +65,7 @@ pub(super) fn affected_path(place: &Place, here: &PossibleCwd, argv: &[ShellWord
     let in_words = texts().flat_map(argument_pieces).flat_map(lead).filter(|folder| folder != "/");
     let roots_of_all =
         texts().filter(|text| text.starts_with(['/', '.'])).flat_map(lead).filter(|folder| folder == "/");
-    // What it links it names.
+    // A linked file gets its name.
     let gone_to = here.possible_dirs().filter(|dir| takes != FolderUse::Links && *dir != place.cwd).map(str::to_owned);
     let meets = |folder: &str, root: &String| {
         let is_there = match takes {
@@ -77,7 +77,7 @@ pub(super) fn affected_path(place: &Place, here: &PossibleCwd, argv: &[ShellWord
                 holds_root(folder, root, here) || holds_root(folder, &place.cwd, here) && folder != place.cwd
             }
         };
-        // What lies in there leads to every folder that a process is in.
+        // The files in there lead to every folder that a process is in.
         let is_of_processes = takes != FolderUse::Names && path::is_within("/proc", folder);
         (is_there || is_of_processes) && !path::is_within(&place.cwd, root)
     };
@@ -85,7 +85,7 @@ pub(super) fn affected_path(place: &Place, here: &PossibleCwd, argv: &[ShellWord
     in_words.chain(roots_of_all).chain(gone_to).find_map(|folder| roots().find(|root| meets(&folder, root)).cloned())
 }
 
-/// The words of `arguments` that may be paths: without the pattern of a program that looks for one, and of git those behind `diff`.
+/// Returns the words of `arguments` that may be paths: without the pattern of a search program, and of git those after `diff`.
 fn path_operands(program: &str, arguments: &[ShellWord]) -> Vec<ShellWord> {
     if program == "git" && only_looks(arguments) {
         let behind = arguments.iter().position(|word| word.value == "diff").map_or(arguments.len(), |at| at + 1);
@@ -94,7 +94,7 @@ fn path_operands(program: &str, arguments: &[ShellWord]) -> Vec<ShellWord> {
     without_pattern(program, arguments)
 }
 
-/// `arguments` without the pattern of a program that looks for one, which is no path.
+/// Returns `arguments` without the pattern of a program that looks for one, which is no path.
 fn without_pattern(program: &str, arguments: &[ShellWord]) -> Vec<ShellWord> {
     let is_elsewhere = |word: &ShellWord| {
         let says = |text: &str| ["--reg", "--fi", "--mat"].iter().any(|option| text.starts_with(option));
@@ -110,7 +110,7 @@ fn without_pattern(program: &str, arguments: &[ShellWord]) -> Vec<ShellWord> {
     kept.map(|(_, word)| word.clone()).collect()
 }
 
-/// What `argv` writes under longer names than it says, or others: pieces that are counted, suffixes, what an address says.
+/// Returns the names that `argv` writes beyond its words: counted pieces, suffixes, names from an address.
 pub(super) fn lengthened_words(argv: &[ShellWord]) -> Vec<ShellWord> {
     let Some((program, arguments)) = argv.split_first() else { return Vec::new() };
     let has_suffix = || {
@@ -124,7 +124,7 @@ pub(super) fn lengthened_words(argv: &[ShellWord]) -> Vec<ShellWord> {
     match program.as_literal().map(base_name) {
         Some("split" | "csplit") => texts.map(longer).collect(),
         Some("cp" | "mv" | "ln" | "install") if has_suffix() => texts.map(longer).collect(),
-        // What it makes of a file has its name without the ending.
+        // Its output for a file has its name without the ending.
         Some(program) if UNPACKERS.contains(&program) => {
             let shorter = |text: &str| text.rsplit_once('.').map(|(name, _)| ShellWord::from_text(name));
             texts.filter_map(shorter).collect()
@@ -139,7 +139,7 @@ pub(super) fn lengthened_words(argv: &[ShellWord]) -> Vec<ShellWord> {
     }
 }
 
-/// How `program` treats them. None if it does not.
+/// Returns the treatment of folders by `program`. None if it does not treat them.
 fn folder_use(program: &str, arguments: &[ShellWord]) -> Option<FolderUse> {
     let letter = |letter: char| {
         let has = |text: &str| text.starts_with('-') && !text.starts_with("--") && text.contains(letter);
@@ -164,7 +164,7 @@ fn folder_use(program: &str, arguments: &[ShellWord]) -> Option<FolderUse> {
         _ if UNPACKERS.contains(&program) && (letter('r') || begins("--r")) => Some(FolderUse::Trees),
         "zip" if letter('r') || letter('R') || letter('@') || begins("--r") => Some(FolderUse::Trees),
         "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" if letter('R') || begins("--r") => Some(FolderUse::Trees),
-        // Behind the name that it makes no path can be followed any more.
+        // After the name that it makes no path can be followed any more.
         "ln" if letter('s') || begins("--s") => Some(FolderUse::Links),
         "mount" | "bindfs" => Some(FolderUse::Trees),
         // Links are copied as they are, or made.
@@ -180,7 +180,7 @@ fn folder_use(program: &str, arguments: &[ShellWord]) -> Option<FolderUse> {
     }
 }
 
-/// Whether git is asked what there is, and neither takes nor puts files.
+/// Reports whether a command of git only lists, and neither takes nor puts files.
 fn only_looks(arguments: &[ShellWord]) -> bool {
     const LOOKS: &str = "status log diff show shortlog rev-parse rev-list ls-files ls-tree cat-file merge-base blame describe branch remote tag \
         config fetch";

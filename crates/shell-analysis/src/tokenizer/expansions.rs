@@ -4,7 +4,7 @@ use super::{DocumentSubstitution, LexedWord, LineTokenizer, TokenFidelity};
 use crate::here_documents;
 
 impl LineTokenizer<'_> {
-    /// The word at the cursor.
+    /// Returns the word at the cursor.
     pub(super) fn read_word(&mut self) -> Option<LexedWord> {
         let mut word = LexedWord::default();
         let mut indices = 0_usize;
@@ -17,12 +17,12 @@ impl LineTokenizer<'_> {
             }
             self.read_part(c, false, &mut word)?;
         }
-        // An index may go on behind a blank.
+        // An index may continue after a blank.
         let is_whole = indices == 0 || self.at > self.last_bracket;
         (is_whole && !word.text.is_empty()).then_some(word)
     }
 
-    /// What begins with `c` at the cursor: a letter, or all that quotes or a dollar keep together.
+    /// Reads the part that begins with `c` at the cursor: a character, or all that quotes or a dollar keep together.
     fn read_part(&mut self, c: char, is_quoted: bool, word: &mut LexedWord) -> Option<()> {
         self.at += 1;
         word.text.push(c);
@@ -82,7 +82,7 @@ impl LineTokenizer<'_> {
         }
     }
 
-    /// What stands behind a dollar.
+    /// Reads the expansion after a dollar.
     fn read_dollar(&mut self, is_quoted: bool, word: &mut LexedWord) -> Option<()> {
         match self.peek_char() {
             Some('(') => {
@@ -133,12 +133,12 @@ impl LineTokenizer<'_> {
         }
     }
 
-    /// Commands in `$(…)`, behind its parenthesis.
+    /// Reads commands in `$(…)`, after its parenthesis.
     pub(super) fn read_substitution(&mut self) -> Option<()> {
         self.inside += 1;
         let (around, from) = (std::mem::take(&mut self.open), self.at);
         self.read_commands()?;
-        // One that is still open would be read behind the substitution, one of around it perhaps within.
+        // One that is still open would be read after the substitution, one of around it perhaps within.
         let is_apart = around.is_empty() || !self.chars[from..self.at].contains(&'\n');
         (self.open.is_empty() && is_apart).then_some(())?;
         self.open = around;
@@ -147,7 +147,7 @@ impl LineTokenizer<'_> {
         Some(())
     }
 
-    /// What stands in `${…}`: its first brace that is not quoted ends it.
+    /// Reads `${…}`: its first brace that is not quoted ends it.
     pub(super) fn read_parameter(&mut self, is_quoted: bool, word: &mut LexedWord) -> Option<()> {
         self.nested += 1;
         self.up_to_brace(is_quoted, word)?;
@@ -183,7 +183,7 @@ impl LineTokenizer<'_> {
         }
     }
 
-    /// All up to the partner of a bracket that is open, nested ones with it.
+    /// Returns all up to the partner of a bracket that is open, nested ones with it.
     pub(super) fn read_matched(
         &mut self,
         open: char,

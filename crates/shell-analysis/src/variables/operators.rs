@@ -1,4 +1,4 @@
-//! What an operator in braces leaves of a value: `${x%/*}`, `${x/a/b}`, `${x:1}`.
+//! Values after an operator in braces: `${x%/*}`, `${x/a/b}`, `${x:1}`.
 //!
 //! It need not be all that it may be, and it must not know what the value is for.
 
@@ -14,7 +14,7 @@ const LONGEST: usize = 256;
 /// The same where pieces of it are looked for by a pattern with wildcards: each piece is tried.
 const LONGEST_TO_REPLACE: usize = 64;
 
-/// What `operator`, as it stands behind a name in braces, may make of `values`. None if that cannot be told.
+/// Returns the possible results of `operator`, as it follows a name in braces, on `values`. None if they cannot be determined.
 pub(super) fn apply_operator(operator: &str, values: &[String]) -> Option<Vec<String>> {
     if values.is_empty() || values.iter().any(|value| value.len() > LONGEST) {
         return None;
@@ -27,7 +27,7 @@ pub(super) fn apply_operator(operator: &str, values: &[String]) -> Option<Vec<St
         }
         '/' => {
             let (pattern_text, instead) = split_halves(operator.trim_start_matches('/'));
-            // Whatever it is in the place of, it may be all that is left.
+            // Whatever it replaces, it may be all that is left.
             let instead = unquoted_text(instead);
             if instead.len() > LONGEST {
                 return None;
@@ -69,7 +69,7 @@ fn with_first(value: &str, change: fn(&str) -> String) -> String {
     change(first) + rest
 }
 
-/// Without a piece at one end that the pattern matches: the shortest such piece, and the longest.
+/// Returns `value` without a piece at one end that the pattern matches: the shortest such piece, and the longest.
 fn cut_pattern(value: &str, pattern: &GlobPattern, sign: char) -> Vec<String> {
     let ends = value.char_indices().map(|(at, _)| at).chain([value.len()]);
     let mut left: Vec<&str> = ends
@@ -86,7 +86,8 @@ fn cut_pattern(value: &str, pattern: &GlobPattern, sign: char) -> Vec<String> {
     }
 }
 
-/// With the first piece that the pattern matches replaced, or all of them, taken as long as it goes. `at` says at which end it must be.
+/// Returns `value` with the first piece that the pattern matches replaced, or all of them, taken as long as it goes. `at` says at which end
+/// it must be.
 fn replace_pieces(value: &str, pattern: &GlobPattern, instead: &str, at: Option<char>, all: bool) -> String {
     let mut made = String::new();
     let mut rest = value;
@@ -118,7 +119,7 @@ fn replace_pieces(value: &str, pattern: &GlobPattern, instead: &str, at: Option<
     made + rest
 }
 
-/// A pattern and what stands behind its slash.
+/// Splits a pattern from the text after its slash.
 fn split_halves(text: &str) -> (&str, &str) {
     let mut escaped = false;
     let slash = text.char_indices().find(|(_, c)| {
@@ -139,7 +140,7 @@ fn parse_pattern(operand: &str) -> Option<GlobPattern> {
     plain.chars().all(is_literal).then(|| GlobPattern::new(&plain))
 }
 
-/// What quotes in an operand say.
+/// Returns the text of an operand without quotes.
 fn unquoted_text(operand: &str) -> String {
     word::scan_word(operand, KnownVariables { home: None, cwd: None, tried: &[] }).value
 }

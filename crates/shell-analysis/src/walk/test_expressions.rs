@@ -1,4 +1,4 @@
-//! What stands in `[[ … ]]`: which of it computes, and what its words run.
+//! Expressions in `[[ … ]]`: the parts that are computed, and the commands that their words run.
 
 use brush_parser::ast::{BinaryPredicate, ExtendedTestExpr, UnaryPredicate, Word};
 
@@ -17,14 +17,14 @@ impl LineWalk<'_> {
             }
             ExtendedTestExpr::BinaryTest(predicate, left, right) => {
                 let only_compares = match predicate {
-                    // What is compared as a number is computed, and computing runs commands.
+                    // Operands that are compared as numbers are computed, and computing runs commands.
                     BinaryPredicate::ArithmeticEqualTo
                     | BinaryPredicate::ArithmeticNotEqualTo
                     | BinaryPredicate::ArithmeticLessThan
                     | BinaryPredicate::ArithmeticLessThanOrEqualTo
                     | BinaryPredicate::ArithmeticGreaterThan
                     | BinaryPredicate::ArithmeticGreaterThanOrEqualTo => is_number(left) && is_number(right),
-                    // Where such a pattern ends is not told alike by all.
+                    // Shells do not agree on the end of such a pattern.
                     BinaryPredicate::StringMatchesRegex | BinaryPredicate::StringContainsSubstring => {
                         !right.value.contains(['(', ')', '|', ';', '&', '<', '>', '\n'])
                     }
@@ -52,12 +52,12 @@ impl LineWalk<'_> {
     }
 }
 
-/// Whether a test looks at a variable by its name, whose index it computes.
+/// Reports whether a test looks at a variable by its name, whose index it computes.
 const fn names_variable(predicate: &UnaryPredicate) -> bool {
     matches!(predicate, UnaryPredicate::ShellVariableIsSetAndAssigned | UnaryPredicate::ShellVariableIsSetAndNameRef)
 }
 
-/// Whether a word is a number and cannot be anything else.
+/// Reports whether a word is a number and cannot be anything else.
 fn is_number(word: &Word) -> bool {
     let text = word.value.trim_matches('"');
     matches!(text, "$?" | "$#") || !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())

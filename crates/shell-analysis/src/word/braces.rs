@@ -1,6 +1,6 @@
-//! What braces around commas make of a word: words of their own.
+//! Words that braces around commas make of a word.
 //!
-//! It must not know what the words mean. Whatever a shell keeps whole, quotes and what a dollar begins, it keeps whole.
+//! It must not know what the words mean. Parts that a shell keeps whole, such as quotes and expansions, stay whole.
 
 mod sequence;
 
@@ -10,7 +10,7 @@ use super::scan;
 const MOST_WORDS: usize = 256;
 const MOST_BYTES: usize = 64 * 1024;
 
-/// How deep pairs may stand in one another.
+/// Maximum nesting of pairs.
 const DEEPEST: usize = 32;
 
 /// The most parts that are looked at in one word.
@@ -30,7 +30,7 @@ pub(super) enum BraceUnit<'a> {
 }
 
 impl<'a> BraceUnit<'a> {
-    /// Whether a shell finds a comma in it: one in quotes counts too.
+    /// Reports whether a shell finds a comma in it: one in quotes counts too.
     fn holds_comma(self) -> bool {
         match self {
             Self::Comma => true,
@@ -49,24 +49,24 @@ impl<'a> BraceUnit<'a> {
     }
 }
 
-/// The words that a shell makes of `raw` for its `{a,b}` and `{a..b}`, in its order. A long sequence stays as it is written.
+/// Returns the words that a shell makes of `raw` for its `{a,b}` and `{a..b}`, in its order. A long sequence stays as it is written.
 ///
 /// # Errors
-/// [`TooMany`] where it would be more than anybody can look at: each pair doubles them.
+/// [`TooManyWords`] if there would be too many: each pair doubles them.
 pub(crate) fn expand_braces(raw: &str) -> Result<Vec<String>, TooManyWords> {
     let may_be_words = raw.contains(',') || raw.contains("..");
     if !(raw.contains('{') && raw.contains('}') && may_be_words) {
         return Ok(vec![raw.to_owned()]);
     }
     let mut words = BraceExpander { steps: 0 }.expand_units(&scan::brace_units(raw), 0)?;
-    // What nothing is left of is no word.
+    // An empty result is no word.
     words.retain(|word| !word.is_empty());
     Ok(words)
 }
 
 /// Opens pairs of braces the way bash does: from the left, the outermost first.
 struct BraceExpander {
-    /// How many parts were looked at.
+    /// Number of parts that were looked at.
     steps: usize,
 }
 
@@ -94,7 +94,7 @@ impl BraceExpander {
         append_each(&words, &[units_text(rest)])
     }
 
-    /// The first pair that a shell opens. One that does not close, or has neither a comma nor dots of its own, is text.
+    /// Returns the first pair that a shell opens. One that does not close, or has neither a comma nor dots of its own, is text.
     fn first_pair(&mut self, units: &[BraceUnit<'_>]) -> Result<Option<BracePair>, TooManyWords> {
         for (open, unit) in units.iter().enumerate() {
             // Empty at the beginning it is text.
@@ -109,7 +109,7 @@ impl BraceExpander {
         Ok(None)
     }
 
-    /// Where the pair closes that opened before `from`: a brace before its first comma or dots is text.
+    /// Returns the end of the pair that opened before `from`: a brace before its first comma or dots is text.
     fn find_close(&mut self, units: &[BraceUnit<'_>], from: usize) -> Result<Option<usize>, TooManyWords> {
         let (mut depth, mut has_parts) = (0_usize, false);
         for (at, unit) in units.iter().enumerate().skip(from) {
@@ -140,7 +140,7 @@ struct BracePair {
     close: usize,
 }
 
-/// What stands between the commas of a pair, not of those in it.
+/// Returns the parts between the commas of a pair, not of those in it.
 fn split_commas<'u, 'a>(units: &'u [BraceUnit<'a>]) -> Vec<&'u [BraceUnit<'a>]> {
     let mut depth = 0_usize;
     let is_between = |unit: &BraceUnit<'_>| {
@@ -154,7 +154,7 @@ fn split_commas<'u, 'a>(units: &'u [BraceUnit<'a>]) -> Vec<&'u [BraceUnit<'a>]> 
     units.split(is_between).collect()
 }
 
-/// Each of `words` with each of `ends` behind it.
+/// Returns each of `words` with each of `ends` appended.
 fn append_each(words: &[String], ends: &[String]) -> Result<Vec<String>, TooManyWords> {
     let bytes = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
     let length = bytes(words).saturating_mul(ends.len()).saturating_add(bytes(ends).saturating_mul(words.len()));

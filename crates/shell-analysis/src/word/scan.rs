@@ -5,7 +5,7 @@ mod ansi;
 use super::{GLOB, KnownVariables, ShellWord, UNKNOWN, braces::BraceUnit};
 use crate::tokenizer;
 
-/// What is said of `$"…"`: the shell looks its text up in a catalogue, and expands what it finds there.
+/// Reason for `$"…"`: the shell looks its text up in a catalogue, and expands the result.
 const TRANSLATED: &str = "text that is translated";
 
 /// Scans one word as the grammar cut it.
@@ -23,7 +23,7 @@ pub(crate) fn scan_live(text: &str, known: KnownVariables<'_>) -> ShellWord {
     scanner.word
 }
 
-/// The parts of a word as braces see it: what quotes or a dollar keep together is one.
+/// Returns the parts of a word as braces see it: what quotes or a dollar keep together is one.
 pub(super) fn brace_units(raw: &str) -> Vec<BraceUnit<'_>> {
     let mut scanner = WordScanner::from_text(raw, KnownVariables { home: None, cwd: None, tried: &[] });
     let (mut units, mut rest) = (Vec::new(), raw);
@@ -44,7 +44,7 @@ pub(super) fn brace_units(raw: &str) -> Vec<BraceUnit<'_>> {
     units
 }
 
-/// `text` with its lines joined where a backslash says so, as a shell has done before it reads a dollar.
+/// Returns `text` with its lines joined where a backslash says so, as a shell has done before it reads a dollar.
 fn join_lines(text: &str) -> String {
     let (mut joined, mut chars) = (String::with_capacity(text.len()), text.chars());
     while let Some(c) = chars.next() {
@@ -65,13 +65,13 @@ struct WordScanner<'a> {
     at: usize,
     known: KnownVariables<'a>,
     ends: LastPositions,
-    /// Whether no quote keeps together what is expanded.
+    /// True if no quote keeps the expansion together.
     bare: bool,
     word: ShellWord,
 }
 
-/// Where the last signs stand that may end a pattern or a brace, each counted from one: looking for them at every sign that may begin
-/// one would take the square of a word's length.
+/// Positions of the last signs that may end a pattern or a brace, each counted from one: a search at every sign that may begin one would
+/// take the square of a word's length.
 struct LastPositions {
     pattern: usize,
     comma: usize,
@@ -89,12 +89,12 @@ impl LastPositions {
         }
     }
 
-    /// True if the bracket before `at` may begin a pattern: there may be one that ends it.
+    /// Reports whether the bracket before `at` may begin a pattern: there may be one that ends it.
     const fn may_be_pattern(&self, at: usize) -> bool {
         at < self.pattern
     }
 
-    /// True if the shell would make several words of the brace before `at`.
+    /// Reports whether the shell would make several words of the brace before `at`.
     const fn may_be_words(&self, at: usize) -> bool {
         at < self.comma || at < self.dots
     }
@@ -155,7 +155,7 @@ impl WordScanner<'_> {
         let home = self.known.home;
         match name.as_str() {
             "" => self.stands_for("HOME", home),
-            // Somebody's own home may be named too.
+            // The user's own home may be named too.
             _ if home.is_some_and(|home| home.rsplit('/').next() == Some(&name)) => self.stands_for("HOME", home),
             "-" => self.stands_for("OLDPWD", None),
             // The folders that the shell keeps, its own among them.
@@ -170,7 +170,7 @@ impl WordScanner<'_> {
         while self.scan_step() {}
     }
 
-    /// Reads what stands unquoted at the cursor: a letter, or what is kept together from there. False at the end.
+    /// Reads the unquoted text at the cursor: a character, or the part that is kept together from there. False at the end.
     fn scan_step(&mut self) -> bool {
         let Some(c) = self.next() else { return false };
         match c {
@@ -204,7 +204,7 @@ impl WordScanner<'_> {
         true
     }
 
-    /// Text in which only `$`, backticks and backslashes live, up to `end`.
+    /// Reads text in which only `$`, backticks and backslashes live, up to `end`.
     fn quoted_by(&mut self, end: Option<char>) {
         let bare = std::mem::replace(&mut self.bare, false);
         self.quoted_up_to(end);
@@ -354,7 +354,7 @@ impl WordScanner<'_> {
         self.push_unknown();
     }
 
-    /// The text between the bracket at the cursor and its partner. Where the partner is not to be told, quotes inside hide brackets, and
+    /// Takes the text between the bracket at the cursor and its partner. If the partner is ambiguous, quotes inside hide brackets, and
     /// without one everything is taken.
     fn take_balanced(&mut self, open: char, close: char) -> String {
         if let Some(end) = tokenizer::matching_bracket(&self.chars, self.at, !self.bare) {
@@ -397,7 +397,7 @@ impl WordScanner<'_> {
     }
 }
 
-/// The last word of a text, where a command may begin with it: it may be a reserved one.
+/// Returns the last word of a text, where a command may begin with it: it may be a reserved one.
 fn last_word(text: &str) -> Option<&str> {
     let before = text.trim_end_matches(|c: char| c.is_alphanumeric());
     let (word, before) = (&text[before.len()..], before.trim_end());
@@ -408,7 +408,7 @@ fn last_word(text: &str) -> Option<&str> {
     (begins && !word.is_empty()).then_some(word)
 }
 
-/// Whether an operator cuts a value, or takes a member of a list, by numbers that are written out.
+/// Reports whether an operator cuts a value, or takes a member of a list, by numbers that are written out.
 fn cuts_by_number(operator: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let index = operator.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));

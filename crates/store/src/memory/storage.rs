@@ -1,4 +1,4 @@
-//! What a log in memory consists of, and what an append does to it.
+//! Parts of a log in memory, and the effect of an append on them.
 //!
 //! It must not know handles, crashes or waiting.
 
@@ -20,7 +20,7 @@ use crate::{
     view::LogView,
 };
 
-/// How an append ends: with an answer, or never.
+/// End of an append: with an answer, or never.
 pub(super) enum AppendEnding {
     /// The answer, and what is dropped when it is taken.
     Answer(Result<Lsn, AppendError>, Option<Arc<()>>),
@@ -33,7 +33,7 @@ impl AppendEnding {
     }
 }
 
-/// Everything that survives a crash of the pretended process.
+/// Storage that survives a crash of the pretended process.
 #[derive(Default)]
 pub(super) struct MemoryStorage {
     records: Vec<StoredRecord>,
@@ -159,7 +159,7 @@ impl MemoryStorage {
         }
     }
 
-    /// A restart reads what is there, whatever the disk is like.
+    /// Settles all appends as a restart does: it reads the storage, whatever the state of the disk.
     pub(super) fn settle_by_restart(&mut self, views: Vec<Arc<dyn LogView>>) {
         self.unsettled = false;
         let behind = self.views.register_views(views, self.head());
@@ -262,7 +262,7 @@ impl MemoryStorage {
     }
 }
 
-/// Not secret: in memory there is nobody who could see the digest and not the text.
+/// Returns the salt of a position. It is not secret: in memory no reader could see the digest and not the text.
 fn salt_for(lsn: Lsn) -> [u8; SALT_SIZE] {
     let mut salt = [0; SALT_SIZE];
     salt.copy_from_slice(&Digest::hash_bytes(&lsn.0.to_be_bytes()).as_bytes()[..SALT_SIZE]);

@@ -37,7 +37,7 @@ impl LogFixture for MemoryLog {
     }
 }
 
-/// Is the future ready if it is asked once?
+/// Reports whether the future is ready if it is polled once.
 async fn is_ready(future: impl Future) -> bool {
     tokio::select! {
         biased;
@@ -112,7 +112,7 @@ async fn nothing_is_written_behind_an_uncertain_append_before_its_answer_is_take
         let log = MemoryLog::with_faults([LogFault::Uncertain(outcome)]);
         let epoch = log.take_over(ZERO).await.unwrap();
         let uncertain = log.submit_batch(ZERO, epoch, Lsn(0), text_batch(&["one"])).await;
-        // A reader settles what became of it, and the owner does not know that yet.
+        // A reader settles its outcome, and the owner does not know that yet.
         let head = log.head(ZERO).await.unwrap().lsn;
         let behind = log.append(ZERO, epoch, Lsn(1), text_batch(&["two"])).await;
         assert!(matches!(behind, Err(AppendError::Io(_) | AppendError::Position { .. })), "{behind:?}");

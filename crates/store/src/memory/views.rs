@@ -1,6 +1,6 @@
 //! The rows of views of a log in memory.
 //!
-//! It must not know records beyond what it is handed.
+//! It must not know records other than its input.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -31,7 +31,7 @@ impl MemoryViews {
         self.registered.clone()
     }
 
-    /// Registers `views` in place of those before, and names those that have to be folded anew because they do not fit
+    /// Registers `views` in place of those before, and names those that have to be folded again because they do not fit
     /// a log that ends at `head`.
     pub(super) fn register_views(&mut self, views: Vec<Arc<dyn LogView>>, head: LogHead) -> Vec<Arc<dyn LogView>> {
         self.folded.retain(|name, folded| {
@@ -41,7 +41,7 @@ impl MemoryViews {
         self.registered.iter().filter(|view| !self.folded.contains_key(view.name())).cloned().collect()
     }
 
-    /// The views that may have kept what a redaction removed.
+    /// Returns the views that may have kept redacted text.
     pub(super) fn with_contents(&self) -> Vec<Arc<dyn LogView>> {
         let concerned = |view: &&Arc<dyn LogView>| view.reads_contents() && self.folded.contains_key(view.name());
         self.registered.iter().filter(concerned).cloned().collect()

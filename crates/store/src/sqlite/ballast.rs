@@ -1,6 +1,6 @@
 //! A file that takes up space while there is enough, and gives it up when there is none.
 //!
-//! It must not know the log. Whoever waits for its space does so by probing.
+//! It must not know the log. A caller that waits for its space does so by probing.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,7 +21,7 @@ const AMPLE: u64 = 4 * BALLAST_SIZE;
 /// The reserve of one log.
 pub(super) struct Ballast {
     path: Option<PathBuf>,
-    /// Whether there is nothing to be done: it is there, or could not be made.
+    /// True if there is nothing to be done: it is there, or could not be made.
     settled: bool,
 }
 
@@ -30,7 +30,7 @@ impl Ballast {
         Self { settled: path.is_none(), path }
     }
 
-    /// Makes the file, if it is not there and there is ample space. Asked once, then not again before
+    /// Makes the file, if it is not there and there is ample space. Tried once, then not again before
     /// [`Ballast::reconsider`].
     pub(super) fn make_file(&mut self) {
         if self.settled {
@@ -44,7 +44,7 @@ impl Ballast {
         }
     }
 
-    /// Lets the next [`Ballast::make`] try again.
+    /// Lets the next [`Ballast::make_file`] try again.
     pub(super) fn reconsider(&mut self) {
         self.settled = self.path.is_none();
     }

@@ -1,17 +1,17 @@
-//! A copy of a log that somebody may be writing.
+//! A copy of a log that may have a writer.
 //!
-//! It must not know what is made of the copy.
+//! It must not know the use of the copy.
 
 use std::path::Path;
 
 use super::file::{open_error, open_to_read};
 use crate::error::LogOpenError;
 
-/// Writes what the log at `path` holds now into a new file at `to`, packed: nothing that was redacted or left over is in it. Who
-/// writes the log goes on meanwhile. The copy is not synced.
+/// Writes the current log at `path` into a new file at `to`, packed: nothing that was redacted or left over is in it. The writer of
+/// the log continues meanwhile. The copy is not synced.
 ///
 /// # Errors
-/// [`OpenError`]; [`OpenError::Missing`] if there is no log. Something may lie at `to` then.
+/// [`LogOpenError`]; [`LogOpenError::Missing`] if there is no log. A partial file may remain at `to` then.
 pub fn copy_log(path: impl AsRef<Path>, to: impl AsRef<Path>, event_format: u32) -> Result<(), LogOpenError> {
     let (path, to) = (path.as_ref(), to.as_ref());
     let missing = || LogOpenError::Missing { path: path.to_owned() };

@@ -1,6 +1,6 @@
 //! The epoch of a log in a file: a row of `meta`, which files of older programs lack.
 //!
-//! It must not know what is appended.
+//! It must not know the appended records.
 
 use countersign_core::id::Lsn;
 use rusqlite::{Connection, OptionalExtension};
@@ -28,7 +28,7 @@ pub(super) fn advance_epoch(connection: &Connection) -> rusqlite::Result<Epoch> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EpochClaim {
     pub(super) epoch: Epoch,
-    /// Whether this owner tried to make the file before, so that the epoch in it may be its own.
+    /// True if this owner tried to make the file before, so that the epoch in it may be its own.
     pub(super) is_repeated: bool,
 }
 

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::error::{ErrorCause, LogOpenError};
 
-/// How long a statement waits for a lock of somebody else's, such as a backup.
+/// Time that a statement waits for a lock of another process, such as a backup.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 /// A log that this process owns and may write.
@@ -43,7 +43,7 @@ impl SqliteLogFile {
     /// Makes the log at `path`, and the folders that lead to it, for the eyes of this user only, in the epoch that its
     /// owner took while there was no file.
     ///
-    /// If somebody made it meanwhile and is gone, it is opened.
+    /// If another process made it meanwhile and is gone, it is opened.
     pub(super) fn create_file(
         path: &Path,
         options: &LogOptions,
@@ -67,8 +67,8 @@ impl SqliteLogFile {
         Self::open_owned(path, options, claim, lock)
     }
 
-    /// What is new, and what a killed owner had written but perhaps not synced, is synced first: whoever reads it will
-    /// act on it.
+    /// Opens a log. New records, and those that a killed owner had written but perhaps not synced, are synced first: readers will
+    /// act on them.
     fn open_owned(
         path: &Path,
         options: &LogOptions,
@@ -95,13 +95,13 @@ impl SqliteLogFile {
         Ok(Self { connection, identity: place, _lock: lock })
     }
 
-    /// Fails if the file was removed or replaced: what is written would be gone with this process.
+    /// Fails if the file was removed or replaced: writes to it would be gone with this process.
     pub(super) fn check_identity(&self, path: &Path) -> io::Result<()> {
         self.identity.check_path(path)
     }
 }
 
-/// Device and number: what tells a file from another one at the same path.
+/// Device and number, which distinguish a file from another one at the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileIdentity(u64, u64);
 
@@ -110,7 +110,7 @@ impl FileIdentity {
         path.metadata().map(|metadata| Self(metadata.dev(), metadata.ino()))
     }
 
-    /// Fails if another file lies at `path` now, or none.
+    /// Fails if there is another file at `path` now, or none.
     pub(super) fn check_path(self, path: &Path) -> io::Result<()> {
         if Self::from_path(path)? == self {
             Ok(())
@@ -120,8 +120,8 @@ impl FileIdentity {
     }
 }
 
-/// Fails if there is the end of a log beside `path`, where none is: SQLite would write over it. A new log has its file before it has an
-/// end.
+/// Fails if there is the end of a log next to `path`, which does not exist: SQLite would write over it. A new log has its
+/// file before it has an end.
 pub(super) fn check_not_parted(path: &Path) -> Result<(), LogOpenError> {
     let beside = path_beside(path, "-wal");
     if beside.metadata().is_ok_and(|left| left.len() > 0) {
@@ -139,7 +139,7 @@ pub(super) fn open_to_read(path: &Path, event_format: u32) -> Result<Option<Conn
     }
 }
 
-/// One more connection that only reads, to a log that was opened before.
+/// Opens one more connection that only reads, to a log that was opened before.
 pub(super) fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.set_prepared_statement_cache_capacity(8);
@@ -152,7 +152,7 @@ fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The path of a file that belongs to the log and whose name ends in `suffix`.
+/// Returns the path of a file that belongs to the log and whose name ends in `suffix`.
 pub(super) fn path_beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
@@ -185,7 +185,7 @@ pub(super) fn open_error(path: &Path, error: rusqlite::Error) -> LogOpenError {
     if damaged { LogOpenError::Corrupt { path, cause } } else { LogOpenError::Io { path, cause } }
 }
 
-/// Whether `error` says that what is stored is not what a log consists of.
+/// Reports whether `error` says that the stored bytes are not a log.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::FromSqlConversionFailure(..)

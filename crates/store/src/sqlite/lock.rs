@@ -1,6 +1,6 @@
-//! Makes sure that a log has one owner, by a lock that ends with the process and a pid that says whose it is.
+//! Makes sure that a log has one owner, by a lock that ends with the process and a pid that names the owner.
 //!
-//! It must not know what is in the log.
+//! It must not know the content of the log.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -20,10 +20,10 @@ use crate::error::{ErrorCause, LogOpenError};
 pub(super) struct FileLock(File);
 
 impl FileLock {
-    /// Takes the lock beside the log at `path`.
+    /// Takes the lock file of the log at `path`.
     ///
     /// # Errors
-    /// [`OpenError::Owned`] if somebody has it, in this process or another.
+    /// [`LogOpenError::Owned`] if another handle has it, in this process or another.
     pub(super) fn lock_path(path: &Path) -> Result<Self, LogOpenError> {
         let lock = path_beside(path, ".lock");
         let refused =
@@ -56,7 +56,7 @@ fn read_pid(file: &mut File) -> Option<u32> {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // A pid that is left behind misleads nobody: only the lock counts.
+        // A pid that is left in the file does no harm: only the lock counts.
         let _ = self.0.set_len(0);
         let _ = self.0.unlock();
     }

@@ -1,4 +1,4 @@
-//! What is read from a log, and how a row becomes a record.
+//! Queries of a log, and the conversion of a row to a record.
 //!
 //! It must not write, and must not know which connection it is on.
 
@@ -18,12 +18,12 @@ use crate::{
     verify::{ChainWalk, ContentBytes},
 };
 
-/// A position as SQLite counts. Those that it cannot count lie behind every record.
+/// Converts a position to SQLite's integers. Those that it cannot count come after every record.
 pub(super) fn sql_position(lsn: Lsn) -> i64 {
     i64::try_from(lsn.0).unwrap_or(i64::MAX)
 }
 
-/// A number of rows as SQLite counts.
+/// Converts a number of rows to SQLite's integers.
 pub(super) fn sql_count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -88,7 +88,7 @@ pub(super) fn read_content_bytes<'a>(row: &'a Row<'_>, column: usize) -> rusqlit
     })
 }
 
-/// The last record.
+/// Reads the last record.
 pub(super) fn read_head(connection: &Connection) -> rusqlite::Result<LogHead> {
     connection
         .prepare_cached("SELECT lsn, chain FROM events ORDER BY lsn DESC LIMIT 1")?
@@ -97,7 +97,7 @@ pub(super) fn read_head(connection: &Connection) -> rusqlite::Result<LogHead> {
         .map(|head| head.unwrap_or(LogHead::EMPTY))
 }
 
-/// Up to `limit` records behind `after`.
+/// Reads up to `limit` records after `after`.
 pub(super) fn read_page(connection: &Connection, after: Lsn, limit: usize) -> rusqlite::Result<Vec<StoredRecord>> {
     let sql = if schema::has_keys(connection)? {
         "SELECT lsn, at, session, kind, version, facts, content_digest, chain, key FROM events
@@ -109,14 +109,14 @@ pub(super) fn read_page(connection: &Connection, after: Lsn, limit: usize) -> ru
     collect_page(connection.prepare_cached(sql)?.query([sql_position(after), sql_count(limit)])?)
 }
 
-/// What records are found by besides their position.
+/// Indexes of records other than their position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScopeIndex {
     Session,
     Key,
 }
 
-/// Up to `limit` records behind `after` that have `value` in `index`.
+/// Reads up to `limit` records after `after` that have `value` in `index`.
 pub(super) fn read_scoped(
     connection: &Connection,
     index: ScopeIndex,
@@ -128,7 +128,7 @@ pub(super) fn read_scoped(
     collect_page(connection.prepare_cached(sql)?.query(params![sql_position(after), sql_count(limit), value])?)
 }
 
-/// `None` where nothing can be found.
+/// Returns the SQL of a scope; `None` if nothing can be found.
 pub(super) fn scope_sql(index: ScopeIndex, has_keys: bool) -> Option<&'static str> {
     match (index, has_keys) {
         (ScopeIndex::Session, true) => Some(
@@ -147,7 +147,7 @@ pub(super) fn scope_sql(index: ScopeIndex, has_keys: bool) -> Option<&'static st
     }
 }
 
-/// The contents of `lsns`, or the first of them whose content does not fit its digest.
+/// Reads the contents of `lsns`, or the first of them whose content does not fit its digest.
 pub(super) fn read_contents(
     connection: &Connection,
     lsns: &[Lsn],
@@ -182,7 +182,7 @@ pub(super) fn read_contents(
     Ok(Ok(contents))
 }
 
-/// The saved snapshot, if it is of `version`, undamaged and of this history.
+/// Reads the saved snapshot, if it is of `version`, undamaged and of this history.
 pub(super) fn read_snapshot(connection: &Connection, version: u32) -> rusqlite::Result<Option<Snapshot>> {
     let found = connection
         .prepare_cached(

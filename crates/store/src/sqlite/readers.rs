@@ -1,6 +1,6 @@
 //! A few connections that only read, used on threads that may block.
 //!
-//! It must not know what is asked. Each query is one short transaction, so that the writer can always tidy up behind
+//! It must not know the queries. Each query is one short transaction, so that the writer can always tidy up after
 //! it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ impl ReaderPool {
 
     /// Runs `query` in a transaction of its own.
     ///
-    /// A future that is dropped leaves the query running to its end; nobody hears the answer.
+    /// A future that is dropped leaves the query running to its end; its answer is dropped.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         shared: &Arc<SqliteState>,
@@ -45,7 +45,7 @@ impl ReaderPool {
         });
         match work.await {
             Ok(answer) => answer,
-            // Only a runtime that shuts down cancels it; a panic in a query goes on in who asked.
+            // Only a runtime that shuts down cancels it; a panic in a query continues in the caller.
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => Err(LogReadError::Closed),
@@ -69,7 +69,7 @@ impl ReaderPool {
             Some(connection) => connection,
             None => {
                 let connection = file::connect_to_read(&shared.path).map_err(failed)?;
-                // What another file says was never written here.
+                // Rows of another file were never written here.
                 shared.check_place().map_err(|error| LogReadError::Io(shared.error_cause(error)))?;
                 connection
             }
@@ -94,7 +94,7 @@ impl ReaderPool {
         }
     }
 
-    /// Lets go of every connection, those at work when they are done.
+    /// Closes every connection, those at work when they are done.
     pub(super) fn close(&self) {
         let mut idle = self.lock_idle();
         idle.closed = true;

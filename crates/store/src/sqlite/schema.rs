@@ -1,6 +1,6 @@
-//! The tables of a log, and how to tell whose and of what age a file is.
+//! The tables of a log, and the identification of a file and its version.
 //!
-//! It must not know what is written into the tables.
+//! It must not know the rows of the tables.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::error::LogOpenError;
 /// Marks a SQLite file as one of ours: "CSGN".
 const APPLICATION: i64 = 0x4353_474e;
 
-/// What brings a file from each version to the next.
+/// Statements that bring a file from each version to the next.
 const MIGRATIONS: [&str; 3] =
     [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 
@@ -27,10 +27,10 @@ const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The first version whose records have keys.
 const KEYS: i64 = 2;
 
-/// Bytes that the file beside the log keeps when it is empty.
+/// Bytes that the write-ahead file keeps when it is empty.
 const WAL_LIMIT: i64 = 64 * 1024 * 1024;
 
-/// What a file is.
+/// Identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DatabaseIdentity {
     /// A file in which nothing was made yet.
@@ -39,10 +39,10 @@ pub(super) enum DatabaseIdentity {
     Log { version: i64, event_format: u32 },
 }
 
-/// Tells what the file behind `connection` is, without changing it.
+/// Identifies the file of `connection`, without changing it.
 ///
 /// # Errors
-/// [`OpenError`] for whatever is not a log that this program knows.
+/// [`LogOpenError`] for any file that is not a log known to this program.
 pub(super) fn identify_database(
     connection: &Connection,
     path: &Path,
@@ -68,14 +68,14 @@ pub(super) fn identify_database(
     }
 }
 
-/// Whether the records of the file behind `connection` have keys. A file that is only read stays of the version that it
+/// Reports whether the records of the file of `connection` have keys. A file that is only read stays of the version that it
 /// has, and its owner may bring it to the next meanwhile: ask in each transaction.
 pub(super) fn has_keys(connection: &Connection) -> rusqlite::Result<bool> {
     let version: i64 = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
     Ok(version >= KEYS)
 }
 
-/// Makes the file behind `connection` ready to be written: durable commits, the tables of today, views that lack nothing,
+/// Makes the file of `connection` ready to be written: durable commits, the tables of today, views that lack nothing,
 /// and the epoch that its owner took while there was no file.
 pub(super) fn prepare_connection(
     connection: &mut Connection,
@@ -108,10 +108,10 @@ pub(super) fn prepare_connection(
             }
         }
     }
-    // What is lost of it is folded again.
+    // A lost part is folded again.
     connection.pragma_update(None, "synchronous", "normal")?;
     views::catch_up(connection, &options.views);
-    // The first record of its owner syncs it; without one, nobody needs it.
+    // The first record of its owner syncs it; without one, it is not needed.
     if let Some(claim) = claim {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         epoch::claim_epoch(&transaction, claim)?;

@@ -26,7 +26,7 @@ use crate::{
 const ZERO: Partition = Partition::ZERO;
 const EPOCH: Epoch = Epoch(1);
 
-/// A log with one record of its first epoch, whose next commits fail half-way as often as the number says.
+/// Makes a log with one record of its first epoch, whose next commits fail half-way as often as the number says.
 fn failing(path: &Path) -> (SqliteLog, Arc<AtomicUsize>) {
     failing_with(path, LogOptions::default())
 }

@@ -1,7 +1,7 @@
 //! Keeps the rows of views in step with the records of the file.
 //!
-//! It must not know what a view folds. A view is in step if its version is the registered one and its position is the
-//! head; any other is neither folded nor read. One without a position stands before the first record.
+//! It must not know the rows of a view. A view is in step if its version is the registered one and its position is the
+//! head; any other is neither folded nor read. One without a position is before the first record.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ pub(super) struct WrittenRecord {
     pub(super) content: Option<Arc<str>>,
 }
 
-/// How far a view was folded, and by which version of it.
+/// Progress of a view's folding, and the version that did it.
 struct ViewPosition {
     version: u32,
     head: LogHead,
 }
 
-/// Folds `written`, which lies behind `before`, into every view that is in step. Part of the append's transaction.
+/// Folds `written`, which comes after `before`, into every view that is in step. Part of the append's transaction.
 pub(super) fn follow_views(
     connection: &Connection,
     views: &[Arc<dyn LogView>],
@@ -58,7 +58,7 @@ pub(super) fn follow_views(
     Ok(())
 }
 
-/// Drops the views that are not registered and folds into the others what they lack, a page a transaction.
+/// Drops the views that are not registered and folds the missing records into the others, a page a transaction.
 ///
 /// The log can do without them: a view for which that fails stays out of step until the log is opened again.
 pub(super) fn catch_up(connection: &Connection, views: &[Arc<dyn LogView>]) {
@@ -106,7 +106,7 @@ fn bring_up(connection: &Connection, view: &dyn LogView) -> Result<(), Transacti
     Ok(())
 }
 
-/// Folds up to `limit` records behind `at` and tells how far that went. `None` if the view panicked, and is no more.
+/// Folds up to `limit` records after `at` and returns the new position. `None` if the view panicked, and is no more.
 fn fold_behind(
     connection: &Connection,
     view: &dyn LogView,
@@ -137,7 +137,7 @@ fn fold_behind(
     Ok(Some(reached))
 }
 
-/// Drops whatever a view may have kept of contents that were just removed. Part of the redaction's transaction.
+/// Drops anything that a view may have kept of contents that were just removed. Part of the redaction's transaction.
 pub(super) fn forget_contents(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<()> {
     for name in unregistered_views(connection, views)? {
         clear_view(connection, &name)?;
@@ -156,7 +156,7 @@ pub(super) fn forget_contents(connection: &Connection, views: &[Arc<dyn LogView>
     Ok(())
 }
 
-/// Up to `limit` rows whose keys begin with `prefix` and lie behind `after`. `None` if the view is not in step.
+/// Reads up to `limit` rows whose keys begin with `prefix` and come after `after`. `None` if the view is not in step.
 pub(super) fn read_rows(
     connection: &Connection,
     (name, version): (&str, u32),
@@ -219,7 +219,7 @@ fn view_position(connection: &Connection, name: &str) -> rusqlite::Result<Option
         .optional()
 }
 
-/// Whether `head` was once a head of this log: a tail may have been cut off, or replaced.
+/// Reports whether `head` was once a head of this log: a tail may have been cut off, or replaced.
 fn is_of_this_log(connection: &Connection, head: LogHead) -> rusqlite::Result<bool> {
     if head == LogHead::EMPTY {
         return Ok(true);
@@ -242,7 +242,7 @@ fn clear_view(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The names of views that are in the file and not among `views`.
+/// Returns the names of views that are in the file and not among `views`.
 fn unregistered_views(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached("SELECT name FROM view_positions")?;
     let names: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! What is written to a log, statement by statement, and what a failed commit means.
+//! Writes to a log, statement by statement, and the meaning of a failed commit.
 //!
 //! It must not know threads, queues or who waits.
 
@@ -23,10 +23,10 @@ use crate::{
     view::LogView,
 };
 
-/// How long a redaction waits for readers. Every append waits behind it, and who redacts can try again.
+/// Time that a redaction waits for readers. Every append waits for it, and the caller can try again.
 const CHECKPOINT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How far a write came.
+/// Progress of a failed write.
 #[derive(Debug)]
 pub(super) enum TransactionError {
     /// Not to the commit, or the commit itself was refused: nothing was written.
@@ -166,7 +166,7 @@ pub(super) fn take_over(connection: &Connection) -> Result<Epoch, TransactionErr
     run_transaction(connection, epoch::advance_epoch)
 }
 
-/// Writes what no record is. Whatever an unsettled commit left behind is overwritten by it.
+/// Writes bytes that are no record. Anything left by an unsettled commit is overwritten by it.
 pub(super) fn probe_write(connection: &Connection) -> Result<(), TransactionError> {
     run_transaction(connection, |connection| {
         connection.prepare_cached("UPDATE meta SET value = value + 1 WHERE key = 'probes'")?.execute([])?;
@@ -175,7 +175,7 @@ pub(super) fn probe_write(connection: &Connection) -> Result<(), TransactionErro
 }
 
 /// Moves everything from the write-ahead file into the log and empties it. False if a reader was in the way for longer
-/// than [`PATIENCE`].
+/// than [`CHECKPOINT_TIMEOUT`].
 pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
     connection.busy_timeout(CHECKPOINT_TIMEOUT)?;
     let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
@@ -193,7 +193,7 @@ pub(super) fn run_transaction<T>(
     let done = match work(connection) {
         Ok(done) => done,
         Err(error) => {
-            // The first error is the one to tell; what is left open is rolled back before the next write.
+            // The first error is the one to report; an open transaction is rolled back before the next write.
             let _ = roll_back(connection);
             return Err(TransactionError::Before(error));
         }
@@ -204,8 +204,8 @@ pub(super) fn run_transaction<T>(
     }
 }
 
-/// A commit that SQLite refused is still open. One that found no space stopped before its last page, without which none
-/// of it counts. Of any other nothing is known.
+/// Judges a failed commit. One that SQLite refused is still open. One that found no space stopped before its last page, without which
+/// the others do not count. The outcome of any other is unknown.
 fn judge_commit(connection: &Connection, error: rusqlite::Error) -> TransactionError {
     let open = !connection.is_autocommit();
     let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);

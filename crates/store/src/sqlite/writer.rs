@@ -1,6 +1,6 @@
-//! The one thread that writes a log: takes what is queued, commits it in groups, answers each on its own.
+//! The one thread that writes a log: takes the queued commands, commits them in groups, answers each on its own.
 //!
-//! It must not know what is written, statement by statement.
+//! It must not know the written data, statement by statement.
 
 use std::{
     slice,
@@ -26,10 +26,10 @@ use crate::{
 /// Appends that share one commit, at most.
 const GROUP: usize = 256;
 
-/// Bytes of facts and content behind which no further append is taken into a commit.
+/// Bytes of facts and content after which no further append is taken into a commit.
 const GROUP_BYTES: usize = 1024 * 1024;
 
-/// Something to be written. Whoever sent it may be gone; it is written all the same.
+/// Something to be written. Its sender may be gone; it is written all the same.
 pub(super) enum WriterCommand {
     Append(AppendRequest),
     TakeOver { reply: oneshot::Sender<Result<Epoch, LogWriteError>> },
@@ -53,7 +53,7 @@ pub(super) struct LogWriter {
     /// Absent until something has to be written.
     file: Option<SqliteLogFile>,
     ballast: Ballast,
-    /// Whether redacted bytes may be left in the write-ahead file. What an earlier process left is not known.
+    /// True if redacted bytes may be left in the write-ahead file. Leftovers of an earlier process are not known.
     lingers: bool,
     /// Epoch of the last try to make the file, which may be in it though the try failed.
     last_claim: Option<Epoch>,
@@ -65,11 +65,11 @@ impl LogWriter {
         Self { shared, file, ballast, lingers: true, last_claim: None }
     }
 
-    /// Writes until nobody can send any more, then closes the file and gives its lock back.
+    /// Writes until all senders are gone, then closes the file and gives its lock back.
     pub(super) fn run(mut self, mut inbox: mpsc::Receiver<WriterCommand>) {
         let mut next = None;
         while let Some(command) = next.take().or_else(|| inbox.blocking_recv()) {
-            // Whoever does not wait for the answer any more needs none.
+            // A caller that no longer waits for the answer needs none.
             match command {
                 WriterCommand::Append(first) => {
                     let (group, rest) = gather_group(first, &mut inbox);
@@ -99,7 +99,7 @@ impl LogWriter {
         }
     }
 
-    /// Makes the file if need be, sees that it is still in its place, and clears away what an unsettled commit left.
+    /// Makes the file if need be, checks that it is still in its place, and clears away the rest of an unsettled commit.
     fn open_file(&mut self) -> Result<(), AppendError> {
         if self.file.is_none() {
             self.make_file()
@@ -148,7 +148,7 @@ impl LogWriter {
         }
     }
 
-    /// What failed, once it is certain that nothing of it was written; else an error.
+    /// Returns the failure, once it is certain that nothing of it was written; else an error.
     fn handle_failure(&mut self, failure: TransactionError) -> Result<ErrorCause, ErrorCause> {
         match failure {
             TransactionError::Before(error) => {
@@ -273,7 +273,7 @@ impl LogWriter {
     }
 }
 
-/// Takes what is queued behind `first` as long as it is appends and a commit has room; gives back the first command
+/// Takes the commands queued after `first` as long as they are appends and a commit has room; returns the first command
 /// that is none.
 fn gather_group(
     first: AppendRequest,

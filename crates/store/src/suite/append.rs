@@ -13,7 +13,7 @@ use crate::{
     record::{Batch, Epoch, FACTS_LIMIT, LogHead, LogRecord},
 };
 
-/// Submits batches of one record each, one behind the other.
+/// Submits batches of one record each, one after the other.
 async fn submit_texts(log: &impl Log, epoch: Epoch, mut expected: u64, texts: &[&str]) -> Vec<PendingAppend> {
     let mut pending = Vec::new();
     for text in texts {
@@ -51,7 +51,7 @@ pub async fn pipelined_appends_are_answered_in_order(subject: &impl LogFixture) 
     assert_eq!(log.verify_chain(ZERO, None).await.expect("readable").flaw, None);
 }
 
-/// An append that fails leaves no gap: nothing of those that were submitted behind it is there.
+/// An append that fails leaves no gap: no append that was submitted after it is there.
 pub async fn an_append_that_fails_takes_those_behind_it_with_it(subject: &impl LogFixture) {
     let log = subject.open().await;
     let epoch = take_over(&log).await;
@@ -79,7 +79,7 @@ pub async fn what_was_submitted_is_written_though_nobody_waits(subject: &impl Lo
     assert_eq!(all_texts(&log).await, ["a", "b", "c"]);
 }
 
-/// Whoever did not take a log over cannot append to it.
+/// A writer that did not take a log over cannot append to it.
 pub async fn nothing_is_appended_before_a_takeover(subject: &impl LogFixture) {
     let log = subject.open().await;
     assert_eq!(log.current_epoch(ZERO).await.expect("readable"), Epoch::NONE);
@@ -102,7 +102,7 @@ pub async fn a_takeover_adds_no_record(subject: &impl LogFixture) {
     assert_eq!(log.current_epoch(ZERO).await.expect("readable"), epoch);
 }
 
-/// The first of two owners writes nothing any more, at whichever position, and is told by whom.
+/// The first of two owners writes nothing any more, at any position, and gets the epoch of the other.
 pub async fn an_owner_that_was_taken_over_is_fenced(subject: &impl LogFixture) {
     let log = subject.open().await;
     let first = take_over(&log).await;
@@ -119,7 +119,7 @@ pub async fn an_owner_that_was_taken_over_is_fenced(subject: &impl LogFixture) {
     assert_eq!(all_texts(&log).await, ["a", "b"]);
 }
 
-/// Nobody gets an epoch twice, also after the log was closed and opened again.
+/// No epoch is given twice, also after the log was closed and opened again.
 pub async fn a_takeover_outlives_the_log_being_closed(subject: &impl LogFixture) {
     let log = subject.open().await;
     let first = take_over(&log).await;
@@ -134,7 +134,7 @@ pub async fn a_takeover_outlives_the_log_being_closed(subject: &impl LogFixture)
     assert!(take_over(&log).await > second);
 }
 
-/// After a takeover the head stays where it is, whatever its last owner had in flight; what was acknowledged is there.
+/// After a takeover the head stays where it is, with anything in flight of its last owner; acknowledged records are there.
 pub async fn a_takeover_is_final_for_what_is_in_flight(subject: &impl LogFixture) {
     let log = subject.open().await;
     let first = take_over(&log).await;
@@ -161,8 +161,8 @@ pub async fn a_takeover_is_final_for_what_is_in_flight(subject: &impl LogFixture
     assert_eq!(all_texts(&log).await, sent[..usize::try_from(found.lsn.0).expect("a few")]);
 }
 
-/// Two who take a log over from each other write one history: each builds on all that is there, and no append of whoever is
-/// not the owner gets in between.
+/// Two who take a log over from each other write one history: each builds on all that is there, and no append of a writer
+/// that is not the owner gets in between.
 pub async fn two_owners_that_take_over_in_turn_leave_one_history(subject: &impl LogFixture) {
     let log = subject.open().await;
     let mut stale = take_over(&log).await;

@@ -1,4 +1,4 @@
-//! What a log has to say after somebody damaged it behind its back.
+//! Reports of a log after it was damaged without its knowledge.
 //!
 //! It must not know how the damage is done.
 

@@ -1,6 +1,6 @@
-//! What a log has to find by session and by key.
+//! Reads of a log by session and by key.
 //!
-//! It must not know how a log finds it.
+//! It must not know how a log finds records.
 
 use countersign_core::id::{Lsn, SessionId};
 

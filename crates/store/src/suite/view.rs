@@ -1,4 +1,4 @@
-//! What a log has to show of its views.
+//! Reads of the views of a log.
 //!
 //! It must not know where their rows are kept.
 
@@ -18,24 +18,24 @@ use crate::{
     view::{LogView, ViewRows},
 };
 
-/// A view that uses all that a view may: it keeps what was said under `said/` and its position, and counts under
-/// `count`. Facts that have the word make it `forget` what was said, or `panic` after its first change.
+/// A view that uses all that a view may: it keeps texts under `said/` and its position, and counts under
+/// `count`. Facts that have the word make it `forget` its texts, or `panic` after its first change.
 #[derive(Debug)]
 pub struct TextView {
     /// Its name.
     pub name: &'static str,
-    /// Its version, which stands before what was said.
+    /// Its version, which comes before the texts.
     pub version: u32,
-    /// Whether it wants contents.
+    /// True if it reads contents.
     pub contents: bool,
-    /// Whether it panics when asked to.
+    /// True if it panics when a fact says so.
     pub panics: bool,
-    /// How many records it was shown.
+    /// Number of records that it got.
     pub shown: AtomicUsize,
 }
 
 impl TextView {
-    /// The view `said` in this version, with contents.
+    /// Makes the view `said` in this version, with contents.
     pub fn new(version: u32) -> Arc<Self> {
         Arc::new(Self { name: "said", version, contents: true, panics: true, shown: AtomicUsize::new(0) })
     }
@@ -50,7 +50,7 @@ impl TextView {
         Arc::new(Self { name: "facts", version: 1, contents: false, panics: false, shown: AtomicUsize::new(0) })
     }
 
-    /// How many records it was shown.
+    /// Returns the number of records that it got.
     pub fn shown_count(&self) -> usize {
         self.shown.load(Ordering::Relaxed)
     }
@@ -200,7 +200,7 @@ pub async fn a_panic_in_a_view_costs_that_view_only(subject: &impl LogFixture) {
     }
 }
 
-/// What was redacted is in no view any more.
+/// Redacted text is in no view any more.
 pub async fn a_view_forgets_what_was_redacted(subject: &impl LogFixture) {
     let (view, facts) = (TextView::new(1), TextView::of_facts());
     let log = subject.open_with(vec![view.clone(), facts.clone()]).await;
@@ -214,7 +214,7 @@ pub async fn a_view_forgets_what_was_redacted(subject: &impl LogFixture) {
     assert_eq!(view_texts(&log, "said").await, ["00001 v1 -", "00002 v1 content b", "00003 v1 content c"]);
 }
 
-/// A view of records that are gone is folded anew.
+/// A view of records that are gone is folded again.
 pub async fn a_view_of_a_cut_tail_is_rebuilt(subject: &impl LogFixture) {
     let log = subject.open_with(vec![TextView::new(1)]).await;
     append_texts(&log, 0, &["content a", "b"]).await;

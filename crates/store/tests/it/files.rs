@@ -1,4 +1,4 @@
-//! What is on disk, and what is refused.
+//! Files on disk, and refused ones.
 
 use std::{fs, io::Read, os::unix::fs::PermissionsExt, path::Path};
 
@@ -203,7 +203,7 @@ async fn a_redaction_of_what_is_gone_already_does_not_touch_the_file() {
     assert_eq!(fs::metadata(&waiting).unwrap().len(), 0);
 }
 
-/// The file of a log that was not ended has little in it: what was recorded last waits beside it.
+/// The file of a log that was not ended has little in it: the latest records are in the write-ahead file.
 #[tokio::test]
 async fn where_only_the_end_of_a_log_is_left_no_other_begins() {
     let place = LogFolder::new();

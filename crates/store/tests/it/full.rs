@@ -71,7 +71,7 @@ async fn the_ballast_is_made_behind_the_first_append_given_up_when_full_and_rema
     let (log, ballast) = with_ballast(&place, Some(64));
     assert!(!ballast.exists());
     append_as_owner(&log, Lsn(0), text_batch(&["one"])).await.unwrap();
-    // The writer answers first: the next answer is behind what it did then.
+    // The writer answers first: the next answer comes after its work then.
     append_as_owner(&log, Lsn(1), text_batch(&["two"])).await.unwrap();
     assert_eq!(fs::metadata(&ballast).unwrap().len(), BALLAST_SIZE);
     fill(&log).await;
@@ -80,7 +80,7 @@ async fn the_ballast_is_made_behind_the_first_append_given_up_when_full_and_rema
     assert_eq!(fs::metadata(&ballast).unwrap().len(), BALLAST_SIZE);
 }
 
-/// Takes what is left of `disk`, whether the log wants it or not.
+/// Takes the rest of `disk`, with or without the log's need of it.
 fn use_up(disk: &Path) {
     let mut filler = fs::File::create(disk.join("filler")).unwrap();
     for size in [1 << 20, 4096, 1] {
@@ -88,9 +88,9 @@ fn use_up(disk: &Path) {
     }
 }
 
-/// A folder on the disk that `COUNTERSIGN_SMALL_DISK` names: a file system of 100 MiB with nothing on it.
+/// Returns a folder on the disk that `COUNTERSIGN_SMALL_DISK` names: a file system of 100 MiB with nothing on it.
 ///
-/// Nobody may mount one without being asked, so the tests that fill it show nothing where it is not set. They want it
+/// No test may mount one by itself, so the tests that fill it show nothing if it is not set. They need it
 /// one after the other: `COUNTERSIGN_SMALL_DISK=FOLDER cargo test -p countersign-store full::on_a_small_disk --
 /// --test-threads=1`.
 fn small_disk() -> Option<TempDir> {

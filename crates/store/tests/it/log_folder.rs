@@ -1,4 +1,4 @@
-//! A folder of its own for each test, and what somebody with access to it can do to a log.
+//! A folder of its own for each test, and the damage that a process with access to it can do to a log.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -28,7 +28,7 @@ impl LogFolder {
         SqliteLog::open(self.log(), LogOptions::default()).unwrap()
     }
 
-    /// A connection that no rule of ours holds back.
+    /// Opens a connection that no rule of ours holds back.
     pub(crate) fn raw(&self) -> Connection {
         let connection = Connection::open(self.log()).unwrap();
         connection.pragma_update(None, "foreign_keys", false).unwrap();

@@ -1,4 +1,4 @@
-//! What a log does on a real disk, between real processes.
+//! Behaviour of a log on a real disk, between real processes.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests, and children that speak to tests")]
 

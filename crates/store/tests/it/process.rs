@@ -1,4 +1,4 @@
-//! Children of this test binary, and what a log looks like after they died.
+//! Children of this test binary, and the state of a log after they died.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ const ZERO: Partition = Partition::ZERO;
 const DEED: &str = "COUNTERSIGN_STORE_DEED";
 const LOG: &str = "COUNTERSIGN_STORE_LOG";
 
-/// This test binary once more, doing one thing to one log and saying on its output how far it is: one of its tests,
+/// A second process of this test binary, doing one thing to one log and reporting its progress on its output: one of its tests,
 /// started with [`DEED`], does that in place of what it tests.
 pub(crate) struct ChildProcess {
     process: process::Child,
@@ -31,7 +31,7 @@ impl ChildProcess {
         Self::run(Command::new(std::env::current_exe().unwrap()), deed, log)
     }
 
-    /// With files limited to 512 or 256 KiB, depending on the shell.
+    /// Starts one with files limited to 512 or 256 KiB, depending on the shell.
     fn spawn_limited(deed: &str, log: &Path) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; ulimit -f 512; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
@@ -51,7 +51,7 @@ impl ChildProcess {
         self.process.id()
     }
 
-    /// The next line of ours; `None` once the child is gone.
+    /// Reads the next line of ours; `None` once the child is gone.
     fn line(&mut self) -> Option<String> {
         loop {
             let mut line = String::new();

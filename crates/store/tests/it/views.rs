@@ -54,7 +54,7 @@ impl LogView for AbortingView {
     }
 }
 
-/// What a child does: it dies while it folds the last page of its view.
+/// Runs in a child: it dies while it folds the last page of its view.
 pub(crate) fn die_while_rebuilding(log: &Path) {
     let views: Vec<Arc<dyn LogView>> = vec![Arc::new(AbortingView(TextView::new(1)))];
     SqliteLog::open(log, LogOptions { views, ..LogOptions::default() }).unwrap();

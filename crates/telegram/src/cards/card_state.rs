@@ -1,4 +1,4 @@
-//! How a gate stands, with everything that its card says.
+//! State of a gate, with the texts of its card.
 
 use std::sync::Arc;
 
@@ -21,43 +21,43 @@ use super::{
     AttemptResult, CardWriter,
 };
 
-/// How a call ended that was allowed.
+/// End of an allowed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallEnding {
     pub(super) end: CallEnd,
-    /// Whether the agent was not there to hear of it.
+    /// True if the agent was not there to receive it.
     pub(super) away: bool,
 }
 
 /// One gate.
 pub(super) struct CardSnapshot {
     pub(super) gate: Gate,
-    /// What is asked; absent if this surface cannot show it.
+    /// Its request; absent if this surface cannot show it.
     pub(super) request: Option<CardRequest>,
     /// The cards that do not say how it ended.
     pub(super) places: Vec<CardLocation>,
-    /// Those of them that show an earlier round, and those whose last change is not shown.
+    /// Cards that show an earlier round, and those whose last change is not shown.
     pub(super) earlier: Vec<CardLocation>,
     pub(super) changed: Vec<CardLocation>,
-    /// Those of them that the record does not know.
+    /// Cards that the record does not know.
     pub(super) unrecorded: Vec<CardLocation>,
-    /// How it ended, if it did.
+    /// Its end, if it did.
     pub(super) ending: Option<CardEnding>,
-    /// Whether nothing more will be said about it.
+    /// True if its card will not change any more.
     pub(super) is_final: bool,
 }
 
-/// What the engine says of a gate.
+/// State of a gate in the engine.
 struct CardState {
     gate: Gate,
-    /// What the call wants, as long as it is open.
+    /// Tool and arguments of the call, as long as it is open.
     call: Option<Arc<call::CallDetails>>,
     is_open: bool,
-    /// How it ended, as long as the agent has not received that.
+    /// End of the call, as long as the agent has not received that.
     end: Option<CallEnding>,
     /// The rules that are proposed for it.
     rules: Vec<String>,
-    /// Where it would run.
+    /// Folder in which it would run.
     folder: Option<String>,
 }
 
@@ -122,7 +122,7 @@ impl CardWriter {
         Ok(request.map(|request| CardRequest::new(gate, &request, call, rules, folder)))
     }
 
-    /// What a person said with a denial, or as an answer.
+    /// Returns a person's text with a denial, or as an answer.
     async fn answer_reason(&self, gate: &Gate) -> Result<Option<String>, AttemptResult> {
         let says = matches!(gate.resolution(), Some(GateResolution::Denied | GateResolution::Answered));
         let Some(at) = gate.answer_content().filter(|_| says) else { return Ok(None) };
@@ -146,7 +146,7 @@ fn read_card_state(
     let requester = gate.session().and_then(|session| state.session(session)?.agent_requests());
     let outcome = gate.call().and_then(|call| requester?.results().get(&call));
     let end = outcome.map(|outcome| {
-        // What it has not received and is not here for, it was away for.
+        // An agent that has not received it and is not here was away.
         let away = gate.session().is_some_and(|session| !is_present(session));
         CallEnding { end: outcome.end, away }
     });

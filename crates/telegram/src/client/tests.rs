@@ -15,7 +15,7 @@ fn http(address: &str) -> HttpBotTransport {
     HttpBotTransport::new(address, TOKEN.to_owned().into()).unwrap()
 }
 
-/// A server that answers one request with `answer`, or never where that is empty. Gives the request.
+/// Runs a server that answers one request with `answer`, or never if that is empty. Returns the request.
 async fn served(answer: &str, path: &str, patience: Duration) -> (Result<BotResponse, String>, String) {
     let answer = answer.to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -65,7 +65,7 @@ async fn whatever_goes_wrong_the_token_is_not_told() {
     let head = format!("HTTP/1.1 404 x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{echo}", echo.len());
     let echoed = served(&head, "", patience).await.0.unwrap();
     errors.push(String::from_utf8(echoed.body).unwrap());
-    // Nobody listens there.
+    // It has no listener.
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     errors.push(http(&format!("http://{unused}")).call("getMe", String::new(), patience).await.unwrap_err());
     for error in errors {

@@ -1,8 +1,8 @@
-//! The process dies at every call of the Bot API, before it is done and after it, and another goes on.
+//! The process dies at every call of the Bot API, before it is done and after it, and another continues.
 
 use super::fixture::{ANA, MessengerFixture};
 
-/// What a person does who sees the first card: one tap, whatever happens to the gateway.
+/// Plays a person who sees the first card: one tap, whatever happens to the gateway.
 async fn decided(stage: &mut MessengerFixture, dies: Option<(usize, bool)>, button: &str) -> usize {
     stage.api.with(|room| room.dies = dies);
     stage.begin();

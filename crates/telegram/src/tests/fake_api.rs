@@ -13,19 +13,19 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::super::client::{BotResponse, BotTransport};
 
-/// How long something may take that must come. Virtual time.
+/// Time limit of something that must come. Virtual time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What goes wrong with a call.
+/// Fault of a call.
 #[derive(Clone, Debug)]
 pub(super) enum ApiFault {
-    /// It is refused.
+    /// The call is refused.
     Refused(u16, &'static str, Value),
-    /// It comes to nothing, and no answer comes.
+    /// The call comes to nothing, and no answer comes.
     Hangs,
-    /// It is done, and no answer comes.
+    /// The call is done, and no answer comes.
     Lost,
-    /// It is done, and answered only when that is allowed.
+    /// The call is done, and answered only when that is allowed.
     Held(Arc<Notify>),
 }
 
@@ -39,13 +39,13 @@ pub(super) struct FakeCard {
     pub(super) keys: Vec<(String, String)>,
     /// The message that it answers.
     pub(super) to: Option<i64>,
-    /// The topic that it stands in.
+    /// Topic of the message.
     pub(super) topic: Option<i64>,
     pub(super) edits: usize,
 }
 
 impl FakeCard {
-    /// The data of the first button whose text holds `word`.
+    /// Returns the data of the first button whose text holds `word`.
     pub(super) fn button(&self, word: &str) -> String {
         self.keys.iter().find(|(text, _)| text.contains(word)).map(|(_, data)| data.clone()).expect(word)
     }
@@ -67,9 +67,9 @@ pub(super) struct FakeChat {
     /// The number of the call at which a process dies, and whether the call is done before.
     pub(super) dies: Option<(usize, bool)>,
     pub(super) dead: bool,
-    /// What real Telegram would not have taken.
+    /// Requests that real Telegram would not have taken.
     pub(super) bad: Vec<Value>,
-    /// Topics that take no messages, with what is said of one; of the number 0 General.
+    /// Topics that take no messages, with the refusal of each; of the number 0 General.
     pub(super) shut: BTreeMap<i64, &'static str>,
     /// Every tap that ever was, to be delivered again.
     taps: BTreeMap<String, Value>,
@@ -110,12 +110,12 @@ impl FakeBotApi {
         }
     }
 
-    /// The newest card that holds `text`.
+    /// Returns the newest card that holds `text`.
     pub(super) async fn card(&self, text: &str) -> FakeCard {
         self.until(text, |room| room.cards.values().rev().find(|card| card.text.contains(text)).cloned()).await
     }
 
-    /// The calls of `method`, with the milliseconds since the first call of all.
+    /// Returns the calls of `method`, with the milliseconds since the first call of all.
     pub(super) fn calls(&self, method: &str) -> Vec<u128> {
         let room = self.room.lock();
         let first = room.log[0].0;
@@ -136,7 +136,7 @@ impl FakeBotApi {
         })
     }
 
-    /// Somebody taps; gives the id of the tap.
+    /// Taps as a user; gives the id of the tap.
     pub(super) fn tap(&self, card: &FakeCard, data: &str, user: i64) -> String {
         let message = json!({ "message_id": card.id, "chat": { "id": card.chat }, "date": 0 });
         let from = json!({ "id": user, "username": format!("u{user}") });
@@ -144,7 +144,7 @@ impl FakeBotApi {
         format!("q{}", self.update(json!({ "callback_query": query })))
     }
 
-    /// Somebody taps on something that is no card.
+    /// Taps on something that is no card.
     pub(super) fn tap_raw(&self, query: Value) -> String {
         format!("q{}", self.update(json!({ "callback_query": query })))
     }
@@ -157,7 +157,7 @@ impl FakeBotApi {
         });
     }
 
-    /// Somebody answers a message with another.
+    /// Replies to a message as a user.
     pub(super) fn reply(&self, card: &FakeCard, text: &str, user: i64) {
         let to = json!({ "message_id": card.id, "chat": { "id": card.chat } });
         let message = json!({
@@ -170,7 +170,7 @@ impl FakeBotApi {
         self.update(json!({ "message": message }));
     }
 
-    /// What a tap was answered, once it is.
+    /// Returns the answer to a tap, once there is one.
     pub(super) async fn answered(&self, tap: &str) -> String {
         self.until(tap, |room| room.answers.get(tap)?.first().cloned()).await
     }

@@ -1,4 +1,4 @@
-//! A gateway with one agent, one service that counts what it did, and a chat.
+//! A gateway with one agent, one service that counts its calls, and a chat.
 
 use std::{
     collections::VecDeque,
@@ -42,22 +42,22 @@ use super::{
     fake_api::FakeBotApi,
 };
 
-/// The group that the cards go to, and somebody in it who may answer.
+/// The group of the cards, and a user in it who may answer.
 pub(super) const CHAT: i64 = -100_500;
 pub(super) const ANA: i64 = 111;
 pub(super) const BEN: i64 = 112;
 pub(super) const STRANGER: i64 = 999;
 
-/// A service that does what it is told, or what the test says.
+/// A service that follows its calls, or the test's script.
 #[derive(Clone)]
 pub(super) struct FakeRunHost {
     pub(super) served: Arc<AtomicUsize>,
     pub(super) says: Arc<Mutex<ServiceOutcome>>,
-    /// How long it takes. Virtual time.
+    /// Time that it takes. Virtual time.
     pub(super) takes: Arc<Mutex<Duration>>,
     /// The rules of the next process.
     pub(super) rules: Arc<Mutex<ActiveRules>>,
-    /// What the model says next; without it there is none.
+    /// Next answers of the model; without it there is none.
     pub(super) plays: Arc<Mutex<VecDeque<Vec<models::ModelEvent>>>>,
 }
 
@@ -114,7 +114,7 @@ pub(super) struct MessengerFixture {
     pub(super) owner: OwnerHandle,
     pub(super) source: CommandSource,
     pub(super) telegram: Option<TelegramMessenger>,
-    /// Whether the agent is there.
+    /// True if the agent is there.
     pub(super) present: Arc<AtomicBool>,
     /// The topic that cards go to.
     pub(super) topic: Option<i64>,
@@ -125,7 +125,7 @@ pub(super) fn session() -> SessionId {
     SessionId::new("agent:kitchen")
 }
 
-/// Everything is asked about.
+/// Rules that let people decide everything.
 pub(super) fn rules() -> ActiveRules {
     ActiveRules {
         compiled: policy::compile_rules(Vec::new()).unwrap(),
@@ -162,7 +162,7 @@ impl MessengerFixture {
         stage
     }
 
-    /// Without the messenger.
+    /// Makes a fixture without the messenger.
     pub(super) async fn quiet() -> Self {
         Self::quiet_with(rules()).await
     }
@@ -210,7 +210,7 @@ impl MessengerFixture {
             Some(TelegramMessenger::with_transport(Arc::new(self.api.clone()), settings, self.owner.clone(), clock));
     }
 
-    /// The process dies, and another takes its place.
+    /// Ends the process, and puts another in its place.
     pub(super) async fn restart(&mut self) {
         self.telegram = None;
         self.log.crash();
@@ -221,7 +221,7 @@ impl MessengerFixture {
         self.begin();
     }
 
-    /// The agent asks for something of `entity`.
+    /// Requests a call about `entity` as the agent.
     pub(super) async fn ask(&mut self, entity: &str) -> CallId {
         self.ask_with(entity, json!({})).await
     }
@@ -252,7 +252,7 @@ impl MessengerFixture {
         call
     }
 
-    /// A run calls a tool, and when that has ended it says nothing.
+    /// Plays a run that calls a tool, and ends silently after it.
     pub(super) async fn run(&self, tool: &str, arguments: Value) {
         let call = models::MessagePart::ToolCall {
             id: "k1".to_owned(),
@@ -279,7 +279,7 @@ impl MessengerFixture {
         }
     }
 
-    /// Somebody answers the oldest gate elsewhere.
+    /// Answers the oldest gate elsewhere.
     pub(super) async fn answer_elsewhere(&self, answer: GateReply, by: &str) {
         let pending = self.gates().await.into_iter().filter(Gate::is_pending);
         let gate = pending.min_by_key(Gate::content_lsn).unwrap().id();
@@ -287,7 +287,7 @@ impl MessengerFixture {
         self.source.send_command(Command::Gate(answer)).await.unwrap();
     }
 
-    /// All gates at hand.
+    /// Returns all gates in memory.
     pub(super) async fn gates(&self) -> Vec<Gate> {
         let read = |engine: &countersign_core::engine::Engine| engine.state().all_gates().cloned().collect();
         self.source.read_state(read).await.unwrap().0

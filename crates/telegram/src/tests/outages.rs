@@ -65,7 +65,7 @@ async fn a_card_goes_to_its_topic_or_to_whatever_takes_it() {
     let report = stage.telegram.as_ref().unwrap().health_probe();
     let reason = stage.api.until("a refusal", |_| report().failed.map(|(_, why)| why)).await;
     assert!(reason.contains("messenger.telegram.message_thread_id names another"), "{reason}");
-    // It is tried again, and comes as soon as somebody opens the topic.
+    // It is tried again, and comes as soon as the topic is open again.
     stage.api.with(|room| room.shut.clear());
     stage.api.card("light.bedroom").await;
 }

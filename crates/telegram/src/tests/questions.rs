@@ -10,7 +10,7 @@ fn ask(multi: bool) -> Value {
     json!({"questions": [{"id": "q", "question": "Which way?", "options": options, "multi": multi, "recommended": 2}]})
 }
 
-/// How the gate of the last run was resolved, and what its call brought.
+/// Returns how the gate of the last run was resolved, and the output of its call.
 async fn resolved(stage: &MessengerFixture) -> Option<GateResolution> {
     stage.settled().await;
     stage.gates().await.last().and_then(|gate| gate.resolution().cloned())

@@ -1,4 +1,4 @@
-//! What a tap or a reply comes to, and what everybody is told.
+//! Result of a tap or a reply, and the replies to everyone.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -57,7 +57,7 @@ async fn whoever_may_not_answer_is_not_even_told_so() {
     let elsewhere = stage.api.tap(&FakeCard { chat: CHAT - 1, ..card.clone() }, &allow, ANA);
     stage.api.reply(&card, "no", STRANGER);
     stage.api.reply(&FakeCard { chat: CHAT - 1, ..card.clone() }, "no", ANA);
-    // Behind them in the line: once this is answered they were looked at.
+    // After them in the line: once this is answered they were looked at.
     let forged = stage.api.tap(&card, "forged", ANA);
     assert_eq!(stage.api.answered(&forged).await, "This button has expired");
     stage.api.with(|room| assert!(!room.answers.contains_key(&stranger) && !room.answers.contains_key(&elsewhere)));
@@ -276,7 +276,7 @@ async fn a_reply_that_cannot_be_recorded_counts_as_soon_as_it_can() {
     }
     stage.log.set_disk(DiskState::Full);
     stage.api.reply(&card, "not now", ANA);
-    // Behind it in the line, and not looked at before it is done with.
+    // After it in the line, and not looked at before it is done.
     let tap = stage.api.tap(&card, &card.button("Allow"), ANA);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(stage.gates().await[0].is_pending());

@@ -13,7 +13,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// What people wrote that was not taken yet.
+/// Updates that were not taken yet.
 #[derive(Clone, Default)]
 struct UpdateFeed(Arc<(Mutex<Vec<Value>>, Condvar)>);
 
@@ -22,7 +22,7 @@ impl UpdateFeed {
         self.bring(from, chat, &json!({ "text": text }));
     }
 
-    /// Something with these members.
+    /// Brings a message with these members.
     fn bring(&self, from: i64, chat: &Value, more: &Value) {
         let mut updates = self.0.0.lock().unwrap();
         let id = i64::try_from(updates.len()).unwrap() + 1;
@@ -33,7 +33,7 @@ impl UpdateFeed {
         self.0.1.notify_all();
     }
 
-    /// Those from `offset` on, once there are some.
+    /// Returns those from `offset` on, once there are some.
     fn from(&self, offset: i64) -> Value {
         let is_new = |update: &Value| update["update_id"].as_i64() >= Some(offset);
         let updates = self.0.0.lock().unwrap();
@@ -72,7 +72,7 @@ impl ChatFixture {
                 "getUpdates" => polled.from(request.body["offset"].as_i64().unwrap_or_default()),
                 "getFile" => match request.body["file_id"].as_str() {
                     Some("large") => json!({ "file_id": "large", "file_size": 30_000_000 }),
-                    // Nobody says before it comes how large it is.
+                    // Its size is not known before it comes.
                     Some("f") => json!({ "file_id": "f", "file_path": "films/f.mp4" }),
                     Some("p") => json!({ "file_id": "p", "file_size": 9, "file_path": "photos/p.jpg" }),
                     _ => {
@@ -101,7 +101,7 @@ impl ChatFixture {
         Self { scene, api, updates }
     }
 
-    /// What was sent to a chat, by its number.
+    /// Returns a message that was sent to a chat, by its number.
     fn sent(&self, chat: i64, number: usize) -> String {
         let request = self.api.wait_request(number, |request| is_to(request, chat));
         request.body["text"].as_str().unwrap().to_owned()
@@ -178,7 +178,7 @@ fn what_was_written_before_a_kill_is_taken_once() {
     stage.updates.write(7, &private(7), "hello");
     assert_eq!(stage.sent(7, 0), "once");
     gateway.kill();
-    // Nothing was confirmed for good: the same update comes again.
+    // Nothing was confirmed: the same update comes again.
     stage.scene.provider.script_replies([text_reply("twice")]);
     let _gateway = stage.scene.start();
     stage.updates.write(7, &private(7), "and again");
@@ -218,7 +218,7 @@ fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_sai
         let answer = stage.sent(7, number);
         assert!(answer.starts_with(want), "{answer}");
     }
-    // Nothing is fetched for whoever may not speak, and nothing is said to them.
+    // Nothing is fetched for a user who may not speak, and no message goes to them.
     stage.updates.bring(8, &private(8), &picture);
     stage.updates.bring(8, &private(8), &json!({ "sticker": {} }));
     stage.scene.provider.script_replies([text_reply("last")]);

@@ -1,14 +1,14 @@
-//! What guided runs found: inputs that reach code which no other reaches, kept for whoever goes on. A line each, the shortest first.
+//! Results of guided runs: inputs that reach code which no other reaches, kept for later runs. A line each, the shortest first.
 
 use base64::{DecodeError, Engine as _, engine::general_purpose::STANDARD_NO_PAD as BASE64};
 
-/// The largest input that is kept, in bytes. Longer ones reach little that shorter ones do not.
+/// Largest input that is kept, in bytes. Longer ones reach little that shorter ones do not.
 const LONGEST: usize = 2 << 10;
 
-/// How many bytes are kept of one target.
+/// Most bytes that are kept of one target.
 const MOST: usize = 64 << 10;
 
-/// The inputs of a file of them.
+/// Parses a file of kept inputs.
 ///
 /// # Errors
 /// A line that is no base64.
@@ -16,7 +16,7 @@ pub(super) fn parse_inputs(text: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
     text.lines().map(|line| BASE64.decode(line)).collect()
 }
 
-/// The file of those of `inputs` that are kept.
+/// Returns the file of those of `inputs` that are kept.
 pub(super) fn format_inputs(mut inputs: Vec<Vec<u8>>) -> String {
     inputs.retain(|input| !input.is_empty() && input.len() <= LONGEST);
     inputs.sort_by(|left, right| (left.len(), left).cmp(&(right.len(), right)));

@@ -1,9 +1,9 @@
-//! Makes inputs out of those that are kept: the same seed gives the same.
+//! Makes inputs from those that are kept: the same seed gives the same.
 
 /// Longest input that mutations make.
 const LONGEST: usize = 64 * 1024;
 
-/// Words of JSON, which nearly everything is.
+/// Words of JSON, the format of nearly every target.
 const JSON: &[&str] = &[
     "{",
     "}",
@@ -21,11 +21,11 @@ const JSON: &[&str] = &[
     "\\ud800",
 ];
 
-/// Numbers that the seed decides.
+/// Random numbers of a seed.
 pub(super) struct FuzzRng(u64);
 
 impl FuzzRng {
-    /// Every input has dice of its own, so that it can be made again without those before it.
+    /// Creates the generator of one input, so that it can be made again without those before it.
     pub(super) fn new(seed: u64, input: u64) -> Self {
         let mut rng = Self((seed ^ input.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1);
         // Neighbouring states give neighbouring first numbers.
@@ -42,7 +42,7 @@ impl FuzzRng {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    /// From 0 up to and without `end`, 0 if there is nothing below it.
+    /// Returns a number from 0 up to and without `end`, 0 if `end` is 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next_number() % end).unwrap_or_default()
@@ -56,7 +56,7 @@ impl FuzzRng {
         from[self.below(from.len())]
     }
 
-    /// A piece of something that is `length` long, mostly short.
+    /// Returns a random range of something with this `length`, mostly short.
     fn random_range(&mut self, length: usize) -> std::ops::Range<usize> {
         let longest = 1 << self.below(12);
         let start = self.below(length);
@@ -64,7 +64,7 @@ impl FuzzRng {
     }
 }
 
-/// One of the corpus after some changes, at least one.
+/// Returns one of the corpus after some changes, at least one.
 pub(super) fn mutate_input(corpus: &[Vec<u8>], words: &[&str], rng: &mut FuzzRng) -> Vec<u8> {
     let mut input = corpus[rng.below(corpus.len())].clone();
     let changes = 1 << rng.below(6);

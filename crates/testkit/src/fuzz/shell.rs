@@ -1,8 +1,8 @@
-//! The judge of shell lines beside a real shell: what it allows must run as it was read.
+//! Comparison of the shell analysis with a real shell: an allowed line must run as it was parsed.
 //!
 //! The rules allow two commands whose first word begins with `safe`. A line that is allowed is given to a restricted bash in an empty
-//! folder, in which no program can be found, no builtin is enabled and nothing can be written; what it would run goes to a handler that
-//! writes it down. Where there is no bash the judge alone is asked.
+//! folder, in which no program can be found, no builtin is enabled and nothing can be written; each command goes to a handler that
+//! records it. Without bash only the analysis runs.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +26,7 @@ use countersign_core::{
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-/// A line that runs for longer says nothing.
+/// Timeout of a line, after which it shows nothing.
 const RUN_TIMEOUT: Duration = Duration::from_secs(2);
 
 static RULES: LazyLock<CompiledRules> = LazyLock::new(|| {
@@ -36,25 +36,25 @@ static RULES: LazyLock<CompiledRules> = LazyLock::new(|| {
         .expect("rules that make sense")
 });
 
-/// What bash reads before the line. `-r` keeps what has a slash from running and what is written from being opened.
+/// Text for bash before the line. `-r` keeps commands with a slash from running and output files from being opened.
 const PROLOGUE: &str = r#"
 ulimit -t 2 -v 4000000 -f 1000
 command_not_found_handle() { countersign-fuzz-record "$@"; }
 enable -n $(compgen -b)
 "#;
 
-/// Writes down, in one piece, what would have been run.
+/// Handler that records, in one piece, the command that would have run.
 const RECORD: &str = r#"#!/bin/sh
 printf '%s\0' "$@" "$FUZZ_END" >> "$FUZZ_TOLD"
 "#;
 
-/// What stands behind the words of one command.
+/// Separator after the words of one command.
 const END: &str = "\u{1e}";
 
-/// Judges `bytes` as a line, and where it is allowed has a shell read it.
+/// Analyses `bytes` as a line, and runs it in a shell if it is allowed.
 pub(super) fn fuzz_line(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
-    // A process cannot be given the one, and the other could not be told from our own.
+    // A process cannot be given the one, and the other could not be distinguished from our own.
     if line.contains(['\0', '\u{1e}']) || !is_allowed(&line) {
         return;
     }
@@ -105,15 +105,15 @@ fn is_allowed(line: &str) -> bool {
     matches!(evaluate(&layers, &subject, Millis(0)), Verdict::Allow(_))
 }
 
-/// What a shell makes of a line.
+/// Result of a line in a shell.
 struct ShellRun {
-    /// The words of each command.
+    /// Words of each command.
     commands: Vec<Vec<String>>,
-    /// Its own complaints.
+    /// Errors of the shell.
     stderr: String,
 }
 
-/// Has bash read `line`. `None` where that says nothing: there is no bash, or it took too long.
+/// Runs `line` in bash. `None` if that shows nothing: bash is missing, or it took too long.
 fn run_in_bash(line: &str) -> Option<ShellRun> {
     static SCENE: LazyLock<Option<TempDir>> = LazyLock::new(|| create_sandbox().ok());
     let sandbox = SCENE.as_ref()?.path();
@@ -132,7 +132,7 @@ fn run_in_bash(line: &str) -> Option<ShellRun> {
         .output()
         .ok()?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    // Killed: what it would have done behind that is not known.
+    // Killed: its later commands are not known.
     output.status.code()?;
     let text = String::from_utf8_lossy(&fs::read(&record_path).ok()?).into_owned();
     let mut commands = Vec::new();
@@ -147,7 +147,7 @@ fn run_in_bash(line: &str) -> Option<ShellRun> {
     Some(ShellRun { commands, stderr })
 }
 
-/// A folder with what bash reads first, the one program that can be found, and an empty folder to be in.
+/// Creates a folder with the prologue of bash, the only program that can be found, and an empty folder to run in.
 fn create_sandbox() -> io::Result<TempDir> {
     let sandbox = tempfile::tempdir()?;
     let path = sandbox.path();

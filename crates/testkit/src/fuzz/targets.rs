@@ -1,10 +1,10 @@
-//! What is fuzzed: every decoder, the schema check, the judge of shell lines, files of settings and rules.
+//! Targets of fuzzing: every decoder, the schema check, the shell analysis, files of settings and rules.
 
 use countersign_models::ModelApi;
 
 use super::FuzzTarget;
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget {
         name: "lines",

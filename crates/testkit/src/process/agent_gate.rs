@@ -9,18 +9,18 @@ use tokio_tungstenite::tungstenite::{
 
 use crate::process::{GatewayServer, WAIT_TIMEOUT};
 
-/// What comes on the connection of an agent.
+/// Event on the connection of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgentSocketEvent {
-    /// A frame.
+    /// Frame.
     Frame(Value),
     /// The gateway closed it, with this code and reason.
     Closed(u16, String),
-    /// It broke.
+    /// End without a close frame.
     Gone,
 }
 
-/// An agent on a device.
+/// Agent on a device.
 pub struct AgentClient {
     socket: WebSocket<TcpStream>,
     /// Frames that came while another one was waited for.
@@ -146,7 +146,7 @@ impl AgentClient {
     fn read_frame(&mut self) -> AgentSocketEvent {
         let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
-            // Pings go on coming where nothing else does.
+            // Pings still come if nothing else does.
             assert!(Instant::now() < deadline, "nothing came");
             match self.socket.read() {
                 Ok(Message::Text(text)) => return AgentSocketEvent::Frame(serde_json::from_str(&text).unwrap()),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{GatewayServer, WAIT_TIMEOUT, api_contract};
 
-/// A reply, read whole.
+/// Reply, read whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiReply {
     /// Status code.
@@ -52,7 +52,7 @@ pub fn send_request(
     Ok(reply)
 }
 
-/// A client with a token.
+/// Client with a token.
 pub struct ApiClient<'a> {
     /// Gateway that it uses.
     pub gateway: &'a GatewayServer,
@@ -113,7 +113,7 @@ impl ApiEvent {
     }
 }
 
-/// The stream of events. Nothing of it is read before a test asks for it.
+/// Stream of events. It is read only on request.
 pub struct ApiEvents {
     stream: TcpStream,
     text: Vec<u8>,

@@ -1,6 +1,6 @@
-//! That what `/api/v1` answers is what its document says: every reply that a test gets over [`ask`](super::api::ask) is held against its schema.
+//! Contract of `/api/v1`: every reply that a test gets over [`send_request`](super::api::send_request) is checked against its schema.
 //!
-//! Schemas are taken strictly here: a member that the document does not name is a fault, though clients have to pass over it.
+//! Schemas are strict here: an unknown member is a fault, though clients have to ignore it.
 
 use std::{
     collections::BTreeMap,
@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 
 use super::api::{ApiEvent, ApiReply};
 
-/// The document, as it is served.
+/// Document, as it is served.
 static DOCUMENT: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../../api/openapi.json")).unwrap());
-/// Its schemas, each strict.
+/// Schemas of it, each strict.
 static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
     let mut schemas = DOCUMENT["components"]["schemas"].clone();
     schemas.as_object_mut().unwrap().values_mut().for_each(close_schema);
     schemas
 });
-/// What was compiled of them, by reference.
+/// Compiled schemas, by reference.
 static COMPILED: Mutex<BTreeMap<String, Arc<Validator>>> = Mutex::new(BTreeMap::new());
 
-/// Closes a schema and all that it is made of to members that are not named.
+/// Closes a schema and all its parts to unknown members.
 fn close_schema(schema: &mut Value) {
     let Value::Object(members) = schema else { return };
     let is_choice = ["anyOf", "oneOf", "allOf"].iter().any(|name| members.contains_key(*name));
@@ -35,7 +35,7 @@ fn close_schema(schema: &mut Value) {
             properties.values_mut().for_each(close_schema);
         }
     }
-    // What a choice has beside its members is closed above; alone each of its ways is.
+    // Members of a choice itself are closed above; alone each of its variants is.
     let is_closed = members.contains_key("unevaluatedProperties");
     for name in ["anyOf", "oneOf", "allOf"] {
         if let Some(ways) = members.get_mut(name).and_then(Value::as_array_mut).filter(|_| !is_closed) {
@@ -47,7 +47,7 @@ fn close_schema(schema: &mut Value) {
     }
 }
 
-/// What of `value` does not fit the schema that `reference` names.
+/// Returns the parts of `value` that do not fit the schema that `reference` names.
 fn schema_faults(value: &Value, reference: &str) -> Vec<String> {
     let validator = Arc::clone(COMPILED.lock().unwrap().entry(reference.to_owned()).or_insert_with(|| {
         let root = json!({ "$ref": reference, "components": { "schemas": *SCHEMAS } });
@@ -62,7 +62,7 @@ fn assert_fits(value: &Value, schema: &Value, at: &str) {
     assert!(faults.is_empty(), "{at} is not {reference}: {faults:#?}\n{value:#}");
 }
 
-/// The operation that a request is for.
+/// Finds the operation of a request.
 fn find_operation(method: &str, path: &str) -> Option<&'static Value> {
     let path = path.split('?').next().unwrap_or(path);
     let paths = DOCUMENT["paths"].as_object().unwrap();
@@ -75,7 +75,7 @@ fn find_operation(method: &str, path: &str) -> Option<&'static Value> {
     paths.get(path).or_else(like)?.get(method.to_ascii_lowercase())
 }
 
-/// Checks an answer of `/api/v1`, and what was sent if it was taken.
+/// Checks an answer of `/api/v1`, and the request body if it was accepted.
 pub(crate) fn check_reply((method, path): (&str, &str), sent: Option<&Value>, answer: &ApiReply) {
     if !path.starts_with("/api/v1/") {
         return;

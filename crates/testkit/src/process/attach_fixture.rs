@@ -1,4 +1,4 @@
-//! A gateway beside a host that attaches its sessions to it.
+//! Gateway next to a host that attaches its sessions to it.
 
 use std::{fs, path::PathBuf};
 
@@ -9,11 +9,11 @@ use crate::process::{
     provider::{ProviderReply, bash_part, text_reply},
 };
 
-/// A gateway on the same machine as a host, with a folder of its own below the host's home.
+/// Gateway on the same machine as a host, with a folder of its own below the host's home.
 pub struct AttachFixture {
-    /// The folders of the host.
+    /// Folders of the host.
     pub host: HostFixture,
-    /// The folder of the gateway.
+    /// Folder of the gateway.
     pub gateway: GatewayFixture,
 }
 
@@ -28,7 +28,7 @@ impl AttachFixture {
         Self::for_host(HostFixture::with_ask_rule(), config)
     }
 
-    /// Creates a gateway beside `host`, with more lines in its configuration.
+    /// Creates a gateway next to `host`, with more lines in its configuration.
     pub fn for_host(host: HostFixture, config: &str) -> Self {
         let gateway = GatewayFixture::new_bare(&host.home.join("gate"), config);
         Self { host, gateway }
@@ -49,7 +49,7 @@ impl AttachFixture {
         self.host.start(&[&[self.attach_flag().as_str()], flags].concat())
     }
 
-    /// Returns what an omp host writes to stderr that cannot start with these flags.
+    /// Returns the stderr of an omp host that cannot start with these flags.
     pub fn refuse_host(&self, flags: &[&str]) -> String {
         let flags = [&["--model", "fake/fake-1"], flags].concat();
         let end = RpcHost::spawn(RpcHost::omp_command(&self.host, &flags)).wait_end();
@@ -65,7 +65,7 @@ impl AttachFixture {
         homes.collect()
     }
 
-    /// Has the model want a command and then be done. Returns the dialog about it.
+    /// Has the model call a command and then end. Returns the dialog about it.
     pub fn ask_about(&self, host: &mut RpcHost, command: &str) -> (FramePosition, Value) {
         self.host.provider.script_replies([ProviderReply::new(vec![bash_part("k", command)]), text_reply("done")]);
         let from = host.send_prompt("go");

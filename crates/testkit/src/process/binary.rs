@@ -1,6 +1,6 @@
 //! The program that the tests run.
 //!
-//! `CARGO_BIN_EXE_countersign` exists for the tests of its own package alone. Those of other packages find the program beside
+//! `CARGO_BIN_EXE_countersign` exists for the tests of its own package alone. Those of other packages find the program next to
 //! themselves, and must not run one that was built before the last change.
 
 use std::{
@@ -48,7 +48,7 @@ fn modified_at(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// Returns the first source that changed after `built`. One that is gone was taken out of another, which changed.
+/// Returns the first source that changed after `built`. One that is gone was included by another, which changed.
 fn newer_source(
     sources: Vec<PathBuf>,
     built: SystemTime,
@@ -57,7 +57,7 @@ fn newer_source(
     sources.into_iter().find(|source| modified(source).is_some_and(|modified| modified > built))
 }
 
-/// Returns the paths behind the colon. A space in a path has a backslash before it.
+/// Returns the paths after the colon. A space in a path has a backslash before it.
 fn listed_sources(listed: &str) -> Vec<PathBuf> {
     const SPACE: &str = "\u{0}";
     let (_, paths) = listed.split_once(": ").unwrap_or_default();

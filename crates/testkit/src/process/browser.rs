@@ -10,7 +10,7 @@ use crate::process::{
     http::{HttpClient, HttpClientReply},
 };
 
-/// A browser that shows pages of a gateway.
+/// Browser that shows pages of a gateway.
 #[derive(Clone, Default)]
 pub struct BrowserClient {
     /// Cookie of the login, as `name=value`.
@@ -19,7 +19,7 @@ pub struct BrowserClient {
     pub headers: Vec<(&'static str, String)>,
 }
 
-/// A page, read whole.
+/// Page, read whole.
 #[derive(Debug)]
 pub struct BrowserPage {
     /// Status code.
@@ -99,7 +99,7 @@ impl BrowserClient {
     }
 }
 
-/// The fields as a form sends them.
+/// Encodes the fields as a form sends them.
 fn encode_form(fields: &[(&str, &str)]) -> String {
     let escaped = |text: &str| text.bytes().fold(String::new(), |all, byte| format!("{all}%{byte:02x}"));
     let pairs: Vec<String> =

@@ -1,4 +1,4 @@
-//! A gateway that runs: its process, its address, and what it logged.
+//! Running gateway: its process, its address, and its log.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -18,7 +18,7 @@ use crate::process::{GatewayFixture, WAIT_TIMEOUT, http::HttpClient};
 
 type StderrLog = Arc<(Mutex<String>, Condvar)>;
 
-/// A running gateway. Its process ends with this value.
+/// Running gateway. Its process ends with this value.
 pub struct GatewayServer {
     child: Child,
     /// Address of its port, such as `127.0.0.1:4711`.
@@ -27,7 +27,7 @@ pub struct GatewayServer {
     reader: Option<JoinHandle<()>>,
 }
 
-/// How the process of a gateway ended.
+/// End of the process of a gateway.
 #[derive(Debug)]
 pub struct GatewayExit {
     /// Exit code. Absent if a signal ended it.
@@ -109,7 +109,7 @@ impl GatewayServer {
         assert!(!over.timed_out(), "it did not say {text:?}, but: {log}");
     }
 
-    /// Returns what it has written to stderr so far.
+    /// Returns the text on stderr so far.
     pub fn log_text(&self) -> String {
         self.stderr_log.0.lock().unwrap().clone()
     }
@@ -125,7 +125,7 @@ impl GatewayServer {
         self.child.wait().unwrap();
     }
 
-    /// Asks it to end and waits until it has.
+    /// Stops it and waits until it has ended.
     pub fn stop(&mut self) -> GatewayExit {
         let begun = Instant::now();
         self.send_signal(Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! The folder of one gateway: its configuration, rules and tools, and the command line that is used on it.
+//! Folder of one gateway: its configuration, rules and tools, and the command line that is used on it.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ pub const KITCHEN_TOKEN: &str = "tok-kitchen-90ab";
 /// Token that the gateway shows to the service.
 pub const SERVICE_TOKEN: &str = "sec-service-77f0";
 
-/// Rules of most tests: reading is free, lamps may be turned, locks not, everything else is asked about.
+/// Rules of most tests: reading is free, lamps may be turned, locks not, everything else needs approval.
 pub const RULES: &str = r#"
 defaults:
   - { pattern: "look*", action: allow }
@@ -54,7 +54,7 @@ tools:
     request: { method: GET, path: "/files/{path}" }
 "#;
 
-/// Output of a command and how it ended.
+/// Output of a command and its exit code.
 #[derive(Debug)]
 pub struct CommandOutput {
     /// Exit code. Absent if a signal ended it.
@@ -82,7 +82,7 @@ pub fn run_command(mut command: Command) -> CommandOutput {
     }
 }
 
-/// What a gateway is configured with.
+/// Options of a gateway's configuration.
 pub struct GatewayOptions {
     parent: PathBuf,
     provider: FakeProvider,
@@ -104,7 +104,7 @@ impl GatewayOptions {
         options.with_config(&models)
     }
 
-    /// Creates the same, and lets gsv peers in that show [`gsv::TOKEN`].
+    /// Creates the same, and admits gsv peers that show [`gsv::TOKEN`].
     pub fn for_peers() -> Self {
         Self::for_models().with_config(&format!("clients: {{ token: {} }}\n", gsv::TOKEN))
     }
@@ -160,7 +160,7 @@ impl Default for GatewayOptions {
     }
 }
 
-/// The folder of one gateway, with the service and the provider of models that it uses.
+/// Folder of one gateway, with the service and the provider of models that it uses.
 pub struct GatewayFixture {
     _root: Option<TempDir>,
     /// Path of the folder, without links in it.
@@ -336,7 +336,7 @@ impl Default for GatewayFixture {
     }
 }
 
-/// A person who watches the gates.
+/// Person who watches the gates.
 pub struct GateWatch {
     child: std::process::Child,
     lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,

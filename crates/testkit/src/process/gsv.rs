@@ -17,7 +17,7 @@ use crate::process::{
 
 /// Token of peers.
 pub const TOKEN: &str = "tok-clients-31bd";
-/// Rules of most tests: what changes something is asked about, the rest is not.
+/// Rules of most tests: changes need approval, the rest does not.
 pub const RULES: &str = "
 defaults:
   - { pattern: 'gsv__EditFile(marks)', action: ask }
@@ -33,42 +33,42 @@ pub(crate) fn model_config(provider: &FakeProvider) -> String {
     )
 }
 
-/// Returns a call that asks, and writes a file.
+/// Returns a call that needs approval, and writes a file.
 pub fn write_part(id: &str, path: &str) -> ReplyPart {
     call_part(id, "gsv__WriteFile", &json!({ "path": path, "content": "by the agent\n" }))
 }
 
-/// Returns a call that asks, and leaves a mark each time that it is done.
+/// Returns a call that needs approval, and appends a mark each time that it runs.
 pub fn mark_part(id: &str) -> ReplyPart {
     call_part(id, "gsv__EditFile", &json!({ "path": "marks", "oldString": "marks:", "newString": "marks: once" }))
 }
 
 impl GatewayFixture {
-    /// Creates the file in which [`mark`] leaves its marks.
+    /// Creates the file to which [`mark_part`] appends its marks.
     pub fn create_marks(&self) {
         let folder = self.folder.join("agents/main");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("marks"), "marks:\n").unwrap();
     }
 
-    /// Returns what calls of [`mark`] left.
+    /// Returns the marks of calls of [`mark_part`].
     pub fn read_marks(&self) -> String {
         std::fs::read_to_string(self.folder.join("agents/main/marks")).unwrap()
     }
 }
 
-/// What comes on the connection of a peer.
+/// Event on the connection of a peer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GsvSocketEvent {
-    /// A frame.
+    /// Frame.
     Frame(Value),
     /// The gateway closed it, with this code and reason.
     Closed(u16, String),
-    /// It broke.
+    /// End without a close frame.
     Gone,
 }
 
-/// A client, a node or a channel.
+/// Client, node or channel.
 pub struct GsvPeer {
     socket: WebSocket<TcpStream>,
     /// Frames that came while others were waited for.
@@ -191,12 +191,12 @@ impl GsvPeer {
         frame["payload"].take()
     }
 
-    /// The first frame that fits and was not given yet.
+    /// Returns the first frame that fits and was not returned yet.
     fn wait_frame(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.early.iter().position(&fits) {
             return self.early.remove(at);
         }
-        // Signs of life are no frames, and would be waited between for ever.
+        // Pings are no frames, and would extend the wait without end.
         let until = Instant::now() + WAIT_TIMEOUT;
         loop {
             assert!(Instant::now() < until, "nothing that fits came; before: {:?}", self.early);

@@ -7,7 +7,7 @@ use crate::process::{
     http::{EventStream, HttpClient, SseEvent},
 };
 
-/// Rules of most tests: shell commands are asked about, the rest is not.
+/// Rules of most tests: shell commands need approval, the rest does not.
 pub const RULES: &str = "defaults:\n  - { pattern: 'bash(*', action: ask }\n  - { pattern: '*', action: allow }\n";
 
 /// Returns the lines of a configuration with one model at `provider`.

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::process::{FakeProvider, RpcHost, binary_path, eventually, message_text};
 
-/// An agent directory, a working folder and a home, all of them new, with a provider of models.
+/// Agent directory, working folder and home, all of them new, with a provider of models.
 pub struct HostFixture {
     _root: TempDir,
     /// Agent directory.
@@ -51,7 +51,7 @@ impl HostFixture {
         fixture
     }
 
-    /// Creates folders with a rule that asks about every call of `bash`.
+    /// Creates folders with a rule that requires approval of every call of `bash`.
     pub fn with_ask_rule() -> Self {
         let fixture = Self::new();
         fixture.write_rules("rules:\n  - { pattern: \"bash(*)\", action: ask }\n");

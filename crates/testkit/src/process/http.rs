@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::process::WAIT_TIMEOUT;
 
-/// A reply, read whole.
+/// Reply, read whole.
 #[derive(Debug)]
 pub struct HttpClientReply {
     /// Status code.
@@ -41,7 +41,7 @@ fn find_header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// A client of one address, with headers that go with every request.
+/// Client of one address, with headers that go with every request.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
     /// Address of the server.
@@ -124,7 +124,7 @@ struct SseBuffer {
     is_over: bool,
 }
 
-/// A stream of events that is read by a thread of its own.
+/// Stream of events that is read by a thread of its own.
 pub struct EventStream {
     buffer: Arc<(Mutex<SseBuffer>, Condvar)>,
     stream: TcpStream,

@@ -1,15 +1,15 @@
-//! A latch that holds an answer back until a test opens it.
+//! Latch that holds an answer back until a test opens it.
 
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::process::WAIT_TIMEOUT;
 
-/// Holds something back until a test opens it.
+/// Latch that blocks its waiters until a test opens it.
 #[derive(Clone, Default)]
 pub struct Latch(Arc<(Mutex<bool>, Condvar)>);
 
 impl Latch {
-    /// Lets everything pass that waits here, now and later.
+    /// Releases all waiters, now and later.
     pub fn open(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_all();

@@ -1,6 +1,6 @@
 //! A model provider on a loopback port: each request gets the next reply of a script, then "ok".
 //!
-//! It must not know what is tested. The wires that it speaks are in `wire`.
+//! It must not know the test. The wires that it speaks are in `wire`.
 
 mod wire;
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::process::{Latch, WAIT_TIMEOUT};
 
-/// One thing that a reply does.
+/// Part of a reply.
 pub enum ReplyPart {
     /// Deltas of text.
     Text(Vec<String>),
@@ -36,15 +36,15 @@ pub enum ReplyPart {
     Until(Latch),
     /// Nothing until the client goes.
     Hang,
-    /// The stream ends here, without its end.
+    /// End of the connection here, in the middle of the stream.
     Cut,
     /// An error inside the stream.
     Fault(String),
-    /// These bytes, whatever they are.
+    /// Any bytes.
     Raw(String),
 }
 
-/// The reply to one request.
+/// Reply to one request.
 pub struct ProviderReply {
     /// Status code.
     pub status: u16,
@@ -56,7 +56,7 @@ pub struct ProviderReply {
     pub parts: Vec<ReplyPart>,
     /// Tokens: input with the cached ones, output, cached.
     pub usage: (u64, u64, u64),
-    /// Reason of the end, in the place of the usual one.
+    /// Reason of the end, in place of the default one.
     pub stop: Option<&'static str>,
 }
 
@@ -108,14 +108,14 @@ pub fn error_reply(status: u16, message: &str) -> ProviderReply {
     ProviderReply { status, body: Some(body.to_string()), ..ProviderReply::new(Vec::new()) }
 }
 
-/// A request to the provider.
+/// Request to the provider.
 #[derive(Clone, Debug)]
 pub struct ProviderRequest {
     /// Request line and headers.
     pub head: String,
     /// JSON of the body.
     pub body: Value,
-    /// Whether the client went before the reply was over.
+    /// True if the client went before the reply was over.
     pub is_gone: bool,
 }
 
@@ -147,7 +147,7 @@ struct ProviderState {
     requests: Vec<ProviderRequest>,
 }
 
-/// The provider. Its threads end with the process.
+/// Provider. Its threads end with the process.
 #[derive(Clone)]
 pub struct FakeProvider {
     /// URL without a path.

@@ -1,4 +1,4 @@
-//! A host that embeds an agent: the program at the other end of two pipes.
+//! Host that embeds an agent: the program at the other end of two pipes.
 
 use std::{
     io::{Read, Write},
@@ -16,13 +16,13 @@ use crate::process::{HostFixture, WAIT_TIMEOUT, binary_path, eventually};
 #[derive(Default)]
 struct HostOutput {
     frames: Vec<Value>,
-    /// What came that was no JSON object.
+    /// Lines that were no JSON object.
     junk: Vec<String>,
     bytes: usize,
     is_over: bool,
 }
 
-/// A process in RPC mode and all frames that it has sent.
+/// Process in RPC mode and all frames that it has sent.
 pub struct RpcHost {
     child: Child,
     input: Option<ChildStdin>,
@@ -32,7 +32,7 @@ pub struct RpcHost {
     command_count: u64,
 }
 
-/// How the process ended.
+/// End of the process.
 #[derive(Debug)]
 pub struct HostExit {
     /// Exit code. Absent if a signal ended it.
@@ -45,14 +45,14 @@ pub struct HostExit {
     pub frames: Vec<Value>,
 }
 
-/// An answer that is still to come.
+/// Answer that is still to come.
 pub struct PendingAnswer {
     /// Id of the command.
     pub id: String,
     from: usize,
 }
 
-/// A place among the frames, from 0.
+/// Position among the frames, from 0.
 pub type FramePosition = usize;
 
 impl RpcHost {
@@ -172,7 +172,7 @@ impl RpcHost {
         answer["error"].as_str().unwrap().to_owned()
     }
 
-    /// Sends a prompt. Returns the place before it.
+    /// Sends a prompt. Returns the position before it.
     pub fn send_prompt(&mut self, message: &str) -> FramePosition {
         let from = self.frame_position();
         self.command_data(json!({ "type": "prompt", "message": message }));
@@ -247,12 +247,12 @@ impl RpcHost {
         }
     }
 
-    /// Returns the place after the last frame.
+    /// Returns the position after the last frame.
     pub fn frame_position(&self) -> FramePosition {
         self.seen.0.lock().unwrap().frames.len()
     }
 
-    /// Returns how many bytes have come on stdout.
+    /// Returns the number of bytes that have come on stdout.
     pub fn output_bytes(&self) -> usize {
         self.seen.0.lock().unwrap().bytes
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::process::WAIT_TIMEOUT;
 
-/// A request to the server.
+/// Request to the server.
 #[derive(Clone, Debug)]
 pub struct ServerRequest {
     /// Path with its query.
@@ -34,7 +34,7 @@ impl ServerRequest {
 
 type RespondFn = dyn Fn(&ServerRequest) -> (u16, String) + Send + Sync;
 
-/// The server. Its threads end with the process.
+/// Server. Its threads end with the process.
 #[derive(Clone)]
 pub struct FakeServer {
     /// URL without a path.
@@ -99,7 +99,7 @@ impl FakeServer {
         requests.iter().filter(|request| fits(request)).nth(number).unwrap().clone()
     }
 
-    /// Returns how many requests came that fit.
+    /// Returns the number of requests that fit.
     pub fn request_count(&self, fits: impl Fn(&ServerRequest) -> bool) -> usize {
         self.requests.0.lock().unwrap().iter().filter(|request| fits(request)).count()
     }

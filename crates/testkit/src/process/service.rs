@@ -1,4 +1,4 @@
-//! A service on a loopback port that counts its requests. The test sets what it does with a path.
+//! Service on a loopback port that counts its requests. The test sets its behavior for each path.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::process::{Latch, WAIT_TIMEOUT};
 
-/// What the service does with a request.
+/// Behavior of the service for a request.
 #[derive(Clone)]
 pub enum ServiceBehavior {
     /// Status, content type and body.
@@ -27,7 +27,7 @@ pub enum ServiceBehavior {
     Lie,
 }
 
-/// A request to the service.
+/// Request to the service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceRequest {
     /// Method of HTTP.
@@ -48,7 +48,7 @@ struct ServiceState {
 
 type SharedState = Arc<(Mutex<ServiceState>, Condvar)>;
 
-/// The service. Its threads end with the process.
+/// Service. Its threads end with the process.
 pub struct FakeService {
     /// URL without a path.
     pub url: String,
@@ -71,7 +71,7 @@ impl FakeService {
         Self { url, state }
     }
 
-    /// Sets what it does with a path from now on.
+    /// Sets its behavior for a path from now on.
     pub fn set_behavior(&self, path: &str, behavior: ServiceBehavior) {
         self.state.0.lock().unwrap().behaviors.insert(path.to_owned(), behavior);
     }
@@ -81,12 +81,12 @@ impl FakeService {
         self.state.0.lock().unwrap().requests.clone()
     }
 
-    /// Returns how often a path was asked for.
+    /// Returns the number of requests for a path.
     pub fn request_count(&self, path: &str) -> usize {
         count_requests(&self.state.0.lock().unwrap(), path)
     }
 
-    /// Waits until a path was asked for so often.
+    /// Waits until a path was requested so often.
     pub fn wait_requests(&self, path: &str, times: usize) {
         let state = self.state.0.lock().unwrap();
         let (state, over) =

@@ -1,6 +1,6 @@
-//! Reads the log as an outsider would, from facts alone, and says which rule a record breaks.
+//! Reads the log as an outsider would, from facts alone, and reports the rule that a record breaks.
 //!
-//! It must not ask the engine: what the engine believes of itself is what is in question.
+//! It must not ask the engine: the engine's own state is in question.
 
 mod gates;
 mod peer_lines;
@@ -23,7 +23,7 @@ use countersign_core::{
 
 use super::{channels::ChannelAudit, contracts::ContractAudit, jobs::JobAudit};
 
-/// Where a call stands in the record.
+/// Stage of a call in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuditedCallStage {
     Requested,
@@ -34,7 +34,7 @@ pub(super) enum AuditedCallStage {
     Over(CallEnd),
 }
 
-/// What the record says of a call.
+/// State of a call by the record.
 #[derive(Clone, Debug)]
 pub(super) struct AuditedCall {
     pub(super) run: Option<RunId>,
@@ -44,9 +44,9 @@ pub(super) struct AuditedCall {
     pub(super) content: Lsn,
     pub(super) stage: AuditedCallStage,
     pub(super) again: usize,
-    /// The line of the peer for which it was started last.
+    /// Connection of the peer to which it was started last.
     pub(super) line: Option<PeerLine>,
-    /// Where that peer noted it.
+    /// Journal of that peer.
     memory: PeerMemory,
     gates: Vec<GateId>,
     is_gated: bool,
@@ -57,7 +57,7 @@ struct AuditedGate {
     call: Option<CallId>,
     scopes: Vec<ApprovalScope>,
     resolution: Option<GateResolution>,
-    /// Who has to allow, the step that it is at, and who has.
+    /// Steps of approval, the current step, and those who have allowed.
     steps: Vec<ApprovalStep>,
     step: usize,
     votes: Vec<Option<String>>,
@@ -70,9 +70,9 @@ struct AuditedRun {
     awaits_model: bool,
     owes: u32,
     calls: Vec<CallId>,
-    /// How its last message ended.
+    /// End of its last message.
     stop: Option<StopReason>,
-    /// Whether nothing follows it by itself.
+    /// True if nothing follows it by itself.
     is_last: bool,
 }
 
@@ -83,11 +83,11 @@ struct AuditedSession {
     queues: BTreeMap<MessageQueue, usize>,
     run: Option<RunId>,
     compaction: Option<u32>,
-    /// Under which something was done.
+    /// Idempotency keys.
     keys: BTreeSet<String>,
 }
 
-/// What the record says so far.
+/// State of the record so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LogAudit {
     boot: u32,
@@ -95,19 +95,19 @@ pub(super) struct LogAudit {
     runs: BTreeMap<RunId, AuditedRun>,
     pub(super) calls: BTreeMap<CallId, AuditedCall>,
     gates: BTreeMap<GateId, AuditedGate>,
-    /// The lines of peers.
+    /// Connections of peers.
     lines: BTreeMap<PeerId, PeerLine>,
-    /// Which of them can be asked about calls of earlier lines.
+    /// Peers that can be asked about calls of earlier connections.
     memories: BTreeMap<PeerId, PeerMemory>,
-    /// How many gates the runs of each session opened in each stage.
+    /// Number of gates that the runs of each session opened in each stage.
     numbers: BTreeMap<(Option<SessionId>, gate::GateStage), u32>,
-    /// Keys under which agents asked, and results that they received.
+    /// Keys of agents' requests, and results that they received.
     keys: BTreeSet<(SessionId, String)>,
     received: BTreeSet<CallId>,
     contracts: ContractAudit,
     pub(super) jobs: JobAudit,
     pub(super) networks: ChannelAudit,
-    /// Every kind of fact that came, for whoever wants to know how much of the engine was seen.
+    /// Every kind of fact that came, as a measure of coverage.
     pub(super) kinds: BTreeSet<String>,
 }
 
@@ -120,12 +120,12 @@ impl LogAudit {
         self.gates.keys().copied()
     }
 
-    /// Whether a gate decided on it.
+    /// Reports whether a gate decided on it.
     pub(super) fn was_gated(&self, call: CallId) -> bool {
         self.calls.get(&call).is_some_and(|call| call.is_gated)
     }
 
-    /// Messages that wait in a queue of some session `of` those.
+    /// Counts messages that wait in a queue of some session `of` those.
     pub(super) fn waiting_messages(&self, queue: MessageQueue, of: impl Fn(&SessionId) -> bool) -> usize {
         let sessions = self.sessions.iter().filter(|(id, _)| of(id));
         sessions.filter_map(|(_, session)| session.queues.get(&queue)).sum()
@@ -214,7 +214,7 @@ impl LogAudit {
                 session.entries.clear();
                 Ok(())
             }
-            // What was owed is for whoever reads the record.
+            // Owed work is for the readers of the record.
             session::Event::Remembered { .. } => Ok(()),
             session::Event::Trimmed { first_kept } => {
                 ensure(session.entries.contains(first_kept), "an entry is kept that is not there")
@@ -303,13 +303,13 @@ impl LogAudit {
             run::Event::Ended { end, .. } => {
                 ensure(all_over, "a run ends over open calls")?;
                 let session = self.sessions.get_mut(&run.session).ok_or("a run in no session")?;
-                // An edited file may take the message of a run away while a model works on it.
+                // An edited file may remove the message of a run while a model works on it.
                 ensure(!run.awaits_model || session.gathered.is_some(), "a run ends while a model is asked")?;
                 session.run = None;
                 let waits = [MessageQueue::Steering, MessageQueue::FollowUp]
                     .iter()
                     .any(|queue| session.queues.get(queue).is_some_and(|n| *n > 0));
-                // What waits is no part of a run behind which nothing follows.
+                // A waiting message is no part of a run after which nothing follows.
                 let is_left = waits && !run.is_last;
                 self.runs.remove(&id);
                 ensure(*end != run::RunOutcome::Completed || !is_left, "a run completes although messages wait for it")
@@ -439,7 +439,7 @@ impl LogAudit {
                 call.stage = AuditedCallStage::Ready;
                 Ok(())
             }
-            // Nothing of it had left for its peer: whether that is so only the world knows.
+            // It had not left for its peer: only the world knows whether that is true.
             (call::Event::Again { .. }, AuditedCallStage::Started(_)) => {
                 ensure(call.line.is_some(), "a call is repeated of which nobody said that it was not sent")?;
                 call.stage = AuditedCallStage::Ready;
@@ -460,7 +460,7 @@ impl LogAudit {
                     CallEnd::Failed => !matches!(stage, AuditedCallStage::Over(_)),
                 };
                 ensure(fits && !matches!(stage, AuditedCallStage::Over(_)), "a call ends in a way that does not fit")?;
-                // A file that takes the place of the tree leaves no place for the result of a call whose message it lacks.
+                // A file that replaces the tree leaves no place for the result of a call whose message it lacks.
                 let is_replaced = meta.session.as_ref().and_then(|id| self.sessions.get(id));
                 let is_replaced = is_replaced.is_some_and(|session| session.gathered.is_some());
                 // Nor has a message that ended in an error, which no model is ever shown.

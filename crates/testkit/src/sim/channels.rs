@@ -1,4 +1,4 @@
-//! Chat networks and settings of a simulation: what comes, what is owed, who knocks and what is set.
+//! Chat networks and settings of a simulation: inbound messages, outbound messages, pairing and settings.
 //!
 //! It must not ask the engine: it reads the record as an outsider would.
 
@@ -23,22 +23,22 @@ use super::{commands, messages, rng::SimRng};
 /// All chat networks and settings, by the record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChannelAudit {
-    /// Ids of messages by account, for as long as it is known.
+    /// Ids of messages by account, for as long as they are remembered.
     accounts: BTreeMap<ChannelAccount, BTreeSet<String>>,
-    /// Letters on their way, and those that ended.
+    /// Outbound messages on their way, and those that ended.
     owed: BTreeMap<OutboundId, ChannelAccount>,
     ended: BTreeSet<OutboundId>,
-    /// Under which something was owed.
+    /// Idempotency keys of outbound messages.
     keys: BTreeSet<String>,
-    /// Who waits to be let in.
+    /// Senders who wait for pairing.
     knocking: BTreeMap<Digest, GateId>,
-    /// What is set, by its whole path, and which secrets.
+    /// Settings, by their whole path, and the secrets among them.
     set: BTreeMap<String, Value>,
     secrets: BTreeSet<String>,
 }
 
 impl ChannelAudit {
-    /// Reads one record, and says which rule it breaks.
+    /// Reads one record, and reports the rule that it breaks.
     pub(super) fn read_record(&mut self, event: &Event) -> Result<(), String> {
         match event {
             Event::Channel(event) => self.read_channel_event(event),
@@ -107,7 +107,7 @@ impl ChannelAudit {
         }
     }
 
-    /// Whether a state has what the record says, neither less nor more.
+    /// Reports whether a state has exactly the content of the record.
     pub(super) fn is_all_there(&self, state: &State) -> Result<(), String> {
         let letters: BTreeSet<OutboundId> = state.channels().pending_messages().map(|letter| letter.id).collect();
         ensure(letters == self.owed.keys().copied().collect(), "other letters are on their way than the record owes")?;
@@ -124,14 +124,14 @@ impl ChannelAudit {
     }
 }
 
-/// None of them is within another.
+/// Paths of settings. None of them is within another.
 const PATHS: [&str; 4] = ["auth.token", "channels.wx.allowFrom", "cron.enabled", "agents.list"];
 
 fn parse_path(text: &str) -> Option<SettingsPath> {
     SettingsPath::from_names(text.split('.').map(str::to_owned))
 }
 
-/// A network brings something or takes something, or somebody sets something.
+/// Returns a command of a network that brings or takes a message, or of a user who changes a setting.
 pub(super) fn random_command(rng: &mut SimRng, seen: &ChannelAudit) -> Command {
     let from = random_address(rng);
     let network = match rng.below(20) {
@@ -143,7 +143,7 @@ pub(super) fn random_command(rng: &mut SimRng, seen: &ChannelAudit) -> Command {
             text: "words".into(),
             session: None,
             reply_to: None,
-            // Seldom one again that was a letter of an account before.
+            // Seldom the key of an earlier outbound message of an account.
             key: rng.chance(60).then(|| format!("k{}", rng.below(6))),
             media: None,
         })),
@@ -179,7 +179,7 @@ fn inbound_message(rng: &mut SimRng, from: ChatAddress) -> InboundMessage<Comman
     let session = SessionId::new(rng.pick(&commands::SESSIONS));
     let then = match rng.below(10) {
         0..6 => Some(Command::Session(session, session::Command::Say { message: messages::user_message(rng), marks })),
-        // What people have done by a command of the chat is recorded with it, as what they say is.
+        // Commands of users in a chat are recorded with their message, as texts are.
         6 => Some(Command::Run(run::Command::Abort { session })),
         7 => Some(Command::Session(
             session,
@@ -208,7 +208,7 @@ fn set_command(rng: &mut SimRng) -> Command {
     })
 }
 
-/// The mistake of an owner that takes a message once more that came again.
+/// Plants the fault of an owner that takes a repeated message once more.
 pub(super) fn receive_again(recorded: &RecordedFact, head: Lsn) -> Option<RecordedFact> {
     let Event::Channel(Told::Received { id: Some(_), .. }) = &recorded.fact.event else { return None };
     let meta = FactMeta { lsn: head.next(), ..recorded.meta.clone() };

@@ -1,4 +1,4 @@
-//! What people and hosts ask for in a simulation.
+//! Commands of users and hosts in a simulation.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use uuid::Uuid;
 
 use super::{audit::LogAudit, contracts, hosts, messages, rng::SimRng, rules};
 
-/// The sessions of a simulation.
+/// Sessions of a simulation.
 pub(super) const SESSIONS: [&str; 3] = ["s1", "s2", hosts::SESSION];
-/// The session of an agent that has no run.
+/// Session of an agent that has no run.
 pub(super) const AGENT: &str = "agent:kitchen";
 
 pub(super) fn open_command(id: &str) -> Command {
@@ -60,7 +60,7 @@ pub(super) fn open_command(id: &str) -> Command {
     Command::Session(SessionId::new(id), command)
 }
 
-/// Plans expire soon and come to what is the default for them, executions are reminded of.
+/// Returns settings by which plans expire soon and get their default, and executions get a reminder.
 fn question_settings() -> QuestionSettings {
     let soon = Some(Duration::from_secs(60));
     let plan = AskTimeouts { within: soon, remind: None, otherwise: NoAnswerRule::Default };
@@ -68,7 +68,7 @@ fn question_settings() -> QuestionSettings {
     QuestionSettings { answer_format: AnswerFormat::Selected, plan, execution, ..QuestionSettings::default() }
 }
 
-/// Any command that somebody may send.
+/// Returns any command that a sender may send.
 pub(super) fn random_command(rng: &mut SimRng, engine: &Engine, audit: &LogAudit) -> Command {
     let id = SessionId::new(rng.pick(&SESSIONS));
     let gates = engine.state().pending_gates().count();
@@ -102,7 +102,7 @@ pub(super) fn random_command(rng: &mut SimRng, engine: &Engine, audit: &LogAudit
         }
         38 => to(session::Command::Renew { by: PrincipalId::new("person:ana"), owed: None }),
         39 => {
-            // Whoever trims keeps a message with its results.
+            // A trim keeps a message with its results.
             let entries = engine.state().session(&id).map(session::Session::path_entries).unwrap_or_default();
             let user_entries: Vec<_> = entries.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
             let Some(kept) = user_entries.get(rng.index(user_entries.len() + 1)) else {
@@ -131,7 +131,7 @@ pub(super) fn random_command(rng: &mut SimRng, engine: &Engine, audit: &LogAudit
         84..86 => to(session::Command::Clear),
         86..88 => to(session::Command::Name { name: rng.pick(&["a name", " "]).to_owned() }),
         88..91 => {
-            // A host moves to what a person said: behind a message with calls there would be no results.
+            // A host moves to a message of a user: after a message with calls there would be no results.
             let entries = engine.state().session(&id).map(session::Session::entries).unwrap_or_default();
             let user_entries: Vec<_> = entries.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
             let leaf = user_entries.get(rng.index(user_entries.len() + 1)).map(|entry| entry.id.clone());
@@ -164,7 +164,7 @@ fn stop_command(rng: &mut SimRng, engine: &Engine, id: SessionId) -> Command {
     })
 }
 
-/// Somebody edited the session's file: what it holds takes the place of the tree, in two steps.
+/// Replaces the tree by the content of the session's file after an edit, in two steps.
 fn file_command(rng: &mut SimRng, engine: &Engine, id: SessionId) -> Command {
     let entries = engine.state().session(&id).map(session::Session::entries).unwrap_or_default();
     let held = &entries[..rng.index(entries.len() + 1)];
@@ -188,7 +188,7 @@ fn file_command(rng: &mut SimRng, engine: &Engine, id: SessionId) -> Command {
     Command::Session(id, command)
 }
 
-/// An agent without a run asks for something, or has received what it asked for.
+/// Returns a request of an agent without a run, or the receipt of its result.
 fn agent_command(rng: &mut SimRng, engine: &Engine) -> Command {
     let session = SessionId::new(AGENT);
     let state = engine.state().session(&session);
@@ -243,7 +243,7 @@ fn set_command(rng: &mut SimRng) -> session::Command {
     session::Command::Set { setting, entry }
 }
 
-/// An answer to any gate that ever was, or to one that never was.
+/// Returns an answer to any gate that ever existed, or to one that never did.
 fn answer_command(rng: &mut SimRng, engine: &Engine, audit: &LogAudit) -> Command {
     let pending: Vec<GateId> = engine.state().pending_gates().map(gate::Gate::id).collect();
     let known: Vec<GateId> = audit.gate_ids().collect();
@@ -276,7 +276,7 @@ fn answer_command(rng: &mut SimRng, engine: &Engine, audit: &LogAudit) -> Comman
     Command::Gate(gate::Command::Answer { gate, answer, by, key })
 }
 
-/// An answer in the form of a door.
+/// Returns an answer in the form of an adapter.
 fn random_form(rng: &mut SimRng) -> GateReply {
     let choices = rng.pick(&[&["approve"][..], &["request-changes"], &["request-changes", "smaller"], &["left"]]);
     let selected: Vec<String> = choices.iter().map(ToString::to_string).collect();
@@ -286,7 +286,7 @@ fn random_form(rng: &mut SimRng) -> GateReply {
     GateReply::Form(Box::new(gate::AnswerForm { answer, form, digest }))
 }
 
-/// A surface shows a gate, or says how it ended.
+/// Shows a gate on a surface, or reports its end.
 fn card_command(rng: &mut SimRng, gate: GateId) -> Command {
     let (surface, reference) = ("chat".to_owned(), rng.pick(&["1", "2"]).to_owned());
     Command::Gate(if rng.chance(50) {
@@ -296,7 +296,7 @@ fn card_command(rng: &mut SimRng, gate: GateId) -> Command {
     })
 }
 
-/// A result that nobody waits for: of another attempt, of a call that is over, of a compaction that is gone.
+/// Returns a result without a waiter: of another attempt, of a call that is over, of a compaction that is gone.
 fn stray_command(rng: &mut SimRng, engine: &Engine, audit: &LogAudit) -> Command {
     let id = SessionId::new(rng.pick(&SESSIONS));
     let over: Vec<_> =
@@ -335,7 +335,7 @@ fn revoke_command(rng: &mut SimRng, engine: &Engine) -> Command {
     }
 }
 
-/// A command in few words, for whoever reads a failure.
+/// Describes a command in few words, for the report of a failure.
 pub(super) fn describe_command(command: &Command) -> String {
     let text = match command {
         Command::UseRules(rules) => format!("UseRules {}", rules.digest()),

@@ -1,6 +1,6 @@
-//! Reads the contracts of sessions from the record, and says what was begun that none of them lets begin.
+//! Reads the contracts of sessions from the record, and reports work that no contract permits.
 //!
-//! It must not ask the engine, nor its ledger: it adds up for itself.
+//! It must not ask the engine, nor its ledger: it computes its own sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use countersign_core::{
 
 use super::rng::SimRng;
 
-/// What the record says of one contract.
+/// State of one contract by the record.
 #[derive(Clone, Debug)]
 struct AuditedContract {
     limits: BudgetLimits,
@@ -26,11 +26,11 @@ struct AuditedContract {
     runs: BTreeSet<RunId>,
     /// Calls of runs.
     run_calls: BTreeSet<CallId>,
-    /// Those of them that work.
+    /// Calls among them that work.
     calls: BTreeSet<CallId>,
     proposed: Option<(GateId, BudgetLimits)>,
     status: AuditedStatus,
-    /// Whether it ends with the run that works under it.
+    /// True if it ends with the run that works under it.
     is_of_run: bool,
 }
 
@@ -42,7 +42,7 @@ enum AuditedStatus {
     Settled,
 }
 
-/// The contracts of all sessions.
+/// Contracts of all sessions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ContractAudit {
     by_session: BTreeMap<SessionId, AuditedContract>,
@@ -200,7 +200,7 @@ impl AuditedContract {
         self.spent.tokens += amount.unwrap_or_default().tokens;
     }
 
-    /// Whether all that has begun is within the limits.
+    /// Checks that all work is within the limits.
     fn check_limits(&self, broken: &str) -> Result<(), String> {
         let tokens = self.spent.tokens + self.reserved.values().map(|amount| amount.tokens).sum::<u64>();
         let calls = self.spent.calls + self.calls.len() as u64;
@@ -209,7 +209,7 @@ impl AuditedContract {
     }
 }
 
-/// A host declares a contract, or asks whether it may do something.
+/// Returns a command of a host that declares a contract, or asks for permission.
 pub(super) fn random_command(rng: &mut SimRng, session: SessionId) -> Command {
     if rng.chance(30) {
         let need = HostCommandNeeds {

@@ -1,6 +1,6 @@
-//! Hosts that bring the rules of their sessions, and what must hold while those are away.
+//! Hosts that bring the rules of their sessions, and the invariants while those are away.
 //!
-//! It must not know the engine: what was brought and what the log says is enough to tell.
+//! It must not know the engine: the commands and the log suffice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +15,19 @@ use countersign_core::{
 
 use super::{rng::SimRng, rules};
 
-/// The session whose rules its host brings.
+/// Session whose rules its host brings.
 pub(super) const SESSION: &str = "h1";
 
-/// What hosts brought to this process.
+/// Rules that hosts brought to this process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostRulesAudit {
     brought: BTreeSet<Digest>,
-    /// Whether rules were brought that nobody has taken away since.
+    /// True if rules were brought and not withdrawn since.
     pub(super) is_there: bool,
     recorded: BTreeMap<SessionId, Digest>,
 }
 
-/// A host comes to its session with rules.
+/// Attaches a host with rules to its session.
 pub(super) fn attach_command(rng: &mut SimRng) -> Command {
     Command::UseRulesFor(SessionId::new(SESSION), Box::new(random_rules(rng)))
 }
@@ -39,13 +39,13 @@ fn random_rules(rng: &mut SimRng) -> ActiveRules {
 }
 
 impl HostRulesAudit {
-    /// A process has nothing of what was brought to the one before it.
+    /// Forgets everything that was brought to the process before.
     pub(super) fn restart(&mut self) {
         self.brought.clear();
         self.is_there = false;
     }
 
-    /// Notes what was told to this process, and taken.
+    /// Notes a command that this process took.
     pub(super) fn record_command(&mut self, command: &Command) {
         match command {
             Command::UseRulesFor(_, rules) => {
@@ -57,7 +57,7 @@ impl HostRulesAudit {
         }
     }
 
-    /// Looks at one fact: in a session with a host nothing is judged, started or asked but under rules that it brought to
+    /// Checks one fact: in a session with a host each verdict, start and gate needs rules that it brought to
     /// this process.
     pub(super) fn read_record(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         let Some(session) = &meta.session else { return Ok(()) };

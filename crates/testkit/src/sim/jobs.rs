@@ -1,4 +1,4 @@
-//! Jobs of a simulation: who plans them, what is said for them, and what the record must say of each firing.
+//! Jobs of a simulation: commands that plan them, their messages, and the facts of each firing.
 //!
 //! It must not ask the engine: it reads the record as an outsider would.
 
@@ -23,7 +23,7 @@ use countersign_core::{
 
 use super::{commands, messages, rng::SimRng};
 
-/// How far a firing is, by the record.
+/// Stage of a firing, by the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AuditedFiring {
     Due,
@@ -35,11 +35,11 @@ enum AuditedFiring {
 struct AuditedJob {
     kind: JobKind,
     number: u64,
-    /// The last time that was planned and came.
+    /// Last time that was planned and came.
     planned: Option<Millis>,
     open: Option<AuditedFiring>,
     is_removed: bool,
-    /// Whether it goes by itself after it ran well.
+    /// True if it is removed after it ran well.
     removes_itself: bool,
     schedule: JobSchedule,
 }
@@ -52,15 +52,15 @@ fn is_self_removing(plan: &JobPlan) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(super) struct JobAudit {
     limits: JobLimits,
-    /// How far the wall clock is ahead of the record's.
+    /// Difference of the wall clock to the record's, in milliseconds.
     ahead: i64,
     jobs: BTreeMap<JobId, AuditedJob>,
-    /// Firings that were said, for good.
+    /// Firings whose message was sent.
     sent: BTreeSet<FiringId>,
 }
 
 impl JobAudit {
-    /// Reads one record, and says which rule it breaks.
+    /// Reads one record, and reports the rule that it breaks.
     pub(super) fn read_record(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         match event {
             Event::Schedule(event) => self.read_job_event(meta, event),
@@ -116,7 +116,7 @@ impl JobAudit {
                     schedule,
                 };
                 let before = self.jobs.insert(job.clone(), seen);
-                // One that was removed and comes back counts its firings from 1 again.
+                // One that was removed and returns counts its firings from 1 again.
                 self.sent.retain(|firing| firing.job != *job);
                 ensure(before.is_none_or(|job| job.is_removed && job.open.is_none()), "a job is added twice")
             }
@@ -183,7 +183,7 @@ impl JobAudit {
         }
     }
 
-    /// The wall clock was moved. One that was put back far comes to times again that were not right before.
+    /// Moves the wall clock. One that was set back far repeats times that were not right before.
     fn move_clock(&mut self, ahead: i64) {
         let back = u64::try_from(self.ahead.saturating_sub(ahead)).unwrap_or(0);
         self.ahead = ahead;
@@ -203,18 +203,18 @@ impl JobAudit {
         open.ok_or_else(|| "a fact about a firing that is not on its way".to_owned())
     }
 
-    /// A firing that is on its way, if there is one.
+    /// Returns a job with an open firing, if there is one.
     pub(super) fn is_open(&self) -> Option<&JobId> {
         self.jobs.iter().find(|(_, job)| job.open.is_some()).map(|(id, _)| id)
     }
 }
 
-/// Up to so many milliseconds a clock that is put back was right before.
+/// Largest step back of a clock after which its earlier time counts as right, in milliseconds.
 const CORRECTED: u64 = 3 * 60 * 60 * 1000;
 
 const JOBS: [&str; 4] = ["j1", "j2", "j3", "j4"];
 
-/// Somebody plans something, or wants it now.
+/// Returns a command that plans a job, or starts one now.
 pub(super) fn random_command(rng: &mut SimRng, now: Millis) -> Command {
     let job = JobId::new(rng.pick(&JOBS));
     let command = match rng.below(11) {
@@ -250,7 +250,7 @@ fn berlin_zone() -> Zone {
     "Europe/Berlin".parse().unwrap_or(Zone::UTC)
 }
 
-/// What comes twice, or too late.
+/// Returns a command that comes twice, or too late.
 fn stray_command(rng: &mut SimRng, job: JobId) -> schedule::Command {
     let fired = FiringId { job, number: 1 + rng.below(3) };
     if rng.chance(50) {
@@ -300,7 +300,7 @@ fn end_command(rng: &mut SimRng, firing: FiringId) -> schedule::Command {
     }
 }
 
-/// What somebody comes back with who saw to a firing.
+/// Returns the result of a step of a firing.
 pub(super) fn firing_result(rng: &mut SimRng, firing: FiringId, step: FiringStep) -> Command {
     Command::Schedule(match step {
         FiringStep::Say if rng.chance(15) => end_command(rng, firing),
@@ -313,14 +313,14 @@ pub(super) fn firing_result(rng: &mut SimRng, firing: FiringId, step: FiringStep
     })
 }
 
-/// Nothing is planned any more, so that all can come to rest.
+/// Returns the commands that remove every job, so that all can come to rest.
 pub(super) fn closing_commands() -> Vec<Command> {
     let remove = JOBS.map(|job| schedule::Command::Remove { job: JobId::new(job) });
     let beats = schedule::Command::Beats { beats: Vec::new(), replan: ReplanMode::Changes };
     remove.into_iter().chain([beats]).map(Command::Schedule).collect()
 }
 
-/// The mistake of an owner that lets a job fire once more for the same time.
+/// Plants the fault of an owner that lets a job fire once more for the same time.
 pub(super) fn fire_again(fired: &RecordedFact, head: countersign_core::id::Lsn) -> Option<RecordedFact> {
     let Event::Schedule(schedule::Event::Fired { firing, planned, cause, next }) = &fired.fact.event else {
         return None;

@@ -1,4 +1,4 @@
-//! What people, models and tools say in a simulation, as content.
+//! Messages of users, models and tools in a simulation, as content.
 
 use countersign_core::{
     call::{CallDetails, CallResult, Executor},
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::rng::SimRng;
 
-/// Who does some of the calls at the other end of a connection.
+/// Peer that runs some of the calls at the other end of a connection.
 pub(super) const PEER: &str = "peer";
 
 pub(super) fn message_content(message: &StoredMessage, tokens: u64) -> MessageContent {
@@ -44,7 +44,7 @@ fn json_object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// A call that a model wants; its id is unique within its message only.
+/// Returns a call of a model; its id is unique within its message only.
 fn random_call(rng: &mut SimRng, at: usize) -> ResolvedCall {
     let path = rng.pick(&["a1", "a2", "b1", "c1"]);
     let command = rng.pick(&["ls -l", "make all", "rm -rf /", "rm -rf build"]);
@@ -140,7 +140,7 @@ fn build_answer(
     }
 }
 
-/// What a model answers.
+/// Returns an answer of a model.
 pub(super) fn random_answer(rng: &mut SimRng) -> ModelAnswer {
     let most = if rng.chance(2) { 12 } else { 4 };
     match rng.below(100) {
@@ -151,11 +151,11 @@ pub(super) fn random_answer(rng: &mut SimRng) -> ModelAnswer {
         }
         78..80 => build_answer(rng, StopReason::Length, Vec::new(), None),
         roll => {
-            // Some ask for so long a wait that people are asked about it, and some of these for longer than the longest.
+            // Some delays are so long that a gate opens, and some of these are longer than the limit.
             let seconds = |roll: u64| if roll >= 80 { roll * 20 } else { roll };
             let after = rng.chance(30).then(|| std::time::Duration::from_secs(seconds(rng.below(100))));
             let failure = ProviderFailure { retryable: roll < 90, overflow: roll >= 95, after };
-            // What was heard of a message before it broke may hold calls, and nobody may have said why it broke.
+            // The received part of a broken message may hold calls, and the reason of the break may be missing.
             let resolved_calls = if rng.chance(20) { vec![random_call(rng, 0)] } else { Vec::new() };
             let failure = (!rng.chance(5)).then_some(failure);
             build_answer(rng, StopReason::Error, resolved_calls, failure)
@@ -163,13 +163,13 @@ pub(super) fn random_answer(rng: &mut SimRng) -> ModelAnswer {
     }
 }
 
-/// What a model had said when it was stopped.
+/// Returns the partial answer of a model that was stopped.
 pub(super) fn stopped_answer(rng: &mut SimRng) -> ModelAnswer {
     let resolved_calls = (0..rng.index(3)).map(|at| random_call(rng, at)).collect();
     build_answer(rng, StopReason::Aborted, resolved_calls, None)
 }
 
-/// What a tool or the shell gives back.
+/// Returns the result of a tool or the shell.
 pub(super) fn call_result(rng: &mut SimRng, content: &CallDetails, executor: &Executor, text: &str) -> CallResult {
     let message = match executor {
         Executor::Shell => {

@@ -1,4 +1,5 @@
-//! A small owner around the engine: a batch is decided, recorded, released, and then what is owed is seen to. It dies where it is told to.
+//! Small owner around the engine: a batch is decided, recorded and released, and then the owed work is reconciled. It dies at
+//! planned points.
 
 mod invariants;
 mod peers;
@@ -34,7 +35,7 @@ use super::{
     world::{InFlightWork, SimWorld, WorkProgress},
 };
 
-/// Where a batch goes wrong.
+/// Failure of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BatchMishap {
     None,
@@ -42,18 +43,18 @@ enum BatchMishap {
     NotRecorded,
     DiesBeforeAppend,
     DiesAfterAppend,
-    /// Behind so many releases.
+    /// The process dies after so many releases.
     DiesReleasing(usize),
 }
 
-/// Who waits for what a command comes to.
+/// Waiter for the result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplyTarget {
     Request(u64),
     Work,
 }
 
-/// Whether what happens is written down for a reader.
+/// Mode that records events for a reader, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TraceMode {
     Off,
@@ -65,45 +66,45 @@ struct SimCommand {
     from: ReplyTarget,
 }
 
-/// A reply that is to leave.
+/// Reply that is to leave.
 struct DueReply {
     request: u64,
-    /// The last fact that was decided before it or for it.
+    /// Last fact that was decided before it or for it.
     upto: Lsn,
-    /// Why the request had no effect, if it had none.
+    /// Reason why the request had no effect, if it had none.
     refusal: Option<CommandError>,
 }
 
 pub(super) struct SimOwner {
     rng: SimRng,
     now: Millis,
-    /// A mistake that is still to be made.
+    /// Fault that is still to be planted.
     fault: Option<PlantedFault>,
     log: SimLog,
     audit: LogAudit,
     hosts: HostRulesAudit,
     world: SimWorld,
-    /// The rules that are recorded to be in force.
+    /// Recorded rules in force.
     rules: ActiveRules,
-    /// Those that the batch brings which is being decided, where it brings some.
+    /// Rules of the batch that is being decided, if it brings some.
     coming: Option<ActiveRules>,
-    /// Whether deadlines passed while nothing could be recorded.
+    /// True if deadlines passed while nothing could be recorded.
     owes_time: bool,
-    /// How many facts of a batch are not cut: often so few that every rule is in a batch of its own.
+    /// Number of facts of a batch that are not cut: often so few that every rule is in a batch of its own.
     bound: usize,
     resumes: &'static [ResumeMode],
     has_waited: bool,
     engine: Engine,
-    /// Follows the log alone, and never lets go of anything.
+    /// Engine that follows the log alone, and never drops anything.
     shadow: Engine,
-    /// What a process may begin with in place of the beginning of the log.
+    /// Snapshot with which a process may begin in place of the beginning of the log.
     snapshot: Option<(Lsn, String)>,
     jobs: BTreeMap<OwedWork, InFlightWork>,
     line: VecDeque<SimCommand>,
-    /// Requests that have no reply yet.
+    /// Requests without a reply.
     open: BTreeSet<u64>,
     request_count: u64,
-    /// How many lines the peer had.
+    /// Number of connections of the peer.
     lines: u64,
     stats: SimStats,
     trace_mode: TraceMode,
@@ -160,7 +161,7 @@ impl SimOwner {
         }
     }
 
-    /// A new process begins with what is durable.
+    /// Starts a new process from the durable log.
     pub(super) fn start_process(&mut self) -> Result<(), String> {
         self.coming = None;
         self.owes_time = false;
@@ -213,12 +214,12 @@ impl SimOwner {
         self.stats.crashes += 1;
         self.jobs.clear();
         self.line.clear();
-        // Whoever waited hears that the line broke off.
+        // The waiters get the end of their connections.
         self.open.clear();
         self.start_process()
     }
 
-    /// The process ends as it should: nothing new begins, what is in flight is stopped and says so.
+    /// Closes the process normally: nothing new begins, and work in flight is stopped and reports that.
     fn close_process(&mut self) -> Result<(), String> {
         self.push_trace(|| "-- the process closes".to_owned());
         self.engine.quiesce();
@@ -234,7 +235,7 @@ impl SimOwner {
         self.crash_process("as it should")
     }
 
-    /// True once, at one of the occasions for the mistake that this run is about: a crash soon after would mend it.
+    /// Returns true once, at one of the occasions for the fault of this run: a crash soon after would repair it.
     fn plant_fault(&mut self, fault: PlantedFault) -> bool {
         let is_due = self.fault == Some(fault) && self.rng.chance(20);
         if is_due {
@@ -383,7 +384,7 @@ impl SimOwner {
         {
             batch.push(self.more_for_nothing(session, breach));
         }
-        // Time passes behind what was asked before it did.
+        // Time passes after the commands that came before.
         if self.engine.is_unsettled() || self.engine.state().next_deadline().is_some_and(|at| at <= self.now) {
             let ticked = self.handle_command(Command::Tick).map_err(|refusal| refusal.to_string())?;
             batch.extend(ticked.0);
@@ -401,7 +402,7 @@ impl SimOwner {
             let first = releases.remove(0);
             self.send_reply(&first)?;
         }
-        // What is told most easily in the wrong way is seldom in a batch, and would seldom be in one that fails.
+        // Batches with the facts that are most often reported wrongly are rare, and would seldom fail.
         let is_telling = self.coming.is_some() || releases.iter().any(|release| !self.is_so(release));
         let fails = mishap == BatchMishap::None && is_telling && self.rng.chance(30);
         let mishap = if fails { BatchMishap::NotRecorded } else { mishap };
@@ -434,7 +435,7 @@ impl SimOwner {
         self.reconcile()
     }
 
-    /// What came back of a failed append: requests are answered, results are offered again.
+    /// Handles a failed append: requests get an error, results are offered again.
     fn not_recorded(&mut self, releases: Vec<DueReply>, results: Vec<Command>) -> Result<(), String> {
         self.push_trace(|| "-- not recorded".to_owned());
         self.stats.failures += 1;
@@ -446,7 +447,7 @@ impl SimOwner {
         self.engine = self.log.replay_engine(rules)?.in_place_of(&self.engine);
         invariants::rules_are_recorded(&self.engine)?;
         for mut release in releases {
-            // A refusal behind a fact that is gone may rest on it.
+            // A refusal after a fact that is gone may rest on it.
             let is_behind = release.upto > self.log.head_lsn();
             let stays = !self.is_so(&release) && self.plant_fault(PlantedFault::RefuseForNothing);
             release.refusal = release.refusal.filter(|_| !is_behind || stays);
@@ -493,12 +494,12 @@ impl SimOwner {
         if self.open.remove(request) { Ok(()) } else { Err("a request gets two replies".to_owned()) }
     }
 
-    /// Whether the log says what a refusal says.
+    /// Reports whether the log agrees with a refusal.
     fn is_so(&self, release: &DueReply) -> bool {
         invariants::refusal_is_so(release.refusal.as_ref(), self.shadow.state()).is_ok()
     }
 
-    /// The mistake of an owner that lets the last answer win.
+    /// Plants the fault of an owner that lets the last answer win.
     fn resolved_again(&mut self, id: GateId) -> RecordedFact {
         let resolution = gate::GateResolution::Allowed { scope: gate::ApprovalScope::Once };
         let event = Event::Gate(gate::Event::auto_resolved(id, resolution));

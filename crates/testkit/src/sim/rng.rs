@@ -1,6 +1,6 @@
 //! Random numbers that are the same for the same seed.
 
-/// A xorshift generator. Its numbers need to be many, not secret.
+/// Generator of xorshift numbers. They need to be many, not secret.
 #[derive(Clone, Debug)]
 pub(super) struct SimRng(u64);
 
@@ -20,22 +20,22 @@ impl SimRng {
         self.0
     }
 
-    /// A number below `most`.
+    /// Returns a number below `most`.
     pub(super) fn below(&mut self, most: u64) -> u64 {
         (self.next() >> 16) % most.max(1)
     }
 
-    /// An index into something of that length.
+    /// Returns an index into something of that length.
     pub(super) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
-    /// True in `percent` of the cases.
+    /// Returns true in `percent` of the cases.
     pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `choices`, which must not be empty.
+    /// Returns one of `choices`, which must not be empty.
     pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.index(choices.len())]
     }

@@ -1,4 +1,4 @@
-//! The rules that a simulation switches between.
+//! Sets of rules that a simulation switches between.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use countersign_core::{
     },
 };
 
-/// How many sets of rules there are.
+/// Number of sets of rules.
 pub(super) const SETS: u64 = 5;
 
-/// One of the sets of rules.
+/// Returns one of the sets of rules.
 pub(super) fn rule_set(number: u64) -> ActiveRules {
     let of_rules = |rules: Vec<Rule>| {
         let rules = Written { rules, defaults: Vec::new() };
@@ -45,7 +45,7 @@ pub(super) fn rule_set(number: u64) -> ActiveRules {
     ActiveRules { compiled, default_policy: posture, path_context: surroundings, people: test_people() }
 }
 
-/// Two of three, asked twice, and then one of others.
+/// Returns two of three approvers, asked twice, and then one of others.
 fn approval_steps() -> Vec<ApprovalStep> {
     let from = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
     let within = Some(Duration::from_secs(600));
@@ -55,7 +55,7 @@ fn approval_steps() -> Vec<ApprovalStep> {
     ]
 }
 
-/// Ana has two identities, and one identity belongs to nobody.
+/// Returns approvers of whom Ana has two identities; one identity belongs to none.
 pub(super) fn test_people() -> IdentityMap {
     let all = [("ana", &["person:ana", "chat:ana"][..]), ("bo", &["person:bo"]), ("cleo", &["person:cleo"])];
     IdentityMap::new(all.map(|(name, all)| (name.to_owned(), all.iter().map(|one| PrincipalId::new(*one)))))

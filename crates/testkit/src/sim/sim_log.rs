@@ -1,4 +1,4 @@
-//! The log of a simulation: records as text, as a real log would hold them.
+//! Log of a simulation: records as text, as a real log would hold them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) struct SimRecord {
     content: Option<Arc<str>>,
 }
 
-/// Everything that is durable.
+/// All durable records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SimLog(Vec<SimRecord>);
 
@@ -43,7 +43,7 @@ impl SimLog {
         self.0.get(at)?.content.as_ref()
     }
 
-    /// Writes a batch. Says what a log would refuse.
+    /// Writes a batch. Returns the refusal that a log would give.
     pub(super) fn append_records(&mut self, batch: &[RecordedFact]) -> Result<(), String> {
         for recorded in batch {
             let (kind, version, facts) = recorded.fact.event.encode();
@@ -62,7 +62,7 @@ impl SimLog {
         Ok(())
     }
 
-    /// What it says of `scope`.
+    /// Returns the records of `scope`.
     pub(super) fn records_of<'a>(&'a self, scope: &'a ResidencyScope) -> impl Iterator<Item = (Event, FactMeta)> + 'a {
         let records = self.0.iter().filter_map(|line| Some((line.decode_event().ok()?, line.meta.clone())));
         records.filter(move |(event, meta)| match scope {
@@ -71,12 +71,12 @@ impl SimLog {
         })
     }
 
-    /// What a new process makes of it, before recovery.
+    /// Builds the engine of a new process, before recovery.
     pub(super) fn replay_engine(&self, rules: ActiveRules) -> Result<Engine, String> {
         self.replay_engine_from(None, rules)
     }
 
-    /// The same, with a snapshot in place of everything up to its position.
+    /// Does the same, with a snapshot in place of everything up to its position.
     pub(super) fn replay_engine_from(
         &self,
         snapshot: Option<&(Lsn, String)>,

@@ -1,4 +1,4 @@
-//! What is outside: it counts what was really done, and checks what it is asked to do.
+//! World outside: it counts the effects that happened, and checks each piece of work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,31 +25,31 @@ use super::{
     sim_log::SimLog,
 };
 
-/// How far a piece of work got.
+/// Progress of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkProgress {
     Begun,
-    /// It has had its effect, and nobody was told yet.
+    /// Effect that was not reported yet.
     Effected,
     Reported,
 }
 
-/// A piece of work in flight.
+/// Piece of work in flight.
 #[derive(Clone, Debug)]
 pub(super) struct InFlightWork {
     pub(super) doing: WorkProgress,
     pub(super) cancelled: bool,
-    /// The digest of the arguments that it runs with.
+    /// Digest of the arguments that it runs with.
     arguments: Option<Digest>,
 }
 
-/// What was done, beyond any process.
+/// Effects, beyond any process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SimWorld {
     effects: BTreeMap<CallId, usize>,
-    /// Calls that were told to stop and said so.
+    /// Calls that were stopped and confirmed it.
     stopped: BTreeSet<CallId>,
-    /// The line of the peer, while it has one.
+    /// Connection of the peer, while it has one.
     pub(super) line: Option<PeerLine>,
 }
 
@@ -99,7 +99,7 @@ impl SimWorld {
         Ok(InFlightWork { doing: WorkProgress::Begun, cancelled: false, arguments })
     }
 
-    /// A call has its effect.
+    /// Records the effect of a call.
     fn record_effect(&mut self, audit: &LogAudit, id: CallId) -> Result<(), String> {
         let seen = audit.calls.get(&id).ok_or("an effect of a call that is not in the log")?;
         let done = self.effects.entry(id).or_default();
@@ -108,7 +108,7 @@ impl SimWorld {
         if *done > most { Err(format!("a call was done {done} times")) } else { Ok(()) }
     }
 
-    /// Lets a piece of work get further. The command is what it tells.
+    /// Advances a piece of work. The command is its report.
     pub(super) fn advance_work(
         &mut self,
         rng: &mut SimRng,
@@ -131,13 +131,13 @@ impl SimWorld {
                 };
                 Some(Command::Session(session.clone(), session::Command::Compacted { epoch: *epoch, outcome }))
             }
-            // Nobody is told of what is no longer owed.
+            // A cancelled firing is not reported.
             OwedWork::Fire { .. } if job.cancelled => {
                 job.doing = WorkProgress::Reported;
                 None
             }
             OwedWork::Fire { firing, step } => Some(jobs::firing_result(rng, firing.clone(), *step)),
-            // It works on, whatever people say, and may end before they do.
+            // It works on during a gate, and may end before the decision.
             OwedWork::Call { call, .. } if !job.cancelled && rng.below(8) == 0 && may_ask_host(engine, *call) => {
                 let gate = GateId::parse(&format!("{:032x}", u128::from_be_bytes(rng.random_bytes())));
                 let gate = gate.ok_or("no id of a gate")?;
@@ -165,11 +165,11 @@ impl SimWorld {
         let seen = audit.calls.get(&id).ok_or("a call in flight that is not in the log")?;
         let content = log.content_at(seen.content).ok_or("a call without content")?;
         let content: CallDetails = serde_json::from_str(content).map_err(|error| error.to_string())?;
-        // What its peer is only asked about may have been done before.
+        // A call that its peer is only asked about may have been done before.
         let is_asking = engine.state().call(id).is_some_and(call::Call::is_asking);
         let has_effect = job.doing == WorkProgress::Effected || is_asking;
         let is_away = matches!(seen.executor, call::Executor::Peer(_));
-        // Nobody hears from a peer any more whose line is gone, or of what was stopped; what never reached it waits.
+        // A peer without a connection reports nothing, and neither does stopped work; work that never reached it waits.
         if is_away && (job.cancelled || self.line != seen.line) {
             let since = if job.cancelled { DoubtCause::Stopped } else { DoubtCause::LineGone };
             return Ok(Some(match (has_effect, job.cancelled) {
@@ -214,7 +214,7 @@ impl SimWorld {
         }
     }
 
-    /// What a peer says that is asked about a call, if it says anything now.
+    /// Returns the answer of a peer that is asked about a call, if it answers now.
     fn peer_answer(
         &self,
         rng: &mut SimRng,
@@ -232,7 +232,7 @@ impl SimWorld {
         }
     }
 
-    /// What a call that the log says is done has really done.
+    /// Checks that a call that is done by the log has really been done.
     pub(super) fn confirm_done(&self, audit: &LogAudit) -> Result<(), String> {
         for (id, seen) in &audit.calls {
             let done = self.effects.get(id).copied().unwrap_or(0);
@@ -262,14 +262,14 @@ impl SimWorld {
     }
 }
 
-/// Whether a call asks for a host while it works.
+/// Reports whether a call requests a host while it works.
 fn may_ask_host(engine: &Engine, call: CallId) -> bool {
     let state = engine.state();
     let is_ours = |call: &call::Call| *call.executor() == call::Executor::Builtin && call.run().is_some();
     state.call(call).is_some_and(is_ours) && !state.gate_of(call).is_some_and(gate::Gate::is_pending)
 }
 
-/// What a person was shown is what runs.
+/// Checks that the arguments that an approver saw are those that run.
 fn check_shown(engine: &Engine, log: &SimLog, call: CallId, content: &CallDetails) -> Result<(), String> {
     for gate in engine.admitted().gates_of(call).iter().filter_map(|gate| engine.state().gate(*gate)) {
         let text = log.content_at(gate.content_lsn()).ok_or("a gate without content")?;
@@ -285,7 +285,7 @@ fn check_shown(engine: &Engine, log: &SimLog, call: CallId, content: &CallDetail
     Ok(())
 }
 
-/// Every call of every message that the model is shown has exactly one result, right behind the message.
+/// Checks that every call of every message for the model has exactly one result, right after the message.
 fn check_pairs(session: &Session, log: &SimLog) -> Result<(), String> {
     let mut open: Vec<String> = Vec::new();
     for piece in session.model_context() {

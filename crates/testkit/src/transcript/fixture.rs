@@ -1,4 +1,4 @@
-//! Doors in process: on real files, with a scripted model, and a time that only the transcript moves.
+//! Adapters in process: on real files, with a scripted model, and a time that only the transcript moves.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,17 +26,17 @@ use tokio::{
     task::{JoinHandle, LocalSet},
 };
 
-/// When a transcript begins: 2027-01-15 08:00:00 UTC, in milliseconds since 1970.
+/// Start time of a transcript: 2027-01-15 08:00:00 UTC, in milliseconds since 1970.
 pub(super) const START: u64 = 1_800_000_000_000;
-/// How often whoever waits looks at how long it waits: real time, which is what threads and children need.
+/// Interval at which a wait checks its length: real time, which is what threads and children need.
 const BEAT: Duration = Duration::from_millis(50);
-/// How many beats something that must come is waited for.
+/// Number of beats that an expected event is waited for.
 const MAX_BEATS: u32 = 400;
-/// How many beats without a frame count as quiet, where it is not known what is to come.
+/// Number of beats without a frame that count as quiet, if the next frame is not known.
 pub(super) const QUIET: u32 = 20;
-/// How many beats an ending has before time goes on for it.
+/// Number of beats that an ending has before time moves for it.
 const GRACE: u32 = 10;
-/// What stands behind the answers to the stage's own questions.
+/// Suffix of the ids of the fixture's own questions.
 const OWN: &str = "<stage>";
 
 const MODELS: &str = "providers:
@@ -56,7 +56,7 @@ pub(super) struct PlaybackFixture {
     launcher: ExecLauncher,
     pub(super) model: ScriptedModel,
     pub(super) keeps_sessions: bool,
-    /// Whose hosts the doors are for.
+    /// Product whose hosts the adapters are for.
     pub(super) product: AgentProduct,
     pub(super) flags: BTreeMap<String, Vec<String>>,
     elapsed: Duration,
@@ -64,12 +64,12 @@ pub(super) struct PlaybackFixture {
     image: Option<ProcessImage>,
 }
 
-/// What dies with a process.
+/// State that dies with a process.
 struct ProcessImage {
     adapters: BTreeMap<String, RunningAdapter>,
     local: LocalSet,
     runtime: Runtime,
-    /// As long as it is there time stands still though nobody has anything to do.
+    /// Guard of the paused clock: while it exists time stands still though all tasks are idle.
     still: threads::Sender<()>,
 }
 
@@ -117,12 +117,12 @@ impl PlaybackFixture {
         &self.root
     }
 
-    /// The doors that are open, or were and have ended.
+    /// Returns the adapters that are open, or were and have ended.
     pub(super) fn adapter_names(&self) -> Vec<String> {
         self.image.iter().flat_map(|image| image.adapters.keys().cloned()).collect()
     }
 
-    /// Opens the door of that name, unless it is open.
+    /// Opens the adapter of that name, unless it is open.
     pub(super) fn open_adapter(&mut self, name: &str) -> Result<(), String> {
         let given = self.flags.get(name).cloned().unwrap_or_default();
         let mut flags: Vec<String> = ["--mode", "rpc", "--cwd"].map(str::to_owned).to_vec();
@@ -177,12 +177,12 @@ impl PlaybackFixture {
         match self.next_frame(name)? {
             Some(frame) if frame == r#"{"type":"ready"}"# => Ok(()),
             Some(frame) => Err(format!("the first frame is not ready: {frame}")),
-            // Whoever expects a door that does not open asks why.
+            // A script that expects a failed start reads its error.
             None => Ok(()),
         }
     }
 
-    /// Hands a line to a door.
+    /// Sends a line to an adapter.
     pub(super) fn send_line(&mut self, name: &str, line: &str) -> Result<(), String> {
         self.open_adapter(name)?;
         let (image, adapter) = self.running_adapter(name)?;
@@ -191,7 +191,7 @@ impl PlaybackFixture {
         image.block_on(input.send(line)).map_err(|_| "the door has closed".to_owned())
     }
 
-    /// The next frame of a door, `None` if it has ended.
+    /// Returns the next frame of an adapter, `None` if it has ended.
     ///
     /// # Errors
     /// If nothing comes.
@@ -205,7 +205,7 @@ impl PlaybackFixture {
         frame.map(|frame| frame.as_ref().map(frame_text)).ok_or_else(|| "no frame came".to_owned())
     }
 
-    /// Everything that comes until nothing did for so many beats, door by door.
+    /// Returns every frame that comes until none did for so many beats, adapter by adapter.
     pub(super) fn drain_frames(&mut self, quiet: u32) -> Vec<(String, String)> {
         let beat = Arc::clone(&self.beat);
         let Some(image) = &mut self.image else { return Vec::new() };
@@ -229,7 +229,7 @@ impl PlaybackFixture {
         }
     }
 
-    /// Moves time at once. What was begun before is under way by then.
+    /// Moves time at once. Earlier work is under way by then.
     pub(super) fn advance_time(&mut self, by: Duration) -> Result<(), String> {
         self.wait_processed()?;
         self.elapsed += by;
@@ -239,7 +239,7 @@ impl PlaybackFixture {
         Ok(())
     }
 
-    /// Waits until every door has done what it was told before: each answers a question that nobody else sees.
+    /// Waits until every adapter has processed its earlier lines: each answers a question that is not shown.
     fn wait_processed(&mut self) -> Result<(), String> {
         for name in self.adapter_names() {
             for _ in 0..3 {
@@ -267,7 +267,7 @@ impl PlaybackFixture {
         self.wait_until(|| path.exists())
     }
 
-    /// Waits until the model was asked for all that it is to say.
+    /// Waits until the model got requests for all its replies.
     pub(super) fn wait_for_model(&mut self) -> Result<(), String> {
         let model = self.model.clone();
         self.wait_until(|| model.replies_left() == 0)
@@ -286,14 +286,14 @@ impl PlaybackFixture {
         })
     }
 
-    /// Ends the process where it is, and opens its doors again.
+    /// Kills the process at this point, and opens its adapters again.
     pub(super) fn restart_process(&mut self) -> Result<(), String> {
         let names = self.adapter_names();
         self.kill_process()?;
         names.iter().try_for_each(|name| self.open_adapter(name))
     }
 
-    /// Closes the input of every door, and lets what is in flight end. Frames that came can still be read.
+    /// Closes the input of every adapter, and lets work in flight end. Frames that came can still be read.
     pub(super) fn close_inputs(&mut self) -> Result<(), String> {
         let beat = Arc::clone(&self.beat);
         let Some(image) = &mut self.image else { return Ok(()) };
@@ -314,20 +314,20 @@ impl PlaybackFixture {
         Err("the door did not end".to_owned())
     }
 
-    /// How a door ended. It must have.
+    /// Returns the result of an adapter, which must have ended.
     pub(super) fn adapter_outcome(&mut self, name: &str) -> Result<Result<(), String>, String> {
         let beat = Arc::clone(&self.beat);
         let (image, adapter) = self.running_adapter(name)?;
         let ended = image.block_on(within_beats(&beat, MAX_BEATS, &mut adapter.task)).ok_or("the door is open")?;
         let outcome = ended.map_err(|error| error.to_string())?;
-        // It is asked once only.
+        // It is read once only.
         if let Some(image) = &mut self.image {
             image.adapters.remove(name);
         }
         Ok(outcome.map_err(|error| error.to_string()))
     }
 
-    /// Drops everything that a process holds, and waits until its logs can be opened by another.
+    /// Drops the state of a process, and waits until its logs can be opened by another.
     fn kill_process(&mut self) -> Result<(), String> {
         let Some(ProcessImage { adapters, local, runtime, still }) = self.image.take() else { return Ok(()) };
         drop(adapters);
@@ -371,13 +371,13 @@ impl ProcessImage {
         let runtime =
             Builder::new_current_thread().enable_all().start_paused(true).build().expect("the system has a thread");
         let (still, until) = threads::channel::<()>();
-        // A paused clock moves by itself when nobody has anything to do, unless something blocks.
+        // A paused clock moves by itself when all tasks are idle, unless something blocks.
         runtime.spawn_blocking(move || until.recv());
         Self { adapters: BTreeMap::new(), local: LocalSet::new(), runtime, still }
     }
 }
 
-/// Where futures of one image run.
+/// Executor of the futures of one image.
 struct LocalExecutor<'a> {
     local: &'a LocalSet,
     runtime: &'a Runtime,
@@ -389,7 +389,7 @@ impl LocalExecutor<'_> {
     }
 }
 
-/// What `future` gives, if it does within so many beats.
+/// Returns the result of `future`, if it completes within so many beats.
 async fn within_beats<T>(beat: &Notify, beats: u32, future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     for _ in 0..beats {
@@ -402,7 +402,7 @@ async fn within_beats<T>(beat: &Notify, beats: u32, future: impl Future<Output =
     None
 }
 
-/// A frame without its line end.
+/// Returns a frame without its line end.
 fn frame_text(frame: &Bytes) -> String {
     String::from_utf8_lossy(frame).trim_end_matches('\n').to_owned()
 }

@@ -1,28 +1,28 @@
-//! Names in place of ids, times and what was shown before, so that a transcript says the same in every run.
+//! Names in place of ids, times and earlier content, so that a transcript is the same in every run.
 //!
-//! Each name stands for exactly one text: whatever differs is named differently or written out.
+//! Each name stands for exactly one text: different texts have different names or are written out.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// The names that were given so far, in the order of appearance.
+/// Names that were given so far, in the order of appearance.
 pub(super) struct PlaceholderMap {
     root: String,
-    /// The beginning of time, in milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     start: u64,
     ids: Vec<(String, String)>,
-    /// What was shown as it was written, and its name.
+    /// Texts that were shown, with their names.
     shown: Vec<(String, String)>,
     counts: BTreeMap<String, usize>,
 }
 
-/// What of a frame is compared with what was shown before.
+/// Parts of a frame that are compared with earlier content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MessageNaming {
     /// Every message, and the first showing gives it its name.
     Named,
-    /// None of an assistant: this one is not whole yet.
+    /// None of an assistant: this one is not complete yet.
     Unfinished,
 }
 
@@ -34,7 +34,7 @@ impl PlaceholderMap {
         Self { root: root.to_owned(), start, ids: Vec::new(), shown, counts: BTreeMap::new() }
     }
 
-    /// A frame as a transcript shows it.
+    /// Returns a frame as a transcript shows it.
     ///
     /// # Errors
     /// If it is no JSON, or not in the form in which it is written.
@@ -61,7 +61,7 @@ impl PlaceholderMap {
         Ok(value.to_string())
     }
 
-    /// An event in its envelope: its number, its session, and the event; what else there is says the same each time.
+    /// Returns an event in its envelope: its number, its session, and the event; the other members are the same each time.
     fn replace_in_envelope(&mut self, envelope: &Value) -> Result<String, String> {
         let event = &envelope["payload"]["event"];
         let payload = if event.is_null() { &envelope["payload"] } else { event };
@@ -79,7 +79,7 @@ impl PlaceholderMap {
         Ok(format!(r#"{{"seq":{},"session_id":{},"event":{inner}}}"#, envelope["seq"], Value::from(session)))
     }
 
-    /// A text that is no frame as a transcript shows it.
+    /// Returns a text that is no frame as a transcript shows it.
     pub(super) fn replace_in_text(&self, text: &str) -> String {
         let process = format!("process {}", std::process::id());
         let mut text = text.replace(&self.root, "<root>").replace(&process, "process <this one>");
@@ -89,7 +89,7 @@ impl PlaceholderMap {
         text
     }
 
-    /// A line of the host with the ids that its names stand for.
+    /// Returns a line of the host with the ids that its names stand for.
     pub(super) fn restore_ids(&self, line: &str) -> String {
         let mut line = line.replace("<root>", &self.root);
         for (id, name) in &self.ids {
@@ -148,7 +148,7 @@ impl PlaceholderMap {
                     fold_model(members);
                     let is_first = !self.counts.contains_key(&kind);
                     let numbered = self.new_placeholder(&kind);
-                    // What there is one of has no number.
+                    // A single one of a kind has no number.
                     let name = if kind.contains(' ') && is_first { format!("<{kind}>") } else { numbered };
                     self.shown.push((written, name));
                 }
@@ -173,7 +173,7 @@ impl PlaceholderMap {
     }
 }
 
-/// What an object is called that is named once it was shown: a message, a usage or a model.
+/// Returns the kind of an object that has a name after its first showing: a message, a usage or a model.
 fn object_kind(members: &Map<String, Value>, messages: MessageNaming) -> Option<String> {
     let is = |key: &str| members.contains_key(key);
     let text = |key: &str| members.get(key).and_then(Value::as_str);
@@ -187,7 +187,7 @@ fn object_kind(members: &Map<String, Value>, messages: MessageNaming) -> Option<
     Some(text("toolCallId").map_or_else(|| role.to_owned(), |call| format!("result of {call}")))
 }
 
-/// Joins what says where an assistant message comes from.
+/// Joins the members that name the model of an assistant message.
 fn fold_model(members: &mut Map<String, Value>) {
     let keys: Vec<&str> = members.keys().map(String::as_str).collect();
     let is_in_order = keys.windows(3).any(|keys| keys == ["api", "provider", "model"]);

@@ -11,14 +11,14 @@ use super::{
     script::{ExpectedFrame, LineKind, ScriptLine},
 };
 
-/// A line's number and what is wrong there.
+/// Number of a line, and the problem there.
 type LineProblem = (usize, String);
 
-/// Plays a transcript up to the first line that is not as it should be.
+/// Plays a transcript up to the first line with a problem.
 pub(super) fn check_script(script: &[ScriptLine], launcher: ExecLauncher) -> Result<(), LineProblem> {
     let mut play = TranscriptPlayer::new(launcher).map_err(|problem| (1, problem))?;
     let mut lines = script.iter().peekable();
-    // The doors of which any frames may come before the next that is told.
+    // Adapters whose next expected frame may follow any others.
     let mut gaps: BTreeSet<&String> = BTreeSet::new();
     while let Some(line) = lines.next() {
         let at = |problem: String| (line.number, problem);
@@ -83,7 +83,7 @@ fn missing_frame(expected: &str, problem: &str) -> String {
     format!("{problem}\n  expected  {expected}")
 }
 
-/// Both frames, where they part, and what came behind.
+/// Describes the difference of two frames, and the frames after it.
 fn frame_difference(expected: &str, came: &str, more: &str) -> String {
     let same = expected.chars().zip(came.chars()).take_while(|(one, other)| one == other).count();
     let from = same.saturating_sub(30);
@@ -95,7 +95,7 @@ fn frame_difference(expected: &str, came: &str, more: &str) -> String {
     )
 }
 
-/// Plays a transcript and gives it back with the frames that came. What was right stays as it was written.
+/// Plays a transcript and returns it with the frames that came. Correct frames stay as they were written.
 pub(super) fn update_script(script: &[ScriptLine], launcher: ExecLauncher) -> Result<String, LineProblem> {
     let mut play = TranscriptPlayer::new(launcher).map_err(|problem| (1, problem))?;
     let mut text = String::new();
@@ -136,7 +136,7 @@ fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Whether these are the frames that the lines say.
+/// Reports whether the frames match the lines.
 fn frames_fit(lines: &[ScriptLine], came: &[(String, String)]) -> bool {
     let mut expected_lines = lines.iter().filter_map(|line| match &line.kind {
         LineKind::Expect(name, expected) => Some((name, expected)),
@@ -169,7 +169,7 @@ fn frames_fit(lines: &[ScriptLine], came: &[(String, String)]) -> bool {
     }
 }
 
-/// A transcript under way.
+/// Transcript that is being played.
 struct TranscriptPlayer {
     fixture: PlaybackFixture,
     placeholders: PlaceholderMap,
@@ -191,13 +191,13 @@ impl TranscriptPlayer {
         }
     }
 
-    /// Everything that came meanwhile, up to so many beats without a frame, by its names.
+    /// Returns every frame that came meanwhile, up to so many beats without a frame, by its names.
     fn drain_frames(&mut self, quiet: u32) -> Result<Vec<(String, String)>, String> {
         let frames = self.fixture.drain_frames(quiet);
         frames.into_iter().map(|(name, frame)| Ok((name, self.placeholders.replace_in_frame(&frame)?))).collect()
     }
 
-    /// Why a door did not open.
+    /// Returns the reason why an adapter did not open.
     fn start_error(&mut self, name: &str) -> Result<String, String> {
         self.fixture.open_adapter(name)?;
         match self.fixture.adapter_outcome(name)? {
@@ -206,14 +206,14 @@ impl TranscriptPlayer {
         }
     }
 
-    /// What came behind a frame, for a person to read.
+    /// Returns the frames after one, for a person to read.
     fn following_frames(&mut self, name: &str) -> String {
         let frames = self.drain_frames(1).unwrap_or_default().into_iter().filter(|(from, _)| from == name);
         let frames: Vec<String> = frames.take(6).map(|(_, frame)| format!("\n  then came {frame}")).collect();
         frames.concat()
     }
 
-    /// Does what a line says that is no frame.
+    /// Executes a line that is no frame.
     fn execute_line(&mut self, line: &ScriptLine) -> Result<(), String> {
         match &line.kind {
             LineKind::Remark | LineKind::Expect(..) => Ok(()),
@@ -275,7 +275,7 @@ mod tests {
     use super::{check_script, update_script};
     use crate::transcript::script::parse_script;
 
-    /// Nothing here runs a command.
+    /// Returns a launcher for tests without commands.
     fn launcher() -> ExecLauncher {
         ExecLauncher::new(Path::new("/bin/false"))
     }

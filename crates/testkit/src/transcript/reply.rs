@@ -1,4 +1,4 @@
-//! What the model says, from a line of a transcript to a reply of the scripted model.
+//! Parses lines of a transcript as replies of the scripted model.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use countersign_models::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-/// Reads replies; it numbers their calls and remembers their pauses across them.
+/// Parser of replies; it numbers their calls and remembers their pauses across them.
 #[derive(Default)]
 pub(super) struct ScriptedReplies {
     calls: usize,
@@ -17,13 +17,13 @@ pub(super) struct ScriptedReplies {
 }
 
 impl ScriptedReplies {
-    /// Ends the first pause that was not ended yet. False if there is none.
+    /// Ends the first pause that was not ended yet. Returns false if there is none.
     pub(super) fn go_on(&mut self) -> bool {
         let pause = self.pauses.pop_front();
         pause.inspect(|pause| pause.notify_one()).is_some()
     }
 
-    /// The reply that `text` describes: what stands behind `model`.
+    /// Parses the reply that `text` describes: the part after `model`.
     pub(super) fn parse_reply(&mut self, text: &str) -> Result<ScriptedReply, String> {
         let mut words = WordReader(text.trim());
         let mut made = ReplyBuilder {
@@ -109,7 +109,7 @@ impl ScriptedReplies {
                 let retry_after = (words.0.starts_with("after")).then(|| words.next_word()).map(|_| words.next_count());
                 let retry_after = retry_after.transpose()?.map(Duration::from_secs);
                 let failure = ModelFailure { retry_after, ..ModelFailure::new(kind, message) };
-                // What failed before it said anything never began.
+                // A reply that failed before its first part never began.
                 made.reply = if made.is_untouched {
                     ScriptedReply::from_failure(failure)
                 } else {
@@ -122,7 +122,7 @@ impl ScriptedReplies {
         }
     }
 
-    /// Pieces of text, and pauses between them. One at the end keeps the part open; a hang does so for good.
+    /// Parses pieces of text, and pauses between them. One at the end keeps the part open; a hang does so without end.
     fn parse_text(
         &mut self,
         words: &mut WordReader<'_>,
@@ -170,7 +170,7 @@ fn failure_kind(word: &str) -> Result<FailureKind, String> {
     })
 }
 
-/// A reply that is being made.
+/// Reply that is being built.
 struct ReplyBuilder {
     reply: ScriptedReply,
     parts: usize,
@@ -201,7 +201,7 @@ impl ReplyBuilder {
     }
 }
 
-/// What is left of a line.
+/// Rest of a line.
 struct WordReader<'a>(&'a str);
 
 impl<'a> WordReader<'a> {

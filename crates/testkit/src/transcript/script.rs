@@ -1,36 +1,36 @@
-//! A transcript as its lines. It must not know what doors do.
+//! Parses a transcript into lines. This module must not know the adapters.
 
 use std::time::Duration;
 
 use countersign_agent_dir::AgentProduct;
 use serde_json::Value;
 
-/// A line of a transcript.
+/// Line of a transcript.
 #[derive(Debug, PartialEq)]
 pub(super) struct ScriptLine {
-    /// Counted from 1.
+    /// Number, counted from 1.
     pub(super) number: usize,
-    /// As it stands in the file; a file's content is in it.
+    /// Text as it stands in the file; a file's content is in it.
     pub(super) text: String,
     pub(super) kind: LineKind,
 }
 
-/// What a line says.
+/// Meaning of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum LineKind {
-    /// Nothing that is played.
+    /// Comment, which is not played.
     Remark,
-    /// What stands behind `model`.
+    /// Text after `model`.
     Model(String),
-    /// A path below the root, and what is written there.
+    /// Path below the root, and the content for it.
     File(String, String),
     KeepSessions,
-    /// Every door speaks this dialect.
+    /// Dialect of every adapter.
     Speaks(AgentProduct),
     Flags(String, Vec<String>),
     Send(String, String),
     Expect(String, ExpectedFrame),
-    /// A door that did not open.
+    /// Adapter that did not open.
     Refused(String, String),
     Clock(Duration),
     Appears(String),
@@ -38,7 +38,7 @@ pub(super) enum LineKind {
     End,
 }
 
-/// What a host reads.
+/// Expected output for a host.
 #[derive(Debug, PartialEq)]
 pub(super) enum ExpectedFrame {
     Frame(String),
@@ -46,10 +46,10 @@ pub(super) enum ExpectedFrame {
     Anything,
 }
 
-/// Reads a transcript.
+/// Parses a transcript.
 ///
 /// # Errors
-/// The number of the first line that cannot be read, and why.
+/// The number of the first line that cannot be parsed, and the reason.
 pub(super) fn parse_script(text: &str) -> Result<Vec<ScriptLine>, (usize, String)> {
     let mut lines = Vec::new();
     let mut rest = text.lines().enumerate().peekable();
@@ -116,7 +116,7 @@ fn parse_flags(name: &str, flags: &str) -> LineKind {
     LineKind::Flags(name.to_owned(), flags.split_whitespace().map(str::to_owned).collect())
 }
 
-/// A frame in the form that it is compared in: its keys in their order, nothing between them.
+/// Returns a frame in the form that is compared: its keys in order, nothing between them.
 fn parse_frame(text: &str) -> Result<String, String> {
     let value: Value = serde_json::from_str(text.trim()).map_err(|error| format!("this frame is no JSON: {error}"))?;
     Ok(value.to_string())

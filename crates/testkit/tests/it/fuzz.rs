@@ -1,8 +1,8 @@
-//! The first inputs of one seed for every target: the corpus as it is kept, then changed. `cargo xtask fuzz` goes on from there.
+//! The first inputs of one seed for every target: the corpus as it is kept, then changed. `cargo xtask fuzz` continues from there.
 
 use countersign_testkit::fuzz::TARGETS;
 
-/// With another, other inputs are made. Those of the corpus come first whatever it is.
+/// Seed of the inputs. Those of the corpus come first with any seed.
 const SEED: u64 = 7;
 
 fn first_inputs(name: &str) {

@@ -1,4 +1,4 @@
-//! The simulation, with mistakes that it must notice, the transcripts of the doors, and the
+//! Simulation, with faults that it must notice, the transcripts of the adapters, and the
 //! first inputs of the fuzz loop.
 
 #[cfg(feature = "whole")]

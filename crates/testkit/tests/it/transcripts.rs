@@ -12,7 +12,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
 }
 
-/// Starts this test binary as the exec child. The last name matches no test: it only says what is meant.
+/// Arguments that start this test binary as the exec child. The last name matches no test: it only shows the purpose.
 const AS_CHILD: [&str; 3] = ["--exact", "transcripts::a_child_whose_gateway_is_gone_ends", "as-the-exec-child"];
 
 fn launcher() -> ExecLauncher {
@@ -34,7 +34,7 @@ fn a_child_whose_gateway_is_gone_ends() {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(AS_CHILD).stdin(OwnedFd::from(its)).stdout(Stdio::null());
     let mut started = child.spawn().unwrap();
-    // The other end of the socket is held by the command too.
+    // The command holds the other end of the socket too.
     drop(child);
     drop(ours);
     assert!(started.wait().unwrap().success());

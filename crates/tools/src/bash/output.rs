@@ -1,4 +1,4 @@
-//! The output of a command: the end of it, or the part that was asked for, and the whole in a file where it is long.
+//! The output of a command: the end of it, or the requested part, and the whole in a file if it is long.
 //!
 //! It must not know how a command ended.
 
@@ -16,12 +16,12 @@ use crate::{
     text::{self, SHOWN_BYTES},
 };
 
-/// How much is held before the front is let go.
+/// Number of bytes that are held before the front is dropped.
 const HELD: usize = 4 * SHOWN_BYTES;
 /// The most that the file of one output takes.
 const KEPT: u64 = 64 << 20;
 
-/// Which lines of an output are asked for: the first of them, the last, or both ends.
+/// Requested lines of an output: the first of them, the last, or both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineWindow {
     pub(crate) head: Option<usize>,
@@ -35,18 +35,18 @@ pub(crate) struct OutputCollector {
     file: Option<(File, PathBuf)>,
     /// The end, or with `head` the beginning.
     held: Vec<u8>,
-    /// The end, where both ends are asked for.
+    /// The end, if both ends are requested.
     ending: Vec<u8>,
     bytes: u64,
     line_ends: usize,
-    /// Whether a line has begun that has no end yet.
+    /// True if a line has begun that has no end yet.
     is_in_line: bool,
 }
 
-/// What stands between the two ends of an output.
+/// Text between the two ends of an output.
 const GAP: &str = "[…]\n";
 
-/// What there is to show of an output.
+/// Shown part of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShownOutput {
     pub(crate) text: String,
@@ -57,7 +57,7 @@ pub(crate) struct ShownOutput {
     pub(crate) artifact: Option<PathBuf>,
     /// Lines as people count them: a line end at the very end begins no other.
     all: usize,
-    /// How many lines stand before the gap, if both ends are shown and something is between them.
+    /// Number of lines before the gap, if both ends are shown and something is between them.
     gap_after: Option<usize>,
     window: LineWindow,
 }
@@ -128,7 +128,7 @@ impl OutputCollector {
         }
     }
 
-    /// What there is so far, as an update.
+    /// Returns the output so far, as an update.
     pub(crate) fn partial_output(&self) -> CallOutput {
         let whole = match std::str::from_utf8(&self.held) {
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -162,7 +162,7 @@ impl OutputCollector {
                 text
             }
         };
-        // Text is never shorter than the bytes that it stands for.
+        // Text is never shorter than the bytes that it represents.
         let truncated = gap_after.is_some() || count_lines(&text) < all || self.bytes > text.len() as u64;
         let artifact = self.file.as_ref().map(|(_, path)| path.clone());
         ShownOutput {
@@ -177,7 +177,7 @@ impl OutputCollector {
         }
     }
 
-    /// The first and the last lines, with the number of the first; all of them, if nothing is between the two.
+    /// Returns the first and the last lines, with the number of the first; all of them, if nothing is between the two.
     fn first_and_last(&self, held: &[u8], all: usize, head: usize, tail: usize) -> (String, Option<usize>) {
         let beginning = String::from_utf8_lossy(held);
         if all <= head.saturating_add(tail) && self.bytes <= SHOWN_BYTES as u64 {
@@ -191,23 +191,23 @@ impl OutputCollector {
     }
 }
 
-/// The lines of a text as people count them.
+/// Counts the lines of a text as people do.
 fn count_lines(text: &str) -> usize {
     text.lines().count()
 }
 
 impl ShownOutput {
-    /// How many lines of the output are shown.
+    /// Returns the number of shown lines.
     fn line_count(&self) -> usize {
         count_lines(&self.text) - usize::from(self.gap_after.is_some())
     }
 
-    /// How many bytes of the output are shown.
+    /// Returns the number of shown bytes.
     fn byte_count(&self) -> usize {
         self.text.len() - self.gap_after.map_or(0, |_| GAP.len())
     }
 
-    /// Says what is not shown, if anything.
+    /// Describes the parts that are not shown. None if all are.
     pub(crate) fn truncation_note(&self) -> Option<String> {
         if !self.truncated {
             return None;
@@ -231,7 +231,7 @@ impl ShownOutput {
         Some(note)
     }
 
-    /// `{}` or `{"meta":{"truncation":…}}`.
+    /// Returns `{}` or `{"meta":{"truncation":…}}`.
     pub(crate) fn truncation_details(&self) -> Value {
         if !self.truncated {
             return json!({});
@@ -258,7 +258,7 @@ impl ShownOutput {
     }
 }
 
-/// The end of `bytes` as text, from a whole character on.
+/// Returns the end of `bytes` as text, from a whole character on.
 fn tail_text(bytes: &[u8]) -> Cow<'_, str> {
     let from = bytes.len().saturating_sub(SHOWN_BYTES);
     // The rest of a character that began before; what is no character at all is shown as such.
@@ -277,7 +277,7 @@ fn first_lines(text: &str, count: usize) -> &str {
     }
 }
 
-/// A line end at the very end ends the last line; it does not begin another.
+/// Returns the last lines. A line end at the very end ends the last line; it does not begin another.
 fn last_lines(text: &str, count: Option<usize>) -> &str {
     let Some(count) = count else { return text };
     let body = text.strip_suffix('\n').unwrap_or(text);

@@ -26,7 +26,7 @@ async fn output_of(case: &ToolFixture, command: &str) -> String {
     text(&case.run(&BashTool::default(), json!({"command": command})).await).to_owned()
 }
 
-/// Whether a process is there and not just a zombie.
+/// Reports whether a process exists and is not just a zombie.
 fn lives(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -380,7 +380,7 @@ async fn a_program_that_is_not_there_is_explained() {
 #[tokio::test]
 async fn a_command_whose_end_nobody_saw_is_in_doubt_and_the_next_one_runs() {
     let case = ToolFixture::new();
-    // The parent of the shell is who would tell of its end.
+    // The parent of the shell would report its end.
     let got = case.run(&BashTool::default(), json!({"command": "echo done >effect; kill -9 $PPID"})).await;
     assert!(matches!(got, Err(CallFailure::InDoubt(_))), "{got:?}");
     assert_eq!(case.read("effect"), "done\n");
@@ -437,7 +437,7 @@ async fn a_command_for_which_there_is_a_tool_is_blocked_before_anybody_is_asked(
     assert!(got.is_ok() && case.path("made").exists(), "a person's own command: {got:?}");
 }
 
-/// Where the next test, started by itself as the gateway that it kills, works.
+/// Folder in which the next test works, started by itself as the gateway that it kills.
 const FOLDER: &str = "COUNTERSIGN_TEST_GATEWAY";
 
 async fn be_the_gateway(folder: OsString) {

@@ -20,11 +20,11 @@ const MARK: &str = "\u{FEFF}";
 /// The text of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileText {
-    /// As on the disk, less the mark.
+    /// Text as on the disk, less the mark.
     original: String,
     has_mark: bool,
     text: String,
-    /// Where in `text` a line end stands for two characters, in order.
+    /// Positions in `text` at which a line end represents two characters, in order.
     shortened: Vec<usize>,
     stamp: FileStamp,
 }
@@ -69,7 +69,7 @@ impl FileText {
         Self { original: original.to_owned(), has_mark, text, shortened, stamp }
     }
 
-    /// The text that edits are matched against: its line ends are `\n` alone.
+    /// Returns the text that edits are matched against: its line ends are `\n` alone.
     pub(crate) fn normalised_text(&self) -> &str {
         &self.text
     }
@@ -78,8 +78,8 @@ impl FileText {
         self.stamp
     }
 
-    /// Puts texts in the place of ranges of [`Content::text`], which must be in order and apart. New line ends are as
-    /// most of the old ones are; what is not replaced stays as it is, byte by byte.
+    /// Replaces ranges of [`FileText::normalised_text`] by texts; the ranges must be in order and apart. New line ends are as most
+    /// of the old ones are; the rest stays unchanged, byte by byte.
     pub(crate) fn splice(&self, edits: &[(Range<usize>, String)]) -> String {
         let line_ends = self.text.bytes().filter(|byte| *byte == b'\n').count();
         let long = self.shortened.len() * 2 > line_ends;
@@ -99,7 +99,7 @@ impl FileText {
         at + self.shortened.partition_point(|shortened| *shortened < at)
     }
 
-    /// Where each line begins, and behind them the end of the text: one more than there are lines.
+    /// Returns the start of each line, followed by the end of the text: one more than there are lines.
     pub(super) fn line_starts(&self) -> Vec<usize> {
         let mut starts = vec![0];
         starts.extend(self.text.match_indices('\n').map(|(at, _)| at + 1));
@@ -110,7 +110,7 @@ impl FileText {
     }
 }
 
-/// The text without byte-order mark and with `\n` as line ends.
+/// Returns the text without byte-order mark and with `\n` as line ends.
 pub(crate) fn normalise_text(text: &str) -> String {
     text.strip_prefix(MARK).unwrap_or(text).replace("\r\n", "\n")
 }

@@ -17,9 +17,9 @@ pub(super) const DESCRIPTION: &str = "Changes lines of a file, named by the anch
 /// Letters that are hard to confuse, one for each half byte.
 const LETTERS: [char; 16] = ['Z', 'P', 'M', 'Q', 'V', 'R', 'W', 'S', 'N', 'K', 'T', 'X', 'J', 'B', 'Y', 'H'];
 
-/// The name of a line: its number and a hash of what it holds, such as `12#XY`.
+/// Returns the anchor of a line: its number and a hash of its content, such as `12#XY`.
 pub(crate) fn line_anchor(number: usize, line: &str) -> String {
-    // FNV-1a; a line without letters or digits is told apart from its like by its number.
+    // FNV-1a; a line without letters or digits is distinguished from equal lines by its number.
     let line = line.trim_end();
     let mut hash: u32 = 0x811C_9DC5;
     let mut mix = |byte: u8| hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
@@ -133,7 +133,7 @@ fn plan_creation(path: &str, edits: &[AnchoredEdit]) -> Result<EditPlan, CallFai
     Ok(EditPlan { path: path.to_owned(), old: None, new: Some(made), rename: None })
 }
 
-/// Where a change goes in the text, and what goes there.
+/// Returns the range of a change in the text, and its replacement.
 fn locate_change(change: &AnchoredEdit, content: &FileText) -> Result<(Range<usize>, String), CallFailure> {
     let starts = content.line_starts();
     let text = content.normalised_text();
@@ -160,7 +160,7 @@ fn locate_change(change: &AnchoredEdit, content: &FileText) -> Result<(Range<usi
             starts[first - 1]..starts[last]
         }
     };
-    // A last line without an end must not run into what comes behind it, and stays without one.
+    // A last line without an end must not run into the text after it, and stays without one.
     if at.end == text.len() && !text.is_empty() && !text.ends_with('\n') {
         if at.start == text.len() && !new.is_empty() {
             new.insert(0, '\n');
@@ -172,7 +172,7 @@ fn locate_change(change: &AnchoredEdit, content: &FileText) -> Result<(Range<usi
     Ok((at, new))
 }
 
-/// The number of the line that an anchor names, from 1. What stands behind the hash is not looked at.
+/// Returns the number of the line that an anchor names, from 1. Text after the hash is ignored.
 fn find_line(given: &str, content: &FileText, starts: &[usize]) -> Result<usize, CallFailure> {
     let malformed = || {
         CallFailure::Failed(format!(

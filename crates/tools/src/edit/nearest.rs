@@ -4,14 +4,14 @@
 
 use std::collections::HashSet;
 
-/// As many wanted lines are compared.
+/// Number of target lines that are compared.
 const COMPARED: usize = 8;
-/// As many lines of a text are looked at.
+/// Most lines of a text that are searched.
 const LOOKED_AT: usize = 50_000;
-/// As many lines are shown.
+/// Most lines that are shown.
 const SHOWN: usize = 12;
 
-/// Describes the place in `text` that is most like `wanted`, with line numbers; [`None`] if nothing is like it.
+/// Describes the place in `text` that is most like `target`, with line numbers; [`None`] if nothing is like it.
 pub(super) fn describe_nearest(text: &str, target: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().take(LOOKED_AT).collect();
     let sought: Vec<&str> = target.lines().skip_while(|line| line.trim().is_empty()).take(COMPARED).collect();
@@ -54,7 +54,7 @@ fn letter_pairs(line: &str) -> HashSet<(char, char)> {
     line.chars().take(1).chain(line.chars()).take(200).zip(line.chars()).collect()
 }
 
-/// Dice's coefficient: 1 for the same pairs of letters, 0 for none in common.
+/// Returns Dice's coefficient: 1 for the same pairs of letters, 0 for none in common.
 fn pair_similarity(left: &HashSet<(char, char)>, right: &HashSet<(char, char)>) -> f64 {
     if left.is_empty() || right.is_empty() {
         return f64::from(u8::from(left.is_empty() && right.is_empty()));

@@ -61,7 +61,7 @@ pub(super) fn plan_edit(arguments: &PatchArguments, cx: &ToolContext) -> Result<
     }
 }
 
-/// The content of a new file; a + before every line is taken off.
+/// Returns the content of a new file; a + before every line is removed.
 fn created_content(diff: &str) -> String {
     let body: Vec<&str> = diff.lines().collect();
     if !body.is_empty() && body.iter().all(|line| line.starts_with('+')) {
@@ -119,7 +119,7 @@ fn parse_hunks(diff: &str) -> Result<Vec<Hunk>, CallFailure> {
     Ok(hunks)
 }
 
-/// The text behind `@@`, without the line numbers that a unified diff has there.
+/// Returns the text after `@@`, without the line numbers that a unified diff has there.
 fn header_context(header: &str) -> Option<String> {
     let rest = match header.split_once("@@") {
         Some((numbers, rest)) if numbers.trim_start().starts_with('-') => rest,

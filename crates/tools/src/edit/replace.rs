@@ -15,7 +15,7 @@ use crate::{outcome::CallFailure, tool::ToolContext};
 pub(super) const DESCRIPTION: &str = "Replaces exact text in a file. old_text must occur exactly once, unless all is set; include lines around it to \
     make it unique. Line ends of the file are kept and need not be matched. The file is left as it was if anything does not fit.";
 
-/// As many line numbers are named.
+/// Most line numbers that are named.
 const NAMED: usize = 20;
 
 #[derive(Deserialize)]

@@ -1,9 +1,10 @@
-//! Which processes of this machine act for agents: what hangs below this process, below another gateway, door or node of ours, or below
-//! an exec child, whoever started that.
+//! Finds the processes of this machine that act for agents: those below this process, below another gateway, adapter or node of
+//! ours, or below an exec child, started by any process.
 //!
-//! A command can change its own name and arguments, and those of its exec child, and it can kill that. What is above the exec child
-//! takes in what is left and lets no command look into it ([`take_in`](super::take_in)), so all that is below it counts; and an exec child
-//! has a [`mark`] that all of its commands keep, also if even a node that ran them is gone. It must not know what acting processes may do.
+//! A command can change its own name and arguments, and those of its exec child, and it can kill that. The process above the exec
+//! child adopts the orphans and lets no command look into it ([`become_subreaper`](super::become_subreaper)), so all processes
+//! below it count; and an exec child has a [`mark`] that all of its commands keep, also if even a node that ran them is gone. It
+//! must not know what acting processes may do.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,38 +24,38 @@ use super::{
     reaper::was_before,
 };
 
-/// What our program is told to be when it runs commands for agents.
+/// Subcommands under which our program runs commands for agents.
 const GATEWAY_COMMANDS: [&[u8]; 5] = [b"serve", b"node", b"omp", b"gjc", b"demo"];
-/// The flags that have a value, and may stand before what it is told to be.
+/// Flags that have a value, and may precede the subcommand.
 const WITH_VALUE: [&[u8]; 2] = [b"--config", b"--data"];
 
-/// All that act for agents, in no order; also what has ended and nobody waited for.
+/// Returns all processes that act for agents, in no order; also ended ones that were not waited for.
 ///
 /// # Errors
-/// They cannot be told, as where no descriptor is left: that is not to say that there are none.
+/// They cannot be listed, as when no descriptor is left: that does not mean that there are none.
 pub fn acting_processes() -> io::Result<BTreeSet<i32>> {
     let mut table = ProcessTable::read_processes()?;
     let pids: Vec<i32> = table.all.keys().copied().collect();
     Ok(pids.into_iter().filter(|pid| table.acts_for_agent(*pid)).collect())
 }
 
-/// Whether a process is a gateway, door or node of ours that acts for no agent itself.
+/// Returns true if a process is a gateway, adapter or node of ours that acts for no agent itself.
 pub fn is_gateway_process(pid: i32) -> bool {
     process_kind(pid, Pid::this().as_raw()).is_ok_and(|kind| kind == ProcessKind::Gateway)
         && acts_for_agent(pid) == Some(false)
 }
 
-/// Whether `pid` acts for an agent; one of which that cannot be told does. `None` if there is no such process any more.
+/// Returns true if `pid` acts for an agent, or if that cannot be found out. `None` if there is no such process any more.
 pub fn acts_for_agent(pid: i32) -> Option<bool> {
     acts_by(pid, Instant::now() + PATIENCE)
 }
 
-/// Whether it is sure that nobody acts: where `/proc` hides processes from their own user, that cannot be told.
+/// Returns true if it is sure that no process acts: where `/proc` hides processes from their own user, that cannot be found out.
 pub fn nobody_acts() -> bool {
     !hides_processes() && acting_processes().is_ok_and(|acting| acting.is_empty())
 }
 
-/// Whether `/proc` is mounted so that it hides processes, or that cannot be found out.
+/// Returns true if `/proc` is mounted so that it hides processes, or if that cannot be found out.
 fn hides_processes() -> bool {
     let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else { return true };
     is_proc_hiding(&mounts)
@@ -69,12 +70,12 @@ fn is_proc_hiding(mounts: &str) -> bool {
     })
 }
 
-/// Whether there is such a process, and its user lets nobody else see more of it.
+/// Returns true if there is such a process, and its user hides its details from others.
 pub fn is_hidden(pid: i32) -> bool {
     read_process(pid).is_ok_and(|process| process.is_none()) && kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
 }
 
-/// The same as [`acts`], with an end of the patience for those above it that are going.
+/// Does the same as [`acts_for_agent`], with a deadline for ancestors that are going.
 fn acts_by(pid: i32, end: Instant) -> Option<bool> {
     let own = Pid::this().as_raw();
     loop {
@@ -88,17 +89,17 @@ fn acts_by(pid: i32, end: Instant) -> Option<bool> {
     }
 }
 
-/// How often all processes are listed until nobody has come.
+/// Most listings of all processes until no new one has come.
 const MOST_ROUNDS: usize = 32;
 
-/// How long somebody above may take to go before that counts as somebody for whom commands run.
+/// Longest time that an ancestor may take to go before it counts as one for which commands run.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What came of looking at all that are above a process.
+/// Result of a walk over the ancestors of a process.
 enum AncestorWalk {
     Says(bool),
     Gone,
-    /// Somebody above is going: what is below has another parent then.
+    /// An ancestor is going: the processes below it have another parent then.
     Changing,
 }
 
@@ -108,13 +109,13 @@ fn walk_ancestors(pid: i32, own: i32) -> io::Result<AncestorWalk> {
     }
     let (mut at, mut child) = (pid, pid);
     while at > 0 {
-        // What it is told to be comes first: one that ends has lost that, and says then that it ends.
+        // Its subcommand comes first: an ending process has lost its arguments, and then shows that it ends.
         let kind = process_kind(at, own)?;
         let is_self = at == pid;
         let Some(process) = read_process(at)? else {
             return Ok(match kill(Pid::from_raw(at), None) {
                 Err(Errno::ESRCH) if is_self => AncestorWalk::Gone,
-                // It is another user's and lets nobody see more, as `/proc` can be set to: none of ours.
+                // It is another user's and hides its details, as `/proc` can be set to: none of ours.
                 Err(Errno::EPERM) if !is_self => AncestorWalk::Says(false),
                 _ => AncestorWalk::Changing,
             });
@@ -136,9 +137,9 @@ fn walk_ancestors(pid: i32, own: i32) -> io::Result<AncestorWalk> {
 struct ProcessTable {
     own: i32,
     all: BTreeMap<i32, (ProcessKind, ProcessInfo)>,
-    /// Whether what is below a process acts, of those that were asked about.
+    /// Known answers: true if the processes below a process act.
     below: BTreeMap<i32, bool>,
-    /// Of the patience with all that are going, together.
+    /// Deadline for all processes that are going, together.
     end: Instant,
 }
 
@@ -146,13 +147,13 @@ impl ProcessTable {
     fn read_processes() -> io::Result<Self> {
         let (own, mut all, mut seen) = (Pid::this().as_raw(), BTreeMap::new(), BTreeSet::new());
         for _ in 0..MOST_ROUNDS {
-            // Who came meanwhile may be the heir of one that was listed, and has gone before it was looked at.
+            // A new process may be the heir of a listed one, and be gone before it was examined.
             let come: Vec<i32> = all_pids()?.into_iter().filter(|pid| seen.insert(*pid)).collect();
             if come.is_empty() {
                 return Ok(Self { own, all, below: BTreeMap::new(), end: Instant::now() + PATIENCE });
             }
             for pid in come {
-                // In this order, as in `walked`.
+                // In this order, as in `walk_ancestors`.
                 let kind = if mark::is_on(pid)? { ProcessKind::Exec } else { process_kind(pid, own)? };
                 if let Some(process) = read_process(pid)? {
                     all.insert(pid, (kind, process));
@@ -176,7 +177,7 @@ impl ProcessTable {
                 _ if at <= 0 => break false,
                 Some((ProcessKind::Gateway, process)) if at == self.own && was_before(child) => {
                     (at, child) = (process.parent, at);
-                    // What was there before is not all that is below.
+                    // Processes that existed before are not all that are below.
                     continue;
                 }
                 Some((ProcessKind::Gateway | ProcessKind::Exec, _)) => break true,
@@ -184,7 +185,7 @@ impl ProcessTable {
                     passed.push(at);
                     (at, child) = (process.parent, at);
                 }
-                // It belongs to another parent by now, or nobody may see who is above.
+                // It has another parent by now, or its ancestors are not visible.
                 Some(_) | None => {
                     passed.push(at);
                     break acts_by(child, self.end).unwrap_or(true);
@@ -226,7 +227,8 @@ fn process_kind(pid: i32, own: i32) -> io::Result<ProcessKind> {
     Ok(ProcessKind::Other)
 }
 
-/// Whether a process runs our program: this file, or one of its name. The file of one that lets nobody look is not known.
+/// Returns true if a process runs our program: this file, or one of its name. The file of a process that hides its details is not
+/// known.
 fn is_ours(pid: i32, program: &[u8]) -> io::Result<bool> {
     let name = Path::new(OsStr::from_bytes(program)).file_name().unwrap_or_default();
     let own = std::env::current_exe().ok().and_then(|own| own.file_name().map(OsString::from));
@@ -261,7 +263,7 @@ mod tests {
 
     use super::{ProcessKind, acting_processes, acts_for_agent, is_gateway_process, is_proc_hiding, process_kind};
 
-    /// A shell under a name and with arguments, that runs one command in the background and says its number.
+    /// Starts a shell under a name and with arguments, which runs one command in the background and prints its number.
     fn started(program: &str, arguments: &[&str]) -> (tempfile::TempDir, Child, i32) {
         let place = tempfile::tempdir().unwrap();
         let shell = place.path().join(program);

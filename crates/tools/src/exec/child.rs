@@ -37,11 +37,11 @@ use super::{
     shell_process::ShellProcess,
 };
 
-/// What a command that was told to end has before it is killed.
+/// Time between the request to end a command and its kill.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often it is looked for whether all ended within it.
+/// Interval of the checks whether all ended within that time.
 const LOOK: Duration = Duration::from_millis(10);
-/// How much a command may have written before its end that was not read yet: more than a pipe holds.
+/// Most bytes that a command may have written before its end without being read: more than a pipe holds.
 const DRAIN: usize = 2 << 20;
 
 /// Serves the gateway until it is gone.
@@ -54,7 +54,7 @@ pub(super) fn serve_gateway() -> io::Result<()> {
     oom_score::raise_oom_score();
     let mut deaf = SigSet::empty();
     deaf.extend([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP]);
-    // Only the gateway's end ends us. What we start hears them (`starting.rs`).
+    // Only the gateway's end ends us. Processes that we start receive signals (`shell_process.rs`).
     deaf.thread_block()?;
 
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -66,8 +66,8 @@ pub(super) fn serve_gateway() -> io::Result<()> {
     served
 }
 
-/// Takes the first order and is held as it says; gives back what was read behind it. `None` if the gateway is gone. Where
-/// it cannot be held it says so and ends: nothing runs.
+/// Takes the first order and applies its bounds; returns the bytes read after it. `None` if the gateway is gone. If the bounds
+/// cannot be applied, it reports that and ends: nothing runs.
 fn receive_bounds(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut orders = Vec::new();
     let mut chunk = [0; 16 << 10];
@@ -110,7 +110,7 @@ struct ExecChild {
 
 struct ActiveCommand {
     nonce: String,
-    /// Whether the shell has read it. Where it has not, nothing of it was run.
+    /// True if the shell has read it. If not, nothing of it was run.
     has_begun: bool,
     output: File,
     /// Held so that the shell can open the pipe by its path.
@@ -120,7 +120,7 @@ struct ActiveCommand {
     _folder: Option<OwnedFd>,
 }
 
-/// What there is to do.
+/// Source of work.
 #[derive(Clone, Copy)]
 enum PollSource {
     Orders,
@@ -218,14 +218,14 @@ impl ExecChild {
         Ok(sources.iter().zip(ready).filter(|(_, ready)| *ready).map(|((what, ..), _)| *what).collect())
     }
 
-    /// False if the gateway is gone.
+    /// Takes orders from the gateway. False if it is gone.
     fn take_orders(&mut self) -> io::Result<bool> {
         let mut chunk = [0; 64 << 10];
         match self.control.read(&mut chunk) {
             Ok(0) => return Ok(false),
             Ok(count) => self.orders.extend_from_slice(&chunk[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A reset says that the gateway died before it read all.
+            // A reset means that the gateway died before it read all.
             Err(_) => return Ok(false),
         }
         self.handle_orders()?;
@@ -301,7 +301,7 @@ impl ExecChild {
             folder: entered.as_deref(),
         };
         shell.pending.extend_from_slice(script::command_script(run, &ends).as_bytes());
-        // What it says of where it looks for programs counts from its end on.
+        // The search path that it prints counts from its end on.
         self.path.forget_path();
         Ok(ActiveCommand { nonce, has_begun: false, output, _end: end, input, _folder: folder })
     }
@@ -322,7 +322,7 @@ impl ExecChild {
                 Ok(count) => drop(shell.pending.drain(..count)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The shell is gone, which the reaper tells.
+                // The shell is gone, which the reaper reports.
                 Err(_) => shell.pending.clear(),
             }
         }
@@ -337,7 +337,7 @@ impl ExecChild {
         }
     }
 
-    /// Reads what the shell says: `<nonce> begun` and `<nonce> <code>` of a command, its folder at its own end.
+    /// Reads the status of the shell: `<nonce> begun` and `<nonce> <code>` of a command, its folder at its own end.
     fn take_status(&mut self) -> io::Result<()> {
         drain_pipe(&mut self.status, DRAIN, |bytes| {
             self.status_text.extend_from_slice(bytes);
@@ -403,8 +403,8 @@ impl ExecChild {
         self.finish_command(128 + Signal::SIGKILL as i32)
     }
 
-    /// Reports the rest of the output and the end. What a background process writes from now on is read and dropped,
-    /// lest it blocks.
+    /// Reports the rest of the output and the end. Output of background processes from now on is read and dropped, so that they
+    /// do not block.
     fn finish_command(&mut self, code: i32) -> io::Result<()> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
         drain_pipe(&mut running.output, DRAIN, |bytes| {
@@ -432,7 +432,7 @@ impl ExecChild {
     }
 }
 
-/// Waits for children for ever, adopted ones too, and tells which ended how.
+/// Waits for children for ever, adopted ones too, and reports the end of each.
 fn reap_children(mut reports: &UnixStream, spawns: &mpsc::Receiver<()>) {
     loop {
         let (pid, code) = match waitpid(None, None) {
@@ -454,14 +454,14 @@ fn reap_children(mut reports: &UnixStream, spawns: &mpsc::Receiver<()>) {
     }
 }
 
-/// A pipe that does not block the reader and that nobody inherits.
+/// Opens a pipe that does not block the reader and is not inherited.
 fn open_pipe() -> io::Result<(File, OwnedFd)> {
     let (output, input) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     Ok((File::from(output), input))
 }
 
-/// The path by which a child of ours can open `fd`, as often as it likes. It names this thread, whose sandbox the child is
-/// in: another thread of a test's harness is not.
+/// Returns the path by which a child of ours can open `fd`, as often as it likes. It names this thread, whose sandbox the child
+/// is in: another thread of a test's harness is not.
 fn path_of(fd: BorrowedFd<'_>) -> String {
     format!("/proc/{}/fd/{}", gettid(), fd.as_raw_fd())
 }

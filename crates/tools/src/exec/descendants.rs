@@ -16,10 +16,10 @@ use nix::{
     unistd::Pid,
 };
 
-/// How long a killed process may take to go before it is left to the kernel.
+/// Longest time that a killed process may take to go before it is left to the kernel.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Sends `signal` to every living descendant and says whether there was one.
+/// Sends `signal` to every living descendant and reports whether there was one.
 pub(super) fn signal_all(signal: Signal) -> bool {
     let found = living_descendants();
     for pid in &found {
@@ -37,13 +37,13 @@ pub(super) fn kill_all() {
     }
 }
 
-/// Whether any descendant lives.
+/// Reports whether any descendant lives.
 pub(super) fn any_living() -> bool {
     !living_descendants().is_empty()
 }
 
-/// Kills all that is left of the session that `leader` led, also what is born meanwhile. Nobody may have waited for the
-/// leader yet: until then its number means nobody else. What began a session of its own is not found.
+/// Kills all processes of the session that `leader` led, also those born meanwhile. The leader must not have been waited for:
+/// until then its number means no other process. A process that began a session of its own is not found.
 pub(crate) fn kill_session(leader: i32) {
     let started = Instant::now();
     loop {
@@ -66,11 +66,11 @@ pub(crate) fn kill_session(leader: i32) {
 /// A child of this process.
 pub(super) struct ChildInfo {
     pub(super) pid: Pid,
-    /// Nobody waited for it yet.
+    /// True if it ended and was not waited for yet.
     pub(super) ended: bool,
 }
 
-/// Those of which this process is the parent, also those that hide what else there is to know of them.
+/// Returns the processes of which this one is the parent, also those that hide their details.
 pub(super) fn child_processes() -> Vec<ChildInfo> {
     let own = Pid::this().as_raw();
     let children = all_processes().into_iter().filter(|process| process.parent == own);
@@ -84,7 +84,7 @@ pub(super) fn child_processes() -> Vec<ChildInfo> {
     found
 }
 
-/// The children of this process by name alone, which `/proc` shows also where it hides processes that let nobody look.
+/// Returns the children of this process by name alone, which `/proc` shows even if it hides the details of processes.
 pub(super) fn named_as_children() -> Vec<Pid> {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
@@ -93,21 +93,22 @@ pub(super) fn named_as_children() -> Vec<Pid> {
         .collect()
 }
 
-/// `None` for one that is not there, or that nobody may see.
+/// Reads a process. `None` for one that does not exist or is not visible.
 ///
 /// # Errors
-/// It cannot be told, as where no descriptor is left.
+/// It cannot be read, as when no descriptor is left.
 pub(super) fn read_process(pid: i32) -> io::Result<Option<ProcessInfo>> {
     Ok(read_proc_file(pid, "stat")?.and_then(|stat| parse_stat(pid, &String::from_utf8_lossy(&stat))))
 }
 
-/// How much of what `/proc` has of a process is read: of its arguments it can make as many as it likes.
+/// Most bytes read of a `/proc` file of a process: its arguments can be as long as it likes.
 const MOST: u64 = 64 * 1024;
 
-/// What `/proc` has of a process under a name, from its beginning. `None` if there is no such process, or nobody may see that.
+/// Reads the file of a process in `/proc` under a name, from its beginning. `None` if there is no such process, or the file is
+/// not visible.
 ///
 /// # Errors
-/// It cannot be told, as where no descriptor is left.
+/// It cannot be read, as when no descriptor is left.
 pub(super) fn read_proc_file(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let read = || fs::File::open(format!("/proc/{pid}/{name}"))?.take(MOST).read_to_end(&mut bytes);
@@ -118,7 +119,7 @@ pub(super) fn read_proc_file(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>
     }
 }
 
-/// Whether a failure to look into a process says that it has gone, or is another user's.
+/// Returns true if a failure to look into a process means that it has gone, or is another user's.
 pub(super) fn says_nothing_is_there(error: &io::Error) -> bool {
     let known = [Errno::ENOENT, Errno::ESRCH, Errno::EACCES, Errno::EPERM].map(|errno| errno as i32);
     error.raw_os_error().is_some_and(|number| known.contains(&number))
@@ -132,15 +133,15 @@ fn living_descendants() -> Vec<Pid> {
     found
 }
 
-/// All that can be seen.
+/// Returns all visible processes.
 pub(super) fn all_processes() -> Vec<ProcessInfo> {
     all_pids().unwrap_or_default().into_iter().filter_map(|pid| read_process(pid).ok()?).collect()
 }
 
-/// The numbers of all processes that this one may see.
+/// Returns the numbers of all processes that this one may see.
 ///
 /// # Errors
-/// They cannot be told.
+/// They cannot be listed.
 pub(super) fn all_pids() -> io::Result<Vec<i32>> {
     let names = fs::read_dir("/proc")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
@@ -151,13 +152,14 @@ pub(super) struct ProcessInfo {
     pub(super) parent: i32,
     session: i32,
     ended: bool,
-    /// It is ending: its arguments are gone by now, and its children will have another parent. Not so where other threads go on
-    /// behind the first.
+    /// True if it is ending: its arguments are gone by now, and its children will have another parent. Not so if other threads
+    /// continue after the first.
     pub(super) is_ending: bool,
 }
 
-/// Reads `pid (name) state parent group session terminal its-group flags …`, of which the 20th is how many threads there are; the name may hold anything, parentheses too. `None` for
-/// one that is just let go of: the kernel tells 0 for its parent then, which is nobody's.
+/// Reads `pid (name) state parent group session terminal its-group flags …`, of which the 20th is the number of threads; the name
+/// may hold anything, parentheses too. `None` for one that is just being released: the kernel gives 0 for its parent then, which
+/// is no process.
 fn parse_stat(pid: i32, stat: &str) -> Option<ProcessInfo> {
     const ENDING: u32 = 4;
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -210,9 +212,9 @@ mod tests {
         let processes: Vec<_> = stats.iter().filter_map(|(pid, stat)| parse_stat(*pid, stat)).collect();
         let mut found = descendants_of(1, &processes);
         found.sort_unstable();
-        // What hangs below one that has ended lives.
+        // Processes below one that has ended live.
         assert_eq!(found, [2, 3, 5, 6].map(Pid::from_raw));
-        // It has no parent any more: that it hangs below nobody cannot be said of it.
+        // It has no parent any more: it cannot be excluded that it is below a process.
         assert!(processes.iter().all(|process| process.pid != 7));
         let ending: Vec<i32> =
             processes.iter().filter(|process| process.is_ending).map(|process| process.pid).collect();

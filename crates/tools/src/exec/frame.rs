@@ -12,7 +12,7 @@ const LIMIT: usize = 64 << 20;
 /// Kind and length.
 const HEAD: usize = 5;
 
-/// What the gateway says.
+/// Order of the gateway.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ChildOrder {
     /// Be held by this from now on, or by nothing; always the first.
@@ -34,39 +34,39 @@ pub(crate) struct ShellCommand {
     pub(crate) cwd: Option<String>,
     /// Variables for this command alone.
     pub(crate) env: Vec<(String, String)>,
-    /// Whether it is given input; otherwise it has none.
+    /// True if it is given input; otherwise it has none.
     #[serde(default)]
     pub(crate) input: bool,
-    /// What was approved: where anything of it is otherwise by now, nothing is run.
+    /// Approved state: if anything differs from it by now, nothing is run.
     #[serde(default)]
     pub(crate) pins: Option<Box<Pins>>,
 }
 
-/// What the exec child says.
+/// Report of the exec child.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ChildReport {
     /// The command that runs wrote this.
     Output(Vec<u8>),
     /// So many more bytes of its input are where it can read them.
     Taken(u64),
-    /// It ended, and all that it wrote before was reported.
+    /// The command ended, and all its output was reported.
     Ended(CommandExit),
-    /// It was not run.
+    /// The command was not run.
     Failed(String),
-    /// It was not run, because something is not what was approved. The shell is as it was.
+    /// The command was not run, because something differs from the approved state. The shell is as it was.
     Changed(String),
-    /// It is in a network of its own, whose listener comes with this; or it has none at all, for this reason.
+    /// The child is in a network of its own, whose listener comes with this; or it has none at all, for this reason.
     Network(Option<String>),
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CommandExit {
     /// Its code, or the shell's where the shell ended with it; 128 and the signal if a signal ended the shell.
     pub(crate) code: i32,
     /// The folder that the shell is in, or was in.
     pub(crate) cwd: Option<String>,
-    /// Where the shell looks for programs, if that is known.
+    /// Search path of the shell, if it is known.
     #[serde(default)]
     pub(crate) path: Option<String>,
     /// False if the shell is gone: the next command gets a new one.
@@ -88,7 +88,7 @@ impl ChildOrder {
         }
     }
 
-    /// Takes one frame off the front of `bytes` and says how long it was.
+    /// Takes one frame off the front of `bytes` and returns its length. `None` if it is incomplete.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
         let Some((kind, payload)) = split_frame(bytes)? else { return Ok(None) };
         let order = match kind {
@@ -115,7 +115,7 @@ impl ChildReport {
         }
     }
 
-    /// Takes one frame off the front of `bytes` and says how long it was.
+    /// Takes one frame off the front of `bytes` and returns its length. `None` if it is incomplete.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
         let Some((kind, payload)) = split_frame(bytes)? else { return Ok(None) };
         let report = match kind {

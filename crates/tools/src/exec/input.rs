@@ -1,6 +1,6 @@
-//! What a command is given to read while it runs: a pipe, and what does not fit into it yet.
+//! Input of a command while it runs: a pipe, and the bytes that do not fit into it yet.
 //!
-//! It must not wait for the command. How much may wait here is up to the gateway's end, which is told what was taken.
+//! It must not wait for the command. The gateway's end bounds how much may wait here; it learns how much was taken.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use nix::{
 
 /// The input of a command.
 pub(super) struct CommandInput {
-    /// Held so that the shell can open the pipe by its path, and that nobody is told of a pipe without a reader.
+    /// End held so that the shell can open the pipe by its path, and that no writer gets an error for a pipe without a reader.
     end: OwnedFd,
     pipe: File,
     pending: Vec<u8>,
@@ -29,7 +29,7 @@ impl CommandInput {
         Ok(Self { end, pipe: File::from(pipe), pending: Vec::new() })
     }
 
-    /// What the command opens.
+    /// Returns the end that the command opens.
     pub(super) fn read_end(&self) -> BorrowedFd<'_> {
         self.end.as_fd()
     }
@@ -38,12 +38,12 @@ impl CommandInput {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// The pipe, if something waits to be written to it.
+    /// Returns the pipe, if something waits to be written to it.
     pub(super) fn writable_pipe(&self) -> Option<BorrowedFd<'_>> {
         (!self.pending.is_empty()).then(|| self.pipe.as_fd())
     }
 
-    /// Writes as much as the pipe takes, and says how much that was.
+    /// Writes as much as the pipe takes, and returns the number of bytes.
     pub(super) fn write_pending(&mut self) -> u64 {
         let mut given = 0;
         while !self.pending.is_empty() {

@@ -1,7 +1,8 @@
-//! A mark that no command of an agent can take off: the hard limit of what it may have in message queues is lower than this process's.
+//! A mark that no command of an agent can remove: its hard limit of bytes in message queues is lower than this process's.
 //!
-//! A process without privileges lowers such a limit and never raises it, and whatever it starts has it too. So a process that has lost
-//! everybody above it, whom it may have killed, is still known for a command. It must not know who asks.
+//! A process without privileges lowers such a limit and never raises it, and every process that it starts inherits it. So a
+//! process that has lost all its ancestors, perhaps by killing them, is still recognised as a command. It must not know its
+//! callers.
 
 use std::{io, sync::OnceLock};
 
@@ -10,31 +11,31 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::descendants::read_proc_file;
 
 const LIMIT: Resource = Resource::RLIMIT_MSGQUEUE;
-/// What a process has that nobody gave another limit, in bytes.
+/// Limit of a process that was given no other one, in bytes.
 const USUAL: u64 = 819_200;
 
 /// Marks this process and all that it starts.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub(super) fn put_on() -> io::Result<()> {
     let (soft, hard) = getrlimit(LIMIT)?;
-    // Below nothing there is nothing: then only those above tell.
+    // Below nothing there is nothing: then only the ancestors decide.
     let marked = hard.min(USUAL).saturating_sub(1);
     Ok(setrlimit(LIMIT, soft.min(marked), marked)?)
 }
 
-/// What this process has, as it was first asked for: a command of the same user can lower it later.
+/// Returns the limit of this process, as it was first read: a command of the same user can lower it later.
 pub(super) fn unmarked_limit() -> u64 {
     static HARD: OnceLock<u64> = OnceLock::new();
-    // Where this cannot be found out nobody is marked.
+    // If this cannot be found out, no process is marked.
     *HARD.get_or_init(|| getrlimit(LIMIT).map_or(0, |(_, hard)| hard.min(USUAL)))
 }
 
-/// Whether a process is marked.
+/// Returns true if a process is marked.
 ///
 /// # Errors
-/// It cannot be told.
+/// It cannot be found out.
 pub(super) fn is_on(pid: i32) -> io::Result<bool> {
     let text = read_proc_file(pid, "limits")?.unwrap_or_default();
     Ok(parse_hard_limit(&String::from_utf8_lossy(&text)).is_some_and(|hard| hard < unmarked_limit()))

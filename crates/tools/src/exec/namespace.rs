@@ -1,7 +1,7 @@
 //! A network of the exec child's own: nothing is in it but its loopback, and one listener that the gateway answers.
 //!
-//! It must not know which hosts are reached. A listener belongs to the network in which it was made, whoever holds it:
-//! the gateway takes the connections of these commands, and nobody else can make one.
+//! It must not know which hosts are reached. A listener belongs to the network in which it was made, in the hands of any process:
+//! the gateway takes the connections of these commands, and no other process can make one.
 
 use std::{
     fs, io,
@@ -27,10 +27,10 @@ use rustix::{
 use super::frame::ChildReport;
 use crate::sandbox::{NetworkAccess, SandboxBounds};
 
-/// The port of the listener. The network has nobody else in it.
+/// The port of the listener. No other listener is in the network.
 pub(crate) const PORT: u16 = 3128;
 
-/// Puts `bounds` on, in a network of its own where they name hosts, and tells the gateway of that.
+/// Puts `bounds` on, in a network of its own if they name hosts, and reports that to the gateway.
 ///
 /// # Errors
 /// Why nothing may be started, in words.
@@ -41,7 +41,7 @@ pub(super) fn apply_bounds(mut bounds: SandboxBounds, control: &UnixStream) -> R
         if bounds.must_hold {
             return Err(format!("a network of named hosts: {error}"));
         }
-        // Less than what was asked for is nothing, not everything.
+        // Less than requested is nothing, not everything.
         bounds.network = NetworkAccess::Off;
     }
     bounds.put_on().map_err(|error| error.to_string())?;
@@ -58,7 +58,7 @@ pub(super) fn apply_bounds(mut bounds: SandboxBounds, control: &UnixStream) -> R
 
 fn enter_network() -> io::Result<TcpListener> {
     let (user, group) = (geteuid(), getegid());
-    // Who may needs no namespace of users, in which the files of others would have no owner.
+    // A process with the right to needs no user namespace, in which the files of others would have no owner.
     let is_users = unshare(CloneFlags::CLONE_NEWNET).is_err();
     if is_users {
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)

@@ -1,11 +1,11 @@
-//! Where memory runs out: who goes first.
+//! Preference of processes for the kernel to kill if memory runs out.
 
-/// How much sooner than others the kernel takes us and our commands, of 1000, where memory runs out.
+/// Raise of the out-of-memory score of this process and its commands, of 1000.
 const FIRST_TO_GO: i32 = 500;
 const SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Has the kernel kill us and what we start, rather than the gateway, where memory runs out. Everybody may offer that of
-/// themselves; whoever stands there already stays. Where it cannot be done, a command works all the same.
+/// Makes the kernel kill this process and those that it starts, rather than the gateway, if memory runs out. Every process may
+/// raise its own score; one with a higher score keeps it. If it cannot be raised, commands still work.
 pub(super) fn raise_oom_score() {
     let score = std::fs::read_to_string(SCORE).ok().and_then(|score| score.trim().parse::<i32>().ok());
     if score.is_none_or(|score| score < FIRST_TO_GO)

@@ -1,6 +1,6 @@
-//! Looks, right before a command is handed to the shell, at what was approved for it.
+//! Compares the present files with the approved ones, right before a command is handed to the shell.
 //!
-//! It must not decide what may run: it says whether what is there is what was approved.
+//! It must not decide what may run: it only reports whether the present state is the approved one.
 
 use std::{
     fs, io,
@@ -18,10 +18,10 @@ use nix::{
 use super::frame::ShellCommand;
 use crate::pins::{self, ShellLine};
 
-/// Why a command is not run.
+/// Reason that a command is not run.
 #[derive(Debug)]
 pub(super) enum PinnedRunError {
-    /// It cannot be.
+    /// Examination failed.
     Failed(io::Error),
     /// This is not what was approved.
     Changed(String),
@@ -39,28 +39,28 @@ impl From<nix::Error> for PinnedRunError {
     }
 }
 
-/// Where a shell looks for programs.
+/// Search path of a shell.
 #[derive(Debug)]
 pub(super) struct SearchPath(Option<String>);
 
 impl SearchPath {
-    /// That of a new shell: what this process was given.
+    /// Creates the search path of a new shell: the one that this process was given.
     pub(super) fn new() -> Self {
         Self(std::env::var("PATH").ok())
     }
 
-    /// The shell says it.
+    /// Sets the path that the shell printed.
     pub(super) fn set_path(&mut self, path: &str) {
         // Without one a shell looks where it was built to look.
         self.0 = Some(path.to_owned()).filter(|path| !path.is_empty());
     }
 
-    /// It may be anything until the shell says it.
+    /// Makes the path unknown until the shell prints it.
     pub(super) fn forget_path(&mut self) {
         self.0 = None;
     }
 
-    /// What it is, if that is known.
+    /// Returns the path, if it is known.
     pub(super) fn known_path(&self) -> Option<&str> {
         self.0.as_deref()
     }
@@ -91,7 +91,7 @@ pub(super) fn check_pins(
     let PathState::Folder { device, inode } = approved.folder.found else {
         return Err(PinnedRunError::Changed(format!("{folder} was no folder when it was approved")));
     };
-    // From here on it is the descriptor that counts, whatever becomes of the name.
+    // From here on the descriptor counts, even if the name changes.
     let entered = open(Path::new(folder), OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let opened = fstat(&entered)?;
     if (opened.st_dev, opened.st_ino) != (device, inode) {

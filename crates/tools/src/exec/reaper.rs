@@ -1,7 +1,7 @@
-//! Those whom a gateway takes in: what its commands left behind when even their exec child was gone. It ends them.
+//! Orphans that a gateway adopts: processes that its commands left when even their exec child was gone. It ends them.
 //!
-//! Without that they would be children of the system's first process, and go on for ever although nobody could tell any more that an
-//! agent runs them. It must not touch what this process started itself: whoever started that asks how it ended.
+//! Without that they would be children of the system's first process, and run for ever, no longer recognisable as an agent's. It
+//! must not touch processes that this process started itself: their starter waits for their end.
 
 use std::{
     collections::BTreeSet,
@@ -26,19 +26,19 @@ use tokio::{
 
 use super::{descendants, mark};
 
-/// What passes between two looks at all processes, however many of them end.
+/// Pause between two examinations of all processes, for any number of ended ones.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How often children are listed at most before all processes are.
+/// Most listings of children before all processes are listed.
 const MOST_HOPS: usize = 1000;
 
-/// What this process started and may still ask about.
+/// Processes that this process started and may still wait for.
 static OWN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
-/// Children that this process had before it was ours: whoever became it by an `exec` started them.
+/// Children that this process had before it ran our program: the process that became it by an `exec` started them.
 static BEFORE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
-/// Whether a child of this process was there before [`take_in`].
+/// Returns true if a child of this process existed before [`become_subreaper`].
 pub(super) fn was_before(pid: i32) -> bool {
     lock_before().contains(&pid)
 }
@@ -51,21 +51,21 @@ fn lock_own() -> MutexGuard<'static, BTreeSet<i32>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a process that [`bury`] leaves to whoever holds it. A process that takes others in starts all of its own here.
+/// Starts a process that [`reap`] leaves to its holder. A process that adopts orphans starts all of its own here.
 pub(crate) fn spawn_tracked(command: &mut Command) -> io::Result<Child> {
-    // Held over the start: nobody may take for a stranger what ends before it is noted.
+    // Held over the start: a process that ends before it is noted must not be taken for an orphan.
     let mut own = lock_own();
     let child = command.spawn()?;
     own.extend(child.id().map(u32::cast_signed));
     Ok(child)
 }
 
-/// Has every orphan among what this process starts, directly or not, become its child, and lets no process of the same user look into
-/// this one: a command could read its keys, or have it act. To be called before it starts anything, and followed by [`bury`]. Children
-/// that are there already are left alone: a wrapper that became this program started them.
+/// Makes every orphan among the processes that this one starts, directly or not, its child, and lets no process of the same user
+/// look into this one: a command could read its keys, or have it act. To be called before it starts anything, and followed by
+/// [`reap`]. Children that are there already are left alone: a wrapper that became this program started them.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub fn become_subreaper() -> io::Result<()> {
     mark::unmarked_limit();
     lock_before().extend(descendants::child_processes().into_iter().map(|child| child.pid.as_raw()));
@@ -73,8 +73,8 @@ pub fn become_subreaper() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
 
-/// Kills all that this process started or took in and that is there still, but for what was there before. For its end, when nobody asks
-/// about any of it any more: an exec child that a command has stopped does not end by itself.
+/// Kills all remaining processes that this one started or adopted, except those that existed before. To be called at the end,
+/// when none of them is waited for any more: an exec child that a command has stopped does not end by itself.
 pub fn kill_remaining() {
     kill_hoppers(was_before);
     let started = Instant::now();
@@ -96,7 +96,7 @@ pub fn kill_remaining() {
     }
 }
 
-/// Kills those whom [`take_in`] made children of this process, and waits for them, for ever. Inside a Tokio runtime.
+/// Kills those whom [`become_subreaper`] made children of this process, and waits for them, for ever. Inside a Tokio runtime.
 pub async fn reap() {
     if let Err(error) = until_refused().await {
         tracing::error!(%error, "what commands leave behind goes on until this process ends");
@@ -112,8 +112,8 @@ async fn until_refused() -> io::Result<()> {
     Ok(())
 }
 
-/// Kills children again and again until none is left but those that are left alone. What goes from one process to the next, each with a
-/// short life, has gone before a list of all processes tells of it; the list of children alone is read faster.
+/// Kills children repeatedly until only those that are left alone remain. Work that moves from one short-lived process to the
+/// next is gone before it appears in a list of all processes; the list of children alone is read faster.
 fn kill_hoppers(is_left_alone: impl Fn(i32) -> bool) {
     for _ in 0..MOST_HOPS {
         let mut strangers = descendants::named_as_children();
@@ -131,7 +131,7 @@ fn kill_hoppers(is_left_alone: impl Fn(i32) -> bool) {
 
 fn reap_strangers() {
     let mut own = lock_own();
-    // A number that nobody has belongs to nobody any more. That it is in no list would not say so: lists can fail.
+    // A number without a process can be forgotten. Absence from a list would not prove that: lists can fail.
     own.retain(|pid| kill(Pid::from_raw(*pid), None) != Err(Errno::ESRCH));
     kill_hoppers(|pid| own.contains(&pid) || was_before(pid));
     for child in descendants::child_processes() {
@@ -140,14 +140,14 @@ fn reap_strangers() {
         }
         let pid = child.pid.as_raw();
         if was_before(pid) {
-            // Its number may mean another as soon as somebody waited for it.
+            // Its number may mean another process as soon as it was waited for.
             if child.ended && lock_before().remove(&pid) {
                 let _ = waitpid(child.pid, Some(WaitPidFlag::WNOHANG));
             }
             continue;
         }
         if !child.ended {
-            // What hangs below it comes here in its turn.
+            // Processes below it come here in their turn.
             let _ = kill(child.pid, Signal::SIGKILL);
         }
         let _ = waitpid(child.pid, Some(WaitPidFlag::WNOHANG));

@@ -1,15 +1,15 @@
 //! The text that a shell reads for one command.
 //!
-//! It must not start anything. The text works in bash and in a plain POSIX shell. A command gets `/dev/null` or a pipe as
-//! its input and one pipe for both outputs; how it ended goes to another pipe that the command does not hold, behind a
-//! nonce that it does not know.
+//! It must not start anything. The text works in bash and in a plain POSIX shell. A command gets `/dev/null` or a pipe as its
+//! input and one pipe for both outputs; its end is reported through another pipe that the command does not hold, after a nonce
+//! that it does not know.
 
 use super::frame::ShellCommand;
 
-/// What a command reads that has no input.
+/// Input of a command that has none.
 pub(super) const NOTHING: &str = "/dev/null";
 
-/// Where the shell writes, and the command reads.
+/// Paths that the shell writes to, and that the command reads from.
 pub(super) struct ScriptPaths<'a> {
     /// The path of the output pipe.
     pub(super) output: &'a str,
@@ -17,13 +17,13 @@ pub(super) struct ScriptPaths<'a> {
     pub(super) input: &'a str,
     /// The path of the status pipe.
     pub(super) status: &'a str,
-    /// What a status line starts with.
+    /// Beginning of a status line.
     pub(super) nonce: &'a str,
     /// The folder that was approved, by a descriptor, where the shell is in another or the command names it.
     pub(super) folder: Option<&'a str>,
 }
 
-/// What a new shell reads first: at its end it tells the folder that it was in.
+/// Returns the text that a new shell reads first: at its end the shell reports its folder.
 pub(super) fn shell_prologue(status: &str) -> String {
     format!("trap {} EXIT\n", shell_quote(&format!("command pwd -P >{status}")))
 }
@@ -31,16 +31,16 @@ pub(super) fn shell_prologue(status: &str) -> String {
 /// The status line of a command that the shell has read: what follows the nonce.
 pub(super) const BEGUN: &str = "begun";
 
-/// What stands before the shell's `PATH` in a status line.
+/// Text before the shell's `PATH` in a status line.
 pub(super) const PATH: &str = "path ";
 
-/// What the shell reads for `run`. The status lines are the nonce and [`BEGUN`], the nonce, [`PATH`] and where programs are looked
-/// for, if that has one line, and the nonce and the exit code.
+/// Returns the text that the shell reads for `run`. The status lines are the nonce and [`BEGUN`], the nonce, [`PATH`] and the
+/// search path of programs, if that has one line, and the nonce and the exit code.
 pub(super) fn command_script(run: &ShellCommand, ends: &ScriptPaths<'_>) -> String {
     let ScriptPaths { output, input, status, nonce, folder } = ends;
     let begun = format!("command printf '%s %s\\n' {nonce} {BEGUN} >{status}");
     let eval = format!("eval {}", shell_quote(&run.command));
-    // Where it once found a program is not where it would find it now, which is what was looked at.
+    // A remembered path of a program may differ from the one that it would find now, which was examined.
     let eval = if run.pins.is_some() { format!("command hash -r 2>/dev/null || :\n{eval}") } else { eval };
     let report = format!(
         "case ${{PATH-}} in *'\n'*) ;; *) command printf '%s {PATH}%s\\n' {nonce} \"${{PATH-}}\" >{status};; esac\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
@@ -73,7 +73,7 @@ pub(super) fn command_script(run: &ShellCommand, ends: &ScriptPaths<'_>) -> Stri
     format!("{begun}\n{{ {body}}} <{input} >{output} 2>&1\n{report}")
 }
 
-/// Writes `text` as one word that stands for itself.
+/// Quotes `text` as one literal word.
 pub(crate) fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -43,7 +43,8 @@ impl ShellProcess {
     }
 }
 
-/// What is started within hears every signal: it has the mask of the thread that starts it, and this process hears few.
+/// Runs `start` with all signals unblocked: a new process has the mask of the thread that starts it, and this process blocks
+/// most.
 fn with_signals_unblocked<T>(start: impl FnOnce() -> T) -> T {
     let deaf = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK);
     let started = start();
@@ -54,7 +55,7 @@ fn with_signals_unblocked<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// Bash where there is one, else the system's shell.
+/// Returns the path and arguments of bash if it exists, else of the system's shell.
 fn find_shell() -> (PathBuf, &'static [&'static str]) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());

@@ -12,7 +12,7 @@ use crate::text;
 /// The most that is shown of one line, in bytes.
 const LINE: usize = 500;
 
-/// What may still be shown.
+/// Remaining budget of shown matches.
 pub(super) struct MatchBudget {
     /// Matches to pass over.
     pub(super) skip: usize,
@@ -20,7 +20,7 @@ pub(super) struct MatchBudget {
     pub(super) left: usize,
     /// Bytes to show.
     pub(super) bytes: usize,
-    /// Whether there is more than may be shown.
+    /// True if there is more than may be shown.
     pub(super) exceeded: bool,
 }
 
@@ -38,7 +38,7 @@ impl<'a> FileSink<'a> {
         Self { budget, cancel, pending: String::new(), lines: String::new(), matches: 0 }
     }
 
-    /// The lines to show and how many of them are matches.
+    /// Returns the lines to show and how many of them are matches.
     pub(super) fn into_lines(self) -> (String, usize) {
         (self.lines, self.matches)
     }

@@ -1,28 +1,28 @@
-//! Splits a command line into the commands that stand in it side by side.
+//! Splits a command line into its sequential and piped commands.
 //!
-//! It must not expand anything: what is substituted or quoted is text, and so are the bodies of here-documents.
+//! It must not expand anything: substituted and quoted parts are text, and so are the bodies of here-documents.
 
 use std::{iter::Peekable, str::Chars};
 
 /// One command of a line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandSegment {
-    /// As it stands there.
+    /// Text of the command, unchanged.
     pub(super) text: String,
-    /// The same without the variables that are set before it.
+    /// Text without the variables that are set before the command.
     pub(super) call: String,
     /// The program and its arguments, without quotes and redirections.
     pub(super) words: Vec<String>,
-    /// Whether it reads what the command before it wrote.
+    /// True if it reads the output of the command before it.
     pub(super) is_fed: bool,
-    /// Whether its output goes to a file.
+    /// True if its output goes to a file.
     pub(super) writes: bool,
 }
 
 /// Files that are no files: output to them is kept nowhere.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/tty", "/dev/stdout", "/dev/stderr"];
 
-/// The commands of a line, in their order.
+/// Returns the commands of a line, in their order.
 pub(super) fn split_segments(command: &str) -> Vec<CommandSegment> {
     let mut reader = SegmentReader {
         chars: command.chars().peekable(),
@@ -37,14 +37,14 @@ pub(super) fn split_segments(command: &str) -> Vec<CommandSegment> {
     reader.done
 }
 
-/// What the next word is.
+/// Role of the next word.
 #[derive(Clone, Copy, PartialEq)]
 enum WordRole {
     /// A word of the command.
     Word,
     /// The file that output goes to.
     Output,
-    /// Something else behind a redirection.
+    /// Another word after a redirection.
     Input,
 }
 
@@ -54,10 +54,10 @@ struct SegmentReader<'a> {
     open: CommandSegment,
     /// The word that is open.
     word: Option<String>,
-    /// Whether anything of that word is quoted.
+    /// True if any part of that word is quoted.
     is_quoted: bool,
     role: WordRole,
-    /// Whether the body of a here-document follows the line.
+    /// True if the body of a here-document follows the line.
     has_body: bool,
 }
 
@@ -112,7 +112,7 @@ impl SegmentReader<'_> {
         Some(c)
     }
 
-    /// Takes the rest of an operator that stands between commands.
+    /// Takes the rest of an operator between commands.
     fn skip_char(&mut self, expected: char) -> bool {
         self.chars.next_if_eq(&expected).is_some()
     }
@@ -207,7 +207,7 @@ impl SegmentReader<'_> {
     }
 }
 
-/// Whether a word in front of a command sets a variable.
+/// Returns true if a word before a command sets a variable.
 fn sets_variable(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{arguments, tool::ToolContext};
 
-/// How long a command may take where nothing is said, in milliseconds.
+/// Default time limit of a command, in milliseconds.
 const TIMEOUT: u64 = 5 * 60 * 1000;
 /// The shortest and the longest time after which a command can be left in the background, in milliseconds.
 const YIELD: (u64, u64) = (10, 120_000);
@@ -60,7 +60,7 @@ pub(super) async fn run(
         command: arguments.command,
         workdir,
         timeout: timeout.map(Duration::from_millis),
-        // What is waited for can be given nothing, and would wait for it until its time is over.
+        // A command that is waited for cannot be given input, and would wait for it until its time is over.
         input: arguments.background || patience.is_some(),
     };
     let execution = executions.start(request).await?;
@@ -86,7 +86,7 @@ pub(super) async fn run(
     Ok(finished_result(&execution))
 }
 
-/// A command that somebody waits for. It ends when that is given up.
+/// A command that a call waits for. It ends when the call is dropped.
 struct StopOnDrop(Option<Arc<NodeExecution>>);
 
 impl StopOnDrop {

@@ -18,7 +18,7 @@ pub(super) struct OutputCapture {
 }
 
 impl OutputCapture {
-    /// Takes more of the output in. What is no UTF-8 is marked.
+    /// Adds output. Bytes that are not UTF-8 are marked.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.open.extend_from_slice(bytes);
         let open = std::mem::take(&mut self.open);
@@ -51,7 +51,7 @@ impl OutputCapture {
         }
     }
 
-    /// No more will come.
+    /// Ends the output.
     pub(super) fn close(&mut self) {
         if !std::mem::take(&mut self.open).is_empty() {
             self.add_text("\u{FFFD}");
@@ -72,23 +72,23 @@ impl OutputCapture {
         }
     }
 
-    /// What is kept.
+    /// Returns the kept output.
     pub(super) fn kept_text(&self) -> &str {
         last_chars(&self.text, KEPT)
     }
 
-    /// The very end of it.
+    /// Returns the very end of the output.
     pub(super) fn tail_text(&self) -> &str {
         last_chars(&self.text, TAIL)
     }
 
-    /// Whether the beginning is not kept.
+    /// Returns true if the beginning is not kept.
     pub(super) const fn is_truncated(&self) -> bool {
         self.truncated || self.chars > KEPT
     }
 }
 
-/// The last `count` characters of a text.
+/// Returns the last `count` characters of a text.
 fn last_chars(text: &str, count: usize) -> &str {
     // None has more than four bytes: where there are fewer, nothing needs to be counted.
     if text.len() <= count {

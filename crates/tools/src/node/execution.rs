@@ -17,21 +17,21 @@ use tokio::{
 use super::{capture::OutputCapture, executions::ExecutionListener};
 use crate::shell::{RunningCommand, SessionShell, ShellEvent};
 
-/// How much input may wait for a command to read it.
+/// Most bytes of input that may wait for a command to read them.
 const UNREAD: usize = 256 << 10;
 /// The signal that a command is ended with, as gateways know it.
 const ENDED_BY: &str = "SIG15";
 
-/// What became of a command in the background.
+/// Change of a command in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutionChange {
-    /// It went on in the background.
+    /// The command moved to the background.
     Started,
-    /// It ended with 0.
+    /// The command ended with exit code 0.
     Finished,
-    /// It ended with something else.
+    /// The command ended with another exit code.
     Failed,
-    /// It was ended because it took too long.
+    /// The command was ended because it took too long.
     TimedOut,
 }
 
@@ -44,28 +44,28 @@ pub struct ExecutionEvent {
     pub session: String,
     /// The call that began it.
     pub call: String,
-    /// What happened.
+    /// The change.
     pub became: ExecutionChange,
     /// Absent if it runs, or was ended.
     pub exit_code: Option<i32>,
-    /// What it was ended by.
+    /// Signal that ended it.
     pub signal: Option<String>,
     /// The end of its output.
     pub tail: String,
-    /// When it began, in milliseconds since 1970.
+    /// Start, in milliseconds since 1970.
     pub started_at: u64,
-    /// When it ended.
+    /// End, in milliseconds since 1970.
     pub ended_at: Option<u64>,
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExecutionEnd {
     Exited(i32),
     TimedOut,
-    /// Somebody ended it, or the node did.
+    /// A call ended it, or the node did.
     Stopped,
-    /// It is not known how; all of it was killed.
+    /// The way it ended is not known; all of it was killed.
     Broken,
 }
 
@@ -96,7 +96,7 @@ enum ExecutionOrder {
     Stop,
 }
 
-/// What is known of a command at one moment.
+/// Status of a command at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct ExecutionStatus {
     pub(super) status: &'static str,
@@ -108,7 +108,7 @@ pub(super) struct ExecutionStatus {
     pub(super) truncated: bool,
 }
 
-/// What a new command is.
+/// Specification of a new command.
 pub(super) struct ExecutionSpec {
     pub(super) id: String,
     pub(super) call: String,
@@ -189,7 +189,7 @@ impl NodeExecution {
             }
         };
         drop(running);
-        // What it left running ends with it, and before anybody is told that it ended.
+        // Processes that it left running end with it, and before its end is reported.
         shells.close().await;
         let mut seen = self.lock_state();
         seen.output.close();
@@ -212,14 +212,14 @@ impl NodeExecution {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
-    /// Has it go on in the background, and tells so. False if it has ended.
+    /// Moves it to the background, and reports that. False if it has ended.
     pub(super) fn move_to_background(&self, tell: &ExecutionListener) -> bool {
         let mut seen = self.lock_state();
         if seen.end.is_some() {
             return false;
         }
         seen.in_background = true;
-        // Before the lock is given back: its end must not be told first.
+        // Before the lock is released: its end must not be reported first.
         tell.send_event(self.event_of_change(ExecutionChange::Started, &seen));
         true
     }
@@ -248,22 +248,22 @@ impl NodeExecution {
         let _ = self.orders.try_send(ExecutionOrder::Stop);
     }
 
-    /// When it ended, if it has.
+    /// Returns the time of its end, if it has ended.
     pub(super) fn ended_at(&self) -> Option<u64> {
         self.lock_state().end.map(|(_, at)| at)
     }
 
-    /// Whether it went on in the background.
+    /// Returns true if it moved to the background.
     pub(super) fn in_background(&self) -> bool {
         self.lock_state().in_background
     }
 
-    /// What is known of it now.
+    /// Returns its present status.
     pub(super) fn current_status(&self) -> ExecutionStatus {
         ExecutionStatus::from_state(&self.lock_state())
     }
 
-    /// All of its output that is kept.
+    /// Returns all of its output that is kept.
     pub(super) fn kept_output(&self) -> String {
         self.lock_state().output.kept_text().to_owned()
     }

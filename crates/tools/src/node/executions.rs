@@ -1,6 +1,6 @@
-//! The commands of a node: how many there are at once, which still run, and which ended a while ago.
+//! The commands of a node: their limit, the running ones, and those that ended recently.
 //!
-//! It must not know how a command is asked for.
+//! It must not know how a command is requested.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +17,14 @@ use crate::{
     shell::{SessionShell, ShellJob},
 };
 
-/// How many commands run at once.
+/// Most commands that run at once.
 const AT_ONCE: usize = 64;
-/// How many that ended are remembered.
+/// Most ended commands that are remembered.
 const REMEMBERED: usize = 64;
-/// How long one that ended is remembered, in milliseconds.
+/// Time for which an ended command is remembered, in milliseconds.
 const REMEMBERED_FOR: u64 = 30 * 60 * 1000;
 
-/// Who hears what becomes of commands in the background.
+/// Listener for the events of commands in the background.
 #[derive(Clone)]
 pub struct ExecutionListener(Arc<dyn Fn(ExecutionEvent) + Send + Sync>);
 
@@ -65,14 +65,14 @@ struct ExecutionTable {
     closed: bool,
 }
 
-/// What a command is to be.
+/// Request for a command.
 pub(super) struct CommandRequest {
     pub(super) call: String,
     pub(super) command: String,
     /// Resolved and there.
     pub(super) workdir: PathBuf,
     pub(super) timeout: Option<Duration>,
-    /// Whether it can be given something to read.
+    /// True if it can be given input.
     pub(super) input: bool,
 }
 
@@ -109,24 +109,24 @@ impl NodeExecutions {
         !table.closed
     }
 
-    /// Has a command go on in the background. False if it has ended.
+    /// Moves a command to the background. False if it has ended.
     pub(super) fn move_to_background(&self, execution: &NodeExecution) -> bool {
         execution.move_to_background(&self.0.tell)
     }
 
-    /// Forgets a command that ended before anybody could ask about it.
+    /// Forgets a command that ended before a caller could ask about it.
     pub(super) fn forget_execution(&self, execution: &NodeExecution) {
         self.lock_table().all.remove(&execution.id);
     }
 
-    /// The command of this name.
+    /// Returns the command of this id.
     pub(super) fn get(&self, id: &str) -> Option<Arc<NodeExecution>> {
         let mut table = self.lock_table();
         table.prune_ended();
         table.all.get(id).cloned()
     }
 
-    /// All in the background and those that ended a while ago, the newest first.
+    /// Returns all commands in the background and those that ended recently, the newest first.
     pub(super) fn list_background(&self) -> Vec<Arc<NodeExecution>> {
         let mut table = self.lock_table();
         table.prune_ended();

@@ -22,10 +22,10 @@ use crate::{
 
 /// The most that is shown of a file, in bytes.
 const SHOWN: usize = 200_000;
-/// How much of a file decides what it is.
+/// Number of bytes of a file that decide its type.
 const SAMPLE: u64 = 8 << 10;
 
-/// Where a path leads, if that is in the workspace.
+/// Resolves a path, if it leads into the workspace.
 pub(super) fn resolve_path(given: &str, cx: &ToolContext) -> Result<AllowedPath, RootsError> {
     cx.roots.resolve_path(&cx.cwd, &arguments::expand_home(given, cx))
 }
@@ -78,7 +78,7 @@ fn part_of(
         "content": lines.collect::<Vec<_>>().join("\n"),
         "lines": part.lines.len(),
     });
-    // Only where it is not all that was asked for.
+    // Only if it is less than the requested part.
     if part.by_bytes || part.is_cut {
         result["truncated"] = true.into();
         result["totalLines"] = part.total.into();

@@ -1,8 +1,8 @@
-//! What a machine never does, whoever allows it: what its own rules deny, what destroys beyond the workspace, and whatever touches
-//! the node's own files.
+//! The calls that a machine always refuses: those that its own rules deny, those that destroy beyond the workspace, and those
+//! that touch the node's own files.
 //!
-//! It must not ask anybody: what an agent may do is decided at the gateway, and this only says no. Calls are judged under the names that
-//! rules have everywhere: `bash`, `read`, `write`, `edit`, `find`, `grep`.
+//! It must not ask: the gateway decides what an agent may do, and this only refuses. Calls are judged under the names that rules
+//! have everywhere: `bash`, `read`, `write`, `edit`, `find`, `grep`.
 
 use std::path::{Path, PathBuf};
 
@@ -21,14 +21,14 @@ use serde_json::{Map, Value, json};
 use super::{offer::NodeToolKind, process::INPUT};
 use crate::environment::CommandEnvironment;
 
-/// Rules that a node cannot have; each of its lines says where and why.
+/// Rules that a node cannot have; each line names a position and a reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct NodeRulesError(pub Vec<String>);
 
 /// The names under which calls are judged.
 const NAMES: [&str; 7] = ["bash", "process", "read", "write", "edit", "find", "grep"];
-/// What somebody writes who expects the names of the wire.
+/// Names of the wire, which an author of rules may expect.
 const WIRE_NAMES: [&str; 7] = ["Bash", "Process", "Read", "Write", "Edit", "Glob", "Grep"];
 
 /// Compiles the rules of a node, which can only deny.
@@ -50,13 +50,13 @@ pub fn compile_node_rules(source: Option<RuleSource>) -> Result<CompiledRules, N
     if !problems.is_empty() {
         return Err(NodeRulesError(problems));
     }
-    // What they do not deny was decided elsewhere.
+    // Calls that they do not deny were decided at the gateway.
     source.rules.defaults.push(Rule::new("*", RuleAction::Allow));
     let compiled = compile_rules(vec![source]);
     compiled.map_err(|errors| NodeRulesError(errors.iter().map(ToString::to_string).collect()))
 }
 
-/// What is wrong with the tool that a rule names. One that never matches would deny nothing.
+/// Describes the error in the tool that a rule names. A rule that never matches would deny nothing.
 fn unknown_tool(rule: &Rule) -> Option<String> {
     let named = rule.tool.as_deref().or(rule.pattern.as_deref())?;
     let name = named.split('(').next().unwrap_or(named).trim();
@@ -67,14 +67,14 @@ fn unknown_tool(rule: &Rule) -> Option<String> {
     (is_plain && !NAMES.contains(&name)).then(|| format!("a node has no tool {name}: {}", NAMES.join(", ")))
 }
 
-/// What says no.
+/// Guard that refuses calls on a node.
 pub struct NodeGuard {
     rules: CompiledRules,
     surroundings: PathContext,
 }
 
 impl NodeGuard {
-    /// With the rules of [`fit`], for commands that start with `environment`, and files of the node itself.
+    /// Creates a guard with the rules of [`compile_node_rules`], for commands that start with `environment`, and files of the node itself.
     pub fn new(rules: CompiledRules, own: &[PathBuf], environment: &CommandEnvironment) -> Self {
         let own: Vec<String> = own.iter().map(|path| path.display().to_string()).collect();
         let home = environment.get("HOME").and_then(|home| home.to_str()).map(str::to_owned);
@@ -84,7 +84,7 @@ impl NodeGuard {
         Self { rules, surroundings }
     }
 
-    /// Why a call is not done here, if it is not.
+    /// Returns the reason that a call is refused here; none if it is not.
     pub(super) fn refusal(&self, sort: NodeToolKind, arguments: &Map<String, Value>, cwd: &Path) -> Option<String> {
         self.policy_subjects(sort, arguments, cwd).iter().find_map(|subject| {
             let layers = PolicyLayers {
@@ -92,7 +92,7 @@ impl NodeGuard {
                 constraints: &Constraints::default(),
                 contract: None,
                 grants: &GrantSet::default(),
-                // What neither rules nor the floor hold is the gateway's to decide, and it has.
+                // The gateway decides about calls that neither rules nor the floor hold, and it has.
                 default_policy: DefaultPolicy::Stdio,
                 path_context: &self.surroundings,
             };
@@ -106,7 +106,7 @@ impl NodeGuard {
         })
     }
 
-    /// What is judged of a call: itself, and what it hands to a command as input, which may well be a command.
+    /// Returns the subjects to judge in a call: itself, and its input to a command, which may well be a command.
     fn policy_subjects(&self, sort: NodeToolKind, arguments: &Map<String, Value>, cwd: &Path) -> Vec<PolicySubject> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let home = self.surroundings.home.as_deref();

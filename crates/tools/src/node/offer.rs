@@ -1,4 +1,4 @@
-//! What a node offers: names, arguments and what each of its tools needs of the machine.
+//! Offer of a node: names and arguments of its tools, and their requirements on the machine.
 //!
 //! It must not do anything.
 
@@ -28,7 +28,7 @@ pub enum NodeToolKind {
     Grep,
 }
 
-/// What a tool needs of the machine. The wire has a name for each.
+/// Capability of the machine that a tool needs. The wire has a name for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeCapability {
     /// Listing files.
@@ -48,11 +48,11 @@ pub enum NodeCapability {
 /// One tool as it is offered.
 #[derive(Debug)]
 pub struct NodeToolOffer {
-    /// Which.
+    /// Kind of the tool.
     pub sort: NodeToolKind,
     /// Its name, what it does and takes.
     pub spec: ToolSpec,
-    /// What it needs.
+    /// Capabilities that it needs.
     pub needs: &'static [NodeCapability],
 }
 
@@ -187,7 +187,7 @@ fn tool_spec(
 }
 
 impl NodeToolOffer {
-    /// The tool of this name.
+    /// Returns the tool of this name.
     pub(super) fn by_name(name: &str) -> Option<&'static Self> {
         OFFERED.iter().find(|offer| offer.spec.name == name)
     }

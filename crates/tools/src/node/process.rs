@@ -1,6 +1,6 @@
-//! `Process` of a node: looks after commands in the background.
+//! `Process` of a node: manages commands in the background.
 //!
-//! It must not start any. What is not there is a result, as gateways expect it, and not an error.
+//! It must not start any. A missing command is a result, as gateways expect it, and not an error.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::arguments;
 
-/// How many lines of a log are shown where nothing is said.
+/// Default number of lines of a log.
 const LINES: usize = 200;
 /// The longest input that is taken at once, in bytes. More could not be judged.
 pub(super) const INPUT: usize = 32 << 10;
@@ -26,7 +26,7 @@ struct NodeProcessArguments {
     limit: Option<usize>,
 }
 
-/// Does what `action` says.
+/// Performs `action`.
 pub(super) async fn run(arguments: Map<String, Value>, executions: &NodeExecutions) -> Result<Value, String> {
     let arguments: NodeProcessArguments =
         arguments::parse_arguments("Process", arguments).map_err(|failure| failure.to_string())?;

@@ -1,4 +1,4 @@
-//! Which programs a machine has, as its user's login shell finds them.
+//! Programs of a machine, as its user's login shell finds them.
 //!
 //! It must not run any of them but the shell.
 
@@ -15,14 +15,14 @@ use crate::{
     shell::{SessionShell, ShellEvent, ShellJob},
 };
 
-/// How long a login shell may take to come up.
+/// Longest time that a login shell may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What stands in front of the answer: profiles say things too.
+/// Text before the answer: profiles print text too.
 const MARK: &str = "countersign-path:";
-/// The most that is read of what it says.
+/// Most bytes read of its output.
 const MOST_OUTPUT: usize = 1 << 20;
 
-/// Whether one of the folders in `path` has a program of this name.
+/// Returns true if one of the folders in `path` has a program of this name.
 pub fn has_program(path: &OsStr, name: &str) -> bool {
     let runs = |program: PathBuf| {
         program.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
@@ -30,7 +30,8 @@ pub fn has_program(path: &OsStr, name: &str) -> bool {
     std::env::split_paths(path).filter(|folder| folder.is_absolute()).any(|folder| runs(folder.join(name)))
 }
 
-/// The folders of programs of the user's login shell, which a service that starts at boot has not. `None` if it does not say.
+/// Returns the program folders of the user's login shell, which a service that starts at boot lacks. `None` if it does not print
+/// them.
 pub async fn login_path(launcher: &ExecLauncher, environment: &CommandEnvironment, home: &Path) -> Option<String> {
     let shell = environment.get("SHELL").map(PathBuf::from).filter(|shell| shell.is_absolute() && shell.is_file());
     let shell = shell.unwrap_or_else(|| "/bin/sh".into());

@@ -121,7 +121,7 @@ fn matching_lines(
     let mut found = GrepMatches { matches: Vec::new(), more: false, cancel: &cx.cancel };
     for file in files_to_search(&base, include.as_ref(), cx) {
         stop_if(&cx.cancel)?;
-        // What has gone since, or cannot be read, has no lines.
+        // A file that has gone since, or cannot be read, has no lines.
         let Ok(open) = disk::open_walked(&file) else { continue };
         if open.metadata().is_ok_and(|found| found.is_file()) {
             let mut sink = GrepFileSink { found: &mut found, path: file.display().to_string() };
@@ -144,7 +144,7 @@ fn build_searcher() -> Searcher {
     builder.line_number(true).heap_limit(Some(HEAP)).binary_detection(BinaryDetection::quit(0)).build()
 }
 
-/// The files to search, in the order of their paths.
+/// Returns the files to search, in the order of their paths.
 fn files_to_search(
     base: &AllowedPath,
     include: Option<&GlobMatcher>,
@@ -174,7 +174,7 @@ fn stop_if(cancel: &CancellationToken) -> Result<(), CallFailure> {
     if cancel.is_cancelled() { Err(CallFailure::Cancelled("the node ends".to_owned())) } else { Ok(()) }
 }
 
-/// What was found in all files.
+/// Matches in all files.
 struct GrepMatches<'a> {
     matches: Vec<Value>,
     more: bool,

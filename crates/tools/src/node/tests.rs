@@ -21,7 +21,7 @@ struct NodeToolFixture {
     events: Mutex<mpsc::UnboundedReceiver<ExecutionEvent>>,
 }
 
-/// A workspace beside a secret.
+/// Creates a workspace next to a secret.
 fn case() -> NodeToolFixture {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
@@ -193,7 +193,7 @@ async fn a_command_is_a_result_whatever_its_code() {
         (&late["status"], &late["exitCode"], &late["signal"], &late["timedOut"]),
         (&json!("failed"), &Value::Null, &json!("SIG15"), &json!(true))
     );
-    // Nobody can ask for what was waited for.
+    // A command that was waited for is not listed.
     let listed = case.ok("Process", json!({"action": "list"})).await;
     assert_eq!(listed, json!({"status": "completed", "sessions": [], "text": "No running or recent sessions."}));
 }
@@ -203,7 +203,7 @@ async fn what_a_command_leaves_running_ends_with_it() {
     let case = case();
     let done = case.ok("Bash", json!({"command": "(sleep 600; touch never) & echo $!"})).await;
     let pid = done["output"].as_str().unwrap().trim().to_owned();
-    // Whoever is to bury it may not have come by.
+    // It may not have been reaped yet.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
 }

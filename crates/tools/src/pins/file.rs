@@ -16,40 +16,41 @@ use nix::fcntl::OFlag;
 
 /// The largest file of which the content is looked at.
 const LARGEST: u64 = 64 << 20;
-/// How many bytes are looked at of all files of a line.
+/// Most bytes read of all files of a line.
 const MOST: u64 = 256 << 20;
 /// The longest first line that is read for what runs the file; the kernel reads as much.
 const FIRST_LINE: usize = 256;
-/// Where the system's own files are.
+/// Folders of the system's own files.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix/store", "/snap"];
-/// What may be written by more than its owner.
+/// Mode bits of files that others than the owner may write.
 const WRITTEN_BY_OTHERS: u32 = 0o022;
 
-/// What was found at a path.
+/// Result of examining a path.
 #[derive(Debug)]
 pub(super) struct ExaminedFile {
-    /// Where it is, with links followed.
+    /// The path, with links followed.
     pub(super) path: PathBuf,
     pub(super) found: PathState,
-    /// What its first line says that runs it.
+    /// Interpreter that its first line names.
     pub(super) interpreter: Option<String>,
 }
 
-/// How many bytes were looked at so far, and where files are nobody's but the session's.
+/// Bytes read so far, and the folders whose files belong to the session.
 #[derive(Debug)]
 pub(super) struct ReadBudget {
     read: u64,
-    /// What was known by its marks alone when it was decided: it is now, too. The child may see other owners, or read more.
+    /// Files that were known by their metadata alone at the decision: they still are. The child may see other owners, or read
+    /// more.
     marked: BTreeMap<PathBuf, UnreadCause>,
-    /// The folders that the session works in, with links followed. What is in them is not the system's, wherever they are.
+    /// The folders that the session works in, with links followed. Files in them are not the system's, at any path.
     own: Vec<PathBuf>,
 }
 
 impl ReadBudget {
-    /// Nothing was looked at, for a session that works in `folders`.
+    /// Creates an unused budget for a session that works in `folders`.
     pub(super) fn new(folders: &[&Path], approved: Option<&Pins>) -> Self {
         let own = folders.iter().filter_map(|folder| fs::canonicalize(folder).ok());
-        // Whoever stands in `/usr` itself does not work on all of it.
+        // A session in `/usr` itself does not work on all of it.
         let is_below =
             |folder: &PathBuf| SYSTEM.iter().any(|system| folder.starts_with(system) && folder != Path::new(system));
         let pins = approved.into_iter().flat_map(|pins| &pins.files);
@@ -62,7 +63,7 @@ impl ReadBudget {
     }
 }
 
-/// Looks at what is at `path`.
+/// Examines the file at `path`.
 pub(super) fn examine_path(path: &Path, budget: &mut ReadBudget) -> ExaminedFile {
     let Ok(real) = fs::canonicalize(path) else {
         return ExaminedFile { path: path.to_owned(), found: PathState::Absent, interpreter: None };
@@ -104,7 +105,7 @@ fn examine_content(path: &Path, found: &Metadata, budget: &mut ReadBudget) -> (P
     digest_file(&mut file, &opened, budget)
 }
 
-/// Some files, such as those of `/proc`, say that they are empty and are not: it is what is read that counts.
+/// Hashes a file. Some files, such as those of `/proc`, claim to be empty and are not: the bytes that are read count.
 fn digest_file(file: &mut File, opened: &Metadata, budget: &mut ReadBudget) -> (PathState, Option<String>) {
     let mut digesting = DigestBuilder::default();
     let mut chunk = vec![0; 64 << 10];
@@ -112,7 +113,7 @@ fn digest_file(file: &mut File, opened: &Metadata, budget: &mut ReadBudget) -> (
     loop {
         match file.read(&mut chunk) {
             Ok(0) => break,
-            // What grows while it is read is no file that anybody can approve.
+            // A file that grows while it is read cannot be approved.
             Ok(count) if total + count as u64 > LARGEST || budget.read + count as u64 > MOST => {
                 return (unread_file(opened, UnreadCause::TooLarge), None);
             }
@@ -150,7 +151,7 @@ fn unread_file(found: &Metadata, why: UnreadCause) -> PathState {
     }
 }
 
-/// True for what only the owner of the system changes. Its marks are looked at all the same.
+/// Returns true for a file that only the owner of the system changes. Its metadata are checked all the same.
 fn is_of_the_system(path: &Path, found: &Metadata) -> bool {
     found.uid() == 0 && found.mode() & WRITTEN_BY_OTHERS == 0 && SYSTEM.iter().any(|folder| path.starts_with(folder))
 }

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use countersign_core::policy::files::NamedFile;
 use nix::unistd::{AccessFlags, access};
 
-/// Where `named` leads; none if nothing is there.
+/// Returns the path that `named` leads to; none if nothing is there.
 pub(super) fn locate_named(named: &NamedFile) -> Option<PathBuf> {
     let tried = || named.tried.iter().map(|path| tidy_path(path));
     if named.is_searched {
@@ -14,18 +14,18 @@ pub(super) fn locate_named(named: &NamedFile) -> Option<PathBuf> {
     tried().find(|path| path.symlink_metadata().is_ok())
 }
 
-/// Where a program called `name` is in `folders`.
+/// Returns the path of a program called `name` in `folders`.
 pub(super) fn search_folders<'a>(folders: impl Iterator<Item = &'a str>, name: &str) -> Option<PathBuf> {
     first_runnable(folders.map(|folder| Path::new(folder).join(name)).collect::<Vec<_>>().into_iter())
 }
 
-/// The first that may be run; where none may, the first file, which is what a shell then says that it may not run.
+/// Returns the first path that may be run; if none may, the first file, which is the one that a shell then refuses to run.
 fn first_runnable(tried: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     let files: Vec<PathBuf> = tried.filter(|path| path.metadata().is_ok_and(|found| found.is_file())).collect();
     files.iter().find(|path| access(path.as_path(), AccessFlags::X_OK).is_ok()).or_else(|| files.first()).cloned()
 }
 
-/// A path without `.` and doubled slashes. `..` stays: behind a link it leads elsewhere.
+/// Returns a path without `.` and doubled slashes. `..` stays: after a link it leads elsewhere.
 pub(super) fn tidy_path(path: &str) -> PathBuf {
     Path::new(path).components().filter(|part| *part != Component::CurDir).collect()
 }

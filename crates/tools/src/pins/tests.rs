@@ -173,7 +173,7 @@ fn what_links_to_itself_is_as_good_as_absent() {
 
 #[test]
 fn what_was_known_by_its_marks_is_compared_by_its_marks() {
-    // In a namespace of users the system's files look like nobody's, and in a sandbox less may be read.
+    // In a user namespace the system's files seem to have no owner, and in a sandbox less may be read.
     let case = PinFixture::new();
     case.write("x.sh", "one");
     let folder = case.at("");

@@ -1,11 +1,11 @@
-//! Which addresses a name may stand for: those of the public network, and never one of this machine.
+//! Addresses that a name may resolve to: those of the public network, and never one of this machine.
 //!
-//! It must not know which names are listed. Who may set what a listed name means could else have a command reach what lies
-//! behind the gateway, so that such an address is reached only where it was written as one.
+//! It must not know which names are listed. The owner of a listed name could otherwise direct a command to machines in the
+//! gateway's private network, so such an address is reached only if it was written as one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether it is one of the public network.
+/// Returns true for an address of the public network.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -19,7 +19,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         (Ipv4Addr::new(10, 0, 0, 0), 8),
         (Ipv4Addr::new(100, 64, 0, 0), 10),
         (Ipv4Addr::new(127, 0, 0, 0), 8),
-        // What tells a machine of a cloud its own keys is here.
+        // The metadata service that gives a cloud machine its keys is here.
         (Ipv4Addr::new(169, 254, 0, 0), 16),
         (Ipv4Addr::new(172, 16, 0, 0), 12),
         (Ipv4Addr::new(192, 0, 0, 0), 24),
@@ -29,7 +29,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         (Ipv4Addr::new(198, 18, 0, 0), 15),
         (Ipv4Addr::new(198, 51, 100, 0), 24),
         (Ipv4Addr::new(203, 0, 113, 0), 24),
-        // Many receivers, what is reserved, and everybody.
+        // Multicast, reserved and broadcast addresses.
         (Ipv4Addr::new(224, 0, 0, 0), 3),
         // A service of one cloud to its machines.
         (Ipv4Addr::new(168, 63, 129, 16), 32),
@@ -52,7 +52,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Whether it is one of this machine's own; also where that cannot be found out.
+/// Returns true for an address of this machine; also if that cannot be found out.
 pub fn is_ours(address: IpAddr) -> bool {
     let Ok(all) = nix::ifaddrs::getifaddrs() else { return true };
     let plain = address.to_canonical();

@@ -1,6 +1,6 @@
-//! The head of what a command asks the proxy for: `CONNECT`, or a page by its whole address.
+//! The head of a command's request to the proxy: `CONNECT`, or a page by its whole address.
 //!
-//! It must not do I/O. What a host is sent is written anew: the target alone says which host is meant.
+//! It must not do I/O. The head for a host is rewritten: the target alone names the host.
 
 use crate::sandbox::hosts::HostTarget;
 
@@ -9,7 +9,7 @@ pub(super) const LONGEST: usize = 32 << 10;
 /// The most fields of one.
 const FIELDS: usize = 100;
 
-/// What is asked for.
+/// Request to the proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ProxyRequest {
     /// A tunnel.
@@ -18,16 +18,16 @@ pub(super) enum ProxyRequest {
     Page { target: HostTarget, head: Vec<u8>, body: BodyFraming },
 }
 
-/// What follows a head.
+/// Framing of the body after a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyFraming {
     /// So many bytes.
     Length(u64),
-    /// Parts, of which the last says that it is.
+    /// Chunks, of which the last is marked.
     Chunked,
 }
 
-/// Fields that are between two ends of one connection, and what is said to the proxy alone.
+/// Header fields of one connection, and those for the proxy alone.
 const OURS: &[&str] = &[
     "host",
     "connection",
@@ -43,7 +43,7 @@ const OURS: &[&str] = &[
 /// Reads the head at the beginning of `bytes`, with its length; `None` if it is not whole.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Description of the error.
 pub(super) fn parse_head(bytes: &[u8]) -> Result<Option<(ProxyRequest, usize)>, &'static str> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut fields);
@@ -70,7 +70,7 @@ pub(super) fn parse_head(bytes: &[u8]) -> Result<Option<(ProxyRequest, usize)>, 
         .flat_map(|value| value.split(|byte| *byte == b','))
         .map(|name| String::from_utf8_lossy(name).trim().to_ascii_lowercase())
         .collect();
-    // What says how long it is stays, whoever calls it a matter of the connection.
+    // Fields for the length stay, even if the client names them in `Connection`.
     let stays = |name: &str| name == "content-length" || name == "transfer-encoding";
     for field in request.headers.iter() {
         let name = field.name.to_ascii_lowercase();
@@ -86,7 +86,7 @@ pub(super) fn parse_head(bytes: &[u8]) -> Result<Option<(ProxyRequest, usize)>, 
     Ok(Some((ProxyRequest::Page { target, head, body }, length)))
 }
 
-/// Parts `http://host:port/path` into what is reached and what is asked there.
+/// Splits `http://host:port/path` into the target and the request to it.
 fn split_url(url: &str) -> Result<(HostTarget, String), &'static str> {
     let rest = match url.get(..7) {
         Some(scheme) if scheme.eq_ignore_ascii_case("http://") => &url[7..],

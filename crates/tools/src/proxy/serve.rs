@@ -23,24 +23,25 @@ use crate::{
     },
 };
 
-/// How long a command may take to say what it wants.
+/// Time limit of a command for its request head.
 const HEAD: Duration = Duration::from_secs(60);
-/// How long a name, and then a connection, is waited for.
+/// Time limit of a name lookup, and then of a connection.
 const REACH: Duration = Duration::from_secs(60);
-/// How long a client that was refused may go on sending, so that it reads why, and how much of that is read.
+/// Longest time that a refused client may continue to send, so that it reads the reason, and most bytes read of that.
 const FAREWELL: (Duration, u64) = (Duration::from_secs(2), 1 << 20);
-/// How often it is looked whether a client that has said more than was read is still there.
+/// Interval of the checks whether a client with unread data is still there.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// Why nothing is passed on.
+/// Reason that nothing is passed on.
 enum ProxyRefusal {
-    /// What was asked for cannot be understood.
+    /// The request cannot be understood.
     Malformed(&'static str),
-    /// It may not be reached, as things are.
+    /// The host may not be reached, as things are.
     Closed(String),
-    /// It may not be reached, and to ask for it does not help: somebody said so, or it is behind the gateway.
+    /// The host may not be reached, and a request for it does not help: a person refused it, or it is in the gateway's private
+    /// network.
     Denied(String),
-    /// It could not be reached.
+    /// The host could not be reached.
     Away(String),
 }
 
@@ -76,7 +77,7 @@ pub(super) async fn serve_client(
     };
 }
 
-/// What a client asks for, and what it sent behind that; `None` if it asked for nothing.
+/// Reads the request of a client, and the bytes sent after it; `None` if it sent none.
 async fn read_request(client: &mut TcpStream) -> Result<Option<(ProxyRequest, Vec<u8>)>, ProxyRefusal> {
     let mut received = Vec::new();
     loop {
@@ -101,7 +102,7 @@ async fn connect_upstream(
     client: &TcpStream,
 ) -> Result<TcpStream, ProxyRefusal> {
     if !hosts.iter().any(|host| host.allows_target(target)) {
-        // Not even its name is looked up before somebody has said so.
+        // Not even the name is looked up before a person has approved it.
         ask_people(target, served, seat, client).await?;
     }
     let away = |why: &dyn std::fmt::Display| ProxyRefusal::Away(format!("{target} cannot be reached: {why}"));
@@ -119,19 +120,19 @@ async fn connect_upstream(
     };
     let open: Vec<SocketAddr> = addresses.into_iter().filter(is_open).collect();
     if open.is_empty() {
-        // Who asks for the name has people decide about nothing.
+        // A request for the name would have people decide without effect.
         return Err(ProxyRefusal::Denied(format!(
             "{target} stands for an address of this machine or of a private network, which is reached only where the address itself is listed, or stands in needs.hosts in place of the name"
         )));
     }
-    // To the addresses that were looked at: the name is not asked for again.
+    // To the examined addresses: the name is not resolved again.
     match timeout(REACH, TcpStream::connect(open.as_slice())).await {
         Ok(connected) => connected.map_err(|error| away(&error)),
         Err(_) => Err(away(&"it did not answer in time")),
     }
 }
 
-/// Has people say whether what is not listed may be reached.
+/// Lets people decide whether an unlisted host may be reached.
 async fn ask_people(
     target: &HostTarget,
     served: &ServedCall,
@@ -153,7 +154,7 @@ async fn ask_people(
     };
     match answered {
         Some(HostAccessAnswer::No(why)) => Err(ProxyRefusal::Denied(format!("{not_listed}, and {why}"))),
-        // What a program has given up, and may have asked for anew, is not done behind its back.
+        // A request that a program has given up, and may have sent again, is not done without it.
         Some(HostAccessAnswer::Yes) if hung_up(client).now_or_never().is_none() => {
             served.forget_refused(&host);
             Ok(())
@@ -162,7 +163,7 @@ async fn ask_people(
     }
 }
 
-/// Waits until a client says no more, which is how one goes.
+/// Waits until a client closes its side, which shows that it goes.
 async fn hung_up(client: &TcpStream) {
     loop {
         match client.ready(Interest::READABLE).await {
@@ -178,7 +179,7 @@ async fn run_tunnel(mut client: TcpStream, mut upstream: TcpStream, rest: &[u8])
     copy_bidirectional(&mut client, &mut upstream).await.map(drop)
 }
 
-/// One request and its answer: the host was told to close behind it.
+/// Forwards one request and its answer: the host is instructed to close after it.
 async fn forward_page(
     mut client: TcpStream,
     mut upstream: TcpStream,
@@ -215,7 +216,7 @@ async fn forward_page(
 async fn send_refusal(mut client: TcpStream, refusal: &ProxyRefusal, served: &ServedCall) {
     let (status, text) = match refusal {
         ProxyRefusal::Malformed(why) => ("400 Bad Request", (*why).to_owned()),
-        // What a person runs by hand is no call, which could need something.
+        // A command that a person runs by hand is no call, which could declare needs.
         ProxyRefusal::Closed(why) if served.call.is_empty() => ("403 Forbidden", why.clone()),
         ProxyRefusal::Closed(why) => ("403 Forbidden", format!("{why}. {ASK}")),
         ProxyRefusal::Denied(why) => ("403 Forbidden", why.clone()),
@@ -234,5 +235,5 @@ async fn send_refusal(mut client: TcpStream, refusal: &ProxyRefusal, served: &Se
     let _ = timeout(patience, farewell).await;
 }
 
-/// How a command comes by a host.
+/// Instruction on how a command gets access to a host.
 pub(crate) const ASK: &str = "Ask for exactly that host: call again with needs, such as {\"hosts\": [\"example.org:443\"]}. A person decides, for that call alone.";

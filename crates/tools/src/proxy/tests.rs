@@ -33,7 +33,7 @@ impl ProxyFixture {
         Self { proxy, port }
     }
 
-    /// A client that has said this.
+    /// Connects a client that has sent `text`.
     async fn says(&self, text: &str) -> TcpStream {
         let mut client = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         client.write_all(text.as_bytes()).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_second_request_of_a_connection_goes_nowhere() {
     assert!(rest(&mut client).await.ends_with("\r\n\r\nfirst"));
     drop(client);
     assert_eq!(rest(&mut connection).await, "", "nothing of the second request is told to the first host");
-    // Whoever connects there now is the first.
+    // The next one that connects there is the first.
     let tunnel = case.tunnel(&elsewhere).await;
     let (accepted, _) = other.accept().await.unwrap();
     drop((tunnel, accepted));
@@ -177,7 +177,7 @@ async fn no_more_connections_than_a_shell_may_have_are_open_at_a_time() {
             connection.write_all(b"served").await.unwrap();
             connection.shutdown().await.unwrap();
         });
-        // All seats are taken before the first is free again.
+        // All slots are taken before the first is free again.
         if taken >= CONNECTIONS {
             done.add_permits(1);
         }
@@ -201,11 +201,11 @@ async fn the_end_of_a_call_cuts_its_connections_and_tells_what_was_refused() {
     let expected = BTreeMap::from([("127.0.0.1:1 is not in sandbox.network.hosts".to_owned(), true)]);
     assert_eq!(case.proxy.end_call(), expected);
     assert_eq!((rest(&mut client).await, rest(&mut connection).await), (String::new(), String::new()));
-    // What asks without a call is not heard.
+    // A request without a call is not served.
     assert_eq!(rest(&mut case.says("").await).await, "");
 }
 
-/// Says the same to whoever asks.
+/// Gives every question the same answer.
 struct FixedApprover(HostAccessAnswer);
 
 impl HostApprover for FixedApprover {
@@ -214,7 +214,7 @@ impl HostApprover for FixedApprover {
     }
 }
 
-/// Never says anything.
+/// Never answers.
 struct SilentApprover;
 
 impl HostApprover for SilentApprover {
@@ -248,7 +248,7 @@ async fn what_nobody_listed_is_for_people_to_say() {
     });
 }
 
-/// Says yes once it has leave to.
+/// Approves once it is permitted to.
 struct GatedApprover {
     questions: Arc<Semaphore>,
     leave: Arc<Semaphore>,
@@ -275,7 +275,7 @@ async fn what_a_program_gave_up_while_a_person_was_asked_is_not_done() {
     let pay = |number| format!("POST http://{address}/pay/{number} HTTP/1.1\r\nContent-Length: 1\r\n\r\nb");
     let first = case.says(&pay(0)).await;
     questions.acquire().await.unwrap().forget();
-    // Those that wait for their turn leave their seats to others when they go.
+    // Connections that wait for their turn leave their slots to others when they close.
     let mut others = Vec::new();
     for number in 1..CONNECTIONS {
         others.push(case.says(&pay(number)).await);
@@ -303,7 +303,7 @@ async fn whoever_waits_for_a_person_keeps_no_seat_and_too_many_are_refused() {
     for _ in 0..WAITING + CONNECTIONS {
         waiting.push(case.says("CONNECT a.org:443 HTTP/1.1\r\n\r\n").await);
     }
-    // What is listed is served, behind all of them.
+    // A listed host is served, after all of them.
     let tunnel = case.tunnel(&address).await;
     host.accept().await.unwrap();
     drop(tunnel);

@@ -1,8 +1,8 @@
-//! What a file is, by its first bytes.
+//! Type of a file, by its first bytes.
 //!
 //! It must not trust a file's name.
 
-/// What a file is.
+/// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentKind {
     /// Lines, perhaps with bytes that are no UTF-8.
@@ -33,7 +33,7 @@ const KNOWN: &[(&[u8], ContentKind)] = &[
     (b"\xFE\xFF", ContentKind::Binary("UTF-16 text, which iconv can convert")),
 ];
 
-/// Tells what begins with `sample`.
+/// Returns the type of content that begins with `sample`.
 pub(crate) fn detect_kind(sample: &[u8]) -> ContentKind {
     if sample.starts_with(b"RIFF") && sample.get(8..12) == Some(b"WEBP") {
         return ContentKind::Image("image/webp");

@@ -6,34 +6,34 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use crate::text::start_of;
 
-/// How far behind the last line that is shown the others are counted.
+/// Most bytes after the last shown line in which further lines are counted.
 const COUNTED: u64 = 256 << 20;
 
-/// Which lines.
+/// Range of lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineRange {
-    /// From 1.
+    /// First line, from 1.
     pub(crate) first: usize,
     pub(crate) lines: usize,
     /// The most that all of them together may have.
     pub(crate) bytes: usize,
 }
 
-/// The lines that were wanted, as far as they fit.
+/// The requested lines, as far as they fit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextExcerpt {
     /// Without their ends; what is no UTF-8 is marked.
     pub(crate) lines: Vec<String>,
     /// Lines of the whole text, a line end at the very end counting no other; absent if it is too long to count.
     pub(crate) total: Option<usize>,
-    /// Whether the size rather than the number of lines was the limit.
+    /// True if the size rather than the number of lines was the limit.
     pub(crate) by_bytes: bool,
-    /// Whether the only line is shown in part.
+    /// True if the only line is shown in part.
     pub(crate) is_cut: bool,
     pub(crate) ends_with_line_end: bool,
 }
 
-/// Reads until enough is known, or until `stopped` says so.
+/// Reads until enough is known, or until `stopped` returns true.
 pub(crate) fn read_excerpt(text: impl Read, range: LineRange, stopped: impl Fn() -> bool) -> io::Result<TextExcerpt> {
     let mut text = BufReader::with_capacity(64 << 10, text);
     let mut part = TextExcerpt::default();

@@ -1,4 +1,4 @@
-//! What holds one exec child: made in the gateway, put on by the child before it has a second thread.
+//! Bounds of one exec child: made in the gateway, applied by the child before it has a second thread.
 //!
 //! It must not know settings.
 
@@ -19,49 +19,49 @@ use serde::{Deserialize, Serialize};
 
 use super::{NetworkAccess, devices, rights, syscalls, trees};
 
-/// What may be done in a folder that may be written to. No devices are made.
+/// Access rights to a writable folder. No devices are made.
 const WRITE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     WriteFile | Truncate | RemoveDir | RemoveFile | MakeDir | MakeReg | MakeSock | MakeFifo | MakeSym | Refer
 });
-/// Of that, what can be done with a file.
+/// The rights of these that apply to a file.
 const WRITE_FILE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | Truncate});
-/// What reading is, where only some may be read.
+/// Access rights for reading, if reading is confined.
 const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{Execute | ReadFile | ReadDir});
-/// Of that, what can be done with a file.
+/// The rights of these that apply to a file.
 const READ_FILE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{Execute | ReadFile});
 
 /// Devices that programs write to.
 const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
-/// Where the terminals of people are, beside those that a program makes: whoever may open one draws on it what a person would believe,
-/// and reads what is typed.
+/// Folder of people's terminals, next to those that programs make: a process that may open one draws on it a text that a person
+/// would believe, and reads the typed input.
 const TERMINALS: &str = "/dev/pts";
-/// What programs cannot do without.
+/// Paths that programs need.
 const SYSTEM: &[&str] = &[
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev",
     "/run",
 ];
 
-/// What a child and everything that it starts may touch. Paths are real.
+/// Bounds of a child and all processes that it starts. Paths are real.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SandboxBounds {
     /// The working folder, which may lie in a protected one.
     pub(crate) workspace: Option<PathBuf>,
-    /// What else may be written.
+    /// Other writable paths.
     pub(crate) write: Vec<PathBuf>,
-    /// What may be read beside that; none is everything.
+    /// Readable paths in addition; none is everything.
     pub(crate) read: Option<Vec<PathBuf>>,
-    /// What of all that may not be written.
+    /// Paths among these that may not be written.
     pub(crate) protected: Vec<PathBuf>,
-    /// What of all that may not be read.
+    /// Paths among these that may not be read.
     pub(crate) unreadable: Vec<PathBuf>,
-    /// Whether other machines are reached.
+    /// Access to other machines.
     pub(crate) network: NetworkAccess,
-    /// Whether to give up where it does not hold.
+    /// True to fail if the bounds cannot be enforced.
     pub(crate) must_hold: bool,
 }
 
-/// Why a child is not held.
+/// Reason that a child cannot be confined.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BoundsError {
     #[error("landlock: {0}")]
@@ -75,7 +75,7 @@ pub(crate) enum BoundsError {
 }
 
 impl SandboxBounds {
-    /// Holds the calling thread and whatever it starts from now on, for good.
+    /// Confines the calling thread and every process that it starts from now on, irrevocably.
     ///
     /// # Errors
     /// [`BoundsError`], after which nothing may be started.
@@ -107,7 +107,7 @@ impl SandboxBounds {
         raw.retain(|device| !is_meant(device));
         let is_read_held = self.read.is_some() || !unreadable.is_empty() || !raw.is_empty();
         let listed = self.read.is_some();
-        // Where all but a few may be read, only the reading of files is held: folders show their names.
+        // Where all but a few may be read, only the reading of files is confined: folders show their names.
         let (read, read_file) = match (is_read_held, listed) {
             (false, _) => (BitFlags::empty(), BitFlags::empty()),
             (true, false) => (AccessFs::ReadFile.into(), AccessFs::ReadFile.into()),
@@ -151,8 +151,8 @@ impl SandboxBounds {
         Ok(status.ruleset != RulesetStatus::NotEnforced)
     }
 
-    /// What of `own` counts for `tree`: for the working folder only what lies inside. The `raw` devices do where it holds all of
-    /// them.
+    /// Returns the paths of `own` to exclude from `tree`: for the working folder only those inside it. The `raw` devices are
+    /// excluded if it contains all of them.
     fn excluded_within(&self, tree: &PathBuf, own: &[PathBuf], raw: &[PathBuf]) -> Vec<PathBuf> {
         let is_workspace = self.workspace.as_ref() == Some(tree);
         let of_own = own.iter().filter(|path| !is_workspace || (path.starts_with(tree) && *path != tree));

@@ -1,4 +1,4 @@
-//! Devices behind which no rule on files holds: the disks that the files lie on, memory, and what people type on and look at.
+//! Devices that bypass rules on files: the disks that store the files, memory, and the inputs and screens of people.
 
 use std::{
     fs::{self, FileType},
@@ -6,23 +6,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where devices are.
+/// Folder of devices.
 pub(super) const FOLDER: &str = "/dev";
 
-/// Those that are no block devices, below the folder, each with or without a number: memory, disks that are asked by commands of their
-/// own, consoles, what stands in for a keyboard, and the serial lines on which machines have consoles.
+/// Devices that are no block devices, below the folder, each with or without a number: memory, disks with commands of their own,
+/// consoles, virtual keyboards, and the serial lines on which machines have consoles.
 const NUMBERED: [&str; 18] = [
     "mem", "kmem", "port", "sg", "console", "fb", "uinput", "uhid", "hidraw", "tty", "ttyS", "ttyAMA", "ttyAML",
     "ttyMSM", "ttyPS", "ttymxc", "hvc", "xvc",
 ];
-/// Others, by how their paths begin: what stands on consoles and is typed, and disks of other kinds.
+/// Other devices, by the beginnings of their paths: contents of consoles, input, and disks of other kinds.
 const BEGINNINGS: [&str; 6] = ["bsg/", "input/", "mtd", "nvme", "ng", "vcs"];
-/// The terminal of whoever asks, which is another for each.
+/// The terminal of the opening process, which is another for each.
 const OWN: &str = "tty";
 /// File systems of their own, with nothing of the kind.
 const ELSEWHERE: [&str; 4] = ["pts", "shm", "mqueue", "hugepages"];
 
-/// Those that are there.
+/// Returns the devices that exist.
 pub(super) fn raw_devices() -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect_devices(Path::new(FOLDER), "", &mut found);
@@ -46,7 +46,7 @@ fn is_raw(name: &str, kind: FileType) -> bool {
     kind.is_block_device() || kind.is_char_device() && is_known(name)
 }
 
-/// Whether a character device is one of them.
+/// Returns true if a character device is one of them.
 fn is_known(name: &str) -> bool {
     let is_numbered =
         |known: &&str| name.strip_prefix(*known).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The ports of an entry that names none.
 const USUAL: [u16; 2] = [80, 443];
 
-/// An entry: a name, all names below one, or an address, and perhaps a port. Without one it stands for 80 and 443.
+/// An entry: a name, all names below one, or an address, and perhaps a port. Without one it means 80 and 443.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostPattern {
@@ -31,14 +31,14 @@ pub(crate) enum HostAddress {
     Address(IpAddr),
 }
 
-/// Where somebody wants to go.
+/// Target of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HostTarget {
     pub(crate) place: HostAddress,
     pub(crate) port: u16,
 }
 
-/// Why a text names no host.
+/// Reason that a text names no host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is no host: {why}. Right are crates.io, *.debian.org, api.example.com:8443, 192.0.2.7:80 and [2001:db8::7]:443"
@@ -49,10 +49,10 @@ pub struct HostError {
 }
 
 impl HostPattern {
-    /// What is expected where something else was found.
+    /// Expected form, for errors.
     pub const EXPECTED: &'static str = "a host such as crates.io, *.debian.org or api.example.com:8443";
 
-    /// Reads an entry that stands for one host, in the one form in which rules are matched against it.
+    /// Reads an entry for one host, in the one form in which rules are matched against it.
     pub(crate) fn parse_exact(text: &str) -> Result<Self, HostError> {
         let wrong = |why: Cow<'static, str>| HostError { text: text.to_owned(), why };
         match text.parse::<Self>()? {
@@ -62,7 +62,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether `target` may be reached because of it.
+    /// Returns true if the entry allows `target`.
     pub(crate) fn allows_target(&self, target: &HostTarget) -> bool {
         let port = self.port.map_or_else(|| USUAL.contains(&target.port), |port| port == target.port);
         port && match (&self.named, &target.place) {
@@ -76,7 +76,7 @@ impl HostPattern {
 }
 
 impl HostTarget {
-    /// Reads `host:port`, or `host` where `usual` says which port is meant then.
+    /// Reads `host:port`, or `host` if `usual` gives the default port.
     pub(crate) fn parse(text: &str, usual: Option<u16>) -> Result<Self, HostError> {
         let wrong = |why: &'static str| HostError { text: text.to_owned(), why: why.into() };
         let (host, port) = split_port(text).map_err(wrong)?;
@@ -103,7 +103,7 @@ impl FromStr for HostPattern {
     }
 }
 
-/// Parts a host and a port, if there is one. An address of version 6 stands in brackets.
+/// Splits a host and a port, if there is one. An address of version 6 is in brackets.
 fn split_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     if text.contains("://") || text.contains('/') {
         return Err("it is an address of a page; write the host alone");

@@ -1,4 +1,4 @@
-//! What the running kernel has to hold commands with.
+//! Kernel features for the confinement of commands.
 //!
 //! It must not restrict anything.
 
@@ -6,12 +6,12 @@ use std::{fs, sync::OnceLock};
 
 use landlock::{ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, Scope};
 
-/// What a kernel has.
+/// Features of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelSupport {
-    /// The first version of landlock's interface with all that it has; 0 is no landlock. Only 1, 3, 4 and 6 are told apart.
+    /// The first version of landlock's interface with all that it has; 0 is no landlock. Only 1, 3, 4 and 6 are distinguished.
     pub landlock: u8,
-    /// Whether system calls can be refused.
+    /// True if system calls can be refused.
     pub seccomp: bool,
 }
 
@@ -19,7 +19,7 @@ impl KernelSupport {
     /// Without either.
     pub const NONE: Self = Self { landlock: 0, seccomp: false };
 
-    /// The one that runs; looked at once.
+    /// Returns the features of the running kernel, which are read once.
     pub fn running_kernel() -> Self {
         static HERE: OnceLock<KernelSupport> = OnceLock::new();
         *HERE.get_or_init(|| {
@@ -28,7 +28,7 @@ impl KernelSupport {
         })
     }
 
-    /// What it lacks, if anything, in words that follow "and".
+    /// Describes the missing features, if any, in words that follow "and".
     pub fn missing_support(self) -> Option<String> {
         let landlock = match self.landlock {
             0 => Some("this kernel has no landlock (it came with Linux 5.13, and can be turned off at boot)"),

@@ -1,4 +1,4 @@
-//! What a sandbox says of itself: to models whose command it may have made fail, and to people who look after the machine.
+//! Texts about the sandbox: for models whose commands it may have made fail, and for operators of the machine.
 //!
 //! It must not decide anything.
 
@@ -8,7 +8,7 @@ use super::{NetworkAccess, Sandbox, SandboxMode, trees};
 use crate::environment::CommandEnvironment;
 
 impl Sandbox {
-    /// What a model is told behind a command that failed, if the sandbox may be why.
+    /// Returns the hint for the model after a failed command, if the sandbox may be the cause.
     pub(crate) fn failure_hint(&self, output: &str, cwd: &Path) -> Option<String> {
         let settings = &self.0.settings;
         let says = |words: &[&str]| words.iter().any(|word| output.contains(word));
@@ -35,7 +35,7 @@ impl Sandbox {
         ))
     }
 
-    /// One line for people who look after the machine.
+    /// Returns one line for operators of the machine.
     pub fn settings_summary(&self) -> String {
         let settings = &self.0.settings;
         let mode = match settings.mode {
@@ -56,8 +56,8 @@ impl Sandbox {
         format!("{mode}{more}; network {network}")
     }
 
-    /// Folders in which commands may make nothing new, although they are for writing, because what is the gateway's own lies somewhere
-    /// below them; with one that does.
+    /// Returns the writable folders in which commands cannot make anything new, because the gateway's own files are somewhere
+    /// below them; each with such a path.
     pub fn crowded_folders(&self) -> Vec<(PathBuf, PathBuf)> {
         if self.0.settings.mode != SandboxMode::Workspace {
             return Vec::new();

@@ -1,6 +1,6 @@
-//! Paths that a call asks to write beyond the sandbox.
+//! Paths that a call requests to write beyond the sandbox.
 //!
-//! It must not know who allows it. Whoever does sees the text alone, so it has to say where it leads.
+//! It must not know the approver, who sees the text alone, so it has to show the path that it leads to.
 
 use std::{
     ffi::OsStr,
@@ -16,17 +16,17 @@ use nix::{
 
 use super::{SandboxError, trees};
 
-/// A path that is asked for, from the folder that the command runs in.
+/// A requested path, relative to the folder that the command runs in.
 pub(super) struct RequestedPath {
-    /// As it is written, without dots.
+    /// Path as it is written, without dots.
     plain: PathBuf,
-    /// With every link followed.
+    /// Path with every link followed.
     real: PathBuf,
     is_folder: bool,
 }
 
 impl RequestedPath {
-    /// The path that `given` names from the folder `from`, which may be a link by now; `~` is `home`.
+    /// Reads the path that `given` names from the folder `from`, which may be a link by now; `~` is `home`.
     pub(super) fn new(given: &Path, from: &Path, home: Option<&Path>) -> Self {
         let path = match (given.strip_prefix("~"), home) {
             (Ok(rest), Some(home)) => trees::real_path(home).join(rest),
@@ -39,21 +39,21 @@ impl RequestedPath {
         }
     }
 
-    /// Where it leads.
+    /// Returns the path that it leads to.
     pub(super) fn real_path(&self) -> &Path {
         &self.real
     }
 
-    /// Fails where it does not lead to where it says: through a link of the agent's own it would be anywhere.
+    /// Fails if it leads to another path than its text: through a link of the agent's own it could be any.
     pub(super) fn check_link(&self) -> Result<(), SandboxError> {
         check_leads_to(&self.plain, &self.real)
     }
 
-    /// Where the file has to be made, if there is nothing yet: the kernel lets nobody write what is not there without the folder around it,
-    /// and that was not asked for.
+    /// Returns the file to make, if nothing exists yet: the kernel allows no writes to a missing file without its folder, and
+    /// that was not requested.
     ///
     /// # Errors
-    /// [`SandboxError::Absent`] where it cannot be, or a folder is meant.
+    /// [`SandboxError::Absent`] if it cannot be made, or a folder is meant.
     pub(super) fn missing_file(&self) -> Result<Option<MissingFile<'_>>, SandboxError> {
         let path = self.plain.as_path();
         if path.symlink_metadata().is_ok() {
@@ -67,7 +67,7 @@ impl RequestedPath {
         }
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let folder = open(parent, flags, Bits::empty()).map_err(|why| absent_error(path, why))?;
-        // Who swapped it for a link meanwhile has another one here.
+        // A folder that was swapped for a link meanwhile has another path here.
         let at = readlink(format!("/proc/self/fd/{}", folder.as_raw_fd()).as_str())
             .map_err(|why| absent_error(path, why))?;
         if Path::new(&at) != parent {
@@ -83,7 +83,7 @@ pub(super) fn check_leads_to(path: &Path, real: &Path) -> Result<(), SandboxErro
     if plain == real { Ok(()) } else { Err(SandboxError::Link { path: plain, real: real.to_owned() }) }
 }
 
-/// `path` as it is written, without dots.
+/// Returns `path` as it is written, without dots.
 fn normalise_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

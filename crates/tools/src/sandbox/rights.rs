@@ -1,6 +1,6 @@
-//! What commands of a superuser may do beyond its files.
+//! Privileges of a superuser's commands beyond its files.
 //!
-//! It must not know settings: in every mode that holds commands these are the same.
+//! It must not know settings: they are the same in every mode that confines commands.
 
 use std::io;
 
@@ -9,8 +9,9 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// What stays, where it is there: files of other users and their owners, ports below 1024. Without the rest nobody looks into processes
-/// past landlock (since Linux 6.13 `CAP_PERFMON` and `CAP_SYS_ADMIN` read their memory), hears the network or changes the machine.
+/// Capabilities that stay, if present: files of other users and their owners, ports below 1024. Without the others no command
+/// looks into processes past landlock (since Linux 6.13 `CAP_PERFMON` and `CAP_SYS_ADMIN` read their memory), captures the
+/// network or changes the machine.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -20,14 +21,14 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::KILL)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Gives up all others, for the calling thread and whatever it starts from now on, for good.
+/// Drops all others, for the calling thread and every process that it starts from now on, irrevocably.
 ///
 /// # Errors
-/// What the system says, after which nothing may be started.
+/// Errors of the system, after which nothing may be started.
 pub(super) fn give_up() -> io::Result<()> {
     let had = capabilities(None)?;
     for other in CapabilitySet::all().difference(KEPT).iter() {
-        // What the kernel does not know is in nothing.
+        // Capabilities unknown to the kernel are in no set.
         if capability_is_in_bounding_set(other).unwrap_or(false) && had.effective.contains(CapabilitySet::SETPCAP) {
             remove_capability_from_bounding_set(other)?;
         }

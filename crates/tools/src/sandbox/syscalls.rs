@@ -63,13 +63,14 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_ioperm,
 ];
 
-/// Said not to be there, so that programs take the older way: `clone3` hides its flags from a filter, and a ring makes
+/// Reported as not implemented, so that programs take the older way: `clone3` hides its flags from a filter, and a ring makes
 /// sockets and opens files by itself.
 const ABSENT: &[libc::c_long] =
     &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
-/// Refused with EPERM if they are about another process than the caller: limits, priorities and scheduling classes of the gateway, and of whatever
-/// else its user runs, are changed from nowhere but outside. Each with the arguments that say which, and what they are for the caller.
+/// Refused with EPERM if they concern another process than the caller: limits, priorities and scheduling classes of the gateway,
+/// and of the user's other processes, cannot be changed by commands. Each with the arguments that select the process, and their
+/// values for the caller.
 const OF_OTHERS: &[(libc::c_long, &[(u8, u64)])] = &[
     (libc::SYS_prlimit64, &[(0, 0)]),
     (libc::SYS_setpriority, &[(0, 0), (1, 0)]),
@@ -90,10 +91,10 @@ const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Holds the calling thread and whatever it starts, for good.
+/// Filters the system calls of the calling thread and every process that it starts, irrevocably.
 ///
 /// # Errors
-/// What the kernel, or the making of a filter, says.
+/// Errors of the kernel, or of the making of a filter.
 pub(super) fn refuse_syscalls(network: &NetworkAccess) -> Result<(), seccompiler::Error> {
     for filter in build_filters(network)? {
         seccompiler::apply_filter(&filter)?;
@@ -108,7 +109,7 @@ fn build_filters(network: &NetworkAccess) -> Result<Vec<BpfProgram>, seccompiler
     let mut refused = whole(REFUSED);
     let masked = |flag: &libc::c_int| {
         let flag = u64::from(flag.unsigned_abs());
-        // Where the call has its flags first, which is so on every machine that is built for.
+        // The call has its flags first on every machine that is built for.
         let condition = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
         SeccompRule::new(vec![condition])
     };
@@ -132,7 +133,7 @@ fn build_filters(network: &NetworkAccess) -> Result<Vec<BpfProgram>, seccompiler
     Ok(all)
 }
 
-/// Which sockets are refused, if any.
+/// Returns the rules for refused sockets, if any.
 fn socket_rules(network: &NetworkAccess) -> Result<Option<Vec<SeccompRule>>, seccompiler::Error> {
     let number = |constant: libc::c_int| u64::from(constant.unsigned_abs());
     let is = |argument, how, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, how, value);
@@ -163,7 +164,7 @@ fn build_filter(rules: SyscallRules, error: libc::c_int) -> Result<BpfProgram, s
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)?.try_into()?)
 }
 
-/// The second numbering of the same calls, which a list of numbers would not see, is refused whole.
+/// Returns a filter that refuses the second numbering of the same calls, which a list of numbers would not see, as a whole.
 fn without_x32() -> [sock_filter; 3] {
     const LOAD_NUMBER: u16 = 0x20;
     const JUMP_IF_AT_LEAST: u16 = 0x35;

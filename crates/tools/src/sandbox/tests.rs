@@ -17,7 +17,7 @@ use crate::{
     write::WriteTool,
 };
 
-/// A workspace, and beside it what is the gateway's own, what is temporary and what is neither.
+/// A workspace, and next to it the gateway's own files, temporary ones and others.
 struct SandboxFixture {
     case: ToolFixture,
     beside: tempfile::TempDir,
@@ -60,7 +60,7 @@ impl SandboxFixture {
     }
 }
 
-/// Whether this kernel can hold commands. Where it cannot, that it is told is what is shown.
+/// Reports whether this kernel can confine commands. If it cannot, the tests show that this is reported.
 async fn holds() -> bool {
     let Some(lacks) = KernelSupport::running_kernel().missing_support() else { return true };
     let world = SandboxFixture::new(SandboxSettings { mode: SandboxMode::Guard, ..SandboxSettings::default() }, None);
@@ -186,7 +186,7 @@ async fn calls_that_lead_out_are_refused() {
         let output = world.says(command).await;
         assert!(output.contains("Command exited with code"), "{command}: {output}");
     }
-    // What it does to itself is its own business.
+    // Changes to itself are allowed.
     assert_eq!(
         world.says("ulimit -n 99 && ulimit -n && nice -n 1 chrt --idle 0 ionice -c 3 echo done").await,
         "99\ndone\n"
@@ -292,7 +292,7 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
             .await;
         assert!(failure(&result).contains("is the gateway's own"), "{own}");
     }
-    // A file that is not there is made for whoever was allowed to write it, and nothing beside it.
+    // A missing file is made for a command that was allowed to write it, and nothing next to it.
     let new = world.at("outside/made-now");
     let command =
         json!({"command": format!("echo c >>{0}; echo d >{0}-too", new.display()), "needs": {"write": [new]}});
@@ -302,7 +302,7 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
     let nowhere = json!({"command": "true", "needs": {"write": [world.at("nowhere/new")]}});
     let result = world.case.run(&BashTool::default().in_sandbox(world.case.cx.shells.sandbox()), nowhere).await;
     assert!(failure(&result).contains("is not there and cannot be made"), "{}", failure(&result));
-    // Nor where a folder is meant, nor beside one that cannot be.
+    // Nor if a folder is meant, nor next to one that cannot be made.
     let folder = format!("{}/", world.at("outside/folder").display());
     for paths in [vec![folder], vec!["first".to_owned(), world.at("nowhere/second").display().to_string()]] {
         let call = json!({"command": "true", "needs": {"write": paths}});
@@ -335,7 +335,7 @@ async fn what_leads_elsewhere_is_not_given_by_the_name_that_a_person_saw() {
         let call = json!({"command": "true", "needs": {"write": [path]}});
         let error = bash.pin_files(call.as_object().unwrap(), cx).await.unwrap_err().to_string();
         assert!(error.contains(&format!("leads through a link to {}", real.display())), "{path}: {error}");
-        // Where it became a link after a person saw it, too.
+        // Also if it became a link after a person saw it.
         let run = world.case.run(&bash, call).await;
         assert!(
             failure(&run).contains("leads through a link")
@@ -391,7 +391,7 @@ async fn what_can_never_be_given_is_refused_before_anybody_is_asked() {
         "{error}"
     );
     let (own, cx) = (world.at("own/rules"), &world.case.cx);
-    // From the working folder, and whatever a link calls it.
+    // From the working folder, and through any link.
     let up: PathBuf = cx.cwd.components().skip(1).map(|_| "..").collect();
     let beside = up.join(own.strip_prefix("/").unwrap());
     std::os::unix::fs::symlink(own.parent().unwrap(), cx.cwd.join("link")).unwrap();

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// `path` with every link followed as far as it is there; behind that as it is written, without `..`.
+/// Returns `path` with every link followed as far as it exists; the rest as it is written, without `..`.
 pub(super) fn real_path(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut at = path;
@@ -24,7 +24,7 @@ pub(super) fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-/// The same, with the home folder in place of `~`.
+/// Returns the same path with the home folder in place of `~`.
 pub(super) fn expand_home(path: &Path, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix("~"), home) {
         (Ok(rest), Some(home)) => real_path(&home.join(rest)),
@@ -32,7 +32,7 @@ pub(super) fn expand_home(path: &Path, home: Option<&Path>) -> PathBuf {
     }
 }
 
-/// The largest trees of `root` that hold nothing of `without`. All are real paths; what is a link is left out.
+/// Returns the largest trees of `root` that hold nothing of `without`. All are real paths; what is a link is left out.
 pub(super) fn without_trees(root: &Path, without: &[PathBuf]) -> Vec<PathBuf> {
     if without.iter().any(|tree| root.starts_with(tree)) {
         return Vec::new();

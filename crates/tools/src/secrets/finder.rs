@@ -10,29 +10,29 @@ use super::{
 /// The forms of one view. It keeps no copy of them, and is made in a time that hangs on how many they are.
 pub(super) struct FormFinder {
     view: TextEncoding,
-    /// By their text: those that begin alike stand together, the shorter before the longer. No two are the same.
+    /// Forms by their text: those with a common beginning are neighbours, the shorter before the longer. No two are the same.
     forms: Vec<SecretForm>,
-    /// For every byte how it is read, if a form begins with it: most bytes of an output are done with then.
+    /// Decoding of every byte with which a form begins: most bytes of an output are done with then.
     firsts: [Option<u8>; 256],
     /// A bit for the symbols with which each form begins, at [`place_of`] them, and few others: most places where forms could
     /// begin are done with then.
     heads: Vec<u64>,
 }
 
-/// How many symbols tell whether it is worth to look closer. No form has fewer.
+/// Number of symbols that decide whether to look closer. No form has fewer.
 const HEAD: usize = 4;
 
-/// What begins at one place of a text.
+/// Forms that begin at one position of a text.
 #[derive(Default)]
 pub(super) struct FormMatch<'a> {
-    /// Where the longest form that does ends, and what stands in its place.
+    /// End of the longest form that does, and its replacement.
     pub(super) whole: Option<(usize, &'a str)>,
-    /// Whether it could be the beginning of a longer one, if more text comes.
+    /// True if it could be the beginning of a longer one, if more text comes.
     pub(super) open: bool,
 }
 
 impl FormFinder {
-    /// Over `forms`, which are those of one view, sorted and no two the same.
+    /// Creates a finder of `forms`, which are those of one encoding, sorted and no two the same.
     pub(super) fn for_forms(forms: &[SecretForm], view: TextEncoding) -> Self {
         let (mut begins, mut heads) = ([false; 256], vec![0; (forms.len() / 4 + 1).next_power_of_two()]);
         for form in forms {
@@ -48,12 +48,12 @@ impl FormFinder {
         Self { view, forms: forms.to_vec(), firsts, heads }
     }
 
-    /// How many forms it looks for.
+    /// Returns the number of forms.
     pub(super) const fn len(&self) -> usize {
         self.forms.len()
     }
 
-    /// What begins at `at`.
+    /// Returns the forms that begin at `at`.
     pub(super) fn match_at(&self, text: &[u8], at: usize, then: MoreInput) -> FormMatch<'_> {
         let Some(first) = self.firsts[usize::from(text[at])] else { return FormMatch::default() };
         let (mut head, mut end) = ([first; HEAD], at + 1);
@@ -71,7 +71,7 @@ impl FormFinder {
         self.follow_forms(first, text, at + 1, then)
     }
 
-    /// Goes along `text` behind its symbol `first` for as long as there is a form that does.
+    /// Follows `text` after its symbol `first` for as long as a form matches.
     fn follow_forms(&self, first: u8, text: &[u8], behind: usize, then: MoreInput) -> FormMatch<'_> {
         let (mut symbol, mut end, mut depth) = (first, behind, 0);
         let (mut range, mut whole) = (0..self.forms.len(), None);
@@ -96,7 +96,7 @@ impl FormFinder {
         }
     }
 
-    /// Those forms of `range` that have `symbol` at `depth`. They have the same before it, and all are longer.
+    /// Returns the forms of `range` that have `symbol` at `depth`. They have the same before it, and all are longer.
     fn narrow_range(&self, range: Range<usize>, depth: usize, symbol: u8) -> Range<usize> {
         let forms = &self.forms[range.clone()];
         let has = |form: &SecretForm| form.text.as_bytes()[depth];
@@ -110,7 +110,7 @@ impl FormFinder {
     }
 }
 
-/// In which of `words`, a power of two, the bit of a head is, and that bit.
+/// Returns the index in `words`, a power of two, of the bit of a head, and that bit.
 fn place_of(head: impl IntoIterator<Item = u8>, words: usize) -> (usize, u64) {
     let number = head.into_iter().fold(0_u64, |number, symbol| number << 8 | u64::from(symbol));
     // By a number that spreads them; the upper bits are spread best.

@@ -13,16 +13,16 @@ const SHORTEST: usize = 6;
 /// One form of a secret.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SecretForm {
-    /// How a text is read when this is looked for in it.
+    /// Encoding in which a text is read to find this form.
     pub(super) view: TextEncoding,
-    /// What is looked for.
+    /// Text of the form.
     pub(super) text: Arc<str>,
-    /// What stands in its place.
+    /// Replacement.
     pub(super) shown: Arc<str>,
 }
 
-/// Every form of `secret` to look for: as it is, percent-encoded, quoted as JSON or for HTML, in hex, and in base64 wherever it stands
-/// in what was encoded. How encoded text is wrapped is the business of its [`View`].
+/// Returns every form of `secret` to look for: as it is, percent-encoded, quoted as JSON or for HTML, in hex, and in base64 at
+/// any position of the encoded data. Its [`TextEncoding`] handles the wrapping of encoded text.
 ///
 /// Of a text of several lines each line is a secret: outputs are seldom cut elsewhere, and quoted in many ways between them.
 ///
@@ -44,7 +44,7 @@ pub(super) fn secret_forms(secret: &str, shown: &str) -> Vec<SecretForm> {
     forms
 }
 
-/// Whether there is any form to look for.
+/// Returns true if there is any form to look for.
 pub(super) fn can_be_hidden(secret: &str) -> bool {
     secret.lines().any(|line| line.trim().len() >= SHORTEST)
 }
@@ -55,7 +55,7 @@ fn plain_forms(line: &str) -> Vec<String> {
     let quoted = quoted[1..quoted.len() - 1].to_owned();
     let percent = percent_encode(line, "", |byte| format!("%{byte:02X}"));
     let small = self::percent_encode(line, "", |byte| format!("%{byte:02x}"));
-    // What JavaScript and Python leave alone.
+    // Characters that JavaScript and Python leave unencoded.
     let kept = ["!'()*", "/"].map(|kept| self::percent_encode(line, kept, |byte| format!("%{byte:02X}")));
     let mut forms = vec![line.to_owned(), quoted.replace('/', "\\/"), quoted, line.replace(' ', "+")];
     forms.extend([small, percent.replace("%20", "+"), percent]);
@@ -71,15 +71,15 @@ fn plain_forms(line: &str) -> Vec<String> {
     forms
 }
 
-/// How numbers of characters are written.
+/// Notation of character numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HexDigits {
     Small,
     Capital,
 }
 
-/// What writers of JSON tell by its number that need not be: which characters, whether all beyond ASCII, and in which digits. Those of
-/// Go and Rails; of Gson; of Python and PHP; of Jackson; of both; of .NET.
+/// Characters that writers of JSON encode by number without need: the characters, true if all beyond ASCII, and the notation.
+/// Those of Go and Rails; of Gson; of Python and PHP; of Jackson; of both; of .NET.
 const UNICODE: [(&str, bool, HexDigits); 6] = [
     ("<>&", false, HexDigits::Small),
     ("<>&='", false, HexDigits::Small),
@@ -89,7 +89,7 @@ const UNICODE: [(&str, bool, HexDigits); 6] = [
     ("<>&'\"+`", true, HexDigits::Capital),
 ];
 
-/// How writers of HTML quote both kinds of quotes.
+/// Encodings of both kinds of quotes by writers of HTML.
 const QUOTES: [(&str, &str); 5] =
     [("\"", "'"), ("&quot;", "'"), ("&quot;", "&#39;"), ("&quot;", "&#x27;"), ("&#34;", "&#39;")];
 
@@ -138,7 +138,8 @@ fn percent_encode(text: &str, kept: &str, escape: impl Fn(u8) -> String) -> Stri
     encoded
 }
 
-/// What every text in base64 holds that `line` stands in, wherever it does: less what its neighbours change.
+/// Returns the common parts of every text in base64 that contains `line`, at any position: without the characters that its
+/// neighbours change.
 fn in_base64(line: &str) -> [String; 3] {
     [(0, 0), (1, 2), (2, 3)].map(|(before, changed)| {
         let bytes = [&[0; 2][..before], line.as_bytes()].concat();

@@ -1,4 +1,4 @@
-//! What is looked for: every value that there is, and those that there were.
+//! Values to look for: all present ones, and former ones.
 
 use std::cmp::Reverse;
 
@@ -9,8 +9,8 @@ use super::{
     forms::{SecretForm, secret_forms},
 };
 
-/// The most bytes of values, all together, that were changed or removed and are looked for still. What is kept of them takes
-/// about eight times as much; without a limit, a token that another program renews would take more for as long as we run.
+/// Most bytes of values, all together, that were changed or removed and are still looked for. Their forms take about eight times
+/// as much; without a limit, a token that another program renews would take more and more memory.
 pub(super) const PAST: usize = 1 << 20;
 
 /// The values that are looked for.
@@ -28,10 +28,10 @@ struct KnownValue {
     look: u64,
 }
 
-/// Whether a veil has to be made anew.
+/// Change of the redactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RedactorChange {
-    /// It has not.
+    /// None.
     None,
     /// Other values are looked for.
     Values,
@@ -78,7 +78,7 @@ impl KnownSecrets {
         if self.values.len() < before { RedactorChange::Values } else { change }
     }
 
-    /// What hides all of them.
+    /// Builds a redactor of all of them.
     pub(super) fn build_redactor(&self) -> Redactor {
         Redactor::from_forms(self.values.iter().flat_map(|known| known.forms.iter().cloned()).collect())
     }

@@ -26,27 +26,27 @@ impl fmt::Debug for Redactor {
 pub(super) enum RedactionMatch<'a> {
     /// A form.
     Whole {
-        /// Where it begins.
+        /// Start of the match.
         start: usize,
-        /// Where what follows it begins.
+        /// Start of the text after it.
         end: usize,
-        /// What stands in its place.
+        /// Replacement.
         shown: &'a str,
     },
-    /// What could be the beginning of a form, or of a longer one, if more text comes.
+    /// Possible beginning of a form, or of a longer one, if more text comes.
     Begun {
-        /// Where it begins.
+        /// Start of the match.
         start: usize,
     },
 }
 
 impl Redactor {
-    /// Over `secrets`, in the place of which `shown` stands.
+    /// Creates a redactor of `secrets`, which replaces them by `shown`.
     pub fn for_secrets<'a>(secrets: impl IntoIterator<Item = &'a str>, shown: &str) -> Self {
         Self::from_forms(secrets.into_iter().flat_map(|secret| secret_forms(secret, shown)).collect())
     }
 
-    /// Over forms. It shares their texts.
+    /// Creates a redactor of forms. It shares their texts.
     pub(super) fn from_forms(mut forms: Vec<SecretForm>) -> Self {
         forms.sort_unstable();
         forms.dedup_by(|a, b| (a.view, &a.text) == (b.view, &b.text));
@@ -54,12 +54,12 @@ impl Redactor {
         Self(views.filter_map(|forms| Some(FormFinder::for_forms(forms, forms.first()?.view))).collect())
     }
 
-    /// Whether there is nothing to hide.
+    /// Returns true if there is nothing to hide.
     pub(super) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What comes first in `text` at `from` or behind it.
+    /// Returns the first match in `text` at or after `from`.
     pub(super) fn next(&self, text: &[u8], from: usize, then: MoreInput) -> Option<RedactionMatch<'_>> {
         if self.is_empty() {
             return None;
@@ -81,12 +81,12 @@ impl Redactor {
         })
     }
 
-    /// Whether `text` tells a secret.
+    /// Returns true if `text` contains a secret.
     pub fn contains_secret(&self, text: &str) -> bool {
         self.next(text.as_bytes(), 0, MoreInput::Nothing).is_some()
     }
 
-    /// `text` without secrets.
+    /// Returns `text` without secrets.
     pub fn redact_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let (mut hidden, mut from) = (String::new(), 0);
         while let Some(RedactionMatch::Whole { start, end, shown }) =
@@ -132,7 +132,7 @@ impl Redactor {
         }
     }
 
-    /// Something that hides in an output which comes in pieces.
+    /// Creates a stream that hides secrets in an output which comes in pieces.
     pub fn redacting_stream(self: &Arc<Self>) -> RedactingStream {
         RedactingStream::with_redactor(Arc::clone(self))
     }

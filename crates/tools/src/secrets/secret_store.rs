@@ -1,4 +1,4 @@
-//! Where values are kept: a folder with a file each, readable by nobody else, and what a configuration gives.
+//! Storage of secret values: a folder with a file each, readable only by its owner, and the values of the configuration.
 
 use std::{
     collections::BTreeMap,
@@ -24,38 +24,38 @@ use crate::regular;
 pub struct SecretEntry {
     /// Its name.
     pub name: String,
-    /// Why it would not be released, if it would not.
+    /// Reason that it would not be released; none if it would.
     pub lack: Option<SecretRefused>,
 }
 
-/// Why a secret was not set or removed.
+/// Reason that a secret was not set or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be named so.
+    /// The name is invalid.
     #[error("{0:?} cannot name a secret: a letter or _, then letters, digits, _, - and dots, at most 64 of them")]
     Name(String),
-    /// It is shorter or longer than it may be, or holds a NUL character.
+    /// The value is shorter or longer than allowed, or holds a NUL character.
     #[error("a secret has between {SHORTEST} and {LONGEST} bytes and no NUL character")]
     Value,
-    /// Nobody set it.
+    /// The secret is not set.
     #[error("there is no secret called {name} in {}", folder.display())]
     Unknown {
         /// The name.
         name: String,
-        /// Where.
+        /// Folder of secrets.
         folder: PathBuf,
     },
-    /// The system says no.
+    /// The system returned an error.
     #[error("{}: {problem}", path.display())]
     Io {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// What it says.
+        /// The error.
         problem: io::Error,
     },
 }
 
-/// What tells one state of a file from another.
+/// Stamp that distinguishes states of a file.
 type SecretFileStamp = (u64, i64, i64, u64, u32);
 
 type FileStamps = BTreeMap<String, SecretFileStamp>;
@@ -63,13 +63,13 @@ type FileStamps = BTreeMap<String, SecretFileStamp>;
 pub(super) struct SecretStore {
     folder: PathBuf,
     given: BTreeMap<String, SecretString>,
-    /// Held while a veil is made. Who needs none other than the latest does not wait for it.
+    /// Held while a redactor is built. Callers that the latest one suffices for do not wait for it.
     ever: Mutex<KnownSecrets>,
     /// Taken for a moment, also by who holds the other.
     latest: Mutex<LatestRedactor>,
 }
 
-/// The veil that was made last.
+/// The redactor that was built last.
 #[derive(Default)]
 struct LatestRedactor {
     /// The folder as it was; none before it was looked at.
@@ -82,7 +82,7 @@ impl SecretStore {
         Self { folder, given, ever: Mutex::default(), latest: Mutex::default() }
     }
 
-    /// The value, which [`Shelf::veil`] hides from here on.
+    /// Returns the value, which [`SecretStore::redactor`] hides from here on.
     pub(super) fn secret_value(&self, name: &str) -> Result<SecretString, SecretRefused> {
         let unknown = || SecretRefused::Unknown(name.to_owned());
         if !is_name(name) {
@@ -107,7 +107,7 @@ impl SecretStore {
             return veil;
         }
         let mut ever = lock_mutex(&self.ever);
-        // Somebody else may have been here first.
+        // Another thread may have built it first.
         if let Some(veil) = self.latest_redactor(&files) {
             return veil;
         }
@@ -129,7 +129,7 @@ impl SecretStore {
         Arc::clone(&latest.redactor)
     }
 
-    /// The latest veil, if it is one over `files`.
+    /// Returns the latest redactor, if it is one for `files`.
     fn latest_redactor(&self, files: &FileStamps) -> Option<Arc<Redactor>> {
         let latest = lock_mutex(&self.latest);
         (latest.files.as_ref() == Some(files)).then(|| Arc::clone(&latest.redactor))
@@ -150,7 +150,7 @@ fn check_secret(name: &str, value: &str) -> Result<(), SecretRefused> {
     Ok(())
 }
 
-/// What a file of the folder holds; none if there is no such file.
+/// Reads a file of the folder; none if there is no such file.
 fn read_secret(folder: &Path, name: &str) -> Result<Option<SecretString>, SecretRefused> {
     let path = folder.join(name);
     let unreadable = |problem| SecretRefused::Unreadable { name: name.to_owned(), problem };
@@ -167,7 +167,7 @@ fn read_secret(folder: &Path, name: &str) -> Result<Option<SecretString>, Secret
     Ok(Some(trim_line_end(text).into()))
 }
 
-/// Without the line end that editors and `echo` put behind it.
+/// Removes the line end that editors and `echo` append.
 fn trim_line_end(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();
@@ -178,7 +178,7 @@ fn trim_line_end(mut text: String) -> String {
     text
 }
 
-/// The files that could be secrets, as they are now. A folder that cannot be read has none.
+/// Returns the files that could be secrets, as they are now. A folder that cannot be read has none.
 fn file_stamps(folder: &Path) -> FileStamps {
     let Ok(entries) = fs::read_dir(folder) else { return BTreeMap::new() };
     let named = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|name| is_name(name));
@@ -190,7 +190,7 @@ fn file_stamps(folder: &Path) -> FileStamps {
         .collect()
 }
 
-/// The secrets that are kept in `folder`, by name. A folder that is not there has none.
+/// Returns the secrets that are kept in `folder`, by name. A folder that is not there has none.
 ///
 /// # Errors
 /// [`StoreError::Io`] if it cannot be read.

@@ -7,15 +7,15 @@ use super::{
     view::MoreInput,
 };
 
-/// What is held is looked at again when it has grown by this part of itself, not for each byte that comes alone: as long as a
-/// secret may be, that would take a time that grows with its square.
+/// Part of itself by which held text must grow before it is searched again. A search for each single byte would take time that
+/// grows with the square of a secret's length.
 const GROWN: usize = 64;
 
-/// An output on its way. What could be the beginning of a secret is held until it is known.
+/// An output on its way. A possible beginning of a secret is held until more is known.
 pub struct RedactingStream {
     redactor: Arc<Redactor>,
     held: Vec<u8>,
-    /// How many bytes of what is held nobody has looked at.
+    /// Number of held bytes that were not searched yet.
     new: usize,
 }
 

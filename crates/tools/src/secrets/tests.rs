@@ -51,7 +51,7 @@ fn a_secret_is_hidden_in_every_form_that_it_is_usual_to_write_it_in() {
         assert!(!hidden.contains("0815"), "{case}: {hidden}");
     }
     assert_eq!(veil.redact_text("nothing here"), "nothing here");
-    // What nobody writes: the limit is that whoever wants to can.
+    // A form that no program writes: the limit is that an agent that intends to can write it.
     assert!(!veil.contains_secret(&percent));
 }
 

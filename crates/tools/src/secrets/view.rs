@@ -1,9 +1,9 @@
-//! How a text is read when something encoded is looked for in it: without what programs put between its characters.
+//! Reading of a text in which encoded data is looked for: without the characters that programs put between.
 //!
 //! It must not know secrets.
 
-/// The most bytes that may stand between two characters of something encoded: a line end and an indentation. Without a
-/// limit, white space at the end of an output would be held for as long as it goes on.
+/// Most bytes between two characters of encoded data: a line end and an indentation. Without a limit, white space at the end of
+/// an output would be held for as long as it continues.
 pub(super) const GAP: usize = 128;
 
 /// A way to read a text.
@@ -17,22 +17,22 @@ pub(super) enum TextEncoding {
     Hex,
 }
 
-/// What follows a text.
+/// Text that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MoreInput {
-    /// Nothing.
+    /// The end of the text.
     Nothing,
     /// More, or nothing.
     Perhaps,
 }
 
-/// What a text has next.
+/// Next symbol of a text.
 pub(super) enum NextSymbol {
     /// A symbol, and where what follows it begins.
     Symbol(u8, usize),
-    /// Something that nothing encoded goes on behind.
+    /// A byte after which no encoded data continues.
     Break,
-    /// Nothing, or nothing yet.
+    /// The end, or no further symbol yet.
     End,
 }
 
@@ -40,12 +40,12 @@ enum ByteMeaning {
     Symbol(u8),
     Gap,
     Break,
-    /// Only what comes next can tell.
+    /// Undecided until more text comes.
     Open,
 }
 
 impl TextEncoding {
-    /// What `byte` is read as by itself, if it is not to be passed over.
+    /// Returns the symbol that `byte` means by itself, if it is not to be skipped.
     pub(super) const fn decode_symbol(self, byte: u8) -> Option<u8> {
         match (self, byte) {
             (Self::Plain, _) | (Self::Base64, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/') => Some(byte),
@@ -56,7 +56,7 @@ impl TextEncoding {
         }
     }
 
-    /// What `text` has at `at`, behind at least one symbol.
+    /// Returns the next symbol of `text` at `at`, after at least one symbol.
     pub(super) fn next(self, text: &[u8], at: usize, then: MoreInput) -> NextSymbol {
         for place in at..text.len().min(at + GAP + 1) {
             match self.classify_byte(text, place, then) {
@@ -74,7 +74,7 @@ impl TextEncoding {
         if self != Self::Plain {
             match byte {
                 b' ' | b'\t'..=b'\r' | b'\\' => return ByteMeaning::Gap,
-                // Line ends as JSON has them. What stands before them is passed over, also where there are two of it.
+                // Line ends as JSON has them. Backslashes before them are skipped, also where there are two of it.
                 b'n' | b'r' | b't' if before == b'\\' => return ByteMeaning::Gap,
                 _ => {}
             }
@@ -83,7 +83,7 @@ impl TextEncoding {
             match byte {
                 b':' | b'-' | b',' => return ByteMeaning::Gap,
                 b'x' | b'X' if matches!(before, b'0' | b'\\') => return ByteMeaning::Gap,
-                // Where a byte begins, and the beginning of `0x`. At the end it could be either.
+                // The start of a byte, and of `0x`. At the end it could be either.
                 b'0' if !before.is_ascii_hexdigit() => match text.get(place + 1) {
                     Some(b'x' | b'X') => return ByteMeaning::Gap,
                     None if then == MoreInput::Perhaps => return ByteMeaning::Open,

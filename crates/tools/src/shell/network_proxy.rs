@@ -24,23 +24,23 @@ use crate::{
     sandbox::{HostPattern, NetworkAccess},
 };
 
-/// What an exec child has to make its network.
+/// Time limit of an exec child to make its network.
 const OPENING: Duration = Duration::from_secs(60);
 
-/// Which way out a shell has.
+/// Proxy of a shell.
 #[derive(Debug)]
 pub(super) enum ProxyState {
-    /// None of ours: as the sandbox says, or the whole network.
+    /// None: access as in the sandbox, or the whole network.
     None,
-    /// To these, as soon as the exec child has said that it is in a network of its own.
+    /// To these hosts, as soon as the exec child has reported that it is in a network of its own.
     Awaited(Vec<HostPattern>),
     /// Through this.
     Open(HostProxy),
-    /// It was to be, but this machine lacks what that takes.
+    /// Required, but this machine lacks the means.
     Lacking(String),
 }
 
-/// Tells what a command starts how hosts are reached.
+/// Sets the proxy variables of a command.
 pub(super) fn point_at_proxy(command: &mut Command) {
     let address = format!("http://127.0.0.1:{PORT}");
     for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
@@ -52,8 +52,8 @@ pub(super) fn point_at_proxy(command: &mut Command) {
 }
 
 impl SessionShell {
-    /// What this machine lacks for commands that reach named hosts alone; nothing where the sandbox names none. A shell is
-    /// made ready for it, and ended.
+    /// Describes the missing features of this machine for commands that reach named hosts alone; none if the sandbox names no
+    /// host. A shell is started to check, and ended.
     pub async fn lacks_named_hosts(&self, cwd: &Path, environment: &CommandEnvironment) -> Option<String> {
         if !matches!(self.sandbox.network(), NetworkAccess::Hosts(_)) {
             return None;
@@ -134,7 +134,7 @@ impl ChildLink {
         }
     }
 
-    /// Cuts what the call has open, and gives what has to be told of its network.
+    /// Closes the open connections of the call, and returns the notes about its network.
     pub(super) fn end_call(&self) -> Vec<String> {
         match &self.proxy {
             ProxyState::None | ProxyState::Awaited(_) => Vec::new(),

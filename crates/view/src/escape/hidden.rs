@@ -1,8 +1,8 @@
-//! The characters that cannot be seen or that change how others are seen.
+//! Characters that cannot be seen or that change how others are seen.
 //!
-//! Source: the Unicode Character Database 14.0: the categories Cc, Cf, Zl, Zp, Co and Cn, white space (Zs) but the
-//! blank, what is `Default_Ignorable_Code_Point`, and U+2800, a letter without ink. What later versions assign counts
-//! as unassigned, which is safe: it is written out.
+//! Source: the Unicode Character Database 14.0: the categories Cc, Cf, Zl, Zp, Co and Cn, white space (Zs) but the blank, all
+//! with `Default_Ignorable_Code_Point`, and U+2800, a letter without ink. Characters that later versions assign count as
+//! unassigned, which is safe: it is written out.
 
 /// First and last of each range, in order.
 #[rustfmt::skip]

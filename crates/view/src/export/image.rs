@@ -1,4 +1,4 @@
-//! Which images may become part of a page.
+//! Images that may become part of a page.
 //!
 //! It must not know the page.
 

@@ -1,8 +1,8 @@
-//! What the record says of chat networks, in words.
+//! Texts for events of chat networks.
 
 use countersign_core::channel::{ChannelAccount, ChatAddress, DeliveryEnd, Event};
 
-/// One entry.
+/// Returns the text of one event.
 pub(super) fn channel_text(event: &Event) -> String {
     match event {
         Event::Met { account } => format!("{} is known", account_name(account)),

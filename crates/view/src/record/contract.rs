@@ -1,4 +1,4 @@
-//! What happened to the contract of a session, in a few words.
+//! Short texts for events of a session's contract.
 
 use countersign_core::{
     ledger::{BudgetAmount, BudgetBreach, LedgerMetric},

@@ -1,4 +1,4 @@
-//! Which records are meant.
+//! Filter for records.
 //!
 //! It must not read any.
 
@@ -8,32 +8,32 @@ use countersign_runtime::store::StoredRecord;
 use super::record_context::{RecordOutcome, RecordSubject};
 use crate::time::parse_iso;
 
-/// What a record must be; nothing means any.
+/// Filter for records; an empty field matches any.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordFilter {
-    /// From this time on.
+    /// Start of the period.
     pub since: Option<Millis>,
     /// Before this time.
     pub until: Option<Millis>,
-    /// Of this session.
+    /// The session.
     pub session: Option<SessionId>,
     /// About any of these tools.
     pub tools: Vec<String>,
-    /// Of any of these kinds.
+    /// Kinds, any of which a record must have.
     pub kinds: Vec<String>,
-    /// That say any of these.
+    /// Outcomes, any of which a record must have.
     pub outcomes: Vec<RecordOutcome>,
     /// The id of a call or gate, or the end of it.
     pub about: Option<String>,
 }
 
 impl RecordFilter {
-    /// True if every record fits.
+    /// Returns true if every record fits.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether a record is meant.
+    /// Returns true if the filter matches a record.
     pub fn matches_record(&self, stored: &StoredRecord, about: &RecordSubject) -> bool {
         let any = |allowed: &[String], found: Option<&str>| {
             allowed.is_empty() || found.is_some_and(|found| allowed.iter().any(|one| one == found))
@@ -48,16 +48,16 @@ impl RecordFilter {
     }
 }
 
-/// Whether `id` is the id of the record's call or gate, or the end of it.
+/// Returns true if `id` is the id of the record's call or gate, or the end of it.
 pub fn has_id(about: &RecordSubject, id: &str) -> bool {
     let ends = |found: Option<String>| found.is_some_and(|found| !id.is_empty() && found.ends_with(id));
     ends(about.call.map(|call| call.to_string())) || ends(about.gate.map(|gate| gate.to_string()))
 }
 
-/// Reads a time: a day, a minute, a second, with or without an offset, or how long before `now`.
+/// Reads a time: a day, a minute, a second, with or without an offset, or a duration before `now`.
 ///
 /// # Errors
-/// What is understood.
+/// Text that lists the accepted forms.
 pub fn time_of(text: &str, now: Millis) -> Result<Millis, String> {
     parse_time(text, now).ok_or_else(|| "a time is 2026-11-21, 2026-11-21T20:00, or 90s, 30m, 12h, 7d ago".to_owned())
 }

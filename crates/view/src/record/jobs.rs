@@ -1,4 +1,4 @@
-//! What happened to jobs, in a few words.
+//! Short texts for events of jobs.
 
 use countersign_core::{
     run::RunOutcome,

@@ -1,6 +1,6 @@
-//! What each record is about: its call and tool, how that was decided and by whom.
+//! Subject of each record: its call and tool, the decision and its maker.
 //!
-//! Most records name a call or a gate and nothing else; only those before say what it is. It must not know words for people.
+//! Most records name a call or a gate and nothing else; only those before describe it. It must not know texts for people.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::gate_request::{GateRequest, GoOnRequest, QuestionRequest, RequestKind};
 
-/// How many calls and gates are remembered; the oldest are let go.
+/// Most calls and gates that are remembered; the oldest are dropped.
 const REMEMBERED: usize = 65_536;
 
 /// How something was decided, or how it ended.
@@ -79,12 +79,12 @@ impl RecordOutcome {
         (Self::Unknown, "It is not known whether it took effect"),
     ];
 
-    /// The outcome of a word.
+    /// Returns the outcome of a word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().map(|(outcome, _)| outcome).find(|outcome| outcome.as_str() == word)
     }
 
-    /// The word of the command line, of JSON and of CSV.
+    /// Returns the word of the command line, of JSON and of CSV.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -132,7 +132,7 @@ impl RecordOutcome {
     }
 }
 
-/// What one record is about, as far as the records before say.
+/// Subject of one record, as far as the records before tell it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordSubject {
     /// The call.
@@ -141,27 +141,27 @@ pub struct RecordSubject {
     pub gate: Option<GateId>,
     /// The tool of the call.
     pub tool: Option<Arc<str>>,
-    /// What rules were matched against, or the question.
+    /// Signature that rules were matched against, or the question.
     pub subject: Option<Arc<str>>,
-    /// How it was decided or ended, where the record says so.
+    /// Outcome of the decision or call, if the record has one.
     pub outcome: Option<RecordOutcome>,
     /// The person who decided.
     pub by: Option<Arc<str>>,
-    /// What decided, such as a rule with its line.
+    /// Decider, such as a rule with its line.
     pub why: Option<Arc<str>>,
 }
 
-/// What is remembered of calls and gates while records are followed.
+/// Calls and gates that are remembered while records are followed.
 #[derive(Debug, Default)]
 pub(super) struct RecordContext {
     calls: BTreeMap<CallId, RecordSubject>,
     gates: BTreeMap<GateId, RecordSubject>,
-    /// The last result that a run was told of: the call that it belongs to ends in the next record.
+    /// The last result that a run received: the call that it belongs to ends in the next record.
     result: Option<(EntryId, String)>,
 }
 
 impl RecordContext {
-    /// What the next record is about.
+    /// Returns the subject of the next record.
     pub(super) fn follow_event(&mut self, event: &Event, content: Option<&str>) -> RecordSubject {
         match event {
             Event::Call(event) => self.follow_call(event, content),
@@ -272,7 +272,7 @@ impl RecordContext {
                     call.by.clone_from(&known.by);
                 }
             }
-            // Who decides is who gave the last of several votes.
+            // The decider is the one who gave the last of several votes.
             gate::Event::Voted { .. }
             | gate::Event::Escalated { .. }
             | gate::Event::Reminded { .. }
@@ -288,7 +288,7 @@ impl RecordContext {
     }
 }
 
-/// A reason without the words that say which way it went, and without what is advice to a model.
+/// Returns a reason without the words for its direction, and without the advice to a model.
 pub(super) fn plain_reason(text: &str) -> &str {
     let text = ["Denied by policy: ", "Denied ", "denied ", "allowed "]
         .iter()
@@ -299,7 +299,7 @@ pub(super) fn plain_reason(text: &str) -> &str {
     advice.iter().find_map(|advice| text.split_once(advice)).map_or(text, |(text, _)| text)
 }
 
-/// The name of a record's event within its kind.
+/// Returns the name of a record's event within its kind.
 pub fn event_name(stored: &StoredRecord) -> &str {
     // Facts are `{"name":{…}}` or `"name"`.
     stored.facts.split('"').nth(1).unwrap_or(&stored.kind)

@@ -1,4 +1,4 @@
-//! Streams of events: what somebody who comes back gets.
+//! Streams of events: the frames for a client that reconnects.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is refused, and in which order.
+//! Refusals, and their order.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a host is asked to do, who is asked, and what it says of that.
+//! Work for the host: the requests, the client that gets them, and its answers.
 
 use super::*;
 
@@ -11,13 +11,13 @@ fn result() -> Value {
 }
 
 impl BridgeFixture {
-    /// The door has heard that this client is there.
+    /// Waits until the adapter knows that this client is present.
     async fn is_for(&self, number: u64) {
         self.frames.send(Bytes::from(format!("{}\n", json!({"type": "client", "number": number})))).await.unwrap();
         self.says(json!({"type": "extension_error"})).await;
     }
 
-    /// The door asks for something that nobody is to hear.
+    /// Sends a request of the adapter that no client must get.
     async fn asks_nobody(&self, frame: Value) {
         self.frames.send(Bytes::from(format!("{frame}\n"))).await.unwrap();
         self.says(json!({"type": "extension_error"})).await;
@@ -58,7 +58,7 @@ async fn a_call_is_told_to_who_is_there_and_never_to_who_comes_back() {
     stage.is_for(1).await;
     stage.says(tool_call("a1")).await;
     assert_eq!(work(&host.hears()), ["a1"]);
-    // Who looks on beside it sees what happens, and not what happened.
+    // A second reader sees new events, and not past ones.
     let mut beside = stage.follow("?last_seq=0", &[]).await;
     assert_eq!(work(&beside.hears()), [""; 0]);
     drop(beside);

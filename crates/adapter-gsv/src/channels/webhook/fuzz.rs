@@ -1,4 +1,4 @@
-//! The way in for a fuzz loop: any bytes are a request with its headers.
+//! Entry point for a fuzz loop: any bytes are a request with its headers.
 
 use countersign_core::time::Millis;
 use secrecy::SecretString;

@@ -1,4 +1,4 @@
-//! Signatures of requests: over id, time and body, with a secret that both ends have.
+//! Signatures of requests: over id, time and body, with a shared secret.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 
-/// The header with the id of the message.
+/// Header with the id of the message.
 pub(super) const ID: &str = "webhook-id";
-/// The header with the time at which it was sent, in seconds since 1970.
+/// Header with the time of sending, in seconds since 1970.
 pub(super) const TIMESTAMP: &str = "webhook-timestamp";
-/// The header with signatures, with spaces between them.
+/// Header with signatures, with spaces between them.
 pub(super) const SIGNATURE: &str = "webhook-signature";
 
-/// How far the time of a request may be from ours. For longer than that ids are remembered.
+/// Largest difference between the time of a request and ours. Ids are remembered for longer than that.
 const WINDOW: Duration = Duration::from_secs(300);
-/// How a secret begins that is written as base64.
+/// Prefix of a secret that is written as base64.
 const PREFIX: &str = "whsec_";
-/// How long an id may be, in bytes.
+/// Longest id, in bytes.
 const LONGEST_ID: usize = 256;
-/// How many signatures of one request are looked at.
+/// Most signatures of one request that are checked.
 const MOST: usize = 8;
 
-/// What is signed.
+/// Signed parts of a request.
 pub(super) struct SignedRequest<'a> {
     pub(super) id: &'a str,
     pub(super) timestamp: &'a str,
@@ -48,18 +48,18 @@ fn compute_mac(secret: &SecretString, id: &str, timestamp: &str, body: &[u8]) ->
     Some(mac)
 }
 
-/// A time as it is sent.
+/// Returns a time as it is sent.
 pub(super) fn unix_seconds(at: Millis) -> String {
     (at.0 / 1000).to_string()
 }
 
-/// The signature of what is sent. `None` if the secret is none.
+/// Returns the signature of a request. `None` if the secret is invalid.
 pub(super) fn sign_body(secret: &SecretString, id: &str, at: Millis, body: &[u8]) -> Option<String> {
     let mac = compute_mac(secret, id, &unix_seconds(at), body)?;
     Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
 }
 
-/// Whether something with these headers can have been signed not long before `now`, as far as they tell.
+/// Reports whether a request with these headers can have been signed not long before `now`, as far as they show.
 pub(super) fn may_be_signed(id: &str, timestamp: &str, signature: &str, now: Millis) -> bool {
     let sent = timestamp.parse::<u64>().ok().and_then(|sent| sent.checked_mul(1000));
     let is_recent = sent.is_some_and(|sent| Duration::from_millis(sent.abs_diff(now.0)) <= WINDOW);
@@ -68,7 +68,7 @@ pub(super) fn may_be_signed(id: &str, timestamp: &str, signature: &str, now: Mil
 }
 
 impl SignedRequest<'_> {
-    /// Whether whoever has the secret signed it, not long before `now`. Signatures are compared in constant time.
+    /// Reports whether the owner of the secret signed it, not long before `now`. Signatures are compared in constant time.
     pub(super) fn is_by(&self, secret: &SecretString, now: Millis) -> bool {
         if !may_be_signed(self.id, self.timestamp, self.signature, now) {
             return false;
@@ -90,7 +90,7 @@ mod tests {
 
     use super::{SignedRequest, sign_body};
 
-    /// The example of the document that says how.
+    /// Checks the example of the specification.
     #[test]
     fn a_signature_is_what_the_document_says() {
         let secret = SecretString::from("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");

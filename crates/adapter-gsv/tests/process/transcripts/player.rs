@@ -1,4 +1,4 @@
-//! Plays a transcript against a gateway of its own: what peers send, and every frame that they are sent.
+//! Plays a transcript against a gateway of its own: the frames of peers, and every frame to them.
 //!
 //! | line | means |
 //! |---|---|
@@ -13,8 +13,9 @@
 //! | `NAME ~ FRAME`, `NAME = FRAME` | it sends just this; the next answer is just this |
 //! | `NAME | CODE REASON` | it is closed |
 //!
-//! What begins with a space goes on with the line before; `\n` in a message is a line break. `"$name"` is whatever is there and
-//! the same from then on, `"$_"` whatever is there. At the end nothing may have been sent that no line told.
+//! A line that begins with a space continues the line before; `
+//! ` in a message is a line break. `"$name"` matches any value and
+//! the same from then on, `"$_"` any value. At the end no frame may be left that no line has.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,7 +26,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// How a request of a transcript was answered.
+/// Answer to a request of a transcript.
 #[derive(Debug)]
 pub(super) struct TranscriptOutcome {
     pub(super) method: String,
@@ -33,7 +34,7 @@ pub(super) struct TranscriptOutcome {
     pub(super) error: Option<String>,
 }
 
-/// A peer with what it was sent and nobody looked at.
+/// Peer with the frames to it that were not read.
 struct TranscriptPeer {
     peer: GsvPeer,
     /// Requests that are not answered yet: id and method.
@@ -53,7 +54,7 @@ impl TranscriptPeer {
         }
     }
 
-    /// The first event of a name that nobody looked at. Those of other names come when they come.
+    /// Returns the first unread event of a name. Those of other names may come in any order.
     fn event(&mut self, name: &str) -> Value {
         loop {
             if let Some(at) = self.events.iter().position(|event| event["event"] == *name) {
@@ -70,7 +71,7 @@ impl TranscriptPeer {
         self.answers.pop_front().unwrap()
     }
 
-    /// The answer to a request, whatever came before.
+    /// Returns the answer to a request, whatever came before.
     fn answer_to(&mut self, id: &Value) -> Value {
         loop {
             if let Some(at) = self.answers.iter().position(|answer| answer["id"] == *id) {
@@ -86,7 +87,7 @@ struct TranscriptFixture {
     gateway: GatewayServer,
     seats: BTreeMap<String, TranscriptPeer>,
     names: BTreeMap<String, Value>,
-    /// What the model is to say, which it is told when the lines about it are over.
+    /// Replies of the model, which are sent when the lines about it are over.
     replies: Vec<ProviderReply>,
     held: Option<Latch>,
     request_count: u64,
@@ -152,7 +153,7 @@ impl TranscriptFixture {
         Ok(())
     }
 
-    /// The text with what the names in it stand for.
+    /// Returns the text with the values of its names.
     fn named(&self, text: &str) -> String {
         // Longer names first: one may begin with another.
         let mut names: Vec<(&String, &Value)> = self.names.iter().collect();
@@ -299,7 +300,7 @@ impl TranscriptFixture {
         }
     }
 
-    /// Whoever is still there was told nothing else than what was written down.
+    /// Checks that connected peers got no frame that the transcript does not have.
     fn nothing_else(&mut self) {
         for (name, seat) in &mut self.seats {
             assert!(seat.open.is_empty(), "{name} waits for an answer to {:?}", seat.open);

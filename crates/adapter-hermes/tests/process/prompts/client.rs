@@ -1,4 +1,4 @@
-//! What a browser or a phone does about what waits, and streams that are read no sooner than a test asks for it.
+//! Client like a browser or a phone, for pending gates, with streams that a test reads when it asks for it.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -13,7 +13,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-/// A request of a client without cookies. The status and the JSON of the reply.
+/// Sends a request of a client without cookies. Returns the status and the JSON of the reply.
 pub(crate) fn ask(gateway: &GatewayServer, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
     let http = HttpClient::new(&gateway.address).with_header("content-type", "application/json");
     let reply = http.send_request(method, path, &body.map(Value::to_string).unwrap_or_default());
@@ -30,7 +30,7 @@ pub(crate) fn post(gateway: &GatewayServer, path: &str, body: Value) -> (u16, Va
     ask(gateway, "POST", path, Some(&body))
 }
 
-/// An answer to an approval.
+/// Sends an answer to an approval.
 pub(crate) fn respond(gateway: &GatewayServer, session: &str, choice: &str, id: Option<&str>) -> (u16, Value) {
     let mut body = json!({ "session_id": session, "choice": choice });
     if let Some(id) = id {
@@ -39,7 +39,7 @@ pub(crate) fn respond(gateway: &GatewayServer, session: &str, choice: &str, id: 
     post(gateway, "/api/approval/respond", body)
 }
 
-/// What waits in a session, of one kind.
+/// Returns the pending gates of a session, of one kind.
 pub(crate) fn pending(gateway: &GatewayServer, kind: &str, session: &str) -> Value {
     get(gateway, &format!("/api/{kind}/pending?session_id={session}"))
 }
@@ -52,7 +52,7 @@ pub(crate) struct SseFrame {
 }
 
 impl SseFrame {
-    /// The name of what is at the head, and how much waits.
+    /// Returns the name of the gate at the head, and the number of pending ones.
     pub(crate) fn state(&self) -> (Option<&str>, u64) {
         let head = &self.data["pending"];
         let id = head["approval_id"].as_str().or_else(|| head["clarify_id"].as_str());
@@ -60,15 +60,15 @@ impl SseFrame {
     }
 }
 
-/// A stream that is open. Nothing of it is read before it is asked for.
+/// Open stream. It is read only on request.
 pub(crate) struct SseStream {
     lines: BufReader<TcpStream>,
-    /// What is left of the chunk that is being read.
+    /// Rest of the chunk that is being read.
     chunk: Vec<u8>,
 }
 
 impl SseStream {
-    /// Opens a stream; the status and text of a refusal.
+    /// Opens a stream; returns the status and text of a refusal.
     pub(crate) fn open(gateway: &GatewayServer, path: &str) -> Result<Self, (u16, String)> {
         let mut stream = TcpStream::connect(&gateway.address).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
@@ -90,13 +90,13 @@ impl SseStream {
         Self::open(gateway, &format!("/api/{kind}/stream?session_id={session}")).unwrap_or_else(|why| panic!("{why:?}"))
     }
 
-    /// The next event, or `None` at the end. What only keeps the stream alive is passed over.
+    /// Returns the next event, or `None` at the end. Keep-alive comments are skipped.
     pub(crate) fn read(&mut self) -> Option<SseFrame> {
         let (mut event, mut data) = (String::new(), None);
         let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
             let line = self.line()?;
-            // A stream on which nothing happens goes on saying that it is there.
+            // An idle stream continues to send keep-alive comments.
             assert!(Instant::now() < deadline, "nothing came");
             assert!(!line.starts_with("id:") && !line.starts_with("retry:"), "{line}");
             if let Some(name) = line.strip_prefix("event: ") {
@@ -109,12 +109,12 @@ impl SseStream {
         }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub(crate) fn next(&mut self) -> SseFrame {
         self.read().expect("the stream goes on")
     }
 
-    /// The next event of that name.
+    /// Returns the next event of that name.
     pub(crate) fn next_named(&mut self, event: &str) -> Value {
         loop {
             let frame = self.next();
@@ -124,7 +124,7 @@ impl SseStream {
         }
     }
 
-    /// The next state that fits: the newest one alone has to come.
+    /// Returns the next state that fits: only the newest one has to come.
     pub(crate) fn until(&mut self, fits: impl Fn(&SseFrame) -> bool) -> SseFrame {
         loop {
             let frame = self.next();
@@ -155,7 +155,7 @@ impl SseStream {
     }
 }
 
-/// A turn in a new session, in which the model says these things, one for each time that it is asked.
+/// Runs a turn in a new session, in which the model gives these replies, one for each request.
 pub(crate) fn chat(
     talk: &GatewayFixture,
     gateway: &GatewayServer,

@@ -1,4 +1,4 @@
-//! Questions of runs, and what people say to them.
+//! Questions of runs, and the answers of users.
 
 use std::{sync::Barrier, thread};
 
@@ -12,7 +12,7 @@ use super::client::{SseStream, chat, pending, post};
 
 const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";
 
-/// The call that asks these questions.
+/// Returns the call that asks these questions.
 fn asks(id: &str, questions: &Value) -> ReplyPart {
     call_part(id, "ask", &json!({ "questions": questions }))
 }
@@ -31,7 +31,7 @@ fn free() -> Value {
     json!({ "id": "free", "question": "Why?", "options": [] })
 }
 
-/// The name of the oldest question, once it is another than `before`.
+/// Returns the name of the oldest question, once it is another than `before`.
 fn next(stream: &mut SseStream, before: Option<&str>) -> (String, Value) {
     let frame = stream.until(|frame| frame.state().0.is_some_and(|id| Some(id) != before));
     (frame.state().0.unwrap().to_owned(), frame.data["pending"].clone())
@@ -125,7 +125,7 @@ fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
     let (id, _) = next(&mut SseStream::for_session(&gateway, "clarify", &session), None);
     gateway.kill();
     let (gateway, _) = talk.start_web();
-    // Its time goes on, and it has some more, because nobody could answer meanwhile.
+    // Its deadline continues, extended by the time in which no answer was possible.
     assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(id));
     let body = json!({ "session_id": session, "clarify_id": id, "response": "red" });
     assert_eq!(post(&gateway, "/api/clarify/respond", body).0, 200);
@@ -153,7 +153,7 @@ fn words_without_a_name_that_are_posted_twice_answer_one_question() {
     assert_eq!((&replies[0].1, &replies[1]), (&json!({ "ok": true, "response": "a" }), &replies[0]));
     let (second, card) = next(&mut stream, Some(&first));
     assert_eq!(card["question"], "Which of them?", "{replies:?}");
-    // Whoever has looked at it says the same of it.
+    // A caller who has looked at it may give the same answer to it.
     assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(second));
     assert_eq!(post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "response": "a" })).0, 200);
     turn.wait_end();

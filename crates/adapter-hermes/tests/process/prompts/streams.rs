@@ -1,4 +1,4 @@
-//! Streams: what a session and the list of all tell, readers that do not read, and more of them than there is room for.
+//! Streams of a session and of the list of all, slow readers, and more streams than there is room for.
 
 use countersign_testkit::process::{
     AGENT_TOKEN, GatewayFixture, GatewayServer, RULES,
@@ -34,11 +34,11 @@ fn a_session_tells_of_turns_approvals_and_tools() {
         (&required["pending_count"], &required["choices"]),
         (&json!(1), &json!(["once", "session", "always", "deny"]))
     );
-    // A client puts it into one line: there too it says what is a line of its own, what runs it and where.
+    // A client puts it into one line: there too it shows each line, its program and its folder.
     let shown = required["description"].as_str().unwrap();
     assert!(shown.ends_with(": echo hello # there\\u{a}date") && shown.contains(" (bash in /"), "{required}");
     assert_eq!(required["route"], json!(format!("/session/{session}")));
-    // Whoever comes now finds the turn and what waits in it.
+    // A late reader gets the turn and its pending gates.
     let mut late = SseStream::for_session(&gateway, "session", &session);
     assert_eq!(late.next().event, "initial");
     let running = late.next_named("server_turn_started");
@@ -54,7 +54,7 @@ fn a_session_tells_of_turns_approvals_and_tools() {
     let updated = stream.next_named("session-updated");
     let known = get(&gateway, &format!("/api/session?session_id={session}"))["session"]["message_count"].clone();
     assert_eq!(updated, json!({ "session_id": session, "message_count": known }));
-    // Whoever knows less than there is, is told so.
+    // A reader that knows fewer messages gets the difference.
     let path = format!("/api/session/stream?session_id={session}&known_count=1");
     assert_eq!(SseStream::open(&gateway, &path).unwrap().next_named("session-updated")["message_count"], known);
     assert_eq!(SseStream::open(&gateway, "/api/session/stream").err().unwrap().0, 400);
@@ -96,7 +96,7 @@ fn who_reads_late_gets_the_newest_state_and_holds_up_nobody() {
     let place = GatewayFixture::with_config_and_rules("rate_limit: { max_requests_per_minute: 1000 }", RULES);
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
-    // What this one does not read soon fills its line.
+    // A reader that does not read soon fills its socket.
     let mut deaf = SseStream::for_session(&gateway, "approval", AGENT);
     let mut quick = SseStream::for_session(&gateway, "approval", AGENT);
     let long = "x".repeat(60_000);
@@ -127,7 +127,7 @@ fn streams_leave_room_for_answers() {
     let mut streams: Vec<SseStream> = (0..64).map(|_| SseStream::open(&gateway, &path).unwrap()).collect();
     let (status, head) = SseStream::open(&gateway, &path).err().unwrap();
     assert_eq!((status, head.contains("retry-after: 5")), (503, true), "{head}");
-    // Those who say nothing do not take the place of those who answer, nor of streams.
+    // Silent connections do not take the place of active ones, nor of streams.
     let silent: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(&gateway.address).unwrap()).collect();
     assert_eq!(pending(&gateway, "approval", AGENT)["pending_count"], 1);
     assert_eq!(respond(&gateway, AGENT, "once", Some(&gate)).1["ok"], true);

@@ -1,4 +1,4 @@
-//! When two states are equal.
+//! Equality of two states.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl PartialEq for State {
     }
 }
 
-/// Whether what is in both is the same, and nothing is in one alone that must be at hand.
+/// Reports whether the entries in both are equal, and nothing is in one alone that must be loaded.
 fn same_entries<K: Ord, V: PartialEq>(
     one: &BTreeMap<K, V>,
     other: &BTreeMap<K, V>,

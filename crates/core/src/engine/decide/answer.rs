@@ -1,4 +1,4 @@
-//! Decides whether an answer to a gate counts, and what else follows from it at once.
+//! Decides whether an answer to a gate counts, and its immediate consequences.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ pub(super) fn answer_gate(
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
     let gate = view.state.gate(id).ok_or(AnswerError::Unknown(id))?;
-    // Nobody signs off what they asked for themselves.
+    // Principals cannot sign off their own requests.
     let subject = call_subject::subject_of_gate(view, gate);
     if *by == principal::agent_principal() || subject.as_ref().is_some_and(|subject| subject.principal == *by) {
         return Err(AnswerError::NotAllowed { gate: id, by: by.clone() }.into());
     }
     let events = gate.decide_answer(answer, by, &view.rules.people, key)?;
-    // A choice that is not among those offered is somebody's own words.
+    // A choice that is not among those offered is free text.
     if let GateReply::Say(texts) = answer.without_form()
         && gate.kind() == Kind::Question
         && !events.is_empty()
@@ -73,7 +73,7 @@ pub(super) fn answer_gate(
         let content = if let Happened::Resolved { .. } = &event { answer_text(gate.kind(), answer) } else { None };
         facts.push(Fact { event: Event::Gate(event), session: session.clone(), content });
     }
-    // What a command asked while it ran counts for its run as any other call of it: who denies again and again is left alone.
+    // A request that a call made while it ran counts for its run as any other call of it: repeated denials trip the breaker.
     if gate.kind() == Kind::Budget
         && let Some(run) = gate.call().and_then(|call| view.state.call(call)?.run()).and_then(|run| view.state.run(run))
     {
@@ -119,7 +119,7 @@ fn is_closed(shown: &GateContent) -> bool {
     matches!(shown, GateContent::Question { .. }) && !shown.takes_own_words()
 }
 
-/// What is recorded of the answer's words.
+/// Returns the text that is recorded for an answer.
 fn answer_text(kind: Kind, answer: &GateReply) -> Option<Arc<str>> {
     if kind.takes_words()
         && let Ok(Some(texts)) = text_answers::answer_words(kind, answer)
@@ -132,7 +132,7 @@ fn answer_text(kind: Kind, answer: &GateReply) -> Option<Arc<str>> {
     }
 }
 
-/// Ends a gate that waits. One that does not is left as it is.
+/// Withdraws a pending gate. Any other gate is left as it is.
 pub(super) fn withdraw_gate(
     view: DecisionView<'_>,
     id: GateId,
@@ -155,7 +155,7 @@ pub(super) fn withdraw_gate(
     Ok(DecisionResult { facts, reply: EngineReply::Resolved(resolution) })
 }
 
-/// What the person said with a denial, as far as a fact may hold it; the whole of it is the content of the resolution.
+/// Returns the reason of a denial, as far as a fact may hold it; the whole text is the content of the resolution.
 fn denial_reason(answer: &GateReply) -> Option<String> {
     match answer.without_form() {
         GateReply::Deny { reason } => reason.as_ref().map(|reason| reason.chars().take(500).collect()),
@@ -163,7 +163,7 @@ fn denial_reason(answer: &GateReply) -> Option<String> {
     }
 }
 
-/// The denials that the same person's allow takes back.
+/// Returns the denials that the same person's approval revokes.
 fn lifted_denials<'a>(
     view: DecisionView<'a>,
     subject: &'a PolicySubject,
@@ -207,7 +207,7 @@ fn grant_event(
             None
         }
     };
-    // Only what was proposed to the person: nothing else was shown as what it covers.
+    // Only proposals that were shown to the person: nothing else was shown as covered.
     let mut proposals = policy::propose_grants(subject).into_iter();
     let proposal = proposals.find(|one| match (&one.covers, requested) {
         (GrantCoverage::Exact(_), None) => true,
@@ -235,8 +235,8 @@ fn grant_event(
         covers: proposal.covers,
         label,
         until: lasts.map(|lasts| context.now + lasts),
-        // At a stdio door nobody shows who it is, wherever its session lives; a gateway asks users that it knows, where it was
-        // told to.
+        // A stdio adapter does not authenticate its users, wherever its session lives; a gateway authenticates users if it is
+        // configured to.
         door: match view.rules.default_policy {
             DefaultPolicy::Gateway if !by.is_open() && (hosted.is_none() || *by != principal::host_principal()) => {
                 GrantAuth::Authenticated

@@ -1,4 +1,4 @@
-//! Decides whether an answer counts that also says what the run is called which waited for it.
+//! Decides whether an answer counts that also renames the run which waited for it.
 
 use super::answer;
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
     run::{Event as Happened, Run, RunMetadata},
 };
 
-/// The answer, and if the gate is decided by it, first what its run is called from then on: nothing that it says behind the
-/// answer goes out under the old name, and an answer that does not count changes no name.
+/// Returns the facts of the answer, and if it decides the gate, first the new name of the run: no output after the
+/// answer is sent under the old name, and an answer that does not count changes no name.
 pub(super) fn answer_as(
     view: DecisionView<'_>,
     id: GateId,

@@ -1,4 +1,4 @@
-//! Deciders for calls: what comes back from whoever ran one, and a person's own commands.
+//! Deciders for calls: results from executors, and a person's own commands.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,16 +21,16 @@ use crate::{
     tool::{Lane, RepeatMode, ToolEffect},
 };
 
-/// A folder with a longer name is not followed: what runs in it is refused by the shell's own check.
+/// Maximum length of a folder that is followed: a command in a longer one is refused by the shell's own check.
 const LONGEST_FOLDER: usize = 4096;
 
-/// How long a peer has to come back and say what became of a call.
+/// Time for a peer to reconnect and report the outcome of a call.
 pub(super) const ASKED_WITHIN: Duration = Duration::from_secs(60);
 
-/// How often a call is sent or asked for, at most: a peer that goes whenever it is asked must not keep a run for ever.
+/// Maximum number of times a call is sent or asked for: a peer that disconnects at each request must not block a run for ever.
 const MOST_ASKED: u32 = 20;
 
-/// A command that a person runs beside the run.
+/// A command that a person runs outside of the run.
 pub(super) struct OwnCommand {
     pub(super) tool: Arc<str>,
     pub(super) arguments: Map<String, Value>,
@@ -38,7 +38,7 @@ pub(super) struct OwnCommand {
     pub(super) executor: Executor,
 }
 
-/// A person's command needs nobody's approval, but what rules deny stays denied.
+/// Runs a person's command: it needs no approval, but what rules deny stays denied.
 pub(super) fn run_own(
     view: DecisionView<'_>,
     id: &SessionId,
@@ -87,7 +87,7 @@ pub(super) fn run_own(
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Running(call) })
 }
 
-/// What a person has a peer do begins at once, on the line that the peer has.
+/// Starts a person's action of a peer at once, on the peer's connection.
 pub(super) fn start_peer_action(
     view: DecisionView<'_>,
     act: PeerAction,
@@ -148,7 +148,7 @@ pub(super) fn end_call(
     };
     let is_open = |call: &&call::Call| match call.phase() {
         CallPhase::Started { .. } => true,
-        // A peer that is back may say so by itself.
+        // A peer that is back may report the outcome unasked.
         CallPhase::InDoubt(_) => call.may_be_asked() && matches!(progress, CallProgress::Returned(_)),
         CallPhase::Proposed | CallPhase::Gated | CallPhase::Ready | CallPhase::Ended(_) => false,
     };
@@ -250,26 +250,26 @@ pub(super) fn end_call(
     DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done }
 }
 
-/// Whether the peer of a call whose line broke can say over another one what became of it.
+/// Reports whether the peer of a call whose connection broke can report the outcome over another one.
 fn may_ask_again(call: &call::Call, progress: &CallProgress) -> bool {
     let is_lost = match progress {
-        // A process that ends stops what nobody asked it to stop.
+        // A process that ends stops calls that no user asked it to stop.
         CallProgress::Left { since, .. } => matches!(since, DoubtCause::LineGone | DoubtCause::Stopped),
-        // What was only asked may have been done before.
+        // A call whose outcome was only asked for may have been executed before.
         CallProgress::Unsent { .. } => call.is_asking(),
         CallProgress::Returned(_) | CallProgress::NotBegun(_) | CallProgress::Broke => false,
     };
     is_lost && call.memory.keeps_record() && !call.aborting && call.start_count() < MOST_ASKED
 }
 
-/// A call that its peer never saw may start again, over another line.
+/// Restarts a call that its peer never received, over another connection.
 fn restart_unsent(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &call::Call) {
     line_gone(view, branch, call);
     branch.push_event(Event::Call(Happened::Again { call: call.id() }));
 }
 
 fn line_gone(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &call::Call) {
-    // The line is gone whether or not its door has said so yet; else the call would be started on it once more.
+    // The connection is gone whether or not its adapter has reported so yet; else the call would be started on it once more.
     if let Some(peer) =
         call.peer().filter(|peer| call.peer_line().is_some() && view.state.line_of(peer) == call.peer_line())
     {

@@ -1,4 +1,4 @@
-//! Decides what is recorded of chat networks: what came, what is owed to them, and who may come in.
+//! Decides which facts of chat networks are recorded: received messages, outbound messages, and pairing requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,15 +17,15 @@ use crate::{
     run::Run,
 };
 
-/// How long what a network calls things may be, in bytes.
+/// Maximum length of a network's names and ids, in bytes.
 const LONGEST_NAME: usize = 512;
-/// How long a letter may be, in bytes.
+/// Maximum length of an outbound message, in bytes.
 const LONGEST_LETTER: usize = 1 << 20;
-/// How many people may wait to be let in.
+/// Maximum number of pending pairing requests.
 const MOST_KNOCKING: usize = 256;
-/// For how long one of them waits at least, where others do: then it gives way.
+/// Minimum time that a pairing request waits while others wait: then it gives way.
 const KNOCKING_FOR: Duration = Duration::from_hours(24);
-/// The surface under which a gate about somebody who knocked is kept until all that follows from it is done.
+/// Surface under which a pairing gate is kept until all its consequences are done.
 const SURFACE: &str = "pairing";
 
 pub(super) fn decide_channel(
@@ -64,7 +64,7 @@ fn check_address(address: &ChatAddress) -> Result<(), ChannelError> {
     check_length("the id of a chat", &address.chat)
 }
 
-/// That an account is known, if it was not.
+/// Returns the fact that an account is known, if it was not.
 fn meet_account(view: DecisionView<'_>, account: &ChannelAccount) -> Result<Option<Fact>, ChannelError> {
     check_length("the name of a network", &account.network)?;
     check_length("the name of an account", &account.name)?;
@@ -141,7 +141,7 @@ fn send_message(
     Ok(DecisionResult { facts: queue_message(view, message, context), reply: EngineReply::Done })
 }
 
-/// The letter, and the end of the one that it takes the place of, if too many wait.
+/// Returns the facts of a queued message, and of the end of the one that it displaces, if too many wait.
 fn queue_message(view: DecisionView<'_>, message: OutboundRequest, context: &mut DecisionContext) -> Vec<Fact> {
     let dropped = {
         let mut waiting = view.state.channels().pending_for(&message.to.account);
@@ -156,7 +156,7 @@ fn queue_message(view: DecisionView<'_>, message: OutboundRequest, context: &mut
     dropped.into_iter().chain([owed]).collect()
 }
 
-/// What the chat is told that a run's message came from, when its model has said something.
+/// Queues the last text of the model for the chat from which the message of a run came.
 pub(super) fn forward_answer(
     view: DecisionView<'_>,
     run: &Run,
@@ -206,7 +206,7 @@ fn request_pairing(
     }
     let mut facts: Vec<Fact> = meet_account(view, &from.account)?.into_iter().collect();
     if waiting().count() >= MOST_KNOCKING {
-        // Whoever floods must not shut everybody else out for good: who waited long in vain may knock again.
+        // A flood of pairing requests must not lock out all others: a sender that waited long in vain may ask again.
         let is_old = |gate: &&Gate| gate.opened_at() + KNOCKING_FOR <= context.now;
         let oldest = waiting().min_by_key(|gate| gate.opened_at()).filter(is_old);
         let gate = oldest.ok_or(ChannelError::Crowded(MOST_KNOCKING))?.id();
@@ -228,7 +228,7 @@ fn request_pairing(
         call: None,
         subject,
         scopes: vec![ApprovalScope::Once],
-        // Whoever knocked waits for as long as nobody says anything.
+        // A pairing request waits without a limit until an approver answers.
         deadline: None,
         fallback: Fallback::Deny,
         remind_at: None,

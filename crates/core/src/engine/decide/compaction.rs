@@ -1,4 +1,4 @@
-//! Deciders for compactions: beginning one, stopping it, and what goes on afterwards.
+//! Deciders for compactions: beginning one, stopping it, and continuing afterwards.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ pub(super) fn end_compaction(
         };
     };
     if matches!(outcome, CompactionOutcome::Aborted) && !compaction.aborting && may_be_left(session, compaction) {
-        // The process ends, and nobody stopped it: the next takes it up.
+        // The process ends, and the compaction was not stopped: the next process takes it up.
         return DecisionResult { facts: Vec::new(), reply: EngineReply::Done };
     }
     let mut branch = BranchBuilder::new(session);
@@ -98,26 +98,26 @@ pub(super) fn end_compaction(
     DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done }
 }
 
-/// Whether another process may take up a compaction for a request that was too long. The contract of a job ends with it.
+/// Reports whether another process may take up a compaction for a request that was too long. The contract of a job ends with it.
 fn may_be_left(session: &Session, compaction: &ActiveCompaction) -> bool {
     compaction.then == AfterCompaction::Again
         && session.unattended().is_none_or(|contract| contract.firing_id().is_none())
 }
 
-/// How a compaction ended, for what goes on afterwards.
+/// Outcome of a compaction, which decides how work continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CompactionEnd {
     Done {
-        /// What it took of a budget, where that is known.
+        /// Its use of a budget, if known.
         spent: Option<BudgetAmount>,
     },
     Failed,
     Aborted,
-    /// The process ended that worked on it.
+    /// The process that worked on it ended.
     Lost,
 }
 
-/// A new process finds a compaction under way. What was to follow it still waits for it, unless somebody stopped it.
+/// Recovers a compaction that a new process finds unfinished. The work after it still waits for it, unless it was stopped.
 pub(super) fn recover_compaction(
     branch: &mut BranchBuilder<'_>,
     compaction: &ActiveCompaction,
@@ -155,7 +155,7 @@ pub(super) fn recover_compaction(
     }
 }
 
-/// Ends a compaction and begins what goes on afterwards.
+/// Ends a compaction and begins the work after it.
 fn end_as(
     branch: &mut BranchBuilder<'_>,
     compaction: &ActiveCompaction,
@@ -166,7 +166,7 @@ fn end_as(
     if compaction.then == AfterCompaction::Again && compaction.aborting {
         settle::forget_run(branch);
     } else if compaction.then == AfterCompaction::Again && matches!(end, CompactionEnd::Aborted | CompactionEnd::Lost) {
-        // Nobody takes it up: whoever waits for what asks again is told that it is stopped.
+        // The repeated request is not taken up: clients that wait for it get that it is stopped.
         branch.push_event(Event::Session(Happened::CompactionAborting));
     }
     let session = branch.session();
@@ -179,7 +179,7 @@ fn end_as(
         // A prompt that was taken back leaves nothing to run.
         AfterCompaction::Prompt if session.queue(MessageQueue::Prompt).is_empty() => AfterCompaction::Rest,
         AfterCompaction::Prompt => AfterCompaction::Prompt,
-        // Somebody stopped it, however far it had come.
+        // It was stopped, at any progress.
         _ if compaction.aborting => AfterCompaction::Rest,
         then if is_done => then.clone(),
         _ => AfterCompaction::Rest,
@@ -195,8 +195,8 @@ fn end_as(
         }),
         message,
     );
-    // What was said meanwhile is not left lying; what was queued before starts nothing.
-    // Whoever steers a request that is asked again means what goes on with it.
+    // Messages from during the compaction are taken up; older queued messages start nothing.
+    // A steering message for a repeated request is meant for its continuation.
     let is_for_again = |queue| compaction.then == AfterCompaction::Again && queue == MessageQueue::Steering;
     let is_waited_for = [MessageQueue::Steering, MessageQueue::FollowUp].into_iter().any(|queue| {
         let mut queued = session.queue(queue).iter();
@@ -207,7 +207,7 @@ fn end_as(
             (RunTrigger::Prompt, Vec::new())
         }
         AfterCompaction::Rest => {
-            // Whoever stopped it stopped what it was made for. What waits behind that goes on.
+            // The stop also applies to the prompt for which it was made. Messages that wait after it continue.
             let stopped =
                 branch.session().queue(MessageQueue::Next).front().filter(|_| compaction.aborting && is_for_next);
             if let Some(next) = stopped {
@@ -228,7 +228,7 @@ fn end_as(
     if let Some(marks) = compaction.marks.clone().filter(|_| goes_on_as_before) {
         branch.push_event(Event::Run(OfRun::Marked { run, marks }));
     }
-    // Whoever stopped the compaction stopped what waited for it: it has been said, and nobody is asked.
+    // The stop also applies to the prompt that waited for it: it is recorded, and the model is not requested.
     if compaction.aborting && then == AfterCompaction::Prompt {
         branch.push_event(Event::Run(OfRun::Aborting { run }));
     }

@@ -1,4 +1,4 @@
-//! Deciders for the contract of a session: what is declared, and what a host's command needs of it.
+//! Deciders for the contract of a session: its declaration, and its checks of a host's command.
 
 use super::find_session;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// How long the name of whoever answers for a contract may be.
+/// Maximum length of the name of the person responsible for a contract.
 const LONGEST_NAME: usize = 1024;
 
 pub(super) fn declare_contract(
@@ -42,7 +42,7 @@ pub(super) fn declare_contract(
         let ContractCarryover { under, spent, began, declared } = carried.unwrap_or_else(fresh);
         return in_force(Happened::Declared { under, terms, began, spent, firing: None, declared });
     };
-    // That of a run goes with it, and so would whatever took its place.
+    // The contract of a run ends with it, and so would a contract that replaces it.
     if contract.firing_id().is_some() {
         return Err(Refused::Another.into());
     }
@@ -56,7 +56,7 @@ pub(super) fn declare_contract(
             Err(Refused::Another.into())
         };
     }
-    // Whoever says the same as before takes nothing back that a person gave since.
+    // Repeating the same declaration revokes nothing that a person granted since.
     let again = *terms == *contract.declared_terms();
     let terms = if again { Box::new(contract.terms().clone()) } else { terms };
     let more = terms.widenings_over(contract.terms());
@@ -76,7 +76,7 @@ pub(super) fn declare_contract(
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Unattended(ContractOutcome::Asking(gate)) })
 }
 
-/// In this order: the time, a call of the budget, the scope, the class of the action.
+/// Checks a host's command, in this order: the time, a call of the budget, the scope, the class of the action.
 pub(super) fn admit_command(
     view: DecisionView<'_>,
     id: &SessionId,
@@ -87,10 +87,10 @@ pub(super) fn admit_command(
     let respond = |facts, outcome| Ok(DecisionResult { facts, reply: EngineReply::Unattended(outcome) });
     let Some(contract) = session.unattended() else { return respond(Vec::new(), ContractOutcome::Admitted) };
     let HostCommandNeeds { command, scope, takes_a_call, line } = need;
-    // While a person is asked for more, what begins no work is done whatever the time is: how else would they answer?
+    // While a person is asked for more, commands that begin no work pass at any time: an answer would not be possible otherwise.
     let is_asked = matches!(contract.status(), ContractStatus::AwaitingDecision { .. });
     let mut exceeded = contract.ledger().out_of_time(context.now).filter(|_| !is_asked);
-    // Another session has what is left of this one's budget, and nothing where this one is over.
+    // Another session has the rest of this one's budget, and nothing if this one is over.
     if let Some(breach) = contract.final_breach().filter(|_| scope == ContractScope::Session && exceeded.is_none()) {
         return respond(Vec::new(), ContractOutcome::Over(breach));
     }

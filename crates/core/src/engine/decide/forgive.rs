@@ -1,4 +1,4 @@
-//! Deciders that take denials back: one that binds, and those after which a run asks for nothing more.
+//! Deciders that revoke denials: one that binds, and those after which a run may request nothing more.
 
 use crate::{
     decision::{CommandError, DecisionResult, DecisionView, EngineReply, Event, Fact},
@@ -19,7 +19,7 @@ pub(super) fn lift_denial(
     if !constraints.any(|one| one.principal == principal && one.key == key && one.session == only) {
         return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Idle });
     }
-    // An agent's session has its name, and something may follow there.
+    // An agent's session has its name, and work may follow there.
     let session = only.clone().unwrap_or_else(|| SessionId::new(principal.as_str()));
     let session = view.state.session(&session).map(|session| session.id().clone());
     let fact =
@@ -41,7 +41,7 @@ pub(super) fn forgive_denials(
     Ok(DecisionResult { facts: vec![fact], reply: EngineReply::Done })
 }
 
-/// Whom denials are to stop may not lift them.
+/// Rejects the agent, to which denials apply: it may not revoke them.
 fn is_a_persons(by: &PrincipalId) -> Result<(), CommandError> {
     if *by == principal::agent_principal() {
         Err(CommandError::OutOfPlace("an agent takes no denial back"))

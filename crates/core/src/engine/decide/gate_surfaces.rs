@@ -1,4 +1,4 @@
-//! Decides what is recorded of where people can see a gate.
+//! Decides which facts about the surfaces of a gate are recorded.
 
 use crate::{
     decision::{CommandError, DecisionResult, DecisionView, EngineReply, Event, Fact},
@@ -6,7 +6,7 @@ use crate::{
     id::GateId,
 };
 
-/// How long the names may be that a surface gives.
+/// Maximum length of the names that a surface gives.
 const LONGEST_NAME: usize = 1024;
 
 pub(super) fn mark_shown(

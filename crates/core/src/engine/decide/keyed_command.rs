@@ -1,4 +1,4 @@
-//! What is asked for under a key happens once.
+//! Commands with an idempotency key, which are executed once.
 
 use crate::{
     decision::{CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
@@ -6,7 +6,7 @@ use crate::{
     session::{Command, Event as Happened, IdempotencyKey, KeyedOutcome},
 };
 
-/// How long a key may be, in bytes.
+/// Maximum length of a key, in bytes.
 const LONGEST_KEY: usize = 512;
 
 pub(super) fn run_once(
@@ -33,7 +33,7 @@ pub(super) fn run_once(
         EngineReply::Queued => KeyedOutcome::Queued,
         EngineReply::BehindCompaction(run) => KeyedOutcome::Behind(run),
         EngineReply::Steering(run) => KeyedOutcome::Steering(run),
-        // Nothing happened that could happen twice.
+        // Nothing happened that must not happen twice.
         EngineReply::Idle => return Ok(DecisionResult { facts, reply }),
         _ => return Err(CommandError::OutOfPlace("only opening and what is said are known by a key")),
     };

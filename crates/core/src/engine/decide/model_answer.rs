@@ -1,4 +1,4 @@
-//! Decides what a model's answer comes to.
+//! Decides the consequences of a model's answer.
 
 use super::channels;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     tool::ShellInput,
 };
 
-/// How many calls of one message are run. Every rule looks at all of them.
+/// Maximum number of calls of one message that are run. Every rule visits all of them.
 const MOST_CALLS: usize = 128;
 
 pub(super) fn record_answer(
@@ -34,7 +34,7 @@ pub(super) fn record_answer(
     let forwarded = run.map(|run| channels::forward_answer(view, run, answer.stop, &answer.message.content, context));
     let mut branch = BranchBuilder::new(session);
     let kind = SessionEntryKind::Assistant { stop: answer.stop, total_tokens: answer.total_tokens };
-    // Of one message there is one time: that at which it was begun.
+    // A message has one time: that at which it was begun.
     let made_at = run.map(crate::run::Run::asked_at);
     let entry = branch.push_message_at(kind, answer.message, made_at, context);
     branch.push_event(Event::Run(Happened::Answered {
@@ -61,7 +61,7 @@ pub(super) fn record_answer(
     DecisionResult { facts, reply: EngineReply::Done }
 }
 
-/// The fact that a call is wanted, and its content.
+/// Returns the fact that a call is proposed, with its content.
 pub(super) fn proposed_call(call: CallId, run: Option<RunId>, requested: ResolvedCall) -> (call::Event, String) {
     let arguments = serde_json::Value::Object(requested.arguments.clone());
     let event = call::Event::Proposed {

@@ -1,8 +1,8 @@
-//! A command that runs wants to reach a host beyond its sandbox: policy is asked as if the call had named it, and then people.
+//! Requests of a running command for a host beyond its sandbox: policy decides as if the call had named it, and then approvers.
 //!
-//! What they allow is for that call, while it runs. A command that was denied goes on, without the host.
+//! An approval is for that call, while it runs. A command that was denied continues, without the host.
 
-// Addresses as texts mean them; nothing of it reaches a network.
+// Only the text form of addresses is parsed; no network access happens here.
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     principal, settle,
 };
 
-/// A longer name is none.
+/// Maximum length of a host name.
 const LONGEST: usize = 300;
 
 pub(super) fn request_host(
@@ -83,7 +83,7 @@ pub(super) fn request_host(
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done })
 }
 
-/// What a person may not see in an address: that it is behind the gateway, not out in the world.
+/// Returns a note for the approver if the address is inside the gateway's network and not in the internet.
 fn address_note(host: &str) -> &'static str {
     let Ok(address) = host.parse::<SocketAddr>() else { return "" };
     let (is_here, is_private) = match address.ip().to_canonical() {

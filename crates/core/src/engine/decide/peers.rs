@@ -1,12 +1,12 @@
-//! Deciders for peers: their lines come and go.
+//! Deciders for peers: their connections begin and end.
 
 use crate::{
     decision::{DecisionResult, DecisionView, EngineReply, Event, Fact},
     peer::{Command, Event as Happened},
 };
 
-/// A line that comes takes the place of the one before; one that goes and is not the peer's changes nothing. What a peer
-/// says of itself is recorded as it is.
+/// Records a connection or its end: a new one replaces the one before; the end of one that is not the peer's changes nothing.
+/// The peer's description of itself is recorded as it is.
 pub(super) fn decide_peer(view: DecisionView<'_>, command: Command) -> DecisionResult {
     let event = match command {
         Command::Came { peer, line, memory } if view.state.line_of(&peer) != Some(line) => {

@@ -1,4 +1,4 @@
-//! Decides what becomes of work that was under way when the last process ended.
+//! Decides the outcome of work that was unfinished when the last process ended.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     tool::RepeatMode,
 };
 
-/// How long an answer still counts for a deadline that passed while nobody was there to take it.
+/// Extra time for an answer if its deadline passed while no process could take it.
 const GRACE: Duration = Duration::from_secs(60);
 
 pub(super) fn recover_work(
@@ -34,7 +34,7 @@ pub(super) fn recover_work(
     }
     for session in view.state.sessions() {
         let mut branch = BranchBuilder::new(session);
-        // What has a host of its own waits for it, whatever the others do.
+        // Sessions with a host of their own wait for it, in any mode.
         let resume = if session.hosted_state().is_some() { ResumeMode::Wait } else { resume };
         recover_session(view, session, resume, &mut branch, context);
         facts.extend(branch.into_facts());
@@ -42,7 +42,7 @@ pub(super) fn recover_work(
     Ok(DecisionResult { facts, reply: EngineReply::Done })
 }
 
-/// More time for gates, and for calls that wait for their peer, whose deadline passed, or is about to, while nobody could be heard.
+/// Extends gates, and calls that wait for their peer, whose deadline passed, or is about to, while no answer could be received.
 pub(super) fn extend_deadlines(view: DecisionView<'_>, now: Millis) -> Vec<Fact> {
     let deadline = now + GRACE;
     let due = view.state.pending_gates().filter(|gate| gate.deadline().is_some_and(|at| at < deadline));
@@ -70,7 +70,7 @@ fn recover_session(
     branch: &mut BranchBuilder<'_>,
     context: &mut DecisionContext,
 ) {
-    // A new process has a new shell, which starts where the session works.
+    // A new process has a new shell, which starts in the folder of the session.
     if session.folder() != session.cwd() {
         branch.push_event(Event::Session(session::Event::Folder { path: session.cwd().to_owned() }));
     }
@@ -86,7 +86,7 @@ fn recover_session(
             continue;
         }
         let (kind, message) = (SessionEntryKind::Bash { in_context: true }, texts::command_unknown(content));
-        // Nothing may stand between a message and the results of its calls.
+        // Nothing may come between a message and the results of its calls.
         let entry = if session.run().is_some() {
             let queued = session::Event::Queued {
                 queue: MessageQueue::Held,
@@ -183,9 +183,9 @@ fn in_doubt(call: &call::Call, until: Option<Millis>) -> Event {
     Event::Call(call::Event::InDoubt { call: call.id(), since: DoubtCause::ProcessEnded, until })
 }
 
-/// Whether the peer that has a call can still say what became of it. It has some time to come back.
+/// Reports whether the peer that has a call can still report its outcome. It has some time to reconnect.
 fn is_kept(branch: &mut BranchBuilder<'_>, call: &call::Call, context: &DecisionContext) -> bool {
-    // More time was given already to what was in doubt before.
+    // Calls that were in doubt before got more time already.
     if call.may_be_asked() {
         return true;
     }
@@ -197,8 +197,8 @@ fn is_kept(branch: &mut BranchBuilder<'_>, call: &call::Call, context: &Decision
     is_kept
 }
 
-/// Whether a person has a say in a call that has not begun: what waits for one waits again, and what one let through is
-/// done.
+/// Reports whether a person has a part in a call that has not begun: a call that waits for one waits again, and an approved
+/// one is executed.
 fn is_a_persons(view: DecisionView<'_>, id: CallId) -> bool {
     let gate = view.state.gate_of(id);
     let was_let_through = gate.and_then(gate::Gate::resolution).is_some_and(|resolution| {
@@ -207,12 +207,12 @@ fn is_a_persons(view: DecisionView<'_>, id: CallId) -> bool {
     let call = view.state.call(id);
     let is_before_start = call.is_some_and(call::Call::is_before_start);
     let is_asked = call.is_some_and(|call| *call.executor() == call::Executor::Person);
-    // What asked for more while it ran is gone.
+    // The request of a running call for more is gone.
     (is_before_start || is_asked) && gate.is_some_and(gate::Gate::is_pending) || is_before_start && was_let_through
 }
 
-/// Whether the model has said nothing since a person answered a question of the run. The
-/// host has heard that the answer counts, so its consequences must happen.
+/// Reports whether the model has not answered since a person answered a question of the run. The
+/// host was notified that the answer counts, so its consequences must happen.
 fn is_answered(view: DecisionView<'_>, session: &Session, run: &run::Run) -> bool {
     let is_of_model = |entry: &&&session::SessionEntry| matches!(entry.kind, SessionEntryKind::Assistant { .. });
     let last = session.path_entries().iter().rev().find(is_of_model).map(|entry| entry.lsn);

@@ -1,4 +1,4 @@
-//! Deciders for conversations that begin anew, and for messages that get a run of their own.
+//! Deciders for conversations that restart, and for messages that get a run of their own.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     settle,
 };
 
-/// The message begins a run, or waits for its own. What is too long is summed up first, by the rule that begins it.
+/// Begins a run with the message, or queues it. A context that is too long is compacted first, by the rule that begins it.
 pub(super) fn submit_message(
     view: DecisionView<'_>,
     session: &Session,
@@ -52,7 +52,7 @@ pub(super) fn renew_session(
     }
     let fact = |event| Fact::without_content(Event::Session(event), Some(session.id().clone()));
     let cleared = (session.queued_count() > 0).then(|| fact(Happened::Cleared));
-    // What was allowed for the session was allowed for the one that is over.
+    // Grants for the session were for the one that is over.
     let grants = view.state.policy().grants().iter();
     let ends = grants.filter(|grant| matches!(&grant.scope, GrantReach::Session(of) if of == session.id()));
     let revoked = ends.map(|grant| policy::Event::Revoked { id: grant.id, by: by.clone() });

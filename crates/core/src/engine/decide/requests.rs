@@ -1,4 +1,4 @@
-//! Deciders for what an agent asks for, without a run.
+//! Deciders for requests of an agent, which have no run.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     tool::Lane,
 };
 
-/// How long an agent's id of a request, and a key, may be.
+/// Maximum length of an agent's id of a request, and of a key.
 const LONGEST_NAME: usize = 1024;
 
 pub(super) fn submit_request(
@@ -33,7 +33,7 @@ pub(super) fn submit_request(
             return Err(CommandError::TooLong { what: "the id or key of a request", limit: LONGEST_NAME });
         }
     }
-    // One text of both, in which neither can pretend to be part of the other.
+    // One text of tool and arguments, in which neither can imitate a part of the other.
     let asks = canonical_json(&serde_json::json!([&*request.tool, &request.arguments]));
     let asks = Some(Digest::hash_bytes(asks.as_bytes()));
     let requester = session.agent_requests();
@@ -92,15 +92,15 @@ pub(super) fn submit_request(
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Requested { call, over: None } })
 }
 
-/// What grants for a session are bound to: one generation of the agent's program.
+/// Returns the id to which session grants are bound: one generation of the agent's program.
 fn generation_session(session: &SessionId, generation: u32) -> SessionId {
     SessionId::new(format!("{session}#{generation}"))
 }
 
-/// The grants for a session that an agent's program had before it began anew: they cover nothing any more.
+/// Returns the session grants that an agent's program had before its restart: they are void.
 fn grants_of_former(view: DecisionView<'_>, session: &SessionId, generation: u32) -> Vec<GrantId> {
     let requester = view.state.session(session).and_then(Session::agent_requests);
-    // Looked at once a generation: there may be many grants.
+    // Checked once a generation: there may be many grants.
     if requester.is_none_or(|requester| requester.generation() == generation) {
         return Vec::new();
     }
@@ -127,7 +127,7 @@ pub(super) fn mark_received(
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done })
 }
 
-/// The end of a request, or of what a person has a peer do, that was started: what came back is its content.
+/// Ends a started request, or a person's action of a peer: the result is its content.
 pub(super) fn end_request(branch: &mut BranchBuilder<'_>, call: CallId, progress: CallProgress) {
     let (end, content) = match progress {
         CallProgress::Returned(returned) => (CallEnd::Done { error: returned.error }, returned.message.content),
@@ -145,7 +145,7 @@ pub(super) fn end_request(branch: &mut BranchBuilder<'_>, call: CallId, progress
     branch.push_with(Event::Call(Happened::Ended { call, end, entry: None }), Some(content));
 }
 
-/// What becomes of the requests of a session whose process ended.
+/// Recovers the requests of a session whose process ended.
 pub(super) fn recover_requests(view: DecisionView<'_>, session: &Session, branch: &mut BranchBuilder<'_>) {
     let open = session.agent_requests().into_iter().flat_map(|requester| requester.open_requests().keys());
     for call in open.filter_map(|call| view.state.call(*call)) {

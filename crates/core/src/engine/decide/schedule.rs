@@ -1,4 +1,4 @@
-//! Deciders for jobs: what is planned, what fires, and what is said for it.
+//! Deciders for jobs: their plans, their firings, and the messages of firings.
 
 use super::renewal;
 use crate::{
@@ -72,7 +72,7 @@ fn find_job<'a>(view: DecisionView<'a>, job: &JobId) -> Result<&'a Job, CommandE
     view.state.schedule().job(job).ok_or_else(|| Refused::NoJob(job.clone()).into())
 }
 
-/// When a job is due next under another plan. What is planned as before stays when it was.
+/// Returns the next due time of a job under another plan. An unchanged schedule keeps its time.
 fn next_firing(job: &Job, plan: &JobPlan, now: Millis) -> Result<Option<Millis>, CommandError> {
     let is_as_before = job.plan().schedule == plan.schedule && job.plan().enabled == plan.enabled;
     if is_as_before {
@@ -122,7 +122,7 @@ fn fire_jobs(view: DecisionView<'_>, which: &JobSelector, now: Millis) -> Result
         JobSelector::Now(job) => {
             let job = find_job(view, job)?;
             match job.firing() {
-                // Its own time came first, for a job that is due when it is planned always: that is the run that is meant.
+                // Its own time came first, for a job that is always due when it is planned: that run is meant.
                 Some(firing) if job.plan().kind == JobKind::Job && firing.cause == FiringCause::Due => {
                     let firing = FiringId { job: job.id().clone(), number: firing.number };
                     return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Fired(vec![firing]) });
@@ -145,7 +145,7 @@ fn fire_jobs(view: DecisionView<'_>, which: &JobSelector, now: Millis) -> Result
     Ok(DecisionResult { facts: fired.into_iter().map(schedule_fact).collect(), reply })
 }
 
-/// Nobody waits for what this comes to: what cannot be said is the end of the firing.
+/// Sends the message of a firing. No client waits for the reply: a message that is refused ends the firing.
 fn send_firing(
     view: DecisionView<'_>,
     firing: FiringId,
@@ -195,7 +195,7 @@ fn firing_facts(
     Ok(facts)
 }
 
-/// Whether something was said in a session, and nothing goes on in it.
+/// Reports whether a session has messages and no work in progress.
 fn is_over(session: &Session) -> bool {
     session.is_at_rest() && session.queued_count() == 0 && !session.entries().is_empty()
 }
@@ -207,7 +207,7 @@ fn end_firing(view: DecisionView<'_>, id: &FiringId, ending: &FiringResult, now:
     let until = match &open.stage {
         FiringStage::Over(FinishedRun { at, .. }) => *at,
         FiringStage::Due => now,
-        // Its run says itself when it is over.
+        // Its run reports its own end.
         FiringStage::MessageSent { .. } => return DecisionResult { facts: Vec::new(), reply: EngineReply::Dropped },
     };
     let ended = Happened::Ended {

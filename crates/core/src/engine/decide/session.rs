@@ -1,4 +1,4 @@
-//! Deciders for a session: opening it, what is said in it, and what is set.
+//! Deciders for a session: opening it, its messages, and its settings.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,11 @@ use crate::{
     unattended::{self, UnattendedContract},
 };
 
-/// How long a name may be, in bytes.
+/// Maximum length of a name, in bytes.
 const LONGEST_NAME: usize = 4096;
-/// Why entries from elsewhere are not taken.
+/// Error for imported entries with the same name.
 const TWICE: CommandError = CommandError::OutOfPlace("two entries have the same name");
-/// What the record says of a call that nobody can be asked about any more.
+/// Result of a call whose message the session file no longer holds.
 const WITHDRAWN: &str = "Not run: the session file no longer holds the message that wanted this call.";
 
 pub(super) fn open_session(
@@ -82,7 +82,7 @@ pub(super) fn import_entries(
     Ok(DecisionResult { facts, reply: EngineReply::Done })
 }
 
-/// Failed answers that another answer follows: they were asked again and are not part of what was said.
+/// Returns failed answers that another answer follows: the requests were repeated, and they are not part of the conversation.
 fn retried_answers<'a>(
     entries: impl Iterator<Item = (&'a EntryId, &'a SessionEntryKind, Option<&'a EntryId>)> + Clone,
 ) -> Vec<EntryId> {
@@ -94,7 +94,7 @@ fn retried_answers<'a>(
     followed.filter_map(|(_, _, parent)| parent).filter(|parent| failed.contains(parent)).cloned().collect()
 }
 
-/// What one fact names of entries that stay, in bytes of their ids.
+/// Maximum size of the entries that one fact names as kept, in bytes of their ids.
 const KEPT_AT_ONCE: usize = 16 * 1024;
 
 pub(super) fn gather_entries(
@@ -187,7 +187,7 @@ pub(super) fn replace_tree(
     for entry in retried_answers(foreign.map(|entry| (&entry.id, &entry.kind, entry.parent.as_ref()))) {
         branch.push_event(Event::Session(Happened::Dropped { entry }));
     }
-    // What calls of that message came to is not for a file to undo: it follows what the file says.
+    // A file cannot undo the results of calls of that message: they follow the entries of the file.
     let mut parent = leaf;
     let from =
         message.and_then(|message| session.by_id.get(message)).map_or_else(|| session.entries().len(), |at| at + 1);
@@ -206,7 +206,7 @@ pub(super) fn replace_tree(
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done })
 }
 
-/// The end of a run whose message the session's file does not hold any more. Nothing of it is said: the file is the conversation.
+/// Ends a run whose message the session's file no longer holds, without a message about it: the file is the conversation.
 fn withdraw_run(view: DecisionView<'_>, run: &Run, branch: &mut BranchBuilder<'_>) {
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)).filter(|call| !call.is_over()) {
         settle::withdraw_gate(view, branch, call);
@@ -257,7 +257,7 @@ pub(super) fn start_prompt(
     if let Some(breach) = session.unattended().and_then(UnattendedContract::final_breach) {
         return Err(unattended::DeclareError::Over(breach).into());
     }
-    // Whoever wants a place in the queue gets it behind those who have one: a run that was stopped or failed left them there.
+    // A new message is queued after those that wait: a run that was stopped or failed left them there.
     let is_behind =
         when_busy == WhenBusy::FollowUp && with.is_empty() && !session.queue(MessageQueue::FollowUp).is_empty();
     let mut branch = BranchBuilder::new(session);

@@ -1,4 +1,4 @@
-//! Deciders for settings: what is new is recorded, within bounds.
+//! Deciders for settings: changes are recorded, within bounds.
 
 use serde_json::Value;
 
@@ -7,16 +7,16 @@ use crate::{
     settings::{Command, Event as Happened, SettingsPath},
 };
 
-/// How long one value may be, as JSON, in bytes. A fact has twice the room.
+/// Maximum length of one value, as JSON, in bytes. A fact has twice the room.
 const LONGEST: usize = 32 << 10;
-/// How long all that is set may be.
+/// Maximum length of all settings, in bytes.
 const LONGEST_TREE: usize = 512 << 10;
-/// How long a text in a list may be.
+/// Maximum length of a text in a list, in bytes.
 const LONGEST_ITEM: usize = 1024;
-/// How many names a path may have, and how many bytes in all.
+/// Maximum number of names in a path, and of bytes in all.
 const DEEPEST: usize = 16;
 const LONGEST_PATH: usize = 1024;
-/// How many secrets there may be.
+/// Maximum number of secrets.
 const MOST_SECRETS: usize = 1024;
 
 pub(super) fn decide_settings(view: DecisionView<'_>, command: Command) -> Result<DecisionResult, CommandError> {

@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) fn abort_run(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionResult, CommandError> {
     let session = find_session(view, id)?;
-    // Whoever stops what works waits for nobody's leave to go on.
+    // A stop of the work also withdraws its pending breaker gates.
     let gates = session
         .unattended()
         .into_iter()
@@ -27,12 +27,12 @@ pub(super) fn abort_run(view: DecisionView<'_>, id: &SessionId) -> Result<Decisi
     };
     let mut facts: Vec<Fact> = gates.filter(|gate| gate.is_pending()).map(withdrawn).collect();
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else {
-        // The run that waits for a compaction with a prompt begins behind it, and ends. One that would ask again does not begin.
+        // The run that waits for a compaction with a prompt begins after it, and ends. One that would repeat its request does not begin.
         let awaited = session.awaited_run().filter(|_| session.awaited_prompt().is_some());
         let is_followed = |compaction: &session::ActiveCompaction| {
             compaction.then != session::AfterCompaction::Rest || session.behind_compaction().is_some()
         };
-        // Behind such a one the agent would go on by itself.
+        // After such a compaction the agent would continue automatically.
         if session.active_compaction().is_some_and(|compaction| is_followed(compaction) && !compaction.aborting) {
             facts.push(Fact::without_content(Event::Session(session::Event::CompactionAborting), Some(id.clone())));
         }
@@ -68,7 +68,7 @@ pub(super) fn stop_run(view: DecisionView<'_>, id: &SessionId, run: RunId) -> Re
     }
     let is_stopping = session.active_compaction().is_some_and(|compaction| compaction.aborting);
     let aborting = (!is_stopping).then_some(session::Event::CompactionAborting);
-    // What it would begin with is taken back, and what it was told on its way. Other messages wait for another.
+    // Its first messages and its steering messages are taken back. Other messages wait for another run.
     let taken_back = [MessageQueue::Prompt, MessageQueue::Steering]
         .into_iter()
         .flat_map(|queue| session.queue(queue).iter().map(move |_| session::Event::Dequeued { queue }));

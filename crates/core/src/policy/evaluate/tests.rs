@@ -1,4 +1,4 @@
-//! The tables of decisions, and what must hold for any text.
+//! The tables of decisions, and properties that hold for any text.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -518,7 +518,7 @@ fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
             [RuleWarning::NeverMatches { origin: origin(), pattern: tool.to_owned(), slip }]
         );
     }
-    // An agent may call a tool whatever it likes, and these refuse some of that.
+    // An agent's tool may have any name, and these refuse some of them.
     for tool in ["*(*", " *"] {
         assert_eq!(load(json!({"rules": [{"tool": tool, "action": "deny"}]})).unwrap().warnings(), [], "{tool}");
     }
@@ -629,7 +629,7 @@ proptest! {
         for start in ["", "ls ", "echo "] {
             let longer = format!("{start}{command}{joint}curl x");
             let verdict = world.judge(&bash(&longer));
-            // Where the text ends inside quotes or a comment, the addition is text of theirs, and nothing more runs.
+            // If the text ends inside quotes or a comment, the addition is text of theirs, and nothing more runs.
             let swallowed = command.contains(['\'', '"', '#']);
             prop_assert!(swallowed || word(&verdict) != "allow", "{longer:?} is {verdict}");
         }

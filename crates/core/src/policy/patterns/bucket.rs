@@ -1,4 +1,4 @@
-//! Patterns that begin alike, by the texts inside of them. Knows nothing of what they decide.
+//! Patterns with a common prefix, indexed by the texts inside of them. Knows nothing of their decisions.
 
 use std::{
     cmp::Reverse,
@@ -10,13 +10,13 @@ use regex::{RegexSet, RegexSetBuilder};
 
 use crate::policy::fnmatch::GlobPattern;
 
-/// From how many patterns on an index is worth its memory.
+/// Number of patterns from which on an index is worth its memory.
 const CROWD: usize = 16;
 
-/// How many texts of a pattern an index uses, one after the other.
+/// Number of texts of a pattern that an index uses, one after the other.
 const DEPTH: usize = 3;
 
-/// How much memory one compiled set may take, for its program and for its states.
+/// Maximum memory of one compiled set, for its program and for its states, in bytes.
 const SET_BYTES: usize = 1 << 28;
 
 /// A pattern, and the ranks of all that have it.
@@ -34,7 +34,7 @@ pub(super) struct PrefixBucket {
     index: Option<BucketIndex>,
 }
 
-/// Members, by their places, and how those are found that may match a text.
+/// Members, by position, and the index that finds candidates for a text.
 #[derive(Clone, Debug)]
 enum BucketIndex {
     Few(Vec<usize>),
@@ -42,14 +42,14 @@ enum BucketIndex {
     Pieces(Box<PieceIndex>),
 }
 
-/// Members by one of the texts that everything holds which they match.
+/// Members by a text that everything contains that they match.
 #[derive(Clone, Debug)]
 struct PieceIndex {
     by_piece: PatriciaMap<usize>,
     /// The bytes that pieces begin with.
     begins: [bool; 256],
     parts: Vec<BucketIndex>,
-    /// Those without a piece that tells them from others.
+    /// Those without a distinctive piece.
     rest: BucketIndex,
 }
 
@@ -70,7 +70,7 @@ impl PrefixBucket {
         self.index = Some(self.build_index((0..self.members.len()).collect(), &pieces, DEPTH));
     }
 
-    /// Makes one member of all with the same pattern.
+    /// Merges all members with the same pattern.
     fn merge_duplicates(&mut self) {
         let mut known: BTreeMap<GlobPattern, usize> = BTreeMap::new();
         let mut merged: Vec<RankedPattern> = Vec::new();
@@ -100,7 +100,7 @@ impl PrefixBucket {
         }
         let (mut groups, mut rest): (BTreeMap<&str, Vec<usize>>, _) = (BTreeMap::new(), Vec::new());
         for at in &members {
-            // The rarer a text, the fewer are tried where it is found.
+            // The rarer a text, the fewer members are tried if it is found.
             let rare = pieces[*at].iter().map(|piece| (counts[piece.as_str()], Reverse(piece.len()), piece.as_str()));
             match rare.min().filter(|(count, ..)| *count < members.len()) {
                 Some((_, _, piece)) => groups.entry(piece).or_default().push(*at),
@@ -120,7 +120,7 @@ impl PrefixBucket {
         BucketIndex::Pieces(Box::new(PieceIndex { by_piece, begins, parts, rest }))
     }
 
-    /// What is too large to compile is scanned.
+    /// Compiles a set. One that is too large is scanned.
     fn compile_set(&self, members: Vec<usize>) -> BucketIndex {
         let sources = members.iter().map(|at| self.members[*at].pattern.to_regex());
         match RegexSetBuilder::new(sources).size_limit(SET_BYTES).dfa_size_limit(SET_BYTES).build() {
@@ -129,7 +129,7 @@ impl PrefixBucket {
         }
     }
 
-    /// The members that match `text`, in no order. `steps` grows by how many were tried.
+    /// Returns the members that match `text`, in no order. `steps` grows by the number of members tried.
     pub(super) fn matching_members(&self, text: &str, steps: &mut usize) -> Vec<&RankedPattern> {
         match &self.index {
             Some(index) => {
@@ -158,7 +158,7 @@ impl PrefixBucket {
             }
             BucketIndex::Set { members, set } => {
                 *steps += members.len();
-                // Telling that none matches is far cheaper than telling which do.
+                // A check that none matches is far cheaper than finding those that do.
                 if set.is_match(text) {
                     found.extend(set.matches(text).iter().map(|at| &self.members[members[at]]));
                 }
@@ -174,7 +174,7 @@ impl PrefixBucket {
 }
 
 impl PieceIndex {
-    /// The parts whose piece stands somewhere in `text`.
+    /// Returns the parts whose piece is somewhere in `text`.
     fn parts_in(&self, text: &str) -> BTreeSet<usize> {
         let bytes = text.as_bytes();
         let starts = bytes.iter().enumerate().filter(|(_, byte)| self.begins[usize::from(**byte)]);

@@ -1,7 +1,7 @@
-//! What a model is told of what people answered.
+//! Text for a model about the answers of people.
 //!
 //! The details of answers to questions are `{"results":[{id, question, options: [label], multi, selectedOptions: [label],
-//! customInput?}]}`, of a plan or an execution `{decision, comments?}` with a `decision` that is null where there is none.
+//! customInput?}]}`, of a plan or an execution `{decision, comments?}` with a `decision` that is null if there is none.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
     session::AnswerFormat,
 };
 
-/// What was answered to one thing.
+/// Answer to one question.
 pub(super) struct AnsweredQuestion {
     answers: Vec<String>,
     how: AnswerSource,
@@ -20,14 +20,14 @@ pub(super) struct AnsweredQuestion {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AnswerSource {
     Answered,
-    /// Nobody did, and a default counts.
+    /// No person answered, and a default counts.
     ByDefault,
     Expired,
     Declined,
 }
 
 impl AnsweredQuestion {
-    /// What became of a gate, with the text of its answer.
+    /// Reads the answer from a gate, with the text of its answer.
     pub(super) fn from_gate(question: &PersonQuestion, gate: Option<&Gate>, text: Option<&str>) -> Self {
         let resolution = gate.and_then(Gate::resolution);
         let by_default = gate.map(Gate::fallback).and_then(|fallback| match fallback {
@@ -45,13 +45,13 @@ impl AnsweredQuestion {
         Self { answers, how }
     }
 
-    /// The labels and the words among what was said.
+    /// Splits an answer into labels and free text.
     fn split_answers(&self, question: &PersonQuestion) -> (Vec<&str>, Vec<&str>) {
         let labels: Vec<&str> = question.choices.iter().map(|choice| choice.label.as_str()).collect();
         self.answers.iter().map(String::as_str).partition(|answer| labels.contains(answer))
     }
 
-    /// What there is to say where nothing was said.
+    /// Returns the text for a missing answer.
     const fn silence_text(&self) -> &'static str {
         match self.how {
             AnswerSource::Expired => "(nobody answered in time)",
@@ -61,7 +61,7 @@ impl AnsweredQuestion {
         }
     }
 
-    /// What there is to say behind what was said.
+    /// Returns the note after an answer.
     const fn default_note(&self) -> &'static str {
         match self.how {
             AnswerSource::ByDefault => " (nobody answered in time; this is the default)",
@@ -70,7 +70,7 @@ impl AnsweredQuestion {
     }
 }
 
-/// The text and the details of the result of a call that asked all of it.
+/// Returns the text and the details of the result of a call with all these questions.
 pub(super) fn answers_result(
     words: AnswerFormat,
     questions: &[PersonQuestion],

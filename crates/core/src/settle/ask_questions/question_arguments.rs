@@ -1,4 +1,4 @@
-//! What a call asks a person, as the arguments of its tool have it: `questions`, a `plan`, or an `execution`.
+//! Questions of a call to a person, as the arguments of its tool have them: `questions`, a `plan`, or an `execution`.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -8,13 +8,13 @@ use crate::{
     gate::{self, GateChoice, GateStage, Kind, sign_off},
 };
 
-/// How many choices one question may offer.
+/// Maximum number of choices of one question.
 const MOST_CHOICES: usize = 512;
-/// How long they may be together, in bytes as JSON. Doors tell what an answer must be in schemas of bounded size, in which each
-/// stands several times.
+/// Maximum length of all choices together, in bytes as JSON. Adapters describe valid answers in schemas of bounded size, in which each
+/// choice occurs several times.
 const LONGEST_CHOICES: usize = 20_000;
 
-/// One thing that a person is asked.
+/// One question to a person.
 pub(super) struct PersonQuestion {
     pub(super) kind: Kind,
     pub(super) id: String,
@@ -22,7 +22,7 @@ pub(super) struct PersonQuestion {
     pub(super) choices: Vec<GateChoice>,
     pub(super) multi: bool,
     pub(super) recommended: Option<usize>,
-    /// Where it is counted.
+    /// Stage in which it is counted.
     pub(super) stage: GateStage,
     about: Map<String, Value>,
 }
@@ -39,10 +39,10 @@ struct QuestionArguments {
     multi: bool,
     #[serde(default)]
     recommended: Option<usize>,
-    /// Where in an interview it stands.
+    /// Its position in an interview.
     #[serde(default)]
     round: Option<Map<String, Value>>,
-    /// The same, in the form of the original's skills.
+    /// Its position in an interview, in the form of the original's skills.
     #[serde(default, rename = "deepInterview")]
     deep_interview: Option<Map<String, Value>>,
     /// The stage and the kind of its gate.
@@ -50,7 +50,7 @@ struct QuestionArguments {
     workflow_gate: Option<WorkflowGateArguments>,
 }
 
-/// The stage and the kind that a question names for its gate.
+/// The stage and the kind that a question gives for its gate.
 #[derive(Deserialize)]
 struct WorkflowGateArguments {
     stage: GateStageName,
@@ -75,7 +75,7 @@ impl From<GateStageName> for GateStage {
     }
 }
 
-/// What goes with a plan or an execution.
+/// Additional arguments of a plan or an execution.
 #[derive(Deserialize)]
 struct SignOffArguments {
     #[serde(default)]
@@ -86,7 +86,7 @@ struct SignOffArguments {
     artifacts: Vec<String>,
 }
 
-/// What the call asks, in order. None if it cannot be read.
+/// Parses the questions of the call, in order. None if they cannot be read.
 pub(super) fn parse_questions(content: &CallDetails) -> Option<Vec<PersonQuestion>> {
     let arguments = &content.arguments;
     for (name, kind) in [("plan", Kind::Plan), ("execution", Kind::Execution)] {
@@ -141,7 +141,7 @@ impl From<QuestionArguments> for PersonQuestion {
     }
 }
 
-/// A round as `workflow_interview` has it, made of the form of the original's skills.
+/// Converts a round from the form of the original's skills to that of `workflow_interview`.
 fn interview_round(mut given: Map<String, Value>) -> Map<String, Value> {
     let names = [
         ("round_id", "id"),
@@ -154,7 +154,7 @@ fn interview_round(mut given: Map<String, Value>) -> Map<String, Value> {
 }
 
 impl PersonQuestion {
-    /// What people are shown.
+    /// Returns the content that people are shown.
     pub(super) fn gate_content(&self) -> gate::GateContent {
         gate::GateContent::Question {
             id: self.id.clone(),
@@ -166,19 +166,19 @@ impl PersonQuestion {
         }
     }
 
-    /// The choice that counts where nobody answers, if one is to.
+    /// Returns the choice that counts without an answer, if there is one.
     pub(super) fn default_choice(&self) -> Option<usize> {
         match self.kind {
-            // The last one lets nothing go on.
+            // The last one lets no work continue.
             Kind::Plan | Kind::Execution => self.choices.len().checked_sub(1),
-            // Silence approves nothing, whatever the agent recommends.
+            // A missing answer approves nothing, even if the agent recommends it.
             Kind::Question if self.gate_content().sign_off(self.kind).is_some() => None,
             Kind::Question | Kind::Approval | Kind::Pairing | Kind::Budget => self.recommended,
         }
     }
 }
 
-/// What is wrong with what can be read: answers to it could not be told apart, or there is nothing to answer.
+/// Returns the problem of readable questions: answers to them would be ambiguous, or there is nothing to answer.
 pub(super) fn find_problem(questions: &[PersonQuestion]) -> Option<String> {
     if questions.is_empty() {
         return Some("questions must hold at least one question".to_owned());

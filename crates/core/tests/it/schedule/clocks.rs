@@ -70,7 +70,7 @@ fn an_hour_that_is_skipped_is_made_up_for_once() {
             "2011-12-29T18:00:00Z",
             ["2011-12-29T09:00:00-10:00", "2011-12-31T00:00:00+14:00", "2011-12-31T09:00:00+14:00"],
         ),
-        // By the hour: what is skipped is not due.
+        // By the hour: a skipped time is not due.
         (
             "30 * * * *",
             "Europe/Berlin",
@@ -159,7 +159,7 @@ const ZONES: [&str; 9] = [
     "Pacific/Apia",
 ];
 
-/// What one field of an expression is made of, and what it means.
+/// One field of an expression, and its meaning.
 #[derive(Clone, Debug)]
 struct FieldSample {
     text: String,
@@ -224,7 +224,7 @@ impl ExpressionSample {
         hours.text.starts_with('*') || (0..24).all(|hour| hours.values.contains(&hour))
     }
 
-    /// Goes on minute by minute of real time and looks at the clock.
+    /// Advances minute by minute of real time and reads the clock.
     fn slowly(&self, after: Millis, zone: Zone, minutes: u64) -> Option<Millis> {
         let zone: chrono_tz::Tz = zone.to_string().parse().unwrap();
         let shown = |minute: u64| zone.timestamp_opt((minute * 60).try_into().unwrap(), 0).unwrap().naive_local();

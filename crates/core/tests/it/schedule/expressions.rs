@@ -1,4 +1,4 @@
-//! What is an expression, and what is refused with which words.
+//! Valid expressions, and the errors of invalid ones.
 
 use countersign_core::schedule::{CronError, CronExpression, Zone};
 

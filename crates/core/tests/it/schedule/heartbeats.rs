@@ -1,4 +1,4 @@
-//! At which hours there are heartbeats, and what is told of them.
+//! Active hours of heartbeats, and the reports of their replies.
 
 use countersign_core::{
     schedule::{ActiveHours, HeartbeatReport, HoursError, Zone, has_tasks, heartbeat_report},
@@ -57,7 +57,7 @@ fn only_words_that_say_nothing_are_held_back() {
         ("HEARTBEAT_OK: HEARTBEAT_OK", HeartbeatReport::Nothing),
         ("", HeartbeatReport::Nothing),
         ("\n\t", HeartbeatReport::Nothing),
-        // However short, whatever stands beside it.
+        // Any length is forwarded, with any words next to it.
         ("Disk full", say("Disk full")),
         ("HEARTBEAT_OK - disk full", say("disk full")),
         ("HEARTBEAT_OK\n\nBut the backup failed.", say("But the backup failed")),

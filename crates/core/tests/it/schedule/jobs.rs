@@ -80,7 +80,7 @@ fn pass(stage: &mut EngineFixture) -> String {
     stage.send_command(Command::Tick).table_cell()
 }
 
-/// What is owed of jobs.
+/// Returns the owed work of jobs.
 fn due(stage: &EngineFixture) -> Vec<(String, u64, FiringStep)> {
     let fires = owed_work(stage.engine.state()).into_iter().filter_map(|work| match work {
         OwedWork::Fire { firing, step } => Some((firing.job.as_str().to_owned(), firing.number, step)),
@@ -96,7 +96,7 @@ fn over(stage: &EngineFixture, name: &str) -> FinishedRun {
     }
 }
 
-/// A job that has not begun, one whose run works under a contract, one that is over, and a heartbeat.
+/// Returns a job that has not begun, one whose run works under a contract, one that is over, and a heartbeat.
 pub(crate) fn planned() -> EngineFixture {
     let mut stage = EngineFixture::new(open_rules());
     tell(&mut stage, OfJobs::Limit(JobLimits { zone: super::zone("Europe/Berlin"), ..JobLimits::default() }));
@@ -276,7 +276,7 @@ fn who_forces_a_job_that_its_own_time_began_means_that_run_and_never_two() {
     assert_eq!(now(&mut stage), Ok(EngineReply::Fired(vec![firing("j", 1)])), "and while it runs");
     stage.answer(StopReason::Stop, Vec::new(), None);
     end(&mut stage, "j", 1, FiringStatus::Ok);
-    // What somebody forced runs once for each who asks.
+    // A manual firing runs once for each request.
     assert_eq!(now(&mut stage), Ok(EngineReply::Fired(vec![firing("j", 2)])));
     assert_eq!(now(&mut stage), Err(CommandError::Schedule(Refused::Busy(id("j")))));
 }
@@ -360,7 +360,7 @@ fn a_run_has_a_contract_of_its_own_that_ends_with_it() {
     assert!(matches!(refused, Ok(EngineReply::Started(_))), "{refused:?}");
 }
 
-/// A job whose request was too long, while what came before is summed up.
+/// Returns a job whose request was too long, while the context before it is compacted.
 fn summed_up() -> EngineFixture {
     let mut stage = EngineFixture::new(open_rules());
     let assistant = session::SessionEntryKind::Assistant { stop: StopReason::Stop, total_tokens: 9 };
@@ -441,7 +441,7 @@ fn heartbeats_are_planned_together_and_only_what_differs_moves() {
     tell(&mut stage, OfJobs::Fire(JobSelector::Now(id("b"))));
     end(&mut stage, "b", 1, FiringStatus::Skipped);
     assert_eq!((job(&stage, "b").last_firing(), job(&stage, "b").firing()), (None, None), "there was none");
-    // One that comes back while the last of it is on its way goes on with it.
+    // One that comes back while its last firing is open continues it.
     tell(&mut stage, OfJobs::Fire(JobSelector::Now(id("a"))));
     say(&mut stage, "a", 1);
     tell(&mut stage, beats(vec![beat("b", None)], ReplanMode::Changes));

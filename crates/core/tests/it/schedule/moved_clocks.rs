@@ -1,4 +1,4 @@
-//! Jobs go by the wall clock, wherever it is put.
+//! Jobs follow the wall clock, wherever it is put.
 
 use countersign_core::{
     engine::{Command, Engine},
@@ -27,7 +27,7 @@ fn next(stage: &EngineFixture, name: &str) -> Option<Millis> {
     stage.engine.state().schedule().job(&JobId::new(name)).unwrap().next()
 }
 
-/// A stage at this instant with a job once, one of every day and one of every ten minutes.
+/// Returns a fixture at this instant with a job once, one of every day and one of every ten minutes.
 fn planned(now: &str, once: &str) -> EngineFixture {
     let mut stage = EngineFixture::new(open_rules());
     stage.now = at(now);

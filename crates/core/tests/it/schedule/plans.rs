@@ -1,4 +1,4 @@
-//! Plans of each kind: first, next, and after a time when nobody was there.
+//! Plans of each kind: first, next, and after a time without a process.
 
 use countersign_core::{
     schedule::{FiringTimes, JobSchedule, TooOften, UnknownZone, Zone},

@@ -1,4 +1,4 @@
-//! When a session begins anew by itself.
+//! Times of the automatic restart of a session.
 
 use countersign_core::{schedule::ResetRule, time::Millis};
 

@@ -1,4 +1,4 @@
-//! Times as people say them.
+//! Times in everyday words.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn times_are_read_as_people_say_them() {
         ("in 1h30m", "2026-03-27T11:30:00+01:00"),
         ("in 1 day and 12 hours", "2026-03-28T22:00:00+01:00"),
         ("45 minutes from now", "2026-03-27T10:45:00+01:00"),
-        // Three days are 72 hours, whatever clocks do.
+        // Three days are 72 hours, also if clocks are moved.
         ("in 3 days", "2026-03-30T11:00:00+02:00"),
         ("tomorrow 9am", "2026-03-28T09:00:00+01:00"),
         ("tomorrow at 9:30 pm", "2026-03-28T21:30:00+01:00"),

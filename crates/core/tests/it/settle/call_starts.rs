@@ -11,7 +11,7 @@ use crate::{
     states::{calling, deny, thinking, under},
 };
 
-/// How many of the calls of one message have started.
+/// Returns the number of calls of one message that have started.
 fn started(stage: &EngineFixture) -> usize {
     let is_started = |call: &&countersign_core::call::Call| !call.is_before_start() && !call.is_over();
     stage.engine.state().calls().filter(is_started).count()
@@ -46,7 +46,7 @@ fn the_next_call_starts_when_its_turn_has_come() {
     }
 }
 
-/// Two exclusive calls, both allowed; the first works.
+/// Returns a fixture with two exclusive calls, both allowed; the first works.
 fn second_ready(rules: ActiveRules) -> EngineFixture {
     let mut stage = thinking(rules);
     stage.request_calls([tool_call("write", "a"), tool_call("write", "b")]);

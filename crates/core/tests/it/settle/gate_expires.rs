@@ -9,7 +9,7 @@ use crate::{
     states::{calling, gated, under},
 };
 
-/// The gates that are resolved when time has passed up to `early` milliseconds before the first deadline.
+/// Returns the gates that are resolved when time has passed up to `early` milliseconds before the first deadline.
 fn tick(stage: &mut EngineFixture, early: u64) -> String {
     stage.now.0 = stage.engine.state().next_deadline().expect("something waits").0 - early;
     facts_with(&stage.send_command(Command::Tick), "gate resolved")

@@ -26,7 +26,7 @@ fn grant(pattern: &str) -> Grant {
     }
 }
 
-/// The gates that are resolved once the grant is in force and something happens in the session.
+/// Returns the gates that are resolved once the grant is in force and an event happens in the session.
 fn adopted(stage: &mut EngineFixture, grant: Grant) -> String {
     let mut outcome = stage.send_command(Command::Adopt(vec![grant]));
     outcome.0.extend(

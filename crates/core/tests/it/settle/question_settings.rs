@@ -1,4 +1,4 @@
-//! What is set about how runs ask people, and what they are told of it.
+//! Settings of the questions of runs, and the results of those.
 
 use countersign_core::{
     engine::Command,

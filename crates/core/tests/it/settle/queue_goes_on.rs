@@ -21,7 +21,7 @@ fn takes(stage: &mut EngineFixture, steering: TakeMode, follow_up: TakeMode) {
     stage.change_setting(SessionSetting::Modes(QueueModes { steering, follow_up, ..QueueModes::default() }));
 }
 
-/// What is said at the beginning of a run, by kind and by the queue that it comes from.
+/// Returns the messages at the beginning of a run, by kind and by the queue that they come from.
 fn message_kinds(facts: &[String]) -> String {
     let mut kinds = Vec::new();
     let mut from = None;

@@ -81,7 +81,7 @@ fn what_steers_is_said_when_a_run_asks_again() {
     assert_eq!(facts_from(&outcome, "run turn_opened"), steers);
 }
 
-/// A session over its limit of 100,000 tokens, with so many old results of 10,000 that may be pruned behind a message.
+/// Returns a session over its limit of 100,000 tokens, with so many old results of 10,000 that may be pruned after a message.
 fn with_results(first: u64, results: usize) -> EngineFixture {
     let mut stage = idle();
     let model = session::ModelRef {
@@ -116,7 +116,7 @@ fn old_results_are_pruned_before_a_compaction_and_in_its_place_where_that_is_eno
     }
 }
 
-/// A run over the limit that ends now.
+/// Returns a run over the limit that ends now.
 fn over_limit(auto: bool) -> EngineFixture {
     let mut stage = idle();
     stage.change_setting(SessionSetting::AutoCompaction(false));
@@ -184,7 +184,7 @@ fn a_continuation_that_did_nothing_is_not_continued_again() {
     }
 }
 
-/// A run of a session that is reminded `most` times, with so many open tasks.
+/// Returns a run of a session that is reminded `most` times, with so many open tasks.
 fn with_tasks(most: u32, open: u32) -> EngineFixture {
     let mut stage = idle();
     let settings = Settings { todo_reminders: most, ..stage.current_session().settings().clone() };

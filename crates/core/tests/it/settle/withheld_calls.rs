@@ -26,7 +26,7 @@ fn reads(tool: &str, path: &str) -> ResolvedCall {
     ResolvedCall { effect: ToolEffect::Reads, ..tool_call(tool, path) }
 }
 
-/// A run whose call of `tool` was answered so.
+/// Returns a run whose call of `tool` got this answer.
 fn answered(tool: &str, answer: GateReply) -> EngineFixture {
     let mut stage = thinking(open_rules());
     answers(&mut stage, tool, answer);
@@ -39,7 +39,7 @@ fn answers(stage: &mut EngineFixture, tool: &str, answer: GateReply) {
     stage.answer_gate(gate, answer, "ana", None).1.expect("it is offered");
 }
 
-/// A tool of a host, which is there.
+/// Returns a call of a host tool, whose host is connected.
 fn of_host(stage: &mut EngineFixture) -> ResolvedCall {
     let came = peer::Command::Came { peer: PeerId::new("host"), line: PeerLine(3), memory: PeerMemory::Forgets };
     stage.send_command(Command::Peer(came));
@@ -47,7 +47,7 @@ fn of_host(stage: &mut EngineFixture) -> ResolvedCall {
     ResolvedCall { executor, class: Some(Class::HostToolInvoke), ..tool_call("deploy", "a") }
 }
 
-/// Whether a call starts; the run goes on either way.
+/// Reports whether a call starts; the run continues either way.
 fn starts(stage: &mut EngineFixture, call: ResolvedCall) -> bool {
     let facts = stage.request_calls([call]).0;
     let starts = facts.iter().any(|fact| fact == "call started");

@@ -141,7 +141,7 @@ fn the_time_comes_before_the_calls_and_those_before_scopes() {
         ("all is well", limited(budget), 0, false, ContractOutcome::Admitted),
         ("calls", limited(budget), 1, false, ContractOutcome::Exceeded(calls)),
     ] {
-        // What is used up is used under terms that cover it.
+        // A used-up budget belongs to terms that cover the use.
         let mut stage = under(limited(budget), open_rules());
         for _ in 0..used {
             assert_eq!(outcome(&mut stage, prompting()).0, ContractOutcome::Admitted, "{case}");

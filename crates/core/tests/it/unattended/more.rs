@@ -63,7 +63,7 @@ fn saying_the_same_again_takes_nothing_back() {
         assert_eq!(outcome.0, ["unattended narrowed"], "{round}");
         assert_eq!((calls(&stage), standing(&stage)), (Some(2), ("in force", true)), "{round}");
     }
-    // Whoever declares what is in force has declared that, and less later on is less.
+    // Repeating the terms in force declares exactly these, and less later on is less.
     let given = contract(&stage).terms().clone();
     stage.send_command(declare(given));
     stage.send_command(declare(declared.clone()));

@@ -140,7 +140,7 @@ fn meters_go_on_in_another_session() {
     tell(&mut stage, carried("first", tokens(70))).1.unwrap();
     let ledger = contract(&stage).ledger();
     assert_eq!((ledger.spent(), ledger.deadline()), (tokens(70), Some(Millis(2_400))));
-    // What was spent here is not forgotten, whatever the other session says.
+    // The amount that was spent here stays, despite the other session's report.
     tell(&mut stage, carried("first", BudgetAmount { calls: 3, ..tokens(60) })).1.unwrap();
     assert_eq!(contract(&stage).ledger().spent(), BudgetAmount { tokens: 70, calls: 3, cost_micros: 0 });
     assert_eq!(refused(&tell(&mut stage, carried("other", tokens(1)))), Some(DeclareError::Another));

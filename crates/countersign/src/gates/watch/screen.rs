@@ -1,4 +1,4 @@
-//! What stands on the screen, and what a key means there.
+//! Content of the screen, and the meaning of keys there.
 //!
 //! A gate can only be allowed once all of it was on the screen, and never by a key that was meant for another one: the
 //! choice follows the gate, and a gate that has just come under it takes no answer for a moment.
@@ -14,17 +14,17 @@ use crate::{
     style::{ColourMode, TextStyle, cut_to_width, end_of_width, text_width, wrap_line},
 };
 
-/// How long a gate that came under the choice by itself takes no answer.
+/// Time for which a gate that became selected by itself takes no answer.
 const PAUSE: Duration = Duration::from_millis(700);
-/// What comes so soon behind an escape is one key with it, such as alt with a letter.
+/// Maximum time after an escape within which a byte belongs to the same key, such as alt with a letter.
 const AT_ONCE: Duration = Duration::from_millis(50);
 /// The longest reason that is taken.
 const LONGEST: usize = 500;
-/// What the keys do, in the columns of the smallest usual terminal.
+/// Description of the keys, in the columns of the smallest usual terminal.
 const KEYS: &str = "q leave   up/down   a allow   s session   A always   d deny   ? more";
 const MORE: &str = "space b page   s also in this session   A always   d deny, with a reason";
 
-/// What follows from a key.
+/// Action of a key.
 #[derive(Debug, PartialEq)]
 pub(super) enum KeyAction {
     Nothing,
@@ -32,12 +32,12 @@ pub(super) enum KeyAction {
     End,
 }
 
-/// What is typed that is no key of the screen.
+/// Typed text that is no key of the screen.
 #[derive(Debug)]
 enum TypedText {
     /// A reason.
     Reason(String),
-    /// What is left of a reason whose gate, named here, is over: nobody gets it, and none of it is a key.
+    /// Rest of a reason whose gate, named here, is over: it is discarded, and none of it is a key.
     Void(String),
 }
 
@@ -50,15 +50,15 @@ pub(super) struct GateScreen {
     paused: Duration,
     /// The first line of its details that is shown.
     top: usize,
-    /// How many of its lines were shown, from the first without a gap, at how many columns; and whether all were.
+    /// Number of its lines that were shown, from the first without a gap, the number of columns, and whether all were shown.
     seen: usize,
     columns: usize,
     is_read: bool,
-    /// How many lines of details fit.
+    /// Number of lines of details that fit.
     room: usize,
     notice: String,
     typing: Option<TypedText>,
-    /// What an escape ended, and when: it goes on if the escape was only the beginning of a key.
+    /// The text that an escape ended, and when: it continues if the escape was only the beginning of a key.
     ended: Option<(TypedText, Duration)>,
     /// Bytes of a key that has more than one.
     pending: Vec<u8>,
@@ -84,7 +84,7 @@ impl GateScreen {
         }
     }
 
-    /// Takes what the gateway said to an answer.
+    /// Shows the gateway's reply to an answer.
     pub(super) fn show_notice(&mut self, text: String) {
         self.notice = escape(&text, LineMode::One).into_owned();
     }
@@ -118,7 +118,7 @@ impl GateScreen {
             b"a" => return self.allow_gate(ApprovalScope::Once, now),
             b"s" => return self.allow_gate(ApprovalScope::Session, now),
             b"A" => return self.allow_gate(ApprovalScope::Always, now),
-            // As in the console: what is typed on is a reason, and no key for the gate behind.
+            // As in the console: text typed after it is a reason, and no key for the next gate.
             b"d" | b"r" if self.may_answer(now) => self.typing = Some(TypedText::Reason(String::new())),
             b"?" => MORE.clone_into(&mut self.notice),
             _ => {}
@@ -126,7 +126,7 @@ impl GateScreen {
         KeyAction::Nothing
     }
 
-    /// A byte of what is typed.
+    /// Handles a typed byte.
     fn type_byte(&mut self, byte: u8, now: Duration) -> KeyAction {
         // An arrow has no meaning here, and its letter none of its own.
         if self.pending.first() == Some(&0x1b) {
@@ -179,7 +179,7 @@ impl GateScreen {
         self.pending.clear();
         let typed = self.typing.take();
         if matches!(typed, Some(TypedText::Void(_))) {
-            // What is chosen now was hardly looked at meanwhile.
+            // The newly selected gate was hardly read meanwhile.
             self.paused = now + PAUSE;
         }
         typed
@@ -224,7 +224,7 @@ impl GateScreen {
         (self.top, self.seen, self.is_read) = (0, 0, false);
     }
 
-    /// The whole picture for a terminal of this size.
+    /// Returns the whole picture for a terminal of this size.
     pub(super) fn draw(&mut self, columns: usize, lines: usize) -> String {
         let paint = ColourMode::for_stdout();
         let at = self.rows.iter().position(|row| Some(&row.id) == self.chosen.as_ref());
@@ -259,7 +259,7 @@ impl GateScreen {
             }
             let end = (self.top + self.room).min(details.len());
             let shown = &details[self.top..end];
-            // What does not fit into the terminal is not seen.
+            // Lines that do not fit into the terminal are not seen.
             let fit =
                 shown.iter().take(lines.saturating_sub(text.len())).take_while(|line| text_width(line) <= columns);
             self.seen = self.seen.max(self.top + fit.count());
@@ -287,8 +287,8 @@ impl GateScreen {
         text.push(first);
         text.push(paint.apply_style(TextStyle::Faint, cut_to_width(second, columns)));
         text.truncate(lines.max(1));
-        // Line by line over what stands there, so that nothing flickers. A line is cleared before it is written: behind its
-        // last column that would take the last letter.
+        // Line by line over the old content, so that nothing flickers. A line is cleared before it is written: after its last column that
+        // would clear the last character.
         let mut picture = String::from("\u{1b}[H");
         for (number, line) in text.iter().enumerate() {
             let clear = if number + 1 < text.len() { "K" } else { "J" };
@@ -298,7 +298,7 @@ impl GateScreen {
     }
 }
 
-/// Whether these bytes are all of a key; an arrow or a page key has several.
+/// Reports whether these bytes are all of a key; an arrow or a page key has several.
 fn is_whole(key: &[u8]) -> bool {
     match key {
         b"\x1b" | b"\x1b[" | b"\x1bO" => false,
@@ -307,7 +307,7 @@ fn is_whole(key: &[u8]) -> bool {
     }
 }
 
-/// The end of an id, which is enough to name it.
+/// Returns the end of an id, which is enough to name it.
 fn short_id(id: &str) -> &str {
     &id[id.len().saturating_sub(8)..]
 }
@@ -316,7 +316,7 @@ fn one_line(text: &str) -> String {
     escape(text, LineMode::One).into_owned()
 }
 
-/// All that a person has to know, in lines that fit.
+/// Returns all details that an approver needs, in lines that fit.
 fn detail_lines(row: &GateRow, columns: usize) -> Vec<String> {
     let mut text = vec![one_line(&row.subject)];
     for (name, value) in &row.arguments {
@@ -350,10 +350,10 @@ fn detail_lines(row: &GateRow, columns: usize) -> Vec<String> {
     text.iter().flat_map(|line| fold_line(line, columns)).collect()
 }
 
-/// How far a line goes on below its beginning.
+/// Indentation of the continuation of a line.
 const FURTHER: &str = "    ";
 
-/// A line in lines that fit. What goes on is set in: a long text must not look as if something else began in it.
+/// Returns a line in lines that fit. What goes on is set in: a long text must not look as if something else began in it.
 fn fold_line(line: &str, columns: usize) -> Vec<String> {
     if text_width(line) <= columns {
         return vec![line.to_owned()];

@@ -24,7 +24,7 @@ impl RawTerminal {
         Ok(terminal)
     }
 
-    /// Columns and lines, as far as they are known.
+    /// Returns columns and lines, as far as they are known.
     pub(super) fn size(&self) -> (usize, usize) {
         let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         size.map_or((80, 24), |size| (usize::from(size.ws_col), usize::from(size.ws_row)))

@@ -22,9 +22,9 @@ use super::{InterruptedWork, WaitingEvent};
 
 /// The form of the file.
 const VERSION: i64 = 1;
-/// How long the end of a call is kept, in milliseconds.
+/// Time for which the end of a call is kept, in milliseconds.
 const KEPT: i64 = 24 * 60 * 60 * 1000;
-/// The same of a result that the gateway has not taken. That the call began is kept for good.
+/// The same of a result that the gateway has not taken. The beginning of a call is kept permanently.
 const LONGEST_KEPT: i64 = 90 * KEPT;
 /// The most bytes that results have which the gateway has taken.
 const RESULTS: i64 = 256 << 20;
@@ -45,20 +45,20 @@ CREATE TABLE commands (session TEXT PRIMARY KEY, event TEXT NOT NULL) STRICT;
 CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, call TEXT, event TEXT NOT NULL) STRICT;
 ";
 
-/// What journals did not have at first. A program that does not know it leaves it alone.
+/// Tables that journals did not have at first. A program that does not know them leaves them alone.
 const IDENTITY: &str = "
 CREATE TABLE IF NOT EXISTS identity (id INTEGER NOT NULL) STRICT;
 INSERT INTO identity SELECT random() WHERE NOT EXISTS (SELECT 1 FROM identity);
 ";
 
-/// What is known of a call.
+/// Known state of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum JournaledCall {
     /// Nothing was, and now it has begun.
     New,
     /// It works.
     Working,
-    /// It is over, and this is what the gateway is told.
+    /// It is over, and this is the result for the gateway.
     Over(ToolResultParams),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct JournalTable(Connection);
 
 impl JournalTable {
     pub(super) fn open(path: &Path) -> rusqlite::Result<Self> {
-        // Nobody else reads what calls were about. What is beside it gets the mode of the file, which a version before this one made
+        // No other user reads the contents of calls. Files next to it get the mode of the file, which an earlier version made
         // with another.
         let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
         let kept = file.and_then(|file| file.set_permissions(fs::Permissions::from_mode(0o600)));
@@ -92,7 +92,7 @@ impl JournalTable {
         Ok(Self(connection))
     }
 
-    /// The number of this journal, which no other has.
+    /// Returns the number of this journal, which no other has.
     pub(super) fn id(&self) -> rusqlite::Result<u64> {
         self.0.query_row("SELECT id FROM identity", [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
     }
@@ -108,7 +108,7 @@ impl JournalTable {
         Ok(done)
     }
 
-    /// Settles what another process left: nobody knows what became of its calls, and its commands ended with it.
+    /// Settles the remains of another process: the outcome of its calls is unknown, and its commands ended with it.
     pub(super) fn settle_interrupted(&mut self) -> rusqlite::Result<InterruptedWork> {
         self.in_transaction(|noting| {
             let why = "The node broke off while this ran, and does not know what came of it";
@@ -136,13 +136,13 @@ impl JournalTable {
         })
     }
 
-    /// How many events wait.
+    /// Returns the number of waiting events.
     pub(super) fn waiting_count(&self) -> rusqlite::Result<usize> {
         let count: i64 = self.0.query_row("SELECT count(*) FROM outbox", [], |row| row.get(0))?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    /// The oldest event.
+    /// Returns the oldest event.
     pub(super) fn next_waiting(&self) -> rusqlite::Result<Option<WaitingEvent>> {
         let mut found = self.0.prepare_cached(
             "SELECT outbox.seq, outbox.event, coalesce(calls.received = 1 OR calls.state NOT IN ('working', 'done'), 1)
@@ -242,7 +242,7 @@ impl JournalTransaction<'_> {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 fn now_millis() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

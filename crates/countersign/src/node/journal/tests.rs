@@ -114,7 +114,7 @@ async fn what_the_gateway_has_not_taken_is_kept_while_it_is_away() {
         journal.end_call(done(call)).await.unwrap();
     }
     journal.mark_received("taken".to_owned());
-    // It is noted behind that.
+    // It is noted after that.
     journal.begin_call("last", "Bash").await.unwrap();
     drop(journal);
     let hours = |hours: i64| case.change(&format!("UPDATE calls SET ended_at = ended_at - {hours} * 3600000"));

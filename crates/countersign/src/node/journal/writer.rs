@@ -1,7 +1,7 @@
-//! The thread that writes the journal: whatever waits goes into one transaction, and whoever waits is told behind it.
+//! The thread that writes the journal: all waiting orders go into one transaction, and their senders are answered after it.
 //!
-//! It must not lose what is only told. Where the disk refuses, whoever asks hears so at once; what has happened is kept and
-//! written as soon as the disk takes it.
+//! It must not lose notes without a sender. If the disk refuses, senders get the error at once; notes of past events are kept and
+//! written as soon as the disk takes them.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -17,16 +17,16 @@ use super::{
     table::{JournalTable, JournalTransaction, JournaledCall},
 };
 
-/// How many orders go into one transaction.
+/// Maximum number of orders in one transaction.
 const BATCH: usize = 256;
-/// How long after the disk refused it is tried again.
+/// Time before the next try after the disk refused.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often what is old is forgotten.
+/// Time between two removals of old entries.
 const PRUNED: Duration = Duration::from_secs(600);
 
 type OrderReply<T> = oneshot::Sender<Result<T, JournalError>>;
 
-/// What is to be written or found. How many wait is bounded by the calls and commands that there may be at once.
+/// Order to write or to look up. Their number is bounded by the calls and commands that there may be at once.
 pub(super) enum JournalOrder {
     Begin { call: String, tool: String, reply: OrderReply<JournaledCall> },
     Resume { call: String, reply: OrderReply<JournaledCall> },
@@ -39,7 +39,7 @@ pub(super) enum JournalOrder {
 }
 
 impl JournalOrder {
-    /// Whether it tells of something that has happened already, which must not be lost.
+    /// Reports whether it notes a past event, which must not be lost.
     const fn is_retried(&self) -> bool {
         match self {
             Self::End { .. } | Self::Received { .. } | Self::Happened { .. } => true,
@@ -51,7 +51,7 @@ impl JournalOrder {
 
     fn refuse_with(self, error: &JournalError) {
         let error = error.clone();
-        // Whoever asked may have gone.
+        // The sender may have gone.
         match self {
             Self::Begin { reply, .. } | Self::Resume { reply, .. } => drop(reply.send(Err(error))),
             Self::End { reply, .. } | Self::Taken { reply, .. } | Self::Flush { reply } => {
@@ -63,14 +63,14 @@ impl JournalOrder {
     }
 }
 
-/// What an order came to.
+/// Result of an order.
 enum OrderResult {
     Known(JournaledCall),
     Next(Result<Option<WaitingEvent>, JournalError>),
     Written,
 }
 
-/// Writes until nobody has anything to write any more.
+/// Writes until there are no more senders.
 pub(super) fn run(
     mut table: JournalTable,
     mut orders: mpsc::UnboundedReceiver<JournalOrder>,
@@ -114,7 +114,7 @@ pub(super) fn run(
         if changes || is_known {
             changed.send_modify(|version| *version += 1);
         }
-        // Behind that: whoever waited until all is written sees what changed with it.
+        // After that: a sender that waits until all is written sees what changed with it.
         for (order, came) in batch.into_iter().zip(came) {
             send_reply(order, came);
         }
@@ -135,7 +135,7 @@ fn write_batch(table: &mut JournalTable, batch: &[JournalOrder]) -> rusqlite::Re
     } else {
         batch.iter().map(|_| OrderResult::Written).collect()
     };
-    // Looked for behind the rest: what was written with it is there, and stays so whatever comes of looking.
+    // Looked up after the rest: rows that were written with it are there, and stay so whatever the lookup gives.
     for (order, came) in batch.iter().zip(&mut came) {
         if matches!(order, JournalOrder::Next { .. }) {
             *came = OrderResult::Next(
@@ -171,7 +171,7 @@ fn send_reply(order: JournalOrder, came: OrderResult) {
         ) => {
             drop(reply.send(Ok(())));
         }
-        // Nobody waits for what is only told.
+        // These have no sender that waits.
         (_, OrderResult::Known(_) | OrderResult::Next(_) | OrderResult::Written) => {}
     }
 }

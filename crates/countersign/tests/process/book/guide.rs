@@ -1,4 +1,4 @@
-//! A page that somebody follows: its files are written, its commands run one after the other in one shell.
+//! A page as a guide: its files are written, its commands run one after the other in one shell.
 
 use std::{
     io::Write as _,
@@ -9,7 +9,7 @@ use std::{
 use super::{FencedBlock, blocks, docs};
 use countersign_testkit::process::{GatewayFixture, binary_path};
 
-/// What a reader sees with their own eyes, a script has to wait for.
+/// Wait of a script for output that a reader sees.
 const READY: &str = "until grep -q 'countersign ready' ready; do kill -0 $GATEWAY; done\n";
 const CONNECTED: &str = "until grep -q ' connected to ' joined; do kill -0 $NODE; done\n";
 
@@ -20,7 +20,7 @@ pub(super) struct GuideFixture {
     script: String,
 }
 
-/// What came of following it.
+/// Result of following it.
 pub(super) struct GuideOutput {
     pub(super) out: String,
     pub(super) err: String,
@@ -31,7 +31,7 @@ impl GuideFixture {
         Self::within(page, GatewayFixture::new())
     }
 
-    /// The same in a place that is emptied.
+    /// Creates the same in a place that is emptied.
     pub(super) fn within(page: &str, place: GatewayFixture) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -7,7 +7,7 @@ use countersign_testkit::process::{
     AGENT_TOKEN, CERTIFICATE, CERTIFICATE_KEY, GatewayFixture, GatewayServer, agent_gate::AgentClient, binary_path,
 };
 
-/// Blocks of the form `yaml check`, `yaml rules` of all pages, with the page's name.
+/// Returns blocks of the form `yaml check`, `yaml rules` of all pages, with the page's name.
 fn marked(mark: &str) -> Vec<(String, String)> {
     let docs = docs();
     let texts = pages(&docs).into_iter().map(|path| {
@@ -26,7 +26,7 @@ fn configurations_that_pages_show_are_accepted() {
     let place = GatewayFixture::new();
     let found = marked("check");
     assert!(found.len() > 4, "{found:?}");
-    // What stands beside them.
+    // The files next to them.
     for (name, pem) in [("cert.pem", CERTIFICATE), ("key.pem", CERTIFICATE_KEY)] {
         place.write_file(name, &fs::read_to_string(pem).unwrap());
     }
@@ -55,7 +55,7 @@ fn rules_that_pages_show_are_accepted() {
     }
 }
 
-/// The commands of a page, with what cannot be had here put in.
+/// Returns the commands of a page, with what cannot be had here put in.
 fn commands(page: &str) -> String {
     let text = fs::read_to_string(docs().join(page)).unwrap();
     let run = blocks(&text).into_iter().filter(|block| block.head == "sh" && block.why_not.is_none());

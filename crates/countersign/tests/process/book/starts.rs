@@ -20,7 +20,7 @@ fn home_assistant_is_guarded_as_the_page_says() {
         let body = body.replace("homeassistant.local:8123", "127.0.0.1:8123").replace("8123", &port.to_string());
         match body.strip_suffix(" &\n") {
             Some(asks) if asks.starts_with("countersign request") => format!("{asks} > told & AGENT=$!\n{WAITS}"),
-            // What a reader stops at the end, and what is there before a reader has typed the next line.
+            // A process that the reader stops at the end, and output that comes before the reader types the next line.
             Some(house) if house.starts_with("python3 house.py") => format!(
                 "{house} > house & HOUSE=$!\nend() {{ kill $GATEWAY $HOUSE; }}\ntrap end EXIT\n\
                  until (: < /dev/tcp/127.0.0.1/{port}) 2> /dev/null; do kill -0 $HOUSE; done\n"
@@ -48,7 +48,7 @@ fn an_agent_is_embedded_as_the_page_says() {
     assert!(fs::read_to_string(folder.join("published/greet.sh")).unwrap().contains("$name!"));
 }
 
-/// What destroys beyond the working folder is asked about in another way, but for temporary folders.
+/// Tests that harm beyond the working folder requires another kind of approval, except in temporary folders.
 #[test]
 fn an_agent_is_embedded_as_the_page_says_where_folders_are_there_to_stay() {
     let place = GatewayOptions::new().with_parent(Path::new("/dev/shm")).with_rules("").create();
@@ -95,7 +95,7 @@ fn a_gateway_has_a_node_as_the_page_says() {
     let guide = GuideFixture::of("start/nodes.md");
     let chat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gsv_chat.py");
     fs::copy(chat, guide.place.folder.join("gsv_chat.py")).unwrap();
-    // Whoever answers has read the card.
+    // The approver has read the card.
     let answered = |_: &GuideFixture, body: &str| {
         let shown = "(until grep -q uname said; do :; done; echo yes)";
         body.replace("python3 gsv_chat.py", &format!(": > said; {shown} | python3 gsv_chat.py"))

@@ -1,7 +1,7 @@
-//! Who connected to a local socket, held from then on.
+//! Process that connected to a local socket, held from then on.
 //!
-//! The kernel says a number, and a number comes again: whoever has ended gives it to somebody else sooner or later. The handle of the
-//! process beside it stays that process's. It must not know what anybody asks.
+//! The kernel gives a pid, and a pid comes again: that of an ended process goes to another sooner or later. The handle of the
+//! process that is kept with it stays that process's. It must not know the requests.
 
 use std::{
     io,
@@ -27,26 +27,26 @@ pub struct LocalPeer {
     process: ProcessHandle,
 }
 
-/// What is held of a process.
+/// Handle of a process.
 enum ProcessHandle {
     Held(OwnedFd),
-    /// It had gone, or cannot be held now.
+    /// The process had gone, or cannot be held now.
     None,
-    /// This kernel has no handles.
+    /// The kernel has no handles.
     Unknown,
 }
 
 impl LocalPeer {
-    /// To be made right behind the accept.
+    /// Makes it for a stream; to be called right after the accept.
     ///
     /// # Errors
-    /// The system does not say who it is.
+    /// The system does not say which process it is.
     pub fn from_stream(stream: &UnixStream) -> io::Result<Self> {
         let peer = stream.peer_cred()?;
         let (user, pid) = (peer.uid(), peer.pid());
         let process = match getsockopt(stream, PeerPidfd) {
             Ok(process) => ProcessHandle::Held(process),
-            // A kernel before 6.5 has no handle of whoever connected; the number is not old yet.
+            // A kernel before 6.5 has no handle of the connected process; the number is not old yet.
             Err(Errno::ENOPROTOOPT) => {
                 match pid.and_then(Pid::from_raw).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
                     Some(Ok(process)) => ProcessHandle::Held(process),
@@ -59,8 +59,8 @@ impl LocalPeer {
         Ok(Self { user, pid, process })
     }
 
-    /// Whether it is none of the commands that agents run. What the system says of its number counts only while it is still there, and
-    /// who has gone decides nothing: a person's program waits for the answer.
+    /// Reports whether it is none of the commands that agents run. The system's facts about its pid count only while it is still there, and
+    /// a process that has gone decides nothing: a person's program waits for the answer.
     pub async fn may_decide(self) -> bool {
         let seen = run_lookup(move || match self.pid {
             // It is in no namespace of ours, and so none of ours.
@@ -73,22 +73,22 @@ impl LocalPeer {
         seen.await.unwrap_or(false)
     }
 
-    /// Whether it is a gateway, door or node of our user that acts for no agent itself.
+    /// Reports whether it is a gateway, adapter or node of our user that acts for no agent itself.
     pub async fn comes_from_a_door(self) -> bool {
-        // Nobody else takes the time of a look.
+        // No other user takes the time of a look.
         self.user == geteuid().as_raw()
             && run_lookup(move || self.pid.is_some_and(exec::is_gateway_process) && self.is_there())
                 .await
                 .unwrap_or(false)
     }
 
-    /// Whether its user is not ours, and nobody whom a command of ours may become.
+    /// Reports whether its user is not ours, and none that a command of ours may become.
     fn is_anothers(&self) -> bool {
         let us = geteuid().as_raw();
         us != 0 && self.user != us && !may_be_a_commands(self.user)
     }
 
-    /// Whether it has not ended: until then its number is its own.
+    /// Reports whether it has not ended: until then its pid is its own.
     fn is_there(&self) -> bool {
         let process = match &self.process {
             ProcessHandle::Held(process) => process,
@@ -127,7 +127,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!theirs.is_there());
-        // Whoever has its number by now is somebody else.
+        // A process that has its pid by now is another.
         let recycled = LocalPeer { pid: Some(std::process::id().cast_signed()), ..theirs };
         assert!(!recycled.is_there());
     }

@@ -1,6 +1,6 @@
 //! The socket at the other end of a connection from this machine, as the system knows it.
 //!
-//! The kernel is asked for the one socket; its table of all is read only where it does not answer that, because the table of a busy
+//! The kernel is queried for the one socket; its table of all is read only if it does not answer that, because the table of a busy
 //! gateway has tens of thousands of rows. It must not know processes.
 
 use std::{
@@ -19,7 +19,7 @@ pub(super) struct PeerSocket {
     pub(super) inode: u64,
 }
 
-/// The socket at the other end of a connection, if it is on this machine.
+/// Finds the socket at the other end of a connection, if it is on this machine.
 ///
 /// # Errors
 /// The system says nothing of its sockets.
@@ -28,7 +28,7 @@ pub(super) fn find_socket(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Op
         Ok(None) => {}
         answered => return answered.or_else(|_| find_in_table(theirs, ours)),
     }
-    // It says the same of what it does not know. That it knows this end of the connection shows that it does.
+    // The kernel answers the same for an unknown socket. That it knows this end of the connection shows that it answers at all.
     match query_kernel(ours, theirs) {
         Ok(Some(_)) => Ok(None),
         Ok(None) | Err(_) => find_in_table(theirs, ours),
@@ -50,7 +50,7 @@ const HEAD: usize = 16;
 const BY_FAMILY: u16 = 20;
 const ERROR: u16 = 2;
 
-/// `nlmsghdr`, then `inet_diag_req_v2`: family, protocol, nothing more, any state, and `inet_diag_sockid`.
+/// Encodes the request: `nlmsghdr`, then `inet_diag_req_v2`: family, protocol, nothing more, any state, and `inet_diag_sockid`.
 fn diag_request(theirs: SocketAddr, ours: SocketAddr) -> Vec<u8> {
     const LENGTH: u32 = 72;
     const REQUEST: u16 = 1;
@@ -74,7 +74,7 @@ fn address_family(address: SocketAddr) -> u8 {
     u8::try_from(family as i32).unwrap_or_default()
 }
 
-/// How `inet_diag_sockid` begins: both ports and both addresses as they are on the wire, 16 bytes each.
+/// Encodes the beginning of `inet_diag_sockid`: both ports and both addresses as they are on the wire, 16 bytes each.
 fn encode_socket_id(theirs: SocketAddr, ours: SocketAddr) -> Vec<u8> {
     let mut text: Vec<u8> = [theirs.port().to_be_bytes(), ours.port().to_be_bytes()].concat();
     for address in [theirs.ip(), ours.ip()] {
@@ -99,7 +99,7 @@ fn read_reply(answer: &[u8], theirs: SocketAddr, ours: SocketAddr) -> io::Result
             if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) }
         }
         BY_FAMILY => {
-            // Where no connection has these ends, a listener may be told that has one of them.
+            // If no connection has these ends, the answer may name a listener that has one of them.
             if answered_ends(answer.get(HEAD..).unwrap_or_default()) != Some((theirs, ours)) {
                 return Ok(None);
             }
@@ -148,7 +148,7 @@ fn find_in_table(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Peer
     Ok(None)
 }
 
-/// An address of the fourth version in the form of the sixth is the same one.
+/// Returns an address of the fourth version in the form of the sixth as the same one.
 fn canonical_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// A connection whose ends have the forms that `server` and `client` name: an address of IPv4 can be bound as `::ffff:a.b.c.d`.
+    /// Makes a connection whose ends have the forms that `server` and `client` name: an address of IPv4 can be bound as `::ffff:a.b.c.d`.
     fn connected(server: &str, client: &str) -> Option<(TcpStream, TcpStream)> {
         let [server, client] = [server, client].map(|at| at.parse::<SocketAddr>().unwrap());
         // Not every machine has the sixth version.

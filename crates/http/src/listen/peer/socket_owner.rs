@@ -1,6 +1,6 @@
 //! A process that has a socket open: looked for where the ones before were found, before all processes are gone through.
 //!
-//! Somebody who has ten thousand descriptors open, such as a proxy before the gateway, would otherwise cost as many looks for each
+//! A process with ten thousand open descriptors, such as a proxy before the gateway, would otherwise cost as many looks for each
 //! connection. It must not know what a holder may do.
 
 use std::{collections::VecDeque, ffi::OsStr, fs, os::fd::AsFd as _};
@@ -9,20 +9,20 @@ use countersign_runtime::tools::exec;
 use nix::fcntl::readlinkat;
 use parking_lot::Mutex;
 
-/// Who had sockets open that were looked for, and under which number, the newest first. A process takes its lowest free number, so that
+/// Processes that had searched sockets open, with the descriptors, the newest first. A process takes its lowest free number, so that
 /// those of connections that ended come again.
 static BEFORE: Mutex<VecDeque<(i32, u32)>> = Mutex::new(VecDeque::new());
-/// How many of these are tried.
+/// Number of these that are tried.
 const MOST_BEFORE: usize = 2048;
-/// How many numbers are tried above the highest of these: who opens one connection after the other takes them next.
+/// Number of descriptors that are tried above the highest of these: a process that opens one connection after the other takes them next.
 const ABOVE: u32 = 256;
 
-/// Who is looked into.
+/// Processes to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchScope {
-    /// Those of before: a matter of a millisecond at most.
+    /// Earlier owners: a matter of a millisecond at most.
     Known,
-    /// All that act for no agent.
+    /// All processes that act for no agent.
     All,
 }
 
@@ -34,13 +34,13 @@ pub(super) struct SocketOwner {
 }
 
 impl SocketOwner {
-    /// Whether it still has it.
+    /// Reports whether it still has it.
     pub(super) fn is_there(self, socket_link: &str) -> bool {
         ProcessFds::for_pid(self.pid).is_some_and(|process| process.has_link(self.number, OsStr::new(socket_link)))
     }
 }
 
-/// A process that has a socket open, lets that be seen, and acted for no agent when it was looked for first. It may by now.
+/// Finds a process that has a socket open, lets that be seen, and acted for no agent when it was looked for first. It may by now.
 pub(super) fn find_socket_owner(socket_link: &str, among: SearchScope) -> Option<SocketOwner> {
     let link = OsStr::new(socket_link);
     let at = find_known(link).or_else(|| if among == SearchScope::All { find_among_all(link) } else { None })?;
@@ -51,7 +51,7 @@ pub(super) fn find_socket_owner(socket_link: &str, among: SearchScope) -> Option
     Some(SocketOwner { pid: at.0, number: at.1 })
 }
 
-/// The socket among what was found before, and above it. Processes that have ended are taken out.
+/// Finds the socket among the earlier owners, and above it. Processes that have ended are taken out.
 fn find_known(link: &OsStr) -> Option<(i32, u32)> {
     let before = BEFORE.lock().clone();
     let mut pids = Vec::new();
@@ -72,8 +72,8 @@ fn find_known(link: &OsStr) -> Option<(i32, u32)> {
     })
 }
 
-/// The socket in any process that acts for no agent, the youngest first: who connects to ask one thing has just begun. A command that
-/// has very many open keeps nobody waiting.
+/// Finds the socket in any process that acts for no agent, the youngest first: a client with one request has just begun. A command that
+/// has very many open delays no other.
 fn find_among_all(link: &OsStr) -> Option<(i32, u32)> {
     let acting = exec::acting_processes().ok()?;
     let pids = numeric_entries("/proc")?.filter_map(|pid| i32::try_from(pid).ok());
@@ -87,11 +87,11 @@ fn find_among_all(link: &OsStr) -> Option<(i32, u32)> {
     })
 }
 
-/// What a process has open.
+/// Open descriptors of a process.
 struct ProcessFds(fs::File);
 
 impl ProcessFds {
-    /// `None` if it has ended, or lets nobody see that.
+    /// Opens the list of a process. `None` if it has ended, or forbids the look.
     fn for_pid(pid: i32) -> Option<Self> {
         fs::File::open(format!("/proc/{pid}/fd")).ok().map(Self)
     }
@@ -101,7 +101,7 @@ impl ProcessFds {
     }
 }
 
-/// The names in a folder that are numbers.
+/// Returns the names in a folder that are numbers.
 fn numeric_entries(folder: &str) -> Option<impl Iterator<Item = u32>> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     Some(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))

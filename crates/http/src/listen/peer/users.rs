@@ -1,4 +1,4 @@
-//! Which users a command of ours may become without being root.
+//! Users that a command of ours may become without being root.
 //!
 //! It must not know sockets.
 
@@ -7,7 +7,7 @@ use std::fs;
 /// Users whom others may become in a namespace of their own, with `newuidmap`.
 const GIVEN: &str = "/etc/subuid";
 
-/// Whether a process of the user `user` may be a command: one whom somebody on this machine may become. Who may become whom is not
+/// Reports whether a process of the user `user` may be a command: a user that others on this machine may become. Who may become whom is not
 /// looked at, because names of users come from many places.
 pub(super) fn may_be_a_commands(user: u32) -> bool {
     match fs::read_to_string(GIVEN) {

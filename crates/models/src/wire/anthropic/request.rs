@@ -155,9 +155,9 @@ fn thinking_mode(request: &ModelRequest) -> ThinkingParameter {
     request.entry.thinking.map_or(ThinkingParameter::Budget, |thinking| thinking.mode)
 }
 
-/// How the model is told to think; `None` says nothing about it.
+/// Returns the thinking setting for the model; `None` leaves it out.
 ///
-/// A budget has to leave room for an answer below the output cap; where it cannot, it shrinks, and below Anthropic's
+/// A budget has to leave room for an answer below the output cap; if it cannot, it shrinks, and below Anthropic's
 /// least it is left out. It is left out too while tools are being used after an answer without its thinking (of another
 /// model, say), which Anthropic refuses.
 fn thinking_config(request: &ModelRequest) -> Option<AnthropicThinking> {
@@ -178,7 +178,7 @@ fn thinking_config(request: &ModelRequest) -> Option<AnthropicThinking> {
     }
 }
 
-/// Whether the conversation ends in results of calls that were made without thinking that can be sent back.
+/// Reports whether the conversation ends in results of calls that were made without thinking that can be sent back.
 fn lacks_thinking(request: &ModelRequest) -> bool {
     let turns = prepare_turns(request, CallIdStyle::Words64);
     let last = turns.iter().rposition(|turn| !matches!(turn, WireTurn::Result { .. }));
@@ -278,7 +278,7 @@ fn encode_block(block: WireBlock<'_>) -> AnthropicContent<'_> {
     })
 }
 
-/// What an endpoint does with thinking that nobody signed.
+/// Handling of unsigned thinking by an endpoint.
 #[derive(Clone, Copy)]
 enum UnsignedThinking {
     /// Takes it back, and may refuse calls without it.
@@ -291,7 +291,7 @@ fn takes_unsigned(request: &ModelRequest) -> UnsignedThinking {
     if goes_to(request, "anthropic.com") { UnsignedThinking::Refused } else { UnsignedThinking::Taken }
 }
 
-/// Thinking of an answer that was broken off has no signature at all and is not sent; that of a provider that signs
+/// Encodes a piece. Thinking of an answer that was broken off has no signature at all and is not sent; that of a provider that signs
 /// nothing has an empty one.
 fn encode_piece(piece: AnswerPiece<'_>, unsigned: UnsignedThinking) -> Option<AnthropicContent<'_>> {
     Some(without_cache_control(match piece {
@@ -314,7 +314,7 @@ fn text_of(text: &str) -> AnthropicContentKind<'_> {
     AnthropicContentKind::Text { text, given: Map::new() }
 }
 
-/// The members that go back with a block whose part is signed so.
+/// Returns the members that go back with a block whose part is signed so.
 fn given_members(signature: Option<&str>) -> Map<String, Value> {
     let mut members = kept_members::parse_object(signature);
     members.retain(|name, _| is_given(name));

@@ -1,4 +1,4 @@
-//! Checks the parts of a content and places what stands beside it: the list in which Snowflake repeats the content, with
+//! Checks the parts of a content and places the members next to it: the list in which Snowflake repeats the content, with
 //! its calls among it, and calls that are parts.
 //!
 //! It must not know the answer that the deltas make. Sources: the pages of Databricks (reasoning models) and Snowflake
@@ -41,7 +41,7 @@ pub(super) fn check_part(part: &ContentPart) -> Result<(), ModelFailure> {
     Err(unreadable_content(&format!("a part of type {:?}", part.r#type.as_deref().unwrap_or_default())))
 }
 
-/// Whether a part only tells about a text: where it is from.
+/// Reports whether a part only holds the source of a text.
 fn only_tells(part: &ContentPart) -> bool {
     match part.r#type.as_deref() {
         Some("reference") => true,
@@ -50,7 +50,7 @@ fn only_tells(part: &ContentPart) -> bool {
     }
 }
 
-/// Puts everything that a delta says into its `content` and its `tool_calls`, each once.
+/// Puts all data of a delta into its `content` and its `tool_calls`, each once.
 ///
 /// # Errors
 /// [`crate::FailureKind::Broken`] if the list says another text than the content, and what [`check_part`] refuses.
@@ -76,7 +76,7 @@ fn own_part(rest: &mut Map<String, Value>) -> Option<ContentPart> {
     Some(part)
 }
 
-/// Adds parts that may repeat what the delta says elsewhere.
+/// Adds parts that may repeat other texts of the delta.
 fn add_parts(delta: &mut CompletionsDelta, mut parts: Vec<ContentPart>) -> Result<(), ModelFailure> {
     let calls = take_calls(&mut parts)?;
     merge_calls(&mut delta.tool_calls, calls);
@@ -118,7 +118,7 @@ fn take_calls(parts: &mut Vec<ContentPart>) -> Result<Vec<ToolCallDelta>, ModelF
     Ok(calls)
 }
 
-/// Whether a part is a call or a piece of one. Snowflake's pieces have no type.
+/// Reports whether a part is a call or a piece of one. Snowflake's pieces have no type.
 fn is_call(part: &ContentPart) -> bool {
     let has = |name: &str| part.rest.contains_key(name);
     match part.r#type.as_deref() {
@@ -165,7 +165,7 @@ fn merge_calls(known: &mut Option<Vec<ToolCallDelta>>, calls: Vec<ToolCallDelta>
     }
 }
 
-/// Whether one call may be the other: nothing that both say differs.
+/// Reports whether one call may be the other: no member that both have differs.
 fn is_same(one: &ToolCallDelta, other: &ToolCallDelta) -> bool {
     let same = |one: Option<&String>, other: Option<&String>| match (one, other) {
         (Some(one), Some(other)) => one.is_empty() || other.is_empty() || one == other,

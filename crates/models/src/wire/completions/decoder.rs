@@ -1,5 +1,5 @@
-//! Reads the stream of Chat Completions. Its end is a `finish_reason`, or `[DONE]` where a server gives none; what was
-//! used may follow the reason.
+//! Reads the stream of Chat Completions. Its end is a `finish_reason`, or `[DONE]` if a server gives none; the
+//! usage may follow the reason.
 
 use serde_json::{Map, Value};
 
@@ -33,10 +33,10 @@ pub(crate) struct CompletionsDecoder {
     prose: Option<(ProseKind, usize)>,
     calls: Vec<StreamedCall>,
     finish: Option<String>,
-    /// The reason in the words of the provider behind a gateway.
+    /// The reason in the words of a gateway's provider.
     native: Option<String>,
     usage: Option<ModelUsage>,
-    /// How many chunks came.
+    /// Number of chunks that came.
     chunks: u64,
     /// All text so far, for servers that repeat it at the end.
     text: String,
@@ -44,7 +44,7 @@ pub(crate) struct CompletionsDecoder {
     thoughts: String,
     /// The part of the content that is open, if that is a thought.
     thought: KeptMembers,
-    /// Whether the provider ran tools itself, for which an answer may end too.
+    /// True if the provider ran tools itself, for which an answer may end too.
     ran_tools: bool,
 }
 
@@ -60,17 +60,17 @@ enum ProseKind {
     Part,
 }
 
-/// A call by the wire's index. Servers that give none tell calls apart by their ids.
+/// A call by the wire's index. Servers without one distinguish calls by their ids.
 struct StreamedCall {
     at: Option<u64>,
     id: Option<String>,
     name: String,
-    /// The id with which it is told.
+    /// The id in its events.
     reported_id: String,
     part: usize,
-    /// What came with it that is not read.
+    /// Members that came with it and are not read.
     kept: KeptMembers,
-    /// What its part is signed with.
+    /// Signature of its part.
     given: Option<String>,
     /// The arguments so far.
     arguments: String,
@@ -91,7 +91,7 @@ impl StreamedCall {
 impl AnswerDecoder for CompletionsDecoder {
     fn decode_event(&mut self, data: &str) -> Result<AnswerProgress, ModelFailure> {
         if data.trim() == "[DONE]" {
-            // Some servers give no reason. Their word for the end counts, if what they sent is whole.
+            // Some servers give no reason. Their word for the end counts, if their output is complete.
             if self.finish.is_none() {
                 if !self.parts.has_whole_calls() || self.parts.has_blank_calls() {
                     return Err(cut_call());
@@ -113,7 +113,7 @@ impl AnswerDecoder for CompletionsDecoder {
         self.usage = chunk.usage.map(read_usage).or(self.usage);
         let beside = [("text", chunk.text), ("content", chunk.content), ("output_text", chunk.output_text)];
         for choice in chunk.choices.unwrap_or_default() {
-            // One choice is asked for.
+            // The request has one choice.
             if choice.index.unwrap_or(0) == 0 {
                 self.read_choice(choice, data)?;
             } else if choice.has_content() {
@@ -162,7 +162,7 @@ impl AnswerDecoder for CompletionsDecoder {
 }
 
 impl CompletionsDecoder {
-    /// Refuses a text beside the choices, unless it repeats what they said so far.
+    /// Refuses a text next to the choices, unless it repeats their text so far.
     fn check_repeated(&self, name: &str, value: Value) -> Result<(), ModelFailure> {
         let dense = |text: &str| text.split_whitespace().collect::<String>();
         let is_repeated = match &value {
@@ -233,7 +233,7 @@ impl CompletionsDecoder {
         Ok(())
     }
 
-    /// Reads a whole answer: all of it if nothing of it came before, else what is missing.
+    /// Reads a whole answer: all of it if nothing came before, else the missing parts.
     fn read_message(&mut self, mut message: CompletionsDelta, data: &str) -> Result<(), ModelFailure> {
         content::place_content(&mut message)?;
         if let Some(name) = provider_extensions::unreadable_member(&message.rest) {
@@ -295,12 +295,12 @@ impl CompletionsDecoder {
                 None => self.read_call(call, data)?,
             }
         }
-        // Behind the calls, which end where a thought begins.
+        // After the calls, which end where a thought begins.
         self.whole_thought(thought);
         self.read_parts(&thoughts)
     }
 
-    /// Reads the thought of a whole answer, or what is missing of it.
+    /// Reads the thought of a whole answer, or the missing rest of it.
     fn whole_thought(&mut self, thought: Option<(&'static str, String)>) {
         let Some((name, whole)) = thought else { return };
         if !self.thoughts.contains(whole.trim()) {
@@ -309,7 +309,7 @@ impl CompletionsDecoder {
         }
     }
 
-    /// Keeps what the whole answer says of a call, which may be over.
+    /// Keeps the members that the whole answer has for a call, which may be over.
     fn keep_with_call(&mut self, at: usize, piece: ToolCallDelta) {
         let mut rest = piece.rest;
         let mut function = piece.function.unwrap_or_default();
@@ -365,7 +365,7 @@ impl CompletionsDecoder {
         self.parts.push_delta(index, text);
     }
 
-    /// The part that such prose goes to: the one that is open, or a new one.
+    /// Returns the part that such prose goes to: the one that is open, or a new one.
     fn continue_prose(&mut self, prose: ProseKind) -> usize {
         if let Some((_, index)) = self.prose.filter(|(open, _)| *open == prose) {
             return index;
@@ -386,7 +386,7 @@ impl CompletionsDecoder {
         index
     }
 
-    /// Closes what is open of text or thinking. A part of the content is signed with all of it.
+    /// Closes the open text or thinking. A part of the content is signed with all of it.
     fn close_prose(&mut self) {
         if let Some((_, index)) = self.prose.take() {
             self.parts.add_signature(index, &self.thought.take_object().unwrap_or_default());
@@ -395,7 +395,7 @@ impl CompletionsDecoder {
     }
 
     /// Gives a piece to its call: by index, else by id, else to the last one. A piece with a name begins another call if
-    /// the name is another, or as [`Decoder::is_another`] says.
+    /// the name is another, or as [`CompletionsDecoder::is_another`] says.
     fn read_call(&mut self, piece: ToolCallDelta, data: &str) -> Result<(), ModelFailure> {
         let mut rest = piece.rest;
         let mut function = piece.function.unwrap_or_default();
@@ -448,11 +448,11 @@ impl CompletionsDecoder {
         Ok(())
     }
 
-    /// Whether a piece that says the name of this call once more begins another one. Some servers say the name with every
+    /// Reports whether a piece that repeats the name of this call begins another one. Some servers send the name with every
     /// piece, and some give all their calls one index and no id.
     ///
-    /// In one chunk there is no reason to say a name again within a call, so it is another unless the arguments have begun
-    /// and are not whole. Behind that chunk it is another if the arguments are whole and more of them come.
+    /// In one chunk there is no reason to repeat a name within a call, so it is another unless the arguments have begun
+    /// and are incomplete. After that chunk it is another if the arguments are complete and more of them come.
     fn is_another(&self, call: &StreamedCall, id: Option<&str>, more: &str) -> bool {
         let is_it = id.is_some() && call.id.as_deref() == id;
         if !is_it && call.chunk == self.chunks {
@@ -461,7 +461,7 @@ impl CompletionsDecoder {
         call.is_whole() && (id.is_some() || !more.trim().is_empty())
     }
 
-    /// Closes a call, signed with what came with it.
+    /// Closes a call, signed with the members that came with it.
     fn close_call(&mut self, at: usize) {
         let call = &mut self.calls[at];
         if self.parts.is_open(call.part) {
@@ -471,12 +471,12 @@ impl CompletionsDecoder {
         }
     }
 
-    /// Opens a call and closes what is complete: prose, and calls whose arguments are a whole JSON value. A call that
-    /// is not complete stays open beside this one, since some servers mix the pieces of several.
+    /// Opens a call and closes complete parts: prose, and calls whose arguments are a whole JSON value. A call that
+    /// is incomplete stays open during this one, since some servers mix the pieces of several.
     fn open_call(&mut self, at: Option<u64>, id: Option<String>, name: String) -> usize {
         self.close_prose();
         for known in 0..self.calls.len() {
-            // Without ids to tell them apart another call with the same index ends the one before it.
+            // Without ids to distinguish them another call with the same index ends the one before it.
             let call = &self.calls[known];
             let is_replaced = at.is_some() && call.at == at && (id.is_none() || call.id.is_none());
             if is_replaced || call.is_whole() {

@@ -1,11 +1,11 @@
-//! What providers give over this wire beyond OpenAI's own and want back: thoughts under several names, signatures of
+//! Extensions of providers to OpenAI's wire that they need back: thoughts under several names, signatures of
 //! calls, sealed reasoning.
 //!
 //! Its forms are those that hosts of omp keep in session files as well:
 //!
 //! - a thought is signed with the name of the member that it came in, or with all of it if it is a part of the content;
 //! - a call is signed with its `extra_content`, or with all members of it that are not read here;
-//! - what belongs to the whole answer is the [payload](crate::Event::Payload).
+//! - data of the whole answer is the [payload](crate::ModelEvent::Payload).
 //!
 //! Sources: the pages of DeepSeek (thinking mode), Moonshot (Kimi thinking), Google (thought signatures), OpenRouter
 //! (reasoning tokens), vLLM (interleaved thinking), Databricks (reasoning models), Envoy AI Gateway (Bedrock's thinking),
@@ -15,11 +15,11 @@ use serde_json::{Map, Value};
 
 use crate::wire::kept_members::{self, LateMembers};
 
-/// Members of a delta that hold what a model thinks, in the order in which they are looked for. Some servers send the
+/// Members of a delta that hold thoughts of a model, in the order in which they are looked for. Some servers send the
 /// same under two of them.
 const THOUGHTS: [&str; 4] = ["reasoning_content", "reasoning", "reasoning_text", "thinking"];
 
-/// Types of parts of a content that hold what a model thinks.
+/// Types of parts of a content that hold thoughts of a model.
 pub(super) const THINKING: [&str; 3] = ["thinking", "reasoning", "redacted_thinking"];
 
 /// The member of a call, and of its answer, in which Google's endpoint has the signature of a thought.
@@ -31,10 +31,10 @@ const DETAILS: &str = "reasoning_details";
 /// Members of a delta that hold content which no conversation here has a place for.
 const CONTENT: [&str; 2] = ["audio", "images"];
 
-/// The list in which Groq tells of tools that it ran itself.
+/// The list in which Groq reports the tools that it ran itself.
 pub(super) const RAN_TOOLS: &str = "executed_tools";
 
-/// Members of a delta that only tell about it, and that are not part of a message that goes back.
+/// Members of a delta that only hold data about it, and that are not part of a message that goes back.
 const ABOUT: [&str; 9] = [
     "role",
     "annotations",
@@ -47,20 +47,20 @@ const ABOUT: [&str; 9] = [
     "prompt_token_ids",
 ];
 
-/// Members of a message that are written from its parts, and never taken from what was kept.
+/// Members of a message that are written from its parts, and never taken from the kept ones.
 const WRITTEN: [&str; 8] =
     ["role", "content", "refusal", "name", "tool_calls", "function_call", "tool_call_id", "audio"];
 
 /// Members of a call that are written from its part.
 const WRITTEN_CALL: [&str; 3] = ["index", "id", "type"];
 
-/// The member of a call that names its tool, in which some servers put what others put beside it.
+/// The member of a call that names its tool, in which some servers put members that others put next to it.
 const FUNCTION: &str = "function";
 
 /// Members of that member that are written from the part of the call.
 const WRITTEN_FUNCTION: [&str; 2] = ["name", "arguments"];
 
-/// Whether a member of this name only tells about a delta.
+/// Reports whether a member of this name only holds data about a delta.
 pub(super) fn only_tells(name: &str) -> bool {
     ABOUT.contains(&name)
 }
@@ -85,13 +85,13 @@ pub(super) fn take_thought(rest: &mut Map<String, Value>) -> Option<(&'static st
     found
 }
 
-/// The text of a thought that is an object, as gateways to Bedrock send it: in pieces or whole.
+/// Returns the text of a thought that is an object, as gateways to Bedrock send it: in pieces or whole.
 fn text_of(members: &Map<String, Value>) -> Option<&str> {
     let whole = || members.get("reasoningText")?.get("text");
     members.get("text").or_else(whole)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// Drops what the function of a call repeats of the tool in the request: its description and the schema of its arguments.
+/// Drops the members of a call's function that repeat the tool of the request: its description and the schema of its arguments.
 pub(super) fn drop_echo(function: &mut Map<String, Value>) {
     function.retain(|name, value| match name.as_str() {
         "description" | "strict" => false,
@@ -100,7 +100,7 @@ pub(super) fn drop_echo(function: &mut Map<String, Value>) {
     });
 }
 
-/// Whether this is the schema of arguments. Some models call their arguments parameters.
+/// Reports whether this is the schema of arguments. Some models call their arguments parameters.
 fn is_schema(value: &Value) -> bool {
     const WORDS: [&str; 8] =
         ["type", "properties", "required", "additionalProperties", "$schema", "$defs", "title", "description"];
@@ -111,7 +111,7 @@ fn is_schema(value: &Value) -> bool {
         && members.get("properties").is_none_or(|all| all.as_object().is_some_and(|all| all.values().all(is_part)))
 }
 
-/// The member of a delta that holds content which cannot be read, if there is one.
+/// Returns the member of a delta that holds content which cannot be read, if there is one.
 pub(super) fn unreadable_member(rest: &Map<String, Value>) -> Option<&'static str> {
     let is_empty = |value: &Value| match value {
         Value::Null => true,
@@ -122,13 +122,13 @@ pub(super) fn unreadable_member(rest: &Map<String, Value>) -> Option<&'static st
     CONTENT.into_iter().find(|name| rest.get(*name).is_some_and(|value| !is_empty(value)))
 }
 
-/// What of a delta is kept with the answer.
+/// Returns the members of a delta that are kept with the answer.
 pub(super) fn with_answer(mut rest: Map<String, Value>) -> Map<String, Value> {
     rest.retain(|name, _| !ABOUT.contains(&name.as_str()) && !CONTENT.contains(&name.as_str()));
     rest
 }
 
-/// What of a piece of a call is kept with it.
+/// Returns the members of a call's piece that are kept with it.
 pub(super) fn with_call(mut rest: Map<String, Value>) -> Map<String, Value> {
     rest.retain(|name, _| !WRITTEN_CALL.contains(&name.as_str()));
     if let Some(function) = rest.shift_remove(FUNCTION) {
@@ -140,7 +140,7 @@ pub(super) fn with_call(mut rest: Map<String, Value>) -> Map<String, Value> {
     rest
 }
 
-/// What of a function is kept with its call.
+/// Returns the members of a function that are kept with its call.
 fn with_function(function: Value) -> Map<String, Value> {
     let Value::Object(mut members) = function else { return Map::new() };
     members.retain(|name, value| !value.is_null() && !WRITTEN_FUNCTION.contains(&name.as_str()));
@@ -152,7 +152,7 @@ pub(super) fn take_function_members(call: &mut Map<String, Value>) -> Map<String
     call.shift_remove(FUNCTION).map(with_function).unwrap_or_default()
 }
 
-/// The signature of a call with these members. One that has Google's alone is signed with it as it is.
+/// Returns the signature of a call with these members. One that has Google's alone is signed with it as it is.
 pub(super) fn signature_of(members: Map<String, Value>) -> Option<String> {
     match members.get(EXTRA) {
         Some(extra @ Value::Object(inner)) if members.len() == 1 && inner.contains_key("google") => {
@@ -162,14 +162,14 @@ pub(super) fn signature_of(members: Map<String, Value>) -> Option<String> {
     }
 }
 
-/// The part of the content that a thought is signed with, if it is one: Mistral's or Databricks'.
+/// Returns the part of the content that a thought is signed with, if it is one: Mistral's or Databricks'.
 pub(super) fn content_part(signature: Option<&str>) -> Option<Value> {
     let part = kept_members::parse_object(signature);
     let is_thinking = part.get("type").and_then(Value::as_str).is_some_and(|kind| THINKING.contains(&kind));
     (is_thinking || part.contains_key("thinking")).then(|| part.into())
 }
 
-/// What goes back with a message beside what is written from its parts.
+/// Members that go back with a message in addition to those written from its parts.
 #[derive(Default)]
 pub(super) struct ReturnedMembers {
     members: Map<String, Value>,
@@ -177,7 +177,7 @@ pub(super) struct ReturnedMembers {
 }
 
 impl ReturnedMembers {
-    /// Begins with what was kept with the whole answer.
+    /// Begins with the members that were kept with the whole answer.
     pub(super) fn new(payload: Option<&str>) -> Self {
         let mut members = kept_members::payload_members(payload);
         members.retain(|name, _| !WRITTEN.contains(&name.as_str()));
@@ -196,7 +196,7 @@ impl ReturnedMembers {
         }
     }
 
-    /// The members of the call with this id, that is signed so, and those that came late for it.
+    /// Returns the members of the call with this id, that is signed so, and those that came late for it.
     pub(super) fn call_members(&mut self, id: &str, signature: Option<&str>) -> Map<String, Value> {
         let mut members = self.call_signed(signature);
         for late in self.late.iter_mut().filter(|late| late.call.as_deref() == Some(id)) {
@@ -205,7 +205,7 @@ impl ReturnedMembers {
         members
     }
 
-    /// The members of a call that is signed so. Sealed reasoning of other programs is kept with a call there, and goes
+    /// Returns the members of a call that is signed so. Sealed reasoning of other programs is kept with a call there, and goes
     /// back with the message.
     fn call_signed(&mut self, signature: Option<&str>) -> Map<String, Value> {
         let members = kept_members::parse_object(signature);
@@ -233,7 +233,7 @@ impl ReturnedMembers {
         self.members
     }
 
-    /// Whether a thought is among the members under this name.
+    /// Reports whether a thought is among the members under this name.
     pub(super) fn has_member(&self, name: &str) -> bool {
         self.members.contains_key(name)
     }

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// What an endpoint takes beyond what everyone who copied OpenAI takes. Decided by the host of its address:
+/// Features of an endpoint beyond those of every copy of OpenAI's. Decided by the host of its address:
 ///
 /// - OpenAI's own (also on Azure): role `developer` for models that think, `store`, `prompt_cache_key`;
 /// - `max_completion_tokens` there and at the few who took the new name over, else `max_tokens`, which all of them know;
@@ -48,7 +48,7 @@ impl EndpointDialect {
     }
 }
 
-/// Whether the model that is asked gave a thought under that name with a call of this conversation.
+/// Reports whether the model of the request gave a thought under that name with a call of this conversation.
 fn gave_thoughts(request: &ModelRequest) -> bool {
     prepare_turns(request, CallIdStyle::Foreign40).into_iter().any(|turn| match turn {
         WireTurn::Assistant { pieces, payload } => {
@@ -187,7 +187,7 @@ fn request_body(request: &ModelRequest) -> CompletionsBody<'_> {
         model: &request.entry.id,
         messages: request_messages(request, dialect),
         stream: true,
-        // Who does not tell may not know the word either.
+        // A server that does not report it may not know the word either.
         stream_options: request.entry.tells_usage.then_some(StreamOptions { include_usage: true }),
         store: dialect.openai.then_some(false),
         max_completion_tokens: dialect.new_cap.then_some(cap),
@@ -267,7 +267,7 @@ fn encode_blocks<'a>(blocks: &[WireBlock<'a>]) -> Vec<CompletionsContent<'a>> {
         .collect()
 }
 
-/// Thinking goes back in the member that it came in: most of these endpoints have no place for any other.
+/// Writes a message of the model. Thinking goes back in the member that it came in: most of these endpoints have no place for any other.
 fn assistant_message<'a>(
     pieces: Vec<AnswerPiece<'a>>,
     payload: Option<&str>,

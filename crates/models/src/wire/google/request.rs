@@ -74,7 +74,7 @@ struct SentFunctionCall<'a> {
 
 #[derive(Serialize)]
 struct FunctionResponse<'a> {
-    /// That of the call.
+    /// Id of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     name: &'a str,
@@ -169,7 +169,7 @@ fn by_level(request: &ModelRequest) -> bool {
 fn thinking_config(request: &ModelRequest, level: ThinkingLevel) -> ThinkingConfig {
     let include_thoughts = (level != ThinkingLevel::Off).then_some(true);
     if by_level(request) {
-        // What cannot be turned off is asked for its least.
+        // Thinking that cannot be turned off gets its lowest level.
         let least = request.entry.thinking.map_or(level, |thinking| thinking.min_level);
         let thinking_level = Some(effort::google_level(level.max(least)));
         return ThinkingConfig { include_thoughts, thinking_level, thinking_budget: None };
@@ -180,13 +180,13 @@ fn thinking_config(request: &ModelRequest, level: ThinkingLevel) -> ThinkingConf
 }
 
 /// Turns of one role in a row are one content; the results of an answer come in the order of its calls, which is how
-/// Google tells them apart.
+/// Google distinguishes them.
 fn request_contents(request: &ModelRequest) -> Vec<GoogleContent<'_>> {
     let mut contents: Vec<GoogleContent<'_>> = Vec::new();
     let mut images = Vec::new();
     let mut given = Vec::new();
     for turn in prepare_turns(request, CallIdStyle::Foreign40) {
-        // Images of results come behind all results of their answer.
+        // Images of results come after all results of their answer.
         if !matches!(turn, WireTurn::Result { .. }) && !images.is_empty() {
             append_parts(&mut contents, "user", std::mem::take(&mut images));
         }
@@ -223,7 +223,7 @@ fn append_parts<'a>(contents: &mut Vec<GoogleContent<'a>>, role: &'static str, p
     }
 }
 
-/// The ids of calls of an answer with this payload that the provider gave.
+/// Returns the ids of calls of an answer with this payload that the provider gave.
 fn given_ids(payload: Option<&str>) -> Vec<String> {
     let given = kept_members::payload_members(payload).shift_remove(GIVEN);
     given.and_then(|ids| serde_json::from_value(ids).ok()).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! The items of one answer of Responses, put together from deltas, from what is said when they are done, and from the
-//! whole output at the end: servers leave out any of the three, and the numbers and ids that tell items apart.
+//! The items of one answer of Responses, put together from deltas, from the values when they are done, and from the
+//! whole output at the end: servers leave out any of the three, and the numbers and ids that distinguish items.
 //!
 //! It must not know events: the decoder reads those.
 
@@ -20,10 +20,10 @@ use crate::{
 
 mod output;
 
-/// Where an event says that it belongs: the index and the id of its item.
+/// Place that an event names: the index and the id of its item.
 type ItemPlace<'a> = (Option<u64>, Option<&'a str>);
 
-/// Members of items that are written anew from their parts, or that mean nothing in a request.
+/// Members of items that are written again from their parts, or that mean nothing in a request.
 const WRITTEN: [&str; 11] = [
     "type",
     "id",
@@ -47,7 +47,7 @@ pub(super) struct ItemAssembler {
     orphans: BTreeMap<(Option<u64>, Option<String>), String>,
 }
 
-/// What an item is read as.
+/// Kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Text,
@@ -64,19 +64,19 @@ struct KnownItem {
     part: usize,
     /// The tool of a call.
     name: String,
-    /// The id with which a call is told.
+    /// The id of a call in events.
     reported_id: String,
     /// Reasoning as it began, if it was sealed then.
     begun: Option<String>,
-    /// Whether the part is signed with sealed reasoning.
+    /// True if the part is signed with sealed reasoning.
     is_sealed: bool,
-    /// What the part is signed with.
+    /// Signature of the part.
     signed: Option<String>,
-    /// What was said of it so far: the arguments, or texts by their index.
+    /// Its content so far: the arguments, or texts by their index.
     texts: BTreeMap<u64, String>,
-    /// Whether the server said that it is done.
+    /// True if the server reported that it is done.
     is_done: bool,
-    /// Whether the whole output at the end was compared with it.
+    /// True if the whole output at the end was compared with it.
     is_matched: bool,
 }
 
@@ -89,7 +89,7 @@ impl ItemAssembler {
         self.parts.held_bytes() + self.orphans.values().map(String::len).sum::<usize>()
     }
 
-    /// All text so far.
+    /// Returns all text so far.
     pub(super) fn all_text(&self) -> String {
         let texts = self.items.iter().filter(|known| known.kind == ItemKind::Text);
         texts.flat_map(|known| known.texts.values().map(String::as_str)).collect()
@@ -99,12 +99,12 @@ impl ItemAssembler {
         self.parts.begin_answer(response_id);
     }
 
-    /// Whether the arguments of every call so far are JSON.
+    /// Reports whether the arguments of every call so far are JSON.
     pub(super) fn has_whole_calls(&self) -> bool {
         self.parts.has_whole_calls() && !self.parts.has_blank_calls()
     }
 
-    /// Whether the item there is thinking, whose texts come in events of its own.
+    /// Reports whether the item there is thinking, whose texts come in events of its own.
     pub(super) fn is_thinking(&self, place: ItemPlace<'_>) -> bool {
         self.find_item(ItemKind::Thinking, place).is_some() && self.find_item(ItemKind::Text, place).is_none()
     }
@@ -204,7 +204,7 @@ impl ItemAssembler {
         }
     }
 
-    /// The item of this kind at that place: by its id, else by its number, else the last one that is open. Some servers
+    /// Finds the item of this kind at that place: by its id, else by its number, else the last one that is open. Some servers
     /// give one item several ids.
     fn find_item(&self, kind: ItemKind, (at, id): ItemPlace<'_>) -> Option<usize> {
         let by =
@@ -329,7 +329,7 @@ impl ItemAssembler {
         }
     }
 
-    /// Ends an item, filled up with what no delta brought.
+    /// Ends an item, completed with the values that no delta brought.
     pub(super) fn finish_item(&mut self, at: Option<u64>, raw: &RawValue) -> Result<(), ModelFailure> {
         let item: OutputItem = parse_json(raw.get())?;
         let kind = kind_of(&item);
@@ -345,14 +345,14 @@ impl ItemAssembler {
         Ok(())
     }
 
-    /// An item that came without a number and an id, and that is not done yet. Its part may be over: the next item ended it.
+    /// Finds an item that came without a number and an id, and that is not done yet. Its part may be over: the next item ended it.
     fn find_nameless(&self, kind: ItemKind) -> Option<usize> {
         let is_it =
             |known: &KnownItem| known.kind == kind && known.at.is_none() && known.id.is_none() && !known.is_done;
         self.items.iter().position(is_it)
     }
 
-    /// The item as it is at its end, with the seal that it may have had at its beginning only.
+    /// Returns the item as it is at its end, with the seal that it may have had at its beginning only.
     fn with_seal(&self, at: usize, item: &OutputItem, raw: &RawValue) -> String {
         let begun = self.items[at].begun.as_deref().filter(|_| !item.is_sealed());
         let members = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
@@ -366,7 +366,7 @@ impl ItemAssembler {
         }
     }
 
-    /// Fills up an item with what is missing of it, and signs it with `whole`, which is all of it.
+    /// Completes an item with its missing values, and signs it with `whole`, the complete item.
     fn complete_item(&mut self, at: usize, item: &OutputItem, whole: &str) -> Result<(), ModelFailure> {
         check_item(self.items[at].kind, item)?;
         let part = self.items[at].part;
@@ -447,7 +447,7 @@ fn joined_texts(contents: &Option<Vec<OutputContent>>) -> String {
     contents.iter().flatten().filter_map(OutputContent::content_text).collect::<Vec<_>>().join("\n\n")
 }
 
-/// What of an item goes back with its part, such as `phase`. Hosts of omp read the same form.
+/// Returns the data of an item that goes back with its part, such as `phase`. Hosts of omp read the same form.
 fn item_signature(item: &OutputItem) -> Option<String> {
     let rest = item.rest.iter().filter(|(name, value)| !WRITTEN.contains(&name.as_str()) && !value.is_null());
     let rest: Map<String, Value> = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -458,12 +458,12 @@ fn item_signature(item: &OutputItem) -> Option<String> {
     Some(Value::from(head.into_iter().chain(rest).collect::<Map<_, _>>()).to_string())
 }
 
-/// The members that go back with an item whose part is signed so.
+/// Returns the members that go back with an item whose part is signed so.
 pub(super) fn signed_members(signature: Option<&str>) -> Map<String, Value> {
     unwritten_members(crate::wire::kept_members::parse_object(signature))
 }
 
-/// Those of the members of an item that are not written from its part.
+/// Returns the members of an item that are not written from its part.
 pub(super) fn unwritten_members(mut members: Map<String, Value>) -> Map<String, Value> {
     members.retain(|name, _| name != "v" && !WRITTEN.contains(&name.as_str()));
     members

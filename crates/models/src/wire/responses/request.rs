@@ -57,7 +57,7 @@ enum InputItem<'a> {
     Output(FunctionOutputItem<'a>),
     /// As it came.
     Reasoning(&'a RawValue),
-    /// As it came, behind what it led to.
+    /// As it came, after the items that it led to.
     Late(Value),
 }
 
@@ -101,7 +101,7 @@ struct ResponsesTool<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
-    /// The wire's default is true, which refuses schemas with optional fields.
+    /// Always false: the wire's default is true, which refuses schemas with optional fields.
     strict: bool,
 }
 
@@ -163,8 +163,8 @@ fn input_items(request: &ModelRequest) -> Vec<InputItem<'_>> {
     items
 }
 
-/// Reasoning goes back only in front of what it led to: OpenAI refuses it alone. What came late stands in for what came of
-/// the same item before.
+/// Adds the answer. Reasoning goes back only in front of the item that it led to: OpenAI refuses it alone. A late member replaces the
+/// earlier one of the same item.
 fn push_assistant<'a>(items: &mut Vec<InputItem<'a>>, pieces: Vec<AnswerPiece<'a>>, mut late: Vec<LateMembers>) {
     let id = |item: &Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
     let replaced: Vec<String> = late.iter().flat_map(|late| &late.before).filter_map(id).collect();
@@ -209,7 +209,7 @@ fn push_assistant<'a>(items: &mut Vec<InputItem<'a>>, pieces: Vec<AnswerPiece<'a
     }
 }
 
-/// The members that go back with a part: those that it is signed with, and those that came late.
+/// Returns the members that go back with a part: those that it is signed with, and those that came late.
 fn with_late(signature: Option<&str>, late: Map<String, Value>) -> Map<String, Value> {
     let mut given = signed_members(signature);
     given.extend(unwritten_members(late));
@@ -220,7 +220,7 @@ fn message_item<'a>(role: &'static str, content: Vec<ResponsesContent<'a>>) -> I
     InputItem::Message { role, content, given: Map::new() }
 }
 
-/// The reasoning item that signed a thought, if it is one.
+/// Returns the reasoning item that signed a thought, if it is one.
 fn reasoning_item(signature: &str) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct ItemType {

@@ -1,4 +1,4 @@
-//! What Anthropic is sent.
+//! Requests to Anthropic.
 
 use super::*;
 

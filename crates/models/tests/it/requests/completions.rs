@@ -1,4 +1,4 @@
-//! What Chat Completions send.
+//! Requests over Chat Completions.
 
 use super::*;
 

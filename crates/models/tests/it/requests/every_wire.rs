@@ -1,4 +1,4 @@
-//! What holds for every wire.
+//! Promises of every wire.
 
 use super::*;
 
@@ -120,7 +120,7 @@ async fn a_call_without_a_result_gets_one_and_a_result_without_a_call_is_left_ou
     assert_eq!(roles.collect::<Vec<_>>(), want);
 }
 
-/// Somebody else may have gone on with the conversation while the call waited for its leave.
+/// The conversation may have continued while the call waited for its approval.
 #[tokio::test]
 async fn a_result_that_came_late_stands_behind_its_call() {
     let messages = vec![
@@ -212,9 +212,9 @@ async fn a_cap_leaves_room_for_the_prompt_in_the_window() {
         (ModelApi::GoogleGenerativeAi, "/generationConfig/maxOutputTokens"),
     ] {
         for (window, prompt, least, most) in [
-            // The prompt's 12,000 bytes and a little for what stands around them.
+            // The prompt's 12,000 bytes and a little for its frame.
             (32_768, 12_000, 29_000, 29_768),
-            // An eighth is asked for in any case.
+            // An eighth is requested in any case.
             (32_768, 120_000, 4_096, 4_096),
             (0, 12_000, 32_768, 32_768),
         ] {
@@ -285,7 +285,7 @@ async fn a_query_of_the_base_address_stays_behind_the_path() {
         let request = request(entry(api, &format!("{}{base}", server.url)));
         ProviderClient::default().stream(request).collect::<Vec<_>>().await;
         let head = server.requests()[0].head.clone();
-        // The server lowers the case of what it reads.
+        // The server lowers the case of its input.
         assert_eq!(head.split(' ').nth(1), Some(want.to_lowercase().as_str()), "{api}: {base}");
     }
 }

@@ -1,11 +1,11 @@
-//! What an answer brought and goes back with the next request.
+//! Data of an answer that goes back with the next request.
 
 use bytes::Bytes;
 use countersign_models::{ModelEvent, decode};
 
 use super::*;
 
-/// The request that follows an answer with these events.
+/// Returns the request that follows an answer with these events.
 async fn next(api: ModelApi, events: &[Value]) -> Value {
     let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     let (mut parts, mut payload) = (Vec::new(), None);
@@ -42,7 +42,7 @@ fn calls(id: &str) -> Value {
     delta(json!({"tool_calls": [{"index": 0, "id": id, "function": {"name": "read", "arguments": "{}"}}]}))
 }
 
-/// The whole answer behind its deltas, with a call.
+/// Returns the whole answer after its deltas, with a call.
 fn whole(mut message: Value, call: Value) -> Value {
     let mut all = json!({"id": "a", "function": {"name": "read", "arguments": "{}"}});
     all.as_object_mut().unwrap().extend(call.as_object().unwrap().clone());
@@ -341,7 +341,7 @@ async fn responses_send_sealed_reasoning_back_wherever_it_came() {
         let name = |item: &&Value| {
             if item["type"] == "reasoning" { (*item).clone() } else { item["call_id"].clone() }
         };
-        // Results stand behind their calls, so what stands between them is compared alone.
+        // Results come after their calls, so the messages between them are compared alone.
         assert_eq!(sent.iter().map(name).collect::<Vec<_>>(), want.iter().map(name).collect::<Vec<_>>(), "{case}");
     }
 }

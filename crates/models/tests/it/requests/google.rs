@@ -1,4 +1,4 @@
-//! What Google is sent.
+//! Requests to Google.
 
 use super::*;
 

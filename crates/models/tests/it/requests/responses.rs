@@ -1,4 +1,4 @@
-//! What Responses send.
+//! Requests over Responses.
 
 use super::*;
 

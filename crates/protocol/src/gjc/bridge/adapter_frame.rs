@@ -1,6 +1,6 @@
 //! Reads frames of stdio, of which those of the bridge are made.
 //!
-//! It must not know what a frame leads to: it says what it is, and which ids it is about.
+//! It must not know what a frame leads to: it reports its type and the ids that it is about.
 
 use std::borrow::Cow;
 
@@ -16,28 +16,28 @@ use crate::omp::OmpRequestId;
 /// A frame that a door wrote for a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterFrame {
-    /// What it is.
+    /// Type of the frame.
     pub kind: FrameType,
-    /// What its envelope holds; none if the bridge has no frame for it.
+    /// Payload for the envelope; none if the bridge has no frame for it.
     pub payload: Option<RawJson>,
-    /// Which session it is about, if it says that.
+    /// Id of the session that it is about, if the frame names one.
     pub session: Option<String>,
     /// Its number, if it has one.
     pub seq: Option<u64>,
-    /// What it is about.
+    /// Subject of the frame.
     pub about: FrameSubject,
 }
 
-/// What a frame is about.
+/// Subject of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameSubject {
-    /// Nothing that anybody answers.
+    /// Nothing that can be answered.
     Nothing,
     /// The command with this id.
     Command(String),
     /// A dialog that waits for an answer.
     Dialog(String),
-    /// A call that somebody must allow.
+    /// A call that needs permission.
     Permission {
         /// The call.
         call: String,
@@ -56,11 +56,11 @@ pub enum FrameSubject {
     UriRequest(String),
     /// One that the host need not answer any more.
     UriRequestEnds(String),
-    /// What is behind it: that is for the client with this number.
+    /// Marker: the frames after it are for the client with this number.
     Client(u64),
 }
 
-/// The frame of [`About::Client`], which ends where frames are handed out: no client is told it.
+/// The frame of [`FrameSubject::Client`]. It ends where frames are handed out: no client receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "client")]
 pub struct ClientMarker {
@@ -184,7 +184,7 @@ pub fn with_members(object: &str, members: &[(&str, &str)]) -> String {
     text
 }
 
-/// Puts the id of the one who asked into a response that has another one.
+/// Replaces the id in a response with the id of the requester.
 pub fn with_response_id(response: &RawJson, id: Option<&OmpRequestId>) -> RawJson {
     let mut members: serde_json::Map<String, serde_json::Value> = match response.as_text().split_once(',') {
         // Responses of ours begin with their id, and may be long.

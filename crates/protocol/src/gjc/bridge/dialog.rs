@@ -15,7 +15,7 @@ use crate::omp::ui::{NotifyType, UiAnswer, WidgetPlacement};
 pub enum DialogPayload {
     /// Lets a person choose one of several.
     Select {
-        /// What is asked.
+        /// The question.
         title: String,
         /// The choices.
         options: Vec<String>,
@@ -25,9 +25,9 @@ pub enum DialogPayload {
     },
     /// Asks yes or no.
     Confirm {
-        /// What is asked.
+        /// The question.
         title: String,
-        /// What exactly.
+        /// Details of the question.
         message: String,
         /// Milliseconds until the default counts.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub enum DialogPayload {
     },
     /// Asks for a line of text.
     Input {
-        /// What is asked.
+        /// The question.
         title: String,
         /// Shown while the line is empty.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,18 +46,18 @@ pub enum DialogPayload {
     },
     /// Asks for a longer text.
     Editor {
-        /// What is asked.
+        /// The question.
         title: String,
         /// Text to begin with.
         #[serde(skip_serializing_if = "Option::is_none")]
         prefill: Option<String>,
-        /// Whether it looks like the prompt.
+        /// True if it looks like the prompt.
         #[serde(skip_serializing_if = "Option::is_none")]
         prompt_style: Option<bool>,
     },
-    /// Tells something.
+    /// Shows a notice.
     Notify {
-        /// What.
+        /// Text of the notice.
         message: String,
         /// Absent means info.
         #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub enum DialogPayload {
         #[serde(skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
-    /// Shows lines beside the editor, or takes them away.
+    /// Shows lines next to the editor, or removes them.
     Widget {
         /// Names the place.
         key: String,
@@ -94,9 +94,9 @@ pub enum DialogPayload {
     },
     /// Something that the bridge cannot show.
     Unsupported {
-        /// What it would need.
+        /// The capability that it would need.
         capability: String,
-        /// Why it cannot be had.
+        /// Reason that it is not available.
         reason: String,
     },
 }
@@ -134,7 +134,7 @@ impl DialogPayload {
     }
 }
 
-/// What a client says to a dialog.
+/// Body of a client's answer to a dialog.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 #[serde(rename = "Said")]
@@ -144,7 +144,7 @@ enum DialogAnswerBody {
     Unsupported,
 }
 
-/// What a client said to a dialog. Whether it fits that dialog is for its owner to say.
+/// Answer of a client to a dialog. The owner of the dialog decides whether the answer fits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialogAnswer {
     /// A choice, a text, yes or no, or no answer.
@@ -157,7 +157,7 @@ impl DialogAnswer {
     /// Reads the body of `POST …/ui-responses/{dialog id}`.
     ///
     /// # Errors
-    /// [`BridgeError::InvalidJson`] and [`Invalid::UiResponse`].
+    /// [`BridgeError::InvalidJson`] and [`ExpectedInput::UiResponse`].
     pub fn from_body(body: &str) -> Result<Self, BridgeError> {
         let answer: DialogAnswerBody = super::read_json(body, ExpectedInput::UiResponse)?;
         Ok(match answer {

@@ -1,4 +1,4 @@
-//! What of the bridge is switched on, and where it is found.
+//! The enabled endpoints of the bridge and their paths.
 //!
 //! It must not know where the switches come from. Everything is off by default.
 
@@ -18,9 +18,9 @@ pub enum BridgeEndpoint {
     Control,
     /// Answers to dialogs, permissions and gates.
     UiResponses,
-    /// What is said about calls.
+    /// Results of calls.
     HostToolResults,
-    /// What is said about requests at URIs.
+    /// Results of requests at URIs.
     HostUriResults,
 }
 
@@ -36,7 +36,7 @@ pub struct EnabledEndpoints {
     host_uri_results: bool,
 }
 
-/// Where each route of a session is found; empty if it is off.
+/// Path of each route of a session; empty if the route is off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointPaths {
@@ -49,7 +49,7 @@ pub struct EndpointPaths {
     host_uri_results: String,
 }
 
-/// Why the bridge does not start.
+/// Reason that the bridge does not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BridgeConfigError {
     /// A name of `GJC_BRIDGE_SCOPES` is no scope.
@@ -81,7 +81,7 @@ impl EnabledEndpoints {
     /// Reads `GJC_BRIDGE_ENDPOINTS`: `all`, or names with commas between them.
     ///
     /// # Errors
-    /// [`StartError::Endpoint`] for a name that is unknown.
+    /// [`BridgeConfigError::Endpoint`] for a name that is unknown.
     pub fn from_names(text: &str) -> Result<Self, BridgeConfigError> {
         let mut endpoints = Self::default();
         for name in split_names(text) {
@@ -96,7 +96,7 @@ impl EnabledEndpoints {
         Ok(endpoints)
     }
 
-    /// True if `endpoint` is on.
+    /// Returns true if `endpoint` is on.
     pub fn is_enabled(mut self, endpoint: BridgeEndpoint) -> bool {
         *self.flag_mut(endpoint)
     }
@@ -133,7 +133,7 @@ impl EnabledEndpoints {
 /// Reads `GJC_BRIDGE_SCOPES`: names with commas between them, to which `prompt` is added.
 ///
 /// # Errors
-/// [`StartError::Scope`] for a name that is unknown.
+/// [`BridgeConfigError::Scope`] for a name that is unknown.
 pub fn read_scopes(text: &str) -> Result<Vec<CommandScope>, BridgeConfigError> {
     let mut scopes = vec![CommandScope::Prompt];
     for name in split_names(text) {

@@ -9,7 +9,7 @@ use crate::gjc::event::{FrameType, PROTOCOL_VERSION};
 use crate::gjc::unattended::CommandScope;
 use crate::json::{RawJson, WireValue};
 
-/// What the bridge can do.
+/// Capabilities of the bridge.
 pub const CAPABILITIES: [&str; 8] =
     ["events", "prompt", "permission", "elicitation", "ui.declarative", "host_tools", "host_uri", "workflow_gate"];
 
@@ -19,17 +19,18 @@ pub const CAPABILITIES: [&str; 8] =
 pub struct HandshakeRequest {
     /// The versions that the client speaks.
     protocol_version_range: VersionRange,
-    /// What the client can do, known and unknown.
+    /// Capabilities of the client, known and unknown.
     pub capabilities: Vec<String>,
-    /// What the client wants to do, known and unknown.
+    /// Scopes that the client requests, known and unknown.
     pub requested_scopes: Vec<String>,
     /// The last frame that it has seen.
     #[serde(default)]
     pub last_seq: Option<u64>,
-    /// Not yet looked at: [`Declaration::check`](crate::gjc::unattended::Declaration::check). Null counts as absent.
+    /// Not yet checked: see [`UnattendedDeclaration::from_json`](crate::gjc::unattended::UnattendedDeclaration::from_json).
+    /// Null counts as absent.
     #[serde(default)]
     pub unattended: Option<RawJson>,
-    /// Which session; absent means the one that the bridge began with. Ours.
+    /// Id of the session; absent means the one that the bridge began with. Ours.
     #[serde(default)]
     pub session_id: Option<String>,
 }
@@ -73,7 +74,7 @@ impl HandshakeRequest {
     /// Reads the body.
     ///
     /// # Errors
-    /// [`BridgeError::InvalidJson`] and [`Invalid::Request`].
+    /// [`BridgeError::InvalidJson`] and [`ExpectedInput::Request`].
     pub fn from_body(body: &str) -> Result<Self, BridgeError> {
         super::read_json(body, ExpectedInput::Request)
     }
@@ -91,7 +92,7 @@ impl HandshakeRequest {
         Err(HandshakeRejected { reason: "incompatible_version", message })
     }
 
-    /// Returns which of the wanted scopes are granted.
+    /// Returns the requested scopes that are granted.
     pub fn granted_scopes(&self, scopes: &[CommandScope]) -> Vec<CommandScope> {
         self.requested_scopes
             .iter()
@@ -100,8 +101,8 @@ impl HandshakeRequest {
             .collect()
     }
 
-    /// Welcomes the client to a session. `unattended` is what was accepted of a declaration; it is told only to a client
-    /// that knows gates.
+    /// Accepts the client into a session. `unattended` is the accepted part of a declaration; only a client that knows gates
+    /// receives it.
     pub fn accept_client(
         &self,
         session_id: String,

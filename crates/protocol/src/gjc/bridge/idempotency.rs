@@ -1,13 +1,13 @@
-//! Says whether a request that comes again under the same key is the same request.
+//! Compares a request that comes again under the same key with the first one.
 //!
-//! It must not know what was answered, nor keep anything.
+//! It must not know any answer, nor keep anything.
 
 use sha2::{Digest as _, Sha256};
 
 /// The most keys that are kept; the oldest that is answered goes first.
 pub const MOST_KEYS: usize = 1000;
 
-/// What tells a request from others under the same key.
+/// Fingerprint that distinguishes a request from others under the same key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestFingerprint {
     route: String,
@@ -15,14 +15,14 @@ pub struct RequestFingerprint {
     body: [u8; 32],
 }
 
-/// What a request under a known key is.
+/// Relation of a request to an earlier one under the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepeatOutcome {
     /// The same: it gets the answer of the first, or waits for it.
     Same,
     /// Another one: 409.
     Conflict,
-    /// The same of somebody else: 403.
+    /// The same request of another owner: 403.
     NotController,
 }
 
@@ -32,7 +32,7 @@ impl RequestFingerprint {
         Self { route: route.to_owned(), owner: owner.map(str::to_owned), body: Sha256::digest(body).into() }
     }
 
-    /// Says what `self` is under a key that `first` was sent under.
+    /// Compares `self` with `first`, which was sent earlier under the same key.
     pub fn compare_with(&self, first: &Self) -> RepeatOutcome {
         match (self.owner == first.owner, self.route == first.route && self.body == first.body) {
             (false, _) => RepeatOutcome::NotController,

@@ -1,6 +1,6 @@
-//! Writes calls that somebody must allow, and reads what was said.
+//! Writes calls that need permission, and reads the answers.
 //!
-//! It must not know which calls need that.
+//! It must not know which calls need permission.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,17 +13,17 @@ use crate::json::{RawJson, WireValue};
 pub struct PermissionRequest {
     /// The call.
     pub tool_call: ToolCallCard,
-    /// What can be said about it.
+    /// Possible answers.
     pub options: Vec<PermissionOption>,
 }
 
-/// A call that somebody must allow, on its way from a door to the bridge. No client sees it in this form.
+/// A call that needs permission, on its way from an adapter to the bridge. No client sees it in this form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename = "permission_request")]
 pub struct PermissionFrame {
     /// Names the dialog that it takes the place of. It is answered as a choice of one of the options' ids.
     pub id: String,
-    /// What the client sees.
+    /// Payload that the client sees.
     pub payload: PermissionRequest,
 }
 
@@ -37,33 +37,33 @@ pub struct ToolCallCard {
     pub tool_name: String,
     /// One line.
     pub title: String,
-    /// What kind of thing it does.
+    /// Kind of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// How far it is.
+    /// Status of the call.
     pub status: String,
     /// Its arguments.
     pub raw_input: RawJson,
-    /// What it would change.
+    /// Change that the call would make.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<RawJson>,
     /// The files that it is about.
     pub locations: Vec<RawJson>,
 }
 
-/// One thing that can be said about a call.
+/// One possible answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionOption {
     /// Names it; the name of its kind.
     pub option_id: PermissionKind,
-    /// For people.
+    /// Label for people.
     pub name: String,
-    /// What it means.
+    /// Meaning of the option.
     pub kind: PermissionKind,
 }
 
-/// What can be said about a call.
+/// Possible answers to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionKind {
@@ -77,17 +77,17 @@ pub enum PermissionKind {
     RejectAlways,
 }
 
-/// What was said about a call.
+/// Answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum PermissionAnswer {
     /// One of the options.
     Selected {
-        /// Which one.
+        /// Id of the chosen option.
         #[serde(rename = "optionId")]
         option_id: PermissionKind,
     },
-    /// Nothing.
+    /// No choice.
     Cancelled,
 }
 
@@ -114,7 +114,7 @@ impl PermissionAnswer {
     /// Reads the body of `POST …/ui-responses/{call id}`.
     ///
     /// # Errors
-    /// [`BridgeError::InvalidJson`] and [`Invalid::UiResponse`].
+    /// [`BridgeError::InvalidJson`] and [`ExpectedInput::UiResponse`].
     pub fn from_body(body: &str) -> Result<Self, BridgeError> {
         super::read_json(body, ExpectedInput::UiResponse)
     }

@@ -1,23 +1,23 @@
-//! Says why a line cannot be read, and what it is answered.
+//! Errors of lines that cannot be read, and the answers to them.
 //!
 //! It must not know how lines are read.
 
 use crate::omp::command::fields::CommandFields;
 use crate::omp::{self, OmpRequestId, OmpResponse};
 
-/// How much of the form of a command matters.
+/// Strictness in checking the form of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStrictness {
-    /// What the original looks over on stdio is looked over.
+    /// Ignores what the original ignores on stdio.
     Stdio,
-    /// Nothing is.
+    /// Ignores nothing.
     Bridge,
 }
 
-/// Why a line is no command. [`Malformed::response`] is the documented answer; the stream goes on.
+/// Reason that a line is no command. [`GjcParseError::to_response`] is the documented answer; the stream continues.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GjcParseError {
-    /// It is no command at all, or an answer that says nothing. Answered as `parse`, without an id.
+    /// No command at all, or an empty answer. Answered as `parse`, without an id.
     #[error("{0}")]
     Line(omp::OmpParseError),
     /// A known command lacks a field, or has one of another form. The bridge answers it with 400.
@@ -27,7 +27,7 @@ pub enum GjcParseError {
         id: Option<OmpRequestId>,
         /// Its `type`.
         command: String,
-        /// What is wrong.
+        /// Description of the error.
         reason: String,
     },
     /// A known command has a value that it cannot have.
@@ -37,7 +37,7 @@ pub enum GjcParseError {
         id: Option<OmpRequestId>,
         /// Its `type`.
         command: String,
-        /// What is wrong, in the original's words.
+        /// Description of the error, in the original's words.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What each command is called, whether it waits for others, and which scope it needs.
+//! Name, lane and scope of each command.
 //!
 //! It must not know how a command is read or done.
 
@@ -6,12 +6,12 @@ use super::GjcCommand;
 use crate::gjc::unattended::CommandScope;
 use crate::omp::{AdoptedCommand as Adopted, OmpCommand as Shared};
 
-/// Whether a command waits for those before it.
+/// Order of a command relative to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandLane {
-    /// It is done at once.
+    /// Done at once.
     Fast,
-    /// It is done when those before it are.
+    /// Done after the commands before it.
     Ordered,
 }
 
@@ -30,7 +30,7 @@ impl GjcCommand {
         }
     }
 
-    /// Returns whether it waits. What stops, reads, or answers a gate does not; setters wait on purpose.
+    /// Returns the lane. Commands that stop, read, or answer a gate do not wait; setters wait on purpose.
     pub fn lane(&self) -> CommandLane {
         match self {
             Self::GetState { .. }
@@ -71,7 +71,7 @@ impl GjcCommand {
         }
     }
 
-    /// Returns the scope that it needs. An unknown command needs [`Scope::Admin`].
+    /// Returns the scope that it needs. An unknown command needs [`CommandScope::Admin`].
     pub fn required_scope(&self) -> CommandScope {
         match self {
             Self::Shared(command) => shared_scope(command),
@@ -83,7 +83,7 @@ impl GjcCommand {
         }
     }
 
-    /// True if it takes one of the tool calls of a declaration's budget before it is done.
+    /// Returns true if it takes one of the tool calls of a declaration's budget before it is done.
     pub fn takes_a_call(&self) -> bool {
         matches!(
             self,

@@ -1,48 +1,48 @@
-//! Says what an answer that fits its schema means.
+//! Reads the meaning of an answer that fits its schema.
 //!
-//! It must not know what follows from it. Only an exact `approve` lets anything go on, and an answer that fits the
-//! schema but says nothing is refused here.
+//! It must not know the consequences. Only an exact `approve` lets anything continue, and an answer that fits the schema but has
+//! no meaning is refused here.
 
 use serde_json::Value;
 
 use super::{SchemaMismatch, shapes::AgentQuestion};
 
-/// What was said about a plan.
+/// Decision on a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanDecision {
-    /// It may be carried out.
+    /// The plan may be carried out.
     Approve {
-        /// What else was said.
+        /// Additional comments.
         comments: Option<String>,
     },
-    /// It must be changed first.
+    /// The plan must be changed first.
     RequestChanges {
-        /// How; never blank.
+        /// The requested changes; never blank.
         comments: String,
     },
-    /// It is off.
+    /// The plan is rejected.
     Reject {
-        /// Why.
+        /// Reason.
         comments: Option<String>,
     },
 }
 
-/// What was said about an execution.
+/// Decision on an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExecutionDecision {
-    /// It is signed off.
+    /// The execution is signed off.
     Approve {
-        /// What else was said.
+        /// Additional reason.
         reason: Option<String>,
     },
-    /// It is not.
+    /// The execution is not signed off.
     Decline {
-        /// Why.
+        /// Reason.
         reason: Option<String>,
     },
 }
 
-/// What was chosen of a question's options.
+/// Chosen options of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuestionChoice {
     /// Labels, in the order of the answer.
@@ -51,37 +51,37 @@ pub struct QuestionChoice {
     pub custom: Option<String>,
 }
 
-/// Why an answer that may fit the schema says nothing.
+/// Reason that an answer has no meaning although it may fit the schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerMeaningError {
-    /// It is something else.
+    /// The answer has another shape.
     #[error("the answer has another form")]
     Shape,
     /// There is no such decision.
     #[error("there is no decision {0:?}")]
     UnknownDecision(String),
-    /// Changes are wanted and none are named.
+    /// Changes are requested and none are named.
     #[error("comments are required when requesting changes")]
     MissingComments,
-    /// It names an option that there is not.
+    /// The answer names an option that does not exist.
     #[error("there is no option {0:?}")]
     UnknownOption(String),
-    /// It names one twice.
+    /// The answer names an option twice.
     #[error("selected options must be unique")]
     Duplicate,
-    /// It names none.
+    /// The answer names no option.
     #[error("at least one option, or an answer in other words, is required")]
     Empty,
-    /// It names several where one is asked for.
+    /// The answer names several options where one is allowed.
     #[error("this question takes one answer")]
     Several,
-    /// It says that it has other words and has none.
+    /// The answer announces own words and has none.
     #[error("custom text is required when `other` is true")]
     MissingCustom,
 }
 
 impl AnswerMeaningError {
-    /// The code of the original's consumers.
+    /// Returns the code of the original's consumers.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Shape => "invalid_answer_shape",
@@ -95,7 +95,7 @@ impl AnswerMeaningError {
         }
     }
 
-    /// Tells it in the form in which a rejected answer is told what is wrong; the keyword is the code.
+    /// Returns the error in the form that a rejected answer is reported in; the keyword is the code.
     pub fn to_mismatch(&self) -> SchemaMismatch {
         let path = match self {
             Self::Shape => "#",
@@ -108,10 +108,10 @@ impl AnswerMeaningError {
     }
 }
 
-/// Says what an answer to [`approval`](super::shapes::approval) means.
+/// Returns the meaning of an answer to [`approval_gate`](super::shapes::approval_gate).
 ///
 /// # Errors
-/// [`Unmeant`] for one that decides nothing, such as changes without comments.
+/// [`AnswerMeaningError`] for one that decides nothing, such as changes without comments.
 pub fn plan_decision(answer: &Value) -> Result<PlanDecision, AnswerMeaningError> {
     let comments = optional_text(answer, "comments")?;
     match decision_text(answer)? {
@@ -125,10 +125,10 @@ pub fn plan_decision(answer: &Value) -> Result<PlanDecision, AnswerMeaningError>
     }
 }
 
-/// Says what an answer to [`execution`](super::shapes::execution) means.
+/// Returns the meaning of an answer to [`execution_gate`](super::shapes::execution_gate).
 ///
 /// # Errors
-/// [`Unmeant`] for one that decides nothing.
+/// [`AnswerMeaningError`] for one that decides nothing.
 pub fn execution_decision(answer: &Value) -> Result<ExecutionDecision, AnswerMeaningError> {
     let reason = optional_text(answer, "reason")?;
     match decision_text(answer)? {
@@ -138,10 +138,10 @@ pub fn execution_decision(answer: &Value) -> Result<ExecutionDecision, AnswerMea
     }
 }
 
-/// Says what an answer to [`question`](super::shapes::question) means.
+/// Returns the meaning of an answer to [`question_gate`](super::shapes::question_gate).
 ///
 /// # Errors
-/// [`Unmeant`] for one that chooses nothing that could be chosen.
+/// [`AnswerMeaningError`] for one that chooses nothing that could be chosen.
 pub fn question_choice(question: &AgentQuestion, answer: &Value) -> Result<QuestionChoice, AnswerMeaningError> {
     let label = |item: &Value| item.as_str().map(str::to_owned);
     let selected = answer.get("selected").and_then(Value::as_array).ok_or(AnswerMeaningError::Shape)?;

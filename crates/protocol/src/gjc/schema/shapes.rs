@@ -9,7 +9,7 @@ use super::{AnswerSchema, SchemaError};
 use crate::gjc::workflow::{GateDraft, GateOption, WorkflowContext, WorkflowGateKind, WorkflowStage};
 use crate::json::JsNumber;
 
-/// What a question calls the answer in one's own words.
+/// Label of the option for an answer in the person's own words.
 pub const OTHER: &str = "Other (type your own)";
 
 /// The decisions on a plan.
@@ -23,30 +23,30 @@ pub const EXECUTION: [&str; 2] = ["approve", "decline"];
 pub struct AgentQuestion {
     /// Names it among the questions of one call.
     pub id: String,
-    /// What is asked.
+    /// Text of the question.
     pub text: String,
     /// The labels that can be chosen; no two alike.
     pub options: Vec<String>,
-    /// Whether several can be chosen.
+    /// True if several options can be chosen.
     pub multi: bool,
-    /// Which option the agent recommends.
+    /// Index of the option that the agent recommends.
     pub recommended: Option<usize>,
-    /// Where in an interview it stands. Without it that is read from the first line of the text.
+    /// Round of an interview. If none, it is read from the first line of the text.
     pub round: Option<InterviewRound>,
 }
 
-/// Where in a deep interview a question stands.
+/// Position of a question in a deep interview.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterviewRound {
     /// Names the round.
     pub id: Option<String>,
     /// Counts them.
     pub number: u64,
-    /// What it is about.
+    /// Component that the question is about.
     pub component: String,
-    /// Which side of it.
+    /// Dimension of that component.
     pub dimension: String,
-    /// How much is open.
+    /// Remaining ambiguity.
     pub ambiguity: JsNumber,
 }
 
@@ -191,7 +191,7 @@ fn round_state(round: &InterviewRound) -> Map<String, Value> {
     state
 }
 
-/// Reads `Round N | Mode | Ambiguity: X` from the first line that says it.
+/// Reads `Round N | Mode | Ambiguity: X` from the first line of that form.
 fn parse_round(text: &str) -> Map<String, Value> {
     let parts = |line: &str| -> Option<(u64, String, Option<String>)> {
         let mut parts = line.split('|').map(str::trim);

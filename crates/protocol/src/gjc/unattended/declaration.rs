@@ -1,4 +1,4 @@
-//! Reads a declaration, in the order in which the original looks at it, and says what a later one would widen.
+//! Reads a declaration, in the order in which the original checks it, and reports what a later one would widen.
 //!
 //! It must not know which run it is for.
 
@@ -8,26 +8,26 @@ use serde_json::{Map, Value};
 use super::{Action, CommandScope};
 use crate::json::{JsNumber, WireValue};
 
-/// What an unattended run promises to stay within.
+/// Limits that an unattended run declares.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UnattendedDeclaration {
-    /// Who answers for the run; not blank.
+    /// Actor that is responsible for the run; not blank.
     pub actor: String,
-    /// What it may use up.
+    /// Budget of the run.
     pub budget: DeclaredBudget,
-    /// What commands may be for, in the order of the declaration; `prompt` is always among them.
+    /// Scopes of allowed commands, in the order of the declaration; `prompt` is always among them.
     pub scopes: Vec<CommandScope>,
-    /// What may be done, in the order of the declaration; `command.prompt` is always among it.
+    /// Allowed actions, in the order of the declaration; `command.prompt` is always among them.
     pub action_allowlist: Vec<Action>,
-    /// What a breach of the budget does. Ours; absent means [`OnBreach::Abort`].
+    /// Consequence of a breach of the budget. Ours; absent means [`BreachAction::Abort`].
     #[serde(skip_serializing_if = "BreachAction::is_abort")]
     pub on_breach: BreachAction,
-    /// Whether a later declaration may widen it, if a person agrees. Ours; absent means no.
+    /// True if a later declaration may widen it with a person's consent. Ours; absent means no.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub renegotiable: bool,
 }
 
-/// What a run may use up. Each is finite, and at least one token, call, millisecond or millionth of a dollar.
+/// Budget of a run. Each limit is finite, and at least one token, call, millisecond or millionth of a dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeclaredBudget {
     /// Tokens of all requests to models.
@@ -40,14 +40,14 @@ pub struct DeclaredBudget {
     pub max_cost_usd: JsNumber,
 }
 
-/// What a breach of the budget does.
+/// Consequence of a breach of the budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BreachAction {
     /// The run ends, and what runs is cancelled.
     #[default]
     Abort,
-    /// Nothing new begins until somebody decides whether there is more.
+    /// Nothing new begins until a person decides whether there is more.
     Gate,
 }
 
@@ -57,12 +57,12 @@ impl BreachAction {
     }
 }
 
-/// Whether what the model uses can be told.
+/// Availability of the model's usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageMetering {
-    /// Its provider tells.
+    /// The provider reports usage.
     Reported,
-    /// Its provider does not tell.
+    /// The provider does not report usage.
     Unreported,
     /// There is no model.
     NoModel,
@@ -88,9 +88,9 @@ pub enum RefusalCode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct DeclarationRefusal {
-    /// For programs.
+    /// Code for programs.
     pub code: RefusalCode,
-    /// For people.
+    /// Text for people.
     pub message: String,
 }
 
@@ -99,7 +99,7 @@ pub struct DeclarationRefusal {
 pub struct DeclarationAccepted {
     /// The session's id.
     pub run_id: String,
-    /// As it was declared.
+    /// The declaration as it was sent.
     #[serde(flatten)]
     pub declaration: UnattendedDeclaration,
     /// ISO 8601 with milliseconds and `Z`.
@@ -114,8 +114,8 @@ impl UnattendedDeclaration {
     /// Reads `declaration`; null counts as absent.
     ///
     /// # Errors
-    /// What is wrong with it first: that it is missing, its actor, the form of its scopes and actions, those that are
-    /// unknown, its budget, members that nobody knows, our own members, and at last whether the budget can be metered.
+    /// The first error in this order: a missing declaration, its actor, the form of its scopes and actions, unknown ones of
+    /// these, its budget, unknown members, our own members, and at last whether the budget can be metered.
     pub fn from_json(declaration: Option<&Value>, metering: UsageMetering) -> Result<Self, DeclarationRefusal> {
         let Some(members) = declaration.and_then(Value::as_object) else {
             return Err(invalid_declaration("declaration is required"));
@@ -169,7 +169,7 @@ impl UnattendedDeclaration {
 }
 
 impl DeclarationRefusal {
-    /// Refuses a declaration that allows more than the one before it, by what [`Declaration::widens`] names.
+    /// Refuses a declaration that allows more than the one before it, by the parts from [`UnattendedDeclaration::widened_parts`].
     pub fn for_widening(more: &[String]) -> Self {
         invalid_declaration(format!("declaration widens what was negotiated: {}", more.join(", ")))
     }
@@ -191,7 +191,7 @@ impl DeclaredBudget {
         let members = budget
             .filter(|budget| budget.is_object() || budget.is_array())
             .ok_or_else(|| refused("budget declaration is required for unattended mode".to_owned()))?;
-        // What is less than one unit would be enforced as nothing at all.
+        // Less than one unit would be enforced as nothing at all.
         let part = |name: &str, least: f64| {
             let value = members.get(name).and_then(Value::as_f64).filter(|value| value.is_finite() && *value > 0.0);
             let value = value.ok_or_else(|| refused(format!("budget.{name} must be a positive finite number")))?;
@@ -220,7 +220,7 @@ impl DeclaredBudget {
 /// The members of a declaration.
 const MEMBERS: [&str; 6] = ["actor", "budget", "scopes", "action_allowlist", "on_breach", "renegotiable"];
 
-/// The names of `members` that are none of `known`.
+/// Returns the names of `members` that are none of `known`.
 fn unknown_members(members: &Map<String, Value>, known: &[&str]) -> String {
     let strange = members.keys().map(String::as_str).filter(|name| !known.contains(name));
     strange.collect::<Vec<_>>().join(", ")

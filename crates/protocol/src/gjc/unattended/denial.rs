@@ -37,21 +37,21 @@ pub struct ActionDenied {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BudgetExceeded {
     code: &'static str,
-    /// Which part.
+    /// Metric of the budget.
     pub metric: BudgetMetric,
-    /// What was declared.
+    /// The declared limit.
     pub limit: JsNumber,
-    /// What was, or would be, used.
+    /// The amount that was, or would be, used.
     pub observed: JsNumber,
-    /// Where it was noticed; see [`phase`].
+    /// Phase in which the breach was noticed; see [`phase`].
     pub phase: String,
     run_id: String,
     session_id: String,
-    /// How far ending the run is.
+    /// Progress of ending the run.
     pub abort_status: AbortStatus,
 }
 
-/// What is metered.
+/// Metric of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetMetric {
@@ -65,26 +65,26 @@ pub enum BudgetMetric {
     Cost,
 }
 
-/// How far ending a run is.
+/// Progress of ending a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AbortStatus {
-    /// It is being ended.
+    /// The run is being ended.
     Aborting,
-    /// It ended.
+    /// The run ended.
     Aborted,
     /// Something did not end.
     AbortFailed,
 }
 
-/// Where a breach is noticed.
+/// Phases in which a breach is noticed.
 pub mod phase {
-    /// Before a command is done.
+    /// Returns the phase before a command is done.
     pub fn preflight(command: &str) -> String {
         format!("{command} preflight")
     }
 
-    /// After a command was done.
+    /// Returns the phase after a command was done.
     pub fn post_dispatch(command: &str) -> String {
         format!("{command} post-dispatch")
     }
@@ -105,7 +105,7 @@ impl ActionDenied {
 }
 
 impl BudgetExceeded {
-    /// Tells of a breach, which the run is being ended for.
+    /// Creates the denial for a breach that ends the run.
     pub fn new(
         metric: BudgetMetric,
         (limit, observed): (JsNumber, JsNumber),

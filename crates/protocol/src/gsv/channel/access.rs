@@ -1,22 +1,22 @@
-//! Says whether somebody in a chat network may speak to an agent, as the settings of the network have it.
+//! Decides whether a person in a chat network may speak to an agent, by the settings of the network.
 
 use super::{ChatPeer, MessageSender};
 use crate::gsv::key::phone_number;
 
-/// Who may speak. It holds for chats of all kinds.
+/// Policy for senders. It holds for chats of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SenderPolicy {
-    /// Everybody.
+    /// Every sender.
     #[default]
     Open,
-    /// Those on the list.
+    /// Senders on the list.
     Allowlist,
-    /// Those on the list; others wait until somebody lets them in.
+    /// Senders on the list; others wait until they are approved.
     Pairing,
 }
 
 impl SenderPolicy {
-    /// The policy of this name in the settings.
+    /// Returns the policy of this name in the settings.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "open" => Some(Self::Open),
@@ -27,12 +27,12 @@ impl SenderPolicy {
     }
 }
 
-/// Whether somebody may speak.
+/// Access of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderAccess {
     /// Yes.
     Allowed,
-    /// Once somebody has let them in.
+    /// Allowed after approval.
     Pairing,
     /// No.
     Blocked,
@@ -50,7 +50,7 @@ pub fn sender_access(
     let id = sender.map_or(peer.id.as_str(), |sender| sender.id.as_str());
     let is_listed = |entry: &String| {
         let entry = entry.trim();
-        // An empty line must not let in whoever has no id.
+        // An empty entry must not admit a sender without an id.
         !entry.is_empty() && (entry == "*" || entry == peer.id || phone_number(entry) == phone_number(id))
     };
     match policy {

@@ -1,11 +1,11 @@
-//! Jobs and their runs, as answers tell of them.
+//! Jobs and their runs in answers.
 
 use serde::Serialize;
 
 use super::{CronSchedule, CronSpec};
 use crate::json::WireValue;
 
-/// How a run ended.
+/// Status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CronRunStatus {
@@ -13,7 +13,7 @@ pub enum CronRunStatus {
     Ok,
     /// Not well.
     Error,
-    /// It was not done.
+    /// The run was skipped.
     Skipped,
 }
 
@@ -21,22 +21,22 @@ pub enum CronRunStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CronJobState {
-    /// When it is due next.
+    /// Time of the next run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_run_at_ms: Option<u64>,
-    /// Since when it runs.
+    /// Start of the present run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_at_ms: Option<u64>,
-    /// When it last ran.
+    /// Time of the last run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run_at_ms: Option<u64>,
-    /// How that ended.
+    /// Status of that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_status: Option<CronRunStatus>,
-    /// What went wrong.
+    /// Error text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// How long it took.
+    /// Duration of the run, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_duration_ms: Option<u64>,
 }
@@ -47,27 +47,27 @@ pub struct CronJobState {
 pub struct CronJob {
     /// Its id.
     pub id: String,
-    /// Whose it is.
+    /// Agent that owns the job.
     pub agent_id: String,
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// What it is for.
+    /// Description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it runs by itself.
+    /// True if it runs on its schedule.
     pub enabled: bool,
-    /// Whether it goes after its run.
+    /// True if it is deleted after its run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_after_run: Option<bool>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at_ms: u64,
-    /// When it was changed.
+    /// Time of the last change.
     pub updated_at_ms: u64,
-    /// When it is due.
+    /// Schedule.
     pub schedule: CronSchedule,
-    /// What it does.
+    /// Work of the job.
     pub spec: CronSpec,
-    /// How it stands.
+    /// State of the job.
     pub state: CronJobState,
 }
 
@@ -85,9 +85,9 @@ impl WireValue for CronSaveResult {}
 /// The answer to `cron.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CronListResult {
-    /// Those that are due first come first.
+    /// The jobs, by the time at which they are due.
     pub jobs: Vec<CronJob>,
-    /// How many there are in all.
+    /// Total number, over all pages.
     pub count: usize,
 }
 
@@ -98,7 +98,7 @@ impl WireValue for CronListResult {}
 pub struct CronRemoveResult {
     /// Always true.
     pub ok: bool,
-    /// Whether there was such a job.
+    /// True if there was such a job.
     pub removed: bool,
 }
 
@@ -108,43 +108,43 @@ impl WireValue for CronRemoveResult {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CronStatusResult {
-    /// Whether jobs run by themselves.
+    /// True if jobs run on their schedules.
     pub enabled: bool,
-    /// How many there are.
+    /// Number of jobs.
     pub count: usize,
-    /// How many are due.
+    /// Number of jobs that are due.
     pub due_count: usize,
-    /// How many run.
+    /// Number of jobs that run.
     pub running_count: usize,
-    /// When the next is due.
+    /// Time at which the next job is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_run_at_ms: Option<u64>,
-    /// How many there may be.
+    /// Most jobs that may exist.
     pub max_jobs: usize,
-    /// How many may run at once.
+    /// Most jobs that may run at once.
     pub max_concurrent_runs: usize,
 }
 
 impl WireValue for CronStatusResult {}
 
-/// How one job went in `cron.run`.
+/// Result of one job in `cron.run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobRunResult {
     /// The job.
     pub job_id: String,
-    /// How it ended.
+    /// Status of the run.
     pub status: CronRunStatus,
-    /// What went wrong.
+    /// Error text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What was said.
+    /// Final text of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// How long it took.
+    /// Duration of the run, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// When it is due next.
+    /// Time of the next run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_run_at_ms: Option<u64>,
 }
@@ -154,9 +154,9 @@ pub struct JobRunResult {
 pub struct CronRunResult {
     /// Always true.
     pub ok: bool,
-    /// How many ran.
+    /// Number of jobs that ran.
     pub ran: usize,
-    /// How each went.
+    /// Result of each.
     pub results: Vec<JobRunResult>,
 }
 
@@ -167,9 +167,9 @@ impl WireValue for CronRunResult {}
 pub struct PastRun {
     /// Its number.
     pub id: u64,
-    /// When it was.
+    /// Time of the run.
     pub ts: u64,
-    /// How it went.
+    /// Result of the run.
     #[serde(flatten)]
     pub result: JobRunResult,
 }
@@ -179,7 +179,7 @@ pub struct PastRun {
 pub struct CronRunsResult {
     /// The newest first.
     pub runs: Vec<PastRun>,
-    /// How many there are in all.
+    /// Total number, over all pages.
     pub count: usize,
 }
 

@@ -7,15 +7,15 @@ use crate::gsv::{
     fields::ParamFields,
 };
 
-/// What a patch says about something that may be unset: absent leaves it, null unsets it.
+/// Change of a patch to a member that may be unset: absent leaves it, null unsets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FieldPatch<T> {
-    /// It stays.
+    /// Keep the value.
     #[default]
     Keep,
-    /// It goes.
+    /// Unset the value.
     Unset,
-    /// It becomes this.
+    /// Set this value.
     Set(T),
 }
 
@@ -30,15 +30,15 @@ pub struct SessionPatchParams {
     pub model: Option<String>,
     /// True if the session's own model goes.
     pub unset_model: bool,
-    /// How hard the model thinks.
+    /// Thinking level of the model.
     pub thinking_level: FieldPatch<ThinkLevel>,
-    /// What it is told it is.
+    /// System prompt.
     pub system_prompt: FieldPatch<String>,
-    /// How much it may write.
+    /// Most tokens of an answer.
     pub max_tokens: FieldPatch<u64>,
-    /// What people call it.
+    /// Display name.
     pub label: FieldPatch<String>,
-    /// Which rule says when it begins anew.
+    /// Mode of the rule by which it resets itself.
     pub reset_mode: Option<ResetMode>,
     /// The hour of a daily one.
     pub at_hour: Option<u8>,
@@ -46,11 +46,11 @@ pub struct SessionPatchParams {
     pub idle_minutes: Option<u32>,
 }
 
-/// How long a name in a session's settings may be, in bytes of JSON.
+/// Longest name in a session's settings, in bytes of JSON.
 const LONGEST_NAME: usize = 1024;
-/// The longest time, in minutes, after which an idle session begins anew: a year, as in the settings of the gateway.
+/// The longest time, in minutes, after which an idle session resets itself: a year, as in the settings of the gateway.
 pub(in crate::gsv) const MOST_IDLE_MINUTES: u64 = 525_600;
-/// The same of a system prompt of its own.
+/// Longest system prompt of a session, in bytes of JSON.
 const LONGEST_PROMPT: usize = 48 << 10;
 
 impl SessionPatchParams {
@@ -115,7 +115,7 @@ impl SessionPatchParams {
         Ok(patch)
     }
 
-    /// The policy after the patch: fields that it does not name stay, a policy that there was not is a manual one.
+    /// Returns the policy after the patch: fields that it does not name stay, a policy that there was not is a manual one.
     pub fn reset_policy(&self, before: Option<ResetPolicy>) -> Option<ResetPolicy> {
         if self.reset_mode.is_none() && self.at_hour.is_none() && self.idle_minutes.is_none() {
             return before;

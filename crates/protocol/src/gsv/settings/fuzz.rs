@@ -19,13 +19,13 @@ fn fill_secrets(value: &mut Value) {
     }
 }
 
-/// Reads the first line of `bytes` as a path and the rest as what is set there, and checks that a path reads back the same, that a
-/// refusal changes nothing and says why, that what was set is there, and that no secret is shown.
+/// Reads the first line of `bytes` as a path and the rest as the value to set there, and checks that a path reads back the same,
+/// that a refusal changes nothing and gives a reason, that a set value is there, and that no secret is shown.
 ///
 /// # Panics
-/// Where that does not hold: a finding.
+/// If that does not hold: a finding.
 pub fn fuzz(bytes: &[u8]) {
-    // What a setting is called is no secret, and a fault says it: the secret comes in where values are, by `fill` alone.
+    // The name of a setting is no secret, and errors contain it: `fill` alone puts the secret in, as a value.
     let text = String::from_utf8_lossy(bytes).replace(SECRET, "SECRET");
     let (path, value) = text.split_once('\n').unwrap_or((&text, "null"));
     let Ok(path) = SettingPath::from_text(path) else { return };
@@ -42,7 +42,7 @@ pub fn fuzz(bytes: &[u8]) {
     }
     assert_eq!(get_value(&tree, &path), Some(&value).filter(|value| !value.is_null()), "{path:?}");
     let change = GsvSettingChange::for_value(&path, &value).expect("it was set just now");
-    // What is kept in the tree, as the gateway keeps it: without the secrets, which lie elsewhere.
+    // The tree as the gateway keeps it: without the secrets, which are stored elsewhere.
     let mut kept = before;
     put_value(&mut kept, &path, change.value.as_ref().unwrap_or(&Value::Null));
     for (place, secret) in &change.secrets {

@@ -1,25 +1,25 @@
-//! What settings there are, what each of them can be, and what counts where nothing is set.
+//! Table of settings: paths, kinds of values, and defaults.
 
 use serde_json::Value;
 
 use crate::gsv::session::MOST_IDLE_MINUTES;
 
-/// What a setting can be.
+/// Kind of a setting's value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SettingKind {
     Text,
-    /// What keys of sessions are made of.
+    /// A part of session keys.
     Name,
     /// A text that is kept apart and never shown.
     Secret,
-    /// With which both ends sign.
+    /// Key with which both ends sign.
     Signing,
     Texts,
     Flag,
     /// A whole number within bounds.
     Count(u64, u64),
     OneOf(&'static [&'static str]),
-    /// Of a server that is spoken to over HTTP.
+    /// URL of a server.
     Address,
     /// `HH:MM`.
     Clock,
@@ -75,18 +75,18 @@ impl SettingKind {
     }
 }
 
-/// Whether it is one part of a key, whatever stands beside it.
+/// Returns true if it is one part of a key, with any parts next to it.
 fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     (1..=64).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
-/// Whether everybody who shows it can write it as it is.
+/// Returns true if any client can write the text unchanged as a secret.
 fn is_secret(text: &str) -> bool {
     !text.is_empty() && text.len() <= 4096 && text.trim() == text && !text.chars().any(char::is_control)
 }
 
-/// One that cannot be guessed and that signatures can be made with.
+/// Returns true for a text that cannot be guessed and that signatures can be made with.
 fn is_signing(text: &str) -> bool {
     let Some(encoded) = text.strip_prefix("whsec_") else { return text.len() >= 16 };
     let bare = encoded.trim_end_matches('=');
@@ -94,7 +94,7 @@ fn is_signing(text: &str) -> bool {
     encoded.len() % 4 == 0 && encoded.len() - bare.len() <= 2 && bare.len() * 3 / 4 >= 16 && bare.bytes().all(is_base64)
 }
 
-/// Everybody who may read settings sees it: a name and a password have no place in it.
+/// Returns true for an address without a user name and a password: everyone who may read settings sees it.
 fn is_address(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let is_bare = |rest: &str| !rest.split(['/', '?', '#']).next().unwrap_or_default().contains('@');
@@ -135,7 +135,7 @@ const SCOPES: SettingKind = SettingKind::OneOf(&["main", "per-peer", "per-channe
 const RESETS: SettingKind = SettingKind::OneOf(&["manual", "daily", "idle"]);
 const LEVELS: SettingKind = SettingKind::OneOf(&["none", "off", "minimal", "low", "medium", "high", "xhigh"]);
 
-/// Every setting by its path; `*` is any name. What is more exact stands first.
+/// Every setting by its path; `*` is any name. More exact paths come first.
 pub(super) const TABLE: &[(&str, SettingKind)] = &[
     ("model.provider", SettingKind::Text),
     ("model.id", SettingKind::Text),
@@ -205,7 +205,7 @@ pub(super) const TABLE: &[(&str, SettingKind)] = &[
     ("userTimezone", SettingKind::Text),
 ];
 
-/// What counts where nothing is set.
+/// Defaults of unset settings.
 pub const DEFAULTS: &str = r#"{
   "model": {"provider": "anthropic", "id": "claude-sonnet-4-20250514"},
   "apiKeys": {},
@@ -237,7 +237,7 @@ pub const DEFAULTS: &str = r#"{
   "userTimezone": "UTC"
 }"#;
 
-/// [`DEFAULTS`] as a tree.
+/// Returns [`DEFAULTS`] as a tree.
 pub fn default_settings() -> Value {
     serde_json::from_str(DEFAULTS).expect("a test reads them")
 }

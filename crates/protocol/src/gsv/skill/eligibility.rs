@@ -1,4 +1,4 @@
-//! Decides on which machines a skill can be used, and says why on none.
+//! Decides on which machines a skill can be used, and gives the reasons if there are none.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::gsv::runtime::{HostRole, MachineCapability};
 pub struct SkillHost {
     /// The node.
     pub node: String,
-    /// What it is for.
+    /// Role of the machine.
     pub role: Option<HostRole>,
-    /// What it can do.
+    /// Capabilities.
     pub capabilities: Vec<MachineCapability>,
     /// Its operating system.
     pub os: Option<String>,
@@ -22,18 +22,18 @@ pub struct SkillHost {
     pub bins: BTreeSet<String>,
 }
 
-/// Whether a skill can be used.
+/// Eligibility of a skill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkillEligibility {
-    /// Whether it can.
+    /// True if it can be used.
     pub eligible: bool,
-    /// On which nodes.
+    /// Nodes on which it can be used.
     pub hosts: Vec<String>,
-    /// Why not.
+    /// Reasons that it cannot be used.
     pub reasons: Vec<String>,
 }
 
-/// Decides whether a skill can be used. `has_setting` says whether a setting is there and not empty.
+/// Decides whether a skill can be used. `has_setting` reports whether a setting is there and not empty.
 pub fn skill_eligibility(
     always: bool,
     requirements: Option<&SkillRequirements>,
@@ -74,7 +74,7 @@ pub fn skill_eligibility(
 
 type HostFilter<'a> = (&'static str, Vec<String>, Box<dyn Fn(&SkillHost) -> bool + 'a>);
 
-/// What is asked of one and the same machine, in this order.
+/// Returns the requirements on one and the same machine, in this order.
 fn host_filters(needs: &SkillRequirements) -> Vec<HostFilter<'_>> {
     let names = |capabilities: &[MachineCapability]| capabilities.iter().map(|it| it.name().to_owned()).collect();
     let role = |role: &HostRole| match role {

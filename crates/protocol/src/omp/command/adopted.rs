@@ -27,16 +27,16 @@ pub enum AdoptedCommand {
         /// The new ones; no two alike.
         schemes: Vec<HostScheme>,
     },
-    /// Writes down what another session needs to go on.
+    /// Writes a summary with which another session can continue.
     Handoff {
-        /// What it should keep in mind.
+        /// Instructions for the summary.
         custom_instructions: Option<String>,
     },
     /// Asks where one can log in.
     GetLoginProviders,
     /// Logs in.
     Login {
-        /// Where.
+        /// Id of the provider.
         provider_id: String,
     },
 }
@@ -77,7 +77,7 @@ pub(crate) fn read_adopted(name: &str, fields: &CommandFields<'_>) -> Result<Opt
     }))
 }
 
-/// Reads what a host says about a call, without its id: the body of a POST to the bridge has none.
+/// Reads a host's result or update of a call, without its id: the body of a POST to the bridge has none.
 pub(crate) fn host_tool_answer(name: &str, fields: &CommandFields<'_>) -> Option<HostToolAnswer> {
     let json = |field: &str| fields.raw_member(field).map(|raw| RawJson::from(raw.to_owned()));
     match name {
@@ -90,7 +90,7 @@ pub(crate) fn host_tool_answer(name: &str, fields: &CommandFields<'_>) -> Option
     }
 }
 
-/// Reads what a host says about a request at a URI, without its id.
+/// Reads a host's result of a request at a URI, without its id.
 pub(crate) fn uri_result(line: &str) -> Option<HostUriResult> {
     serde_json::from_str(line).ok()
 }

@@ -59,7 +59,7 @@ impl<'line> CommandFields<'line> {
         T::read_json(json).map(Some).ok_or_else(|| self.field_error(field, FieldFault::Expected(T::EXPECTED)))
     }
 
-    /// The text of a member that may be null.
+    /// Returns the text of a member that may be null.
     pub(crate) fn raw_member(&self, field: &str) -> Option<&'line RawValue> {
         self.members.get(field).copied()
     }

@@ -23,13 +23,13 @@ const REFUSED: [(&str, &str); 8] = [
     ("get_tree", "the tree of a session is not served: read the file that get_state names as sessionFile"),
 ];
 
-/// How much a host hears of subagents.
+/// Detail of reports about subagents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SubscriptionLevel {
-    /// Nothing.
+    /// No reports.
     Off,
-    /// Where they stand.
+    /// Their progress.
     Progress,
     /// Their events as well.
     Events,
@@ -80,7 +80,7 @@ pub(super) fn read_later_command(name: &str, fields: &CommandFields<'_>) -> Resu
         "set_subagent_subscription" => OmpCommand::SetSubagentSubscription { level: fields.required_field("level")? },
         "get_subagents" => OmpCommand::GetSubagents,
         "get_subagent_messages" => {
-            // It is read, so that a wrong one is told.
+            // It is read so that a wrong value is reported.
             let _: Option<u64> = fields.optional_field("fromByte")?;
             let file: Option<String> = fields.optional_field("sessionFile")?;
             OmpCommand::GetSubagentMessages { subagent: fields.optional_field("subagentId")?.or(file) }

@@ -1,4 +1,4 @@
-//! Says why a line cannot be read, and what it is answered.
+//! Errors of lines that cannot be read, and the answers to them.
 //!
 //! It must not know how lines are read.
 
@@ -20,7 +20,7 @@ pub enum OmpParseError {
     /// The line is not JSON.
     #[error("{reason}")]
     NotJson {
-        /// Where and why.
+        /// Position and reason.
         reason: String,
     },
     /// The line is JSON, but no object.
@@ -35,7 +35,7 @@ pub enum OmpParseError {
         command: String,
         /// The name of the field.
         field: &'static str,
-        /// What is wrong with it.
+        /// Fault of the field.
         fault: FieldFault,
     },
     /// A known command has a value that it cannot have.
@@ -45,7 +45,7 @@ pub enum OmpParseError {
         id: Option<OmpRequestId>,
         /// The `type` of the frame.
         command: String,
-        /// What is wrong.
+        /// Description of the error.
         reason: String,
     },
     /// An answer to a dialog does not say exactly one thing.

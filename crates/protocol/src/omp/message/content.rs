@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::json::{ExtraMembers, RawJson, WireValue};
 
-/// Reads an enum by a discriminator. What is written already holds it: every variant writes its own.
+/// Reads an enum by a discriminator. Written values already hold it: every variant writes its own.
 ///
 /// Serde's own tagged enums read through a buffer that cannot hold raw JSON. An object without a known discriminator
 /// becomes `Other`.
@@ -33,7 +33,7 @@ macro_rules! tagged {
 }
 pub(crate) use tagged;
 
-/// What a message says.
+/// Content of a message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum OmpContent {
@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for OmpContent {
     }
 }
 
-/// A block of any message but the assistant's, told apart by its `type`.
+/// A block of any message but the assistant's, distinguished by its `type`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum OmpContentBlock {
@@ -69,7 +69,7 @@ pub enum OmpContentBlock {
 
 tagged!(OmpContentBlock, "type", { "text" => Text, "image" => Image });
 
-/// A block of an assistant message, told apart by its `type`.
+/// A block of an assistant message, distinguished by its `type`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum AssistantBlock {
@@ -101,7 +101,7 @@ pub struct TextContent {
     /// Opaque, for the same provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_signature: Option<String>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -120,7 +120,7 @@ pub struct ImageContent {
     pub data: String,
     /// Such as `image/png`.
     pub mime_type: String,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -134,7 +134,7 @@ pub struct ThinkingContent {
     /// Opaque, for the same provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking_signature: Option<String>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -145,7 +145,7 @@ pub struct ThinkingContent {
 pub struct RedactedThinking {
     /// Opaque, for the same provider.
     pub data: String,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -163,20 +163,20 @@ pub struct ToolCallContent {
     /// Opaque, for the same provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thought_signature: Option<String>,
-    /// What the model says the call is for.
+    /// Purpose of the call, as the model gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
 
-/// What a call gave, in the events about it.
+/// Output of a call, in the events about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// What the model sees.
+    /// Content that the model sees.
     pub content: Vec<OmpContentBlock>,
-    /// What hosts see beside it. Null counts as absent.
+    /// Additional details for hosts. Null counts as absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<RawJson>,
 }

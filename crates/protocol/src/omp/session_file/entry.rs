@@ -1,4 +1,4 @@
-//! Reads and writes the entries of a session: the lines behind the header.
+//! Reads and writes the entries of a session: the lines after the header.
 //!
 //! It must not know how entries make a tree, only that each names its parent.
 
@@ -17,15 +17,15 @@ pub struct SessionFileEntry {
     pub id: String,
     /// The entry before it; none for the first.
     pub parent_id: Option<String>,
-    /// When it was added, in ISO 8601.
+    /// Time at which it was added, in ISO 8601.
     pub timestamp: String,
-    /// What it says.
+    /// Body of the entry.
     pub body: SessionEntryBody,
 }
 
 impl WireValue for SessionFileEntry {}
 
-/// What an entry says, told apart by its `type`.
+/// Body of an entry, distinguished by its `type`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionEntryBody {
     /// `message`
@@ -63,7 +63,7 @@ pub enum SessionEntryBody {
 pub struct MessageEntry {
     /// The message.
     pub message: AgentMessage,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -73,10 +73,10 @@ pub struct MessageEntry {
 pub struct ModelChange {
     /// Provider and id with a slash between them.
     pub model: String,
-    /// What the model is for; absent means the default.
+    /// Role of the model; absent means the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -88,7 +88,7 @@ pub struct ThinkingLevelChange {
     /// The level; absent or null if none is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking_level: Option<String>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -105,7 +105,7 @@ pub struct ServiceTierChange {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompactionEntry {
-    /// What stands for the older part.
+    /// Summary of the older part.
     pub summary: String,
     /// One line for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,16 +114,16 @@ pub struct CompactionEntry {
     pub first_kept_entry_id: String,
     /// Size of the context before.
     pub tokens_before: u64,
-    /// What the older part touched.
+    /// Details of the files that the older part touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<RawJson>,
     /// Opaque, carried from one compaction to the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_data: Option<RawJson>,
-    /// Whether an extension wrote it.
+    /// True if an extension wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_extension: Option<bool>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -134,15 +134,15 @@ pub struct CompactionEntry {
 pub struct BranchSummaryEntry {
     /// The entry where the branch began, or `root`.
     pub from_id: String,
-    /// What stands for the branch.
+    /// Summary of the branch.
     pub summary: String,
-    /// What the branch touched.
+    /// Details of the files that the branch touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<RawJson>,
-    /// Whether an extension wrote it.
+    /// True if an extension wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_extension: Option<bool>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -156,7 +156,7 @@ pub struct CustomEntry {
     /// Opaque.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<RawJson>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -165,19 +165,19 @@ pub struct CustomEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomMessageEntry {
-    /// Chosen by whoever sent it.
+    /// Type name chosen by the sender.
     pub custom_type: String,
-    /// What the model sees.
+    /// Content that the model sees.
     pub content: OmpContent,
-    /// Whether people see it.
+    /// True if people see it.
     pub display: bool,
     /// Opaque.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<RawJson>,
-    /// Who is behind it.
+    /// Originator of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<MessageAttribution>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -191,7 +191,7 @@ pub struct LabelEntry {
     /// Absent takes the label away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -202,7 +202,7 @@ pub struct LabelEntry {
 pub struct TtsrInjection {
     /// The rules that stopped a stream.
     pub injected_rules: RawJson,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -217,10 +217,10 @@ pub struct SessionInit {
     pub task: String,
     /// The tools offered.
     pub tools: RawJson,
-    /// What the result must look like.
+    /// Schema of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<RawJson>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -233,7 +233,7 @@ pub struct ModeChange {
     /// Opaque.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<RawJson>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
@@ -244,12 +244,12 @@ pub struct SessionInfo {
     /// The name of the session; absent takes it away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What else it has.
+    /// Other members, written back unchanged.
     #[serde(flatten)]
     pub extra: ExtraMembers,
 }
 
-/// What every entry has.
+/// Members that every entry has.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EntryHead {
@@ -268,12 +268,12 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
     Option::deserialize(deserializer).map(Some)
 }
 
-/// What the line of an entry says of its parent.
+/// Parent in the line of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParentMember {
     /// Its id, or null.
     Named,
-    /// Nothing.
+    /// No parent member.
     Missing,
 }
 
@@ -334,7 +334,7 @@ bodies! {
 }
 
 impl SessionFileEntry {
-    /// Reads one line. A type or a form that we do not know gives [`Body::Unknown`], so that the entry keeps its place.
+    /// Reads one line. A type or a form that we do not know gives [`SessionEntryBody::Unknown`], so that the entry keeps its place.
     ///
     /// # Errors
     /// If the line is no object with a `type` and an `id`.
@@ -342,7 +342,7 @@ impl SessionFileEntry {
         Self::parse_with_parent(line).map(|(entry, _)| entry)
     }
 
-    /// Reads one line as [`Entry::parse`] does, with whether it says anything of a parent.
+    /// Reads one line as [`SessionFileEntry::parse`] does, and returns whether it names a parent.
     pub(super) fn parse_with_parent(line: &str) -> Result<(Self, ParentMember), serde_json::Error> {
         let line = replace_lone_surrogates(line);
         // A list would be read as the members of an object in their order, and has no id that could be changed.
@@ -390,8 +390,8 @@ fn read_incomplete_message(kind: &str, line: &str) -> Option<SessionEntryBody> {
         .then(|| SessionEntryBody::Message(Box::new(MessageEntry { message: AgentMessage::Other(message), extra })))
 }
 
-/// A line with each member once. The last one counts, as in the original; the value of one that does not count may be anything, even a
-/// number that no number of ours can hold.
+/// Returns a line with each member once. The last one counts, as in the original; the value of one that does not count may be
+/// anything, even a number that no number of ours can hold.
 fn deduplicate_members(line: &str) -> Option<String> {
     let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(line).ok()?;
     serde_json::to_string(&members).ok()

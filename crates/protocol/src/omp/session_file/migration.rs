@@ -10,12 +10,12 @@ use super::VERSION;
 
 type LineMembers = Map<String, Value>;
 
-/// What became of the lines of a file.
+/// Result of the migration of a file's lines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MigrationResult {
-    /// They were up to date, or of a version that we do not know.
+    /// The lines were up to date, or of a version that we do not know.
     Unchanged(Vec<LineMembers>),
-    /// They were brought up to date.
+    /// The lines were brought up to date.
     Migrated(Vec<LineMembers>),
 }
 
@@ -69,7 +69,7 @@ fn give_ids(lines: &mut [LineMembers], mut fresh: impl FnMut() -> String) {
     }
 }
 
-/// Puts `id` and `parentId` where entries have them: behind the type.
+/// Puts `id` and `parentId` where entries have them: after the type.
 fn set_ids(line: &mut LineMembers, id: &str, parent: Value) {
     let rest = mem::take(line);
     line.extend(rest.get_key_value("type").map(|(name, value)| (name.clone(), value.clone())));

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{SessionEntryBody, SessionFileEntry, unique::with_ids};
 
-/// How many entries hang on another parent than their line says.
+/// Number of entries whose parent differs from the one in their line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReattachedCounts {
-    /// Those whose parent is not in the file.
+    /// Entries whose parent is not in the file.
     pub(super) orphans: usize,
-    /// Those whose parents led back to them.
+    /// Entries whose parents led back to them.
     pub(super) looped: usize,
 }
 
@@ -56,8 +56,8 @@ struct ParentMove {
     before: Option<usize>,
 }
 
-/// What has to be moved so that the parents of every entry lead to a root. `step` is called whenever an entry is looked
-/// at, to tell how the work grows.
+/// Plans the moves after which the parents of every entry lead to a root. `step` is called for every visit of an entry, to
+/// measure the work.
 fn plan_moves(entries: &[SessionFileEntry], step: &mut impl FnMut()) -> (Vec<ParentMove>, ReattachedCounts) {
     let places: BTreeMap<&str, usize> = entries.iter().enumerate().map(|(at, entry)| (entry.id.as_str(), at)).collect();
     let place = |entry: &SessionFileEntry| entry.parent_id.as_deref().and_then(|parent| places.get(parent)).copied();
@@ -87,7 +87,7 @@ fn plan_moves(entries: &[SessionFileEntry], step: &mut impl FnMut()) -> (Vec<Par
     (moves.collect(), reattached)
 }
 
-/// The earliest entry of each circle of parents.
+/// Returns the earliest entry of each circle of parents.
 fn find_circles(parents: &[Option<usize>], step: &mut impl FnMut()) -> Vec<usize> {
     const UNSEEN: usize = usize::MAX;
     // By which walk an entry was seen first.
@@ -113,7 +113,7 @@ fn find_circles(parents: &[Option<usize>], step: &mut impl FnMut()) -> Vec<usize
     circles
 }
 
-/// Which entries are in one tree.
+/// Sets of entries in one tree.
 struct UnionFind {
     up: Vec<usize>,
     sizes: Vec<usize>,
@@ -147,7 +147,7 @@ mod tests {
     use super::{super::SessionFileEntry, plan_moves};
     use crate::omp::session_file::{SessionEntryBody, SessionHeader, read_session_file};
 
-    /// The parents of what is read from a header and these lines, with how many were unreadable and how many hang elsewhere.
+    /// Returns the parents of the entries read from a header and these lines, with the numbers of unreadable and reattached ones.
     fn parents(lines: &[&str]) -> (Vec<Option<String>>, usize, usize) {
         let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
         let text = [header].iter().chain(lines).copied().collect::<Vec<_>>().join("\n");
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(id, "s");
     }
 
-    /// The parents of entries with these names and parents, and how many circles were cut.
+    /// Returns the parents of entries with these names and parents, and the number of circles that were cut.
     fn uncircled(entries: &[(&str, &str)]) -> (Vec<String>, usize) {
         let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#.to_owned();
         let lines: Vec<_> = [header].into_iter().chain(entries.iter().map(|(id, parent)| entry(id, parent))).collect();

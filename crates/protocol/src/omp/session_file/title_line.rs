@@ -39,7 +39,7 @@ impl TitleLine {
             self.with_padding(0).len() <= LENGTH
         };
         let fitting = ends.partition_point(|end| cut_at(*end));
-        // Where the other members leave no room for any title, the line is longer.
+        // If the other members leave no room for any title, the line is longer.
         cut_at(fitting.checked_sub(1).map_or(title.len(), |last| ends[last]));
     }
 
@@ -52,7 +52,7 @@ impl TitleLine {
         }
     }
 
-    /// The padding stands last, as in the lines of the other programs.
+    /// Returns the line with its padding last, as in the lines of the other programs.
     fn with_padding(&self, blanks: usize) -> Vec<u8> {
         let mut members = self.0.clone();
         members.insert("pad".to_owned(), " ".repeat(blanks).into());

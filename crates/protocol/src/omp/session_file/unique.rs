@@ -12,7 +12,7 @@ use serde_json::{
 use super::{SessionEntryBody, SessionFileEntry};
 use crate::RawJson;
 
-/// What became of the ids of a file.
+/// Result of the check of a file's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdUniqueness {
     /// Each stood there once.
@@ -21,8 +21,8 @@ pub(super) enum IdUniqueness {
     Separated,
 }
 
-/// Gives each entry whose id stands before it already a new one of `fresh`. What follows and names that id means the
-/// nearest entry before it that had it.
+/// Gives each entry whose id occurred before a new one of `fresh`. Later references to that id mean the nearest entry before them
+/// that had it.
 pub(super) fn separate_ids(entries: &mut [SessionFileEntry], mut fresh: impl FnMut() -> String) -> IdUniqueness {
     let mut taken: BTreeSet<String> = entries.iter().map(|entry| entry.id.clone()).collect();
     if taken.len() == entries.len() {
@@ -52,7 +52,7 @@ pub(super) fn separate_ids(entries: &mut [SessionFileEntry], mut fresh: impl FnM
     IdUniqueness::Separated
 }
 
-/// A line that nobody here reads, with these names in it.
+/// Returns a line of an unread type with these ids in it.
 pub(super) fn with_ids(line: &RawJson, id: &str, parent: Option<&str>) -> Option<RawJson> {
     if let Ok(mut members) = line.decode_as::<Map<String, Value>>() {
         members.insert("id".to_owned(), id.into());

@@ -13,13 +13,13 @@ use crate::{
     owner::record::encode_record,
 };
 
-/// How long whoever asked waits to hear what became of it where the log cannot say.
+/// Time that a sender waits for the outcome if the log cannot give it.
 const UNSURE_AFTER: Duration = Duration::from_secs(3);
 
 impl LogOwner {
-    /// Makes a batch durable. What is not worth a file waits until something is.
+    /// Makes a batch durable. Facts not worth a file wait until one is.
     ///
-    /// Whoever waits in `releases` is told if it is not known for long whether it is.
+    /// Senders in `releases` get an error if it stays unknown for long whether the batch is durable.
     pub(super) async fn append_batch(
         &mut self,
         recorded: Vec<RecordedFact>,
@@ -46,7 +46,7 @@ impl LogOwner {
                 Ok(())
             }
             Err(AppendError::Uncertain(cause)) => {
-                // Nothing is answered before it is known what became of it, or that this takes too long to wait for.
+                // No reply is sent before its outcome is known, or known to take too long.
                 let patience = Instant::now() + UNSURE_AFTER;
                 loop {
                     match head_and_epoch(&self.log).await {
@@ -83,7 +83,7 @@ impl LogOwner {
                 PendingRelease::Reply(reply, Ok(_)) => {
                     let _ = reply.send(Err(OwnerError::Unsure(Arc::clone(why))));
                 }
-                // It may rest on what is not known.
+                // It may rest on an unknown outcome.
                 PendingRelease::Reply(reply, Err(_)) => {
                     let _ = reply.send(Err(NotRecorded(Arc::clone(why)).into()));
                 }

@@ -1,4 +1,4 @@
-//! What an owner does when a batch could not be recorded, or its state has to be made again.
+//! Handling of a batch that could not be recorded, and rebuilding of the state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,14 +14,14 @@ use crate::{
     owner::open::{self, OwnerOpenError},
 };
 
-/// How long a log that cannot be read is waited for, when the state has to be made from it again.
+/// Time for which a log that cannot be read is waited for, when the state has to be made from it again.
 const REBUILD_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl LogOwner {
-    /// Makes the state again from the log and from what is decided but not written. A log that ends elsewhere than where it was written to
-    /// says nothing of it: an older one would have done again what was done.
+    /// Makes the state again from the log and from the facts that are decided but not written. A log that does not end
+    /// where it was written to is an error ([`OwnerOpenError::Other`]): from an older one, finished work would run again.
     pub(super) async fn rebuild_engine(&mut self, batch: &[RecordedFact]) -> Result<(), OwnerOpenError> {
-        // Not the engine's own: it takes rules before anybody has recorded that they are in force.
+        // Not the engine's own: it takes rules before the record that they are in force.
         let rules = self.coming.as_ref().unwrap_or(&self.rules).clone();
         let mut engine = open::replay_log(&self.log, rules).await?.in_place_of(&self.engine);
         let (found, written) = (engine.state().head_lsn(), self.durable);
@@ -59,8 +59,8 @@ impl LogOwner {
         }
         let fatal = matches!(failed, AppendError::Position { .. } | AppendError::Closed | AppendError::ReadOnly);
         self.coming = None;
-        // Whoever waits is told first: to make the state again may take a while, and may fail. What was decided behind a fact that is gone
-        // now may rest on it.
+        // Replies come first: to make the state again may take a while, and may fail. A decision that followed a lost fact
+        // may now rest on it.
         let mut is_behind = false;
         for release in releases {
             match release {
@@ -72,7 +72,7 @@ impl LogOwner {
                 }
                 PendingRelease::Live(live) => self.ring.push(ReleasedItem::Live(Arc::new(live))),
                 PendingRelease::Facts(facts) => is_behind |= !facts.is_empty(),
-                // Reads stand before the batch's first fact: what they show is so.
+                // Reads come before the batch's first fact: they show recorded state.
                 PendingRelease::Read(send) => send(self.ring.pushed_count()),
             }
         }
@@ -83,7 +83,7 @@ impl LogOwner {
             return StepOutcome::End;
         }
         self.contents.forget_after(self.engine.state().head_lsn());
-        // In each line, what was held stands behind what was taken before it.
+        // In each line, held items come after those taken before them.
         self.inbox.put_back(taken.into_iter().chain(std::mem::take(&mut self.held)).collect());
         if fatal {
             return StepOutcome::End;
@@ -92,8 +92,8 @@ impl LogOwner {
         StepOutcome::Work
     }
 
-    /// The same as [`Self::rebuild`] with nothing behind the log, tried again for a while where the log cannot be read: it may have been
-    /// moved away, and be put back. Whoever asks for something meanwhile is told that it is not recorded, and whoever closes the owner waits a
+    /// Does the same as [`Self::rebuild_engine`] with no facts after the log, tried again for a while if the log is unreadable: it may have
+    /// been moved away, and be put back. Meanwhile a request gets the error that it is not recorded, and a close of the owner waits a
     /// second at most.
     async fn rebuild_patiently(&mut self, why: &Arc<str>) -> Result<(), OwnerOpenError> {
         let until = Instant::now() + REBUILD_TIMEOUT;
@@ -122,7 +122,7 @@ impl LogOwner {
 }
 
 /// Releases nothing of a batch whose owner is fenced. All requests are answered "not recorded", refused ones too, because the
-/// state behind a refusal may be out of date. Reads break off. Live frames are dropped: their runs belong to the next owner.
+/// state of a refusal may be out of date. Reads break off. Live frames are dropped: their runs belong to the next owner.
 fn stop_fenced(why: &Arc<str>, releases: Vec<PendingRelease>) {
     for release in releases {
         match release {

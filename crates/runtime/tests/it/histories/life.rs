@@ -1,4 +1,4 @@
-//! One life of the process: an owner, a model and a tool that counts what it does, people, and what goes wrong.
+//! One life of the process: an owner, a model and a tool that counts its calls, people, and faults.
 
 use std::{
     collections::BTreeMap,
@@ -37,20 +37,20 @@ use crate::fixture::{self, begin, name, rules, to_session};
 /// The tool that counts.
 pub(crate) const STRIKE: &str = "strike";
 
-/// How many things happen in one life at most.
+/// Most things that happen in one life.
 const STEPS: u64 = 25;
-/// How long whoever asked waits, in the time of the runtime.
+/// Time that a client waits, in the time of the runtime.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3600);
 /// When histories begin.
 pub(super) const BEGIN: Millis = Millis(1_700_000_000_000);
 
-/// What outlives the process.
+/// State that outlives the process.
 #[derive(Clone)]
 pub(crate) struct SimulatedWorld(Arc<Mutex<WorldState>>);
 
 struct WorldState {
     random: SeededRandom,
-    /// How often each thing was done.
+    /// Number of times each thing was done.
     done: BTreeMap<u64, u32>,
     calls_requested: u64,
     messages_sent: u64,
@@ -78,7 +78,7 @@ impl SimulatedWorld {
         self.lock().random.chance(percent)
     }
 
-    /// How often each thing was done.
+    /// Returns the number of times each thing was done.
     pub(crate) fn done(&self) -> BTreeMap<u64, u32> {
         self.lock().done.clone()
     }
@@ -131,7 +131,7 @@ fn strike(world: &SimulatedWorld) -> Arc<dyn AgentTool> {
     Arc::new(StrikeTool(spec, world.clone()))
 }
 
-/// Wants a thing or two of whoever asks for something, then says that all is well; now and then it is slow, breaks off or fails.
+/// Calls a tool once or twice, then says that all is well; now and then it is slow, breaks off or fails.
 struct RandomModel(SimulatedWorld);
 
 impl LanguageModel for RandomModel {
@@ -193,7 +193,7 @@ async fn live(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChec
         begin(&owner, &folder).await;
     }
     witness.follows(owner.subscribe().await.unwrap());
-    // What was planted before may still go wrong in the last one.
+    // A fault planted before may still go wrong in the last one.
     let steps = if is_last { 0 } else { world.below(STEPS) };
     for _ in 0..steps {
         step(log, world, witness, &clock, &requests, &answers).await;
@@ -202,14 +202,14 @@ async fn live(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChec
     log.set_disk(DiskState::Works);
     if is_last {
         rest(world, witness, &requests, &answers).await;
-        // A death that was planted before: this life ends by it, and what it had not recorded yet is in no log.
+        // A death that was planted before: this life ends by it, and facts that it had not recorded yet are in no log.
         if log.wait_for_crash().now_or_never().is_some() {
             std::future::pending::<()>().await;
         }
         let state = requests.read_state(|engine| engine.state().clone()).await.unwrap().0;
         let again =
             countersign_runtime::inspect_log(&AnyLog::from(log.clone()), rules(DefaultPolicy::Gateway)).await.unwrap();
-        // A session in which nobody said anything is not worth a log yet.
+        // A session without a prompt is not worth a log yet.
         let is_kept = log.head(Partition::ZERO).await.unwrap().lsn > Lsn(0);
         assert!(*again.state() == state || !is_kept, "a replay gives another state");
     }
@@ -322,7 +322,7 @@ fn decide(gate: GateId, by: &str, allows: bool, key: &str) -> Command {
     Command::Gate(gate::Command::Answer { gate, answer, by: PrincipalId::new(by), key: Some(key.to_owned()) })
 }
 
-/// Until nothing works and nothing waits.
+/// Waits until no work runs and nothing is pending.
 pub(super) async fn rest(
     world: &SimulatedWorld,
     witness: &mut HistoryChecker,

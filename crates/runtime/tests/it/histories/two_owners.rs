@@ -1,5 +1,5 @@
-//! One log that several owners take over from each other, while those from before live on and do not know it: each goes on
-//! with its runs, and people go on to speak to it and answer what it shows.
+//! One log that several owners take over from each other, while earlier ones live on and do not know it: each continues
+//! with its runs, and people continue to send prompts to it and answer its gates.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::fixture::{begin, name, rules};
 
-/// How many things happen in one history.
+/// Number of things that happen in one history.
 const STEPS: u64 = 60;
 
 /// A process with an owner, on one log with all others.
@@ -26,7 +26,7 @@ struct OwnerNode {
 }
 
 impl OwnerNode {
-    /// Starts a process that takes the log over from whoever has it.
+    /// Starts a process that takes the log over from its owner.
     async fn start(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChecker) -> Self {
         log.set_disk(DiskState::Works);
         let log = log.restart();
@@ -54,7 +54,7 @@ async fn head(log: &MemoryLog) -> Lsn {
     log.head(Partition::ZERO).await.unwrap().lsn
 }
 
-/// One history from its beginning to its rest.
+/// Plays one history from its beginning to its rest.
 pub(crate) fn live(seed: u64) -> HistoryChecker {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let (log, world, mut witness) = (MemoryLog::new(), SimulatedWorld::new(seed), HistoryChecker::default());
@@ -98,7 +98,7 @@ async fn step(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChec
             tokio::time::sleep(Duration::from_millis(millis)).await;
         }
         choice => {
-            // Whoever owns the log is spoken to most.
+            // The owner of the log gets most requests.
             let among = if world.chance(60) { 1 } else { nodes.len() as u64 };
             let node = &nodes[nodes.len() - 1 - usize::try_from(world.below(among)).unwrap()];
             if choice < 15 {
@@ -110,7 +110,7 @@ async fn step(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChec
     }
 }
 
-/// A disk that broke is replaced after a while. Nobody can tell before what became of the last append.
+/// Replaces a broken disk after a while. Before that, the outcome of the last append is unknown.
 async fn mend(log: MemoryLog) {
     loop {
         tokio::time::sleep(Duration::from_secs(30)).await;
@@ -120,7 +120,7 @@ async fn mend(log: MemoryLog) {
     }
 }
 
-/// What goes wrong in a log that nobody dies of.
+/// Returns a fault of a log that does not end the process.
 fn fault(world: &SimulatedWorld) -> LogFault {
     let outcome = if world.chance(50) { UncertainOutcome::Written } else { UncertainOutcome::Lost };
     match world.below(5) {
@@ -131,7 +131,7 @@ fn fault(world: &SimulatedWorld) -> LogFault {
     }
 }
 
-/// An owner that was taken over ends as soon as it has something to record.
+/// Checks that an owner that was taken over ends as soon as it has something to record.
 async fn stops(world: &SimulatedWorld, witness: &mut HistoryChecker, node: &OwnerNode) {
     for _ in 0..10 {
         if node.has_ended().await {

@@ -1,4 +1,4 @@
-//! What those who asked were told and saw, and whether the log and the tool say the same.
+//! Replies and frames that clients got, and whether the log and the tool match them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,12 +21,12 @@ use serde_json::Value;
 
 use super::life::{STRIKE, SimulatedWorld};
 
-/// What somebody was told of what they said.
+/// Reply to a client's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageAcceptance {
-    /// It was taken.
+    /// Taken.
     Taken,
-    /// It was not, and nothing happened.
+    /// Refused, and nothing happened.
     Refused,
     /// Nothing that can be relied on.
     Nothing,
@@ -42,7 +42,7 @@ impl MessageAcceptance {
     }
 }
 
-/// How much was seen.
+/// Counts of everything seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HistoryStats {
     pub(crate) deaths: u64,
@@ -71,16 +71,16 @@ pub(crate) struct HistoryChecker {
     messages: BTreeMap<String, MessageAcceptance>,
     answered: BTreeMap<GateId, gate::GateResolution>,
     followers: Vec<HistoryFollower>,
-    /// What followers saw, by its place.
+    /// Facts that followers saw, by position.
     seen: BTreeMap<Lsn, Arc<RecordedFact>>,
 }
 
-/// Somebody who follows one owner.
+/// A follower of one owner.
 struct HistoryFollower {
     subscriber: Subscriber,
     /// The last that was seen.
     last: Option<Lsn>,
-    /// Where the log ended when another took it over from that owner.
+    /// End of the log when another took it over from that owner.
     end: Option<Lsn>,
 }
 
@@ -98,7 +98,7 @@ impl HistoryChecker {
         self.messages.insert(text, acceptance);
     }
 
-    /// Whoever is told how a gate was resolved is told the same as everybody else.
+    /// Notes how a gate was resolved: every client gets the same resolution.
     pub(crate) fn answered(&mut self, gate: GateId, resolution: gate::GateResolution) {
         self.figures.answers += 1;
         let before = self.answered.insert(gate, resolution.clone());
@@ -119,14 +119,14 @@ impl HistoryChecker {
         self.followers.clear();
     }
 
-    /// Another owner takes the log over, which ends at `head`: those from before release nothing behind that.
+    /// Notes that another owner takes the log over, which ends at `head`: those from before release nothing after it.
     pub(crate) fn sees_takeover(&mut self, head: Lsn) {
         for follower in &mut self.followers {
             follower.end.get_or_insert(head);
         }
     }
 
-    /// Takes what was released so far.
+    /// Takes the released facts so far.
     pub(crate) fn listen(&mut self) {
         for HistoryFollower { subscriber, last, end } in &mut self.followers {
             while let Some(Some(released)) = subscriber.next().now_or_never() {
@@ -140,7 +140,7 @@ impl HistoryChecker {
         }
     }
 
-    /// Compares all of it.
+    /// Compares everything seen.
     pub(crate) fn examine(&mut self, log: &MemoryLog, world: &SimulatedWorld) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (records, contents, report) = runtime.block_on(async {
@@ -158,7 +158,7 @@ impl HistoryChecker {
         self.examine_calls(&records, &contents, &world.done());
     }
 
-    /// Nobody saw what is not in the log, and what was seen of a place is what stands there.
+    /// Checks that every fact seen is in the log, and is the same as the record at its position.
     fn examine_what_was_seen(&self, records: &[StoredRecord]) {
         for (lsn, seen) in &self.seen {
             let stored = records.iter().find(|record| record.lsn == *lsn);
@@ -188,7 +188,7 @@ impl HistoryChecker {
     fn examine_messages(&self, records: &[StoredRecord], contents: &[Option<Arc<str>>]) {
         for (text, acceptance) in &self.messages {
             let has_it = |content: &&Option<Arc<str>>| content.as_ref().is_some_and(|content| content.contains(text));
-            // Steering and what is queued is written down when it comes, and again as an entry.
+            // Steering and queued messages are written down when they come, and again as an entry.
             let entries = records.iter().zip(contents).filter(|(record, content)| {
                 let entry = matches!(event(record), Event::Session(session::Event::Entry { .. }));
                 entry && has_it(content)

@@ -1,4 +1,4 @@
-//! What answers become.
+//! Results of answers.
 
 use countersign_runtime::services::{HealthFailure, ServiceCallOutcome};
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ async fn an_error_may_name_an_argument_and_every_other_status_may_have_a_text() 
         ("404 Not Found", json!({"entity_id": "light.nowhere"}), "Entity not found: light.nowhere"),
         ("404 Not Found", json!({"entity_id": ["a", "{body}"]}), "Entity not found: [\"a\",\"{body}\"]"),
         ("404 Not Found", json!({"entity_id": "a\u{202e}b\n"}), "Entity not found: a\\u{202e}b"),
-        // Nobody is told of an entity that was not named.
+        // An entity that was not named must not be revealed.
         ("404 Not Found", json!({}), "Resource not found"),
         ("500 Broken", json!({}), "Home Assistant API error 500: no"),
         ("401 Unauthorized", json!({}), "Service authentication failed"),

@@ -40,7 +40,7 @@ async fn an_argument_cannot_take_the_place_of_the_query_parameter() {
 #[tokio::test]
 async fn no_text_and_no_value_holds_them() {
     let pair = "bWU6czNjcjN0Lyt0b2sgZW4ieA==";
-    // Said by itself, behind one letter and behind two; and in digits.
+    // By itself, after one letter and after two; and in digits.
     let spelt = "czNjcjN0Lyt0b2sgZW4ieA== eHMzY3IzdC8rdG9rIGVuIng= eHhzM2NyM3QvK3RvayBlbiJ4 7333637233742f2b746f6b20656e2278 7333637233742F2B746F6B20656E2278";
     let echo = format!(
         "{SECRET} {pair} {spelt} s3cr3t%2F%2Btok%20en%22x s3cr3t/+tok en\\\"x s3cr3t\\/+tok en\\\"x {}",

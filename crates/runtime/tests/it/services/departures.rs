@@ -1,4 +1,4 @@
-//! Where the line lies between what never left and what is in doubt.
+//! The line between requests that never left and those in doubt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{get, in_doubt, map, not_begun, post, run, service, services, tool};
 use crate::stand_in::{ServerAction, StandIn, answer};
 
-/// An address where nobody listens.
+/// Returns an address without a listener.
 async fn nobody() -> String {
     format!("http://{}", TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap())
 }
@@ -167,7 +167,7 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used_again() {
     let services = services(service(&stand_in.url()));
     assert_eq!(run(&services, &tool("POST", "/x"), json!({})).await, ServiceCallOutcome::Done(json!(1)));
     stand_in.hang_up();
-    // What this one brings is seen behind the end of the first connection.
+    // The output of this one is seen after the end of the first connection.
     assert_eq!(post(&StandIn::saying(good).await.url()).await, ServiceCallOutcome::Done(json!(1)));
     assert_eq!(run(&services, &tool("POST", "/x"), json!({})).await, ServiceCallOutcome::Done(json!(1)));
     assert_eq!(stand_in.connections(), 2);

@@ -25,7 +25,7 @@ fn ways() -> [ServiceAuth; 4] {
     ]
 }
 
-/// What shows that a request knows the service's credentials.
+/// Reports whether a request carries the service's credentials.
 fn is_known(request: &str) -> bool {
     let request = request.to_lowercase();
     request.contains("\r\nauthorization:") || request.contains("\r\nx-api-key:") || request.contains("key=")

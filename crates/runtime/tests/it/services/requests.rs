@@ -1,4 +1,4 @@
-//! What is sent.
+//! Content of requests.
 
 use countersign_runtime::services::{BadService, DotSegment, ServiceCallOutcome, ServiceClient};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{map, run, service, services, tool};
 use crate::stand_in::{StandIn, answer};
 
-/// The request of a call, its line and its body.
+/// Returns the line and the body of the request of a call.
 async fn sent(base: &str, method: &str, path: &str, exclude: &[&str], arguments: Value) -> (String, String) {
     let stand_in = StandIn::saying(answer("200 OK", "application/json", "1")).await;
     let mut call = tool(method, path);

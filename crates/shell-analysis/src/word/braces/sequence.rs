@@ -2,11 +2,11 @@
 //!
 //! It must not know what stands around them.
 
-/// The most members of a sequence that are told one by one.
+/// Maximum number of members of a sequence that are listed one by one.
 const MOST_MEMBERS: i64 = 64;
 
-/// What stands between the braces, member by member. None if it is no sequence, or one that nobody needs to have told: several numbers
-/// without a dash are no option and no name that matters, and rules see them as what is only known when the line runs.
+/// Returns the members of a sequence in braces. None if it is no sequence, or one that need not be listed: several numbers without a dash
+/// are no option and no name that matters, and rules see them as text that is only known when the line runs.
 pub(super) fn sequence_members(text: &str) -> Option<Vec<String>> {
     let mut parts = text.splitn(3, "..");
     let (first, last) = (parts.next()?, parts.next()?);
@@ -23,13 +23,13 @@ pub(super) fn sequence_members(text: &str) -> Option<Vec<String>> {
         return Some(all.into_iter().map(|number| pad_number(number, width)).collect());
     }
     let (from, to) = (parse_letter(first)?, parse_letter(last)?);
-    // Between capitals and small letters stand signs.
+    // Between capitals and small letters there are other characters.
     (from.is_ascii_lowercase() == to.is_ascii_lowercase()).then_some(())?;
     let all = number_steps(i64::from(u32::from(from)), i64::from(u32::from(to)), step)?;
     all.into_iter().map(|code| u8::try_from(code).ok().map(|code| char::from(code).to_string())).collect()
 }
 
-/// The numbers from one to another. None if there are more than anybody wants to see.
+/// Returns the numbers from one to another. None if there are too many.
 fn number_steps(from: i64, to: i64, step: i64) -> Option<Vec<i64>> {
     let distance = to.checked_sub(from)?;
     let count = distance.checked_abs()? / step;

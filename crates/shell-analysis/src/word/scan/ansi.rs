@@ -3,7 +3,7 @@
 use super::WordScanner;
 
 impl WordScanner<'_> {
-    /// Whether something is hidden in the `$'…'` of an expansion.
+    /// Scans the `$'…'` of an expansion for hidden text.
     pub(super) fn scan_disguised(&mut self, text: &str) {
         let mut inner = WordScanner::from_text(text, self.known);
         for at in 1..inner.chars.len() {
@@ -22,10 +22,10 @@ impl WordScanner<'_> {
         self.word.opaque = Some("text in $'…' that is not read alike everywhere");
     }
 
-    /// What stands in `$'…'`, from its first quote on.
+    /// Reads the text of `$'…'`, from its first quote on.
     pub(super) fn scan_ansi(&mut self) {
         self.at += 1;
-        // Bytes make letters together: `\xc3\xa9` is one.
+        // Several bytes make one character: `\xc3\xa9` is one.
         let mut bytes = Vec::new();
         while let Some(c) = self.next().filter(|c| *c != '\'') {
             let c = match c {
@@ -48,7 +48,7 @@ impl WordScanner<'_> {
         self.push_bytes(bytes);
     }
 
-    /// Adds the letters that `bytes` make. What they are where they make none depends on who reads them.
+    /// Adds the characters that `bytes` make. The meaning of invalid bytes depends on the reader.
     fn push_bytes(&mut self, bytes: Vec<u8>) {
         match String::from_utf8(bytes) {
             Ok(text) => self.word.value.push_str(&text),
@@ -56,8 +56,8 @@ impl WordScanner<'_> {
         }
     }
 
-    /// What an escape stands for. None for the end of the text (a zero ends it in bash), and for what some versions of bash know and
-    /// others do not.
+    /// Returns the value of an escape. None for the end of the text (a zero ends it in bash), and for escapes that some versions of bash
+    /// know and others do not.
     fn read_escape(&mut self) -> Option<AnsiEscape> {
         let c = self.next()?;
         let (radix, most) = match c {
@@ -94,9 +94,9 @@ impl WordScanner<'_> {
     }
 }
 
-/// What an escape in `$'…'` stands for.
+/// Value of an escape in `$'…'`.
 enum AnsiEscape {
     Letter(char),
-    /// Part of a letter, or one.
+    /// Part of a character, or one.
     Byte(u8),
 }

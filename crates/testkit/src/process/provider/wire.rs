@@ -1,10 +1,10 @@
-//! The two wires of the scripted provider, and what a request of them means.
+//! The two wires of the scripted provider, and the meaning of their requests.
 
 use serde_json::{Value, json};
 
 use super::{ProviderReply, ReplyPart};
 
-/// How the provider was asked.
+/// Wire of a request to the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProviderWire {
     OpenAi,
@@ -151,7 +151,7 @@ fn content_blocks(message: &Value) -> &[Value] {
     message["content"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The results in `messages`: the id of the call, and the text.
+/// Returns the results in `messages`: the id of the call, and the text.
 pub(super) fn tool_results(messages: &[Value]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for message in messages {
@@ -165,7 +165,8 @@ pub(super) fn tool_results(messages: &[Value]) -> Vec<(String, String)> {
     found
 }
 
-/// Whether a real provider would take these messages: no call without its result before the next message, no result without its call.
+/// Reports whether a real provider would take these messages: no call without its result before the next message, no result
+/// without its call.
 pub(super) fn is_paired(messages: &[Value]) -> bool {
     let mut owed: Vec<String> = Vec::new();
     for message in messages {

@@ -1,4 +1,4 @@
-//! What a gate may do, and when.
+//! Rules about gates and their times.
 
 use countersign_core::{
     engine::FactMeta,
@@ -17,7 +17,7 @@ impl LogAudit {
             if !is_agents {
                 *counted += 1;
             }
-            // What belongs to no session is in no stage.
+            // A gate without a session has no stage.
             let expected = if is_agents || meta.session.is_none() { 0 } else { *counted };
             ensure(*number == expected, "a gate has another number than its place in its stage")?;
             let expected_stage = (expected > 0).then(|| kind.stage());
@@ -31,7 +31,7 @@ impl LogAudit {
             return Ok(());
         }
         let gate = self.gates.get_mut(&id).ok_or("a gate that nobody opened")?;
-        // A card may be sent while somebody answers, and it is the end that it is brought up to.
+        // A card may be sent while an approver answers, and then shows the end.
         if matches!(event, gate::Event::Shown { .. }) {
             return Ok(());
         }

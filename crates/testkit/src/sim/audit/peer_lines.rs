@@ -1,4 +1,4 @@
-//! The lines of peers, as the record tells of them.
+//! Connections of peers, as the record has them.
 
 use countersign_core::peer;
 

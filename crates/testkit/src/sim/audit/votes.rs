@@ -1,4 +1,4 @@
-//! Who allows a gate, of those who have to.
+//! Approvers of a gate who have allowed it.
 
 use countersign_core::id::PrincipalId;
 
@@ -15,7 +15,7 @@ impl AuditedGate {
         ensure(is_among, "somebody votes who is not asked")
     }
 
-    /// It asks the people of a step, who have not voted yet.
+    /// Enters a step, whose approvers have not voted yet.
     pub(super) fn enter_step(&mut self, step: usize) -> Result<(), String> {
         ensure(step < self.steps.len() && step >= self.step, "a gate asks in a step that it has not")?;
         if step > self.step {
@@ -25,7 +25,7 @@ impl AuditedGate {
         Ok(())
     }
 
-    /// Enough of those who have to allow have.
+    /// Checks that enough approvers have allowed it.
     pub(super) fn is_allowed(&self, by: Option<&PrincipalId>) -> Result<(), String> {
         let Some(step) = self.steps.get(self.step) else { return Ok(()) };
         if step.approvals > 1 {

@@ -1,4 +1,4 @@
-//! What must hold: while it works, and when everything has come to rest.
+//! Invariants of the simulation: while it works, and when everything has come to rest.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::{BatchMishap, SimOwner};
 use crate::sim::{audit::LogAudit, hosts, jobs, world::WorkProgress};
 
 impl SimOwner {
-    /// What an answer must come to, told from the log alone.
+    /// Returns the required outcome of an answer, from the log alone.
     pub(super) fn expected_answer(&self, command: &Command) -> Option<Result<gate::GateResolution, AnswerError>> {
         let Command::Gate(gate::Command::Answer { gate: id, answer, key, .. }) = command else { return None };
         let gate = self.engine.state().gate(*id).or_else(|| self.shadow.state().gate(*id));
@@ -31,7 +31,7 @@ impl SimOwner {
         Some(Err(AnswerError::AlreadyResolved { gate: *id, resolution: resolution.clone(), by: by.clone() }))
     }
 
-    /// A process that opened the log now would have this very state, and what is admitted beside it.
+    /// Checks that a process that opened the log now would have the same state, and the same admitted content.
     pub(super) fn same_as_the_log(&mut self) -> Result<(), String> {
         let again = self.log.replay_engine(self.rules.clone())?;
         let live = &self.engine;
@@ -45,7 +45,7 @@ impl SimOwner {
         self.world.confirm_done(&self.audit)
     }
 
-    /// Lets everything come to rest: nobody asks for anything more, and what is in flight ends.
+    /// Lets everything come to rest: no more requests are made, and open work ends.
     pub(in crate::sim) fn come_to_rest(&mut self) -> Result<(), String> {
         self.push_trace(|| "-- everything comes to rest".to_owned());
         if !self.hosts.is_there {
@@ -76,7 +76,7 @@ impl SimOwner {
         Err("it does not come to rest".to_owned())
     }
 
-    /// Nothing is in flight: every run waits for a person or for a time.
+    /// Checks that nothing is in flight: every run waits for a person or for a time.
     fn is_at_rest(&self) -> Result<(), String> {
         let state = self.engine.state();
         for run in state.runs() {
@@ -114,7 +114,7 @@ impl SimOwner {
         let state = self.engine.state();
         let Some(call) = state.call(call) else { return false };
         let is_away = call.peer().is_some_and(|peer| state.line_of(peer).is_none());
-        // One that is back and forgets cannot say what became of it.
+        // A peer that is back without a journal does not know the outcome.
         call.is_before_start() && is_away || call.may_be_asked()
     }
 
@@ -132,7 +132,7 @@ impl SimOwner {
             return Err(format!("{} requests have no reply", self.open.len()));
         }
         self.audit.networks.is_all_there(self.engine.state())?;
-        // What has a host waits for it behind every restart.
+        // A session of a host waits for it after every restart.
         let goes_on = |id: &SessionId| id.as_str() != hosts::SESSION || self.audit.boot_number() == 1;
         if !self.has_waited && self.audit.waiting_messages(MessageQueue::Prompt, goes_on) > 0 {
             return Err("a prompt that was taken is forgotten".to_owned());
@@ -141,7 +141,7 @@ impl SimOwner {
     }
 }
 
-/// No call starts in the batch that holds the decision to let it through its gate.
+/// Checks that no call starts in the batch that holds the decision of its gate.
 pub(super) fn starts_behind_its_decision(batch: &[RecordedFact], audit: &LogAudit) -> Result<(), String> {
     let mut let_through = BTreeSet::new();
     for recorded in batch {
@@ -158,14 +158,14 @@ pub(super) fn starts_behind_its_decision(batch: &[RecordedFact], audit: &LogAudi
     Ok(())
 }
 
-/// The rules in force are those that the log says are.
+/// Checks that the rules in force are those of the log.
 pub(super) fn rules_are_recorded(engine: &Engine) -> Result<(), String> {
     let recorded = engine.state().policy().digest();
     let is_so = recorded.is_none_or(|recorded| recorded == engine.rules().digest());
     if is_so { Ok(()) } else { Err("rules are in force of which the log knows nothing".to_owned()) }
 }
 
-/// Whoever hears that somebody else was first can read it in the log.
+/// Checks that an error about an earlier approver is backed by the log.
 pub(super) fn refusal_is_so(refusal: Option<&CommandError>, durable: &State) -> Result<(), String> {
     if let Some(CommandError::Answer(AnswerError::KeyTaken(gate))) = refusal {
         let waits = durable.gate(*gate).is_none_or(gate::Gate::is_pending);
@@ -189,14 +189,14 @@ fn is_answer(recorded: &RecordedFact) -> bool {
     matches!(recorded.fact.event, Event::Gate(gate::Event::Resolved { by: Some(_), .. }))
 }
 
-/// Whether an answer came to what it must come to.
+/// Checks the outcome of an answer.
 pub(super) fn check_answer(
     expected: &Option<Result<gate::GateResolution, AnswerError>>,
     outcome: &Result<(Vec<RecordedFact>, EngineReply), CommandError>,
 ) -> Result<(), String> {
     let holds = match (expected, outcome) {
         (None, _) => true,
-        // What was left of a batch before may come with it, but nothing of the answer's own.
+        // The rest of an earlier batch may come with it, but nothing of the answer's own.
         (Some(Ok(resolution)), Ok((facts, EngineReply::Resolved(got)))) => {
             !facts.iter().any(is_answer) && got == resolution
         }

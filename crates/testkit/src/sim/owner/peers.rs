@@ -1,4 +1,4 @@
-//! The peer of a simulation: its line comes, breaks and comes again.
+//! Peer of a simulation: its connection opens, breaks and opens again.
 
 use countersign_core::{
     OwedWork,
@@ -12,9 +12,9 @@ use super::{ReplyTarget, SimCommand, SimOwner};
 use crate::sim::{PlantedFault, messages, world::WorkProgress};
 
 impl SimOwner {
-    /// The peer comes or goes, now and then.
+    /// Connects or disconnects the peer, now and then.
     pub(super) fn peer_moves(&mut self) {
-        // What is on its way when a line breaks is the case to look at.
+        // Work on its way when a connection breaks is the important case.
         let often = if self.is_at_a_peer() { 50 } else { 12 };
         if self.rng.chance(often) {
             let command = self.peer_command();
@@ -22,7 +22,7 @@ impl SimOwner {
         }
     }
 
-    /// Whether a peer has done something and not told of it.
+    /// Reports whether a peer has done work that it did not report.
     fn is_at_a_peer(&self) -> bool {
         let is_peers = |work: &OwedWork| match work {
             OwedWork::Call { call, .. } => {
@@ -33,7 +33,7 @@ impl SimOwner {
         self.jobs.iter().any(|(work, job)| job.doing == WorkProgress::Effected && is_peers(work))
     }
 
-    /// The peer comes, over a line that nobody ever had, or goes.
+    /// Connects the peer over a new connection, or disconnects it.
     fn peer_command(&mut self) -> Command {
         let peer = PeerId::new(messages::PEER);
         Command::Peer(match self.world.line.take().filter(|_| self.rng.chance(60)) {
@@ -52,7 +52,7 @@ impl SimOwner {
         })
     }
 
-    /// The mistake of a door that says of what it sent that it did not.
+    /// Plants the fault of an adapter that reports a sent call as not sent.
     pub(super) fn denies_sending(&mut self, command: &mut Command) {
         if let Command::Call(call::Command::Ended { call, progress }) = command
             && matches!(progress, CallProgress::Left { since: DoubtCause::LineGone, .. })

@@ -1,4 +1,4 @@
-//! Facts that nothing led to: mistakes that the record of a simulation is looked after for.
+//! Facts without a cause: faults that the checks of a simulation must find.
 
 use countersign_core::{
     engine::{Event, Fact, FactMeta, RecordedFact},
@@ -11,7 +11,7 @@ use super::SimOwner;
 use crate::sim::{PlantedFault, channels};
 
 impl SimOwner {
-    /// A session in which a person is asked for more.
+    /// Returns a session in which a gate asks to raise the budget.
     pub(super) fn awaiting_extension(&self) -> Option<(SessionId, BudgetBreach)> {
         self.engine.state().sessions().find_map(|session| match session.unattended()?.status() {
             ContractStatus::AwaitingDecision { breach, .. } => Some((session.id().clone(), breach)),
@@ -19,7 +19,7 @@ impl SimOwner {
         })
     }
 
-    /// A message that was heard is heard once more.
+    /// Plants a second receipt of a message.
     pub(super) fn plant_second_receipt(&mut self, batch: &mut Vec<RecordedFact>) {
         let head = self.engine.state().head_lsn();
         let again = batch.iter().find_map(|recorded| channels::receive_again(recorded, head));
@@ -29,7 +29,7 @@ impl SimOwner {
         }
     }
 
-    /// A fact that nothing led to, folded in as if it had been decided.
+    /// Creates a fact without a cause, folded in as if it had been decided.
     pub(super) fn more_for_nothing(&mut self, session: SessionId, breach: BudgetBreach) -> RecordedFact {
         let limit = breach.limit * 2;
         let event = Event::Unattended(unattended::Event::Extended { metric: breach.metric, limit, by: None });

@@ -1,4 +1,4 @@
-//! Keeps what is in flight in step with what is owed.
+//! Reconciles the work in flight with the owed work.
 
 use countersign_core::{
     OwedWork,
@@ -49,7 +49,7 @@ impl SimOwner {
         Ok(())
     }
 
-    /// What is to stop and was never begun says so, for nobody else can.
+    /// Reports work that is to stop and was never begun, as no other party can.
     fn never_begun(&mut self, work: OwedWork) -> Option<Command> {
         Some(match work {
             OwedWork::Turn { run, epoch } => {
@@ -68,7 +68,7 @@ impl SimOwner {
             OwedWork::Compact { session, epoch } => {
                 Command::Session(session, session::Command::Compacted { epoch, outcome: CompactionOutcome::Aborted })
             }
-            // Nobody stops a firing: its run is stopped.
+            // A firing is not stopped: its run is.
             OwedWork::Fire { .. } => return None,
         })
     }

@@ -1,4 +1,4 @@
-//! What is let go of, and what is fetched back before somebody asks for it.
+//! Removal of sessions from memory, and loading before a command needs them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use countersign_core::engine::{Command, Event, FactMeta};
 use super::SimOwner;
 use crate::sim::PlantedFault;
 
-/// How long a session rests before it is let go of.
+/// Time after which a resting session leaves memory.
 const IDLE: Duration = Duration::from_secs(30);
 
 impl SimOwner {
@@ -15,7 +15,7 @@ impl SimOwner {
         self.engine.evict_idle(self.now, Some(IDLE));
     }
 
-    /// Fetches what `command` needs, as a reader of the log would.
+    /// Fetches the data that `command` needs, as a reader of the log would.
     pub(super) fn fetch_for(&mut self, command: &Command) {
         let Some(scope) = self.engine.scope_of(command).filter(|scope| self.engine.needs_fetch(scope)) else { return };
         let mut records: Vec<(Event, FactMeta)> = self.log.records_of(&scope).collect();

@@ -8,7 +8,7 @@ use crate::secrets::view::GAP;
 /// As long as a token or a line of a key, and as wide as outputs are.
 const LONG: &str = "tok_9f2c41d07b3e4a6ab8c55d1e7f90a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7-0815-??????-the-end";
 
-/// `text` in lines of `width`, each behind `indent`.
+/// Returns `text` in lines of `width`, each after `indent`.
 fn wrapped(text: &str, width: usize, end: &str, indent: &str) -> String {
     let lines = text.as_bytes().chunks(width).map(|line| format!("{indent}{}", str::from_utf8(line).unwrap()));
     lines.collect::<Vec<_>>().join(end)
@@ -18,7 +18,7 @@ fn bytes_in_hex(text: &str, before: &str, between: &str) -> String {
     text.bytes().map(|byte| format!("{before}{byte:02x}")).collect::<Vec<_>>().join(between)
 }
 
-/// The characters that tell something, of a text in base64 or hex with whatever stands between them.
+/// Returns the significant characters of a text in base64 or hex, without those between them.
 fn telling(text: &str) -> String {
     let bare = ["0x", "\\x", "\\n", "\\r", ":", ","].iter().fold(text.to_owned(), |text, gap| text.replace(gap, ""));
     bare.split_whitespace().collect()
@@ -106,7 +106,7 @@ impl EncodedLayout {
     fn lay_out(&self, text: &str, width: usize, end: &str, indent: &str) -> String {
         match self {
             Self::Bytes(before, between) => {
-                // Nobody cuts a line within a byte then.
+                // A line is not cut within a byte then.
                 let width = width * (before.len() + 2 + between.len());
                 wrapped(&bytes_in_hex(text, before, between), width, end, indent)
             }
@@ -168,7 +168,7 @@ proptest! {
         sizes in proptest::collection::vec(1_usize..90, 1..20),
     ) {
         let veil = veil(&[("KEY", LONG)]);
-        // No part goes on where the one before it ended.
+        // No part continues where the one before it ended.
         let bytes = parts.join(&b'!');
         prop_assert_eq!(in_pieces(&veil, &bytes, &sizes), bytes);
     }

@@ -1,4 +1,4 @@
-//! What is kept of secrets, which grows with their length and no faster.
+//! Memory for secrets, which grows with their length and no faster.
 
 use super::*;
 use crate::secrets::{
@@ -6,7 +6,7 @@ use crate::secrets::{
     known_secrets::{PAST, RedactorChange},
 };
 
-/// How many forms there are, and the bytes of all of them.
+/// Returns the number of forms, and the bytes of all of them.
 fn kept(value: &str) -> (usize, usize) {
     let forms = secret_forms(value, "");
     (forms.len(), forms.iter().map(|form| form.text.len()).sum())

@@ -1,4 +1,4 @@
-//! What the approval mode asks about, beside everything else that decides.
+//! Verdicts of the approval mode, together with the other layers.
 
 use serde_json::json;
 

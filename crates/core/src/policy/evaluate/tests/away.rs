@@ -18,7 +18,7 @@ fn line(argument: &'static str, machine: ShellMachine) -> ShellInput {
     ShellInput::Line { argument: Cow::Borrowed(argument), machine }
 }
 
-/// A call of a node's shell.
+/// Returns a call of a node's shell.
 fn node(arguments: Value) -> PolicySubject {
     let signature = format!("mac__Bash({})", arguments["command"].as_str().unwrap_or_default());
     PolicySubject {
@@ -30,7 +30,7 @@ fn node(arguments: Value) -> PolicySubject {
     }
 }
 
-/// A call of which nobody can tell what a shell reads of it.
+/// Returns a call of which it is unknown what a shell reads of it.
 fn perhaps(arguments: Value) -> PolicySubject {
     let shell = ShellInput::Perhaps { machine: ShellMachine::Other };
     PolicySubject { shell, classes: [Class::HostToolInvoke].into(), ..subject("mac__Process", arguments) }
@@ -71,7 +71,7 @@ fn a_rule_covers_a_nodes_line_command_by_command() {
     ] {
         assert_eq!(judged(&rules, &node(json!({ "command": command }))), want, "{command}");
     }
-    // One of our own names covers nothing of a node.
+    // A name of an own tool covers nothing of a node.
     assert_eq!(judged(&["allow bash(ls*)"], &node(json!({"command": "ls"}))), "ask");
     assert_eq!(judged(&["deny bash(ls*)", "allow *"], &node(json!({"command": "ls"}))), "allow");
 }
@@ -101,7 +101,7 @@ fn what_destroys_on_a_machine_that_nobody_knows_asks_whatever_allows_it() {
         ("chmod -R 777 /", "floor"),
         ("mkfs.ext4 /dev/sda", "floor"),
         ("dd if=/dev/zero of=/dev/sda", "floor"),
-        // Folders and files of this machine are none of that one.
+        // Folders and files of this machine do not exist on that one.
         ("cat /home/ana/.config/countersign/models.yml", "allow"),
         ("echo x > /srv/countersign/data/x", "allow"),
     ] {

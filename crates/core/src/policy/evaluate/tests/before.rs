@@ -1,4 +1,4 @@
-//! What calls before leave behind for the next line of the same shell.
+//! Effects of earlier calls on the next line of the same shell.
 
 use super::{PolicyFixture, bash, word};
 use crate::policy::PolicySubject;
@@ -32,7 +32,7 @@ fn what_a_line_before_may_have_left_in_a_variable_may_be_anything() {
     for (command, first, later) in [
         (r#"printf "$x" 'a[$(evil)]' y"#, "allow", "ask"),
         (r#"git log -1 --format=%B "$x""#, "allow", "ask"),
-        // What the line sets itself, and what nobody sets without being asked, is known.
+        // Variables that the line sets itself, and those that are never set unasked, are known.
         (r#"for x in a b; do grep "$x" f; done"#, "allow", "allow"),
         (r#"cat "$x""#, "allow", "ask"),
         (r#"cat "$HOME/notes""#, "allow", "allow"),

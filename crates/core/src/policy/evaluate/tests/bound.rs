@@ -1,4 +1,4 @@
-//! Rules that are bound to who asks, to a door, to a target.
+//! Rules that are bound to a principal, to a door, to a target.
 
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use crate::policy::{
     testing::{grant, grant_set, subject},
 };
 
-/// A call of the service tool that comes with the gateway.
+/// Returns a call of the service tool that comes with the gateway.
 fn service(arguments: Value) -> PolicySubject {
     let template = "{domain}.{service}, {entity_id}";
     let mut call = subject("ha_call_service", arguments);

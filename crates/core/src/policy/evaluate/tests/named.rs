@@ -199,7 +199,7 @@ fn a_command_tells_why_its_rule_is_too_broad() {
             "{command}: {verdict}"
         );
     }
-    // Behind the shell of a call before, too.
+    // After the shell of an earlier call, too.
     let there = |folder: &str| PolicySubject {
         cwd: folder.to_owned(),
         session_folder: Some("/home/ana/project".to_owned()),

@@ -99,7 +99,7 @@ fn every_recorded_decision_of_the_reference_is_the_same() {
     assert_eq!((count, messages), (115, 27));
 }
 
-/// The signature templates of the tools that the reference ships; the outer none means that nobody defined the tool.
+/// Returns the signature templates of the tools that the reference ships; the outer none means that the tool is not defined.
 fn template(tools: &str, tool: &str) -> Option<Option<&'static str>> {
     let shipped = BTreeMap::from([
         ("ha_get_state", Some("{entity_id}")),
@@ -120,7 +120,7 @@ fn template(tools: &str, tool: &str) -> Option<Option<&'static str>> {
     }
 }
 
-/// The arguments of the tools that the reference ships.
+/// Returns the arguments of the tools that the reference ships.
 fn declared(tools: &str, tool: &str) -> Vec<DeclaredArgument> {
     const ENTITY: &str = r"^[a-z][a-z0-9_]*\.[a-z0-9][a-z0-9_]*$";
     const DOMAIN: &str = r"^[a-z][a-z0-9_]*$";
@@ -148,7 +148,7 @@ fn checked(tools: &str, tool: &str, args: &Map<String, Value>) -> Result<(), Str
     if tools == "v1" && tool.starts_with("ha_") { identifiers(args) } else { Ok(()) }
 }
 
-/// What the reference's first version looked at in place of declared patterns.
+/// Checks of the reference's first version in place of declared patterns.
 fn identifiers(args: &Map<String, Value>) -> Result<(), String> {
     let identifier = ArgumentValidator::new(r"^[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\Z").unwrap();
     for name in ["entity_id", "domain", "service", "event_type"] {

@@ -1,4 +1,4 @@
-//! Calls that use secrets: leave for the call is no leave for the secret.
+//! Calls that use secrets: an approval of the call does not release the secret.
 
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use crate::{
     tool::ToolEffect,
 };
 
-/// A call of a file tool, in the home folder's `project`.
+/// Returns a call of a file tool, in the home folder's `project`.
 fn file(tool: &str, path: &str) -> PolicySubject {
     let effect = if matches!(tool, "read" | "ls") { ToolEffect::Reads } else { ToolEffect::Changes };
     PolicySubject {

@@ -1,5 +1,5 @@
-//! The whole output at the end of an answer, compared with the items that came before: what is missing of them, what is
-//! said of them only there, and where reasoning belongs that came behind what it led to.
+//! The whole output at the end of an answer, compared with the items that came before: missing ones, data that is
+//! only there, and the place of reasoning that came after the items that it led to.
 //!
 //! It must not know how items are put together from deltas.
 
@@ -32,7 +32,7 @@ impl ItemAssembler {
             };
             self.items[at].is_matched = true;
             let was_open = known[place].is_none() || self.parts.is_open(self.items[at].part);
-            // What it led to may have come before it.
+            // The item that it led to may have come before it.
             let is_behind = known[place].is_none() && known[place..].iter().any(Option::is_some);
             let whole = self.with_seal(at, item, raw);
             if self.items[at].kind == ItemKind::Thinking && (is_behind || !was_open) {
@@ -54,13 +54,13 @@ impl ItemAssembler {
         self.parts.finish_answer(usage, stop, None)
     }
 
-    /// Whether an item of reasoning says more than what its part is signed with.
+    /// Reports whether an item of reasoning has more than its part's signature.
     fn is_more(&self, at: usize, item: &OutputItem) -> bool {
         let known = &self.items[at];
         (item.is_sealed() && !known.is_sealed) || (has_content(item) && known.signed.is_none())
     }
 
-    /// Keeps what the whole output says of a text or a call that is over, and the reasoning that belongs in front of it.
+    /// Keeps the members that the whole output has for a text or a call that is over, and the reasoning that belongs in front of it.
     fn keep_late(&mut self, at: usize, item: &OutputItem, thoughts: &mut Vec<Value>) {
         let known = &self.items[at];
         let is_blank = |known: &KnownItem| known.texts.values().all(|text| text.trim().is_empty());
@@ -79,7 +79,7 @@ impl ItemAssembler {
         self.parts.keep_late(late);
     }
 
-    /// The items that those of the whole output are: by their ids, else by those of their calls, else the first ones of
+    /// Returns the items that those of the whole output are: by their ids, else by those of their calls, else the first ones of
     /// their kind that are none yet.
     fn match_items(&mut self, output: &[(OutputItem, &RawValue)]) -> Vec<Option<usize>> {
         let mut found = vec![None; output.len()];
