@@ -1,11 +1,65 @@
 //! Names of files and modules, and their lengths.
 
-use crate::tidy::{TidyFinding, source::RustSource};
+use crate::tidy::{TidyFinding, measure::type_name, source::RustSource};
 
 /// Lines that a file may have without its tests.
 const LIMIT: usize = 500;
 
 const VAGUE: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc"];
+
+/// Type names that name no thing: participles, verbs, and metaphors that stood for several things each.
+const BANNED_TYPES: &[&str] = &[
+    "Answered",
+    "Asked",
+    "Book",
+    "Crowd",
+    "Desk",
+    "Dice",
+    "Done",
+    "Errand",
+    "Fate",
+    "Found",
+    "Ground",
+    "Guest",
+    "Hall",
+    "Heard",
+    "Held",
+    "House",
+    "Household",
+    "Keeper",
+    "Kept",
+    "Knock",
+    "Known",
+    "Lent",
+    "Letter",
+    "Listed",
+    "Manner",
+    "Named",
+    "Place",
+    "Posture",
+    "Pulse",
+    "Room",
+    "Rooms",
+    "Said",
+    "Seat",
+    "Seen",
+    "Shelf",
+    "Stage",
+    "Stranger",
+    "Surroundings",
+    "Teller",
+    "Told",
+    "Tone",
+    "Veil",
+    "Voice",
+    "Wanted",
+    "Whereabouts",
+    "Wing",
+    "Wings",
+    "Wish",
+    "Workroom",
+    "World",
+];
 
 pub(crate) fn findings(source: &RustSource<'_>) -> Vec<TidyFinding> {
     let finding = |line, what, why| TidyFinding { file: source.file.to_path_buf(), line, what, why };
@@ -24,6 +78,13 @@ pub(crate) fn findings(source: &RustSource<'_>) -> Vec<TidyFinding> {
         }
     }
     for (line, code) in source.code_lines() {
+        if let Some(name) = type_name(code).filter(|name| BANNED_TYPES.contains(name)) {
+            found.push(finding(
+                line,
+                format!("a type called {name}"),
+                "a type is named after what it is: docs/glossary.md has the terms",
+            ));
+        }
         let mut words = code.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
         if words.any(|word| word == "mod")
             && let Some(name) = words.next().filter(|name| VAGUE.contains(name))
@@ -57,6 +118,11 @@ mod tests {
             ("crates/a/src/utils.rs", "", vec![(1, "a path with \"utils\"")]),
             ("crates/a/tests/common/a.rs", "", vec![(1, "a path with \"common\"")]),
             ("crates/a/src/gate.rs", "\npub(crate) mod helpers {}", vec![(2, "a module called helpers")]),
+            (
+                "crates/a/src/gate.rs",
+                "struct Told;\nenum Toldness {}\nlet told = Told;",
+                vec![(1, "a type called Told")],
+            ),
             ("crates/a/src/gate.rs", "// mod misc;\nlet common = \"mod util\";", vec![]),
         ] {
             let want: Vec<_> = want.into_iter().map(|(line, what): (usize, &str)| (line, what.to_owned())).collect();

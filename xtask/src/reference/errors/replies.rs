@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_text_may_have_a_name_or_stand_behind_an_arrow_or_be_known_as_bad() {
         let source = "pub(crate) const LATE: &str =\n    \"too late \\\n        for this\";
-            Failure::new(StatusCode::GONE, peer::LATE); Failure::bad(\"lasts is a number\"); Failure::bad(told); Self::missing(\"gone\");
+            ApiError::new(StatusCode::GONE, peer::LATE); ApiError::bad_request(\"lasts is a number\"); ApiError::bad_request(text); Self::missing(\"gone\");
             StatusCode::NOT_FOUND => Some(format!(\"nothing at {path}\")), StatusCode::OK => Some(1), refused(StatusCode::GONE, OTHER)";
         let want = [(410, "too late for this"), (404, "nothing at …"), (400, "lasts is a number"), (404, "gone")];
         assert_eq!(

@@ -128,8 +128,11 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the type, trait or alias that a line of code defines. An alias within an implementation or a trait is none.
-fn type_name(code: &str) -> Option<&str> {
+pub(crate) fn type_name(code: &str) -> Option<&str> {
     let is_alias = !code.starts_with(' ');
+    if !code.trim_start().starts_with(is_word) {
+        return None;
+    }
     let mut words =
         words(code).skip_while(|word| matches!(*word, "pub" | "crate" | "super" | "in" | "unsafe" | "async"));
     match words.next()? {
@@ -174,7 +177,7 @@ mod tests {
     fn definitions_of_types_are_counted_by_name() {
         let figures = of(&[
             "pub struct Place;\npub(crate) enum GateSummary {\n}\nimpl X {\n    type Of = u8;\n}\n",
-            "    struct Place<T>(T);\ntype Place = u8;\nlet structure = \"struct No\"; // enum No\ntrait HTTPServer {}\n",
+            "    struct Place<T>(T);\n    .union(Place::A)\ntype Place = u8;\nlet structure = \"struct No\"; // enum No\ntrait HTTPServer {}\n",
             "#[cfg(test)]\nmod tests {\n    struct Place;\n    struct Stage;\n}\n",
         ]);
         assert_eq!(

@@ -2,11 +2,16 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use crate::tidy::source::RustSource;
+
 /// First words that describe a thing by a question instead of naming it.
 const QUESTIONS: [&str; 10] =
     ["What", "Who", "Whoever", "Whatever", "How", "Where", "Whether", "Which", "Whose", "Whom"];
 
 const TOLD: [&str; 3] = ["told", "said", "heard"];
+/// Words that hide the thing or the actor of a sentence.
+const VAGUE_WORDS: [&str; 10] =
+    ["anew", "beside", "heard", "nobody", "said", "somebody", "thereof", "told", "whatever", "whoever"];
 const YOU: [&str; 3] = ["you", "your", "yours"];
 
 /// Folders of pages that state facts and do not address the reader.
@@ -19,6 +24,7 @@ pub(super) struct TextFigures {
     questions: usize,
     pages: Counts,
     guides: Counts,
+    vague_words: usize,
     words: BTreeMap<String, usize>,
 }
 
@@ -44,6 +50,17 @@ impl TextFigures {
         }
     }
 
+    /// Adds the string literals of a Rust file, but for its tests.
+    pub(super) fn add_literals(&mut self, source: &RustSource<'_>, text: &str) {
+        for ((line, code), original) in source.code_lines().zip(text.lines()) {
+            if line > source.lines_without_tests {
+                break;
+            }
+            let literals = literal_text(original, code);
+            self.vague_words += words(&literals).filter(|word| VAGUE_WORDS.contains(word)).count();
+        }
+    }
+
     /// Adds a page in Markdown. Code and tables do not count.
     pub(super) fn add_page(&mut self, path: &Path, text: &str) {
         let prose = prose(text);
@@ -60,6 +77,11 @@ impl TextFigures {
             }
         }
         self.words.insert(path.display().to_string(), count);
+    }
+
+    /// Returns how often vague words stand in the string literals of the program: help, errors, log lines, pages and wire texts.
+    pub(super) fn vague_words(&self) -> f64 {
+        ratio(self.vague_words, 1)
     }
 
     /// Returns the share of doc comments that begin with a question word, in percent.
@@ -86,6 +108,21 @@ impl TextFigures {
 #[allow(clippy::cast_precision_loss, reason = "counts of words are far below 2^52")]
 fn ratio(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// The characters of a line that are blank in its code, without a comment at its end.
+fn literal_text(line: &str, code: &str) -> String {
+    let mut text = String::new();
+    let mut code = code.chars();
+    let mut rest = line.chars().peekable();
+    while let Some(letter) = rest.next() {
+        let is_blank = code.next() == Some(' ');
+        if is_blank && letter == '/' && rest.peek() == Some(&'/') && text.ends_with(['\n', ' ']) | text.is_empty() {
+            break;
+        }
+        text.push(if is_blank { letter } else { '\n' });
+    }
+    text
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -151,5 +188,14 @@ mod tests {
             "/// What it is.\n/// How.\nfn a() {}\n    /// Returns it.\n//// Who\n/// Whether it is.\nx\n",
         );
         assert_eq!((figures.doc_comments, figures.questions), (3, 2));
+    }
+
+    #[test]
+    fn vague_words_of_literals_count_and_those_of_comments_and_names_do_not() {
+        let mut figures = TextFigures::default();
+        let text = "let told = \"it is told to whoever\"; // nobody\n/// told\nlet url = \"http://said\";\nlet x = \"a\n anew\";\n\
+                    #[cfg(test)]\nmod tests {\n    let a = \"told\";\n}\n";
+        figures.add_literals(&RustSource::new(Path::new("src/a.rs"), text), text);
+        assert_eq!(figures.vague_words, 4);
     }
 }
