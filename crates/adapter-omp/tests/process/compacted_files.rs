@@ -78,17 +78,17 @@ fn what_a_compaction_that_is_not_in_words_stands_for_is_sent_in_full() {
         assert!(!request_text.contains(lines[5]["summary"].as_str().unwrap()), "{request_text}");
         lines_with(path.as_ref(), "next");
         assert!(std::fs::read(&path).unwrap().starts_with(&before), "what was there is unchanged");
-        host.close_cleanly();
+        assert_eq!(host.close().code, Some(0));
         let mut again = place.start(&["--session", &path]);
         assert_eq!(again.message_texts()[..6], all);
-        again.close_cleanly();
+        assert_eq!(again.close().code, Some(0));
         let mut fork = place.start(&["--fork", &path]);
         assert_eq!(fork.message_texts()[..6], all);
         notice(&fork);
         fork.run_turn("elsewhere");
         let forked = lines_with(&fork.session_file(), "elsewhere");
         assert!(forked.contains(&lines[5]), "{forked:?}");
-        fork.close_cleanly();
+        assert_eq!(fork.close().code, Some(0));
     }
 }
 
@@ -109,7 +109,7 @@ fn a_compaction_in_words_stands_for_what_is_before_it_also_where_one_without_wor
     for text in ["first question", "first answer", "see the pictures"] {
         assert!(!request_text.contains(text), "{text}");
     }
-    host.close_cleanly();
+    assert_eq!(host.close().code, Some(0));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn the_summary_that_a_provider_wrote_itself_is_words() {
     host.run_turn("next");
     assert!(!place.provider.last_request().messages_text().contains("first question"));
     assert!(!has_notice(&host));
-    host.close_cleanly();
+    assert_eq!(host.close().code, Some(0));
 }
 
 #[test]
@@ -138,11 +138,11 @@ fn a_summary_takes_in_what_an_archive_stood_for_and_has_no_archive_itself() {
     assert!(asked.contains("first question") && asked.contains("third answer"), "{asked}");
     let lines = lines_with(path.as_ref(), "the whole of it");
     assert_eq!(lines.iter().rfind(|line| line["type"] == "compaction").unwrap().get("preserveData"), None);
-    host.close_cleanly();
+    assert_eq!(host.close().code, Some(0));
     let mut again = place.start(&["--session", &path]);
     assert_eq!(again.session_messages()[0]["role"], "compactionSummary");
     assert!(!has_notice(&again));
-    again.close_cleanly();
+    assert_eq!(again.close().code, Some(0));
 }
 
 #[test]
@@ -174,9 +174,9 @@ fn nothing_before_the_newest_reset_is_sent() {
         let after = lines_with(path.as_ref(), "next");
         assert_eq!(after[..lines.len()], lines, "{case}");
         assert!(!has_notice(&host), "{case}");
-        host.close_cleanly();
+        assert_eq!(host.close().code, Some(0));
         let mut again = place.start(&["--session", &path]);
         assert_eq!(again.message_texts(), [want, &["next", "ok"]].concat(), "{case}");
-        again.close_cleanly();
+        assert_eq!(again.close().code, Some(0));
     }
 }

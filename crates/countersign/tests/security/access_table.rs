@@ -126,9 +126,9 @@ fn every_route_over_http_has_a_row() {
         ("adapter-gjc/src/bridge.rs", "fallback(routes::answer_request)"),
         ("adapter-gsv/src/channels/webhook.rs", "route(PATH, post(at_default))"),
         ("adapter-gsv/src/channels/webhook.rs", "route(\"/channels/webhook/{account}\", post(at_account))"),
-        ("http/src/listen.rs", "route(\"/healthz\", get(health))"),
+        ("http/src/listen.rs", "route(\"/healthz\", get(answer_health))"),
         ("http/src/listen.rs", "route(\"/livez\", get(async || "),
-        ("http/src/listen.rs", "route(\"/readyz\", get(ready))"),
+        ("http/src/listen.rs", "route(\"/readyz\", get(answer_ready))"),
         // Paths below `/api/` without a route are 401 for a caller that has to authenticate.
         ("http/src/web/routes.rs", "fallback(nothing.layer(known()))"),
         ("http/src/web/routes.rs", "route(path, on(filter, handler)"),
