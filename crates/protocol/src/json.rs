@@ -22,12 +22,15 @@ pub(crate) use surrogates::replace_lone_surrogates;
 /// member refuses to be serialised.
 pub trait WireValue: Serialize {}
 
-impl WireValue for RawJson {}
-impl WireValue for Value {}
-impl WireValue for Map<String, Value> {}
-impl WireValue for str {}
-impl WireValue for String {}
-impl WireValue for () {}
+/// Implements [`WireValue`] for types of a module.
+macro_rules! wire_values {
+    ($($value:ty),+ $(,)?) => {
+        $(impl $crate::json::WireValue for $value {})+
+    };
+}
+pub(crate) use wire_values;
+
+wire_values! { RawJson, Value, Map<String, Value>, str, String, () }
 impl<T: WireValue + ?Sized> WireValue for &T {}
 impl<T: WireValue> WireValue for Option<T> {}
 impl<T: WireValue> WireValue for [T] {}

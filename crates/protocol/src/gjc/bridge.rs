@@ -24,7 +24,7 @@ use super::command::{self, CommandStrictness, GjcCommand, GjcParseError};
 use super::host_tool::HostToolAnswer;
 use super::host_uri::HostUriResult;
 use super::unattended::CommandScope;
-use crate::json::{RawJson, WireValue, replace_lone_surrogates};
+use crate::json::{RawJson, replace_lone_surrogates, wire_values};
 use crate::omp::OmpRequestId;
 use crate::omp::command::{fields::CommandFields, host_tool_answer, uri_result};
 
@@ -138,8 +138,6 @@ struct ErrorBody<'a> {
     message: Option<&'a str>,
 }
 
-impl WireValue for ErrorBody<'_> {}
-
 impl BridgeError {
     /// Returns the status code.
     pub const fn status_code(&self) -> u16 {
@@ -223,8 +221,6 @@ pub enum StatusBody {
     Released,
 }
 
-impl WireValue for StatusBody {}
-
 /// The payload of a `reset` frame: frames were lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ResetPayload {
@@ -232,8 +228,6 @@ pub struct ResetPayload {
     /// The first frame that follows.
     pub first_seq: u64,
 }
-
-impl WireValue for ResetPayload {}
 
 impl ResetPayload {
     /// Creates the payload that reports the loss of everything before `first_seq`.
@@ -343,11 +337,9 @@ pub fn gate_answer(body: &str, path_id: &str) -> Result<GateAnswer, BridgeError>
 
 /// Reads a body that serde knows.
 fn read_json<T: for<'de> Deserialize<'de>>(body: &str, what: ExpectedInput) -> Result<T, BridgeError> {
-    serde_json::from_str(&replace_lone_surrogates(body)).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => BridgeError::Invalid { what, message: error.to_string() },
-        serde_json::error::Category::Io | serde_json::error::Category::Syntax | serde_json::error::Category::Eof => {
-            BridgeError::InvalidJson
-        }
+    serde_json::from_str(&replace_lone_surrogates(body)).map_err(|error| match error.is_data() {
+        true => BridgeError::Invalid { what, message: error.to_string() },
+        false => BridgeError::InvalidJson,
     })
 }
 
@@ -378,3 +370,5 @@ pub(super) fn fuzz(body: &str) {
         assert!(parsed.is_ok_and(|members| !members.is_empty()), "{:?}", body.as_text());
     }
 }
+
+wire_values! { ErrorBody<'_>, StatusBody, ResetPayload }

@@ -13,10 +13,9 @@ use super::host_uri::HostUriResult;
 use super::state::{StateIncludes, THINKING_LEVELS};
 use crate::json::{RawJson, replace_lone_surrogates};
 use crate::lines::DecodedLine;
-use crate::omp;
 use crate::omp::command::fields::CommandFields;
 use crate::omp::command::{host_tool_answer, uri_result};
-use crate::omp::{AdoptedCommand, OmpRequestId, UiAnswer};
+use crate::omp::{self, AdoptedCommand, OmpRequestId, UiAnswer};
 
 /// One frame from the host.
 #[derive(Clone, Debug, PartialEq)]

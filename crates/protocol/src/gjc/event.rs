@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, WireValue, wire_values};
 use crate::omp;
 use crate::omp::event::{AssistantMessageEvent, BlockChange};
 
@@ -105,8 +105,6 @@ pub enum EventPayload {
     /// An update of a message without the message.
     Compact(Box<CompactUpdate>),
 }
-
-impl WireValue for EventPayload {}
 
 impl From<GjcEvent> for EventPayload {
     fn from(event: GjcEvent) -> Self {
@@ -295,4 +293,4 @@ impl GjcEvent {
     }
 }
 
-impl WireValue for GjcEvent {}
+wire_values! { EventPayload, GjcEvent }

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, wire_values};
 use crate::omp::state::RpcSessionState;
 pub use crate::omp::state::{ContextUsage, UsageSource};
 pub use crate::omp::todo::{TodoPhase, TodoTask};
@@ -163,10 +163,6 @@ pub fn shown_level(level: &str) -> Option<&str> {
     }
 }
 
-impl WireValue for GjcSessionState {}
-impl WireValue for SetTodosResult {}
-impl WireValue for HandoffResult {}
-impl WireValue for LoginProviders {}
-impl WireValue for LoginResult {}
-impl WireValue for AcceptedCapabilities {}
-impl WireValue for DefaultModel {}
+wire_values! {
+    GjcSessionState, SetTodosResult, HandoffResult, LoginProviders, LoginResult, AcceptedCapabilities, DefaultModel,
+}

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::schema::{AnswerSchema, SchemaMismatch};
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, wire_values};
 
 /// The stage of a workflow that opens gates. `team` is reserved: [`GateError::InvalidStage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -279,9 +279,4 @@ pub struct CodedError {
     pub message: String,
 }
 
-impl WireValue for WorkflowGate {}
-impl WireValue for PendingGates {}
-impl WireValue for AnswerResolution {}
-impl WireValue for InvalidAnswer {}
-impl WireValue for GateError {}
-impl WireValue for CodedError {}
+wire_values! { WorkflowGate, PendingGates, AnswerResolution, InvalidAnswer, GateError, CodedError }

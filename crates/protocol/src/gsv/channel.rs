@@ -10,7 +10,7 @@ pub use access::{SenderAccess, SenderPolicy, sender_access};
 use super::chat::Directives;
 use super::fields::ParamFields;
 use super::{GsvError, LARGEST_MEDIA};
-use crate::json::WireValue;
+use crate::json::wire_values;
 
 /// Kind of a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -273,8 +273,6 @@ pub enum ChannelInboundResult {
     },
 }
 
-impl WireValue for ChannelInboundResult {}
-
 /// The event `channel.outbound`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -290,8 +288,6 @@ pub struct ChannelOutboundEvent<'a> {
     /// The message.
     pub message: ChannelOutboundMessage<'a>,
 }
-
-impl WireValue for ChannelOutboundEvent<'_> {}
 
 /// Message for a chat network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -332,8 +328,6 @@ pub struct ChannelTypingEvent<'a> {
     pub typing: bool,
 }
 
-impl WireValue for ChannelTypingEvent<'_> {}
-
 /// An account of a network, in `channels.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -357,8 +351,6 @@ pub struct ChannelsListResult {
     /// Number of them.
     pub count: usize,
 }
-
-impl WireValue for ChannelsListResult {}
 
 /// Parameters of `channel.start`, `stop`, `status`, `login` and `logout`.
 #[derive(Clone, Debug, PartialEq)]
@@ -405,8 +397,6 @@ pub struct ChannelAccountResult {
     pub message: Option<String>,
 }
 
-impl WireValue for ChannelAccountResult {}
-
 /// An account in `channel.status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -437,4 +427,7 @@ pub struct ChannelStatusResult {
     pub accounts: Vec<AccountStatus>,
 }
 
-impl WireValue for ChannelStatusResult {}
+wire_values! {
+    ChannelInboundResult, ChannelOutboundEvent<'_>, ChannelTypingEvent<'_>, ChannelsListResult, ChannelAccountResult,
+    ChannelStatusResult,
+}

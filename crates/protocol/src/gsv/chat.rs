@@ -6,7 +6,7 @@ use super::GsvError;
 use super::directive::{ModelSelector, ThinkLevel};
 use super::fields::ParamFields;
 use super::message::GsvMessage;
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, wire_values};
 
 /// The most bytes that a message may have.
 pub const LONGEST_MESSAGE: usize = 16 << 20;
@@ -91,8 +91,6 @@ pub enum ChatSendResult {
     },
 }
 
-impl WireValue for ChatSendResult {}
-
 /// The event `chat`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -105,8 +103,6 @@ pub struct ChatEvent<'a> {
     #[serde(flatten)]
     pub state: ChatEventState,
 }
-
-impl WireValue for ChatEvent<'_> {}
 
 /// State of a chat in an event.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,3 +170,5 @@ pub const CANCELLED: &str = "Run cancelled by user";
 
 /// The error of a run whose model gave an empty answer.
 pub const EMPTY_RESPONSE: &str = "LLM returned empty response";
+
+wire_values! { ChatSendResult, ChatEvent<'_> }

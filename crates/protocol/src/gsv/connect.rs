@@ -8,7 +8,7 @@ use super::method::TABLE;
 use super::runtime::RuntimeInfo;
 use super::tool::{self, ToolDefinition};
 use super::{GsvError, PROTOCOL, code};
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, wire_values};
 
 /// Role of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -214,8 +214,6 @@ pub struct ConnectParams<'a> {
     pub auth: Option<ConnectAuth<'a>>,
 }
 
-impl WireValue for ConnectParams<'_> {}
-
 /// Sender of a `connect`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConnectClient<'a> {
@@ -252,8 +250,6 @@ pub struct HelloOk<'a> {
     features: HelloFeatures,
 }
 
-impl WireValue for HelloOk<'_> {}
-
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct HelloServer<'a> {
@@ -287,3 +283,5 @@ impl<'a> HelloOk<'a> {
         self
     }
 }
+
+wire_values! { ConnectParams<'_>, HelloOk<'_> }

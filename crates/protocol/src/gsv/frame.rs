@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use super::GsvError;
@@ -90,7 +90,7 @@ struct GsvFrameEnvelope<'a> {
     seq: Option<&'a RawValue>,
 }
 
-fn raw_text(raw: Option<&RawValue>) -> Option<String> {
+fn decode_raw<T: DeserializeOwned>(raw: Option<&RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
@@ -114,7 +114,7 @@ pub fn receive_frame(frame: &str) -> GsvInboundFrame {
         Ok(envelope) => envelope,
         Err(unread) => return unread,
     };
-    let kind = match raw_text(envelope.kind).as_deref() {
+    let kind = match decode_raw::<String>(envelope.kind).as_deref() {
         Some("res") => "res",
         Some("evt") => "evt",
         Some(_) | None => return classify_frame(&envelope),
@@ -140,15 +140,15 @@ fn read_envelope(frame: &str) -> Result<GsvFrameEnvelope<'_>, GsvInboundFrame> {
 
 fn classify_frame(envelope: &GsvFrameEnvelope<'_>) -> GsvInboundFrame {
     let id = raw_json(envelope.id).map(GsvRequestId);
-    let kind = raw_text(envelope.kind);
+    let kind: Option<String> = decode_raw(envelope.kind);
     match (kind.as_deref(), id) {
         (Some("req"), Some(id)) => read_request(id, envelope),
         (Some("req"), None) => GsvInboundFrame::Ignored { why: "a request without an id" },
         (Some("res"), Some(id)) => read_response(id, envelope),
         (Some("res"), None) => GsvInboundFrame::Ignored { why: "a response without an id" },
-        (Some("evt"), _) => match raw_text(envelope.event) {
+        (Some("evt"), _) => match decode_raw(envelope.event) {
             Some(event) => {
-                GsvInboundFrame::Event { event, payload: raw_json(envelope.payload), seq: raw_number(envelope.seq) }
+                GsvInboundFrame::Event { event, payload: raw_json(envelope.payload), seq: decode_raw(envelope.seq) }
             }
             None => GsvInboundFrame::Ignored { why: "an event without a name" },
         },
@@ -172,12 +172,8 @@ fn duplicate_member(frame: &str) -> GsvInboundFrame {
     }
 }
 
-fn raw_number(raw: Option<&RawValue>) -> Option<u64> {
-    serde_json::from_str(raw?.get()).ok()
-}
-
 fn read_request(id: GsvRequestId, envelope: &GsvFrameEnvelope<'_>) -> GsvInboundFrame {
-    match raw_text(envelope.method) {
+    match decode_raw::<String>(envelope.method) {
         Some(method) if !method.is_empty() => {
             GsvInboundFrame::Request { id, method, params: raw_json(envelope.params) }
         }

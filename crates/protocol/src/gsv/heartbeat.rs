@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::GsvError;
 use super::channel::ChatPeer;
 use super::fields::ParamFields;
-use crate::json::WireValue;
+use crate::json::wire_values;
 
 /// Default agent of heartbeat and skill methods.
 pub const DEFAULT_AGENT: &str = "main";
@@ -74,8 +74,6 @@ pub struct HeartbeatStatusResult {
     pub agents: BTreeMap<String, AgentHeartbeat>,
 }
 
-impl WireValue for HeartbeatStatusResult {}
-
 /// Message of `heartbeat.start`.
 pub const STARTED: &str = "Heartbeat scheduler started";
 
@@ -94,8 +92,6 @@ pub struct HeartbeatTriggerResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_reason: Option<String>,
 }
-
-impl WireValue for HeartbeatTriggerResult {}
 
 impl HeartbeatTriggerResult {
     /// Creates the answer for a heartbeat that runs in this session.
@@ -116,3 +112,5 @@ impl HeartbeatTriggerResult {
         Self { ok: false, message, skipped: None, skip_reason: None }
     }
 }
+
+wire_values! { HeartbeatStatusResult, HeartbeatTriggerResult }

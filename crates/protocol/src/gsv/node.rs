@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::GsvError;
 use super::fields::ParamFields;
-use crate::json::WireValue;
+use crate::json::{WireValue, wire_values};
 
 /// The event `node.probe`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,8 +21,6 @@ pub struct NodeProbe {
     /// Time limit of the node, in milliseconds.
     pub timeout_ms: u64,
 }
-
-impl WireValue for NodeProbe {}
 
 /// Returns true if a node can be asked for a program of this name.
 pub fn is_program(name: &str) -> bool {
@@ -50,8 +48,6 @@ pub struct NodeProbeResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
-
-impl WireValue for NodeProbeResult {}
 
 impl NodeProbeResult {
     pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
@@ -139,8 +135,6 @@ pub struct ExecEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
 }
-
-impl WireValue for ExecEvent {}
 
 impl ExecEvent {
     /// Reads an event. Other members than its two names and its kind count as absent if they have another type. An event without
@@ -267,8 +261,6 @@ pub struct LogsGetEvent {
     pub lines: u64,
 }
 
-impl WireValue for LogsGetEvent {}
-
 /// Parameters of `logs.result`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -284,8 +276,6 @@ pub struct LogsResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
-
-impl WireValue for LogsResult {}
 
 impl LogsResult {
     pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
@@ -312,4 +302,4 @@ pub struct LogsGetResult {
     pub truncated: bool,
 }
 
-impl WireValue for LogsGetResult {}
+wire_values! { NodeProbe, NodeProbeResult, ExecEvent, LogsGetEvent, LogsResult, LogsGetResult }

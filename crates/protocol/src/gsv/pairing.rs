@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::GsvError;
 use super::fields::ParamFields;
-use crate::json::WireValue;
+use crate::json::wire_values;
 
 /// A sender that waits for approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,11 +32,9 @@ pub const LONGEST_FIRST: usize = 200;
 /// The answer to `pair.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PairListResult {
-    /// By [`key`].
+    /// By [`pairing_key`].
     pub pairs: BTreeMap<String, PendingPairing>,
 }
-
-impl WireValue for PairListResult {}
 
 /// Returns the key under which a waiting sender is listed.
 pub fn pairing_key(channel: &str, sender: &str) -> String {
@@ -75,8 +73,6 @@ pub struct PairApproveResult {
     pub sender_name: Option<String>,
 }
 
-impl WireValue for PairApproveResult {}
-
 /// The answer to `pair.reject`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -87,4 +83,4 @@ pub struct PairRejectResult {
     pub sender_id: String,
 }
 
-impl WireValue for PairRejectResult {}
+wire_values! { PairListResult, PairApproveResult, PairRejectResult }

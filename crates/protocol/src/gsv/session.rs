@@ -8,7 +8,7 @@ use super::GsvError;
 use super::directive::{ModelSelector, ThinkLevel};
 use super::fields::ParamFields;
 use super::message::GsvMessage;
-use crate::json::WireValue;
+use crate::json::wire_values;
 
 pub(super) use patch::MOST_IDLE_MINUTES;
 pub use patch::{FieldPatch, SessionPatchParams};
@@ -89,8 +89,6 @@ pub struct SessionsListResult {
     /// Total number, over all pages.
     pub count: usize,
 }
-
-impl WireValue for SessionsListResult {}
 
 /// Tokens since the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -179,8 +177,6 @@ pub struct SessionGetResult {
     pub label: Option<String>,
 }
 
-impl WireValue for SessionGetResult {}
-
 /// The answer to `session.stats`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -205,8 +201,6 @@ pub struct SessionStatsResult {
     pub queue_size: usize,
 }
 
-impl WireValue for SessionStatsResult {}
-
 /// The answer to `session.reset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -230,8 +224,6 @@ pub struct SessionResetResult {
     pub media_deleted: usize,
 }
 
-impl WireValue for SessionResetResult {}
-
 /// An answer without any data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OkResult {
@@ -242,8 +234,6 @@ impl OkResult {
     /// The answer.
     pub const OK: Self = Self { ok: true };
 }
-
-impl WireValue for OkResult {}
 
 /// Parameters of `session.compact`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -283,8 +273,6 @@ pub struct SessionCompactResult {
     pub archived_to: Option<String>,
 }
 
-impl WireValue for SessionCompactResult {}
-
 /// The answer to `session.history`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -296,8 +284,6 @@ pub struct SessionHistoryResult {
     /// Its ids before, the oldest first.
     pub previous_session_ids: Vec<String>,
 }
-
-impl WireValue for SessionHistoryResult {}
 
 /// Parameters of `session.preview`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -329,8 +315,6 @@ pub struct SessionPreviewResult {
     /// The last of them.
     pub messages: Vec<GsvMessage>,
 }
-
-impl WireValue for SessionPreviewResult {}
 
 /// Returns the path of the messages of a session after a reset.
 pub fn archive_path(agent: &str, session: &str) -> String {
@@ -371,4 +355,7 @@ pub struct ArchiveNote {
     pub tokens: SessionTokens,
 }
 
-impl WireValue for ArchiveNote {}
+wire_values! {
+    SessionsListResult, SessionGetResult, SessionStatsResult, SessionResetResult, OkResult, SessionCompactResult,
+    SessionHistoryResult, SessionPreviewResult, ArchiveNote,
+}

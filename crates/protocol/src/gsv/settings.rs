@@ -14,7 +14,7 @@ pub use table::{DEFAULTS, default_settings};
 use super::GsvError;
 use super::fields::ParamFields;
 use super::key::agent_id;
-use crate::json::WireValue;
+use crate::json::wire_values;
 use table::{SettingKind, TABLE};
 
 /// Text shown in place of a secret.
@@ -70,16 +70,12 @@ pub enum ConfigGetResult {
     },
 }
 
-impl WireValue for ConfigGetResult {}
-
 /// The answer to `config.set`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigSetResult {
     ok: bool,
     path: String,
 }
-
-impl WireValue for ConfigSetResult {}
 
 impl ConfigSetResult {
     /// Creates the answer for a path that was set.
@@ -355,3 +351,5 @@ pub fn merge_trees(under: &Value, over: &Value) -> Value {
         (_, over) => over.clone(),
     }
 }
+
+wire_values! { ConfigGetResult, ConfigSetResult }

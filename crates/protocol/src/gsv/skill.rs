@@ -10,7 +10,7 @@ use super::GsvError;
 use super::fields::ParamFields;
 use super::heartbeat::{DEFAULT_AGENT, read_agent};
 use super::runtime::{HostRole, MachineCapability};
-use crate::json::WireValue;
+use crate::json::wire_values;
 
 /// Parameters of `skills.status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,8 +138,6 @@ pub struct SkillsStatusResult {
     pub skills: Vec<SkillEntry>,
 }
 
-impl WireValue for SkillsStatusResult {}
-
 /// The answer to `skills.update`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -155,4 +153,4 @@ pub struct SkillsUpdateResult {
     pub errors: Vec<String>,
 }
 
-impl WireValue for SkillsUpdateResult {}
+wire_values! { SkillsStatusResult, SkillsUpdateResult }

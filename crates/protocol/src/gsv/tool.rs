@@ -7,7 +7,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::GsvError;
 use super::fields::ParamFields;
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, wire_values};
 
 /// Prefix of the names of our own tools.
 pub const NATIVE: &str = "gsv";
@@ -32,8 +32,6 @@ pub struct ToolDefinition {
     /// Schema of its arguments, as JSON Schema.
     pub input_schema: Map<String, Value>,
 }
-
-impl WireValue for ToolDefinition {}
 
 /// Reads the tools that a node offers.
 pub(super) fn read_definitions(tools: Vec<Value>) -> Result<Vec<ToolDefinition>, GsvError> {
@@ -156,8 +154,6 @@ pub struct ToolInvokeResult {
     pub result: RawJson,
 }
 
-impl WireValue for ToolInvokeResult {}
-
 /// Parameters of `tool.request`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRequestParams {
@@ -196,8 +192,6 @@ enum SentStatus {
     Sent,
 }
 
-impl WireValue for ToolRequestResult {}
-
 /// The event `tool.invoke`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -210,8 +204,6 @@ pub struct ToolInvokeEvent {
     pub args: RawJson,
 }
 
-impl WireValue for ToolInvokeEvent {}
-
 /// The event `tool.resume` (ours): what became of a call that was sent over an earlier connection?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -219,8 +211,6 @@ pub struct ToolResumeEvent {
     /// The call. It is answered with `tool.result`.
     pub call_id: String,
 }
-
-impl WireValue for ToolResumeEvent {}
 
 /// Reason that a node that is asked again about a call has no result (ours).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,8 +238,6 @@ pub struct ToolResultParams {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fate: Option<NoResultReason>,
 }
-
-impl WireValue for ToolResultParams {}
 
 impl ToolResultParams {
     pub(super) fn from_params(params: Option<&RawJson>) -> Result<Self, GsvError> {
@@ -287,8 +275,6 @@ pub struct AckResult {
     pub dropped: Option<bool>,
 }
 
-impl WireValue for AckResult {}
-
 impl AckResult {
     /// Taken.
     pub const TAKEN: Self = Self { ok: true, dropped: None };
@@ -303,4 +289,7 @@ pub struct ToolsListResult {
     pub tools: Vec<ToolDefinition>,
 }
 
-impl WireValue for ToolsListResult {}
+wire_values! {
+    ToolDefinition, ToolInvokeResult, ToolRequestResult, ToolInvokeEvent, ToolResumeEvent, ToolResultParams, AckResult,
+    ToolsListResult,
+}

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::fields::ParamFields;
 use super::heartbeat::read_agent;
 use super::{GsvError, code};
-use crate::json::WireValue;
+use crate::json::wire_values;
 
 /// The most bytes that a file may have when it is written or read.
 pub const LARGEST_FILE: usize = 16 << 20;
@@ -119,8 +119,6 @@ pub struct WorkspaceListResult {
     pub directories: Vec<String>,
 }
 
-impl WireValue for WorkspaceListResult {}
-
 /// The answer to `workspace.read`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -136,8 +134,6 @@ pub struct WorkspaceReadResult {
     pub last_modified: Option<String>,
 }
 
-impl WireValue for WorkspaceReadResult {}
-
 /// The answer to `workspace.write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkspaceWriteResult {
@@ -149,8 +145,6 @@ pub struct WorkspaceWriteResult {
     pub written: bool,
 }
 
-impl WireValue for WorkspaceWriteResult {}
-
 /// The answer to `workspace.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkspaceDeleteResult {
@@ -160,4 +154,4 @@ pub struct WorkspaceDeleteResult {
     pub deleted: bool,
 }
 
-impl WireValue for WorkspaceDeleteResult {}
+wire_values! { WorkspaceListResult, WorkspaceReadResult, WorkspaceWriteResult, WorkspaceDeleteResult }

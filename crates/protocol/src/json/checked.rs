@@ -15,6 +15,14 @@ impl<'de> Deserialize<'de> for ValidatedJson {
 
 struct AnyValueVisitor;
 
+macro_rules! visit_scalars {
+    ($($visit:ident: $scalar:ty),+) => {
+        $(fn $visit<E>(self, _: $scalar) -> Result<ValidatedJson, E> {
+            Ok(ValidatedJson)
+        })+
+    };
+}
+
 impl<'de> Visitor<'de> for AnyValueVisitor {
     type Value = ValidatedJson;
 
@@ -22,25 +30,7 @@ impl<'de> Visitor<'de> for AnyValueVisitor {
         f.write_str("any value")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<ValidatedJson, E> {
-        Ok(ValidatedJson)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<ValidatedJson, E> {
-        Ok(ValidatedJson)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<ValidatedJson, E> {
-        Ok(ValidatedJson)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<ValidatedJson, E> {
-        Ok(ValidatedJson)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<ValidatedJson, E> {
-        Ok(ValidatedJson)
-    }
+    visit_scalars! { visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str }
 
     fn visit_unit<E>(self) -> Result<ValidatedJson, E> {
         Ok(ValidatedJson)

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, wire_values};
 use crate::omp::message::{OmpContentBlock, ToolOutput};
 
 /// The tool that no host may offer: it is how the agent asks people.
@@ -223,9 +223,7 @@ fn failure_text(output: &ToolOutput) -> String {
     }
 }
 
-impl WireValue for HostTool {}
-impl WireValue for ToolNames {}
-impl WireValue for HostToolFrame {}
+wire_values! { HostTool, ToolNames, HostToolFrame }
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::host_tool;
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, wire_values};
 
 /// The schemes that are the agent's own.
 const RESERVED: [&str; 8] = ["gjc", "agent", "artifact", "memory", "local", "rule", "issue", "pr"];
@@ -222,9 +222,7 @@ impl HostUriResult {
     }
 }
 
-impl WireValue for HostScheme {}
-impl WireValue for SchemeNames {}
-impl WireValue for HostUriFrame {}
+wire_values! { HostScheme, SchemeNames, HostUriFrame }
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ pub use self::content::{
     AssistantBlock, ImageContent, OmpContent, OmpContentBlock, RedactedThinking, TextContent, ThinkingContent,
     ToolCallContent, ToolOutput,
 };
-use crate::json::{ExtraMembers, JsNumber, RawJson, WireValue};
+use crate::json::{ExtraMembers, JsNumber, RawJson, wire_values};
 
 /// One message of a session, distinguished by its `role`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -373,14 +373,7 @@ pub struct MentionedFile {
     pub image: Option<ImageContent>,
 }
 
-impl WireValue for AgentMessage {}
-impl WireValue for OmpUserMessage {}
-impl WireValue for DeveloperMessage {}
-impl WireValue for OmpAssistantMessage {}
-impl WireValue for ToolResultMessage {}
-impl WireValue for OmpBashExecution {}
-impl WireValue for PythonExecution {}
-impl WireValue for CustomMessage {}
-impl WireValue for CompactionSummary {}
-impl WireValue for BranchSummary {}
-impl WireValue for OmpFileMention {}
+wire_values! {
+    AgentMessage, OmpUserMessage, DeveloperMessage, OmpAssistantMessage, ToolResultMessage, OmpBashExecution,
+    PythonExecution, CustomMessage, CompactionSummary, BranchSummary, OmpFileMention,
+}

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{command::SubscriptionLevel, todo::TodoPhase};
-use crate::json::{JsNumber, RawJson, WireValue};
+use crate::json::{JsNumber, RawJson, wire_values};
 
 /// Data of `get_state`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -461,26 +461,9 @@ pub struct ContextMessages {
     pub messages: Vec<RawJson>,
 }
 
-impl WireValue for RpcSessionState {}
-impl WireValue for ExtendedState {}
-impl WireValue for ProtocolVersion {}
-impl WireValue for FastMode {}
-impl WireValue for SubagentSubscription {}
-impl WireValue for SubagentList {}
-impl WireValue for ThinkingLevels {}
-impl WireValue for MessagesPage {}
-impl WireValue for SlashCommands {}
-impl WireValue for OmpModel {}
-impl WireValue for SessionStats {}
-impl WireValue for CompactionResult {}
-impl WireValue for CompactionDetails {}
-impl WireValue for BashResult {}
-impl WireValue for SessionSwitchResult {}
-impl WireValue for BranchResult {}
-impl WireValue for CycledModel {}
-impl WireValue for AvailableModels {}
-impl WireValue for CycledThinkingLevel {}
-impl WireValue for ExportedHtml {}
-impl WireValue for BranchMessages {}
-impl WireValue for LastAssistantText {}
-impl WireValue for ContextMessages {}
+wire_values! {
+    RpcSessionState, ExtendedState, ProtocolVersion, FastMode, SubagentSubscription, SubagentList, ThinkingLevels,
+    MessagesPage, SlashCommands, OmpModel, SessionStats, CompactionResult, CompactionDetails, BashResult,
+    SessionSwitchResult, BranchResult, CycledModel, AvailableModels, CycledThinkingLevel, ExportedHtml, BranchMessages,
+    LastAssistantText, ContextMessages,
+}

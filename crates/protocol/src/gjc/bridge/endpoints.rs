@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::gjc::unattended::CommandScope;
-use crate::json::WireValue;
+use crate::json::wire_values;
 
 /// One group of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,8 +168,7 @@ impl EnabledEndpoints {
     }
 }
 
-impl WireValue for HelpBody {}
-impl WireValue for EndpointPaths {}
+wire_values! { HelpBody, EndpointPaths }
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{BridgeError, EndpointPaths, ExpectedInput};
 use crate::gjc::event::{FrameType, PROTOCOL_VERSION};
 use crate::gjc::unattended::CommandScope;
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, wire_values};
 
 /// Capabilities of the bridge.
 pub const CAPABILITIES: [&str; 8] =
@@ -67,9 +67,6 @@ pub struct HandshakeRejected {
     message: String,
 }
 
-impl WireValue for HandshakeAccepted {}
-impl WireValue for HandshakeRejected {}
-
 impl HandshakeRequest {
     /// Reads the body.
     ///
@@ -126,3 +123,5 @@ impl HandshakeRequest {
         }
     }
 }
+
+wire_values! { HandshakeAccepted, HandshakeRejected }

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{BridgeError, ExpectedInput};
-use crate::json::{RawJson, WireValue};
+use crate::json::{RawJson, wire_values};
 
 /// The payload of a `permission_request`. Its `correlation_id` is the call's id.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -120,5 +120,4 @@ impl PermissionAnswer {
     }
 }
 
-impl WireValue for PermissionRequest {}
-impl WireValue for PermissionFrame {}
+wire_values! { PermissionRequest, PermissionFrame }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Action, CommandScope};
-use crate::json::{JsNumber, WireValue};
+use crate::json::{JsNumber, wire_values};
 
 /// Limits that an unattended run declares.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -105,10 +105,6 @@ pub struct DeclarationAccepted {
     /// ISO 8601 with milliseconds and `Z`.
     pub accepted_at: String,
 }
-
-impl WireValue for UnattendedDeclaration {}
-impl WireValue for DeclarationRefusal {}
-impl WireValue for DeclarationAccepted {}
 
 impl UnattendedDeclaration {
     /// Reads `declaration`; null counts as absent.
@@ -263,6 +259,8 @@ fn parse_known<T: Copy + PartialEq>(
     }
     Ok(all)
 }
+
+wire_values! { UnattendedDeclaration, DeclarationRefusal, DeclarationAccepted }
 
 #[cfg(test)]
 mod tests {

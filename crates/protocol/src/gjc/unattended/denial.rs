@@ -7,7 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, CommandScope};
-use crate::json::{JsNumber, WireValue};
+use crate::json::{JsNumber, wire_values};
 
 /// The scope of a command was not declared. Nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -149,6 +149,4 @@ impl fmt::Display for BudgetExceeded {
     }
 }
 
-impl WireValue for ScopeDenied {}
-impl WireValue for ActionDenied {}
-impl WireValue for BudgetExceeded {}
+wire_values! { ScopeDenied, ActionDenied, BudgetExceeded }

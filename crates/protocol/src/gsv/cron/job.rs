@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{CronSchedule, CronSpec};
-use crate::json::WireValue;
+use crate::json::wire_values;
 
 /// Status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -80,8 +80,6 @@ pub struct CronSaveResult {
     pub job: CronJob,
 }
 
-impl WireValue for CronSaveResult {}
-
 /// The answer to `cron.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CronListResult {
@@ -91,8 +89,6 @@ pub struct CronListResult {
     pub count: usize,
 }
 
-impl WireValue for CronListResult {}
-
 /// The answer to `cron.remove`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CronRemoveResult {
@@ -101,8 +97,6 @@ pub struct CronRemoveResult {
     /// True if there was such a job.
     pub removed: bool,
 }
-
-impl WireValue for CronRemoveResult {}
 
 /// The answer to `cron.status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -124,8 +118,6 @@ pub struct CronStatusResult {
     /// Most jobs that may run at once.
     pub max_concurrent_runs: usize,
 }
-
-impl WireValue for CronStatusResult {}
 
 /// Result of one job in `cron.run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -160,8 +152,6 @@ pub struct CronRunResult {
     pub results: Vec<JobRunResult>,
 }
 
-impl WireValue for CronRunResult {}
-
 /// A run that was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PastRun {
@@ -183,4 +173,4 @@ pub struct CronRunsResult {
     pub count: usize,
 }
 
-impl WireValue for CronRunsResult {}
+wire_values! { CronSaveResult, CronListResult, CronRemoveResult, CronStatusResult, CronRunResult, CronRunsResult }

@@ -47,7 +47,7 @@ impl<'line> CommandFields<'line> {
         // A number that is out of range is none in the original, which echoes null; hosts could not read it.
         let is_readable = |raw: &str| raw.starts_with('"') || serde_json::from_str::<serde_json::Value>(raw).is_ok();
         let raw = self.members.get("id").filter(|raw| raw.get() != "null" && is_readable(raw.get()))?;
-        Some(OmpRequestId((*raw).to_owned().into()))
+        Some(RawJson::from((*raw).to_owned()).into())
     }
 
     pub(crate) fn required_field<T: FieldValue>(&self, field: &'static str) -> Result<T, OmpParseError> {
@@ -79,66 +79,27 @@ pub(crate) fn from_json<'de, T: Deserialize<'de>>(json: &'de str) -> Option<T> {
     serde_json::from_str(json).ok()
 }
 
-impl FieldValue for String {
-    const EXPECTED: &'static str = "a string";
+/// Implements [`FieldValue`] for types that serde knows, each with what an error calls it.
+macro_rules! field_values {
+    ($($value:ty = $expected:literal,)+) => {
+        $(impl $crate::omp::command::fields::FieldValue for $value {
+            const EXPECTED: &'static str = $expected;
 
-    fn read_json(json: &str) -> Option<Self> {
-        from_json(json)
-    }
+            fn read_json(json: &str) -> Option<Self> {
+                $crate::omp::command::fields::from_json(json)
+            }
+        })+
+    };
 }
+pub(super) use field_values;
 
-impl FieldValue for bool {
-    const EXPECTED: &'static str = "true or false";
-
-    fn read_json(json: &str) -> Option<Self> {
-        from_json(json)
-    }
-}
-
-impl FieldValue for StreamingBehavior {
-    const EXPECTED: &'static str = "\"steer\" or \"followUp\"";
-
-    fn read_json(json: &str) -> Option<Self> {
-        from_json(json)
-    }
-}
-
-impl FieldValue for Vec<ImageContent> {
-    const EXPECTED: &'static str = "an array of images, each with the strings `data` and `mimeType`";
-
-    fn read_json(json: &str) -> Option<Self> {
-        from_json(json)
-    }
-}
-
-impl FieldValue for Vec<String> {
-    const EXPECTED: &'static str = "an array of strings";
-
-    fn read_json(json: &str) -> Option<Self> {
-        from_json(json)
-    }
-}
-
-impl FieldValue for Vec<RawJson> {
-    const EXPECTED: &'static str = "an array";
-
-    fn read_json(json: &str) -> Option<Self> {
-        from_json(json)
-    }
-}
-
-impl FieldValue for Vec<TodoPhase> {
-    const EXPECTED: &'static str = "an array of phases {name, tasks: [{content, status: pending, in_progress, completed or abandoned, notes?: [string]}]}";
-
-    fn read_json(json: &str) -> Option<Self> {
-        from_json(json)
-    }
-}
-
-impl FieldValue for u64 {
-    const EXPECTED: &'static str = "a whole number that is not negative";
-
-    fn read_json(json: &str) -> Option<Self> {
-        from_json(json)
-    }
+field_values! {
+    String = "a string",
+    bool = "true or false",
+    StreamingBehavior = "\"steer\" or \"followUp\"",
+    Vec<ImageContent> = "an array of images, each with the strings `data` and `mimeType`",
+    Vec<String> = "an array of strings",
+    Vec<RawJson> = "an array",
+    Vec<TodoPhase> = "an array of phases {name, tasks: [{content, status: pending, in_progress, completed or abandoned, notes?: [string]}]}",
+    u64 = "a whole number that is not negative",
 }

@@ -2,7 +2,7 @@
 //!
 //! It must not know whether a command is served. Source: docs/protocol/omp.md, Commands of later versions and of pi.
 
-use super::fields::{CommandFields, FieldValue, from_json};
+use super::fields::{CommandFields, FieldValue, field_values, from_json};
 use super::{OmpCommand, OmpParseError};
 
 /// Commands of released clients that are not served, each with what to send instead.
@@ -54,13 +54,7 @@ impl Default for PageLimit {
     }
 }
 
-impl FieldValue for SubscriptionLevel {
-    const EXPECTED: &'static str = "\"off\", \"progress\" or \"events\"";
-
-    fn read_json(json: &str) -> Option<Self> {
-        from_json(json)
-    }
-}
+field_values! { SubscriptionLevel = "\"off\", \"progress\" or \"events\"", }
 
 impl FieldValue for PageLimit {
     const EXPECTED: &'static str = "a whole number from 1 to 256";

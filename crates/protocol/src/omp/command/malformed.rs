@@ -5,7 +5,7 @@
 use super::OmpRequestId;
 use crate::omp::response::OmpResponse;
 
-/// Why a line is no command. [`Malformed::response`] is the documented answer; the stream goes on.
+/// Why a line is no command. [`OmpParseError::to_response`] is the documented answer; the stream goes on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OmpParseError {
     /// The line has more bytes than we read.

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::json::{ExtraMembers, RawJson, WireValue};
+use crate::json::{ExtraMembers, RawJson, wire_values};
 
 /// Reads an enum by a discriminator. Written values already hold it: every variant writes its own.
 ///
@@ -181,12 +181,7 @@ pub struct ToolOutput {
     pub details: Option<RawJson>,
 }
 
-impl WireValue for OmpContent {}
-impl WireValue for OmpContentBlock {}
-impl WireValue for AssistantBlock {}
-impl WireValue for TextContent {}
-impl WireValue for ImageContent {}
-impl WireValue for ThinkingContent {}
-impl WireValue for RedactedThinking {}
-impl WireValue for ToolCallContent {}
-impl WireValue for ToolOutput {}
+wire_values! {
+    OmpContent, OmpContentBlock, AssistantBlock, TextContent, ImageContent, ThinkingContent, RedactedThinking,
+    ToolCallContent, ToolOutput,
+}
