@@ -3,6 +3,7 @@
 //! It does no input or output and decides nothing.
 
 mod aborted;
+mod call_frames;
 mod partial_message;
 mod shown_call;
 mod unfinished_run;
@@ -10,7 +11,6 @@ mod unfinished_run;
 use std::collections::BTreeMap;
 
 use countersign_core::{
-    call::{self, Executor},
     engine::{Event as Happened, RecordedFact},
     id::CallId,
     message::{AssistantReply, StopReason, StoredMessage},
@@ -23,7 +23,6 @@ use countersign_protocol::{
     omp::{
         OmpEvent,
         event::{CompactionAction, CompactionReason, TodoItem},
-        message::ToolOutput,
         state::CompactionResult,
     },
 };
@@ -35,7 +34,7 @@ pub(crate) use unfinished_run::{UnfinishedRun, is_interrupted};
 use self::{
     aborted::{TurnState, message_identity},
     partial_message::{PartialMessage, apply_change},
-    shown_call::{ShownCall, shown_call},
+    shown_call::ShownCall,
 };
 use super::entries;
 use crate::{refusal_text::CANCELLED, session_file::convert};
@@ -377,75 +376,6 @@ impl EventEncoder {
         self.owes_settled = true;
         self.partial = None;
         self.calls.clear();
-    }
-
-    fn encode_call(
-        &mut self,
-        event: &call::Event,
-        content: Option<&str>,
-        frames: &mut Vec<OmpEvent>,
-    ) -> Option<EndedOperation> {
-        match event {
-            call::Event::Proposed { call, run, executor, .. } => {
-                if run.is_some() && *executor != Executor::Shell {
-                    let content = content.and_then(|content| serde_json::from_str(content).ok());
-                    if let Some(content) = content {
-                        self.calls.insert(*call, shown_call(&content));
-                    }
-                }
-            }
-            call::Event::Started { call, .. } => self.start_call(*call, frames),
-            call::Event::Ended { call, .. } => {
-                if !self.calls.contains_key(call) {
-                    return Some(EndedOperation::Command(*call, None));
-                }
-                self.start_call(*call, frames);
-                self.end_call(*call, frames);
-            }
-            call::Event::Requested { .. }
-            | call::Event::Received { .. }
-            | call::Event::Allowed { .. }
-            | call::Event::Gated { .. }
-            | call::Event::Waits { .. }
-            | call::Event::Aborting { .. }
-            | call::Event::InDoubt { .. }
-            | call::Event::AskedAgain { .. }
-            | call::Event::LeftBehind { .. }
-            | call::Event::Again { .. }
-            | call::Event::ResultDropped { .. } => {}
-        }
-        None
-    }
-
-    fn start_call(&mut self, call: CallId, frames: &mut Vec<OmpEvent>) {
-        let Some(shown) = self.calls.get_mut(&call) else { return };
-        if !std::mem::replace(&mut shown.is_started, true) && !self.is_detached {
-            frames.push(OmpEvent::ToolExecutionStart {
-                tool_call_id: shown.tool_call_id.clone(),
-                tool_name: shown.tool.clone(),
-                args: shown.arguments.clone(),
-                intent: shown.intent.clone(),
-            });
-        }
-    }
-
-    fn end_call(&mut self, call: CallId, frames: &mut Vec<OmpEvent>) {
-        let Some((shown, (result, message))) = self.calls.remove(&call).zip(self.result.take()) else { return };
-        self.turn_results.push(message.clone());
-        self.added.push(message.clone());
-        if self.is_detached {
-            return;
-        }
-        let output = json!({ "content": result.get("content"), "details": result.get("details") });
-        let empty = || ToolOutput { content: Vec::new(), details: None };
-        frames.push(OmpEvent::ToolExecutionEnd {
-            tool_call_id: shown.tool_call_id,
-            tool_name: shown.tool,
-            result: serde_json::from_value(output).unwrap_or_else(|_| empty()),
-            is_error: result.get("isError") == Some(&Value::Bool(true)),
-        });
-        frames.push(OmpEvent::MessageStart { message: message.clone() });
-        frames.push(OmpEvent::MessageEnd { message });
     }
 
     /// Encodes a live frame.

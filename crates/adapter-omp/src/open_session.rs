@@ -1,6 +1,8 @@
 //! A session that is open: its owner, its file, its tools.
 
+mod logged_session;
 mod move_to_gateway;
+mod session_start;
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +13,7 @@ use countersign_core::{
     digest::Digest,
     engine::{Command, CommandError, RecordedFact},
     id::{EntryId, Lsn, SessionId},
-    session::{self, ImportedEntry, MessageContent, SessionEntry, SessionEntryKind, SessionSetting, Settings},
+    session::{self, SessionEntry, SessionEntryKind, SessionSetting, Settings},
     time::Millis,
 };
 use countersign_protocol::omp::session_file::{
@@ -22,6 +24,9 @@ use countersign_runtime::{
     tools::{TodoList, todo},
 };
 
+pub(crate) use self::session_start::{SessionStart, first_entries};
+
+use self::logged_session::{cwd_of, is_copy, is_recorded, name_of, record_mark, tree_of};
 use super::{
     dialect_options::SessionIdForm,
     entries,
@@ -39,20 +44,6 @@ use crate::{
     attach::{AttachGuard, home},
     session_file::{self, EntryWriter, SessionFileWriteError, name},
 };
-
-/// Initial state of a session.
-pub struct SessionStart {
-    /// Planned path of its file; absent means by the usual rule.
-    pub path: Option<PathBuf>,
-    /// The session that it came from.
-    pub parent: Option<String>,
-    /// Its name for people.
-    pub name: Option<String>,
-    /// Initial settings.
-    pub settings: Settings,
-    /// Entries that it begins with, in order.
-    pub entries: Vec<ImportedEntry>,
-}
 
 /// A session that is open.
 pub struct OpenSession {
@@ -439,62 +430,6 @@ enum SessionOrigin {
     Log(PathBuf),
 }
 
-async fn cwd_of(requests: &CommandSource, id: &SessionId) -> Option<String> {
-    let id = id.clone();
-    requests.read_state(move |engine| Some(engine.state().session(&id)?.cwd().to_owned())).await?.0
-}
-
-async fn name_of(requests: &CommandSource, id: &SessionId) -> Option<String> {
-    let id = id.clone();
-    requests.read_state(move |engine| engine.state().session(&id)?.name().map(str::to_owned)).await?.0
-}
-
-/// Reports whether the file is at another path than the one that was written, and that one still exists.
-async fn is_copy(handle: &OwnerHandle, id: &SessionId, opened: &session_file::OpenedFile) -> bool {
-    let target = id.clone();
-    let requests = handle.source(InboxLane::Request);
-    let read =
-        requests.read_state(move |engine| Some(PathBuf::from(engine.state().session(&target)?.session_file()?.0)));
-    // One file has many names: by a link, by dots.
-    let is_other = |path: &Path| match (path.canonicalize(), opened.path.canonicalize()) {
-        (Ok(path), Ok(opened)) => path != opened,
-        (path, _) => path.is_ok(),
-    };
-    matches!(read.await, Some((Some(path), _)) if path != opened.path && is_other(&path))
-}
-
-/// Records what the file is now, where that is not known already: so the next process sees what others changed.
-async fn record_mark(requests: &CommandSource, id: &SessionId, writer: &EntryWriter) -> Result<(), OpenSessionError> {
-    let Some(mark) = writer.current_mark() else { return Ok(()) };
-    if !is_recorded(requests, id, writer).await {
-        let (path, length, digest) = (writer.path().display().to_string(), mark.length, mark.digest.to_string());
-        let written = session::Command::FileWritten { path, length, digest };
-        requests.send_command(Command::Session(id.clone(), written)).await?;
-    }
-    Ok(())
-}
-
-/// Reports whether the file is as the log says it was written last.
-async fn is_recorded(requests: &CommandSource, id: &SessionId, writer: &EntryWriter) -> bool {
-    let Some(mark) = writer.current_mark() else { return false };
-    let (id, now) = (id.clone(), (writer.path().display().to_string(), mark.length, mark.digest.to_string()));
-    let read = requests.read_state(move |engine| {
-        let file = engine.state().session(&id)?.session_file()?;
-        (file == (now.0.as_str(), now.1, now.2.as_str())).then_some(())
-    });
-    matches!(read.await, Some((Some(()), _)))
-}
-
-/// Returns the entries of a session as they are now; none inside if there is no such session.
-async fn tree_of(requests: &CommandSource, id: &SessionId) -> Option<Option<EntryTree>> {
-    let id = id.clone();
-    let read = requests.read_state(move |engine| {
-        let session = engine.state().session(&id)?;
-        Some(EntryTree { entries: session.entries().to_vec(), head: engine.state().head_lsn() })
-    });
-    read.await.map(|(tree, _)| tree)
-}
-
 fn start_file_writer(
     handle: &OwnerHandle,
     id: &SessionId,
@@ -520,21 +455,4 @@ fn name_in_file(entries: &[FileEntry]) -> Option<String> {
 pub(super) fn session_name(file: &SessionFile) -> Option<String> {
     let title = file.header.title.clone().filter(|title| !title.trim().is_empty());
     title.or_else(|| name_in_file(&file.entries)).map(|name| name.trim().to_owned())
-}
-
-/// Returns the first entries of a new session: which model, and how much it thinks.
-pub(crate) fn first_entries(settings: &Settings) -> Vec<ImportedEntry> {
-    let mut parent = None;
-    let mut entries = Vec::new();
-    let mut add = |kind, message: MessageContent| {
-        let mut seed = [0; 4];
-        let _ = getrandom::fill(&mut seed);
-        let id = EntryId::new(hex::encode(seed));
-        entries.push(ImportedEntry { id: id.clone(), parent: parent.replace(id), kind, message, made_at: None });
-    };
-    if let Some(model) = &settings.model {
-        add(SessionEntryKind::ModelChange, entries::model_change(&model.provider, &model.id));
-    }
-    add(SessionEntryKind::ThinkingChange, entries::thinking_change(settings.thinking.as_deref()));
-    entries
 }

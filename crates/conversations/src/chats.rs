@@ -194,7 +194,7 @@ impl Conversations {
         self.models.find_model(provider, id).ok_or_else(|| ChatError::Invalid(format!("Unknown model: {id}")))
     }
 
-    /// Returns the folder that `requested` names, as [`Conversations::open`] takes it.
+    /// Returns the folder that `requested` names, as `Conversations::open_session` takes it.
     ///
     /// # Errors
     /// As there.

@@ -1,7 +1,7 @@
 //! Decides for an agent gateway: gates, policy, runs, sessions and calls as pure state machines.
 //!
 //! It must not know the time, randomness, a file, a socket, a thread or the wire name of any adapter: `now` and fresh
-//! ids are handed in, and all work that it requests is listed by [`owed`].
+//! ids are handed in, and all work that it requests is listed by [`owed_work`].
 #![warn(missing_docs)]
 
 pub mod call;

@@ -4,21 +4,23 @@
 //! It must not hold any user text. Names from outside (of tools, of calls at a provider) are taken only if
 //! they are plain; sessions, whose names can have ids of people in them, are exported as their digest.
 
+mod span_ids;
+
 use std::collections::HashMap;
 
 use countersign_core::{
     call::{self, Executor},
     engine::{Event, RecordedFact},
     gate,
-    id::{CallId, EntryId, GateId, RunId, SessionId},
+    id::{CallId, EntryId, GateId, RunId},
     message::{RequestUsage, StopReason},
     run, session,
     time::Millis,
 };
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
 
 use super::labels::{call_end_label, executor_label, gate_kind_label, resolution_label, run_end_label, stop_label};
+use span_ids::{conversation_id, digest_id, span_of_call, span_of_run, trace_of_call, trace_of_run};
 
 /// Most open ones of each kind. Any beyond are not exported.
 const MOST_OPEN: usize = 65_536;
@@ -469,41 +471,9 @@ fn plain_name(name: &str) -> String {
     }
 }
 
-/// Returns a session's digest as its id.
-fn conversation_id(session: &SessionId) -> String {
-    hex::encode(digest_id::<16>("session", &[session.as_str().as_bytes()]))
-}
-
-fn trace_of_run(run: RunId) -> [u8; 16] {
-    digest_id("run", &[run.uuid().as_bytes()])
-}
-
-fn span_of_run(run: RunId) -> [u8; 8] {
-    digest_id("run span", &[run.uuid().as_bytes()])
-}
-
-fn trace_of_call(call: CallId) -> [u8; 16] {
-    digest_id("call", &[call.uuid().as_bytes()])
-}
-
-fn span_of_call(call: CallId) -> [u8; 8] {
-    digest_id("call span", &[call.uuid().as_bytes()])
-}
-
-/// Returns an id that follows from its source, so that a later process exports the same by the same id.
-fn digest_id<const N: usize>(what: &str, of: &[&[u8]]) -> [u8; N] {
-    let mut digest = Sha256::new();
-    digest.update(what.as_bytes());
-    digest.update([0]);
-    of.iter().for_each(|part| digest.update(part));
-    let mut number = [0; N];
-    number.iter_mut().zip(digest.finalize()).for_each(|(to, from)| *to = from);
-    number
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{digest_id, plain_name};
+    use super::plain_name;
 
     #[test]
     fn names_of_others_are_told_only_where_they_are_plain() {
@@ -520,12 +490,5 @@ mod tests {
             assert_eq!(plain_name(name), want);
         }
         assert_eq!(plain_name(&"x".repeat(129)), "unusual");
-    }
-
-    #[test]
-    fn numbers_follow_from_what_they_are_of() {
-        let [one, again, other]: [[u8; 8]; 3] =
-            [digest_id("a", &[b"x"]), digest_id("a", &[b"x"]), digest_id("b", &[b"x"])];
-        assert!(one == again && one != other && one != [0; 8]);
     }
 }

@@ -90,7 +90,7 @@ pub fn chain_digest(previous: &Digest, link: &ChainLink<'_>) -> Digest {
     Digest::hash_bytes(&preimage(previous, link))
 }
 
-/// Returns the text that [`chain`] is the digest of. Different inputs give different texts.
+/// Returns the text that [`chain_digest`] is the digest of. Different inputs give different texts.
 pub fn preimage(previous: &Digest, link: &ChainLink<'_>) -> Vec<u8> {
     let mut text = Vec::with_capacity(256 + link.facts.len());
     text.extend_from_slice(hex::encode(previous.as_bytes()).as_bytes());

@@ -86,7 +86,7 @@ impl Batch {
     }
 }
 
-/// One record as it lies in the log. Its content is fetched on its own, with [`Log::contents`](crate::Log::contents).
+/// One record as it lies in the log. Its content is fetched on its own, with [`Log::read_contents`](crate::Log::read_contents).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
     /// Position of the record.

@@ -78,7 +78,7 @@ pub fn text_record(text: &str) -> LogRecord {
     }
 }
 
-/// A batch with one [`record`] a text.
+/// A batch with one [`text_record`] a text.
 pub fn text_batch(texts: &[&str]) -> Batch {
     Batch(texts.iter().map(|text| text_record(text)).collect())
 }

@@ -2,7 +2,7 @@
 //! services.
 //!
 //! A test starts with a [`GatewayFixture`], or with a [`HostFixture`] if it embeds an agent over pipes. Both have a scripted
-//! [`FakeProvider`] of models. The program itself is [`binary`].
+//! [`FakeProvider`] of models. The program itself is [`binary_path`].
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -3,6 +3,7 @@
 //! It must not judge a command. Of a long output the end is shown and the whole kept in a file.
 
 pub(crate) mod output;
+mod variables;
 
 use std::{
     collections::BTreeMap,
@@ -32,42 +33,12 @@ use crate::{
     tool::{AgentTool, ToolContext},
 };
 use output::{LineWindow, OutputCollector, ShownOutput};
+use variables::{check_variable, resolve_variables};
 
 /// The shortest time between two updates.
 const PACE: Duration = Duration::from_millis(50);
 /// The code of a command that was killed: 128 and the number of the signal.
 const KILLED: i32 = 137;
-/// Variables that decide which code runs: they belong into the command, where policy and people see them.
-const REFUSED: &[&str] = &[
-    "BASH_ENV",
-    "ENV",
-    "PATH",
-    "IFS",
-    "PS4",
-    "PROMPT_COMMAND",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "CDPATH",
-    "PAGER",
-    "MANPAGER",
-    "EDITOR",
-    "VISUAL",
-    "LESSOPEN",
-    "LESSCLOSE",
-    "NODE_OPTIONS",
-    "PERL5OPT",
-    "PERL5LIB",
-    "RUBYOPT",
-    "RUBYLIB",
-    "PYTHONSTARTUP",
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "JAVA_TOOL_OPTIONS",
-    "SSH_ASKPASS",
-];
-/// Prefixes of names that are refused too.
-const REFUSED_PREFIXES: &[&str] = &["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "GLIBC_"];
-
 /// The tool `bash`.
 pub struct BashTool {
     spec: ToolSpec,
@@ -276,23 +247,6 @@ impl AgentTool for BashTool {
     }
 }
 
-/// Returns the variables of a command with the values that they name inserted, and whether one was a secret.
-fn resolve_variables(
-    named: BTreeMap<String, String>,
-    secrets: &GatewaySecrets,
-) -> Result<(Vec<(String, String)>, bool), CallFailure> {
-    let mut uses_secrets = false;
-    let filled = named.into_iter().map(|(name, text)| {
-        let mut value = Value::String(text.clone());
-        secrets.fill_value(&mut value).map_err(|problem| CallFailure::NotBegun(format!("Not run: env: {problem}")))?;
-        let value = value.as_str().unwrap_or_default().to_owned();
-        uses_secrets |= value != text;
-        Ok((name, value))
-    });
-    let filled = filled.collect::<Result<Vec<_>, CallFailure>>()?;
-    Ok((filled, uses_secrets))
-}
-
 /// Outcome of a person's command, as reported to hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BashOutcome {
@@ -493,23 +447,6 @@ fn command_folder(given: &str, cx: &ToolContext) -> Result<PathBuf, CallFailure>
     } else {
         Err(CallFailure::NotBegun(format!("cwd: {given} is not a folder")))
     }
-}
-
-fn check_variable(name: &str) -> Result<(), CallFailure> {
-    let mut bytes = name.bytes();
-    let valid = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if !valid {
-        return Err(CallFailure::Invalid(format!("env: {name:?} is not a variable's name")));
-    }
-    let refused = REFUSED.contains(&name)
-        || name.ends_with("_PAGER")
-        || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || name.starts_with("__countersign");
-    if refused {
-        return Err(CallFailure::Invalid(format!("env: {name} may not be set here; set it in the command itself")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -33,17 +33,17 @@ pub fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 /// Reads the regular file at `path` if it has at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open`]; [`io::ErrorKind::FileTooLarge`] if it has more, or still grows.
+/// As [`open_file`]; [`io::ErrorKind::FileTooLarge`] if it has more, or still grows.
 pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_file(path, OpenOptions::new().read(true))?;
     let length = file.metadata()?.len();
     read_bounded(file, length, limit)
 }
 
-/// As [`read`], for text.
+/// As [`read_bytes`], for text.
 ///
 /// # Errors
-/// As [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// As [`read_bytes`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read_bytes(path, limit)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))

@@ -3,12 +3,15 @@
 //!
 //! It must not know what commands do.
 
-use std::{sync::Arc, time::Duration};
+mod command_result;
+mod request_text;
+
+use std::sync::Arc;
 
 use axum::{
-    body::{Body, to_bytes},
+    body::Body,
     extract::{Request, State},
-    http::{HeaderMap, Method, StatusCode, header, request::Parts},
+    http::{Method, StatusCode, request::Parts},
     response::Response,
 };
 use countersign_adapter_omp::session_file::find;
@@ -26,10 +29,13 @@ use countersign_protocol::{
     },
 };
 use futures_util::StreamExt as _;
-use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::json;
 
+use self::{
+    command_result::{CommandResult, command_result, gate_resolution, with_code},
+    request_text::{bearer_token, decode_segment, header_text, read_body},
+};
 use super::{
     BridgeAnswer, BridgeState, SESSIONS, SessionSelector, answer_lines,
     control::{ControllerBusy, fresh_token},
@@ -38,10 +44,6 @@ use super::{
     open_prompts::{ClientPrompt, HostWork, NotWaiting},
 };
 
-/// Maximum size of a body, in bytes.
-const LARGEST: usize = 32 << 20;
-/// Maximum time for a body to arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum length of a key, in bytes.
 const LONGEST_KEY: usize = 255;
 /// Prefix of the id of every gate.
@@ -439,79 +441,4 @@ enum PromptAnswer {
     Dialog(DialogAnswer),
     Permission(PermissionAnswer),
     Nothing,
-}
-
-/// Result of a command.
-enum CommandResult {
-    Done(Option<RawJson>),
-    Failed(RawJson),
-}
-
-#[derive(Deserialize)]
-struct CommandResponse {
-    success: bool,
-    #[serde(default)]
-    data: Option<RawJson>,
-    #[serde(default)]
-    error: Option<RawJson>,
-}
-
-fn command_result(response: &RawJson) -> CommandResult {
-    match response.decode_as::<CommandResponse>() {
-        Ok(CommandResponse { success: true, data, .. }) => CommandResult::Done(data),
-        Ok(CommandResponse { error: Some(error), .. }) => CommandResult::Failed(error),
-        Ok(_) | Err(_) => CommandResult::Failed(RawJson::from_wire("the command failed")),
-    }
-}
-
-/// Builds the answer to an answered gate: the resolution, or an error with its code.
-fn gate_resolution(result: CommandResult) -> BridgeAnswer {
-    match result {
-        CommandResult::Done(data) => {
-            BridgeAnswer { status: 200, body: data.unwrap_or_else(|| RawJson::from_wire(&())) }
-        }
-        CommandResult::Failed(error) => {
-            let body = with_code(error, "unattended_not_negotiated");
-            #[derive(Deserialize)]
-            struct ErrorWithCode {
-                code: String,
-            }
-            let is_denied = body.decode_as::<ErrorWithCode>().is_ok_and(|error| error.code.ends_with("_denied"));
-            BridgeAnswer { status: if is_denied { 403 } else { 409 }, body }
-        }
-    }
-}
-
-/// Returns an error as an object with a code. One that is a text gets `code`.
-fn with_code(error: RawJson, code: &str) -> RawJson {
-    match error.decode_as::<String>() {
-        Ok(message) => json!({ "code": code, "message": message }).into(),
-        Err(_) => error,
-    }
-}
-
-/// Reads a body, as text: bytes that are none are read as U+FFFD.
-async fn read_body(body: Body) -> Result<String, BridgeError> {
-    match tokio::time::timeout(PATIENCE, to_bytes(body, LARGEST)).await {
-        Ok(Ok(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Ok(Err(error)) => {
-            let is_long =
-                std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
-            Err(if is_long { BridgeError::TooLarge { limit: LARGEST } } else { BridgeError::InvalidJson })
-        }
-        Err(_) => Err(BridgeError::TooSlow),
-    }
-}
-
-fn decode_segment(segment: &str) -> String {
-    percent_decode_str(segment).decode_utf8_lossy().into_owned()
-}
-
-fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok().map(str::trim)
-}
-
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = header_text(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

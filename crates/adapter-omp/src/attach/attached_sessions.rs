@@ -62,7 +62,7 @@ impl AttachGuard {
     /// Enters with a session, and gives what the host before left working in it, if something still does.
     ///
     /// # Errors
-    /// [`AlreadyAttached`]: a session has one host.
+    /// The session has a host already: it may have one.
     pub async fn attach_session(
         server: &Arc<AttachServer>,
         session: &SessionId,

@@ -11,7 +11,7 @@ use countersign_core::{
     time::Millis,
 };
 
-use super::{EventEncoder, OmpEvent, TurnState, message_identity, shown_call};
+use super::{EventEncoder, OmpEvent, TurnState, message_identity, shown_call::shown_call};
 use crate::entries;
 
 /// A wait for the next attempt of a run.
@@ -94,7 +94,7 @@ fn is_answer(entry: &SessionEntry) -> bool {
 }
 
 impl EventEncoder {
-    /// Takes up a run that another process began. `contents` are those of [`UnfinishedRun::content_lsns`], as far as they can be had.
+    /// Takes up a run that another process began. `contents` are those of `UnfinishedRun::content_lsns`, as far as they can be had.
     pub fn resume_run(
         &mut self,
         left: UnfinishedRun,

@@ -93,7 +93,7 @@ impl Conversations {
         self.send_command(session, session::Command::Compact { instructions: topic.map(Into::into) }).await
     }
 
-    /// Moves the tools of a session to another folder, named as [`Conversations::open`] takes it.
+    /// Moves the tools of a session to another folder, named as `Conversations::open_session` takes it.
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a folder that is none, [`ChatError::Busy`] while work runs in the session.

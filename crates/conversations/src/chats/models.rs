@@ -79,7 +79,7 @@ impl GatewayModels {
     /// Returns a model with a key that goes before that of the configuration, if there is one.
     ///
     /// # Errors
-    /// [`ModelUnavailable`]: the reason.
+    /// The reason why the model is unavailable.
     pub fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<ResolvedModel, ModelUnavailable> {
         let (provider, id) = (&model.provider, &model.id);
         let found = self.choose_model(model).ok();

@@ -1,5 +1,7 @@
 //! The function that decides. The order of its steps is the policy.
 
+mod possible_denials;
+
 use crate::{
     gate::ApprovalStep,
     policy::{
@@ -9,12 +11,11 @@ use crate::{
         contract::{Contract, ContractGap},
         floor,
         grants::GrantSet,
-        indirect,
         narrow::NarrowPath,
         obeyed, path,
         rule_scope::CallerScope,
         sandbox_needs, secrets,
-        shell::{self, GlobForm, LineAnalysis, LinePart},
+        shell::{self, LineAnalysis, LinePart},
         signature,
         spelling::{CallSpelling, CallSpellings},
         subject::{EffectReach, PolicySubject},
@@ -224,43 +225,6 @@ impl PolicyEvaluator<'_> {
         }
     }
 
-    /// Returns the denial that a call may violate though its signatures do not show it. Such a call asks in any case.
-    /// A default denies calls that no default before it allows.
-    fn may_reach(&self, outcome: &PolicyOutcome) -> Option<VerdictCause> {
-        let tables = self.layers.compiled.tables();
-        let denying = [self.lookup_for(&tables.deny), self.lookup_for(&tables.tighten_deny)];
-        let default_deny = self.lookup_for(&tables.default_deny);
-        let default_allow = match outcome {
-            PolicyOutcome::Allow(VerdictCause::Default(_)) => self.covering_rank(&tables.default_allow).ok(),
-            _ => None,
-        };
-        let (tool, arguments) = (&self.subject.tool, &self.subject.arguments);
-        let by_service = indirect::possible_calls(self.subject).into_iter().find_map(|possible| {
-            let met = denying.iter().filter_map(|table| table.first_possible(tool, arguments, &possible));
-            let by_default = || {
-                let denied = default_deny.first_possible(tool, arguments, &possible)?;
-                (denied < default_allow?).then_some(denied)
-            };
-            Some((met.min().or_else(by_default)?, possible.through))
-        });
-        // For a shell line: the words that are only known at run time.
-        let by_line = || {
-            self.line?.begun_forms().find_map(|begun| {
-                let met = denying.iter().filter_map(|table| table.first_going_on(begun)).min();
-                let by_default = || {
-                    let denied = default_deny.first_going_on(begun)?;
-                    (denied < default_allow?).then_some(denied)
-                };
-                Some((
-                    met.or_else(by_default)?,
-                    format!("{begun}…, which goes on with what is only known when it runs,"),
-                ))
-            })
-        };
-        let (rank, through) = by_service.or_else(by_line)?;
-        Some(VerdictCause::MayReach { denial: tables.named_rule(rank), through })
-    }
-
     /// Returns the outcome of grants. If the call may violate a denial, only a grant of this very call counts.
     fn granted_outcome(&self, may_reach: Option<&VerdictCause>, now: Millis) -> Option<PolicyOutcome> {
         let grants = self.layers.grants;
@@ -464,20 +428,6 @@ impl PolicyEvaluator<'_> {
             };
             self.spellings.first_for(table, spelled, predicate)
         })
-    }
-
-    /// Returns the deny rule that may match a line with words that are only known at run time, such as `git $X` if
-    /// `git push*` is denied. Only a person, or a bare `*`, lets that pass.
-    fn perhaps_denied(&self) -> Option<String> {
-        let tables = self.layers.compiled.tables();
-        let denying = [self.lookup_for(&tables.deny), self.lookup_for(&tables.tighten_deny)];
-        let line = self.line?;
-        let begun = line.begun_forms().find(|begun| denying.iter().any(|table| table.may_go_on(begun)));
-        if let Some(found) = begun {
-            return Some(format!("{found}…, which goes on with what is only known when it runs, and may be denied"));
-        }
-        let wild = line.glob_forms().find(|wild| denying.iter().any(|table| table.may_match(wild)))?;
-        Some(format!("{}, which may be denied once files give it names", wild.text.replace(GlobForm::SIGN, "*")))
     }
 
     fn structured_rank(&self, table: &RuleLookup<'_>, predicate: impl Fn(usize) -> bool) -> Option<usize> {

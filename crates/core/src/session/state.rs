@@ -1,9 +1,12 @@
 //! The index of a session's tree, its queues and its current work.
 
+mod message_queue;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::message_queue::{MessageQueue, QueuedMessage};
 use super::{
     agent_requests::AgentRequests,
     compaction::ActiveCompaction,
@@ -17,42 +20,9 @@ use crate::{
     digest::Digest,
     gate::GateStage,
     id::{CallId, EntryId, GateId, Lsn, RunId, SessionId},
-    run::RunMetadata,
     time::Millis,
     unattended::UnattendedContract,
 };
-
-/// A queue of messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MessageQueue {
-    /// Messages that are read while a run works.
-    Steering,
-    /// Messages that are read when a run would end.
-    FollowUp,
-    /// Prompts that wait for a compaction.
-    Prompt,
-    /// Commands that a person ran while a run worked; they enter before the next prompt.
-    Held,
-    /// Messages that wait for a run of their own.
-    Next,
-}
-
-/// A message in a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueuedMessage {
-    /// Position of its content.
-    pub content: Lsn,
-    /// Time at which it was queued.
-    pub at: Millis,
-    /// An estimate of its length.
-    pub tokens: u64,
-    /// Its kind as an entry.
-    pub kind: SessionEntryKind,
-    /// Metadata of its run, if it gets one of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub marks: Option<Box<RunMetadata>>,
-}
 
 /// An entry of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -267,11 +237,6 @@ impl Session {
         self.run
     }
 
-    /// Returns the prompt that waits for a compaction.
-    pub fn awaited_prompt(&self) -> Option<&QueuedMessage> {
-        self.prompts.front()
-    }
-
     /// Returns the active compaction.
     pub fn active_compaction(&self) -> Option<&ActiveCompaction> {
         self.compaction.as_ref()
@@ -280,17 +245,6 @@ impl Session {
     /// Returns commands of a person that run in it.
     pub fn commands(&self) -> impl Iterator<Item = CallId> + '_ {
         self.commands.iter().copied()
-    }
-
-    /// Returns the number of waiting messages: steering, follow-ups, prompts that wait for a compaction, and those that wait for a run.
-    pub fn queued_count(&self) -> usize {
-        self.steering.len() + self.follow_up.len() + self.prompts.len() + self.next.len()
-    }
-
-    /// Returns the positions of the contents of the messages that [`Session::queued_count`] counts, in sending order.
-    pub fn queued_contents(&self) -> impl Iterator<Item = Lsn> + '_ {
-        let queues = [&self.prompts, &self.steering, &self.follow_up, &self.next];
-        queues.into_iter().flatten().map(|queued| queued.content)
     }
 
     /// Returns the last record of its file: path, length and digest.
@@ -339,26 +293,6 @@ impl Session {
     /// Rebuilds the index that a stored form leaves out.
     pub(crate) fn index(&mut self) {
         self.by_id = self.entries.iter().enumerate().map(|(at, entry)| (entry.id.clone(), at)).collect();
-    }
-
-    pub(crate) fn queue(&self, queue: MessageQueue) -> &VecDeque<QueuedMessage> {
-        match queue {
-            MessageQueue::Steering => &self.steering,
-            MessageQueue::FollowUp => &self.follow_up,
-            MessageQueue::Prompt => &self.prompts,
-            MessageQueue::Held => &self.held,
-            MessageQueue::Next => &self.next,
-        }
-    }
-
-    fn queue_mut(&mut self, queue: MessageQueue) -> &mut VecDeque<QueuedMessage> {
-        match queue {
-            MessageQueue::Steering => &mut self.steering,
-            MessageQueue::FollowUp => &mut self.follow_up,
-            MessageQueue::Prompt => &mut self.prompts,
-            MessageQueue::Held => &mut self.held,
-            MessageQueue::Next => &mut self.next,
-        }
     }
 
     /// Applies a recorded event. Cannot fail, so replay cannot fail.

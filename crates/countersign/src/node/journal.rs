@@ -90,7 +90,7 @@ impl JournalHandle {
         replied.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Notes that a call is about to begin, and says what is known of it. Only one that is [new](Known::New) may begin.
+    /// Notes that a call is about to begin, and says what is known of it. Only one that is [new](JournaledCall::New) may begin.
     pub(crate) async fn begin_call(&self, call: &str, tool: &str) -> Result<JournaledCall, JournalError> {
         self.send_order(|reply| JournalOrder::Begin { call: call.to_owned(), tool: tool.to_owned(), reply }).await
     }

@@ -237,7 +237,7 @@ impl<F: RingFrame> RingReader<F> {
         }
     }
 
-    /// Takes the published end as known, so that [`RingReader::changed`] waits for another.
+    /// Takes the published end as known, so that [`RingReader::wait_for_change`] waits for another.
     pub fn mark_known(&mut self) {
         self.head.mark_unchanged();
     }

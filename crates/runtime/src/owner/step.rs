@@ -2,6 +2,7 @@
 
 mod append;
 mod failure;
+mod pending_release;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -16,11 +17,12 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_store::{AnyLog, Epoch, Log as _};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::time::Instant;
 use tracing::error;
 
+use self::pending_release::PendingRelease;
 use super::{
-    OwnerHandle, OwnerOptions, fact_tracing,
+    OwnerHandle, OwnerOptions,
     handle::EndGuard,
     open::{LogPosition, OwnerOpenError},
     parking::ParkedItems,
@@ -28,8 +30,8 @@ use super::{
     snapshots::SnapshotScheduler,
 };
 use crate::{
-    deliver::{ContentCache, LiveUpdate, ReleaseRing, ReleasedItem},
-    inbox::{Inbox, InboxItem, InboxLane, NotRecorded, OwnerError, OwnerReply, QueuedItem, ReplyResult},
+    deliver::{ContentCache, ReleaseRing},
+    inbox::{Inbox, InboxItem, InboxLane, NotRecorded, OwnerError, OwnerReply, QueuedItem},
     metrics::RuntimeMetrics,
     work::{CloseScope, Reconciler, ReconcilerOptions},
 };
@@ -87,14 +89,6 @@ pub(super) struct LogOwner {
     owes_time: bool,
     snapshots: SnapshotScheduler,
     meters: Arc<RuntimeMetrics>,
-}
-
-/// Item to release once the batch is durable, in order.
-enum PendingRelease {
-    Facts(Vec<RecordedFact>),
-    Live(LiveUpdate),
-    Reply(oneshot::Sender<ReplyResult>, ReplyResult),
-    Read(Box<dyn FnOnce(u64) + Send>),
 }
 
 /// Continuation of the owner after a step.
@@ -467,37 +461,5 @@ impl LogOwner {
             self.is_lost = true;
         }
         Err(refused)
-    }
-
-    /// Lets everything of a durable batch leave, in order.
-    fn release_all(&mut self, releases: Vec<PendingRelease>) {
-        let mut replies = Vec::new();
-        for release in releases {
-            match release {
-                PendingRelease::Facts(facts) => {
-                    for recorded in facts {
-                        self.meters.count_event(&recorded, self.engine.state());
-                        fact_tracing::trace_fact(&recorded);
-                        if let Some(content) = &recorded.fact.content {
-                            self.contents.cache_text(recorded.meta.lsn, content);
-                        }
-                        self.ring.push(ReleasedItem::Fact(Arc::new(recorded)));
-                    }
-                }
-                PendingRelease::Live(live) => self.ring.push(ReleasedItem::Live(Arc::new(live))),
-                PendingRelease::Reply(reply, mut replied) => {
-                    if let Ok(replied) = &mut replied {
-                        replied.position = self.ring.pushed_count();
-                    }
-                    replies.push((reply, replied));
-                }
-                PendingRelease::Read(send) => send(self.ring.pushed_count()),
-            }
-        }
-        // A receiver of a frame must be able to see the replies that come before it.
-        for (reply, replied) in replies {
-            let _ = reply.send(replied);
-        }
-        self.ring.publish();
     }
 }
