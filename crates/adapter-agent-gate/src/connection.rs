@@ -351,7 +351,7 @@ impl<'a> AgentGateConnection<'a> {
         self.send_outcome(&id, ToolCallOutcome { call, gate: None, end, content: content.into() }).await
     }
 
-    /// Finds the gate that decided a request, whichever process opened it.
+    /// Finds the gate that decided a request, also one that an earlier process opened.
     async fn gate_of(&mut self, call: CallId) -> Option<GateId> {
         let session = self.agent.session.clone();
         let read = self.source.read_of(ResidencyScope::Session(session.clone()), move |engine| {

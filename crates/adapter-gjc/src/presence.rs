@@ -1,4 +1,4 @@
-//! A session that is listed for as long as its adapter is open, under whichever id it has.
+//! Listing of a session while its adapter is open, under its current id.
 //!
 //! It must not know what the session does.
 

@@ -126,7 +126,7 @@ impl TurnStream {
     }
 
     /// Shortens the older half: pieces of a text become one. If that is not enough, the oldest events are dropped and a
-    /// warning is sent; all of it is in the session. The newest event is never changed.
+    /// warning is sent; the session has the whole text. The newest event is never changed.
     fn shorten_older(&self, events: &mut BufferedEvents) {
         let older = events.frames.len() / 2;
         let newer = events.frames.split_off(older);

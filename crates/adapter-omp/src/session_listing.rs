@@ -10,6 +10,6 @@ pub struct SessionListing {
     pub agent_dir: AgentDir,
     /// Describes the session for others, as one on standard input and output.
     pub record: SessionRecord,
-    /// The session that is open, and whichever is open after it.
+    /// Id of the open session, updated when the host switches sessions.
     pub current: watch::Receiver<String>,
 }

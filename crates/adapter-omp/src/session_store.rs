@@ -162,7 +162,7 @@ impl SessionStore {
         home::read_home(self.common.folder.root(), id).map_err(OpenSessionError::Home)
     }
 
-    /// Writes the home of a session, before anything of it is acknowledged. True if it was not known.
+    /// Writes the home of a session, before any of its commands is acknowledged. Returns true if the home was not known.
     pub(super) fn record_home(&self, id: &SessionId, file: &Path) -> Result<bool, OpenSessionError> {
         let Some(attach_target) = self.attach_target.as_ref().filter(|_| self.folder.is_some()) else {
             return Ok(false);

@@ -179,7 +179,7 @@ impl OpenAdapter {
         self.door.run(InputSource::Clients(clients), stop).await.map_err(StartError::new)
     }
 
-    /// Returns the session that is open, and whichever is open after it.
+    /// Returns a receiver of the id of the open session, updated when the host switches sessions.
     pub fn current_session(&self) -> watch::Receiver<String> {
         self.door.current.subscribe()
     }

@@ -1,6 +1,6 @@
 //! Syncs a file to the disk in the background of its writer.
 //!
-//! The log is on the disk before a line of it is written here, and lines that a power cut takes from the file are written again
+//! The log is on the disk before its line is written here, and lines that a power cut takes from the file are written again
 //! from the log. So the writer does not wait; but a failed sync is reported at the next line.
 
 use std::{

@@ -157,7 +157,7 @@ impl InFlightCalls {
         }
     }
 
-    /// Takes the call whose result cannot be read, if it is open at that node. A later result of it is late.
+    /// Takes the call whose result cannot be read, if it is open at that node. A later result for that call counts as late.
     pub(super) fn take_unreadable(&self, wire: &str, node: &str) -> Option<(PeerExchange, CallPurpose)> {
         let mut calls = self.0.lock();
         let given = calls.given.get_mut(wire).filter(|given| given.node == node)?;

@@ -176,7 +176,7 @@ const fn first_kept_id(entry: &SessionFileEntry) -> Option<&String> {
     }
 }
 
-/// Returns the length of the whole lines. A last line without a line end counts if nothing of it is missing.
+/// Returns the length of the whole lines. A last line without a line end counts if it is complete JSON.
 fn whole_length(bytes: &[u8]) -> u64 {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let last = bytes[end..].trim_ascii();
