@@ -31,6 +31,11 @@ pub(super) fn means_something(name: &str) -> bool {
     name == "echo" || SHELLS.contains(&name)
 }
 
+/// Reports whether the class of `program` is known by its name.
+pub(super) fn is_known_program(program: &str) -> bool {
+    programs::is_known(program)
+}
+
 /// Reports whether the first word of a command names a program that the system looks up, or a builtin, not a file of a user.
 pub(super) fn is_by_name(argv: &[ShellWord]) -> bool {
     argv.first().and_then(ShellWord::as_literal).is_some_and(|name| !is_ones_own(name))

@@ -81,6 +81,16 @@ fn sets_by_name(program: &ShellWord, words: &[ShellWord]) -> bool {
     program.as_literal() != Some("printf") || words.first().is_some_and(|word| word.all_texts().any(may_be_option))
 }
 
+/// Reports whether a builtin reads words as expressions or as names with an index, in which the shell expands what their quotes kept.
+pub(super) fn expands_again(program: &str, words: &[ShellWord]) -> bool {
+    match program {
+        "let" | "declare" | "typeset" | "local" | "export" | "readonly" | "unset" | "test" | "[" | "read"
+        | "mapfile" | "readarray" | "getopts" | "wait" => true,
+        "printf" => words.first().is_some_and(|word| word.value.starts_with("-v")),
+        _ => false,
+    }
+}
+
 /// Returns the name that an assignment sets.
 pub(super) fn assigned_name(assignment: &str) -> &str {
     assignment.split(['=', '+', '[']).next().unwrap_or_default()

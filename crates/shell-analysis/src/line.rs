@@ -54,6 +54,8 @@ pub struct CommandAnalysis {
     pub begun: Vec<String>,
     /// Its forms with wildcards, where there are any.
     pub wild: Vec<GlobForm>,
+    /// Forms of the commands in its arguments, which it runs if it is a wrapper: it is not known whether it is one.
+    pub wrapped: Vec<String>,
     /// The variables of the shell that it sets, where it does nothing else and none of them is a lever.
     pub sets: Vec<String>,
 }
@@ -110,6 +112,11 @@ impl LineAnalysis {
     /// Returns the beginnings of commands that continue with a part that is only known when the line runs.
     pub fn begun_forms(&self) -> impl Iterator<Item = &str> {
         self.commands.iter().flat_map(|command| &command.begun).map(String::as_str)
+    }
+
+    /// Returns the forms of commands that stand in the arguments of programs that are not known.
+    pub fn wrapped_forms(&self) -> impl Iterator<Item = &str> {
+        self.commands.iter().flat_map(|command| &command.wrapped).map(String::as_str)
     }
 
     /// Returns the forms with wildcards.

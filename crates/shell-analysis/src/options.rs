@@ -15,6 +15,11 @@ use super::{
     word::ShellWord,
 };
 
+/// Reports whether options of `program` are known.
+pub(super) fn has_known_options(program: &str) -> bool {
+    KNOWN.iter().any(|known| known.programs.contains(&program))
+}
+
 /// Options that mean the same for any program.
 const ANYWHERE: [&str; 15] = [
     "--to-command",

@@ -54,6 +54,15 @@ pub(super) fn is_opaque_wrapper(program: &str) -> bool {
     is_listed(OPAQUE_WRAPPERS, program)
 }
 
+/// Reports whether a table of this module has the name `program`.
+pub(super) fn is_listed_program(program: &str) -> bool {
+    is_reader(program)
+        || is_interpreter(program)
+        || changes_meaning(program)
+        || deserves_each_look(program)
+        || obeys_repository(program)
+}
+
 pub(super) fn changes_meaning(program: &str) -> bool {
     is_listed(MEANING, program)
 }

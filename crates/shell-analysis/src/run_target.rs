@@ -38,6 +38,18 @@ impl RunTarget {
 /// The most words that are looked at for the one that is run.
 pub(super) const MOST_TAILS: usize = 16;
 
+/// The most words of a program that is not known at which a command may begin.
+const MOST_ARGUMENTS: usize = 64;
+
+/// Returns the tails of `argv` that begin with a word that may be a program, and the words that may be texts of the shell.
+pub(super) fn argument_commands(argv: &[ShellWord]) -> (Vec<Vec<ShellWord>>, Vec<String>) {
+    let is_start = |at: &usize| !argv[*at].value.starts_with('-') && !argv[*at].value.contains('=');
+    let tails = (1..argv.len()).filter(is_start).take(MOST_ARGUMENTS).map(|at| argv[at..].to_vec());
+    let is_text = |word: &&ShellWord| word.value.contains(char::is_whitespace);
+    let texts = argv.iter().skip(1).filter(is_text).take(MOST_ARGUMENTS).map(ShellWord::approximate_text);
+    (tails.collect(), texts.collect())
+}
+
 /// Returns every tail that begins with a word that may be a program, and every word that may be a text of the shell.
 pub(super) fn possible_targets(argv: &[ShellWord], why: &'static str) -> RunTarget {
     let starts = |word: &ShellWord| !word.value.starts_with('-') && !word.value.contains('=');

@@ -3,10 +3,10 @@
 //! It must not decide what is covered: a rule on `npx eslint` covers that line, and one that denies `eslint` denies it.
 
 use super::{
-    git,
-    programs::base_name,
+    classes, git, options,
+    programs::{self, base_name},
     run_target::{MOST_TAILS, is_open, replace_mark},
-    unwrap::glued_text,
+    unwrap::{self, glued_text},
     word::{ShellWord, UNKNOWN},
 };
 
@@ -72,6 +72,18 @@ pub(super) fn reads_commands(program: &str) -> bool {
         || matches!(program, "ssh" | "sudo" | "doas" | "su" | "runuser" | "at" | "batch" | "crontab" | "sg")
 }
 
+/// Reports whether `program` may be a wrapper that is not known: none of the tables of this crate has its name.
+pub(super) fn may_wrap(program: &str) -> bool {
+    let is_runner = RUNNERS_BY_WORD.iter().any(|(runner, ..)| *runner == program)
+        || [RUNNERS, RUNNERS_BEHIND_OPERAND, OTHER_SHELLS].iter().any(|list| is_listed(list, program))
+        || matches!(program, "parallel" | "start-stop-daemon" | "hyperfine" | "sg");
+    !is_runner
+        && !unwrap::is_known(program)
+        && !programs::is_listed_program(program)
+        && !classes::is_known_program(program)
+        && !options::has_known_options(program)
+}
+
 /// Tells what `argv` hands on.
 pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
     let Some(program) = argv.first().and_then(ShellWord::as_literal).map(base_name) else {
@@ -91,10 +103,25 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
         is_open: words.iter().take(1).any(is_open),
         ..NestedCommands::default()
     };
+    // The value of the first of these options, in the next word or in its own.
+    let value_of = |options: &[&str]| {
+        let joined = |word: &ShellWord| {
+            let (option, value) = word.value.split_once('=').filter(|(option, _)| options.contains(option))?;
+            Some(ShellWord {
+                value: value.to_owned(),
+                raw: word.raw.replacen(&format!("{option}="), "", 1),
+                ..word.clone()
+            })
+        };
+        match arguments.iter().find_map(joined) {
+            Some(value) => text(&[value]),
+            None => text(behind(&|text| options.contains(&text))),
+        }
+    };
     let is_short = |text: &str, letter: char| text.starts_with('-') && !text.starts_with("--") && text.contains(letter);
     if let Some((_, words, operands)) = RUNNERS_BY_WORD.iter().find(|(runner, ..)| *runner == program) {
         let texts = match program {
-            "npm" | "pnpm" | "yarn" => text(behind(&|text| matches!(text, "-c" | "--call" | "--shell-mode"))),
+            "npm" | "pnpm" | "yarn" => value_of(&["-c", "--call", "--shell-mode"]),
             _ => NestedCommands::default(),
         };
         return NestedCommands { commands: command_tails(behind(&|text| words.contains(&text)), *operands), ..texts };
@@ -120,17 +147,15 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
             let marked: Vec<ShellWord> = arguments[..inputs.unwrap_or(arguments.len())].iter().map(marked).collect();
             with_unknown_words(&marked)
         }
-        "nix-shell" => text(behind(&|text| matches!(text, "--run" | "--command"))),
+        "nix-shell" => value_of(&["--run", "--command"]),
+        "mapfile" | "readarray" => text(behind(&|text| is_short(text, 'C'))),
         "start-stop-daemon" => started_commands(arguments),
         "hyperfine" | "sg" => NestedCommands {
             texts: arguments.iter().map(ShellWord::approximate_text).collect(),
             ..NestedCommands::default()
         },
         name if is_listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
-        "npx" => NestedCommands {
-            commands: command_tails(arguments, 0),
-            ..text(behind(&|text| matches!(text, "-c" | "--call")))
-        },
+        "npx" => NestedCommands { commands: command_tails(arguments, 0), ..value_of(&["-c", "--call"]) },
         name if is_listed(RUNNERS_BEHIND_OPERAND, name) => commands(arguments, 1),
         name if is_listed(RUNNERS, name) || LOADERS.iter().any(|loader| name.starts_with(loader)) => {
             commands(arguments, 0)

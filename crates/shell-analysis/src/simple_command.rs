@@ -257,7 +257,18 @@ fn analyze_command(
     let begun = begun_forms(tool, argv);
     let wild =
         respelled.iter().map(Vec::as_slice).chain([argv]).flat_map(|argv| GlobForm::from_argv(tool, argv)).collect();
-    CommandAnalysis { forms, covers: all, narrow: Vec::new(), begun, wild, sets }
+    CommandAnalysis { forms, covers: all, narrow: Vec::new(), begun, wild, sets, wrapped: Vec::new() }
+}
+
+/// Returns a command of its own for the arguments of a program that may be a wrapper: what it may run, for deny rules.
+pub(super) fn wrapped_analysis(place: &Place, here: &PossibleCwd, commands: &[Vec<ShellWord>]) -> CommandAnalysis {
+    let mut found = CommandAnalysis::default();
+    for argv in commands.iter().filter(|argv| argv.first().is_some_and(|first| first.as_literal().is_some())) {
+        let inner = analyze_command(place, here, &[], argv, CoverNeed::Perhaps);
+        found.wrapped.extend(inner.forms);
+        found.begun.extend(inner.begun);
+    }
+    found
 }
 
 /// Returns `[ … ]` in the words of `test`, which is the same.

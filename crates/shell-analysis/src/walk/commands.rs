@@ -2,7 +2,7 @@
 
 use brush_parser::ast;
 
-use super::{LineWalk, MOST_COMMANDS, MOST_TEXTS_DEEP};
+use super::{LineWalk, MOST_COMMANDS, MOST_TEXTS_DEEP, unparsed::MOST_PARTS};
 use crate::{
     action_class::ActionClass as Class,
     classes, declarations, disk, find,
@@ -10,7 +10,7 @@ use crate::{
     narrow_words,
     programs::base_name,
     protect,
-    run_target::RunTarget,
+    run_target::{self, RunTarget},
     runners, secret,
     simple_command::{self, CoverNeed},
     unwrap,
@@ -129,6 +129,7 @@ impl LineWalk<'_> {
         }
         match runs {
             RunTarget::Itself => {
+                self.note_wrapped(argv);
                 self.change_folder(argv);
                 // Another program that is called so leaves the shell where it is.
                 if wrapped > 0 || cover != CoverNeed::Needed {
@@ -216,6 +217,10 @@ impl LineWalk<'_> {
                 self.suppose_commands(text.trim_start_matches('!'));
             }
         }
+        if program.is_some_and(|program| declarations::expands_again(program, words)) {
+            let is_expansion = |word: &&ShellWord| word.value.contains("$(") || word.value.contains('`');
+            words.iter().filter(is_expansion).for_each(|word| self.run_live(&word.value));
+        }
         match program {
             Some("alias") => {
                 let values = words.iter().filter_map(|word| word.value.split_once('='));
@@ -225,6 +230,27 @@ impl LineWalk<'_> {
                 words.iter().for_each(|word| self.may_begin(word.value.trim_start_matches("-p")));
             }
             _ => {}
+        }
+    }
+
+    /// Notes the commands in the arguments of a program that is not known, since it may be a wrapper.
+    fn note_wrapped(&mut self, argv: &[ShellWord]) {
+        let program = argv.first().and_then(ShellWord::as_literal).map(base_name);
+        if !program.is_some_and(runners::may_wrap) {
+            return;
+        }
+        let (mut commands, texts) = run_target::argument_commands(argv);
+        for text in texts {
+            let parts = text.split(['\n', ';', '|', '&', '(', ')', '{', '}', '`']).take(MOST_PARTS);
+            commands.extend(parts.map(|part| part.split_whitespace().flat_map(|raw| self.scan_words(raw)).collect()));
+        }
+        let bytes = commands.iter().flatten().map(|word: &ShellWord| word.value.len()).sum();
+        if self.is_spent_by(bytes) {
+            return self.note_beyond("is too involved to be judged");
+        }
+        let wrapped = simple_command::wrapped_analysis(self.place, &self.here, &commands);
+        if !wrapped.wrapped.is_empty() {
+            self.line.commands.push(wrapped);
         }
     }
 

@@ -47,6 +47,10 @@ impl LineWalk<'_> {
     fn walk_test_word(&mut self, word: &Word, only_compares: bool) {
         if !only_compares {
             self.line.note_opaque("a test that may compute");
+            // An index in it is expanded once more, whatever its quotes.
+            for word in self.scan_words(&word.value) {
+                self.run_live(&word.value);
+            }
         }
         self.run_expansions(word);
     }

@@ -39,7 +39,18 @@ impl PolicyEvaluator<'_> {
                 ))
             })
         };
-        let (rank, through) = by_service.or_else(by_line)?;
+        // For a program that is not known: the commands in its arguments, which it runs if it is a wrapper.
+        let by_wrapper = || {
+            self.line?.wrapped_forms().find_map(|form| {
+                let met = denying.iter().filter_map(|table| table.first_match(form)).min();
+                let by_default = || {
+                    let denied = default_deny.first_match(form)?;
+                    (denied < default_allow?).then_some(denied)
+                };
+                Some((met.or_else(by_default)?, format!("{form}, which a program that is not known may run,")))
+            })
+        };
+        let (rank, through) = by_service.or_else(by_line).or_else(by_wrapper)?;
         Some(VerdictCause::MayReach { denial: tables.named_rule(rank), through })
     }
 

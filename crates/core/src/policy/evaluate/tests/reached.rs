@@ -196,3 +196,62 @@ fn texts_in_the_word_of_an_option_or_in_the_environment_are_judged() {
         ],
     );
 }
+
+#[test]
+fn a_command_in_the_arguments_of_an_unknown_program_asks() {
+    judge_each(
+        &NO_PUSH,
+        &[
+            ("retry git push", "ask"),
+            ("retry -n 3 -- git push origin", "ask"),
+            ("doppler run -- git push", "ask"),
+            ("nix develop -c git push", "ask"),
+            ("nix develop --command sh -c 'git push'", "ask"),
+            ("cross-env A=b git push", "ask"),
+            ("concurrently 'npm test' 'git push'", "ask"),
+            ("./wrap git push", "ask"),
+            ("/opt/bin/retry /usr/bin/git push", "ask"),
+            ("retry git -C x push", "ask"),
+            ("retry git \"$A\"", "ask"),
+            ("retry sudo git push", "ask"),
+            ("retry git status", "allow"),
+            ("doppler run -- make test", "allow"),
+            ("gh pr list --author git", "allow"),
+            ("retry \"$A\"", "allow"),
+            ("echo git push", "allow"),
+            ("grep -r git push", "allow"),
+            ("git log --grep 'git push'", "allow"),
+        ],
+    );
+    let defaults = ["allow bash(retry *)", "deny bash(git push*)"];
+    assert_eq!(word(&PolicyFixture::new(&defaults).judge(&bash("retry git push"))), "ask");
+    let free = PolicyFixture::new(&["deny bash(rm *)", "allow *"]).judge(&bash("retry git push"));
+    assert_eq!(word(&free), "allow", "{free}");
+}
+
+#[test]
+fn texts_that_the_shell_expands_later_are_judged() {
+    judge_each(
+        &NO_PUSH,
+        &[
+            ("BASH_ENV='$(git push)' bash x.sh", "deny"),
+            ("PS4='$(git push)' bash -x x.sh", "deny"),
+            ("PS4='+ $(git push)'; set -x; ls", "deny"),
+            ("[[ 'a[$(git push)]' -eq 1 ]]", "deny"),
+            ("npx --call='git push'", "deny"),
+            ("npx --call 'git push'", "deny"),
+            ("mapfile -C 'git push' -c 1 x < f", "deny"),
+            ("npm exec --call='git push'", "deny"),
+            ("let 'a[$(git push)]'", "deny"),
+            ("declare -i 'x=a[$(git push)]'", "deny"),
+            ("test -v 'a[$(git push)]'", "deny"),
+            ("printf -v 'a[$(git push)]' x", "deny"),
+            ("unset 'a[`git push`]'", "deny"),
+            ("nix-shell --run='git push'", "deny"),
+            ("printf '%s' '$(git push)'", "allow"),
+            ("[[ $x == '$(git push)' ]]", "allow"),
+            ("test -v 'a[$(git status)]'", "allow"),
+            ("npx --call='eslint .'", "allow"),
+        ],
+    );
+}
