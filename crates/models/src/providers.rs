@@ -61,6 +61,9 @@ struct HttpClients {
     loopback_plain: OnceLock<Client>,
 }
 
+/// Length of the longest field name of an event stream with its colon.
+const LONGEST_FIELD: usize = "event:".len();
+
 impl HttpClients {
     fn client_for(&self, url: &Url) -> Result<&Client, ModelFailure> {
         let (cell, builder) = match (is_loopback(url), url.scheme()) {
@@ -99,13 +102,19 @@ impl HttpClients {
             }
         };
         let form = response.headers().get(CONTENT_TYPE).and_then(|form| form.to_str().ok()).map(str::to_owned);
+        let mut beginning = Vec::new();
+        // Some servers and proxies name another type for a stream of events. Its first line tells.
         if let Some(form) = form.filter(|form| !form.trim_start().to_lowercase().starts_with("text/event-stream")) {
-            let form = format!("{} with {}", status.as_u16(), excerpt(&form));
-            return Err(no_stream(Some(&form), &read_beginning(response, silence).await));
+            beginning = read_first_bytes(&mut response, silence).await;
+            if !begins_event_stream(&beginning) {
+                let form = format!("{} with {}", status.as_u16(), excerpt(&form));
+                return Err(no_stream(Some(&form), &read_rest(beginning, response, silence).await));
+            }
         }
         let decoder = wire::decoder_for(request.entry.api)
             .ok_or_else(|| ModelFailure::new(FailureKind::Refused, "the model has no wire"))?;
-        Ok(read_answer(decoder, body_stream(response), Some(silence)))
+        let beginning = stream::iter([Ok(Bytes::from(beginning))]);
+        Ok(read_answer(decoder, beginning.chain(body_stream(response)), Some(silence)))
     }
 
     async fn send_request(&self, request: &ModelRequest) -> Result<Response, ModelFailure> {
@@ -176,10 +185,30 @@ fn body_stream(response: Response) -> impl Stream<Item = Result<Bytes, ModelFail
     })
 }
 
+/// Reads a body until its first line shows whether it is a stream of events.
+async fn read_first_bytes(response: &mut Response, silence: Duration) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.trim_ascii_start().len() < LONGEST_FIELD && body.len() < ERROR_LIMIT {
+        let Ok(Ok(Some(chunk))) = tokio::time::timeout(silence, response.chunk()).await else { break };
+        body.extend_from_slice(&chunk);
+    }
+    body
+}
+
+/// Reports whether a body begins with a field or a comment of an event stream. Source: the HTML standard, server-sent events.
+fn begins_event_stream(body: &[u8]) -> bool {
+    let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body).trim_ascii_start();
+    [b"data:".as_slice(), b"event:", b"id:", b"retry:", b":"].iter().any(|field| body.starts_with(field))
+}
+
 /// Reads the beginning of a body that is no stream, as far as it comes.
 async fn read_beginning(response: Response, silence: Duration) -> String {
+    read_rest(Vec::new(), response, silence).await
+}
+
+/// Reads the same of a body of which some has been read.
+async fn read_rest(mut body: Vec<u8>, response: Response, silence: Duration) -> String {
     let mut chunks = std::pin::pin!(response.bytes_stream());
-    let mut body = Vec::new();
     while body.len() < ERROR_LIMIT
         && let Ok(Some(Ok(chunk))) = tokio::time::timeout(silence, chunks.next()).await
     {

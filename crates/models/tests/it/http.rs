@@ -132,6 +132,40 @@ async fn an_answer_ends_with_its_end() {
 }
 
 #[tokio::test]
+async fn a_stream_of_events_is_read_under_any_content_type() {
+    for (form, begins) in [
+        ("text/plain", ""),
+        ("application/octet-stream", ": hello\n\n"),
+        ("application/json; charset=utf-8", "\u{feff}event: message\n"),
+        ("application/x-ndjson", "\r\nid: 1\n"),
+        ("text/html", "retry: 10\n"),
+    ] {
+        let body = format!("{begins}data: {HI}\n\ndata: {FIN}\n\ndata: [DONE]\n\n");
+        let mut whole = reply("200 OK", form, &body);
+        // Its first bytes one by one.
+        let pieces: Vec<String> = whole.pieces.remove(1).chars().map(String::from).collect();
+        whole.pieces.extend(pieces);
+        let items = ask(&ReplyServer::start(vec![whole]).await).await;
+        assert_eq!(items.last(), Some(&Ok(ModelEvent::Stop(FinishReason::Stop))), "{form}: {items:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_error_next_to_content_is_none() {
+    for error in ["null", "{}", r#""""#] {
+        let hi = format!(r#"{{"id":"c1","error":{error},"choices":[{{"error":{error},"delta":{{"content":"Hi"}}}}]}}"#);
+        let server = ReplyServer::start(vec![events(&[&hi, FIN, "[DONE]"], ReplyEnd::Close)]).await;
+        let items = ask(&server).await;
+        assert_eq!(items.last(), Some(&Ok(ModelEvent::Stop(FinishReason::Stop))), "{error}: {items:?}");
+    }
+    for error in ["true", "1", r#"{"code":500}"#, r#"[""]"#] {
+        let hi = format!(r#"{{"id":"c1","error":{error},"choices":[{{"delta":{{"content":"Hi"}}}}]}}"#);
+        let server = ReplyServer::start(vec![events(&[&hi, FIN, "[DONE]"], ReplyEnd::Close)]).await;
+        assert!(ask(&server).await.last().unwrap().is_err(), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_breaks_off_is_a_failure() {
     for (case, data, end, kind, words) in [
         ("ended", vec![HI], ReplyEnd::Close, FailureKind::Broken, "stream ended before its end (terminated)"),

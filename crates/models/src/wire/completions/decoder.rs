@@ -78,7 +78,7 @@ impl AnswerDecoder for CompletionsDecoder {
         }
         let chunk: CompletionsChunk = parse_json(data)?;
         self.chunks += 1;
-        if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {
+        if chunk.error.as_ref().is_some_and(says_something) || chunk.object.as_deref() == Some("error") {
             return Err(in_stream(data));
         }
         if self.response.is_none() {
@@ -136,6 +136,16 @@ impl AnswerDecoder for CompletionsDecoder {
     }
 }
 
+/// Reports whether an error says anything. Some servers send an empty one with every chunk.
+fn says_something(error: &Value) -> bool {
+    match error {
+        Value::Null => false,
+        Value::Object(members) => !members.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => true,
+    }
+}
+
 impl CompletionsDecoder {
     /// Refuses a text next to the choices, unless it repeats their text so far.
     fn check_repeated(&self, name: &str, value: Value) -> Result<(), ModelFailure> {
@@ -148,7 +158,7 @@ impl CompletionsDecoder {
     }
 
     fn read_choice(&mut self, choice: CompletionsChoice, data: &str) -> Result<(), ModelFailure> {
-        if let Some(error) = choice.error {
+        if let Some(error) = choice.error.filter(says_something) {
             return Err(in_stream(&error.to_string()));
         }
         self.usage = choice.usage.map(read_usage).or(self.usage);
