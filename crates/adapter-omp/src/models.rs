@@ -6,6 +6,19 @@ use countersign_protocol::{
 };
 pub(crate) use countersign_runtime::model_ref;
 use countersign_runtime::models::{InputModality, ModelEntry, ThinkingLevel, ThinkingParameter};
+use serde_json::{Value, json};
+
+/// The role of the model that a session works with.
+pub(crate) const DEFAULT_ROLE: &str = "default";
+
+/// Returns the model of an answer as a change of the session's own model, which counts if no entry of the session names one: sessions of
+/// older versions have no such entry. Source: omp 18.2.3, `session-context.ts`.
+pub(crate) fn note_of_answer(answer: &str) -> Option<String> {
+    let answer: Value = serde_json::from_str(answer).ok()?;
+    let text = |key: &str| answer.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let model = format!("{}/{}", text("provider")?, text("model")?);
+    Some(json!({ "model": model, "role": DEFAULT_ROLE }).to_string())
+}
 
 /// Returns a model as a host sees it. Headers stay here: they may be keys.
 pub(crate) fn to_wire(entry: &ModelEntry) -> OmpModel {

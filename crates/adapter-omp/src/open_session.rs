@@ -33,6 +33,7 @@ use super::{
     file_sync::{EntryTree, FileSyncResult, begin_with, follow_file},
     follower::{LogFollower, LogReaders},
     import_grants::import_grants,
+    models,
     open_session_error::OpenSessionError,
     recover_unwritten,
     session_environment::SessionEnvironment,
@@ -328,10 +329,16 @@ impl OpenSession {
             .iter()
             .filter(|entry| matches!(entry.kind, SessionEntryKind::ModelChange | SessionEntryKind::ThinkingChange))
             .collect();
-        let lsns: Vec<_> = notes.iter().map(|entry| entry.content).collect();
-        let texts = handle.contents().get(&lsns).await.map_err(|error| OpenSessionError::Owner(error.to_string()))?;
-        let notes: Vec<(EntryId, String)> =
-            notes.iter().zip(texts).filter_map(|(entry, text)| Some((entry.id.clone(), text?.to_string()))).collect();
+        let answer = all.iter().rev().find(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }));
+        let lsns: Vec<_> = answer.into_iter().chain(notes.iter().copied()).map(|entry| entry.content).collect();
+        let mut texts =
+            handle.contents().get(&lsns).await.map_err(|error| OpenSessionError::Owner(error.to_string()))?.into_iter();
+        let model = answer.and_then(|entry| {
+            let content = texts.next().flatten()?;
+            Some((entry.id.clone(), models::note_of_answer(&content)?))
+        });
+        let notes = notes.iter().zip(texts).filter_map(|(entry, text)| Some((entry.id.clone(), text?.to_string())));
+        let notes: Vec<(EntryId, String)> = model.into_iter().chain(notes).collect();
         let all_settings = settings(&all, &notes);
         let set = session::Command::Set { setting: SessionSetting::All(Box::new(all_settings)), entry: None };
         requests.send_command(Command::Session(id.clone(), set)).await?;

@@ -26,8 +26,6 @@ use super::{
 };
 use crate::session_file::{OpenedFile, convert::INHERIT, find};
 
-/// The role of the model that a session works with.
-const DEFAULT_ROLE: &str = "default";
 /// The role of a model that stood in for another one after a failure. A session does not continue with it.
 const FALLBACK_ROLE: &str = "fallback";
 
@@ -129,8 +127,10 @@ pub(crate) async fn fork_opened(
     let entries = entries.await.map_err(StartError::new)?;
     let is_note =
         |entry: &&ImportedEntry| matches!(entry.kind, SessionEntryKind::ModelChange | SessionEntryKind::ThinkingChange);
+    let answer = entries.iter().rev().find(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }));
+    let model = answer.and_then(|entry| Some((entry.id.clone(), models::note_of_answer(&entry.message.content)?)));
     let notes = entries.iter().filter(is_note).map(|entry| (entry.id.clone(), entry.message.content.to_string()));
-    let settings = settings(&notes.collect::<Vec<_>>());
+    let settings = settings(&model.into_iter().chain(notes).collect::<Vec<_>>());
     let beginning = SessionStart { path: None, parent, name, settings, entries };
     let seat = OpenSession::begin_new(session_store, beginning).await.map_err(StartError::from)?;
     Ok(OpenSession { damage, ..seat })
@@ -203,12 +203,16 @@ fn last_models(notes: &[(EntryId, String)]) -> Vec<String> {
     for value in notes.iter().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok()) {
         let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let Some(model) = text("model") else { continue };
-        let role = text("role").unwrap_or(DEFAULT_ROLE);
+        let role = text("role").unwrap_or(models::DEFAULT_ROLE);
         by_role.insert(role.to_owned(), model.to_owned());
         last = Some(role.to_owned());
     }
-    let last = last.filter(|role| role != DEFAULT_ROLE && role != FALLBACK_ROLE);
-    [last.as_deref(), Some(DEFAULT_ROLE)].into_iter().flatten().filter_map(|role| by_role.remove(role)).collect()
+    let last = last.filter(|role| role != models::DEFAULT_ROLE && role != FALLBACK_ROLE);
+    [last.as_deref(), Some(models::DEFAULT_ROLE)]
+        .into_iter()
+        .flatten()
+        .filter_map(|role| by_role.remove(role))
+        .collect()
 }
 
 #[cfg(test)]

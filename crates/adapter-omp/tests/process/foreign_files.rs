@@ -324,6 +324,32 @@ fn a_session_does_not_go_on_with_the_model_that_stood_in_for_another() {
     }
 }
 
+#[test]
+fn a_session_that_names_no_model_goes_on_with_the_one_of_its_answers() {
+    let place = HostFixture::new();
+    let answer = |model: &str| {
+        let mut answer = says("r1");
+        answer["model"] = model.into();
+        answer
+    };
+    let fallback = json!({ "type": "model_change", "id": "00000003", "parentId": "00000002",
+        "timestamp": AT, "model": "fake/fake-1", "role": "fallback" });
+    for (model, want) in [("fake-2", "fake-2"), ("fake-1", "fake-1"), ("", "fake-1"), ("gone", "fake-1")] {
+        let lines = [
+            header(3),
+            message("00000001", None, user("one")),
+            message("00000002", Some("00000001"), answer(model)),
+            fallback.clone(),
+        ];
+        let path = write(&place, &lines, "");
+        for flag in ["--session", "--fork"] {
+            let mut host = place.start(&[flag, &path]);
+            assert_eq!(host.session_state()["model"]["id"], want, "{flag} {model}");
+            host.close_cleanly();
+        }
+    }
+}
+
 fn thinking(id: &str, parent: &str, members: Value) -> Value {
     let mut line = json!({ "type": "thinking_level_change", "id": id, "parentId": parent, "timestamp": AT });
     line.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
