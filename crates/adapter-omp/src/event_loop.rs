@@ -94,7 +94,7 @@ impl OmpAdapter {
                     }
                 }
                 // The stop of a call is sent before its end is.
-                order = self.host_calls.next(), if !self.outbox.is_full() => host::send_order(&mut self, order),
+                order = self.host_calls.next(), if !self.outbox.is_full() => host::send_order(&mut self, order).await,
                 Some(reply) = self.pending.next(), if self.early.is_none() && !self.pending.is_empty() => {
                     self.early = Some(reply);
                 }

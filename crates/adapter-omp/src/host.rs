@@ -52,8 +52,14 @@ pub(super) async fn serve_calls(door: &mut OmpAdapter) {
     door.host_calls.open_links(door.store.common.host_capabilities.peer_registry(), &seat.id, &seat.answers).await;
 }
 
-/// Tells the host.
-pub(super) fn send_order(door: &mut OmpAdapter, order: PeerOrder) {
+/// Sends an order to the host. A call follows the message that holds it: a host that gets the call first does not know what it is for.
+pub(super) async fn send_order(door: &mut OmpAdapter, order: PeerOrder) {
+    if matches!(order, PeerOrder::Do(_))
+        && let Some(seat) = &door.seat
+        && let Some((_, position)) = seat.requests.read_state(|_| Some(())).await
+    {
+        door.catch_up(position).await;
+    }
     match door.host_calls.take_order(order, &door.store.common.host_capabilities) {
         Some(HostCallFrame::Tool(frame)) => door.write_frame(OutgoingFrame::HostTool(&frame)),
         Some(HostCallFrame::Uri(frame)) => door.write_frame(OutgoingFrame::HostUri(&frame)),

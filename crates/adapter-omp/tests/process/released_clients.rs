@@ -215,6 +215,12 @@ fn a_host_does_the_calls_of_its_tools() {
         (&tool_call["toolName"], &tool_call["toolCallId"], &tool_call["arguments"]["id"]),
         (&json!("look_up"), &json!("k"), &json!(1))
     );
+    // The message that holds the call is complete before the host gets the call.
+    let frames = host.frames_since(from);
+    let position = |what: &dyn Fn(&Value) -> bool| frames.iter().position(what);
+    let is_message = |frame: &Value| frame["type"] == "message_end" && frame["message"]["role"] == "assistant";
+    let is_call = |frame: &Value| frame["type"] == "host_tool_call";
+    assert!(position(&is_message).is_some_and(|message| Some(message) < position(&is_call)), "{frames:#?}");
     let content = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
     host.write_input(format!(
         "{}\n",
