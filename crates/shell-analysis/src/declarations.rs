@@ -84,8 +84,10 @@ fn sets_by_name(program: &ShellWord, words: &[ShellWord]) -> bool {
 /// Reports whether a builtin reads words as expressions or as names with an index, in which the shell expands what their quotes kept.
 pub(super) fn expands_again(program: &str, words: &[ShellWord]) -> bool {
     match program {
-        "let" | "declare" | "typeset" | "local" | "export" | "readonly" | "unset" | "test" | "[" | "read"
-        | "mapfile" | "readarray" | "getopts" | "wait" => true,
+        "let" | "declare" | "typeset" | "local" | "export" | "readonly" | "unset" | "read" | "mapfile"
+        | "readarray" | "getopts" | "wait" => true,
+        // It computes the index of a name, not the numbers that it compares.
+        "test" | "[" => words.iter().any(|word| matches!(word.value.as_str(), "-v" | "-R")),
         "printf" => words.first().is_some_and(|word| word.value.starts_with("-v")),
         _ => false,
     }

@@ -14,6 +14,23 @@ pub const UNPARSABLE: &str = "text that cannot be parsed";
 const MOST_SET: usize = 16;
 
 /// Structure and effects of a line.
+///
+/// # Example
+///
+/// ```
+/// use countersign_shell_analysis::{ShellContext, analyze};
+///
+/// let place = ShellContext { tool: "bash".to_owned(), cwd: "/home/ana/site".to_owned(), ..ShellContext::default() };
+///
+/// let line = analyze("git add . && rm -rf /srv/data", &place);
+/// assert_eq!(line.commands.len(), 2);
+/// assert_eq!(line.commands[0].covers, [["bash(git add .)"]]);
+/// assert!(line.floor.is_some(), "it deletes outside of the working folder");
+///
+/// // No allow rule covers a command that is only known when the line runs.
+/// let line = analyze("$TOOL --version", &place);
+/// assert!(line.opaque.is_some());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct LineAnalysis {
     /// Every simple command, those in wrappers and substitutions too.

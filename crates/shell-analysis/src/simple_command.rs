@@ -261,12 +261,22 @@ fn analyze_command(
 }
 
 /// Returns a command of its own for the arguments of a program that may be a wrapper: what it may run, for deny rules.
-pub(super) fn wrapped_analysis(place: &Place, here: &PossibleCwd, commands: &[Vec<ShellWord>]) -> CommandAnalysis {
+pub(super) fn wrapped_analysis(tool: &str, commands: &[Vec<ShellWord>]) -> CommandAnalysis {
     let mut found = CommandAnalysis::default();
-    for argv in commands.iter().filter(|argv| argv.first().is_some_and(|first| first.as_literal().is_some())) {
-        let inner = analyze_command(place, here, &[], argv, CoverNeed::Perhaps);
-        found.wrapped.extend(inner.forms);
-        found.begun.extend(inner.begun);
+    for argv in commands {
+        let Some(program) = argv.first().and_then(ShellWord::as_literal) else { continue };
+        let rest: Vec<String> = argv[1..].iter().map(|word| word.plain_text().to_owned()).collect();
+        let arguments: String = rest.iter().flat_map(|word| [" ", word.as_str()]).collect();
+        let name = base_name(program);
+        found.wrapped.push(format!("{tool}({program}{arguments})"));
+        found.wrapped.extend((name != program).then(|| format!("{tool}({name}{arguments})")));
+        if let Some(command) = name.strip_prefix("git-") {
+            found.wrapped.push(format!("{tool}(git {command}{arguments})"));
+        }
+        if name == "git" {
+            found.wrapped.extend(git::plain_forms(&rest).into_iter().map(|form| format!("{tool}({form})")));
+        }
+        found.begun.extend(begun_forms(tool, argv));
     }
     found
 }

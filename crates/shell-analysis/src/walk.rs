@@ -30,6 +30,8 @@ const MOST_COMMANDS: usize = 4_000;
 /// The most that is judged of one line, in bytes: of its texts, and of its commands with what their words may be. Wrappers in wrappers
 /// may hand on as much as they like.
 const MOST_JUDGED: usize = 1 << 20;
+/// The most bytes of commands in the arguments of programs that are not known. Beyond them such a program may run any command.
+const MOST_WRAPPED: usize = 1 << 17;
 
 /// The most words that braces may make in one line.
 const MOST_MADE: usize = 4_000;
@@ -44,6 +46,8 @@ pub(super) struct LineWalk<'a> {
     made: usize,
     /// Number of bytes that were judged.
     judged: usize,
+    /// Size of the commands that programs which are not known may run, in bytes.
+    wrapped: usize,
     /// True while what the command at hand reads on its input is written out in the line.
     fed: bool,
     calls: CallGraph,
@@ -90,6 +94,7 @@ impl<'a> LineWalk<'a> {
             depth: 0,
             made: 0,
             judged: 0,
+            wrapped: 0,
             fed: false,
             calls: CallGraph::default(),
             sets_home: sets("HOME"),

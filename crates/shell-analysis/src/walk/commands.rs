@@ -2,7 +2,7 @@
 
 use brush_parser::ast;
 
-use super::{LineWalk, MOST_COMMANDS, MOST_TEXTS_DEEP, unparsed::MOST_PARTS};
+use super::{LineWalk, MOST_COMMANDS, MOST_TEXTS_DEEP, MOST_WRAPPED, unparsed::MOST_PARTS};
 use crate::{
     action_class::ActionClass as Class,
     classes, declarations, disk, find,
@@ -244,11 +244,11 @@ impl LineWalk<'_> {
             let parts = text.split(['\n', ';', '|', '&', '(', ')', '{', '}', '`']).take(MOST_PARTS);
             commands.extend(parts.map(|part| part.split_whitespace().flat_map(|raw| self.scan_words(raw)).collect()));
         }
-        let bytes = commands.iter().flatten().map(|word: &ShellWord| word.value.len()).sum();
-        if self.is_spent_by(bytes) {
-            return self.note_beyond("is too involved to be judged");
+        self.wrapped += commands.iter().flatten().map(|word: &ShellWord| word.value.len() + 1).sum::<usize>();
+        if self.wrapped > MOST_WRAPPED {
+            return self.any_command();
         }
-        let wrapped = simple_command::wrapped_analysis(self.place, &self.here, &commands);
+        let wrapped = simple_command::wrapped_analysis(&self.place.tool, &commands);
         if !wrapped.wrapped.is_empty() {
             self.line.commands.push(wrapped);
         }
