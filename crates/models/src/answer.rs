@@ -438,7 +438,7 @@ pub(crate) fn silence_failure(silence: Duration) -> ModelFailure {
 fn idle_failure(silence: Duration) -> ModelFailure {
     let seconds = silence.as_secs_f64();
     let message =
-        format!("timeout: the provider keeps the connection alive but sent nothing of an answer for {seconds} s");
+        format!("timeout: the provider keeps the connection alive but has sent no part of an answer for {seconds} s");
     ModelFailure::new(FailureKind::Silence, message)
 }
 
@@ -633,7 +633,7 @@ mod tests {
         }
         let half = [(0, "data: {\"choices\":[]}\n"), (50, ": here\n"), (50, ": here\n"), (50, ": here\n")];
         assert_eq!(last(&half).await, (Err(idle_failure(SILENCE)), SILENCE), "comments behind half a frame");
-        let message = "timeout: the provider keeps the connection alive but sent nothing of an answer for 120 s";
+        let message = "timeout: the provider keeps the connection alive but has sent no part of an answer for 120 s";
         assert_eq!(idle_failure(SILENCE).message, message);
     }
 

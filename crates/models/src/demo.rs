@@ -22,7 +22,7 @@ pub const PROVIDER: &str = "demo";
 pub const MODEL: &str = "scripted-1";
 
 /// Task for the model in the demo. Any prompt that names `greet.sh` starts the same task.
-pub const PROMPT: &str = "The test of greet.sh in this folder fails. Please find the bug, fix it, run the test, and publish the project beside this folder.";
+pub const PROMPT: &str = "The test of greet.sh in this folder fails. Please find the bug, fix it, run the test, and publish the project next to this folder.";
 
 /// The broken project: paths relative to the folder that the tools work in, and the content of the files. The folder needs
 /// a name of its own below a scratch folder, since the last step publishes to `../published`.
@@ -31,7 +31,7 @@ pub const PROJECT: &[(&str, &str)] = &[
         "greet.sh",
         concat!(
             "#!/bin/sh\n",
-            "# Greets whoever is named, or the world.\n",
+            "# Greets the given name, or the world.\n",
             "name=${1:-world}\n",
             "echo \"Hello, $nmae!\"\n"
         ),
@@ -40,7 +40,7 @@ pub const PROJECT: &[(&str, &str)] = &[
         "test.sh",
         concat!(
             "#!/bin/sh\n",
-            "# Says what is wrong and fails, or says that all is well.\n",
+            "# Fails and prints the difference if a greeting is wrong.\n",
             "check() {\n",
             "  if [ \"$1\" = \"$2\" ]; then echo \"ok: $1\"; else echo \"FAILED: got '$1', want '$2'\"; exit 1; fi\n",
             "}\n",

@@ -204,7 +204,7 @@ const fn is_yes(value: &bool) -> bool {
 /// Shows the names of headers only: their values may be credentials.
 impl fmt::Debug for ModelEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("ModelEntry")
             .field("provider", &self.provider)
             .field("id", &self.id)
             .field("api", &self.api)

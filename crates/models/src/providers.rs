@@ -112,8 +112,8 @@ impl HttpClients {
             }
         }
         let decoder = wire::decoder_for(request.entry.api)
-            .ok_or_else(|| ModelFailure::new(FailureKind::Refused, "the model has no wire"))?;
-        let beginning = stream::iter([Ok(Bytes::from(beginning))]);
+            .ok_or_else(|| ModelFailure::new(FailureKind::Refused, "the model has no HTTP API"))?;
+        let beginning = stream::iter((!beginning.is_empty()).then(|| Ok(Bytes::from(beginning))));
         Ok(read_answer(decoder, beginning.chain(body_stream(response)), Some(silence)))
     }
 
@@ -121,7 +121,7 @@ impl HttpClients {
         let refused = || {
             ModelFailure::new(
                 FailureKind::Refused,
-                format!("{}: the base address is not an http URL", request.entry.provider),
+                format!("{}: the base URL is not an http or https URL", request.entry.provider),
             )
         };
         let address = |text: &str| Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));

@@ -34,7 +34,7 @@ pub struct ModelRequest {
 /// Shows neither the credential nor the conversation: a request may end in a log.
 impl fmt::Debug for ModelRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
+        f.debug_struct("ModelRequest")
             .field("provider", &self.entry.provider)
             .field("model", &self.entry.id)
             .field("messages", &self.messages.len())

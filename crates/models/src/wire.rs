@@ -83,7 +83,7 @@ pub(crate) fn prepare_request(request: &ModelRequest) -> Result<WireRequest, Mod
         ModelApi::OpenaiCompletions => completions::request::prepare_request(request),
         ModelApi::OpenaiResponses => responses::request::prepare_request(request),
         ModelApi::GoogleGenerativeAi => google::request::prepare_request(request),
-        ModelApi::Demo => Err(ModelFailure::new(FailureKind::Refused, "the demo model has no wire")),
+        ModelApi::Demo => Err(ModelFailure::new(FailureKind::Refused, "the demo model has no HTTP API")),
     }
 }
 
@@ -133,7 +133,7 @@ fn parse_json<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, ModelFa
 /// Writes a body.
 fn serialise_body(body: &impl serde::Serialize) -> Result<Vec<u8>, ModelFailure> {
     serde_json::to_vec(body)
-        .map_err(|error| ModelFailure::new(FailureKind::Refused, format!("the request cannot be written: {error}")))
+        .map_err(|error| ModelFailure::new(FailureKind::Refused, format!("cannot serialize the request: {error}")))
 }
 
 /// Returns the failure of a stream that stopped in the middle.

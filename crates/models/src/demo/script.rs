@@ -31,7 +31,7 @@ pub(super) enum ToolOutcome<'a> {
 pub(super) fn next_answer(messages: &[RequestMessage]) -> ScriptedAnswer {
     let Some(task_at) = messages.iter().rposition(is_task) else {
         return text_answer(format!(
-            "I am a scripted model: I cannot think, and I know one task only. Try this: {PROMPT}"
+            "I am a scripted model: I cannot think, and I know only one task. Try this: {PROMPT}"
         ));
     };
     let mut step = 0_u32;
@@ -58,7 +58,7 @@ pub(super) fn next_answer(messages: &[RequestMessage]) -> ScriptedAnswer {
             ],
         },
         (4.., ToolOutcome::Fine) => {
-            text_answer("Done. The bug was a misspelt variable: greet.sh said $nmae where it meant $name. It is fixed, the test passes, and the project is published in ../published, since the command was allowed.".to_owned())
+            text_answer("Done. The bug was a misspelt variable: greet.sh used $nmae instead of $name. It is fixed, the test passes, and the project is published in ../published, since the command was allowed.".to_owned())
         }
         (4.., ToolOutcome::Denied) => {
             text_answer("Understood: publishing was denied, so nothing outside this folder was changed. The bug in greet.sh is fixed and the test passes; the fix stays in this folder.".to_owned())
@@ -67,10 +67,10 @@ pub(super) fn next_answer(messages: &[RequestMessage]) -> ScriptedAnswer {
             text_answer(format!("The bug in greet.sh is fixed and the test passes, but publishing did not work: {}", shorten_text(text)))
         }
         (1..=3, ToolOutcome::Denied) => {
-            text_answer("Understood: that was denied, and my script has no other way, so I stop here. Nothing was published.".to_owned())
+            text_answer("Understood: that was denied, and my script has no other step, so I stop here. Nothing was published.".to_owned())
         }
         (1..=3, ToolOutcome::Failed(text)) => {
-            text_answer(format!("That did not work, and my script has no other way, so I stop here. Nothing was published. The tool said: {}", shorten_text(text)))
+            text_answer(format!("That did not work, and my script has no other step, so I stop here. Nothing was published. The tool returned: {}", shorten_text(text)))
         }
         (1, ToolOutcome::Fine) => ScriptedAnswer {
             text: "The last line of greet.sh misspells its variable: $nmae should be $name. I change that line.".to_owned(),
@@ -85,7 +85,7 @@ pub(super) fn next_answer(messages: &[RequestMessage]) -> ScriptedAnswer {
         },
         (3, ToolOutcome::Fine) => ScriptedAnswer {
             text: "The test passes. Publishing replaces the folder ../published, which is outside of this one: a person has to approve that. Read the command, then decide.".to_owned(),
-            calls: vec![call("bash", json!({"command": PUBLISH, "_i": "Publish the fixed project beside this folder"}))],
+            calls: vec![call("bash", json!({"command": PUBLISH, "_i": "Publish the fixed project next to this folder"}))],
         },
     }
 }

@@ -128,7 +128,7 @@ pub(crate) fn known_ending(reason: &str, detail: Option<&str>) -> Option<AnswerE
     } else if reason.eq_ignore_ascii_case("missing_thought_signature") {
         failed(FailureKind::Refused, format!("the provider refused the conversation: {text}"))
     } else if is_one_of(&BROKE_OFF) {
-        failed(FailureKind::Broken, format!("the model broke off (terminated): {text}"))
+        failed(FailureKind::Broken, format!("the model failed to finish its answer (terminated): {text}"))
     } else if is_one_of(&FAILED) {
         // The gateway's provider may have given the reason, in a word of this list.
         match detail.and_then(|detail| known_ending(detail, None)) {
@@ -179,7 +179,7 @@ pub(crate) fn empty_answer(word: Option<&str>) -> ModelFailure {
 
 /// Returns the failure of an answer that ended for calls of which none came. The model may write them the next time.
 pub(crate) fn without_calls() -> ModelFailure {
-    ModelFailure::new(FailureKind::Broken, "the answer ended for tool calls, but none came (terminated)")
+    ModelFailure::new(FailureKind::Broken, "the answer ended with a reason for tool calls, but has none (terminated)")
 }
 
 #[cfg(test)]
@@ -210,7 +210,7 @@ mod tests {
                 Some("MALFORMED_FUNCTION_CALL"),
                 Err((
                     FailureKind::Broken,
-                    "provider returned error: the model broke off (terminated): MALFORMED_FUNCTION_CALL",
+                    "provider returned error: the model failed to finish its answer (terminated): MALFORMED_FUNCTION_CALL",
                 )),
             ),
             (

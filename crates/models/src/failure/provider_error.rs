@@ -62,10 +62,10 @@ pub(crate) fn no_stream(form: Option<&str>, body: &str) -> ModelFailure {
     }
     let form = form.unwrap_or("a body");
     if body.trim().is_empty() {
-        let message = format!("{form} and no content instead of a stream of events (terminated)");
+        let message = format!("expected a stream of events, got {form} without content (terminated)");
         return ModelFailure::new(FailureKind::Broken, message);
     }
-    let message = format!("{form} instead of a stream of events: {}", excerpt(body));
+    let message = format!("expected a stream of events, got {form}: {}", excerpt(body));
     ModelFailure::new(FailureKind::Refused, message)
 }
 

@@ -26,7 +26,7 @@ pub(super) fn index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     let Some(value) = Option::<Value>::deserialize(deserializer)? else { return Ok(None) };
     let index = count(&value).map_err(D::Error::custom)?;
     index.map_or_else(
-        || Err(D::Error::custom(format!("an index is {value}, expected a whole number"))),
+        || Err(D::Error::custom(format!("invalid index {value}: expected a whole number"))),
         |index| Ok(Some(index)),
     )
 }
@@ -112,7 +112,7 @@ mod tests {
             assert_eq!(read(value.clone()).unwrap(), want, "{value}");
         }
         for value in [json!(-1), json!("a"), json!({}), json!([1]), json!(false)] {
-            assert!(read(value.clone()).unwrap_err().to_string().starts_with("an index is "), "{value}");
+            assert!(read(value.clone()).unwrap_err().to_string().starts_with("invalid index "), "{value}");
         }
     }
 }

@@ -149,13 +149,23 @@ pub(crate) enum EventRole {
     Error,
 }
 
+/// Reports whether a value in JSON is an object without members or a text without letters.
+fn is_empty_json(raw: &str) -> bool {
+    match serde_json::from_str::<Value>(raw) {
+        Ok(Value::Object(members)) => members.is_empty(),
+        Ok(Value::String(text)) => text.is_empty(),
+        Ok(_) | Err(_) => false,
+    }
+}
+
 /// Returns the role of an event for an answer over a wire that has the `known` members there.
 ///
 /// # Errors
 /// [`crate::FailureKind::Refused`], naming another member that holds content.
 pub(crate) fn event_role(data: &str, known: &[&str]) -> Result<EventRole, ModelFailure> {
     let Ok(mut all) = serde_json::from_str::<BTreeMap<String, &RawValue>>(data) else { return Ok(EventRole::Part) };
-    all.retain(|_, raw| raw.get() != "null");
+    // An error that says nothing is none.
+    all.retain(|name, raw| raw.get() != "null" && !(name == "error" && is_empty_json(raw.get())));
     let is_error = |name: &str| all.get(name).is_some_and(|raw| raw.get() == "\"error\"");
     let is_known = |name: &str| known.contains(&name);
     // A wire whose events have types has no message without one.

@@ -212,14 +212,14 @@ async fn a_refusal_names_its_status_and_the_providers_words() {
             "text/html",
             "<h1>Hi</h1>",
             FailureKind::Refused,
-            "200 with text/html instead of a stream of events: <h1>Hi</h1>",
+            "expected a stream of events, got 200 with text/html: <h1>Hi</h1>",
         ),
         (
             "200 OK",
             "text/event-stream",
             "<h1>Hi</h1>",
             FailureKind::Refused,
-            "a body instead of a stream of events: <h1>Hi</h1>",
+            "expected a stream of events, got a body: <h1>Hi</h1>",
         ),
         (
             "200 OK",
@@ -233,7 +233,7 @@ async fn a_refusal_names_its_status_and_the_providers_words() {
             "application/json",
             "",
             FailureKind::Broken,
-            "200 with application/json and no content instead of a stream of events (terminated)",
+            "expected a stream of events, got 200 with application/json without content (terminated)",
         ),
     ] {
         let server = ReplyServer::start(vec![reply(status, form, body)]).await;

@@ -247,7 +247,7 @@ impl AnthropicDecoder {
             match self.parts.part_text(index) {
                 Some("") => self.parts.push_delta(index, &input),
                 Some(text) if !is_same_json(text, &input) => {
-                    return Err(malformed_stream("the input of a call is not what its deltas say"));
+                    return Err(malformed_stream("the input of a call does not match its deltas"));
                 }
                 Some(_) | None => {}
             }

@@ -99,7 +99,7 @@ fn add_parts(delta: &mut CompletionsDelta, mut parts: Vec<ContentPart>) -> Resul
         // Thinking comes before the text.
         parts.into_iter().map(ContentPart::without_answer_texts).chain(known).collect()
     } else {
-        return Err(malformed_stream("the content list of a delta is not what its content says"));
+        return Err(malformed_stream("the content list of a delta does not match its content"));
     };
     delta.content = (!all.is_empty()).then_some(DeltaContent::Parts(all));
     Ok(())

@@ -172,7 +172,7 @@ impl CompletionsDecoder {
         match self.text.get(before..).unwrap_or_default() {
             "" => self.push_prose(ProseKind::Text, &text),
             delta_text if delta_text.contains(text.trim()) => {}
-            _ => return Err(malformed_stream("the text of a choice is not what its delta says")),
+            _ => return Err(malformed_stream("the text of a choice does not match its delta")),
         }
         if let Some(message) = choice.message {
             self.read_message(message, data)?;
@@ -255,7 +255,7 @@ impl CompletionsDecoder {
         match whole.strip_prefix(self.text.as_str()) {
             Some(rest) => self.push_prose(ProseKind::Text, rest),
             None if self.text.contains(whole.trim()) => {}
-            None => return Err(malformed_stream("the text of the message is not what its deltas say")),
+            None => return Err(malformed_stream("the text of the message does not match its deltas")),
         }
         let single = message.function_call.map(ToolCallDelta::from_function);
         // Each call that came is one of the message: of two that are the same none is left out.
@@ -275,7 +275,7 @@ impl CompletionsDecoder {
                     self.keep_with_call(at, call);
                 }
                 None if open.iter().any(is_there) => {
-                    return Err(malformed_stream("the arguments of a call are not what its deltas say"));
+                    return Err(malformed_stream("the arguments of a call do not match its deltas"));
                 }
                 None => self.read_call(call, data)?,
             }

@@ -160,7 +160,7 @@ impl AnswerDecoder for ResponsesDecoder {
             | "response.function_call_arguments.delta")
                 if is_lost =>
             {
-                return Err(unreadable_content(&format!("a delta of {kind:?} that is no text")));
+                return Err(unreadable_content(&format!("a delta of {kind:?} that is not text")));
             }
             "response.created" | "response.in_progress" => {
                 self.items.begin_answer(response.and_then(|response| response.id));

@@ -231,7 +231,7 @@ impl ItemAssembler {
         let found = self.find_item(kind, place);
         let item = match found {
             Some(item) if self.parts.is_open(self.items[item].part) => item,
-            Some(_) if kind == ItemKind::Text => return Err(malformed_stream("text behind the end of its item")),
+            Some(_) if kind == ItemKind::Text => return Err(malformed_stream("text after the end of its item")),
             Some(_) => return Ok(()),
             None => self.open_item(kind, place.0, place.1.map(str::to_owned), Default::default),
         };
@@ -270,7 +270,7 @@ impl ItemAssembler {
             (None, None) => {
                 let orphan = self.orphans.entry((place.0, place.1.map(str::to_owned))).or_default();
                 if !whole.starts_with(orphan.as_str()) {
-                    return Err(malformed_stream("the arguments of a call are not what its deltas say"));
+                    return Err(malformed_stream("the arguments of a call do not match its deltas"));
                 }
                 whole.clone_into(orphan);
                 return Ok(());
@@ -290,7 +290,7 @@ impl ItemAssembler {
                 let rest = rest.to_owned();
                 self.say_arguments(item, &rest);
             }
-            Some(_) | None => return Err(malformed_stream("the arguments of a call are not what its deltas say")),
+            Some(_) | None => return Err(malformed_stream("the arguments of a call do not match its deltas")),
         }
         self.drop_orphans(whole);
         Ok(())
@@ -325,7 +325,7 @@ impl ItemAssembler {
                 known_text.push_str(rest);
                 Ok(())
             }
-            Some(_) | None => Err(malformed_stream("the text of an item is not what its deltas say")),
+            Some(_) | None => Err(malformed_stream("the text of an item does not match its deltas")),
         }
     }
 
@@ -384,7 +384,7 @@ impl ItemAssembler {
             ItemKind::Call
                 if item.name.as_ref().is_some_and(|name| !name.is_empty() && *name != self.items[at].name) =>
             {
-                return Err(malformed_stream("the name of a call is not what it began with"));
+                return Err(malformed_stream("the name of a call changed within the stream"));
             }
             ItemKind::Call => {
                 self.complete_call(at, item.arguments.as_deref().unwrap_or_default())?;
@@ -436,7 +436,7 @@ fn check_item(kind: ItemKind, item: &OutputItem) -> Result<(), ModelFailure> {
         ItemKind::Call => has_text(&item.content) || has_text(&item.summary),
     };
     if is_stray {
-        return Err(malformed_stream(&format!("an item of type {:?} with content of another", item.r#type)));
+        return Err(malformed_stream(&format!("an item of type {:?} with content of another type", item.r#type)));
     }
     item.content.iter().chain(&item.summary).flatten().try_for_each(OutputContent::check_readable)?;
     find_unplaced(&item.rest, ContentRule::Content)

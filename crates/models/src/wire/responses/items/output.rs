@@ -48,7 +48,7 @@ impl ItemAssembler {
             self.parts.end_part(self.items[at].part);
         }
         if let Some(orphan) = self.orphans.values().find(|orphan| !orphan.trim().is_empty()) {
-            return Err(malformed_stream(&format!("arguments of a call that never came: {orphan}")));
+            return Err(malformed_stream(&format!("arguments of a tool call that was never sent: {orphan}")));
         }
         self.end_where(|_| true);
         self.parts.finish_answer(usage, stop, None)
