@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules of this project that no lint knows. Each finding is one line: file:line: what, why.
 
+mod banned_words;
 mod commands;
 mod cycles;
 mod edges;
@@ -7,6 +8,7 @@ mod forbidden_words;
 mod gate_content;
 mod imports;
 mod manifest;
+mod markdown;
 mod measure;
 mod names;
 mod purity;
@@ -97,7 +99,9 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<TidyFinding>
         let paths = rust_files(package.folder())?;
         let mut sources = Vec::with_capacity(paths.len());
         for path in &paths {
-            let source = RustSource::new(workspace.relative_path(path), &read_text(path)?);
+            let text = read_text(path)?;
+            let source = RustSource::new(workspace.relative_path(path), &text);
+            found.extend(banned_words::findings(&source, &text));
             found.extend(names::findings(&source));
             found.extend(forbidden_words::findings(&source));
             found.extend(gate_content::findings(&package.name, &source));
@@ -110,6 +114,7 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<TidyFinding>
         found.extend(cycles::findings(workspace.relative_path(package.folder()), &sources));
         found.extend(sizes::findings(&package.name, file, &sources));
     }
+    found.extend(banned_words::workspace_findings(workspace)?);
     found.extend(measure::findings(workspace)?);
     for page in CONTRIBUTOR_PAGES {
         found.extend(commands::findings(workspace, Path::new(page), &read_text(&workspace.root.join(page))?));

@@ -111,7 +111,6 @@ fn measured(workspace: &Workspace) -> anyhow::Result<(NameFigures, TextFigures)>
             let source = RustSource::new(workspace.relative_path(&path), &text);
             names.add(&source);
             texts.add_rustdoc(&text);
-            texts.add_literals(&source, &text);
         }
     }
     for page in source::pages(&workspace.root)? {
@@ -138,13 +137,6 @@ fn figures(names: &NameFigures, texts: &TextFigures) -> Vec<Figure> {
         ),
         figure("told, said, heard in 1,000 words of documents", texts.told(), Bound::AtMost(0.5), None, ""),
         figure("you, your in 1,000 words of guides", texts.you(), Bound::AtLeast(8.0), None, ""),
-        figure(
-            "vague words in string literals of the program",
-            texts.vague_words(),
-            Bound::AtMost(50.0),
-            Some(321.0),
-            "",
-        ),
         figure("words of ARCHITECTURE.md", texts.words_of("ARCHITECTURE.md"), Bound::AtMost(3000.0), None, ""),
         figure("words of README.md", texts.words_of("README.md"), Bound::AtMost(900.0), None, ""),
     ]

@@ -3,7 +3,7 @@
 //! It is a lexer, not a parser: enough to never mistake a comment or a string for code.
 
 use std::{
-    fs,
+    fs, iter,
     path::{Path, PathBuf},
 };
 
@@ -30,6 +30,15 @@ impl<'a> RustSource<'a> {
     pub(crate) fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
+}
+
+/// String literal of a Rust file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StringLiteral<'a> {
+    /// Of its first character, from 1.
+    pub(crate) line: usize,
+    /// As it is written, with its quotes.
+    pub(crate) text: &'a str,
 }
 
 /// Returns every page in Markdown that belongs to the project's documents: those at the root and below `docs`, in order.
@@ -69,18 +78,49 @@ fn lines_before_tests(code: &str) -> usize {
 /// Replaces every character inside a comment or a literal by a space, and keeps line ends.
 fn blank_literals(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let length = literal_length(rest, code.chars().next_back());
-        if length == 0 {
-            code.push(first);
-            rest = &rest[first.len_utf8()..];
-        } else {
-            code.extend(rest[..length].chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
-            rest = &rest[length..];
+    for piece in pieces(text) {
+        match piece {
+            Piece::Code(piece) => code.push_str(piece),
+            Piece::Literal(piece) => code.extend(piece.chars().map(|c| if c == '\n' { '\n' } else { ' ' })),
         }
     }
     code
+}
+
+/// Returns the string literals of a Rust file in order.
+pub(crate) fn string_literals(text: &str) -> Vec<StringLiteral<'_>> {
+    let mut literals = Vec::new();
+    let mut line = 1;
+    for piece in pieces(text) {
+        let (Piece::Code(text) | Piece::Literal(text)) = piece;
+        if matches!(piece, Piece::Literal(_)) && !text.starts_with(['/', '\'']) {
+            literals.push(StringLiteral { line, text });
+        }
+        line += text.matches('\n').count();
+    }
+    literals
+}
+
+/// Part of a Rust file.
+#[derive(Clone, Copy)]
+enum Piece<'a> {
+    /// One character.
+    Code(&'a str),
+    /// A whole comment, string or character.
+    Literal(&'a str),
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = text;
+    let mut before = None;
+    iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let length = literal_length(rest, before);
+        let (piece, after) = rest.split_at(if length == 0 { first.len_utf8() } else { length });
+        rest = after;
+        before = Some(first).filter(|_| length == 0);
+        Some(if length == 0 { Piece::Code(piece) } else { Piece::Literal(piece) })
+    })
 }
 
 /// Returns the length in bytes of the comment or literal that `rest` begins with, 0 if it begins with code.
@@ -178,6 +218,14 @@ mod tests {
         ] {
             assert_eq!(blank_literals(text), want, "{text}");
         }
+    }
+
+    #[test]
+    fn string_literals_have_the_lines_on_which_they_begin() {
+        let text = "// \"a\"\nf(\"b\\\"c\", 'd', b\"e\");\nlet x = r#\"f\n\"g\"\"#;\n\"h\"";
+        let literals = string_literals(text);
+        let literals: Vec<_> = literals.iter().map(|literal| (literal.line, literal.text)).collect();
+        assert_eq!(literals, [(2, "\"b\\\"c\""), (2, "\"e\""), (3, "r#\"f\n\"g\"\"#"), (5, "\"h\"")]);
     }
 
     #[test]

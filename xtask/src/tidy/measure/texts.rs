@@ -2,16 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::tidy::source::RustSource;
-
-/// First words that describe a thing by a question instead of naming it.
-const QUESTIONS: [&str; 10] =
-    ["What", "Who", "Whoever", "Whatever", "How", "Where", "Whether", "Which", "Whose", "Whom"];
+use crate::tidy::{banned_words::QUESTIONS, markdown};
 
 const TOLD: [&str; 3] = ["told", "said", "heard"];
-/// Words that hide the thing or the actor of a sentence.
-const VAGUE_WORDS: [&str; 10] =
-    ["anew", "beside", "heard", "nobody", "said", "somebody", "thereof", "told", "whatever", "whoever"];
 const YOU: [&str; 3] = ["you", "your", "yours"];
 
 /// Folders of pages that state facts and do not address the reader.
@@ -24,7 +17,6 @@ pub(super) struct TextFigures {
     questions: usize,
     pages: Counts,
     guides: Counts,
-    vague_words: usize,
     words: BTreeMap<String, usize>,
 }
 
@@ -50,23 +42,12 @@ impl TextFigures {
         }
     }
 
-    /// Adds the string literals of a Rust file, but for its tests.
-    pub(super) fn add_literals(&mut self, source: &RustSource<'_>, text: &str) {
-        for ((line, code), original) in source.code_lines().zip(text.lines()) {
-            if line > source.lines_without_tests {
-                break;
-            }
-            let literals = literal_text(original, code);
-            self.vague_words += words(&literals).filter(|word| VAGUE_WORDS.contains(word)).count();
-        }
-    }
-
     /// Adds a page in Markdown. Code and tables do not count.
     pub(super) fn add_page(&mut self, path: &Path, text: &str) {
-        let prose = prose(text);
         let is_guide = !REFERENCE.iter().any(|folder| path.starts_with(folder));
         let mut count = 0;
-        for word in words(&prose) {
+        let prose = markdown::paragraphs(text);
+        for word in prose.iter().flat_map(|paragraph| words(&paragraph.text)) {
             count += 1;
             let lower = word.to_lowercase();
             let (told, you) = (TOLD.contains(&lower.as_str()), YOU.contains(&lower.as_str()));
@@ -77,11 +58,6 @@ impl TextFigures {
             }
         }
         self.words.insert(path.display().to_string(), count);
-    }
-
-    /// Returns how often vague words stand in the string literals of the program: help, errors, log lines, pages and wire texts.
-    pub(super) fn vague_words(&self) -> f64 {
-        ratio(self.vague_words, 1)
     }
 
     /// Returns the share of doc comments that begin with a question word, in percent.
@@ -110,58 +86,9 @@ fn ratio(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The characters of a line that are blank in its code, without a comment at its end.
-fn literal_text(line: &str, code: &str) -> String {
-    let mut text = String::new();
-    let mut code = code.chars();
-    let mut rest = line.chars().peekable();
-    while let Some(letter) = rest.next() {
-        let is_blank = code.next() == Some(' ');
-        if is_blank && letter == '/' && rest.peek() == Some(&'/') && text.ends_with(['\n', ' ']) | text.is_empty() {
-            break;
-        }
-        text.push(if is_blank { letter } else { '\n' });
-    }
-    text
-}
-
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_alphanumeric() || c == '\'' || c == '-'))
         .filter(|word| word.contains(char::is_alphabetic))
-}
-
-/// Returns the running text of a page: without code, tables, link targets and comments.
-fn prose(text: &str) -> String {
-    let mut prose = String::with_capacity(text.len());
-    let mut is_fenced = false;
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            is_fenced = !is_fenced;
-            continue;
-        }
-        let is_code = is_fenced || line.starts_with("    ") || line.trim_start().starts_with(['|', '<']);
-        if is_code {
-            continue;
-        }
-        // Every second piece stands between backticks.
-        for piece in line.split('`').step_by(2) {
-            prose.push_str(&without_targets(piece));
-            prose.push(' ');
-        }
-        prose.push('\n');
-    }
-    prose
-}
-
-/// Leaves the targets out of `[text](target)`.
-fn without_targets(text: &str) -> String {
-    let mut parts = text.split("](");
-    let mut kept = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        kept.push(' ');
-        kept.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
-    }
-    kept
 }
 
 #[cfg(test)]
@@ -188,14 +115,5 @@ mod tests {
             "/// What it is.\n/// How.\nfn a() {}\n    /// Returns it.\n//// Who\n/// Whether it is.\nx\n",
         );
         assert_eq!((figures.doc_comments, figures.questions), (3, 2));
-    }
-
-    #[test]
-    fn vague_words_of_literals_count_and_those_of_comments_and_names_do_not() {
-        let mut figures = TextFigures::default();
-        let text = "let told = \"it is told to whoever\"; // nobody\n/// told\nlet url = \"http://said\";\nlet x = \"a\n anew\";\n\
-                    #[cfg(test)]\nmod tests {\n    let a = \"told\";\n}\n";
-        figures.add_literals(&RustSource::new(Path::new("src/a.rs"), text), text);
-        assert_eq!(figures.vague_words, 4);
     }
 }
