@@ -91,7 +91,7 @@ const over = (page, id) => page.waitForSelector(`#${id}[data-state=over]`);
 describe("the inbox", () => {
   test("shows what comes at once, and what is denied with a reason reaches the agent", async () => {
     const page = await open();
-    assert.match(await page.locator("#lead").textContent(), /Nothing waits/);
+    assert.match(await page.locator("#lead").textContent(), /No pending approvals/);
     const { id, reply } = await gateway.ask("turn", { thing: "door\u202e", way: "open" });
     await waits(page, id);
     assert.equal(await page.title(), "(1) Inbox · Countersign");
@@ -102,7 +102,7 @@ describe("the inbox", () => {
     await card(page, id).getByLabel("Reason for denying").fill("not while nobody is home");
     await card(page, id).getByRole("button", { name: "Deny" }).click();
     await over(page, id);
-    assert.match(await card(page, id).textContent(), /Denied by somebody at this machine.*not while nobody is home/s);
+    assert.match(await card(page, id).textContent(), /Denied by a local user.*not while nobody is home/s);
     assert.match((await reply).out, /not while nobody is home|denied/i);
     await card(page, id).getByText("Dismiss").click();
     assert.equal(await page.locator(".card").count(), 0);
@@ -158,7 +158,7 @@ describe("the inbox", () => {
       return { status: answer.status, text: await answer.text() };
     }, id);
     assert.equal(late.status, 409);
-    assert.match(late.text, /Somebody at this machine was first: allowed once/);
+    assert.match(late.text, /A local user was first: allowed once/);
     await over(other, id);
     await one.screenshot({ path: join(SHOTS, "race.png") });
     await close(one);
@@ -232,7 +232,7 @@ describe("the inbox", () => {
     const ids = [await gateway.raise("turn", { thing: "a", way: "x" }), await gateway.raise("turn", { thing: "b", way: "x" })];
     const page = await open();
     await waits(page, ids[1]);
-    await page.getByRole("button", { name: "Choose all" }).click();
+    await page.getByRole("button", { name: "Select all" }).click();
     await page.locator("#several").getByRole("button", { name: "Deny" }).click();
     await page.waitForURL(/done=/);
     for (const id of ids) await over(page, id);
@@ -293,8 +293,8 @@ describe("rules", () => {
     assert.match(await choice.textContent(), /recorded calls? it would have allowed [1-9]/);
     await look(`/console/gates/${id}`, "gate-longer");
     await choice.locator("input").check();
-    await page.getByLabel("For", { exact: true }).selectOption({ label: "one hour" });
-    await page.getByRole("button", { name: "Allow, and save" }).click();
+    await page.getByLabel("Duration", { exact: true }).selectOption({ label: "one hour" });
+    await page.getByRole("button", { name: "Allow and save" }).click();
     await page.waitForSelector(".outcome");
     assert.match(await page.locator(".outcome").textContent(), /Allowed always/);
     const { code } = await gateway.request("turn", { thing: "east", way: "left" });
@@ -303,7 +303,7 @@ describe("rules", () => {
     await page.goto(`${gateway.url}/console/policy`);
     await page.getByRole("button", { name: /^Revoke: .*turn\(east/ }).click();
     await page.waitForURL(/done=revoked/);
-    assert.match(await page.locator("main").textContent(), /Nobody has allowed anything beyond single calls/);
+    assert.match(await page.locator("main").textContent(), /No standing approvals\./);
     await close(page);
   });
 
@@ -321,10 +321,10 @@ describe("rules", () => {
     await look("/console/try?pattern=turn(*)&action=deny", "try");
     await page.goto(`${gateway.url}/console/policy`);
     gateway.rules("rules: [ { pattern: 5 } ]\n");
-    await page.getByRole("button", { name: "Read the file again" }).click();
-    assert.match(await page.getByRole("alert").textContent(), /were not taken.*permissions\.yaml/s);
+    await page.getByRole("button", { name: "Reload", exact: true }).click();
+    assert.match(await page.getByRole("alert").textContent(), /were not loaded.*permissions\.yaml/s);
     gateway.rules();
-    await page.getByRole("button", { name: "Read the file again" }).click();
+    await page.getByRole("button", { name: "Reload", exact: true }).click();
     assert.match(await page.locator(".told").textContent(), /in force/);
     await close(page);
   });
@@ -346,37 +346,37 @@ describe("rules that are edited", () => {
     assert.equal(await page.locator("#pattern").inputValue(), "turn(north, *)");
     assert.equal(await page.locator("#principal").inputValue(), "kitchen-pi");
     assert.match(await page.locator(".fits").textContent(), /2 recorded calls: it would have allowed 2, asked 0, denied 0/);
-    assert.match(await page.locator("#save").textContent(), /What waits is let through by it/);
+    assert.match(await page.locator("#save").textContent(), /The rule allows the pending call/);
     await look(`/console/try?of=${id}`, "rule-always");
     await tab(page, "#pattern");
     await page.keyboard.press("Control+a");
     await page.keyboard.type("turn(north, up)");
-    assert.ok(await page.getByRole("button", { name: "Save, and allow what waits" }).isDisabled(), "what was edited is not what was shown");
+    assert.ok(await page.getByRole("button", { name: "Save and allow the pending call" }).isDisabled(), "what was edited is not what was shown");
     await page.keyboard.press("Enter");
     await page.waitForURL(/pattern=/);
-    assert.match(await page.locator("#save").textContent(), /What waits is not let through by it/);
+    assert.match(await page.locator("#save").textContent(), /The rule does not allow the pending call/);
     await tab(page, "#pattern");
     await page.keyboard.press("Control+a");
     await page.keyboard.type("turn(north*)");
     await page.keyboard.press("Enter");
-    await page.getByText("What waits is let through by it").waitFor();
+    await page.getByText("The rule allows the pending call").waitFor();
     assert.equal(gateway.text(), before, "nothing is saved before that is asked for");
     await tab(page, "button[value=allow]");
     await page.keyboard.press("Enter");
     await page.locator(".told").waitFor();
-    assert.match(await page.locator(".told").textContent(), /The rule is saved in .*permissions\.yaml\. The rules are in force\..*What waited is allowed\./s);
+    assert.match(await page.locator(".told").textContent(), /Rule saved in .*permissions\.yaml\. The rules are in force\..*The pending call was allowed\./s);
     await page.screenshot({ path: join(SHOTS, "rule-saved.png"), fullPage: true });
     assert.equal((await reply).code, 0);
     assert.equal(gateway.text(), `${before}  - { pattern: "turn(north*)", principal: "kitchen-pi", action: allow }\n`);
     assert.equal((await gateway.request("turn", { thing: "north", way: "right" })).code, 0, "it is in force");
     await page.goto(`${gateway.url}/console/record?kind=policy`);
-    assert.match(await page.locator("table.entries").textContent(), /web:open changes the file of rules: \+ - \{ pattern: "turn\(north\*\)"/);
+    assert.match(await page.locator("table.entries").textContent(), /web:open edits the rules file: \+ - \{ pattern: "turn\(north\*\)"/);
     await page.goto(`${gateway.url}/console/policy`);
-    await page.getByRole("link", { name: /^take out ?: turn\(north\*\)$/ }).click();
-    await page.getByRole("button", { name: "Take it out, and save" }).waitFor();
+    await page.getByRole("link", { name: /^Remove ?: turn\(north\*\)$/ }).click();
+    await page.getByRole("button", { name: "Remove and save" }).waitFor();
     assert.match(await page.locator("main").textContent(), /the rules now allow/);
     await look(new URL(page.url()).pathname + new URL(page.url()).search, "rule-out");
-    await page.getByRole("button", { name: "Take it out, and save" }).click();
+    await page.getByRole("button", { name: "Remove and save" }).click();
     await page.locator(".told").waitFor();
     assert.equal(gateway.text(), before);
     await close(page);
@@ -384,15 +384,15 @@ describe("rules that are edited", () => {
 
   test("are saved without script, and not over a file that changed meanwhile", async () => {
     const page = await open("/console/figures", { javaScriptEnabled: false });
-    await page.getByRole("link", { name: /^Make a rule of it ?: turn\(north, \*\)$/ }).click();
-    await page.getByLabel("Is then").selectOption({ label: "denied" });
-    await page.getByLabel("Why (may stay empty)").fill("the north stays as it is");
+    await page.getByRole("link", { name: /^Create a rule ?: turn\(north, \*\)$/ }).click();
+    await page.getByLabel("Action", { exact: true }).selectOption({ label: "Deny" });
+    await page.getByLabel("Description (optional)").fill("the north stays as it is");
     await page.getByRole("button", { name: "Show its effect" }).click();
     assert.match(await page.locator(".fits").textContent(), /it would have allowed 0, asked 0, denied [34]/);
     gateway.rules(`# somebody else was here\n${gateway.text()}`);
     const other = gateway.text();
     await page.getByRole("button", { name: "Save this rule" }).click();
-    assert.match(await page.getByRole("alert").textContent(), /Nothing was saved: the file of rules has changed/);
+    assert.match(await page.getByRole("alert").textContent(), /Nothing was saved: the rules file has changed/);
     assert.equal(gateway.text(), other);
     await page.screenshot({ path: join(SHOTS, "rule-changed.png"), fullPage: true });
     await page.getByRole("button", { name: "Save this rule" }).click();
@@ -404,11 +404,11 @@ describe("rules that are edited", () => {
     assert.match(await page.locator("main").textContent(), /This cannot be saved.*permissions\.yaml:\d+: "look\(" matches nothing/s);
     await look("/console/try?pattern=look(&action=allow", "rule-refused");
     await page.goto(`${gateway.url}/console/try?pattern=turn(north,+up)&principal=kitchen-pi&action=allow`);
-    assert.match(await page.locator("main").textContent(), /It would decide nothing.*turn\(north, \*\).*goes before it/s);
+    assert.match(await page.locator("main").textContent(), /The rule would have no effect.*turn\(north, \*\).*takes precedence/s);
     await look("/console/try?pattern=turn(north,+up)&principal=kitchen-pi&action=allow", "rule-void");
     gateway.rules();
     await page.goto(`${gateway.url}/console/policy`);
-    await page.getByRole("button", { name: "Read the file again" }).click();
+    await page.getByRole("button", { name: "Reload", exact: true }).click();
     await close(page);
   });
 
@@ -416,9 +416,9 @@ describe("rules that are edited", () => {
     const written = (args, action) => `rules:\n  # blinds\n  - tool: turn\n    args:${args}\n    action: ${action}\n`;
     gateway.rules(written(" { way: up } # never down", "ask"));
     const page = await open("/console/policy", { javaScriptEnabled: false });
-    await page.getByRole("button", { name: "Read the file again" }).click();
-    await page.getByRole("link", { name: /^change ?: turn \{"way":"up"\}/ }).click();
-    const field = page.getByLabel("As it stands in line 3 of the file");
+    await page.getByRole("button", { name: "Reload", exact: true }).click();
+    await page.getByRole("link", { name: /^Edit ?: turn \{"way":"up"\}/ }).click();
+    const field = page.getByLabel("Rule in line 3 of the file");
     assert.equal(await field.inputValue(), "tool: turn\nargs: { way: up } # never down\naction: ask");
     await field.fill("tool: turn\nargs:\n  way: { in: [up, down] } # both\naction: deny");
     await page.getByRole("button", { name: "Show its effect" }).click();
@@ -430,7 +430,7 @@ describe("rules that are edited", () => {
     const denied = await gateway.request("turn", { thing: "roof", way: "down" });
     assert.match(denied.out, /denied/i);
     gateway.rules();
-    await page.getByRole("button", { name: "Read the file again" }).click();
+    await page.getByRole("button", { name: "Reload", exact: true }).click();
     await close(page);
   });
 });
@@ -463,7 +463,7 @@ describe("what waits", () => {
     await waits(page, unseen);
     assert.equal(await page.title(), "(2) Inbox · Countersign");
     const told = await page.evaluate(() => window.told.map(({ title, body, tag }) => ({ title, body, tag })));
-    assert.deepEqual(told, [{ title: "A decision is needed", body: "printer wants to use turn", tag: unseen }]);
+    assert.deepEqual(told, [{ title: "Approval needed", body: "printer wants to use turn", tag: unseen }]);
     await page.evaluate(() => { window.told[0].onclick(); });
     await page.waitForURL(`**/console/gates/${unseen}`);
     for (const [id, count] of [[unseen, 1], [seen, 0]]) {
@@ -492,7 +492,7 @@ describe("sessions", () => {
     await page.getByText(/That is done\. 1 results/).waitFor();
     await page.getByText("Thinking").first().waitFor();
     await page.locator("#transcript").getByText(/That is done\. 1 results/).waitFor();
-    assert.match(await page.locator("#transcript").textContent(), /Allowed once by somebody at this machine/);
+    assert.match(await page.locator("#transcript").textContent(), /Allowed once by a local user/);
 
     await page.getByLabel("Message").fill("which colour?");
     await page.getByRole("button", { name: "Send" }).click();
@@ -545,7 +545,7 @@ describe("lists", () => {
     await page.waitForURL(/sessions\/[0-9a-f]{12}/);
     const session = page.url().slice(-12);
     await page.getByRole("button", { name: "Steer" }).waitFor();
-    await page.getByLabel(/Steer it/).fill("to the left");
+    await page.getByLabel("Guidance for the running agent").fill("to the left");
     await page.getByRole("button", { name: "Steer" }).click();
     await page.locator("#queued").getByText("to the left").waitFor();
     await page.screenshot({ path: join(SHOTS, "session-queued.png") });
@@ -562,16 +562,16 @@ describe("lists", () => {
 describe("the record", () => {
   test("is searched, checked, drawn, and followed from request to outcome", async () => {
     const page = await open("/console/record");
-    await page.getByRole("button", { name: "Check the whole chain" }).click();
-    assert.match(await page.locator(".told").textContent(), /The record is whole: \d+ records fit/);
+    await page.getByRole("button", { name: "Verify the chain" }).click();
+    assert.match(await page.locator(".told").textContent(), /Chain verified: \d+ records/);
     await page.goto(`${gateway.url}/console/record`);
-    await page.getByLabel("Words").fill("not while nobody is home");
+    await page.getByLabel("Text", { exact: true }).fill("not while nobody is home");
     await page.getByRole("button", { name: "Search" }).click();
     assert.ok(await page.locator("tbody tr").count() >= 1);
-    await page.getByRole("link", { name: /^all about it/ }).first().click();
+    await page.getByRole("link", { name: /^Details/ }).first().click();
     await page.waitForURL(/record\/(gate|call)_/);
     const text = await page.locator("main").textContent();
-    for (const part of ["wanted", "waits for a person", "not while nobody is home"]) assert.ok(text.includes(part), part);
+    for (const part of ["requested", "waiting for an approver", "not while nobody is home"]) assert.ok(text.includes(part), part);
     await look(new URL(page.url()).pathname, "decision");
     await look("/console/record", "record");
     await look("/console/figures", "figures");
@@ -618,7 +618,7 @@ describe("the first page", () => {
       await waits(page, id);
       await card(page, id).getByRole("button", { name: "Allow once" }).click();
       await over(page, id);
-      assert.match(await card(page, id).textContent(), /by whoever has the console's password/);
+      assert.match(await card(page, id).textContent(), /by console user/);
       // A card that came by itself knows the window's token.
       const next = await guarded.raise("turn", { thing: "door", way: "shut" });
       await waits(page, next);

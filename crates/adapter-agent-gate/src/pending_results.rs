@@ -46,7 +46,7 @@ impl OwnReply {
     /// Reads the ordinary reply; `None` if the record cannot be read.
     pub(super) async fn read_reply(&self, adapter: &AgentGateAdapter) -> Option<String> {
         let contents = adapter.handle.contents().get(&[self.lsn]).await;
-        let content = contents.inspect_err(|error| tracing::error!(%error, "a result cannot be read")).ok()?.pop()?;
+        let content = contents.inspect_err(|error| tracing::error!(%error, "failed to read a result")).ok()?.pop()?;
         let (call, content) = (self.call, content.unwrap_or_default());
         Some(ToolCallOutcome { call, gate: self.gate, end: self.end, content }.to_reply(&self.wire))
     }
@@ -92,7 +92,7 @@ pub(super) async fn missed_results(
         let contents = match adapter.handle.contents().get(&[result.proposed_lsn, result.lsn]).await {
             Ok(contents) => contents,
             Err(error) => {
-                tracing::error!(%error, "results that an agent asks for cannot be read");
+                tracing::error!(%error, "failed to read the results that an agent requested");
                 break;
             }
         };

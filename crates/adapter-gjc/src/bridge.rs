@@ -226,7 +226,7 @@ async fn serve_adapter(
     end: CancellationToken,
 ) {
     if let Err(error) = adapter.run_for(input, end.cancelled()).await {
-        tracing::warn!(%error, "a session of the bridge has ended");
+        tracing::warn!(%error, "a session of the bridge ended with an error");
     }
     drop(presence);
 }

@@ -25,7 +25,8 @@ impl SessionPresence {
         let SessionListing { agent_dir, record, mut current } = listing;
         let registry = SessionRegistry::for_agent_dir(&agent_dir);
         let listing = registry.add_session(SessionRecord { transport, endpoint, ..record });
-        let listing = listing.inspect_err(|error| tracing::warn!(%error, "the session is not listed")).ok();
+        let listing =
+            listing.inspect_err(|error| tracing::warn!(%error, "failed to add the session to the registry")).ok();
         let listing = Arc::new(Mutex::new(listing));
         let listed = Arc::clone(&listing);
         let following = tokio::spawn(async move {

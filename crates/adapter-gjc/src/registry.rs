@@ -113,7 +113,10 @@ impl SessionRegistry {
                 Ok(()) => return Ok(file),
                 Err(fs::TryLockError::Error(error)) => return Err(error),
                 Err(fs::TryLockError::WouldBlock) if begun.elapsed() > LOCKED => {
-                    return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds the folder"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::WouldBlock,
+                        "another process holds the lock of the registry",
+                    ));
                 }
                 Err(fs::TryLockError::WouldBlock) => std::thread::sleep(TRIED),
             }
@@ -137,7 +140,7 @@ impl RegistryEntry {
         }
         let before = std::mem::replace(&mut self.record.session_id, session.to_owned());
         if let Err(error) = self.registry.write_record(&self.record) {
-            warn!(%error, "the session is not listed");
+            warn!(%error, "failed to add the session to the registry");
         }
         self.registry.remove_session(&before, self.record.pid);
     }

@@ -171,7 +171,7 @@ async fn accept_clients(
             Ok((stream, _)) => stream,
             Err(error) => {
                 if let Some(before) = failing.try_log() {
-                    tracing::warn!(%error, before, "a connection to the socket could not be taken");
+                    tracing::warn!(%error, before, "failed to accept a connection to the session socket");
                 }
                 tokio::time::sleep(RECOVERY).await;
                 continue;

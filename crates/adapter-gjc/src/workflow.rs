@@ -52,7 +52,7 @@ pub(crate) fn show_gate(adapter: &mut OmpAdapter, gate: &Gate, request: &GateReq
                     adapter.write_frame(OutgoingFrame::Gate(&made));
                     write_audit(adapter, Some(gate), &made.gate_id, AuditEvent::GateEmitted, AuditOutcome::Info, None);
                 }
-                Some(Err(error)) => tracing::warn!(%error, gate = %gate.id(), "a gate cannot be told of"),
+                Some(Err(error)) => tracing::warn!(%error, gate = %gate.id(), "failed to encode a gate for the host"),
                 None => {}
             }
             true
@@ -254,7 +254,7 @@ pub(super) async fn enter_unattended(adapter: &mut OmpAdapter) {
     let (session, requests) = (current.id.clone(), current.requests.clone());
     let set = session::Command::Set { setting: session::SessionSetting::Nobody(None), entry: None };
     if let Err(refused) = requests.send_command(EngineCommand::Session(session, set)).await {
-        tracing::warn!(%refused, "that the host can be asked is not recorded");
+        tracing::warn!(%refused, "failed to record that the host answers gates");
     }
     let (gates, position) = pending_gates(adapter).await;
     // Gates that were opened until then are shown as before, and then as gates.

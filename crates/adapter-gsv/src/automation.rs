@@ -115,7 +115,9 @@ pub(super) async fn follow_settings(door: &Arc<GsvAdapter>) -> Option<()> {
         while let Some(()) = changes.next().await {
             // A change that is not recorded now is brought with the next change, or by the next process.
             if door.settings.refresh(&door.context.handle).await.is_none() || bring_settings(&door).await.is_err() {
-                tracing::warn!("settings of jobs and heartbeats are not in force yet");
+                tracing::warn!(
+                    "failed to apply changed settings of jobs and heartbeats; retrying with the next change"
+                );
             }
         }
     });

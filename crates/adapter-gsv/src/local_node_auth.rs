@@ -48,7 +48,7 @@ impl LocalNodeAuth {
     pub(super) fn listen_beside(port: u16) -> Self {
         let words = IssuedWords::default();
         let serving = bind_listener(port).map(|listener| tokio::spawn(accept_nodes(listener, Arc::clone(&words))));
-        let log_error = |error| tracing::warn!(%error, "nodes on this machine cannot show who they are");
+        let log_error = |error| tracing::warn!(%error, "nodes on this machine cannot authenticate");
         Self { words, serving: serving.map_err(log_error).ok() }
     }
 
@@ -81,7 +81,7 @@ async fn accept_nodes(listener: UnixListener, words: IssuedWords) {
             // One after the other: a token fits into the buffer of a socket, and a peer that has gone needs none.
             Ok((stream, _)) => drop(timeout(PATIENCE, issue_word(stream, &words)).await),
             Err(error) => {
-                tracing::debug!(%error, "who asks for a word cannot be heard");
+                tracing::debug!(%error, "failed to accept a node that requests a token");
                 sleep(RECOVERY).await;
             }
         }

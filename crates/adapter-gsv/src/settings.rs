@@ -239,7 +239,7 @@ impl GsvSettings {
         let secrets = set.secrets().filter_map(|(path, digest)| {
             let secret = self.secrets.get(path, digest);
             if secret.is_none() {
-                tracing::warn!(%path, "a secret that was set is not in secrets.yaml any more: set it again");
+                tracing::warn!(%path, "a secret is missing from secrets.yaml: set it again");
             }
             Some((path.clone(), secret?))
         });
@@ -256,7 +256,7 @@ impl GsvSettings {
         let named = move |path: &SettingsPath, digest| set.get(path) == Some(&digest);
         let done = tokio::task::spawn_blocking(move || file.keep_only(named)).await;
         if let Ok(Err(error)) = done {
-            tracing::warn!(%error, "secrets that do not count any more stay in their file");
+            tracing::warn!(%error, "failed to remove unused secrets from secrets.yaml");
         }
     }
 

@@ -157,7 +157,7 @@ async fn find_stream(door: &HermesAdapter, params: &ChatParams) -> Option<Arc<Tu
     match door.journals.load_stream(run).await {
         Ok(journal) => journal,
         Err(error) => {
-            tracing::error!(%error, "the stream of a turn cannot be read");
+            tracing::error!(%error, "failed to read the stream of a turn");
             None
         }
     }

@@ -82,15 +82,15 @@ impl UserPreferences {
         let held = match fs::read(&file) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
                 let aside = file.with_extension("json.unreadable");
-                tracing::error!(%error, file = %file.display(), aside = %aside.display(), "the front end's settings cannot be read and are set aside");
+                tracing::error!(%error, file = %file.display(), aside = %aside.display(), "the front end's settings cannot be read; renaming the file and using the defaults");
                 if let Err(error) = fs::rename(&file, &aside) {
-                    tracing::error!(%error, "the front end's settings could not be set aside");
+                    tracing::error!(%error, "failed to rename the front end's settings");
                 }
                 PreferenceFile::default()
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => PreferenceFile::default(),
             Err(error) => {
-                tracing::error!(%error, file = %file.display(), "the front end's settings cannot be read; the usual ones hold");
+                tracing::error!(%error, file = %file.display(), "the front end's settings cannot be read; using the defaults");
                 PreferenceFile::default()
             }
         };
@@ -112,7 +112,7 @@ impl UserPreferences {
     pub(super) async fn forget_draft(self: &Arc<Self>, session: &SessionId) {
         let session = session.clone();
         if let Err(error) = self.apply_change(move |held| drop(held.drafts.remove(session.as_str()))).await {
-            tracing::warn!(%error, "a draft could not be forgotten");
+            tracing::warn!(%error, "failed to delete a draft");
         }
     }
 

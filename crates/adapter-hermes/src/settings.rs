@@ -141,6 +141,6 @@ async fn list_workspaces(State(door): State<Arc<HermesAdapter>>) -> Response {
 
 /// Logs an event of a page, for operators who read the program's log.
 async fn log_client_event(body: BodyFields) -> Response {
-    tracing::debug!(fields = body.0.len(), "a page told of something");
+    tracing::debug!(fields = body.0.len(), "a page reported an event");
     reply::ok(&json!({ "ok": true }))
 }

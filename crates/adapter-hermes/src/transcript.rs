@@ -140,7 +140,7 @@ pub(super) async fn entry_before(handle: &OwnerHandle, id: &SessionId, count: us
 
 async fn load_contents(handle: &OwnerHandle, lsns: &[Lsn]) -> Vec<Option<Arc<str>>> {
     handle.contents().get(lsns).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a conversation cannot be read");
+        tracing::error!(%error, "failed to read a conversation");
         vec![None; lsns.len()]
     })
 }
@@ -242,7 +242,7 @@ pub(super) async fn list_sessions(handle: &OwnerHandle) -> Option<Vec<hermes::He
     let rows = match sessions::list_sessions(handle.log()).await {
         Ok(rows) => rows,
         Err(error) => {
-            tracing::error!(%error, "the list of sessions cannot be read");
+            tracing::error!(%error, "failed to read the list of sessions");
             return None;
         }
     };

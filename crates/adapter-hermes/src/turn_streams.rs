@@ -208,7 +208,7 @@ impl TurnStreams {
             match self.replay_turn(&journal, &mut teller, head).await {
                 Ok(true) => return self.finish_stream(&journal),
                 Ok(false) => {}
-                Err(error) => tracing::error!(%error, "what was said in a turn cannot be read"),
+                Err(error) => tracing::error!(%error, "failed to read the events of a turn"),
             }
         } else {
             self.push_title(&journal).await;

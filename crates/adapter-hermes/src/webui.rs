@@ -41,7 +41,7 @@ struct FrontEnd {
 /// The missing file, as text for users.
 pub fn find_front_end(folder: &Path) -> Result<PathBuf, String> {
     let found = [folder.join("static"), folder.to_owned()].into_iter().find(|one| one.join("index.html").is_file());
-    found.ok_or_else(|| format!("--webui {}: there is no index.html in it", folder.display()))
+    found.ok_or_else(|| format!("--webui {}: the folder has no index.html", folder.display()))
 }
 
 pub(super) fn routes(door: &Arc<HermesAdapter>, folder: PathBuf) -> Router {

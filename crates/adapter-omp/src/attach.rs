@@ -46,7 +46,7 @@ pub struct AttachParams {
 impl fmt::Debug for AttachParams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { door, cwd, process, .. } = self;
-        f.debug_struct("Handover")
+        f.debug_struct("AttachParams")
             .field("door", door)
             .field("cwd", cwd)
             .field("process", process)

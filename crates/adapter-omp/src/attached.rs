@@ -49,7 +49,7 @@ pub fn attach_plan(flags: &AdapterFlags, process: &LaunchEnvironment) -> Result<
     let data = flags.attach_to.as_ref().map(|data| process.cwd.join(data)).or(ours.data);
     let when = match (flags.attach, ours.attach, flags.no_session) {
         (true, _, true) => {
-            return Err(StartError::new("--no-session keeps nothing and --attach everything: they do not go together"));
+            return Err(StartError::new("--no-session cannot be used with --attach: an attached session is recorded"));
         }
         (true, _, false) => AttachMode::Always,
         (false, _, true) => AttachMode::Never,
@@ -117,8 +117,7 @@ async fn open_attached(
     notice: &(impl Fn(&str) + Sync),
 ) -> Result<OpenAdapter, StartError> {
     let AttachParams { door, arguments, cwd, temporary, variables, rules, process, moves } = params;
-    let product =
-        AgentProduct::from_name(&door).ok_or_else(|| StartError::new(format!("there is no door {door:?} here")))?;
+    let product = AgentProduct::from_name(&door).ok_or_else(|| StartError::new(format!("unknown door {door:?}")))?;
     let flags = flags::parse_for(product, arguments).map_err(StartError::new)?;
     let process_of_host = LaunchEnvironment { cwd, temporary, variables };
     let surroundings = ProcessContext {

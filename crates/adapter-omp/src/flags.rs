@@ -114,36 +114,36 @@ pub struct FlagHelp {
 
 /// The flags that mean something here, one spelling of each.
 pub const FLAG_HELP: [FlagHelp; 27] = [
-    value_flag("mode", "rpc|rpc-ui", "The protocol on standard input and output"),
-    value_flag("provider", "PROVIDER", "The provider of the model"),
-    value_flag("model", "MODEL", "The model: id, provider/id, or part of a name"),
-    value_flag("models", "PATTERNS", "What cycle_model goes through"),
-    value_flag("api-key", "KEY", "The key of the first model's provider"),
-    value_flag("thinking", "LEVEL", "off, minimal, low, medium, high or xhigh"),
-    value_flag("session-dir", "DIR", "Where session files go"),
+    value_flag("mode", "rpc|rpc-ui", "Protocol on standard input and output"),
+    value_flag("provider", "PROVIDER", "Provider of the model"),
+    value_flag("model", "MODEL", "Model: id, provider/id, or part of a name"),
+    value_flag("models", "PATTERNS", "Models for cycle_model"),
+    value_flag("api-key", "KEY", "API key for the provider of the first model"),
+    value_flag("thinking", "LEVEL", "Thinking level: off, minimal, low, medium, high or xhigh"),
+    value_flag("session-dir", "DIR", "Folder of session files"),
     switch_flag("no-session", "Keep no session file"),
-    switch_flag("continue", "Go on with the newest session of the working folder"),
-    value_flag("resume", "SESSION", "Go on with a session: a file, or the beginning of an id"),
-    value_flag("fork", "SESSION", "A new session with the conversation of another"),
-    value_flag("approval-mode", "MODE", "What is approved each time: always-ask, write or yolo"),
-    switch_flag("yolo", "The same as --approval-mode yolo"),
-    value_flag("tools", "NAMES", "Which tools runs have"),
-    switch_flag("no-tools", "Runs have no tools but those of the host (also --no-builtin-tools)"),
-    value_flag("exclude-tools", "NAMES", "Which tools runs do not have"),
-    value_flag("config", "FILE", "More settings, over those of config.yml"),
-    switch_flag("no-context-files", "Read no AGENTS.md"),
-    switch_flag("no-prompt-templates", "Read no files for slash commands"),
-    value_flag("system-prompt", "TEXT", "The system prompt, or a file that holds it"),
-    value_flag("append-system-prompt", "TEXT", "What is put behind the system prompt, or a file"),
-    value_flag("permissions", "FILE", "The rules, in place of the agent directory's"),
+    switch_flag("continue", "Continue the newest session of the working folder"),
+    value_flag("resume", "SESSION", "Continue a session: a file, or the beginning of an id"),
+    value_flag("fork", "SESSION", "Start a new session with the conversation of another"),
+    value_flag("approval-mode", "MODE", "Calls that need an approval: always-ask, write or yolo"),
+    switch_flag("yolo", "Same as --approval-mode yolo"),
+    value_flag("tools", "NAMES", "Tools that runs can use"),
+    switch_flag("no-tools", "Disable all tools except those of the host (also --no-builtin-tools)"),
+    value_flag("exclude-tools", "NAMES", "Tools that runs cannot use"),
+    value_flag("config", "FILE", "Settings that override config.yml"),
+    switch_flag("no-context-files", "Do not read AGENTS.md"),
+    switch_flag("no-prompt-templates", "Do not read files for slash commands"),
+    value_flag("system-prompt", "TEXT", "System prompt, or a file that contains it"),
+    value_flag("append-system-prompt", "TEXT", "Text to append to the system prompt, or a file that contains it"),
+    value_flag("permissions", "FILE", "Rules file, instead of the agent directory's"),
     switch_flag(
         "attach",
-        "Live in the gateway that runs on this machine (--attach=DIR: in that with this data directory)",
+        "Run the session in the gateway of this machine (--attach=DIR: in the gateway with this data directory)",
     ),
-    switch_flag("allow-home", "Work in the home folder"),
-    value_flag("cwd", "DIR", "The working folder"),
-    switch_flag("no-merge-deltas", "An update for every piece that a provider sends"),
-    value_flag("extension", "FILE", "Accepted and not run"),
+    switch_flag("allow-home", "Allow the home folder as the working folder"),
+    value_flag("cwd", "DIR", "Working folder"),
+    switch_flag("no-merge-deltas", "Send an update for every piece from the provider"),
+    value_flag("extension", "FILE", "Accepted, but not run"),
 ];
 
 const fn value_flag(name: &'static str, value: &'static str, help: &'static str) -> FlagHelp {
@@ -378,8 +378,8 @@ mod tests {
             assert_eq!(read(line), Ok(want), "{line}");
         }
         let modes = "expected one of always-ask, write, yolo";
-        let names = "expected names of tools with commas between, such as read,grep; --no-tools gives none";
-        let patterns = "expected patterns of models with commas between, such as claude-*";
+        let names = "expected tool names separated by commas, such as read,grep; use --no-tools for none";
+        let patterns = "expected model patterns separated by commas, such as claude-*";
         for (line, want) in [
             ("--approval-mode", format!("--approval-mode \"\": {modes}")),
             ("--approval-mode=", format!("--approval-mode \"\": {modes}")),
@@ -465,28 +465,28 @@ mod tests {
             ("-nt=1", "-nt takes no value, found \"1\": leave the flag out to switch it off"),
             ("-nbt=true", "-nbt takes no value, found \"true\": leave the flag out to switch it off"),
             ("-nc=1", "-nc takes no value, found \"1\": leave the flag out to switch it off"),
-            ("-t=", "-t \"\": expected names of tools with commas between, such as read,grep; --no-tools gives none"),
-            ("-tread", "-tread is not a flag of this door: write -t NAMES, or --tread if that is its name"),
-            ("-xtbash", "-xtbash is not a flag of this door: write -xt NAMES, or --xtbash if that is its name"),
-            ("-nt1", "-nt1 is not a flag of this door: write -nt, or --nt1 if that is its name"),
-            ("-nbttrue", "-nbttrue is not a flag of this door: write -nbt, or --nbttrue if that is its name"),
-            ("-T read", "-T is not a flag of this door: write -t NAMES"),
-            ("-XT=bash", "-XT is not a flag of this door: write -xt NAMES, or --XT if that is its name"),
-            ("-ct read", "-ct is not a flag of this door: write -t NAMES, or --ct if that is its name"),
-            ("-pnt", "-pnt is not a flag of this door: write -nt, or --pnt if that is its name"),
-            ("-tools read", "-tools is not a flag of this door; did you mean --tools?"),
-            ("-no-tools", "-no-tools is not a flag of this door; did you mean --no-tools?"),
-            ("-approval-mode=write", "-approval-mode is not a flag of this door; did you mean --approval-mode?"),
+            ("-t=", "-t \"\": expected tool names separated by commas, such as read,grep; use --no-tools for none"),
+            ("-tread", "-tread is not a known flag: write -t NAMES, or --tread for a flag of that name"),
+            ("-xtbash", "-xtbash is not a known flag: write -xt NAMES, or --xtbash for a flag of that name"),
+            ("-nt1", "-nt1 is not a known flag: write -nt, or --nt1 for a flag of that name"),
+            ("-nbttrue", "-nbttrue is not a known flag: write -nbt, or --nbttrue for a flag of that name"),
+            ("-T read", "-T is not a known flag: write -t NAMES"),
+            ("-XT=bash", "-XT is not a known flag: write -xt NAMES, or --XT for a flag of that name"),
+            ("-ct read", "-ct is not a known flag: write -t NAMES, or --ct for a flag of that name"),
+            ("-pnt", "-pnt is not a known flag: write -nt, or --pnt for a flag of that name"),
+            ("-tools read", "-tools is not a known flag; did you mean --tools?"),
+            ("-no-tools", "-no-tools is not a known flag; did you mean --no-tools?"),
+            ("-approval-mode=write", "-approval-mode is not a known flag; did you mean --approval-mode?"),
             (
                 "-allowed-tools read",
-                "-allowed-tools is not a flag of this door, and its name says that it restricts: use --tools or \
+                "-allowed-tools is not a known flag, and its name suggests a restriction: use --tools or \
                  --exclude-tools with names of tools, or --permissions with a file of rules",
             ),
-            ("\u{2014}tools read", "\u{2014}tools begins with '\u{2014}', which is no hyphen: write --tools"),
-            ("\u{2014}tools=x", "\u{2014}tools=x begins with '\u{2014}', which is no hyphen: write --tools=x"),
-            ("\u{2013}\u{2013}yolo", "\u{2013}\u{2013}yolo begins with '\u{2013}', which is no hyphen: write --yolo"),
-            ("-\u{2013}tools read", "-\u{2013}tools begins with '\u{2013}', which is no hyphen: write --tools"),
-            ("\u{2212}t read", "\u{2212}t begins with '\u{2212}', which is no hyphen: write -t"),
+            ("\u{2014}tools read", "\u{2014}tools starts with '\u{2014}' instead of a hyphen: write --tools"),
+            ("\u{2014}tools=x", "\u{2014}tools=x starts with '\u{2014}' instead of a hyphen: write --tools=x"),
+            ("\u{2013}\u{2013}yolo", "\u{2013}\u{2013}yolo starts with '\u{2013}' instead of a hyphen: write --yolo"),
+            ("-\u{2013}tools read", "-\u{2013}tools starts with '\u{2013}' instead of a hyphen: write --tools"),
+            ("\u{2212}t read", "\u{2212}t starts with '\u{2212}' instead of a hyphen: write -t"),
         ] {
             for product in [AgentProduct::Omp, AgentProduct::Gjc] {
                 assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Err(want.to_owned()), "{line}");
@@ -553,7 +553,7 @@ mod tests {
             ("--profil", "--profile"),
         ] {
             let name = slip.split('=').next().unwrap_or(slip);
-            let want = format!("{name} is not a flag of this door; did you mean {meant}?");
+            let want = format!("{name} is not a known flag; did you mean {meant}?");
             assert_eq!(read(slip), Err(want), "{slip}");
         }
     }
@@ -562,7 +562,7 @@ mod tests {
     fn a_slip_in_a_flag_that_carries_policy_is_refused() {
         for slip in ["--permision", "--permission", "--Permissions", "--premissions", "--permisions=x"] {
             let name = slip.split('=').next().unwrap_or(slip);
-            let want = format!("{name} is not a flag of this door; did you mean --permissions?");
+            let want = format!("{name} is not a known flag; did you mean --permissions?");
             assert_eq!(read(&format!("{slip} rules.yaml")), Err(want));
         }
         assert!(read("--perform x --models a").is_ok());
@@ -575,8 +575,7 @@ mod tests {
             "use --approval-mode always-ask or --approval-mode write, or --permissions with a file of rules";
         let holds = "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml \
                      for commands";
-        let limits = "turns, tokens, time and cost of a session have no limit here; end the process, or set \
-                      countersign.bash_timeout in config.yml";
+        let limits = "sessions have no limit on turns, tokens, time or cost; end the process, or set countersign.bash_timeout in config.yml";
         for (instead, lines) in [
             (
                 tools,
@@ -610,7 +609,7 @@ mod tests {
         ] {
             for line in lines {
                 let name = line.split([' ', '=']).next().unwrap_or(line);
-                let want = format!("{name} is not a flag of this door, and its name says that it restricts: {instead}");
+                let want = format!("{name} is not a known flag, and its name suggests a restriction: {instead}");
                 for product in [AgentProduct::Omp, AgentProduct::Gjc] {
                     assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Err(want.clone()), "{line}");
                 }
@@ -680,7 +679,8 @@ mod tests {
         assert_eq!(read("--session"), Err("--session needs a value".to_owned()));
         assert_eq!(gjc("--stage"), Err("--stage needs a value".to_owned()));
         for stage in ["", "team", "Ralplan"] {
-            let problem = format!("--stage: unknown stage {stage:?}: accepted are deep-interview, ralplan, ultragoal");
+            let problem =
+                format!("--stage: unknown stage {stage:?}: expected one of deep-interview, ralplan, ultragoal");
             assert_eq!(gjc(&format!("--stage={stage}")), Err(problem));
         }
     }

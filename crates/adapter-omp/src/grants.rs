@@ -53,7 +53,7 @@ pub fn load_grants(path: &Path) -> io::Result<Vec<Grant>> {
         replace_file(path, &found.lines, FileAccess::Private)
     });
     if let Err(failed) = healed {
-        tracing::warn!(error = %failed, "the file of grants has lines that say nothing, and was not rewritten");
+        tracing::warn!(error = %failed, "the grants file has invalid lines and could not be rewritten");
     }
     Ok(found.grants)
 }

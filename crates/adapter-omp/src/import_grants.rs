@@ -40,7 +40,7 @@ pub(super) async fn import_grants(
     let kept = match read.map_err(std::io::Error::other).flatten() {
         Ok(kept) => kept,
         Err(failed) => {
-            tracing::warn!(error = %failed, "the grants that outlive sessions cannot be read; those of this session stay as they are");
+            tracing::warn!(error = %failed, "failed to read the grants file; the grants of this session are unchanged");
             return Ok(());
         }
     };

@@ -32,7 +32,7 @@ pub(super) fn scope_models(
         let patterns: Vec<&str> = set.iter().map(String::as_str).collect();
         let (found, unmatched) = roster.scoped_models(&patterns);
         for pattern in unmatched {
-            notice(&format!("no usable model fits {pattern}"));
+            notice(&format!("no usable model matches {pattern}"));
         }
         let is_same = |one: &ModelChoice, other: &ModelChoice| {
             (&one.entry.provider, &one.entry.id) == (&other.entry.provider, &other.entry.id)

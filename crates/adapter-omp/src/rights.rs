@@ -19,12 +19,12 @@ pub(super) fn report_settings(
 ) {
     let other = folder.root().join("settings.json");
     if other.exists() && !folder.config_path().exists() {
-        notice(&format!("{}: it is not read; settings are in config.yml", other.display()));
+        notice(&format!("{} is ignored: settings are read from config.yml", other.display()));
     }
     for name in ["OMP_PROFILE", "PI_PROFILE"] {
         if environment.get(name).is_some_and(|profile| !profile.is_empty()) {
             notice(&format!(
-                "{name} is set: there are no profiles here; PI_CODING_AGENT_DIR names the folder of settings"
+                "{name} is ignored: profiles are not supported; set PI_CODING_AGENT_DIR to the folder of settings"
             ));
         }
     }
@@ -37,7 +37,9 @@ pub(super) fn approval_mode(flags: &AdapterFlags, settings: &AgentSettings, noti
     let requested = flags.approval.unwrap_or(set);
     if requested < set {
         let (requested_name, set) = (requested.name(), set.name());
-        notice(&format!("--approval-mode {requested_name} loosens nothing: tools.approvalMode is {set}"));
+        notice(&format!(
+            "--approval-mode {requested_name} has no effect: tools.approvalMode is {set}, which is stricter"
+        ));
     }
     requested.max(set)
 }
@@ -57,17 +59,15 @@ pub(super) fn allowed_tools(
     // Hosts of gjc name the tools of the original, and expect silence.
     let listed = flags.tools.iter().flatten().filter(|_| flags.product == AgentProduct::Omp);
     for name in listed.filter(is_unknown) {
-        notice(&format!("--tools: there is no tool {name:?} here; the tools are {}", names.join(", ")));
+        notice(&format!("--tools: unknown tool {name:?}; the tools are {}", names.join(", ")));
     }
     for name in flags.excluded_tools.iter().filter(is_unknown) {
         let all = names.join(", ");
         if let Some(meant) = nearest_tool(name, &names) {
-            return Err(format!(
-                "--exclude-tools: there is no tool {name:?}; did you mean {meant}? The tools are {all}"
-            ));
+            return Err(format!("--exclude-tools: unknown tool {name:?}; did you mean {meant}? The tools are {all}"));
         }
         notice(&format!(
-            "--exclude-tools: no tool here fits {name:?}, and it holds for those of the host only; the tools are {all}"
+            "--exclude-tools: {name:?} matches no built-in tool and applies to tools of the host only; the tools are {all}"
         ));
     }
     let withheld = &settings.restrictions.withheld;
@@ -105,8 +105,8 @@ mod tests {
         fs::write(folder.config_path(), "").unwrap();
         report_settings(&folder, &environment, &AgentSettings::default(), &notice);
         let profile =
-            "OMP_PROFILE is set: there are no profiles here; PI_CODING_AGENT_DIR names the folder of settings";
-        let other = "~/settings.json: it is not read; settings are in config.yml";
+            "OMP_PROFILE is ignored: profiles are not supported; set PI_CODING_AGENT_DIR to the folder of settings";
+        let other = "~/settings.json is ignored: settings are read from config.yml";
         assert_eq!(notices.take(), [other, profile, profile]);
     }
 
@@ -158,11 +158,11 @@ mod tests {
         };
         for product in [AgentProduct::Omp, AgentProduct::Gjc] {
             let problem = of(product, "bsah").unwrap_err();
-            assert!(problem.starts_with("--exclude-tools: there is no tool \"bsah\"; did you mean bash?"), "{problem}");
+            assert!(problem.starts_with("--exclude-tools: unknown tool \"bsah\"; did you mean bash?"), "{problem}");
             for unknown in ["shell", "lsp", "x*"] {
                 of(product, unknown).unwrap();
                 let line = notices.take().remove(0);
-                assert!(line.starts_with(&format!("--exclude-tools: no tool here fits {unknown:?}")), "{line}");
+                assert!(line.starts_with(&format!("--exclude-tools: {unknown:?} matches no built-in tool")), "{line}");
             }
         }
     }

@@ -119,7 +119,7 @@ pub fn compile_rules(files: &[RulesText], place: &RulesContext<'_>) -> Result<Pr
         rules.map(|rule| {
             let (file, line) = (&source.name, rule.line);
             format!(
-                "{file}:{line}: who has to allow is known to a gateway alone; here nobody can, and it ends as denied"
+                "{file}:{line}: a rule with `from` or several approvals needs a gateway; without one, its requests are denied"
             )
         })
     });
@@ -183,7 +183,7 @@ fn unknown_doors(source: &RuleSource) -> Vec<String> {
         let is_known = known.iter().any(|name| RuleScopeKey::Door.matches_id(pattern, name));
         (!is_known).then(|| {
             let (file, line, known) = (&source.name, rule.line, known.join(", "));
-            format!("{file}:{line}: there is no door \"{pattern}\", only {known}; this rule matches nothing")
+            format!("{file}:{line}: unknown door \"{pattern}\": expected one of {known}; this rule matches nothing")
         })
     });
     unknown.collect()
@@ -259,7 +259,7 @@ mod tests {
         };
         for door in ["OMP", "opm", "cli", ""] {
             let warnings = unknown_doors(&source(door));
-            let want = format!("permissions.yaml:7: there is no door \"{door}\", only agent-gate, ");
+            let want = format!("permissions.yaml:7: unknown door \"{door}\": expected one of agent-gate, ");
             assert!(warnings.len() == 1 && warnings[0].starts_with(&want), "{warnings:?}");
         }
         for door in ["omp", "gjc", "gsv", "o*", "*"] {
@@ -314,7 +314,7 @@ mod tests {
             ),
             (
                 "rule: []\n",
-                "rules.yaml:1: rule: unknown key; did you mean `rules`? Known here are defaults, rules, sets, tests",
+                "rules.yaml:1: rule: unknown key; did you mean `rules`? Expected one of defaults, rules, sets, tests",
             ),
         ] {
             assert_eq!(loaded(text).unwrap_err(), want);

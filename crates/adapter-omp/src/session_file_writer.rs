@@ -279,7 +279,7 @@ impl FileWriterTask {
         match failed {
             SessionFileWriteError::Changed(path) | SessionFileWriteError::Exists(path) => {
                 if !std::mem::replace(&mut self.is_lost, true) {
-                    error!(path = %path.display(), "somebody else wrote to the session file or removed it; it is left alone from now on");
+                    error!(path = %path.display(), "another program changed or removed the session file; it is not written any more");
                     self.send_notice(format!(
                         "{}: another program changed or removed the session file. It is not written any more; what is said from now on is in the log of \
                          this session alone",

@@ -247,7 +247,7 @@ pub(super) async fn open_in(
     flags.not_run.iter().for_each(|name| notice(&format!("{name}: JavaScript extensions and hooks are not run")));
     // Hosts of gjc pass what they like, and expect silence.
     for unknown in flags.unknown.iter().filter(|_| flags.product == AgentProduct::Omp) {
-        notice(&format!("{unknown} is not a flag of this door and was ignored"));
+        notice(&format!("{unknown} is not a known flag and was ignored"));
     }
     let LaunchEnvironment { cwd, temporary, variables } = process;
     let cwd = working_dir::working_folder(&flags, &environment, cwd, &temporary).map_err(StartError::new)?;
@@ -264,7 +264,7 @@ pub(super) async fn open_in(
     }
     let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
     if let Some(dir) = kept.filter(|dir| paths::contains_path(&cwd.join(dir), &cwd)) {
-        let problem = "the working folder lies in it, and tools may not write where session files are";
+        let problem = "the working folder is inside it, and tools must not write next to session files";
         return Err(StartError::new(format!("--session-dir {}: {problem}", dir.display())));
     }
     let named = flags.permissions.as_deref();

@@ -44,7 +44,7 @@ pub struct ModelProvider {
 
 impl fmt::Debug for ModelProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider")
+        f.debug_struct("ModelProvider")
             .field("base_url", &self.base_url)
             .field("models", &self.models)
             .finish_non_exhaustive()

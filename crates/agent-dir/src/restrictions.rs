@@ -94,11 +94,11 @@ impl Restrictions {
         for place in &places {
             let key = place.key();
             if let Some(meant) = misspelt_setting(key, &tools) {
-                return Err(refused_setting(place, &format!("there is no such setting; did you mean {meant}?")));
+                return Err(refused_setting(place, &format!("unknown setting; did you mean {meant}?")));
             }
             if KEYS.contains(&key) || switched_tool(key, &tools).is_some() {
                 if place.is_absent() {
-                    return Err(place.type_error("a value where the key stands").into());
+                    return Err(place.type_error("a value").into());
                 }
                 self.take_one(place, &tools)?;
             } else if let Some(tool) = key.strip_prefix("tools.approval.") {
@@ -137,14 +137,14 @@ impl Restrictions {
                     RestrictionKind::Tools => "<tool>.enabled, tools.approval or bash.patterns",
                     RestrictionKind::Approvals => "tools.approvalMode or tools.approval",
                     RestrictionKind::Reach => {
-                        "countersign.sandbox for commands, and tools.approvalMode for what changes something"
+                        "countersign.sandbox for commands, and tools.approvalMode for calls that change something"
                     }
                     RestrictionKind::Amount => "tools.maxTimeout for the time of commands",
                 }
             });
             match instead {
                 Some(instead) => {
-                    let problem = "is no setting of this door and was ignored, and its name says that it restricts";
+                    let problem = "is an unknown setting and was ignored, although its name suggests a restriction";
                     self.add_notice(&place, &format!("{problem}: use {instead}"));
                 }
                 None if depth + 1 < DEEPEST && claim.is_none_or(|claim| claim.sense == SwitchSense::Gives) => {
@@ -186,7 +186,7 @@ impl Restrictions {
             "enabledProviders" => self.enabled.extend(Some(listed_names(place)?).filter(|listed| !listed.is_empty())),
             key if REFUSED.contains(&key) => {
                 if place.flag()? == Some(true) {
-                    let problem = "is not enforced here: leave it out, or set it to false, to start without it";
+                    let problem = "is not enforced here: remove it or set it to false to start without it";
                     return Err(refused_setting(place, problem));
                 }
             }
@@ -206,7 +206,7 @@ impl Restrictions {
         let folded = tool.to_lowercase();
         let known = tools.iter().find(|known| *known == name_of(&folded));
         if let (None, Some(near)) = (known, nearest_tool(&folded, tools)) {
-            let problem = format!("there is no such tool; did you mean {near}? The tools are {}", tools.join(", "));
+            let problem = format!("unknown tool; did you mean {near}? The tools are {}", tools.join(", "));
             return Err(refused_setting(approval, &problem));
         }
         // A decision names the first rule that matches: a plain name reads best.
@@ -217,7 +217,7 @@ impl Restrictions {
             names.into_iter().map(|name| Rule { tool: Some(name), ..agent_rule(action) }).collect()
         })?;
         if known.is_none() {
-            self.add_notice(approval, "holds for a tool of the host: no tool here has this name");
+            self.add_notice(approval, "applies to a tool of the host only: no built-in tool has this name");
         }
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Restrictions {
     /// Adds an entry of `bash.patterns`.
     fn approve_command(&mut self, item: &YamlField<'_>) -> Result<(), LoadError> {
         if let Some((_, other)) = item.members()?.into_iter().find(|(key, _)| !["match", "approval"].contains(key)) {
-            return Err(refused_setting(&other, "there is no such member: expected match and approval"));
+            return Err(refused_setting(&other, "unknown key: expected match and approval"));
         }
         let place = item.at("match")?;
         let words: Vec<&str> = place.text()?.unwrap_or_default().split_whitespace().collect();
@@ -241,7 +241,7 @@ impl Restrictions {
     fn add_interception(&mut self, item: &YamlField<'_>) -> Result<(), LoadError> {
         const MEMBERS: [&str; 4] = ["pattern", "flags", "tool", "message"];
         if let Some((_, other)) = item.members()?.into_iter().find(|(key, _)| !MEMBERS.contains(key)) {
-            return Err(refused_setting(&other, "there is no such member: expected pattern, flags, tool and message"));
+            return Err(refused_setting(&other, "unknown key: expected pattern, flags, tool and message"));
         }
         let text = |key: &str| Ok::<_, WrongType>(item.at(key)?.text()?.filter(|text| !text.trim().is_empty()));
         let pattern = text("pattern")?.ok_or_else(|| item.type_error("a pattern"))?;
@@ -251,9 +251,9 @@ impl Restrictions {
         let rule =
             InterceptRule::new(pattern, text("flags")?.unwrap_or_default(), tool, text("message")?.unwrap_or(&usual));
         let place = item.at("pattern")?;
-        let rule = rule.map_err(|problem| refused_setting(&place, &format!("it cannot be used here: {problem}")))?;
+        let rule = rule.map_err(|problem| refused_setting(&place, &format!("invalid pattern: {problem}")))?;
         if !tool_names().iter().any(|known| known == rule.tool_name()) {
-            self.add_notice(&place, &format!("blocks nothing: there is no tool {named:?} here"));
+            self.add_notice(&place, &format!("has no effect: unknown tool {named:?}"));
         }
         self.intercepted.push(rule);
         Ok(())
@@ -270,7 +270,7 @@ impl Restrictions {
             Some("deny") => RuleAction::Deny,
             Some("prompt") => RuleAction::Ask,
             Some("allow") => {
-                self.add_notice(approval, "allows nothing here that is asked about otherwise; permissions.yaml does");
+                self.add_notice(approval, "has no effect: only rules in permissions.yaml can allow calls");
                 return Ok(());
             }
             _ => return Err(approval.type_error("allow, deny or prompt")),
@@ -477,18 +477,15 @@ mod tests {
         assert!(rules.iter().all(|rule| rule.principal.as_deref() == Some("agent")));
         assert_eq!(
             read.notices,
-            [
-                "config.yml:1: tools.approval.edit allows nothing here that is asked about otherwise; permissions.yaml does"
-            ]
+            ["config.yml:1: tools.approval.edit has no effect: only rules in permissions.yaml can allow calls"]
         );
     }
 
     #[test]
     fn what_cannot_be_enforced_ends_the_start() {
         for key in ["secrets.enabled", "edit.blockAutoGenerated"] {
-            let want = format!(
-                "config.yml:1: {key}: is not enforced here: leave it out, or set it to false, to start without it"
-            );
+            let want =
+                format!("config.yml:1: {key}: is not enforced here: remove it or set it to false to start without it");
             assert_eq!(read(&[&format!("{key}: true")]).map(|_| ()), Err(want));
             assert_eq!(read(&[&format!("{key}: false")]), Ok(Restrictions::default()));
         }
@@ -513,11 +510,11 @@ mod tests {
             ("{ pattern: x }", "bashInterceptor.patterns.0: expected the tool to use instead"),
             (
                 "{ pattern: '(?<!a)b', tool: read }",
-                "bashInterceptor.patterns.0.pattern: it cannot be used here: regex parse error",
+                "bashInterceptor.patterns.0.pattern: invalid pattern: regex parse error",
             ),
             (
                 "{ pattern: x, tool: read, allowSubcommands: [] }",
-                "bashInterceptor.patterns.0.allowSubcommands: there is no such member: expected pattern, flags, tool and message",
+                "bashInterceptor.patterns.0.allowSubcommands: unknown key: expected pattern, flags, tool and message",
             ),
         ] {
             let problem = read(&[&format!("bashInterceptor: {{ patterns: [ {entry} ] }}")]).unwrap_err();
@@ -526,7 +523,7 @@ mod tests {
         let unknown = read(&["bashInterceptor.patterns: [ { pattern: x, tool: LSP } ]"]).unwrap();
         assert_eq!(
             unknown.notices,
-            ["config.yml:1: bashInterceptor.patterns.0.pattern blocks nothing: there is no tool \"lsp\" here"]
+            ["config.yml:1: bashInterceptor.patterns.0.pattern has no effect: unknown tool \"lsp\""]
         );
     }
 
@@ -550,19 +547,13 @@ mod tests {
     #[test]
     fn a_slip_in_a_key_that_restricts_is_refused() {
         for (text, meant) in [
-            ("bash: { enable: false }", "bash.enable: there is no such setting; did you mean bash.enabled?"),
-            (
-                "tools: { aproval: { bash: deny } }",
-                "tools.aproval: there is no such setting; did you mean tools.approval?",
-            ),
-            (
-                "tool: { approvalMode: write }",
-                "tool.approvalMode: there is no such setting; did you mean tools.approvalMode?",
-            ),
-            ("tools.aproval.bash: deny", "tools.aproval.bash: there is no such setting; did you mean tools.approval?"),
-            ("enabledModel: [x]", "enabledModel: there is no such setting; did you mean enabledModels?"),
-            ("bahs: { enabled: false }", "bahs.enabled: there is no such setting; did you mean bash.enabled?"),
-            ("bash: { pattern: [] }", "bash.pattern: there is no such setting; did you mean bash.patterns?"),
+            ("bash: { enable: false }", "bash.enable: unknown setting; did you mean bash.enabled?"),
+            ("tools: { aproval: { bash: deny } }", "tools.aproval: unknown setting; did you mean tools.approval?"),
+            ("tool: { approvalMode: write }", "tool.approvalMode: unknown setting; did you mean tools.approvalMode?"),
+            ("tools.aproval.bash: deny", "tools.aproval.bash: unknown setting; did you mean tools.approval?"),
+            ("enabledModel: [x]", "enabledModel: unknown setting; did you mean enabledModels?"),
+            ("bahs: { enabled: false }", "bahs.enabled: unknown setting; did you mean bash.enabled?"),
+            ("bash: { pattern: [] }", "bash.pattern: unknown setting; did you mean bash.patterns?"),
         ] {
             assert_eq!(read(&[text]).map(|_| ()), Err(format!("config.yml:1: {meant}")), "{text}");
         }
@@ -585,15 +576,12 @@ mod tests {
             read_bash.rule_sources()[0].rules.rules.iter().map(|rule| rule.tool.clone().unwrap()).collect();
         assert_eq!(named, ["bash", "Bash", "[Bb][Aa][Ss][Hh]", "find", "Glob", "[Gg][Ll][Oo][Bb]"]);
         let problem = read(&["tools.approval.bsh: deny"]).unwrap_err();
-        assert!(
-            problem.starts_with("config.yml:1: tools.approval.bsh: there is no such tool; did you mean bash?"),
-            "{problem}"
-        );
+        assert!(problem.starts_with("config.yml:1: tools.approval.bsh: unknown tool; did you mean bash?"), "{problem}");
         let host = read(&["tools: { approval: { Deploy: deny } }"]).unwrap();
         assert_eq!(host.rule_sources()[0].rules.rules[0].tool.as_deref(), Some("Deploy"));
         assert_eq!(
             host.notices,
-            ["config.yml:1: tools.approval.Deploy holds for a tool of the host: no tool here has this name"]
+            ["config.yml:1: tools.approval.Deploy applies to a tool of the host only: no built-in tool has this name"]
         );
     }
 
@@ -624,7 +612,7 @@ mod tests {
     fn a_setting_that_restricts_by_its_name_is_told() {
         const TOOLS: &str = "<tool>.enabled, tools.approval or bash.patterns";
         const APPROVALS: &str = "tools.approvalMode or tools.approval";
-        const REACH: &str = "countersign.sandbox for commands, and tools.approvalMode for what changes something";
+        const REACH: &str = "countersign.sandbox for commands, and tools.approvalMode for calls that change something";
         const AMOUNT: &str = "tools.maxTimeout for the time of commands";
         for (text, key, instead) in [
             ("approvalMode: write", "approvalMode", APPROVALS),
@@ -665,7 +653,7 @@ mod tests {
             ("sandbox: workspace-write", "sandbox", REACH),
             ("agent: { read_only: true }", "agent.read_only", REACH),
         ] {
-            let problem = "is no setting of this door and was ignored, and its name says that it restricts";
+            let problem = "is an unknown setting and was ignored, although its name suggests a restriction";
             let want = format!("config.yml:1: {key} {problem}: use {instead}");
             assert_eq!(read(&[text]).map(|read| read.notices), Ok(vec![want]), "{text}");
         }
@@ -723,7 +711,7 @@ mod tests {
             "secrets.enabled",
             "edit.blockAutoGenerated",
         ] {
-            let want = format!("config.yml:1: {key}: expected a value where the key stands, found nothing");
+            let want = format!("config.yml:1: {key}: expected a value, found nothing");
             assert_eq!(read(&[&format!("{key}:")]).map(|_| ()), Err(want.clone()));
             if let Some((part, last)) = key.split_once('.') {
                 assert_eq!(read(&[&format!("{part}: {{ {last}: null }}")]).map(|_| ()), Err(want));
@@ -761,7 +749,7 @@ mod tests {
             ),
             (
                 "bash: { patterns: [ { match: x, approval: deny, timeout: 3 } ] }",
-                "config.yml:1: bash.patterns.0.timeout: there is no such member: expected match and approval",
+                "config.yml:1: bash.patterns.0.timeout: unknown key: expected match and approval",
             ),
             (
                 "disabledProviders: ['']",

@@ -73,9 +73,9 @@ pub(super) fn check_section(root: &YamlField<'_>) -> Result<Vec<String>, LoadErr
         if key == NAME {
             check_keys(&member)?;
         } else if OUTSIDE.contains(&key) && member.is_absent() {
-            return Err(member.type_error("a value where the key stands").into());
+            return Err(member.type_error("a value").into());
         } else if let Some(meant) = misspelt_key(key) {
-            return Err(refused_key(&member, &format!("there is no such setting; did you mean {meant}?")));
+            return Err(refused_key(&member, &format!("unknown setting; did you mean {meant}?")));
         } else if KEYS[0].1.contains(&key) && !OUTSIDE.contains(&key) && setting_names::setting_claim(key).is_none() {
             let (file, line) = (member.file().display(), member.line());
             notices.push(format!("{file}:{line}: {key} was ignored; did you mean {NAME}.{key}?"));
@@ -96,14 +96,14 @@ pub(super) fn notices_elsewhere(root: &YamlField<'_>, owner: FileOwner) -> Vec<S
         members.into_iter().filter(|(key, _)| *key == NAME || OUTSIDE.contains(key) || misspelt_key(key).is_some());
     let ours = ours.map(|(key, member)| {
         let (file, line) = (member.file().display(), member.line());
-        format!("{file}:{line}: {key} was ignored: it counts in the user's own config.yml, and not in {whose}")
+        format!("{file}:{line}: {key} was ignored: it is read from the user's own config.yml only, not from {whose}")
     });
     ours.collect()
 }
 
 fn check_keys(place: &YamlField<'_>) -> Result<(), LoadError> {
     if place.is_absent() {
-        return Err(place.type_error("a value where the key stands").into());
+        return Err(place.type_error("a value").into());
     }
     let Some((_, keys)) = KEYS.iter().find(|(at, _)| *at == place.key()) else { return Ok(()) };
     // Its reader says of another value what it must be.
@@ -112,10 +112,10 @@ fn check_keys(place: &YamlField<'_>) -> Result<(), LoadError> {
             let meant =
                 suggest::did_you_mean(key, keys.iter().copied(), 2).map(|meant| format!("{}.{meant}", place.key()));
             let hint = meant.map_or_else(
-                || format!("the settings here are {}", keys.join(", ")),
+                || format!("expected one of {}", keys.join(", ")),
                 |meant| format!("did you mean {meant}?"),
             );
-            return Err(refused_key(&member, &format!("there is no such setting; {hint}")));
+            return Err(refused_key(&member, &format!("unknown setting; {hint}")));
         }
         check_keys(&member)?;
     }
@@ -160,7 +160,7 @@ pub(super) fn split_levels(root: YamlNode, file: &Path) -> Result<YamlNode, Load
         match insert_node(&mut apart, &key, node, "") {
             Err((line, key)) if is_ours => {
                 let file = file.display();
-                return Err(LoadError::Refused(format!("{file}:{line}: {key}: it stands there twice: keep one")));
+                return Err(LoadError::Refused(format!("{file}:{line}: {key}: duplicate key: keep one")));
             }
             Ok(()) | Err(_) => {}
         }
@@ -254,7 +254,7 @@ mod tests {
             ("countersign:\ncountersign.sandbox.mode: guard", "2: countersign"),
             ("countersign.sandbox: off\ncountersign.sandbox.mode: guard", "2: countersign.sandbox"),
         ] {
-            assert_eq!(checked(text), Err(format!("config.yml:{want}: it stands there twice: keep one")), "{text}");
+            assert_eq!(checked(text), Err(format!("config.yml:{want}: duplicate key: keep one")), "{text}");
         }
     }
 
@@ -268,9 +268,9 @@ mod tests {
             ("countersign: { Sandbox: { mode: guard } }", "countersign.Sandbox", "did you mean countersign.sandbox?"),
             ("countersign.bash_timeuot: 1", "countersign.bash_timeuot", "did you mean countersign.bash_timeout?"),
             ("countersign: { bashTimeout: 1 }", "countersign.bashTimeout", "did you mean countersign.bash_timeout?"),
-            ("countersign: { limits: 1 }", "countersign.limits", &format!("the settings here are {all}")),
-            ("countersign..sandbox: {}", "countersign.", &format!("the settings here are {all}")),
-            (&format!("countersign{}: 1", ".a".repeat(400)), "countersign.a", &format!("the settings here are {all}")),
+            ("countersign: { limits: 1 }", "countersign.limits", &format!("expected one of {all}")),
+            ("countersign..sandbox: {}", "countersign.", &format!("expected one of {all}")),
+            (&format!("countersign{}: 1", ".a".repeat(400)), "countersign.a", &format!("expected one of {all}")),
             (
                 "countersign: { sandbox: { netwrok: off } }",
                 "countersign.sandbox.netwrok",
@@ -293,7 +293,7 @@ mod tests {
             ("countersignSandbox: guard", "countersignSandbox", section),
             ("aproval_timeout: 1", "aproval_timeout", "did you mean approval_timeout?"),
         ] {
-            let want = format!("config.yml:1: {key}: there is no such setting; {hint}");
+            let want = format!("config.yml:1: {key}: unknown setting; {hint}");
             assert_eq!(checked(text), Err(want), "{text}");
         }
         for text in ["counter: 1", "sign: 1", "countdown: 3", "theme: { countersign: 1 }", "approval_timeout: 3"] {
@@ -312,7 +312,7 @@ mod tests {
             ("countersign.bash_timeout: null", "1: countersign.bash_timeout"),
             ("approval_timeout:", "1: approval_timeout"),
         ] {
-            let want = format!("config.yml:{key}: expected a value where the key stands, found nothing");
+            let want = format!("config.yml:{key}: expected a value, found nothing");
             assert_eq!(checked(text), Err(want), "{text}");
         }
         assert_eq!(checked("countersign: {}"), Ok(Vec::new()));
@@ -328,7 +328,7 @@ mod tests {
         let want = |whose: &str| {
             [(1, "countersign"), (3, "approval_timeout")].map(|(line, key)| {
                 format!(
-                    "config.yml:{line}: {key} was ignored: it counts in the user's own config.yml, and not in {whose}"
+                    "config.yml:{line}: {key} was ignored: it is read from the user's own config.yml only, not from {whose}"
                 )
             })
         };

@@ -151,7 +151,7 @@ impl GateSettings {
                 None => {}
                 Some("none") => patience.otherwise = NoAnswerRule::Nothing,
                 Some(word) if word == default => patience.otherwise = NoAnswerRule::Default,
-                Some(_) => return Err(place.type_error("none, or what the kind of gate has as its default")),
+                Some(_) => return Err(place.type_error("none, or the default of the kind of gate")),
             }
         }
         Ok(())
@@ -414,7 +414,7 @@ mod tests {
     use super::{AgentDir, AgentSettings, EditToolMode};
     use crate::{AgentProduct, ProcessEnvironment};
 
-    const OF_USER: &str = "it counts in the user's own config.yml";
+    const OF_USER: &str = "it is read from the user's own config.yml only";
 
     fn load(user: &str, project: &str) -> Result<AgentSettings, String> {
         let home = tempfile::tempdir().unwrap();
@@ -517,10 +517,7 @@ countersign:
         let notices = std::mem::take(&mut got.restrictions.notices);
         assert_eq!(got, want);
         for (notice, key) in notices.iter().zip(["config.yml:2: approval_timeout", "config.yml:3: countersign"]) {
-            assert!(
-                notice.ends_with(&format!("{key} was ignored: {OF_USER}, and not in a project's file")),
-                "{notice}"
-            );
+            assert!(notice.ends_with(&format!("{key} was ignored: {OF_USER}, not from a project's file")), "{notice}");
         }
         assert_eq!(notices.len(), 2);
     }

@@ -35,6 +35,27 @@ const MOST_PROPERTIES: usize = 256;
 const MOST_VALUES: usize = 512;
 
 /// A schema of which every keyword is checked.
+///
+/// # Example
+///
+/// ```
+/// use countersign_answer_schema::AnswerSchema;
+/// use serde_json::json;
+///
+/// let schema = AnswerSchema::new(json!({
+///     "type": "object",
+///     "required": ["room"],
+///     "properties": { "room": { "enum": ["kitchen", "cellar"] } },
+/// }))?;
+/// assert!(schema.check_answer(&json!({ "room": "kitchen" })).is_empty());
+///
+/// let mismatches = schema.check_answer(&json!({ "room": "attic" }));
+/// assert_eq!((mismatches[0].path.as_str(), mismatches[0].keyword), ("#/room", "enum"));
+///
+/// // A keyword that would not be checked is refused, so that no schema promises more than it checks.
+/// assert!(AnswerSchema::new(json!({ "type": "string", "format": "email" })).is_err());
+/// # Ok::<(), countersign_answer_schema::SchemaError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AnswerSchema {
     root: SchemaNode,

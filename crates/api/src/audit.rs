@@ -45,7 +45,7 @@ pub(super) async fn list_records(State(api): State<Arc<ApiState>>, RawQuery(quer
     let last = params.get_count("last", 0, MOST)?;
     let after = match (params.get("after"), last) {
         (Some(_), 1..) => {
-            return Err(ApiError::bad_request("after and last are two places to begin at: leave one out"));
+            return Err(ApiError::bad_request("after and last cannot be used together: leave one out"));
         }
         (None, 0) => Lsn(0),
         (None, last) => Lsn(head.lsn.0.saturating_sub(last as u64)),
@@ -94,9 +94,9 @@ async fn record_texts(log: &AnyLog, page: &[StoredRecord]) -> Result<Vec<Option<
 
 async fn resolve_cursor(log: &AnyLog, text: &str) -> Result<Lsn, ApiError> {
     let cursor =
-        RecordCursor::parse(text).ok_or_else(|| ApiError::bad_request(format!("after: {text:?} is no cursor")))?;
+        RecordCursor::parse(text).ok_or_else(|| ApiError::bad_request(format!("after: invalid cursor {text:?}")))?;
     cursor.resolve_lsn(log).await?.map_err(|misplaced| {
-        let message = format!("the cursor {text} is not of this record: begin without it");
+        let message = format!("the cursor {text} does not belong to this record: start without a cursor");
         ApiError(HttpProblem::new(StatusCode::GONE, message).with_member("reason", json!(misplaced)))
     })
 }
@@ -110,10 +110,13 @@ fn parse_filter(params: &QueryParams, api: &ApiState) -> Result<RecordFilter, Ap
     let outcome = |word: &str| {
         let known = || RecordOutcome::ALL.map(|(outcome, _)| outcome.as_str()).join(", ");
         RecordOutcome::from_word(word)
-            .ok_or_else(|| ApiError::bad_request(format!("{word:?} is no outcome: {}", known())))
+            .ok_or_else(|| ApiError::bad_request(format!("unknown outcome {word:?}: expected one of {}", known())))
     };
     if let Some(kind) = params.get_all("kind").into_iter().find(|kind| !Event::KINDS.contains(kind)) {
-        return Err(ApiError::bad_request(format!("{kind:?} is no kind: {}", Event::KINDS.join(", "))));
+        return Err(ApiError::bad_request(format!(
+            "unknown kind {kind:?}: expected one of {}",
+            Event::KINDS.join(", ")
+        )));
     }
     let session = params.get("agent").map(|agent| format!("agent:{agent}"));
     let owned = |name: &str| params.get_all(name).into_iter().map(str::to_owned).collect();
@@ -170,10 +173,7 @@ pub(super) async fn verify_chain(State(api): State<Arc<ApiState>>, RawQuery(quer
     let params = QueryParams::from_query(query.as_deref(), &["head"])?;
     let expected = params.get("head").map(parse_head).transpose()?;
     let Ok(_permit) = api.context.verifying.try_acquire() else {
-        return Err(ApiError::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "the chain is being checked already: ask again later",
-        ));
+        return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "a chain check is already running: try again later"));
     };
     let report = api.context.handle.log().verify_chain(Partition::ZERO, expected).await?;
     Ok(reply::ok(&ChainReport {
@@ -193,5 +193,5 @@ fn parse_head(text: &str) -> Result<LogHead, ApiError> {
     let read = text
         .split_once(':')
         .and_then(|(lsn, chain)| Some(LogHead { lsn: Lsn(lsn.parse().ok()?), chain: Digest::from_str(chain).ok()? }));
-    read.ok_or_else(|| ApiError::bad_request("head is a position, a colon and 64 hex digits"))
+    read.ok_or_else(|| ApiError::bad_request("invalid head: expected a position, a colon and 64 hex digits"))
 }

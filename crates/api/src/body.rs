@@ -52,7 +52,7 @@ impl<T> ApiRequest<T> {
         let Some(key) = self.headers.get("idempotency-key") else { return Ok(None) };
         let plain = key.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
         let wrong =
-            || ApiError::bad_request(format!("Idempotency-Key is a text of 1 to {LONGEST_KEY} letters and digits"));
+            || ApiError::bad_request(format!("invalid Idempotency-Key: expected 1 to {LONGEST_KEY} ASCII characters"));
         plain.map(Some).ok_or_else(wrong)
     }
 
@@ -83,16 +83,18 @@ impl<S: Send + Sync, T: RequestBody> FromRequest<S> for ApiRequest<T> {
 fn read_body<T: RequestBody>(members: &Map<String, Value>) -> Result<T, ApiError> {
     T::deserialize(BodyMembers(members)).map_err(|error| match error {
         BodyError::Unknown { name, known } => {
-            ApiError::bad_request(format!("there is no {name:?} here, only: {}", known.join(", ")))
+            ApiError::bad_request(format!("unknown member {name:?}: expected one of {}", known.join(", ")))
         }
         BodyError::Member(member, MemberError::Unfit) => T::invalid_member(member),
-        BodyError::Member(member, MemberError::NoText) => ApiError::bad_request(format!("{member} is a text")),
+        BodyError::Member(member, MemberError::NoText) => ApiError::bad_request(format!("{member} must be a string")),
         BodyError::Member(member, MemberError::Empty) => {
-            ApiError::bad_request(format!("{member} is empty: leave it out, or say something"))
+            ApiError::bad_request(format!("{member} is empty: leave it out, or give a text"))
         }
-        BodyError::Member(member, MemberError::NoObject) => ApiError::bad_request(format!("{member} is an object")),
+        BodyError::Member(member, MemberError::NoObject) => {
+            ApiError::bad_request(format!("{member} must be an object"))
+        }
         BodyError::Member(member, MemberError::NoneOf { known, word }) => {
-            ApiError::bad_request(format!("{member} is {}, not {word:?}", join_choices(known)))
+            ApiError::bad_request(format!("invalid {member} {word:?}: expected {}", join_choices(known)))
         }
     })
 }
@@ -147,7 +149,7 @@ impl From<MemberError> for BodyError {
 
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the body is not understood: {self:?}")
+        write!(f, "invalid body: {self:?}")
     }
 }
 
@@ -326,61 +328,70 @@ mod tests {
         for (message, want) in [
             (
                 describe_problem::<AllowRequest>(json!({ "scop": "once", "lasts": 0 })),
-                r#"there is no \"scop\" here, only: scope, rule, lasts"#,
+                r#"unknown member \"scop\": expected one of scope, rule, lasts"#,
             ),
-            (describe_problem::<StopRequest>(json!({ "now": true })), r#"there is no \"now\" here, only: "#),
-            (describe_problem::<AllowRequest>(json!({ "rule": 1, "scope": 1 })), "scope is a text"),
-            (
-                describe_problem::<AllowRequest>(json!({ "scope": " " })),
-                "scope is empty: leave it out, or say something",
-            ),
+            (describe_problem::<StopRequest>(json!({ "now": true })), r#"unknown member \"now\": expected one of "#),
+            (describe_problem::<AllowRequest>(json!({ "rule": 1, "scope": 1 })), "scope must be a string"),
+            (describe_problem::<AllowRequest>(json!({ "scope": " " })), "scope is empty: leave it out, or give a text"),
             (
                 describe_problem::<AllowRequest>(json!({ "scope": "forever" })),
-                r#"scope is once, session or always, not \"forever\""#,
+                r#"invalid scope \"forever\": expected once, session or always"#,
             ),
-            (describe_problem::<AllowRequest>(json!({ "rule": "" })), "rule is empty: leave it out, or say something"),
-            (describe_problem::<AllowRequest>(json!({ "lasts": "60" })), "lasts is a number of seconds, of 1 at least"),
-            (describe_problem::<AllowRequest>(json!({ "lasts": 0 })), "lasts is a number of seconds, of 1 at least"),
-            (describe_problem::<AllowRequest>(json!({ "lasts": 1.5 })), "lasts is a number of seconds, of 1 at least"),
+            (describe_problem::<AllowRequest>(json!({ "rule": "" })), "rule is empty: leave it out, or give a text"),
+            (
+                describe_problem::<AllowRequest>(json!({ "lasts": "60" })),
+                "lasts must be a number of seconds, at least 1",
+            ),
+            (describe_problem::<AllowRequest>(json!({ "lasts": 0 })), "lasts must be a number of seconds, at least 1"),
+            (
+                describe_problem::<AllowRequest>(json!({ "lasts": 1.5 })),
+                "lasts must be a number of seconds, at least 1",
+            ),
             (
                 describe_problem::<AllowRequest>(json!({ "lasts": 3_153_600_001_u64 })),
-                "lasts is a number of seconds, of 1 at least",
+                "lasts must be a number of seconds, at least 1",
             ),
-            (describe_problem::<DenyRequest>(json!({ "reason": [] })), "reason is a text"),
-            (describe_problem::<AnswerRequest>(json!({})), "answers is a list of texts, none of them empty"),
+            (describe_problem::<DenyRequest>(json!({ "reason": [] })), "reason must be a string"),
+            (describe_problem::<AnswerRequest>(json!({})), "answers must be a list of texts, none of them empty"),
             (
                 describe_problem::<AnswerRequest>(json!({ "answers": null })),
-                "answers is a list of texts, none of them empty",
+                "answers must be a list of texts, none of them empty",
             ),
             (
                 describe_problem::<AnswerRequest>(json!({ "answers": "yes" })),
-                "answers is a list of texts, none of them empty",
+                "answers must be a list of texts, none of them empty",
             ),
             (
                 describe_problem::<AnswerRequest>(json!({ "answers": [] })),
-                "answers is a list of texts, none of them empty",
+                "answers must be a list of texts, none of them empty",
             ),
             (
                 describe_problem::<AnswerRequest>(json!({ "answers": ["a", " "] })),
-                "answers is a list of texts, none of them empty",
+                "answers must be a list of texts, none of them empty",
             ),
             (
                 describe_problem::<AnswerRequest>(json!({ "answers": ["a", 1] })),
-                "answers is a list of texts, none of them empty",
+                "answers must be a list of texts, none of them empty",
             ),
-            (describe_problem::<OpenRequest>(json!({ "model": {} })), "model is a text"),
-            (describe_problem::<MessageRequest>(json!({})), "text is missing: what is to be said"),
-            (describe_problem::<MessageRequest>(json!({ "text": null })), "text is missing: what is to be said"),
+            (describe_problem::<OpenRequest>(json!({ "model": {} })), "model must be a string"),
+            (describe_problem::<MessageRequest>(json!({})), "text is missing: give the text of the message"),
+            (
+                describe_problem::<MessageRequest>(json!({ "text": null })),
+                "text is missing: give the text of the message",
+            ),
             (
                 describe_problem::<MessageRequest>(json!({ "text": "x", "when_busy": "wait" })),
-                r#"when_busy is refuse, queue or steer, not \"wait\""#,
+                r#"invalid when_busy \"wait\": expected refuse, queue or steer"#,
+            ),
+            (describe_problem::<SteerRequest>(json!({ "text": "\n" })), "text is empty: leave it out, or give a text"),
+            (
+                describe_problem::<ExplainRequest>(json!({ "arguments": {} })),
+                "tool is missing: give the name of a tool",
             ),
             (
-                describe_problem::<SteerRequest>(json!({ "text": "\n" })),
-                "text is empty: leave it out, or say something",
+                describe_problem::<ExplainRequest>(json!({ "tool": "x", "arguments": [] })),
+                "arguments must be an object",
             ),
-            (describe_problem::<ExplainRequest>(json!({ "arguments": {} })), "tool is missing: the name of a tool"),
-            (describe_problem::<ExplainRequest>(json!({ "tool": "x", "arguments": [] })), "arguments is an object"),
         ] {
             assert!(message.starts_with(want), "{message} is not {want}");
         }

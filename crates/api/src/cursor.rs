@@ -80,7 +80,7 @@ impl RecordCursor {
     }
 }
 
-/// Why a cursor is no place in this record.
+/// Reason why a cursor is not valid in this record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Misplaced {
@@ -113,7 +113,7 @@ impl JsonSchema for RecordCursor {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "A place in everything that happened: what GET /api/v1/events takes as after",
+            "description": "Position in the record, for the parameter after of GET /api/v1/events",
         })
     }
 }

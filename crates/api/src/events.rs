@@ -45,8 +45,9 @@ pub(super) async fn stream_events(
         }
         Some(text) => {
             let cursor = if text == "start" { Some(RecordCursor::START) } else { RecordCursor::parse(text) };
-            let no_cursor =
-                || ApiError::bad_request(format!("{text:?} is no cursor: give the id of an event, start, or now"));
+            let no_cursor = || {
+                ApiError::bad_request(format!("invalid cursor {text:?}: expected the id of an event, start, or now"))
+            };
             let cursor = cursor.ok_or_else(no_cursor)?;
             match cursor.resolve_lsn(log).await? {
                 Ok(lsn) => (ready_frame(&RecordCursor::at_lsn(log, lsn).await?), lsn),
@@ -62,7 +63,7 @@ pub(super) async fn stream_events(
     if connection.is_some_and(|Extension(connection)| !connection.place.mark_authenticated()) {
         return Err(ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "the gateway needs this connection for somebody else",
+            "the gateway has too many connections: try again later",
         ));
     }
     let rest = stream::unfold(follower, |mut follower| async move { Some((follower.next().await?, follower)) });

@@ -108,8 +108,8 @@ impl IntoResponse for ApiError {
 
 impl From<LogReadError> for ApiError {
     fn from(error: LogReadError) -> Self {
-        tracing::warn!(%error, "the record cannot be read for a program");
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read now")
+        tracing::warn!(%error, "failed to read the record for an API request");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read: try again later")
     }
 }
 
@@ -136,7 +136,7 @@ impl From<ChatError> for ApiError {
             ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         let text = match &error {
-            ChatError::Busy => "this session is at work: queue the message, steer its run, or stop it".to_owned(),
+            ChatError::Busy => "the session has an active run: queue the message, steer the run, or stop it".to_owned(),
             other => other.to_string(),
         };
         Self::new(status, text)

@@ -130,7 +130,7 @@ pub(super) fn build_document(operations: &[ApiOperation]) -> Value {
         "info": {
             "title": "Countersign",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "What waits for people, sessions, everything that happens, and the record. Tokens are made with `countersign tokens add NAME --scope read,answer`.",
+            "description": "Pending gates, sessions, events and the record. Create tokens with `countersign tokens add NAME --scope read,answer`.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": "/" }],
@@ -141,13 +141,13 @@ pub(super) fn build_document(operations: &[ApiOperation]) -> Value {
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token of `countersign tokens`, with the scope that the operation names",
+                    "description": "Token of `countersign tokens`, with the scope that the operation requires",
                 },
                 "cookie": {
                     "type": "apiKey",
                     "in": "cookie",
                     "name": countersign_http::web::auth::COOKIE,
-                    "description": "Of a person who logged in. Pages also send X-CSRF-Token with whatever acts",
+                    "description": "Session cookie of a login. Pages also send X-CSRF-Token with requests that act",
                 },
             },
         },
@@ -177,14 +177,14 @@ fn describe_operation(
         parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
-            "description": "The same of the same caller again has one effect and gets the first result",
+            "description": "A repeated request of the same caller with the same key has one effect and gets the first result",
             "schema": { "type": "string", "maxLength": 200 },
         }));
     }
     let problem = schemas.replies.subschema_for::<ProblemDocument>();
     let mut replies = json!({
         "default": {
-            "description": "What went wrong",
+            "description": "Problem document",
             "content": { "application/problem+json": { "schema": problem } },
         },
     });

@@ -12,10 +12,10 @@ impl QueryParams {
     /// A parameter that the route does not have.
     pub(super) fn from_query(query: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
         let pairs = serde_urlencoded::from_str::<Vec<(String, String)>>(query.unwrap_or_default())
-            .map_err(|error| ApiError::bad_request(format!("the query cannot be read: {error}")))?;
+            .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => {
-                Err(ApiError::bad_request(format!("there is no parameter {name:?} here, only: {}", known.join(", "))))
+                Err(ApiError::bad_request(format!("unknown parameter {name:?}: expected one of {}", known.join(", "))))
             }
             None => Ok(Self(pairs)),
         }
@@ -39,7 +39,9 @@ impl QueryParams {
     /// Any other value.
     pub(super) fn one_of(&self, name: &str, known: &[String]) -> Result<(), ApiError> {
         match self.get(name).filter(|value| !known.iter().any(|known| known == value)) {
-            Some(value) => Err(ApiError::bad_request(format!("{name} is one of {}, not {value:?}", known.join(", ")))),
+            Some(value) => {
+                Err(ApiError::bad_request(format!("invalid {name} {value:?}: expected one of {}", known.join(", "))))
+            }
             None => Ok(()),
         }
     }
@@ -52,7 +54,7 @@ impl QueryParams {
         match self.get(name) {
             None | Some("0" | "false") => Ok(false),
             Some("1" | "true") => Ok(true),
-            Some(other) => Err(ApiError::bad_request(format!("{name} is 1 or 0, not {other:?}"))),
+            Some(other) => Err(ApiError::bad_request(format!("invalid {name} {other:?}: expected 1 or 0"))),
         }
     }
 
@@ -63,7 +65,9 @@ impl QueryParams {
     pub(super) fn get_count(&self, name: &str, usual: usize, most: usize) -> Result<usize, ApiError> {
         let Some(text) = self.get(name) else { return Ok(usual) };
         let count = text.parse().ok().filter(|count| (1..=most).contains(count));
-        count.ok_or_else(|| ApiError::bad_request(format!("{name} is a number from 1 to {most}, not {text:?}")))
+        count.ok_or_else(|| {
+            ApiError::bad_request(format!("invalid {name} {text:?}: expected a number from 1 to {most}"))
+        })
     }
 }
 
@@ -79,7 +83,7 @@ mod tests {
         assert_eq!(params.get_flag("live"), Ok(true));
         assert_eq!(params.get_all("tool"), ["a", "b", "c"]);
         for (query, name) in [("limt=5", "limt"), ("limit=5&x", "x")] {
-            let problem = format!("there is no parameter {name:?} here, only: limit, live, tool");
+            let problem = format!("unknown parameter {name:?}: expected one of limit, live, tool");
             assert_eq!(
                 QueryParams::from_query(Some(query), &known).err(),
                 Some(ApiError::bad_request(problem)),
@@ -94,7 +98,7 @@ mod tests {
         assert_eq!(QueryParams::from_query(Some("tool=b"), &known).unwrap().one_of("tool", &words), Ok(()));
         assert_eq!(
             QueryParams::from_query(Some("tool=c"), &known).unwrap().one_of("tool", &words),
-            Err(ApiError::bad_request("tool is one of a, b, not \"c\""))
+            Err(ApiError::bad_request("invalid tool \"c\": expected one of a, b"))
         );
         assert!(QueryParams::from_query(Some("live=maybe"), &known).unwrap().get_flag("live").is_err());
     }

@@ -71,7 +71,7 @@ pub(super) async fn list_sessions(State(api): State<Arc<ApiState>>, RawQuery(que
         None => None,
         Some(text) => {
             let read = text.split_once('.').and_then(|(at, id)| Some((at.parse::<u64>().ok()?, id.to_owned())));
-            Some(read.ok_or_else(|| ApiError::bad_request(format!("after: {text:?} is no place in this list")))?)
+            Some(read.ok_or_else(|| ApiError::bad_request(format!("after: invalid position {text:?}")))?)
         }
     };
     let source = api.context.handle.source(InboxLane::Request);
@@ -216,7 +216,7 @@ pub(super) async fn open_session(State(api): State<Arc<ApiState>>, request: ApiR
     let key = request.keyed_request("open");
     let OpenRequest { workspace, provider, model, message } = request.body;
     if model.is_none() && provider.is_some() {
-        return Err(ApiError::bad_request("provider without model says nothing: name both"));
+        return Err(ApiError::bad_request("provider without model: give both, or leave both out"));
     }
     let (key, model) = (key?, model.map(|model| (provider, model)));
     let new_conversation =
@@ -266,7 +266,7 @@ pub(super) async fn steer_session(
     let key = request.keyed_request("steer")?;
     match api.context.chats.steer_run(&SessionId::new(id.as_str()), &request.body.text, key.as_ref()).await? {
         Some(run) => Ok(reply::json(StatusCode::ACCEPTED, &SteerReceipt { run: run.to_string() })),
-        None => Err(ApiError::new(StatusCode::CONFLICT, "no run works in this session: say it as a message")),
+        None => Err(ApiError::new(StatusCode::CONFLICT, "no run is active in this session: send a message instead")),
     }
 }
 

@@ -13,34 +13,34 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What went wrong, as RFC 9457 has it. A gate that is resolved says how, and by whom.
+/// Problem document of RFC 9457. For a resolved gate it has the resolution and who resolved it.
 #[derive(JsonSchema)]
 #[schemars(rename = "Problem")]
-#[expect(dead_code, reason = "the port writes it, and adds what a failure has beside its text")]
+#[expect(dead_code, reason = "the port writes it, and adds the other members of a failure")]
 pub(crate) struct ProblemDocument {
     /// Always about:blank.
     r#type: String,
-    /// The words of the status.
+    /// Reason phrase of the status.
     title: String,
     status: u16,
-    /// What was wrong, by name, and what is accepted.
+    /// The problem by name, and the accepted values.
     detail: String,
-    /// The gate that is resolved.
+    /// Id of the resolved gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     gate: Option<String>,
-    /// How it was resolved.
+    /// Resolution of the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "gates::ResolutionWord")]
     resolution: Option<gates::ResolutionWord>,
-    /// How far its approval reaches.
+    /// Scope of its approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "gates::GrantScope")]
     scope: Option<gates::GrantScope>,
-    /// Who resolved it.
+    /// Approver or program that resolved the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<String>,
-    /// Why a cursor is no place in this record.
+    /// Reason why a cursor is not valid in this record.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "crate::cursor::Misplaced")]
     reason: Option<crate::cursor::Misplaced>,

@@ -89,16 +89,16 @@ pub enum AgentsError {
         why: String,
     },
     /// The agent exists already.
-    #[error("there is an agent {0} already")]
+    #[error("agent {0} already exists")]
     Known(String),
     /// The agent does not exist.
-    #[error("there is no agent {0}")]
+    #[error("agent {0} does not exist")]
     Unknown(String),
     /// The name cannot be used.
-    #[error("{0:?} is no name for an agent: letters, digits, - _ and . may be in it, 64 at most")]
+    #[error("invalid agent name {0:?}: expected 1 to 64 letters, digits, -, _ or .")]
     Name(String),
     /// The system gives no random bytes.
-    #[error("there are no random bytes for a token: {0}")]
+    #[error("cannot generate a token: the system gave no random bytes: {0}")]
     Dice(String),
 }
 
@@ -186,12 +186,12 @@ fn read_agents_text(path: &Path) -> Result<String, AgentsError> {
 fn parse_tree(text: &str) -> Result<Value, String> {
     let node = YamlNode::parse_untagged(text).map_err(|(line, message)| format!("line {line}: {message}"))?;
     let tree = node.map_or_else(|| json!({}), |node| node.to_json());
-    if tree.is_object() { Ok(tree) } else { Err("it is not a mapping".to_owned()) }
+    if tree.is_object() { Ok(tree) } else { Err("the file is not a mapping".to_owned()) }
 }
 
 /// Returns `text` with the change, or the reason why that cannot be made.
 fn edited_agents(text: &str, change: AgentChange<'_>) -> Result<String, String> {
-    let mark = free_mark(text).ok_or("its text has too many letters of its own")?;
+    let mark = free_mark(text).ok_or("it uses every character that could mark a variable; edit the file by hand")?;
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let before = mark_variables(&text.replace("\r\n", "\n"), mark);
     let token = |token: &str| Value::from(mark_variables(token, mark));
@@ -243,7 +243,11 @@ fn comment_of(line: &str) -> Option<String> {
 fn checked_text(lines: &[String], want: &Value) -> Result<String, String> {
     let mut out = lines.join("\n");
     out.push('\n');
-    if parse_tree(&out)? == *want { Ok(out) } else { Err("its form is not one that can be changed safely".to_owned()) }
+    if parse_tree(&out)? == *want {
+        Ok(out)
+    } else {
+        Err("its YAML form cannot be edited here; edit the file by hand".to_owned())
+    }
 }
 
 /// Returns `text` with the item of `agents` named `old` replaced by `new`: without `old` appended, without `new` taken out.
@@ -256,7 +260,7 @@ fn in_list(text: &str, old: Option<&str>, new: Option<(&str, &Value)>) -> Result
         (Some(at), Some((_, token))) => after[at]["token"] = token.clone(),
         (Some(at), None) => drop(after.remove(at)),
         (None, Some((id, token))) => after.push(json!({ "id": id, "token": token })),
-        (None, None) => return Err("there is no such agent".to_owned()),
+        (None, None) => return Err("the agent does not exist".to_owned()),
     }
     let is_empty = after.is_empty();
     if is_empty {
@@ -275,7 +279,7 @@ fn in_list(text: &str, old: Option<&str>, new: Option<(&str, &Value)>) -> Result
     match (at, new) {
         (Some(at), new) => {
             let (Some(start), next) = (starts.get(at).copied(), starts.get(at + 1).copied().unwrap_or(end)) else {
-                return Err("its list of agents is not one that can be changed safely".to_owned());
+                return Err("its list of agents cannot be edited here; edit the file by hand".to_owned());
             };
             // Comments before the next item belong to the next item.
             let next = (start..next).rev().find(|line| !is_silent(&lines[*line])).map_or(next, |last| last + 1);
@@ -316,7 +320,7 @@ fn block_of(lines: &mut Vec<String>, before: &[Value]) -> Result<usize, String> 
         return Ok(at);
     }
     if !content.starts_with('[') {
-        return Err("its list of agents is not one that can be changed safely".to_owned());
+        return Err("its list of agents cannot be edited here; edit the file by hand".to_owned());
     }
     // A list in brackets becomes one of lines; comments in it stand above them.
     let end = end_of(lines, at, lines.len(), 0);

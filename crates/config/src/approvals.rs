@@ -82,7 +82,7 @@ fn read_names(place: &ConfigField<'_>, sets: &PeopleSets) -> Option<BTreeSet<Str
     }
     let listed = place.list_items();
     if listed.as_ref().is_some_and(Vec::is_empty) {
-        place.report_refusal("nobody is named");
+        place.report_refusal("the list is empty: name at least one approver");
     }
     let named = match &listed {
         Some(places) => places.iter().filter_map(ConfigField::needed_text).collect(),
@@ -99,7 +99,7 @@ fn read_names(place: &ConfigField<'_>, sets: &PeopleSets) -> Option<BTreeSet<Str
 }
 
 fn on_expiry(place: &ConfigField<'_>) -> OnExpiry {
-    const EXPECTED: &str = "expected deny, again, or { again: TIMES }; the steps of escalate follow by themselves";
+    const EXPECTED: &str = "expected deny, again, or { again: TIMES }; the steps of escalate need no mention here";
     if place.has_no_value() {
         return OnExpiry::Deny;
     }

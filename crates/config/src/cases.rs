@@ -45,13 +45,13 @@ pub enum RequestError {
     #[error("expected the name of a tool")]
     Empty,
     /// A word after the tool is not `key=value`.
-    #[error("expected key=value behind the tool")]
+    #[error("expected key=value after the tool")]
     Argument,
     /// A key is there twice.
-    #[error("an argument is there twice")]
+    #[error("duplicate argument")]
     Twice,
     /// A quote is not closed.
-    #[error("a quote is not closed")]
+    #[error("unclosed quote")]
     Quote,
 }
 

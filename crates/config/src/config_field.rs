@@ -242,14 +242,13 @@ impl<'a> ConfigField<'a> {
         let Some(value) = self.value else { return };
         // It would be a credential that everybody can guess who knows the name.
         if value.is_misspelt {
-            return self
-                .report_refusal("a variable is written ${NAME}, its name in letters, digits and _; this is none");
+            return self.report_refusal("invalid variable: expected ${NAME} with letters, digits and _ in its name");
         }
         if value.from_environment {
             return;
         }
         if matches!(self.value_form(), Some(ValueForm::Text(text)) if has_shell_variable(text)) {
-            self.report_warning("this is the credential itself, and no variable: one is written ${NAME}");
+            self.report_warning("the credential itself is in the file: use an environment variable, written ${NAME}");
         }
         let literal = LiteralCredential { line: self.line, key: self.key.clone() };
         self.notes.literals.borrow_mut().push(literal);

@@ -49,7 +49,10 @@ impl FileFinding {
         let path = shell_quote(self.path.display());
         match self.what {
             ExposureKind::Credentials => {
-                format!("put the credentials into variables and write ${{NAME}}, or: {}", self.chmod_command())
+                format!(
+                    "move the credentials to environment variables and write ${{NAME}}, or run: {}",
+                    self.chmod_command()
+                )
             }
             ExposureKind::PrivateKey => self.chmod_command(),
             ExposureKind::Tokens | ExposureKind::Secret => format!("chmod 600 {path}"),
@@ -77,12 +80,12 @@ impl fmt::Display for FileFinding {
         let what = match self.what {
             ExposureKind::Credentials => "holds credentials that others can read",
             ExposureKind::PrivateKey => "is a private key that others can read",
-            ExposureKind::Tokens => "holds the digests of tokens, and others can read it",
+            ExposureKind::Tokens => "holds token digests that others can read",
             ExposureKind::Record => "is a record that others can read",
-            ExposureKind::Secret => "is a secret that others could read, so it is given to nothing",
-            ExposureKind::Workspaces => "holds the workspaces of agents, and others can read them",
-            ExposureKind::Changeable => "can be changed by others, and with it what agents may do",
-            ExposureKind::Absent => "is not there",
+            ExposureKind::Secret => "is a secret that others can read, so it is not used",
+            ExposureKind::Workspaces => "holds agent workspaces that others can read",
+            ExposureKind::Changeable => "can be changed by others, who could change what agents may do",
+            ExposureKind::Absent => "does not exist",
         };
         write!(f, "{} {what}", self.path.display())
     }

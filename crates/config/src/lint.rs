@@ -111,7 +111,7 @@ fn lint_rule(
         return vec![format!("{none}, and commands are run by \"{SHELL}\"; write \"{proposed}\"")];
     }
     if is_family(tool) && rule.pattern.as_ref().is_none_or(|pattern| !pattern.contains('(')) {
-        return vec![format!("{none}; write \"{tool}__*\" for the tools whose names begin so")];
+        return vec![format!("{none}; write \"{tool}__*\" for all tools with that prefix")];
     }
     if named == ToolCoverage::Some || tool.contains("__") || tool == SECRET {
         return Vec::new();
@@ -121,7 +121,7 @@ fn lint_rule(
     let more = (more > 0).then(|| format!("{more} more"));
     names.extend(more.as_deref());
     let names = names.join(", ");
-    vec![format!("no tool is called \"{tool}\"; the tools are {names}, and those of nodes, NODE__TOOL")]
+    vec![format!("there is no tool \"{tool}\"; the tools are {names}, and NODE__TOOL for tools of nodes")]
 }
 
 /// Reports whether a tool's name marks it as one that runs commands: one of its words does.
@@ -202,7 +202,7 @@ fn lint_arguments(rule: &Rule, tool: &KnownTool<'_>) -> Vec<String> {
                 Some(format!("\"{tool}\" takes no argument \"{name}\"; did you mean \"{meant}\"?"))
             }
             ((own, ExtraArguments::No), None) if tool.takes.is_empty() => {
-                Some(format!("\"{own}\" takes no arguments, so none is \"{name}\""))
+                Some(format!("\"{own}\" takes no arguments; found \"{name}\""))
             }
             ((own, ExtraArguments::No), None) => {
                 let takes = tool.takes.join(", ");
@@ -238,7 +238,7 @@ mod tests {
             (
                 "mcp__github",
                 vec![
-                    "there is no tool \"mcp__github\" here; write \"mcp__github__*\" for the tools whose names begin so"
+                    "there is no tool \"mcp__github\" here; write \"mcp__github__*\" for all tools with that prefix"
                         .to_owned(),
                 ],
             ),

@@ -25,6 +25,28 @@ use super::{
 use crate::{logging, yaml::LARGEST};
 
 /// A configuration and the notices for its author.
+///
+/// # Example
+///
+/// ```
+/// use countersign_config::{ConfigFlags, load_config};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("config.yaml");
+/// std::fs::write(&path, "gateway:\n  port: 9000\nagent:\n  token: ${AGENT_TOKEN}\n")?;
+/// let environment = |name: &str| (name == "AGENT_TOKEN").then(|| "secret".to_owned());
+/// let loaded = load_config(Some(&path), &ConfigFlags::default(), &environment)?;
+/// assert_eq!((loaded.config.gateway.host.as_str(), loaded.config.gateway.port), ("127.0.0.1", 9000));
+/// assert_eq!(loaded.config.agents[0].id, "default");
+///
+/// // All problems are reported at once, each with its line.
+/// std::fs::write(&path, "gateway:\n  hots: localhost\n  port: high\n")?;
+/// let errors = load_config(Some(&path), &ConfigFlags::default(), &environment).unwrap_err();
+/// assert_eq!(errors.0.iter().map(|problem| problem.line).collect::<Vec<_>>(), [2, 3]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
     /// The configuration.
@@ -78,7 +100,7 @@ pub fn load_config(
     // A file of rules that is named has to be there: without any, other things happen than its author thinks.
     let Some(named) = flags.permissions.as_deref().filter(|named| !named.exists()) else { return read };
     let rules = FileDiagnostics::for_file(named);
-    rules.add_fault(0, "", ConfigFault::Io("it is not there".to_owned()));
+    rules.add_fault(0, "", ConfigFault::Io("file not found".to_owned()));
     let mut problems = read.err().map_or_else(Vec::new, |errors| errors.0);
     problems.append(&mut rules.problems.take());
     Err(ConfigErrors(problems))
@@ -132,7 +154,7 @@ pub(super) fn config_text(path: Option<&Path>, notes: &FileDiagnostics) -> Strin
         Some(Ok(text)) => text,
         Some(Err(error)) => {
             let fault = match error.kind() {
-                io::ErrorKind::NotFound => ConfigFault::Io("it is not there".to_owned()),
+                io::ErrorKind::NotFound => ConfigFault::Io("file not found".to_owned()),
                 _ => ConfigFault::Io(error.to_string()),
             };
             notes.add_fault(0, "", fault);
@@ -217,7 +239,9 @@ fn read_web(place: &ConfigField<'_>) -> WebConfig {
         let Some(password) = place.needed_secret() else { continue };
         let is_taken = |other: &SecretString| other.expose_secret() == password.expose_secret();
         if web.password.iter().chain(web.users.iter().map(|(_, other)| other)).any(is_taken) {
-            place.report_refusal("somebody else has this password, and it tells who logs in");
+            place.report_refusal(
+                "another login has this password: passwords must differ, because they identify the user",
+            );
         }
         web.users.push((login.to_owned(), password));
     }
@@ -253,7 +277,7 @@ fn host_name(place: &ConfigField<'_>) -> Option<String> {
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
     let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
     if !is_name(&name) && bare.parse::<IpAddr>().is_err() {
-        place.report_refusal("expected the name or address of a host, without a scheme, port, path or wildcard");
+        place.report_refusal("expected a host name or address, without a scheme, port, path or wildcard");
     }
     Some(name)
 }
@@ -324,7 +348,7 @@ fn read_telegram(place: &ConfigField<'_>) -> Option<TelegramConfig> {
     let (token, chat_id) = (place.at("token").needed_secret(), chat.integer());
     let api_url = read_address(&place.at("api_url")).unwrap_or_else(|| "https://api.telegram.org".to_owned());
     let thread = place.at("message_thread_id");
-    thread.not_empty("a whole number from 1, the topic of a forum");
+    thread.not_empty("a whole number from 1, the id of a forum topic");
     let message_thread_id = thread.integer_in(1, i64::from(i32::MAX));
     Some(TelegramConfig { token: token?, chat_id: chat_id?, message_thread_id, allowed_users, api_url })
 }
@@ -346,7 +370,7 @@ fn read_logging(place: &ConfigField<'_>, flags: &ConfigFlags) -> LogConfig {
     let level_text = level.text();
     if level_text.as_ref().is_some_and(|text| !logging::is_level(text)) {
         level.report_refusal(
-            "expected a level (off, error, warn, info, debug or trace), or several part=level between commas",
+            "expected a level (off, error, warn, info, debug or trace), or part=level pairs separated by commas",
         );
     }
     let form = format.text().and_then(|word| {
@@ -369,7 +393,7 @@ fn read_retention(place: &ConfigField<'_>) -> RetentionConfig {
         let text = place.text()?;
         let span = parse_span(&text);
         if span.is_none() {
-            place.report_refusal("expected a number above 0 with s, m, h or d behind it, such as 90d");
+            place.report_refusal("expected a number above 0 followed by s, m, h or d, such as 90d");
         }
         span
     };
@@ -424,14 +448,14 @@ pub(super) fn read_people(place: &ConfigField<'_>) -> Vec<PersonConfig> {
         for item in place.at("telegram").items() {
             let Some(user) = item.integer() else { continue };
             if !users.insert(user) {
-                item.report_refusal("this identity belongs to a person already");
+                item.report_refusal("this identity already belongs to a person");
             }
             person.telegram.push(user);
         }
         for item in place.at("console").items() {
             let Some(login) = item.needed_text() else { continue };
             if !logins.insert(login.clone()) {
-                item.report_refusal("this identity belongs to a person already");
+                item.report_refusal("this identity already belongs to a person");
             }
             person.console.push(login);
         }
@@ -440,7 +464,7 @@ pub(super) fn read_people(place: &ConfigField<'_>) -> Vec<PersonConfig> {
                 continue;
             };
             if !accounts.insert(user) {
-                item.report_refusal("this identity belongs to a person already");
+                item.report_refusal("this identity already belongs to a person");
             }
             person.local.push(user);
         }

@@ -35,7 +35,7 @@ pub(super) fn resolve_storage(
     let ends_in_folder =
         named.text().is_some_and(|text| text.ends_with('/')) || path.as_ref().is_some_and(|path| path.is_dir());
     if ends_in_folder || path.as_ref().is_some_and(|path| path.file_name().is_none()) {
-        named.report_refusal("expected the path of a file, found that of a folder");
+        named.report_refusal("expected the path of a file, found a folder");
     }
     let folder = flags.data.clone().or_else(|| path.as_deref().and_then(Path::parent).map(Path::to_owned));
     let folder = folder.unwrap_or_else(|| match file {
@@ -51,7 +51,7 @@ pub(super) fn resolve_storage(
     }
     let beside = folder.join(if name == USUAL { OTHER } else { USUAL });
     named.report_warning(&format!(
-        "{} holds the records of agentpass or agent-gate and is left as it is; the log is {}",
+        "{} holds the records of agentpass or agent-gate and is not changed; the record is written to {}",
         log.display(),
         beside.display()
     ));

@@ -149,13 +149,11 @@ impl LogLevels {
     pub fn change_levels(&self, requested: Option<&str>) -> Result<String, String> {
         match requested {
             Some(text) if !is_level(text) => Err(format!(
-                "{text} says nothing about a log: a level is one of {}, or several part=level between commas",
+                "invalid log level {text:?}: expected one of {}, or part=level pairs separated by commas",
                 LEVELS.join(", ")
             )),
             filter => match filter.and_then(unknown_part) {
-                Some(part) => {
-                    Err(format!("there is no part {part} that logs: those there are, are {}", PARTS.join(", ")))
-                }
+                Some(part) => Err(format!("unknown part {part} of the log: expected one of {}", PARTS.join(", "))),
                 None => (self.0)(filter),
             },
         }
@@ -164,7 +162,7 @@ impl LogLevels {
 
 impl fmt::Debug for LogLevels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Levels").finish_non_exhaustive()
+        f.debug_struct("LogLevels").finish_non_exhaustive()
     }
 }
 
@@ -222,8 +220,7 @@ mod tests {
             ("countersign_sever=debug", Some("countersign_sever")),
         ] {
             let got = levels.change_levels(Some(text)).err();
-            let expected =
-                want.map(|part| format!("there is no part {part} that logs: those there are, are countersign, "));
+            let expected = want.map(|part| format!("unknown part {part} of the log: expected one of countersign, "));
             assert_eq!(got.is_some(), expected.is_some(), "{text}: {got:?}");
             assert!(got.unwrap_or_default().starts_with(&expected.unwrap_or_default()), "{text}");
         }

@@ -32,12 +32,12 @@ pub(super) fn check_model(
         let names = providers.keys().map(String::as_str).chain([scripted.provider.as_str()]).collect();
         let is_built_in = catalogue::builtin_models().iter().any(|entry| entry.provider == model.provider);
         let wants = if is_built_in {
-            format!(". Its models are built in, and want its key: providers.{}.api_key", model.provider)
+            format!(". Its models are built in and need its key: set providers.{}.api_key", model.provider)
         } else {
             String::new()
         };
         place.at("provider").report_refusal(format!(
-            "there is no \"{}\" in `providers`; there is {}{wants}",
+            "unknown provider \"{}\"; `providers` has {}{wants}",
             model.provider,
             some_names(names)
         ));
@@ -50,7 +50,7 @@ pub(super) fn check_model(
     if !ids.contains(&model.id.as_str()) {
         let (provider, id) = (&model.provider, &model.id);
         place.at("id").report_refusal(format!(
-            "\"{provider}\" has no model \"{id}\"; it has {}. Others are listed under providers.{provider}.models",
+            "\"{provider}\" has no model \"{id}\"; it has {}. Add others under providers.{provider}.models",
             some_names(ids)
         ));
     }

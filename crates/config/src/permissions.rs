@@ -23,6 +23,27 @@ use super::{
 use crate::yaml::LARGEST;
 
 /// A file of rules, read.
+///
+/// # Example
+///
+/// ```
+/// use countersign_config::RulesText;
+/// use countersign_core::policy::{RuleAction, compile_rules};
+///
+/// let text = "
+/// rules:
+///   - { pattern: 'turn(lamp*)', action: allow }
+/// tests:
+///   - { request: 'turn thing=lamp_1', expect: allow }
+/// ";
+/// let parsed = RulesText { path: "permissions.yaml".into(), tightens: false, text: text.to_owned() }.parse()?;
+/// let rule = &parsed.source.rules.rules[0];
+/// assert_eq!((rule.line, rule.action), (3, RuleAction::Allow));
+/// assert_eq!(parsed.cases.len(), 1);
+/// let compiled = compile_rules(vec![parsed.source]).expect("each rule has a pattern");
+/// assert!(compiled.has_rules());
+/// # Ok::<(), countersign_config::ConfigErrors>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedRules {
     /// Its rules, ready to be compiled.
@@ -145,7 +166,7 @@ fn read_rule(place: &ConfigField<'_>, sets: &approvals::PeopleSets) -> Option<Ru
     let (pattern, tool) = (place.at("pattern"), place.at("tool"));
     match (pattern.is_absent(), tool.is_absent()) {
         (true, true) => pattern.report_missing(),
-        (false, false) => place.report_refusal("a rule has either a pattern or a tool"),
+        (false, false) => place.report_refusal("a rule must have either a pattern or a tool, not both"),
         (true, false) | (false, true) => {}
     }
     let action = read_action(&place.at("action"), "Invalid permission action");

@@ -32,7 +32,7 @@ pub enum ConfigFault {
     #[error("Environment variable {0} is not set")]
     Variable(String),
     /// An unknown key.
-    #[error("unknown key; known here are {}", .0.join(", "))]
+    #[error("unknown key; expected one of {}", .0.join(", "))]
     UnknownKey(&'static [&'static str]),
     /// A key that must be there is not, or is empty.
     #[error("Missing required config: {0}")]
@@ -85,7 +85,7 @@ impl fmt::Display for ConfigProblem {
         if let ConfigFault::UnknownKey(known) = &self.fault
             && let Some(meant) = meant_key(self.key.rsplit('.').next().unwrap_or_default(), known)
         {
-            return write!(f, ": unknown key; did you mean `{meant}`? Known here are {}", known.join(", "));
+            return write!(f, ": unknown key; did you mean `{meant}`? Expected one of {}", known.join(", "));
         }
         write!(f, ": {}", self.fault)
     }

@@ -74,7 +74,7 @@ fn read_provider(name: &str, place: &ConfigField<'_>) -> ProviderConfig {
         let entry = read_entry(name, &provider, &place);
         if let Some(entry) = entry {
             if provider.models.iter().any(|known| known.id == entry.id) {
-                place.at("id").report_refusal("another model of this provider has this id");
+                place.at("id").report_refusal("another model of this provider already has this id");
             }
             provider.models.push(entry);
         }

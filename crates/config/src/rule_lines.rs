@@ -104,7 +104,7 @@ pub fn with_rule(text: &str, item: &str) -> Result<String, String> {
             format!("{}{gap}{}{}", &text[..at], list_entry(item, indent, end), &text[at..])
         }
         InsertPosition::Brackets { .. } if item.contains('\n') => {
-            return Err("its rules stand in brackets: write this one on one line, in braces".to_owned());
+            return Err("the rules are a list in brackets: write this rule on one line, in braces".to_owned());
         }
         InsertPosition::Brackets { line, column } => {
             let open = line_offset(text, line) + column;
@@ -151,9 +151,9 @@ struct RuleLocation {
 fn find_rule(text: &str, at: u64) -> Result<RuleLocation, String> {
     let mut tree = parse_tree(text)?;
     let found = LISTS.iter().find_map(|list| Some((*list, rule_index(text, list, at)?)));
-    let (list, index) = found.ok_or_else(|| format!("no rule begins in line {at}"))?;
+    let (list, index) = found.ok_or_else(|| format!("no rule starts on line {at}"))?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let refused = || format!("the rule of line {at} does not stand on lines of its own");
+    let refused = || format!("the rule on line {at} shares its lines with other content");
     let first = usize::try_from(at).ok().and_then(|at| at.checked_sub(1)).ok_or_else(refused)?;
     if !matches!(insert_position(&lines, list)?, InsertPosition::Block { .. })
         || !lines.get(first).is_some_and(|line| is_item(line))
@@ -194,14 +194,14 @@ fn insert_position(lines: &[String], list: &str) -> Result<InsertPosition, Strin
         return Ok(InsertPosition::Brackets { line: at, column });
     }
     if !content.is_empty() {
-        return Err("its rules are no list".to_owned());
+        return Err(format!("`{list}` is not a list"));
     }
     let before = end_of(lines, at, lines.len(), 0);
     let first = lines[at + 1..before].iter().find(|line| !is_silent(line));
     match first {
         None => Ok(InsertPosition::Block { before: at + 1, indent: 2 }),
         Some(first) if is_item(first) => Ok(InsertPosition::Block { before, indent: line_indent(first) }),
-        Some(_) => Err("its rules do not begin on lines of their own".to_owned()),
+        Some(_) => Err(format!("the rules under `{list}` do not start on lines of their own")),
     }
 }
 
@@ -251,7 +251,7 @@ fn last_of(text: &str, open: usize) -> Result<usize, String> {
         }
         before = letter;
     }
-    Err("its list of rules has no end".to_owned())
+    Err("the list of rules has no closing bracket".to_owned())
 }
 
 /// Returns the index of the list item that begins in line `at`.
@@ -271,10 +271,9 @@ fn parse_tree(text: &str) -> Result<Value, String> {
 
 /// Parses a rule that a person wrote.
 fn parse_rule(item: &str) -> Result<Value, String> {
-    let read =
-        YamlNode::parse(item).map_err(|(line, message)| format!("line {line} of what was written: {message}"))?;
+    let read = YamlNode::parse(item).map_err(|(line, message)| format!("line {line} of the new rule: {message}"))?;
     let read = read.map(|node| node.to_json()).filter(Value::is_object);
-    read.ok_or_else(|| "what was written is no rule: it has a pattern or a tool, and an action".to_owned())
+    read.ok_or_else(|| "not a rule: expected a mapping with a pattern or a tool, and an action".to_owned())
 }
 
 /// Returns a list of the file, made if there is none.
@@ -284,7 +283,7 @@ fn list_of<'a>(tree: &'a mut Value, list: &str) -> Result<&'a mut Vec<Value>, St
     if found.is_null() {
         *found = json!([]);
     }
-    found.as_array_mut().ok_or_else(|| format!("its {list} are no list"))
+    found.as_array_mut().ok_or_else(|| format!("`{list}` is not a list"))
 }
 
 fn checked_text(out: String, want: Value) -> Result<String, String> {
@@ -295,7 +294,7 @@ fn checked_text(out: String, want: Value) -> Result<String, String> {
     if got == want { Ok(out) } else { Err(UNKNOWN.to_owned()) }
 }
 
-const UNKNOWN: &str = "its form is not one that can be edited";
+const UNKNOWN: &str = "its YAML form cannot be edited here; edit the file by hand";
 
 /// Returns the lines of `text` that `other` does not have at that place: those that were put in.
 pub fn added_lines(text: &str, other: &str) -> Range<usize> {

@@ -155,7 +155,7 @@ mod tests {
             ("sandbox: { network: { hosts: a.org } }", "sandbox.network.hosts: expected a list"),
             (
                 "sandbox: { network: { hosts: ['https://a.org'] } }",
-                "sandbox.network.hosts[0]: \"https://a.org\" is no host",
+                "sandbox.network.hosts[0]: invalid host \"https://a.org\"",
             ),
             ("sandbox: { network: { hosts: [a.org, 1] } }", "sandbox.network.hosts[1]: expected text"),
             ("sandbox: { on_missing: off }", "sandbox.on_missing: expected refuse or warn"),

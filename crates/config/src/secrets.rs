@@ -16,14 +16,14 @@ pub(super) fn read_secrets(place: &ConfigField<'_>) -> BTreeMap<String, SecretSt
     for (name, place) in place.members().unwrap_or_default() {
         if !is_name(name) {
             place.report_refusal(
-                "a secret is named by a letter or _, then letters, digits, _, - and dots, at most 64 of them",
+                "invalid secret name: expected a letter or _, then at most 63 letters, digits, _, - and dots",
             );
             continue;
         }
         let Some(value) = place.needed_secret() else { continue };
         let length = value.expose_secret().len();
         if !(SHORTEST..=LONGEST).contains(&length) || value.expose_secret().contains('\0') {
-            place.report_refusal(format!("a secret has between {SHORTEST} and {LONGEST} bytes and no NUL character"));
+            place.report_refusal(format!("a secret must have {SHORTEST} to {LONGEST} bytes and no NUL character"));
             continue;
         }
         secrets.insert(name.to_owned(), value);

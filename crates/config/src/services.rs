@@ -120,13 +120,13 @@ fn read_service(name: &str, place: &ConfigField<'_>) -> Option<ServiceConfig> {
         place.at("token").needed_secret().map(|token| ServiceAuthConfig::Bearer { token })
     } else {
         if !place.at("token").is_absent() {
-            place.at("token").report_refusal("a service other than homeassistant has its token under auth");
+            place.at("token").report_refusal("only homeassistant has its token here; use auth.token");
         }
         read_auth(&place.at("auth"))
     };
     let handler = place.at("handler");
     if handler.text().as_deref() == Some("python") {
-        handler.report_refusal("a handler in Python cannot run here; define its tools as HTTP requests");
+        handler.report_refusal("Python handlers are not supported; define the tools as HTTP requests");
     }
     let health = read_health(&place.at("health"), if first_form { "/api/" } else { "/" });
     let own = place.at("tools");
@@ -154,7 +154,7 @@ fn read_auth(place: &ConfigField<'_>) -> Option<ServiceAuthConfig> {
             let name = place.at("header_name");
             let text = name.needed_text()?;
             if !text.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c)) {
-                name.report_refusal("expected the name of a header");
+                name.report_refusal("expected a header name");
             }
             ServiceAuthConfig::Header { name: text, token: read_token(place)? }
         }
@@ -167,7 +167,9 @@ fn read_auth(place: &ConfigField<'_>) -> Option<ServiceAuthConfig> {
         },
         "none" => ServiceAuthConfig::None,
         other => {
-            kind.report_warning(&format!("'{other}' is no kind of authentication; requests carry no credential"));
+            kind.report_warning(&format!(
+                "unknown authentication type '{other}'; requests are sent without a credential"
+            ));
             ServiceAuthConfig::None
         }
     };
@@ -178,7 +180,7 @@ fn read_token(place: &ConfigField<'_>) -> Option<SecretString> {
     let place = place.at("token");
     let token = place.needed_secret()?;
     if token.expose_secret().chars().any(char::is_control) {
-        place.report_refusal("a token holds no line breaks or other control characters");
+        place.report_refusal("a token must not contain line breaks or other control characters");
     }
     Some(token)
 }

@@ -280,12 +280,12 @@ impl ApproverAccounts {
 pub enum BindError {
     /// No login would be needed.
     #[error(
-        "gateway.host is no loopback address, which needs a credential: agent.token, clients.token or web.password"
+        "gateway.host is not a loopback address and needs a credential: set agent.token, clients.token or web.password"
     )]
     Open,
     /// Tokens would travel in the clear.
     #[error(
-        "TLS not configured. Use --insecure to allow plaintext WS. (gateway.host is no loopback address: gateway.tls takes a certificate and its key)"
+        "TLS not configured. Use --insecure to allow plaintext WS. (gateway.host is not a loopback address: set gateway.tls.cert and gateway.tls.key)"
     )]
     Plaintext,
 }

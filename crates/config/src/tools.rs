@@ -124,9 +124,7 @@ fn read_tool(name: &str, place: &ConfigField<'_>) -> ToolConfig {
     let signature = place.at("signature");
     let template = signature.text().unwrap_or_default();
     for free in template_names(&template).into_iter().filter(|arg| is_free_text(&args, arg)) {
-        signature.report_warning(&format!(
-            "'{free}' is free_text, which no signature has: rules do not see it, its place stays empty"
-        ));
+        signature.report_warning(&format!("'{free}' is free_text and left out of the signature: rules do not see it"));
     }
     ToolConfig {
         name: name.to_owned(),
@@ -172,7 +170,7 @@ fn read_request(place: &ConfigField<'_>, args: &[DeclaredArgument]) -> RequestTe
         let name = item.needed_text()?;
         if !args.iter().any(|declared| declared.name == name) {
             let known: Vec<&str> = args.iter().map(|declared| &*declared.name).collect();
-            item.report_refusal(format!("'{name}' is none of the arguments under args: {}", known.join(", ")));
+            item.report_refusal(format!("'{name}' is not an argument under args: {}", known.join(", ")));
         }
         Some(name)
     });

@@ -74,7 +74,7 @@ fn plain_message(message: &str) -> String {
     match message.strip_prefix("duplicate mapping key: ") {
         Some(rest) => {
             let key = rest.rsplit_once(", set ").map_or(rest, |(key, _)| key);
-            format!("the key {key} is there twice")
+            format!("duplicate key {key}")
         }
         None => message.to_owned(),
     }

@@ -137,7 +137,7 @@ impl YamlNode {
             let error = error.without_snippet();
             // A credential that begins with an exclamation mark reads as a tag.
             if let serde_saphyr::Error::UnsupportedTag { .. } = error {
-                return (line, "a value that begins with ! is no text: put it in quotes".to_owned());
+                return (line, "a value that starts with ! is a YAML tag, not text: put it in quotes".to_owned());
             }
             (line, error.to_string().lines().next().unwrap_or_default().to_owned())
         })?;
@@ -500,7 +500,7 @@ mod tests {
             assert!(line == 2 && !why.contains("Secret1"), "{value}: {why}");
         }
         let wrong = YamlNode::parse_untagged("agent:\n  token: !Secret1 x\n").unwrap_err();
-        assert_eq!(wrong, (2, "a value that begins with ! is no text: put it in quotes".to_owned()));
+        assert_eq!(wrong, (2, "a value that starts with ! is a YAML tag, not text: put it in quotes".to_owned()));
     }
 
     #[test]

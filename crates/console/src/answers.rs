@@ -49,7 +49,7 @@ pub(super) async fn answer_gate(
             let key = body.text_field("key").map(str::to_owned);
             match decisions::answer_gate(&source, gate, answer, &ctx.caller.principal, key).await {
                 Ok(EngineReply::Voted { have, need }) => {
-                    Some((StatusCode::OK, format!("Your approval counts: {have} of {need} have allowed it.")))
+                    Some((StatusCode::OK, format!("Your approval was recorded: {have} of {need} approvals.")))
                 }
                 Ok(_) => None,
                 Err(refused) => Some(answer_error(&refused, &ctx.people)),
@@ -90,13 +90,13 @@ pub(super) async fn answer_several(
     let answer = match body.text_field("answer") {
         Some("once") => GateReply::Allow(ApprovalScope::Once),
         Some("deny") => GateReply::Deny { reason: body.text_field("reason").map(str::to_owned) },
-        _ => return Err(bad("The answer is neither once nor deny.")),
+        _ => return Err(bad("Invalid answer: expected once or deny.")),
     };
     let mut done = Vec::new();
     let source = console.context.handle.source(InboxLane::Result);
     for (name, shown) in body.0.iter().filter_map(|(name, value)| Some((name.strip_prefix("gate.")?, value.as_str()?)))
     {
-        let gate = GateId::parse(name).ok_or_else(|| bad("One of the chosen ones has no id of a gate."))?;
+        let gate = GateId::parse(name).ok_or_else(|| bad("Invalid gate id in the selection."))?;
         let Some((console_gate, _)) = console.load_gate(gate).await? else { continue };
         // The card of each shows whether it counted.
         if console_gate.digest() == shown && console_gate.is_whole(CardPlace::List) {
@@ -105,7 +105,7 @@ pub(super) async fn answer_several(
         done.push(gate.to_string());
     }
     if done.is_empty() {
-        return Err(bad("None was chosen."));
+        return Err(bad("No gate is selected."));
     }
     Ok(redirect_to(&format!("/console/?done={}", done.join(","))))
 }
@@ -118,12 +118,12 @@ fn redirect_to(at: &str) -> Response {
 fn parse_answer(body: &BodyFields, console_gate: &ConsoleGate) -> Result<GateReply, String> {
     let text = |name: &str| body.text_field(name).map(str::to_owned);
     if [text("reason"), text("text")].iter().flatten().any(|text| text.chars().count() > LONGEST) {
-        return Err(format!("That is longer than {LONGEST} characters."));
+        return Err(format!("The text is longer than {LONGEST} characters."));
     }
     let word = body.text_field("answer").unwrap_or_default();
     // An approval covers only the call that was shown.
     if matches!(word, "once" | "session" | "grant") && body.text_field("digest") != Some(&console_gate.digest()) {
-        return Err("This is not what was shown. Look at it again.".to_owned());
+        return Err("The request has changed since this page was loaded. Review it again.".to_owned());
     }
     match word {
         "once" => Ok(GateReply::Allow(ApprovalScope::Once)),
@@ -140,24 +140,24 @@ fn parse_grant(body: &BodyFields) -> Result<GateReply, String> {
     let scope = match body.text_field("reach") {
         Some("session") => ApprovalScope::Session,
         Some("always") => ApprovalScope::Always,
-        _ => return Err("Say where it is allowed.".to_owned()),
+        _ => return Err("Choose a scope.".to_owned()),
     };
     let lasts = match body.text_field("lasts").unwrap_or("0").parse::<u64>() {
         Ok(0) => None,
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => return Err("Say for how long it is allowed.".to_owned()),
+        Err(_) => return Err("Choose a duration.".to_owned()),
     };
     let pattern = match body.text_field("covers") {
         Some("exact") => None,
-        Some(covers) => Some(covers.strip_prefix("pattern:").ok_or("Choose what is allowed.")?.to_owned()),
-        None => return Err("Choose what is allowed.".to_owned()),
+        Some(covers) => Some(covers.strip_prefix("pattern:").ok_or("Choose the calls to allow.")?.to_owned()),
+        None => return Err("Choose the calls to allow.".to_owned()),
     };
     Ok(GateReply::Grant(GrantTerms { scope, pattern, lasts }))
 }
 
 fn chosen_answer(body: &BodyFields, console_gate: &ConsoleGate) -> Result<GateReply, String> {
     let Some(QuestionRequest { choices, is_multi, .. }) = console_gate.request.question() else {
-        return Err("This is no question.".to_owned());
+        return Err("This gate is not a question.".to_owned());
     };
     let chosen: Vec<String> = if is_multi {
         let chosen = choices.iter().enumerate().filter(|(at, _)| body.is_set(&format!("choice.{at}")));
@@ -186,7 +186,7 @@ pub(super) fn answer_error(refused: &OwnerError, people: &IdentityMap) -> (Statu
                     labels::principal_name(people, by),
                     how.to_lowercase()
                 )),
-                None => format!("It is over already: {}.", how.to_lowercase()),
+                None => format!("Already resolved: {}.", how.to_lowercase()),
             };
             (StatusCode::CONFLICT, text)
         }
@@ -194,20 +194,21 @@ pub(super) fn answer_error(refused: &OwnerError, people: &IdentityMap) -> (Statu
             (StatusCode::BAD_REQUEST, format!("This answer is not offered: {problem}."))
         }
         OwnerError::Refusal(CommandError::Answer(AnswerError::NotAmong { .. })) => {
-            (StatusCode::FORBIDDEN, "You are not among those who may allow this. You may deny it.".to_owned())
+            (StatusCode::FORBIDDEN, "You are not an approver of this call. You can deny it.".to_owned())
         }
         OwnerError::Refusal(CommandError::Answer(AnswerError::Nobody { .. })) => (
             StatusCode::FORBIDDEN,
-            "Several people have to allow this, and your login belongs to no person of the configuration.".to_owned(),
+            "This call needs several approvers, and your login is not listed under `people` in the configuration."
+                .to_owned(),
         ),
         OwnerError::NotRecorded(_) | OwnerError::Unsure(_) | OwnerError::Unreadable(_) | OwnerError::Closed => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("It was not decided: {refused}."))
+            (StatusCode::SERVICE_UNAVAILABLE, format!("Could not record the decision: {refused}."))
         }
         OwnerError::Refusal(CommandError::Answer(AnswerError::KeyTaken(_))) => {
-            (StatusCode::CONFLICT, "This window sent another answer before, which counted.".to_owned())
+            (StatusCode::CONFLICT, "This window already sent another answer, which was recorded.".to_owned())
         }
         OwnerError::Refusal(_) | OwnerError::TooLarge | OwnerError::Panicked => {
-            (StatusCode::BAD_REQUEST, format!("It was not decided: {refused}."))
+            (StatusCode::BAD_REQUEST, format!("Could not record the decision: {refused}."))
         }
     }
 }

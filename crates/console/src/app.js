@@ -1,4 +1,4 @@
-// What the console's pages do beyond being read and answered: they follow what happens, take keys, and tell of what waits.
+// Script of the console: live updates, keyboard shortcuts and notifications.
 "use strict";
 (() => {
   const body = document.body;
@@ -24,7 +24,7 @@
     const now = Date.now() + skew;
     for (const node of all("time[data-until]")) {
       const left = Number(node.dataset.until) - now;
-      put(node, left > 0 ? `${span(left)} left` : "time is up");
+      put(node, left > 0 ? `${span(left)} left` : "expired");
       node.classList.toggle("late", left < 60000);
     }
     for (const node of all("time[data-since]")) {
@@ -41,7 +41,7 @@
     }
   };
 
-  // What waits.
+  // Pending approvals.
   let waiting = Number(body.dataset.waiting);
   const count = () => {
     const badge = find("#count");
@@ -49,8 +49,8 @@
     badge.firstChild.textContent = String(waiting);
     document.title = waiting ? `(${waiting}) ${title}` : title;
     if (!isInbox) return;
-    put(find("#lead"), waiting === 0 ? "Nothing waits for a decision."
-      : `${waiting} decision${waiting === 1 ? "" : "s"} waiting, the most urgent first.`);
+    put(find("#lead"), waiting === 0 ? "No pending approvals."
+      : `${waiting} pending approval${waiting === 1 ? "" : "s"}, the most urgent first.`);
     find("#nothing").hidden = all(".card", cards).length > 0;
   };
   const say = (text) => { find("#said").textContent = text; };
@@ -137,7 +137,7 @@
       fresh.classList.add("fresh");
       place(fresh);
       tick();
-      say(`Waiting: ${told.title}`);
+      say(`Pending: ${told.title}`);
     }
     count();
     chosen();
@@ -149,7 +149,7 @@
     if (!("Notification" in window) || Notification.permission !== "granted" || !document.hidden) return;
     let shown;
     try {
-      shown = new Notification("A decision is needed", { body: told.title, tag: told.id });
+      shown = new Notification("Approval needed", { body: told.title, tag: told.id });
     } catch {
       return;
     }
@@ -186,7 +186,7 @@
     try {
       const answer = await fetch(form.action, { method: "POST", body: fields, headers: { "x-fragment": "1" }, redirect: "manual" });
       const html = await answer.text();
-      if (!html.startsWith("<article")) throw new Error(answer.status === 403 ? "The session expired: reload the page." : "It was not decided.");
+      if (!html.startsWith("<article")) throw new Error(answer.status === 403 ? "The session expired: reload the page." : "The decision was not recorded.");
       if (cards?.classList.contains("alone")) {
         if (answer.ok) { await refetch(); find(".card")?.focus(); return; }
       }
@@ -220,7 +220,7 @@
     if (!several) return;
     several.hidden = all("input.choose").length < 2;
     const count = all("input.choose:checked").length;
-    find("#chosen").textContent = count ? `${count} chosen:` : "Choose several to decide them at once.";
+    find("#chosen").textContent = count ? `${count} selected:` : "Select several to decide them at once.";
     all("button[name=answer]", several).forEach((one) => { one.disabled = count === 0; });
   };
   if (several) {
@@ -244,7 +244,7 @@
     rule.addEventListener("input", () => {
       const isOther = new URLSearchParams(new FormData(rule)).toString() !== shown;
       all("button", saving).forEach((one) => { one.disabled = isOther; });
-      put(told, isOther ? "It was edited: show its effect before it is saved." : was);
+      put(told, isOther ? "The rule was edited: show its effect before you save it." : was);
     });
   }
 
@@ -320,7 +320,7 @@
     const next = order[(order.indexOf(document.documentElement.dataset.theme ?? null) + 1) % 3];
     try { if (next) localStorage.setItem("theme", next); else localStorage.removeItem("theme"); } catch { return; }
     paint();
-    say(`Colours: ${next ?? "as the system"}`);
+    say(`Theme: ${next ?? "system"}`);
   });
 
   // A page that looks at everything again, keeping what is being written.
@@ -423,7 +423,7 @@
     const article = document.createElement("article");
     article.className = `said ${told.kind === "thinking" ? "thinking" : "agent"}`;
     const head = document.createElement("header");
-    head.textContent = told.kind === "call" ? `wants ${told.name}` : told.kind === "thinking" ? "thinking" : "Agent";
+    head.textContent = told.kind === "call" ? `calls ${told.name}` : told.kind === "thinking" ? "thinking" : "Agent";
     const text = document.createElement("pre");
     text.className = told.kind === "call" ? "code" : "prose";
     text.textContent = told.text;

@@ -162,7 +162,7 @@ impl ConsoleGate {
 
     /// Describes the caller in a sentence.
     fn caller_name(&self) -> String {
-        if self.is_agents { self.asker.clone() } else { format!("The run of “{}”", self.asker) }
+        if self.is_agents { self.asker.clone() } else { format!("Session “{}”", self.asker) }
     }
 
     /// Returns one line for titles and notifications.
@@ -192,7 +192,7 @@ impl ConsoleGate {
                 data-deadline=(self.deadline.unwrap_or(Millis(u64::MAX >> 12)).0) data-opened=(self.opened_at.0) {
                 header {
                     @if waits && reader.place == CardPlace::List && is_whole && !self.kind.takes_words() {
-                        input.choose type="checkbox" form="several" name={ "gate." (id) } value=(self.digest()) aria-label={ "Choose: " (self.title()) };
+                        input.choose type="checkbox" form="several" name={ "gate." (id) } value=(self.digest()) aria-label={ "Select: " (self.title()) };
                     }
                     h2 #{ "t-" (id) } { (self.render_heading()) }
                     @if waits {
@@ -202,9 +202,9 @@ impl ConsoleGate {
                     }
                 }
                 p.meta {
-                    span { "through " (plain_text(&self.door)) }
+                    span { "via " (plain_text(&self.door)) }
                     @if let Some(session) = &self.session { a href=(url_path("/console/sessions/", session.as_str())) { (plain_text(&self.asker)) } }
-                    span { "asked " (time_ago(self.opened_at, reader.now)) }
+                    span { "requested " (time_ago(self.opened_at, reader.now)) }
                     @if reader.place == CardPlace::List { a href=(page) { "Details" } } @else { span.id { (id) } }
                 }
                 @if let Some(notice) = reader.notice { p.problem role="alert" { (notice) } }
@@ -251,16 +251,16 @@ impl ConsoleGate {
             } @else {
                 div.what.cut {
                     @let text = card.text();
-                    p.note { "This is too long to be shown among others: " (text.chars().count()) " characters. It can be allowed where it is shown whole. It begins:" }
+                    p.note { "Too long for this list: " (text.chars().count()) " characters. Open the full card to allow it. It begins:" }
                     pre { "\n" (labels::mark_escapes(&text.chars().take(1200).collect::<String>())) }
-                    p { a.button href=(page) { "Show all of it" } }
+                    p { a.button href=(page) { "Show the full card" } }
                 }
             }
             dl.facts {
-                @if let Some(intent) = &card.intent { div { dt { "It says" } dd.said { "“" (labels::mark_escapes(intent)) "”" } } }
-                @if !card.reason.is_empty() { div { dt { "Asked" } dd { (labels::mark_escapes(&card.reason)) } } }
+                @if let Some(intent) = &card.intent { div { dt { "Purpose" } dd.said { "“" (labels::mark_escapes(intent)) "”" } } }
+                @if !card.reason.is_empty() { div { dt { "Why" } dd { (labels::mark_escapes(card.reason.strip_prefix("because ").unwrap_or(&card.reason))) } } }
                 @if let Some(approvals) = &self.approvals {
-                    div { dt { "Allowed" } dd { "by " (plain_text(&approvals.to_string())) } }
+                    div { dt { "Approvals" } dd { (plain_text(&approvals.to_string())) } }
                 }
             }
         }

@@ -12,7 +12,7 @@ pub(super) fn day_chart(days: &[(String, VerdictCounts)]) -> Markup {
     let width = days.len().max(1) * STEP + 34;
     let total: u64 = days.iter().map(|(_, counts)| counts.total_count()).sum();
     html! {
-        svg.chart viewBox={ "0 0 " (width) " 150" } width=(width) role="img" aria-label={ (total) " decisions in " (days.len()) " days; the numbers stand in the table below" } {
+        svg.chart viewBox={ "0 0 " (width) " 150" } width=(width) role="img" aria-label={ (total) " decisions in " (days.len()) " days; the table below has the numbers" } {
             line.axis x1="30" y1="125" x2=(width) y2="125" {}
             text.tick x="26" y="128" text-anchor="end" { "0" }
             text.tick x="26" y="12" text-anchor="end" { (most) }

@@ -81,10 +81,10 @@ impl ConsoleState {
             @else { (render_conversation(&transcript, ctx, &at)) }
             @if can_speak && before.is_none() { (self.message_form(ctx, about, &at, &written)) }
             @else if !about.is_spoken_for && before.is_none() {
-                p.note { "Its client speaks in this session. It is shown here, can be decided about, and stopped." }
+                p.note { "The client of this session sends its messages. You can read it here, answer its gates and stop it." }
                 div.speak #speak { @if about.run.is_some() { (stop_form(ctx, &at)) } }
             }
-            @else if !about.is_agents && before.is_none() { p.note { "Its host speaks in this session. It is shown here and can be decided about." } }
+            @else if !about.is_agents && before.is_none() { p.note { "The host of this session sends its messages. You can read it here and answer its gates." } }
         };
         let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
         let follows = before.is_none().then_some(id.as_str());
@@ -94,7 +94,7 @@ impl ConsoleState {
     fn status_line(&self, about: &SessionFacts, id: &SessionId) -> Markup {
         html! {
             p.meta #state {
-                span { "through " (plain_text(about.door.as_deref().unwrap_or("omp"))) }
+                span { "via " (plain_text(about.door.as_deref().unwrap_or("omp"))) }
                 @if !about.cwd.is_empty() { span { "in " code { (plain_text(&about.cwd)) } } }
                 @if let Some((provider, model)) = &about.model { span { (plain_text(provider)) "/" (plain_text(model)) } }
                 @if about.run.is_some() { span.badge.good { "working" } }
@@ -111,7 +111,7 @@ impl ConsoleState {
                 form.stack method="post" action={ (at) "/say" } #say {
                     (csrf)
                     input type="hidden" name="key" value=(fresh_key());
-                    label for="message" { @if about.run.is_some() { "Steer it: it reads this on its way" } @else { "Message" } }
+                    label for="message" { @if about.run.is_some() { "Guidance for the running agent" } @else { "Message" } }
                     textarea #message name="message" rows="3" required { "\n" (written) }
                     div.act { button.primary type="submit" { @if about.run.is_some() { "Steer" } @else { "Send" } } }
                 }
@@ -131,7 +131,7 @@ impl ConsoleState {
         let calls: Vec<_> = past.calls().rev().filter(|made| made.session == *id).take(CALLS).collect();
         Ok(html! {
             div #transcript aria-label="Requests" role="region" {
-                @if calls.is_empty() { p.empty { "It has asked for nothing yet." } }
+                @if calls.is_empty() { p.empty { "No requests yet." } }
                 @for made in calls {
                     @let (class, word) = verdict_badge(made.verdict);
                     article.said.agent #{ "c-" (made.id) } {
@@ -156,13 +156,13 @@ impl ConsoleState {
 
 const fn verdict_badge(verdict: CallVerdict) -> (&'static str, &'static str) {
     match verdict {
-        CallVerdict::Open => ("ask", "waits"),
+        CallVerdict::Open => ("ask", "pending"),
         CallVerdict::Rule => ("good", "allowed"),
         CallVerdict::Grant => ("good", "allowed by a grant"),
         CallVerdict::Person => ("good", "allowed"),
         CallVerdict::RefusedByRule => ("bad", "denied"),
         CallVerdict::RefusedByPerson => ("bad", "denied"),
-        CallVerdict::Undecided => ("still", "nobody decided"),
+        CallVerdict::Undecided => ("still", "not decided"),
     }
 }
 
@@ -181,13 +181,13 @@ fn queued_messages(transcript: &SessionTranscript, ctx: &PageContext, at: &str) 
         div #queue {
             @if !transcript.waiting.is_empty() {
                 section.panel #queued aria-labelledby="queued-title" {
-                    h2 #queued-title { "Waits to be said" }
+                    h2 #queued-title { "Queued messages" }
                     @for text in &transcript.waiting { pre.prose { "\n" (escape_lines(text)) } }
                     @if !transcript.about.is_spoken_for {
                         form.act method="post" action={ (at) "/unsay" } {
                             input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
-                            button type="submit" { "Take it back" }
-                            span.note { @if transcript.about.run.is_some() { "It is read at the next step of the run." } @else { "It is said before the next message." } }
+                            button type="submit" { "Withdraw" }
+                            span.note { @if transcript.about.run.is_some() { "The run reads them at its next step." } @else { "They are sent before the next message." } }
                         }
                     }
                 }
@@ -200,10 +200,10 @@ fn render_conversation(transcript: &SessionTranscript, ctx: &PageContext, at: &s
     html! {
         @if let (true, Some(first)) = (transcript.has_more, transcript.first_lsn()) { p { a.button href={ (at) "?before=" (first) } { "Earlier" } } }
         div #transcript aria-label="Conversation" role="region" {
-            @if transcript.is_empty() { p.empty { "Nothing was said yet." } }
+            @if transcript.is_empty() { p.empty { "No messages yet." } }
             (transcript.render_entries(&ctx.people))
         }
-        div #live aria-label="As it comes" role="region" hidden {}
+        div #live aria-label="Live output" role="region" hidden {}
         (queued_messages(transcript, ctx, at))
     }
 }

@@ -78,12 +78,12 @@ pub(super) async fn show_decision(
         }
         @if let Some(text) = &found.outcome { section.panel { h2 { "Outcome" } pre { "\n" (labels::escape_lines(text)) } } }
         @if call.is_some() && found.content.is_some() {
-            p { a.button href={ "/console/try?of=" (id) } { "Make a rule of it" } }
+            p { a.button href={ "/console/try?of=" (id) } { "Create a rule" } }
         }
         h2 { "In the record" }
         (entries_table(&found.entries, EntryLinks::None))
         @if let Some(session) = found.entries.iter().find_map(|entry| entry.stored.session.as_ref()) {
-            p { a href=(url_path("/console/sessions/", session.as_str())) { "Its session, " (escape_line(session.as_str())) } }
+            p { a href=(url_path("/console/sessions/", session.as_str())) { "Session " (escape_line(session.as_str())) } }
         }
     };
     Ok(render_page(&ctx, ConsoleTab::Record, "From request to outcome", &body))

@@ -203,7 +203,7 @@ impl GrantOffer {
                     span.rule {
                         @match &self.pattern {
                             Some(pattern) => { "Anything like " code { (escape_line(pattern)) } }
-                            None => { "Exactly this, with these arguments" }
+                            None => { "This call with exactly these arguments" }
                         }
                     }
                     span.effect { (self.effect.summary_sentence()) }

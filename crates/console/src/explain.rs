@@ -46,7 +46,7 @@ pub(super) fn explain_form(console: &ConsoleState, query: &ExplainForm) -> Marku
     let own: Vec<String> = ToolRegistry::standard().tool_specs().map(|spec| spec.name.clone()).chain(tools).collect();
     html! {
         form.stack method="get" action="/console/explain" {
-            label for="as" { "Who asks" }
+            label for="as" { "Requester" }
             select #as name="as" {
                 @for agent in &agents { option value={ "agent:" (agent) } selected[query.asker == format!("agent:{agent}")] { "agent " (plain_text(agent)) } }
                 option value=(RUN) selected[query.asker == RUN] { "a run of this gateway" }
@@ -54,7 +54,7 @@ pub(super) fn explain_form(console: &ConsoleState, query: &ExplainForm) -> Marku
             label for="tool" { "Tool" }
             input #tool name="tool" list="tools" value=(query.tool) required autocomplete="off" spellcheck="false";
             datalist #tools { @for tool in &own { option value=(tool) {} } }
-            label for="arguments" { "Arguments: JSON, or one name=value a line" }
+            label for="arguments" { "Arguments: JSON, or one name=value per line" }
             textarea #arguments name="arguments" rows="3" spellcheck="false" { "\n" (query.arguments) }
             button.primary type="submit" { "Explain" }
         }
@@ -110,25 +110,25 @@ pub(super) async fn show_explanation(
     };
     let body = html! {
         p.back { a href="/console/policy" { "← Policy" } }
-        h1 { "What becomes of a call?" }
+        h1 { "Test a request" }
         div.two {
             div.panel { (explain_form(&console, &query)) }
             div.panel aria-live="polite" {
                 @match &found {
-                    Err(problem) => { h2 { "Refused" } p.problem { (escape_line(problem)) } p { "It would be refused before the rules are asked." } }
+                    Err(problem) => { h2 { "Refused" } p.problem { (escape_line(problem)) } p { "The request would be refused before policy evaluates it." } }
                     Ok(found) => { (render_explanation(found)) }
                 }
             }
         }
     };
-    Ok(render_page(&ctx, ConsoleTab::Policy, "Explain a call", &body))
+    Ok(render_page(&ctx, ConsoleTab::Policy, "Test a request", &body))
 }
 
 fn render_explanation(ExplainedCall { subject, verdict, near }: &ExplainedCall) -> Markup {
     let word = match verdict_action(verdict) {
         policy::RuleAction::Allow => ("good", "Allowed"),
         policy::RuleAction::Deny => ("bad", "Denied"),
-        policy::RuleAction::Ask => ("ask", "Asked about"),
+        policy::RuleAction::Ask => ("ask", "Needs approval"),
     };
     html! {
         h2 { span.badge.(word.0) { (word.1) } }
@@ -136,11 +136,11 @@ fn render_explanation(ExplainedCall { subject, verdict, near }: &ExplainedCall) 
         @for further in &subject.further_signatures { pre { (escape_line(further)) } }
         p { (escape_line(&verdict.why().to_string())) "." }
         @if let Some(used) = subject.secret_names().ok().filter(|used| !used.is_empty()) {
-            p.note { "The secrets that it would be given: " (plain_text(&used.into_iter().collect::<Vec<_>>().join(", "))) }
+            p.note { "Secrets that the call uses: " (plain_text(&used.into_iter().collect::<Vec<_>>().join(", "))) }
         }
-        @if !subject.undeclared.is_empty() { p.note { "The tool does not declare: " (plain_text(&subject.undeclared.join(", "))) } }
+        @if !subject.undeclared.is_empty() { p.note { "Undeclared arguments: " (plain_text(&subject.undeclared.join(", "))) } }
         @if !near.is_empty() {
-            h3 { "Nearly decided" }
+            h3 { "Rules that nearly decided" }
             ul.near {
                 @for near in near.iter().take(NEAR) {
                     @let (class, word) = action_badge(near.action);
@@ -149,7 +149,7 @@ fn render_explanation(ExplainedCall { subject, verdict, near }: &ExplainedCall) 
                         span.origin { (escape_line(&near.rule.origin.to_string())) @if near.is_default { ", a default" } }
                         ul {
                             @for miss in &near.misses { li { (escape_line(&miss.to_string())) } }
-                            @if near.misses.is_empty() { li { "it matches too, and what decided goes before it" } }
+                            @if near.misses.is_empty() { li { "also matches, but the deciding rule takes precedence" } }
                         }
                     }
                 }
@@ -163,7 +163,7 @@ fn query_subject(console: &ConsoleState, query: &ExplainForm) -> Result<PolicySu
     let arguments = parse_arguments(&query.arguments)?;
     let tool = query.tool.trim();
     if tool.is_empty() {
-        return Err("name a tool".to_owned());
+        return Err("Enter the name of a tool.".to_owned());
     }
     if let Some(agent) = query.asker.strip_prefix("agent:") {
         return service_tools::policy_subject(
@@ -173,18 +173,20 @@ fn query_subject(console: &ConsoleState, query: &ExplainForm) -> Result<PolicySu
             arguments,
         );
     }
-    trial::of_run(&console.context.tool_inventory, tool, &arguments).ok_or_else(|| format!("runs have no tool {tool}"))
+    trial::of_run(&console.context.tool_inventory, tool, &arguments).ok_or_else(|| format!("Runs have no tool {tool}."))
 }
 
 /// Parses a JSON object, or a name and a value on each line.
 fn parse_arguments(text: &str) -> Result<Map<String, Value>, String> {
     let text = text.trim();
     if text.starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| format!("the arguments are no JSON object: {error}"));
+        return serde_json::from_str(text)
+            .map_err(|error| format!("Invalid arguments: expected a JSON object: {error}"));
     }
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let pair = |line: &str| {
-        let (name, value) = line.split_once('=').ok_or_else(|| format!("{line}: write name=value"))?;
+        let (name, value) =
+            line.split_once('=').ok_or_else(|| format!("Invalid argument {line}: expected name=value."))?;
         Ok((name.trim().to_owned(), Value::from(value.trim())))
     };
     lines.map(pair).collect()
@@ -203,7 +205,7 @@ mod tests {
         {
             assert_eq!(parse_arguments(text).map(serde_json::Value::Object), Ok(want), "{text}");
         }
-        assert!(parse_arguments("{a}").is_err_and(|why| why.contains("no JSON object")));
+        assert!(parse_arguments("{a}").is_err_and(|why| why.contains("expected a JSON object")));
         assert!(parse_arguments("ls").is_err_and(|why| why.contains("name=value")));
     }
 }

@@ -47,27 +47,27 @@ pub(super) async fn show_figures(
     let body = html! {
         h1 { "Record" }
         (record_tabs("/console/figures"))
-        @if tally.all.total_count() == 0 { p.empty { "Nothing was decided yet." } }
+        @if tally.all.total_count() == 0 { p.empty { "No decisions yet." } }
         section.panel aria-labelledby="by-day" {
             h2 #by-day { "Decisions by day" }
             (charts::chart_legend())
-            div.scroll.latest.wide tabindex="0" role="region" aria-label="Decisions by day, drawn" { (charts::day_chart(&days)) }
+            div.scroll.latest.wide tabindex="0" role="region" aria-label="Chart of decisions by day" { (charts::day_chart(&days)) }
             div.narrow { (charts::day_chart(&days[days.len().saturating_sub(FEW)..])) }
             details { summary { "As a table" } (figures_table("Day (UTC)", days.iter().rev().filter(|(_, counts)| counts.total_count() > 0).map(|(day, counts)| (html! { (day) }, *counts)))) }
         }
         section.panel aria-labelledby="often" {
-            h2 #often { "Asked most" }
+            h2 #often { "Most frequent approval requests" }
             (frequent_table(&likes, &agents))
         }
         section.panel aria-labelledby="waits" {
-            h2 #waits { "Time until people answered" }
+            h2 #waits { "Time to answer" }
             (wait_table(&tally.waits))
         }
         section.panel aria-labelledby="askers" {
             h2 #askers { "By agent" }
             (ranked_table(&tally.askers, |name| match agents.iter().find(|(id, _)| *id == name) {
                 Some((_, session)) => html! { a href=(url_path("/console/sessions/", session)) { (plain_text(name)) } },
-                None => html! { "runs through " (plain_text(name)) },
+                None => html! { "runs via " (plain_text(name)) },
             }))
         }
         section.panel aria-labelledby="tools" {
@@ -75,7 +75,7 @@ pub(super) async fn show_figures(
             (ranked_table(&tally.tools, |name| html! { a href={ "/console/record?" (serde_urlencoded::to_string([("tool", name)]).unwrap_or_default()) } { (plain_text(name)) } }))
         }
     };
-    Ok(render_page(&ctx, ConsoleTab::Record, "Figures", &body))
+    Ok(render_page(&ctx, ConsoleTab::Record, "Statistics", &body))
 }
 
 fn day_text(day: u64) -> String {
@@ -105,27 +105,27 @@ fn frequent_table(likes: &[(&(Arc<str>, String), &SimilarCalls)], agents: &[(&st
         RuleForm::for_pattern(pattern, agent).preview_url()
     };
     if likes.is_empty() {
-        return html! { p.empty { "Nothing was asked more than once." } };
+        return html! { p.empty { "No request needed approval more than once." } };
     }
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Asked most" {
+        div.scroll tabindex="0" role="region" aria-label="Table of the most frequent approval requests" {
             table {
-                thead { tr { th scope="col" { "Calls like" } th scope="col" { "Of" } th.number scope="col" { "Asked" } th.number scope="col" { "Allowed" } th.number scope="col" { "Denied" } th scope="col" { span.unseen { "Rule" } } } }
+                thead { tr { th scope="col" { "Pattern" } th scope="col" { "Requester" } th.number scope="col" { "Requests" } th.number scope="col" { "Allowed" } th.number scope="col" { "Denied" } th scope="col" { span.unseen { "Rule" } } } }
                 tbody {
                     @for ((who, pattern), like) in likes.iter().take(ROWS) {
                         tr {
                             td { code { (escape_line(pattern)) } }
-                            td data-label="Of" { (plain_text(who)) }
-                            td.number data-label="Asked" { (like.requests) }
+                            td data-label="Requester" { (plain_text(who)) }
+                            td.number data-label="Requests" { (like.requests) }
                             td.number data-label="Allowed" { (like.allowed) }
                             td.number data-label="Denied" { (like.denied) }
-                            td { @if like.allowed == like.requests { a.button href=(at(who, pattern)) { "Make a rule of it" span.unseen { ": " (plain_text(pattern)) } } } }
+                            td { @if like.allowed == like.requests { a.button href=(at(who, pattern)) { "Create a rule" span.unseen { ": " (plain_text(pattern)) } } } }
                         }
                     }
                 }
             }
         }
-        p.note { "What was always allowed may be worth a rule. It is tried on the record before anything is saved." }
+        p.note { "Consider a rule for calls that were always allowed. You see its effect on the record before you save it." }
     }
 }
 
@@ -133,7 +133,7 @@ fn wait_table(waits: &[u64]) -> Markup {
     let all: u64 = waits.iter().sum();
     let most = waits.iter().copied().max().unwrap_or(0).max(1);
     html! {
-        p { (count_text(all, "answer")) " of people." }
+        p { (count_text(all, "answer")) " by approvers." }
         table.figures {
             thead { tr { th scope="col" { "Time" } th.number scope="col" { "Answers" } th scope="col" { span.unseen { "Share" } } } }
             tbody {

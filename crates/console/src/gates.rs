@@ -35,7 +35,7 @@ const LASTS: [(u64, &str); 6] = [
     (86_400, "one day"),
     (7 * 86_400, "one week"),
     (30 * 86_400, "thirty days"),
-    (0, "until I revoke it"),
+    (0, "until revoked"),
 ];
 
 /// Query of the inbox.
@@ -71,10 +71,10 @@ pub(super) async fn show_inbox(
         @if !over.is_empty() {
             section aria-label="Just decided" {
                 div.list #over { @for card in &over { (card) } }
-                p.noscript { a href="/console/" { "Dismiss all of these" } }
+                p.noscript { a href="/console/" { "Dismiss all" } }
             }
         }
-        section aria-label="What waits" {
+        section aria-label="Pending approvals" {
             div.list #cards { @for console_gate in &pending { (console_gate.render_card(&reader, &AnswerText::default())) } }
             (empty_notice(pending.is_empty()))
         }
@@ -85,16 +85,16 @@ pub(super) async fn show_inbox(
 
 fn lead_text(waiting: usize) -> String {
     match waiting {
-        0 => "Nothing waits for a decision.".to_owned(),
-        count => format!("{} waiting, the most urgent first.", count_text(count as u64, "decision")),
+        0 => "No pending approvals.".to_owned(),
+        count => format!("{}, the most urgent first.", count_text(count as u64, "pending approval")),
     }
 }
 
 fn empty_notice(is_empty: bool) -> Markup {
     html! {
         div.empty #nothing hidden[!is_empty] {
-            p { "When an agent needs a decision it appears here, at once." }
-            p { a href="/console/sessions" { "Start a chat" } " or " a href="/console/agents" { "see who is connected" } "." }
+            p { "Requests that need a decision appear here at once." }
+            p { a href="/console/sessions" { "Start a chat" } " or " a href="/console/agents" { "see which agents are connected" } "." }
         }
     }
 }
@@ -104,8 +104,8 @@ fn several_form(ctx: &PageContext) -> Markup {
     html! {
         form.several #several method="post" action="/console/answers" {
             input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
-            span.chosen #chosen { "The chosen ones:" }
-            button type="button" #all hidden { "Choose all" }
+            span.chosen #chosen { "Selected:" }
+            button type="button" #all hidden { "Select all" }
             button type="submit" name="answer" value="once" { "Allow once" }
             button.danger type="submit" name="answer" value="deny" { "Deny" }
         }
@@ -173,11 +173,11 @@ impl ConsoleState {
         };
         let body = html! {
             p.back { a href="/console/" { "← Inbox" } }
-            h1 { @if console_gate.is_pending() { "A decision is needed" } @else { "A decision" } }
+            h1 { @if console_gate.is_pending() { "Pending approval" } @else { "Decision" } }
             div.list #cards.alone { (console_gate.render_card(&reader, &answered)) }
             (longer)
             @if !console_gate.is_pending() {
-                p { a href=(url_path("/console/record/", &id.to_string())) { "From request to outcome, in the record" } }
+                p { a href=(url_path("/console/record/", &id.to_string())) { "From request to outcome in the record" } }
             }
         };
         let status = notice.map_or(axum::http::StatusCode::OK, |(status, _)| status);
@@ -191,29 +191,29 @@ impl ConsoleState {
         Ok(html! {
             section.panel #longer aria-labelledby="longer-title" {
                 h2 #longer-title { "Allow for longer" }
-                p { "Choose how much more is allowed without asking. What each would have done to the calls in the record stands beside it." }
+                p { "Choose what to allow without asking. Each choice shows its effect on the calls in the record." }
                 form.answer.longer method="post" action=(url_path("/console/gates/", &id.to_string())) {
                     input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
                     input type="hidden" name="key" value=(key);
                     input type="hidden" name="digest" value=(console_gate.digest());
                     input type="hidden" name="from" value="page";
                     fieldset {
-                        legend { "What" }
+                        legend { "Calls" }
                         @for (at, proposal) in effects.iter().enumerate() { (proposal.render_choice(at == 0)) }
                     }
                     div.row {
-                        div { label for="reach" { "Where" } select #reach name="reach" {
+                        div { label for="reach" { "Scope" } select #reach name="reach" {
                             option value="always" { "In every session of the same agent" }
                             option value="session" { "In this session only" }
                         } }
-                        div { label for="lasts" { "For" } select #lasts name="lasts" {
+                        div { label for="lasts" { "Duration" } select #lasts name="lasts" {
                             @for (seconds, name) in LASTS { option value=(seconds) selected[seconds == 86_400] { (name) } }
                         } }
-                        button.primary type="submit" name="answer" value="grant" { "Allow, and save" }
+                        button.primary type="submit" name="answer" value="grant" { "Allow and save" }
                     }
                 }
                 @if !console_gate.is_hosted() {
-                    p.note { a href={ "/console/try?of=" (id) } { "Edit a rule for it" } ": its effect is shown before it is saved, and it stands in the file of rules." }
+                    p.note { a href={ "/console/try?of=" (id) } { "Edit a rule instead" } ": you see its effect before you save it to the rules file." }
                 }
             }
         })

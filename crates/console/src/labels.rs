@@ -30,7 +30,7 @@ pub(super) fn mark_escapes(shown: &str) -> Markup {
         parts.push((before, &form[..=end]));
         rest = &form[end + 1..];
     }
-    html! { @for (before, form) in parts { (before) mark title="a character that cannot be seen" { (form) } } (rest) }
+    html! { @for (before, form) in parts { (before) mark title="Invisible character" { (form) } } (rest) }
 }
 
 /// Returns text for an attribute or a place that takes no tags.
@@ -77,9 +77,9 @@ pub(super) fn principal_name(people: &IdentityMap, id: &PrincipalId) -> String {
         Some(("telegram", user)) => format!("Telegram user {}", plain_text(user)),
         Some(("local", user)) => format!("the command line (user {})", plain_text(user)),
         Some(("token", name)) => format!("the token {}", plain_text(name)),
-        Some(("web", "open")) => "somebody at this machine".to_owned(),
+        Some(("web", "open")) => "a local user".to_owned(),
         Some(("agent", name)) => plain_text(name),
-        _ if text == "web" => "whoever has the console's password".to_owned(),
+        _ if text == "web" => "console user".to_owned(),
         _ => plain_text(text),
     }
 }
@@ -100,7 +100,7 @@ pub(super) const fn resolution_text(resolution: &GateResolution) -> &'static str
         GateResolution::Answered => "Answered",
         GateResolution::Declined => "Declined",
         GateResolution::Granted => "Allowed by a grant",
-        GateResolution::Expired => "Nobody answered in time",
+        GateResolution::Expired => "Expired without an answer",
         GateResolution::Withdrawn => "No longer needed",
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_is_set_off_and_html_is_text() {
         let shown = escape_lines("a\u{202e}b <b>\\u{41}").into_string();
-        let mark = |form: &str| format!("<mark title=\"a character that cannot be seen\">{form}</mark>");
+        let mark = |form: &str| format!("<mark title=\"Invisible character\">{form}</mark>");
         assert_eq!(shown, format!("a{}b &lt;b&gt;{}u{{41}}", mark("\\u{202e}"), mark("\\u{5c}")));
     }
 

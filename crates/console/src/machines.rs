@@ -44,7 +44,7 @@ pub(super) async fn show_agents(
     let services = context.config.services.iter().map(|service| async move {
         let health = tokio::time::timeout(PATIENCE, context.services.check_health(&service.name)).await;
         let health = health.map(|health| health.map_err(|unwell| unwell.to_string()));
-        (service, health.unwrap_or_else(|_| Err("it did not answer in time".to_owned())))
+        (service, health.unwrap_or_else(|_| Err("timed out".to_owned())))
     });
     let services = join_all(services).await;
     let (planned, count) = console.planned_jobs().await?;
@@ -58,19 +58,19 @@ pub(super) async fn show_agents(
         h1 { "Agents and machines" }
         section aria-labelledby="agents" {
             h2 #agents { "Agents" }
-            @if agents.is_empty() { p.empty { "No agent is configured, so their door is closed." } }
-            @else { (render_table(&["Agent", "State", "Last asked", "Open", "Results not received"], agents.iter().map(|agent| html! {
+            @if agents.is_empty() { p.empty { "No agents are configured, so no agent can connect." } }
+            @else { (render_table(&["Agent", "State", "Last request", "Open requests", "Undelivered results"], agents.iter().map(|agent| html! {
                 td { a href=(url_path("/console/sessions/", agent.session.as_str())) { (plain_text(&agent.id)) } }
-                td { (state_badge(agent.is_connected, "connected", "away")) }
-                td data-label="Last asked" { (ago_or_never(agent.seen, ctx.now)) }
-                td.number data-label="Open" { (agent.open) }
-                td.number data-label="Results not received" { (agent.results) }
+                td { (state_badge(agent.is_connected, "connected", "disconnected")) }
+                td data-label="Last request" { (ago_or_never(agent.seen, ctx.now)) }
+                td.number data-label="Open requests" { (agent.open) }
+                td.number data-label="Undelivered results" { (agent.results) }
             }))) }
         }
         (planned_jobs::planned_section(&planned, count, ctx.now))
         section aria-labelledby="nodes" {
             h2 #nodes { "Nodes" }
-            @if nodes.is_empty() { p.empty { "No machine has connected as a node: " code { "countersign node" } " makes one of it." } }
+            @if nodes.is_empty() { p.empty { "No node has connected yet. Start one with " code { "countersign node" } "." } }
             @else { (self::node_table(&nodes, ctx.now)) }
         }
         section aria-labelledby="services" {
@@ -78,7 +78,7 @@ pub(super) async fn show_agents(
             @if services.is_empty() { p.empty { "No service is configured." } }
             @else { (render_table(&["Service", "State", "Address", "Tools"], services.iter().map(|(service, health)| html! {
                 td { (plain_text(&service.name)) }
-                td { (state_badge(health.is_ok(), "well", "not well")) @if let Err(why) = health { p.note { (escape_line(why)) } } }
+                td { (state_badge(health.is_ok(), "Healthy", "Unhealthy")) @if let Err(why) = health { p.note { (escape_line(why)) } } }
                 td { code { (plain_text(&service.url)) } }
                 td.number data-label="Tools" { (service.tools.len()) }
             }))) }
@@ -92,18 +92,18 @@ pub(super) async fn show_agents(
             h2 #models { "Models" }
             @let usual = context.chats.models().default_model();
             (render_table(&["Model", "Provider", "Context"], context.chats.models().entries().map(|entry| html! {
-                td { (plain_text(&entry.name)) " " code { (plain_text(&entry.id)) } @if usual.as_ref().is_some_and(|usual| usual.id == entry.id && usual.provider == entry.provider) { " " span.bound { "the usual one" } } }
+                td { (plain_text(&entry.name)) " " code { (plain_text(&entry.id)) } @if usual.as_ref().is_some_and(|usual| usual.id == entry.id && usual.provider == entry.provider) { " " span.bound { "Default" } } }
                 td data-label="Provider" { (plain_text(&entry.provider)) }
                 td.number data-label="Context" { (entry.context_window) }
             })))
-            @if usual.is_none() { p.note { "No model is configured as the usual one: each chat has to choose." } }
+            @if usual.is_none() { p.note { "No default model is configured: choose a model for each chat." } }
         }
         section aria-labelledby="gateway" {
             h2 #gateway { "This gateway" }
             dl.facts.panel {
                 div { dt { "Address" } dd { code { (plain_text(&context.address)) } } }
-                div { dt { "Login" } dd { @if context.auth.is_guarded() { "people log in" } @else { "nothing is asked for; only this machine can reach it" } } }
-                div { dt { "Runs for" } dd { (duration_text(ctx.now.0.saturating_sub(context.started_at.0))) } }
+                div { dt { "Login" } dd { @if context.auth.is_guarded() { "required" } @else { "not required; only this machine can connect" } } }
+                div { dt { "Uptime" } dd { (duration_text(ctx.now.0.saturating_sub(context.started_at.0))) } }
                 div { dt { "Version" } dd { (env!("CARGO_PKG_VERSION")) } }
                 div { dt { "Record" } dd { code { (plain_text(&context.config.storage.log.display().to_string())) } ", " (count_text(head.lsn.0, "record")) ", " (size >> 10) " KiB" } }
                 div { dt { "Head" } dd { code.head { (head.lsn) ":" (head.chain) } } }
@@ -153,15 +153,15 @@ async fn file_size(file: &Path) -> u64 {
 
 fn messenger_table(console: &ConsoleState, now: Millis) -> Markup {
     let Some(report) = console.context.telegram.as_ref().map(|report| report()) else {
-        return html! { p.empty { "No messenger is configured: decisions are made here, at the terminal and by the doors." } };
+        return html! { p.empty { "No messenger is configured. You can decide here, on the command line and in connected clients." } };
     };
     let is_well = report.is_well();
     render_table(
-        &["Messenger", "State", "Last worked", "Last error"],
+        &["Messenger", "State", "Last success", "Last error"],
         std::iter::once(html! {
             td { "Telegram" }
-            td { (state_badge(is_well, "well", "not well")) }
-            td data-label="Last worked" { (ago_or_never(report.worked, now)) }
+            td { (state_badge(is_well, "Healthy", "Unhealthy")) }
+            td data-label="Last success" { (ago_or_never(report.worked, now)) }
             td data-label="Last error" { @match &report.failed { Some((at, why)) => { (escape_line(why)) ", " (time_ago(*at, now)) }, None => "none" } }
         }),
     )
@@ -169,16 +169,16 @@ fn messenger_table(console: &ConsoleState, now: Millis) -> Markup {
 
 fn node_table(nodes: &[NodeStatus], now: Millis) -> Markup {
     render_table(
-        &["Node", "State", "Last came or went", "Runs on", "Tools"],
+        &["Node", "State", "Last change", "Platform", "Tools"],
         nodes.iter().map(|node| {
             html! {
                 td { (plain_text(&node.id)) }
                 td {
-                    (state_badge(node.is_connected, "connected", "away"))
-                    @if !node.keeps_journal { p.note { "Keeps no journal: what a cut line leaves open stays unknown." } }
+                    (state_badge(node.is_connected, "connected", "disconnected"))
+                    @if !node.keeps_journal { p.note { "No journal: calls interrupted by a disconnect end as unknown." } }
                 }
-                td data-label="Last came or went" { (time_ago(node.seen, now)) }
-                td data-label="Runs on" { (escape_line(node.platform.as_deref().unwrap_or("not said"))) @if let Some(version) = &node.version { " " span.bound { (escape_line(version)) } } }
+                td data-label="Last change" { (time_ago(node.seen, now)) }
+                td data-label="Platform" { (escape_line(node.platform.as_deref().unwrap_or("unknown"))) @if let Some(version) = &node.version { " " span.bound { (escape_line(version)) } } }
                 td.number data-label="Tools" { (node.tools) }
             }
         }),
@@ -187,16 +187,16 @@ fn node_table(nodes: &[NodeStatus], now: Millis) -> Markup {
 
 fn account_table(accounts: &[ChannelAccountStatus], now: Millis) -> Markup {
     render_table(
-        &["Account", "State", "Last heard", "Letters that wait"],
+        &["Account", "State", "Last message", "Queued messages"],
         accounts.iter().map(|account| {
             html! {
                 td { (plain_text(&account.network)) " " code { (plain_text(&account.name)) } }
                 td {
-                    (state_badge(account.is_connected, "connected", "away"))
+                    (state_badge(account.is_connected, "connected", "disconnected"))
                     @if let Some(problem) = &account.problem { p.note { (escape_line(problem)) } }
                 }
-                td data-label="Last heard" { (ago_or_never(account.last_inbound, now)) }
-                td.number data-label="Letters that wait" { (account.waiting) }
+                td data-label="Last message" { (ago_or_never(account.last_inbound, now)) }
+                td.number data-label="Queued messages" { (account.waiting) }
             }
         }),
     )

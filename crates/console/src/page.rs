@@ -62,7 +62,7 @@ pub(super) fn render_page_with(
                         a href=(href) aria-current=[(at == tab).then_some("page")] {
                             (name)
                             @if at == ConsoleTab::Inbox {
-                                " " span.count #count hidden[ctx.waiting == 0] { (ctx.waiting) span.unseen { " waiting" } }
+                                " " span.count #count hidden[ctx.waiting == 0] { (ctx.waiting) span.unseen { " pending" } }
                             }
                         }
                     }
@@ -70,7 +70,7 @@ pub(super) fn render_page_with(
                 div.tools {
                     span.link #link hidden { "offline" }
                     button.quiet #notify type="button" hidden { "Notify me" }
-                    button.quiet #theme type="button" hidden aria-label="Colours: light, dark, or as the system" { "◐" }
+                    button.quiet #theme type="button" hidden aria-label="Colour theme: light, dark or system" { "◐" }
                     @if is_known {
                         form method="post" action="/logout" {
                             input type="hidden" name="csrf" value=(csrf);
@@ -103,20 +103,20 @@ fn page_head(title: &str) -> Markup {
 
 fn help_dialog() -> Markup {
     const KEYS: [(&[&str], &str); 10] = [
-        (&["j", "k"], "to the next card, to the one before"),
+        (&["j", "k"], "next card, previous card"),
         (&["a"], "allow once"),
         (&["s"], "allow for the session"),
-        (&["l"], "always: edit a rule for it"),
+        (&["l"], "always: edit a rule for the call"),
         (&["d"], "deny: write a reason, then Enter"),
-        (&["x"], "choose it, to decide several at once"),
-        (&["Enter"], "open it"),
-        (&["Esc"], "from a field back to its card"),
-        (&["g", "i"], "to the inbox; g s, g r, g p, g a to the other parts"),
-        (&["?"], "these keys"),
+        (&["x"], "select the card, to decide several at once"),
+        (&["Enter"], "open the card"),
+        (&["Esc"], "leave a field and return to its card"),
+        (&["g", "i"], "inbox; g s, g r, g p, g a: sessions, record, policy, agents"),
+        (&["?"], "show this list"),
     ];
     html! {
         dialog #help aria-labelledby="help-title" {
-            h2 #help-title { "Keys" }
+            h2 #help-title { "Keyboard shortcuts" }
             dl.keys {
                 @for (keys, what) in KEYS {
                     dt { @for key in keys { kbd { (key) } " " } }
@@ -150,7 +150,7 @@ impl PageError {
 
     /// Returns the error for a record that could not be read.
     pub(super) fn unreadable_record(error: impl std::fmt::Display) -> Self {
-        tracing::error!(%error, "the console cannot read the record");
+        tracing::error!(%error, "console failed to read the record");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("The record cannot be read: {error}"))
     }
 }
@@ -159,11 +159,11 @@ impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let text = super::labels::escape_lines(&self.text);
         let page = html! {
-            (page_head("Not done"))
+            (page_head("Error"))
             body {
                 header.top { a.brand href="/console/" { span.mark aria-hidden="true" { "✓" } "Countersign" } }
                 main #main {
-                    h1 { (self.status.canonical_reason().unwrap_or("Not done")) }
+                    h1 { (self.status.canonical_reason().unwrap_or("Error")) }
                     p.problem role="alert" { (text) }
                     p { a href="/console/" { "Back to the inbox" } }
                 }

@@ -63,10 +63,10 @@ impl ConsoleState {
 pub(super) fn planned_section(planned: &[PlannedJob], count: usize, now: Millis) -> Markup {
     html! {
         section aria-labelledby="planned" {
-            h2 #planned { "Planned" }
-            @if planned.is_empty() { p.empty { "No job and no heartbeat is planned." } }
+            h2 #planned { "Scheduled jobs" }
+            @if planned.is_empty() { p.empty { "No jobs or heartbeats are scheduled." } }
             @else {
-                (render_table(&["What", "Agent", "Next", "Last"], planned.iter().map(|planned| html! {
+                (render_table(&["Job", "Agent", "Next", "Last"], planned.iter().map(|planned| html! {
                     td { (escape_line(&planned.name)) }
                     td { (plain_text(&planned.agent)) }
                     td { (next_text(planned, now)) }
@@ -81,7 +81,7 @@ pub(super) fn planned_section(planned: &[PlannedJob], count: usize, now: Millis)
 fn next_text(planned: &PlannedJob, now: Millis) -> String {
     match planned.next {
         _ if planned.is_running => "running".to_owned(),
-        None => "never by itself".to_owned(),
+        None => "not scheduled".to_owned(),
         Some(next) if next <= now => "due".to_owned(),
         Some(next) => format!("in {}", duration_text(next.0 - now.0)),
     }
@@ -89,7 +89,7 @@ fn next_text(planned: &PlannedJob, now: Millis) -> String {
 
 fn last_text(planned: &PlannedJob, now: Millis) -> Markup {
     let how = |status| match status {
-        FiringStatus::Ok => "well",
+        FiringStatus::Ok => "succeeded",
         FiringStatus::Failed => "failed",
         FiringStatus::Skipped => "skipped",
     };

@@ -62,8 +62,8 @@ pub(super) async fn show_policy(
 
 fn notice_text(done: &str) -> Option<(bool, String)> {
     match done {
-        "revoked" => Some((true, "It is taken back. From now on this is asked about again.".to_owned())),
-        "lifted" => Some((true, "The denial no longer binds.".to_owned())),
+        "revoked" => Some((true, "Approval revoked. Such calls need approval again.".to_owned())),
+        "lifted" => Some((true, "Denial lifted.".to_owned())),
         _ => None,
     }
 }
@@ -92,18 +92,18 @@ impl ConsoleState {
                 div.(if *is_good { "told" } else { "problem" }) role=(if *is_good { "status" } else { "alert" }) { pre { (escape_lines(text)) } }
             }
             section aria-labelledby="grants" {
-                h2 #grants { "What people granted" }
+                h2 #grants { "Standing approvals" }
                 (self::grants_table(ctx, &grants))
             }
             @if !denials.is_empty() {
                 section aria-labelledby="denials" {
-                    h2 #denials { "Denials that bind" }
-                    p { "The same call stays denied for a while after a person denied it." }
+                    h2 #denials { "Active denials" }
+                    p { "After an approver denies a call, the same call stays denied for a while." }
                     (self::denials_table(ctx, &denials, &covers))
                 }
             }
             section.two {
-                div.panel { h2 { "What becomes of a call?" } (explain::explain_form(self, &explain::ExplainForm::default())) }
+                div.panel { h2 { "Test a request" } (explain::explain_form(self, &explain::ExplainForm::default())) }
                 div.panel { h2 { "New rule" } (trial::render_form(&RuleForm::default())) }
             }
             section aria-labelledby="rules" {
@@ -111,12 +111,12 @@ impl ConsoleState {
                     h2 #rules { "Rules in force" }
                     form method="post" action="/console/reload" {
                         input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
-                        button type="submit" { "Read the file again" }
+                        button type="submit" { "Reload" }
                     }
                 }
                 p {
-                    @if rows.is_empty() { "None yet. They stand in " } @else { "From " }
-                    code { (plain_text(&self.context.config.permissions.display().to_string())) } ", digest " code { (digest.to_string().get(..16).unwrap_or_default()) } ". They are looked at from top to bottom."
+                    @if rows.is_empty() { "No rules yet. File: " } @else { "File: " }
+                    code { (plain_text(&self.context.config.permissions.display().to_string())) } ", digest " code { (digest.to_string().get(..16).unwrap_or_default()) } ". Evaluated from top to bottom."
                 }
                 (rules_table(&rows))
             }
@@ -154,11 +154,11 @@ fn steps_text(steps: &[ApprovalStep]) -> String {
     let descriptions = steps.iter().map(|step| {
         let people =
             step.from.as_ref().map(|from| from.iter().map(|one| plain_text(one)).collect::<Vec<_>>().join(", "));
-        let people = people.unwrap_or_else(|| "whoever may answer".to_owned());
+        let people = people.unwrap_or_else(|| "any approver".to_owned());
         let within = step.within.map_or_else(String::new, |within| format!(" within {} s", within.as_secs()));
         let then = match step.on_expiry {
             OnExpiry::Deny | OnExpiry::Next => String::new(),
-            OnExpiry::Again(times) => format!(" (asked again {times} times)"),
+            OnExpiry::Again(times) => format!(" (repeated {times} times)"),
         };
         format!("{} of {people}{within}{then}", step.approvals)
     });
@@ -178,16 +178,16 @@ fn rules_table(rows: &[RuleRow]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Rules in force" {
             table.rules {
-                thead { tr { th scope="col" { "Then" } th scope="col" { "If a call is like" } th scope="col" { "Written in" } } }
-                (group("Denied, whatever else is said", RuleAction::Deny))
-                tbody { tr.fixed { td colspan="3" { (if of(RuleAction::Deny, false).next().is_some() { "Then" } else { "First" }) " denials of people that bind, and what destroys beyond the workspace and temporary folders: that is always asked about." } } }
-                (group("Allowed", RuleAction::Allow))
-                tbody { tr.fixed { td colspan="3" { "Then what people granted." } } }
-                (group("Asked about", RuleAction::Ask))
+                thead { tr { th scope="col" { "Action" } th scope="col" { "Pattern" } th scope="col" { "Source" } } }
+                (group("Deny, before all other rules", RuleAction::Deny))
+                tbody { tr.fixed { td colspan="3" { (if of(RuleAction::Deny, false).next().is_some() { "Then" } else { "First" }) " active denials, and the floor: calls that destroy data outside the workspace and temporary folders always need approval." } } }
+                (group("Allow", RuleAction::Allow))
+                tbody { tr.fixed { td colspan="3" { "Then standing approvals." } } }
+                (group("Ask", RuleAction::Ask))
                 @if !defaults.is_empty() {
-                    tbody { tr.group { th scope="rowgroup" colspan="3" { "For the rest, the first that fits" } } @for row in defaults { (render_row(row)) } }
+                    tbody { tr.group { th scope="rowgroup" colspan="3" { "Defaults, the first match decides" } } @for row in defaults { (render_row(row)) } }
                 }
-                tbody { tr.fixed { td colspan="3" { @if rows.is_empty() { "There are no rules: what only reads inside the workspace may happen, and the rest is asked about." } @else { "What nothing fits is asked about." } } } }
+                tbody { tr.fixed { td colspan="3" { @if rows.is_empty() { "No rules: reads inside the workspace are allowed. Anything else: ask." } @else { "Anything else: ask." } } } }
             }
         }
     }
@@ -201,13 +201,13 @@ fn render_row(row: &RuleRow) -> Markup {
             td {
                 code { (escape_line(&row.text)) }
                 @for (side, pattern) in &row.bound { " " span.bound { (side) " " code { (pattern) } } }
-                @if !row.steps.is_empty() { " " span.bound { "has to be allowed by " (row.steps) } }
+                @if !row.steps.is_empty() { " " span.bound { "approved by " (row.steps) } }
                 @if let Some(description) = &row.description { p.note { (escape_line(description)) } }
             }
             td.origin {
                 (escape_line(&row.origin))
-                @if let Some(at) = &row.changed { " " a.more href=(at) { "change" span.unseen { ": " (plain_text(&row.text)) } } }
-                @if let Some(at) = &row.out { " " a.more href=(at) { "take out" span.unseen { ": " (plain_text(&row.text)) } } }
+                @if let Some(at) = &row.changed { " " a.more href=(at) { "Edit" span.unseen { ": " (plain_text(&row.text)) } } }
+                @if let Some(at) = &row.out { " " a.more href=(at) { "Remove" span.unseen { ": " (plain_text(&row.text)) } } }
             }
         }
     }
@@ -215,19 +215,19 @@ fn render_row(row: &RuleRow) -> Markup {
 
 fn grants_table(ctx: &PageContext, grants: &[Grant]) -> Markup {
     if grants.is_empty() {
-        return html! { p.empty { "Nobody has allowed anything beyond single calls." } };
+        return html! { p.empty { "No standing approvals." } };
     }
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Grants" {
+        div.scroll tabindex="0" role="region" aria-label="Table of standing approvals" {
             table {
-                thead { tr { th scope="col" { "Covers" } th scope="col" { "Of" } th scope="col" { "Given by" } th scope="col" { "Ends" } th scope="col" { span.unseen { "Take back" } } } }
+                thead { tr { th scope="col" { "Covers" } th scope="col" { "Principal" } th scope="col" { "Approved by" } th scope="col" { "Expires" } th scope="col" { span.unseen { "Revoke" } } } }
                 tbody {
                     @for grant in grants {
                         tr {
                             td { (escape_line(&grant.label)) }
-                            td data-label="Of" { (principal_name(&ctx.people, &grant.to)) @if let policy::GrantReach::Session(session) = &grant.scope { ", in session " (plain_text(session.as_str())) } }
-                            td data-label="Given by" { (principal_name(&ctx.people, &grant.by)) @if grant.door == policy::GrantAuth::Open { " " span.bound { "without a login" } } }
-                            td data-label="Ends" { @match grant.until { Some(until) => (time_left(until, ctx.now)), None => "not by itself" } }
+                            td data-label="Principal" { (principal_name(&ctx.people, &grant.to)) @if let policy::GrantReach::Session(session) = &grant.scope { ", in session " (plain_text(session.as_str())) } }
+                            td data-label="Approved by" { (principal_name(&ctx.people, &grant.by)) @if grant.door == policy::GrantAuth::Open { " " span.bound { "without a login" } } }
+                            td data-label="Expires" { @match grant.until { Some(until) => (time_left(until, ctx.now)), None => "never" } }
                             td { (take_back(ctx, &grant.id.to_string(), "Revoke", &plain_text(&grant.label))) }
                         }
                     }
@@ -240,19 +240,19 @@ fn grants_table(ctx: &PageContext, grants: &[Grant]) -> Markup {
 fn denials_table(ctx: &PageContext, denials: &[Constraint], covers: &BTreeMap<GateId, String>) -> Markup {
     let what = |denial: &Constraint| denial.gate.and_then(|gate| covers.get(&gate)).unwrap_or(&denial.tool).clone();
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Denials that bind" {
+        div.scroll tabindex="0" role="region" aria-label="Table of active denials" {
             table {
-                thead { tr { th scope="col" { "Covers" } th scope="col" { "Of" } th scope="col" { "Denied by" } th scope="col" { "Ends" } th scope="col" { span.unseen { "Take back" } } } }
+                thead { tr { th scope="col" { "Covers" } th scope="col" { "Principal" } th scope="col" { "Denied by" } th scope="col" { "Expires" } th scope="col" { span.unseen { "Lift" } } } }
                 tbody {
                     @for denial in denials {
                         tr {
                             td { (escape_line(&what(denial))) }
-                            td data-label="Of" {
+                            td data-label="Principal" {
                                 (principal_name(&ctx.people, &denial.principal))
                                 @if let Some(session) = &denial.session { " in " a href={ "/console/sessions/" (session) } { "one conversation" } }
                             }
                             td data-label="Denied by" { (principal_name(&ctx.people, &denial.by)) @if let Some(reason) = &denial.reason { ": " q { (escape_line(reason)) } } }
-                            td data-label="Ends" { (time_left(denial.until, ctx.now)) }
+                            td data-label="Expires" { (time_left(denial.until, ctx.now)) }
                             td { (take_back(ctx, &decisions::denial_id(denial), "Lift", &plain_text(&what(denial)))) }
                         }
                     }
@@ -282,7 +282,7 @@ pub(super) async fn revoke_grant(
     match decisions::revoke_by_id(&source, &id, &ctx.caller.principal).await {
         Ok(_) if id.starts_with("denial_") => Ok(Redirect::to("/console/policy?done=lifted").into_response()),
         Ok(_) => Ok(Redirect::to("/console/policy?done=revoked").into_response()),
-        Err(problem) => Err(PageError::new(StatusCode::NOT_FOUND, format!("Not taken back: {problem}."))),
+        Err(problem) => Err(PageError::new(StatusCode::NOT_FOUND, format!("Could not revoke: {problem}."))),
     }
 }
 
@@ -294,9 +294,9 @@ pub(super) async fn reload_rules(
     let ctx = console.page_context(caller).await?;
     let done = console.context.rules_file.reload(Some(ctx.caller.principal.clone())).await;
     let notice = match done {
-        Ok(warnings) if warnings.is_empty() => (true, "The rules were read again and are in force.".to_owned()),
-        Ok(warnings) => (true, format!("The rules were read again and are in force.\n{}", warnings.join("\n"))),
-        Err(problem) => (false, format!("The rules were not taken, those of before stay in force:\n{problem}")),
+        Ok(warnings) if warnings.is_empty() => (true, "The rules were reloaded and are in force.".to_owned()),
+        Ok(warnings) => (true, format!("The rules were reloaded and are in force.\n{}", warnings.join("\n"))),
+        Err(problem) => (false, format!("The rules were not loaded, and the previous rules stay in force:\n{problem}")),
     };
     console.policy_page(&ctx, Some(notice)).await
 }
@@ -320,7 +320,7 @@ mod tests {
             ApprovalStep { approvals: 2, from, within, on_expiry: OnExpiry::Next },
             ApprovalStep { on_expiry: OnExpiry::Again(3), ..ApprovalStep::default() },
         ];
-        let want = "2 of ana, bo\\u{202e} within 600 s, else 1 of whoever may answer (asked again 3 times)";
+        let want = "2 of ana, bo\\u{202e} within 600 s, else 1 of any approver (repeated 3 times)";
         assert_eq!(super::steps_text(&steps), want);
         assert_eq!(super::steps_text(&[]), "");
     }

@@ -95,17 +95,14 @@ pub(super) async fn verify_chain(
     let Ok(_permit) = console.context.verifying.try_acquire() else {
         return Err(PageError::new(
             StatusCode::TOO_MANY_REQUESTS,
-            "The chain is being checked already. Ask again later.",
+            "A chain check is already running. Try again later.",
         ));
     };
     let report =
         console.context.handle.log().verify_chain(Partition::ZERO, None).await.map_err(PageError::unreadable_record)?;
     let notice = match &report.flaw {
-        None => (
-            true,
-            format!("The record is whole: {} records fit, {} of them redacted.", report.records, report.redacted),
-        ),
-        Some(flaw) => (false, format!("The record does not fit: {flaw}. {} records before it do.", report.records)),
+        None => (true, format!("Chain verified: {} records, {} redacted.", report.records, report.redacted)),
+        Some(flaw) => (false, format!("Chain broken: {flaw}. The {} records before it are valid.", report.records)),
     };
     console.record_page(&ctx, &RecordQuery::default(), Some(notice)).await
 }
@@ -114,7 +111,7 @@ pub(super) async fn verify_chain(
 pub(super) fn record_tabs(at: &str) -> Markup {
     html! {
         nav.sub aria-label="Record" {
-            @for (href, name) in [("/console/record", "Entries"), ("/console/figures", "Figures")] {
+            @for (href, name) in [("/console/record", "Entries"), ("/console/figures", "Statistics")] {
                 a href=(href) aria-current=[(href == at).then_some("page")] { (name) }
             }
         }
@@ -137,23 +134,23 @@ impl ConsoleState {
                 div.(if *is_whole { "told" } else { "problem" }) role=(if *is_whole { "status" } else { "alert" }) { p { (text) } }
             }
             div.panel.chain {
-                div #chain data-follows { p #records { strong { (head.lsn.0) " records" } ", each bound to those before it. Head:" }
+                div #chain data-follows { p #records { strong { (head.lsn.0) " records" } ", hash-chained. Head:" }
                 p #head { code.head { (head.lsn) ":" (head.chain) } } }
-                p.note { "Keep the head elsewhere: with it a record that was cut off later is known." }
+                p.note { "Keep the head in another place, so that you can detect a truncated record later." }
                 form method="post" action="/console/record" {
                     input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
-                    button type="submit" { "Check the whole chain" }
+                    button type="submit" { "Verify the chain" }
                 }
             }
             (filter_form(search))
             @for (name, text) in [("From", &search.since), ("Before", &search.until)] {
                 @if !text.trim().is_empty() && parse_time(text).is_none() {
-                    p.problem role="alert" { (name) ": “" (plain_text(text)) "” is no time that is understood here, so it was not looked at. Write 2026-01-31 or 2026-01-31 14:05." }
+                    p.problem role="alert" { (name) ": “" (plain_text(text)) "” is not a valid time and was ignored. Use for example 2026-01-31 or 2026-01-31 14:05." }
                 }
             }
             (entries_table(&listed.entries, EntryLinks::ToDecisions))
             div #further data-follows {
-                @if listed.entries.is_empty() { p.empty { "Nothing here fits." } }
+                @if listed.entries.is_empty() { p.empty { "No matching entries." } }
                 @if let Some(older) = listed.older {
                     p { a.button href={ "/console/record?" (query_before(search, older)) } { @if listed.is_tired { "Search further back" } @else { "Older entries" } } }
                 }
@@ -237,7 +234,7 @@ pub(super) fn entries_table(entries: &[ListedEntry], links: EntryLinks) -> Marku
     html! {
         div.scroll tabindex="0" role="region" aria-label="Entries" {
             table.entries {
-                thead { tr { th scope="col" { "Position" } th scope="col" { "When" } th scope="col" { "Of" } th scope="col" { "What" } } }
+                thead { tr { th scope="col" { "Position" } th scope="col" { "Time" } th scope="col" { "Kind" } th scope="col" { "Event" } } }
                 tbody #entries data-follows[links == EntryLinks::ToDecisions] {
                     @for ListedEntry { stored, about, text } in entries {
                         tr #{ "r-" (stored.lsn.0) } {
@@ -249,7 +246,7 @@ pub(super) fn entries_table(entries: &[ListedEntry], links: EntryLinks) -> Marku
                                 (super::labels::mark_escapes(&truncate_text(text_after_outcome(about.outcome, text))))
                                 @let id = about.gate.map(|id| id.to_string()).or_else(|| about.call.map(|id| id.to_string()));
                                 @if let (EntryLinks::ToDecisions, Some(id)) = (links, id) {
-                                    " " a.more href=(url_path("/console/record/", &id)) { "all about it" span.unseen { ", " (id) } }
+                                    " " a.more href=(url_path("/console/record/", &id)) { "Details" span.unseen { ", " (id) } }
                                 }
                             }
                         }
@@ -294,7 +291,7 @@ fn filter_form(search: &RecordQuery) -> Markup {
             (field("who", "Decided by", &search.who, ""))
             (field("since", "From (UTC)", &search.since, "2026-01-31"))
             (field("until", "Before (UTC)", &search.until, "2026-02-01"))
-            (field("text", "Words", &search.text, ""))
+            (field("text", "Text", &search.text, ""))
             div.act { button.primary type="submit" { "Search" } a.button.quiet href="/console/record" { "Clear" } }
         }
     }

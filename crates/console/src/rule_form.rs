@@ -5,11 +5,8 @@ use countersign_http::web::BodyFields;
 use countersign_policy_admin::rules_file::{NewRule, RuleEdit};
 use serde::Deserialize;
 
-pub(super) const ACTIONS: [(RuleAction, &str, &str); 3] = [
-    (RuleAction::Allow, "allow", "allowed"),
-    (RuleAction::Ask, "ask", "asked about"),
-    (RuleAction::Deny, "deny", "denied"),
-];
+pub(super) const ACTIONS: [(RuleAction, &str, &str); 3] =
+    [(RuleAction::Allow, "allow", "Allow"), (RuleAction::Ask, "ask", "Ask"), (RuleAction::Deny, "deny", "Deny")];
 /// Action of a form that removes a rule.
 pub(super) const REMOVE: &str = "remove";
 /// Form in which a rule is written as it stands in the file.
@@ -128,17 +125,17 @@ impl RuleForm {
     /// The reason why it is no rule, for users.
     pub(super) fn parse_edit(&self) -> Result<Option<RuleEdit>, String> {
         let line = Some(self.line.trim()).filter(|line| !line.is_empty()).map(str::parse::<u64>).transpose();
-        let instead = line.map_err(|_| format!("{} is no line of a file.", self.line))?;
+        let instead = line.map_err(|_| format!("Invalid line number: {}.", self.line))?;
         if self.action == REMOVE {
             return match instead {
                 Some(_) => Ok(Some(RuleEdit { instead, comes: None })),
-                None => Err("Say which rule is to be taken out.".to_owned()),
+                None => Err("Choose the rule to remove.".to_owned()),
             };
         }
         if self.is_written() {
             let text = self.text.trim_end().replace("\r\n", "\n");
             if text.chars().count() > LONGEST_WRITTEN {
-                return Err(format!("It is longer than {LONGEST_WRITTEN} characters."));
+                return Err(format!("The rule is longer than {LONGEST_WRITTEN} characters."));
             }
             let comes = Some(text).filter(|text| !text.is_empty()).map(NewRule::Written);
             return Ok(comes.map(|comes| RuleEdit { instead, comes: Some(comes) }));
@@ -149,12 +146,10 @@ impl RuleForm {
         let named = |name: &str| ACTIONS.iter().find(|(_, word, _)| *word == name).map(|(action, ..)| *action);
         let action = match self.action.as_str() {
             "" => RuleAction::Ask,
-            word => named(word).ok_or_else(|| {
-                format!("Unknown action: {word}. A call is allowed (allow), asked about (ask) or denied (deny).")
-            })?,
+            word => named(word).ok_or_else(|| format!("Unknown action: {word}. Use allow, ask or deny."))?,
         };
         if self.form_fields().iter().any(|(_, value)| value.chars().count() > LONGEST) {
-            return Err(format!("A part of it is longer than {LONGEST} characters."));
+            return Err(format!("A field is longer than {LONGEST} characters."));
         }
         let (principal, description) = (text(&self.principal), text(&self.description));
         let rule = Rule { principal, description, ..Rule::new(pattern, action) };
@@ -193,8 +188,8 @@ mod tests {
         assert_eq!(RuleForm::default().parse_edit(), Ok(None));
         for (form, expected) in [
             (RuleForm { action: "alow }\n".to_owned(), ..asks.clone() }, "Unknown action: alow }"),
-            (RuleForm { action: "remove".to_owned(), ..asks.clone() }, "Say which rule"),
-            (RuleForm { line: "7x".to_owned(), ..asks.clone() }, "7x is no line"),
+            (RuleForm { action: "remove".to_owned(), ..asks.clone() }, "Choose the rule"),
+            (RuleForm { line: "7x".to_owned(), ..asks.clone() }, "Invalid line number: 7x."),
             (RuleForm { description: "x".repeat(2001), ..asks.clone() }, "longer than 2000"),
             (RuleForm { text: "x".repeat(8001), ..RuleForm::for_line(3) }, "longer than 8000"),
         ] {

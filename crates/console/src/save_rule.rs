@@ -28,7 +28,7 @@ pub(super) async fn save_rule(
     let edit = match rule_form.parse_edit() {
         Ok(Some(edit)) => edit,
         Ok(None) => {
-            let notice = refused(StatusCode::BAD_REQUEST, "there is no rule.".to_owned());
+            let notice = refused(StatusCode::BAD_REQUEST, "the form has no rule.".to_owned());
             return console.trial_page(&ctx, rule_form, Some(notice)).await;
         }
         Err(problem) => {
@@ -41,7 +41,10 @@ pub(super) async fn save_rule(
         && console_gate.is_pending()
         && body.text_field("digest") != Some(&console_gate.digest())
     {
-        let notice = refused(StatusCode::BAD_REQUEST, "what waits is not what was shown. Look at it again.".to_owned());
+        let notice = refused(
+            StatusCode::BAD_REQUEST,
+            "the pending call has changed since this page was loaded. Review it again.".to_owned(),
+        );
         return console.trial_page(&ctx, rule_form, Some(notice)).await;
     }
     let is_out = edit.comes.is_none();
@@ -50,14 +53,14 @@ pub(super) async fn save_rule(
     match saved {
         Ok(()) => {}
         Err(SaveError::NotInForce(problem)) => {
-            let text = format!("The file was saved, and its rules are not in force:\n{problem}");
+            let text = format!("The file was saved, but its rules are not in force:\n{problem}");
             return console.policy_page(&ctx, Some((false, text))).await;
         }
         Err(error) => {
             let status = error_status(&error);
             let reason = match error {
                 SaveError::Changed => {
-                    "the file of rules has changed since this page was made. This is what would become of it now."
+                    "the rules file has changed since this page was loaded. The page now shows the effect on the new file."
                         .to_owned()
                 }
                 error => error.to_string(),
@@ -67,11 +70,11 @@ pub(super) async fn save_rule(
     }
     let file = console.context.rules_file.path().display();
     let mut message = match is_out {
-        true => format!("The rule is taken out of {file}. The rules are in force."),
-        false => format!("The rule is saved in {file}. The rules are in force."),
+        true => format!("Rule removed from {file}. The rules are in force."),
+        false => format!("Rule saved in {file}. The rules are in force."),
     };
     if body.text_field("then") == Some("allow") && waits.is_none() {
-        message.push_str("\nWhat waits is not among the calls any more on which rules are tried, and waits on. Answer it in the inbox.");
+        message.push_str("\nThe pending call is no longer in the history on which rules are tried. It is still pending: answer it in the inbox.");
     }
     if let Some((console_gate, made)) = waits {
         message.push('\n');
@@ -108,7 +111,7 @@ impl ConsoleState {
         key: Option<&str>,
     ) -> Result<String, PageError> {
         let Some(subject) = made.subject.clone().filter(|_| !console_gate.is_hosted()) else {
-            return Ok("What waits is not decided by the rules of this file. It waits on.".to_owned());
+            return Ok("This rules file does not apply to the pending call. It is still pending.".to_owned());
         };
         let now = self.context.clock.now();
         let judge = move |engine: &Engine| {
@@ -132,7 +135,7 @@ impl ConsoleState {
             .ok_or_else(PageError::gateway_closing)?
             .0;
         if !matches!(verdict, Verdict::Allow(_)) {
-            return Ok(format!("What waits is not let through by it: {}. It waits on.", verdict.why()));
+            return Ok(format!("The rules do not allow the pending call: {}. It is still pending.", verdict.why()));
         }
         let source = self.context.handle.source(InboxLane::Result);
         let (by, key) = (&ctx.caller.principal, key.map(str::to_owned));
@@ -140,11 +143,11 @@ impl ConsoleState {
             decisions::answer_gate(&source, console_gate.id, GateReply::Allow(ApprovalScope::Once), by, key).await;
         Ok(match allowed {
             Ok(EngineReply::Voted { have, need }) => {
-                format!("What waits: your approval counts, {have} of {need} have allowed it.")
+                format!("Your approval of the pending call was recorded: {have} of {need} approvals.")
             }
-            Ok(_) => "What waited is allowed.".to_owned(),
+            Ok(_) => "The pending call was allowed.".to_owned(),
             Err(refused) => {
-                format!("What waits could not be allowed. {}", answers::answer_error(&refused, &ctx.people).1)
+                format!("The pending call could not be allowed. {}", answers::answer_error(&refused, &ctx.people).1)
             }
         })
     }

@@ -82,7 +82,7 @@ impl ConsoleState {
             div #lists data-follows {
                 section #listed aria-labelledby="chats" {
                     h2 #chats { "Conversations" }
-                    @if rows.is_empty() { p.empty { "There is none yet." } }
+                    @if rows.is_empty() { p.empty { "No conversations yet." } }
                     @else {
                         ul.sessions {
                             @for row in rows.iter().take(ROWS) {
@@ -90,7 +90,7 @@ impl ConsoleState {
                                     a href=(url_path("/console/sessions/", &row.id)) { (row.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain_text)) }
                                     " " (activity_badge(of(&row.id)))
                                     p.meta {
-                                        span { "through " (plain_text(row.door.as_deref().unwrap_or("omp"))) }
+                                        span { "via " (plain_text(row.door.as_deref().unwrap_or("omp"))) }
                                         span { (count_text(row.messages, "message")) ", " (count_text(row.calls, "call")) }
                                         span { (time_ago(Millis(row.last_at), ctx.now)) }
                                         @if let Some((provider, model)) = &row.model { span { (plain_text(provider)) "/" (plain_text(model)) } }
@@ -98,7 +98,7 @@ impl ConsoleState {
                                 }
                             }
                         }
-                        @if rows.len() > ROWS { p.note { "These are the newest " (ROWS) " of " (rows.len()) "." } }
+                        @if rows.len() > ROWS { p.note { "Showing the newest " (ROWS) " of " (rows.len()) "." } }
                     }
                 }
                 @if !agents.is_empty() {
@@ -152,7 +152,7 @@ impl ConsoleState {
 
 fn activity_badge(busy: SessionLoad) -> Markup {
     html! {
-        @if busy.waits > 0 { span.badge.ask { (busy.waits) " waiting" } }
+        @if busy.waits > 0 { span.badge.ask { (busy.waits) " pending" } }
         @else if busy.works { span.badge.good { "working" } }
     }
 }
@@ -178,7 +178,7 @@ pub(super) async fn open_session(
         ..NewConversation::default()
     };
     let Some(message) = body.text_field("message") else {
-        let problem = (StatusCode::BAD_REQUEST, "Write a message to start with.".to_owned());
+        let problem = (StatusCode::BAD_REQUEST, "Enter a message.".to_owned());
         return console.sessions_page(&ctx, Some(problem)).await;
     };
     let chats = &console.context.chats;

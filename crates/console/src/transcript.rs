@@ -227,7 +227,7 @@ impl TranscriptCall {
                         @if let Some(by) = by { " by " (labels::principal_name(people, by)) }
                     }
                     (None, Some(gate), _) => {
-                        span.badge.ask { "waits for a decision" } " " a href=(url_path("/console/gates/", &gate.to_string())) { "Decide" }
+                        span.badge.ask { "pending" } " " a href=(url_path("/console/gates/", &gate.to_string())) { "Decide" }
                     }
                     (None, None, Some(_)) => { span.badge.good { "allowed" } " " span.why { (escape_line(why)) } }
                     (None, None, None) => {}
@@ -289,10 +289,10 @@ impl SessionTranscript {
             },
             StoredMessage::BashExecution(ran) => {
                 let body = html! { pre.code { "$ " (escape_lines(&ran.command)) } (render_output(&ran.output)) };
-                message_article(&id, "Person's command", "user", entry.at, &body)
+                message_article(&id, "User command", "user", entry.at, &body)
             }
             StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary) => {
-                let body = html! { details { summary { "Summary of what came before" } pre.prose { "\n" (escape_lines(&summary.summary)) } } };
+                let body = html! { details { summary { "Summary of the earlier conversation" } pre.prose { "\n" (escape_lines(&summary.summary)) } } };
                 message_article(&id, "Summary", "system", entry.at, &body)
             }
             StoredMessage::FileMention(mention) => {
@@ -317,7 +317,7 @@ impl SessionTranscript {
             MessageBlock::Thinking(thinking) => {
                 html! { details.thinking { summary { "Thinking" } pre.prose { "\n" (escape_lines(&thinking.thinking)) } } }
             }
-            MessageBlock::RedactedThinking { .. } => html! { p.note { "Thinking that its provider sealed" } },
+            MessageBlock::RedactedThinking { .. } => html! { p.note { "Thinking, encrypted by the provider" } },
             MessageBlock::Image(image) => html! { p.note { "An image (" (plain_text(&image.mime_type)) ")" } },
             MessageBlock::ToolCall(call) => {
                 let made = self.calls.get(call.id.as_str());
@@ -370,7 +370,7 @@ fn render_output(text: &str) -> Markup {
         @if length <= OUTPUT { pre.output { "\n" (escape_lines(text)) } }
         @else {
             pre.output { "\n" (escape_lines(&text.chars().take(OUTPUT).collect::<String>())) }
-            p.note { "This is the beginning: " (length) " characters in all, which the record holds." }
+            p.note { "Truncated: the record has all " (length) " characters." }
         }
     }
 }

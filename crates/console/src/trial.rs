@@ -36,23 +36,23 @@ pub(super) fn render_form(rule_form: &RuleForm) -> Markup {
     }
     html! {
         form.stack.rule method="get" action="/console/try" {
-            label for="pattern" { "A call like" }
+            label for="pattern" { "Matches" }
             @if rule_form.pattern.contains('\n') { textarea #pattern name="pattern" rows="3" required spellcheck="false" { "\n" (rule_form.pattern) } }
             @else { input #pattern name="pattern" value=(rule_form.pattern) placeholder="bash(git status*)" required autocomplete="off" spellcheck="false"; }
-            label for="action" { "Is then" }
+            label for="action" { "Action" }
             select #action name="action" {
                 @for (_, word, name) in ACTIONS { option value=(word) selected[rule_form.action == word] { (name) } }
             }
-            label for="principal" { "Of this agent only (may stay empty)" }
+            label for="principal" { "Agent (optional)" }
             input #principal name="principal" value=(rule_form.principal) autocomplete="off" spellcheck="false";
-            label for="description" { "Why (may stay empty)" }
+            label for="description" { "Description (optional)" }
             input #description name="description" value=(rule_form.description) autocomplete="off";
             @for (name, value) in [("line", &rule_form.line), ("of", &rule_form.of)] {
                 @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
             }
             button.primary type="submit" { "Show its effect" }
         }
-        p.note { "For what the arguments must be, or who has to allow: " a href=(as_yaml(&rule_form.line)) { "write it as YAML" } "." }
+        p.note { "For conditions on arguments, or for required approvers: " a href=(as_yaml(&rule_form.line)) { "write the rule as YAML" } "." }
     }
 }
 
@@ -65,7 +65,7 @@ fn written_form(rule_form: &RuleForm) -> Markup {
     let lines = rule_form.text.lines().count().clamp(5, 20);
     html! {
         form.stack.rule method="get" action="/console/try" {
-            label for="text" { @if rule_form.line.is_empty() { "A rule, as it is to stand in the file" } @else { "As it stands in line " (rule_form.line) " of the file" } }
+            label for="text" { @if rule_form.line.is_empty() { "Rule as YAML, as in the file" } @else { "Rule in line " (rule_form.line) " of the file" } }
             textarea.code #text name="text" rows=(lines) required spellcheck="false" placeholder="tool: pay\nargs:\n  sum: { max: 50 }\naction: allow" { "\n" (rule_form.text) }
             @for (name, value) in [("form", &rule_form.form), ("line", &rule_form.line), ("of", &rule_form.of)] {
                 @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
@@ -127,7 +127,7 @@ impl ConsoleState {
             Err(problem) => Some(Err(problem)),
         };
         let status = notice.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
-        let title = if rule_form.action == REMOVE { "Take a rule out" } else { "A rule" };
+        let title = if rule_form.action == REMOVE { "Remove a rule" } else { "Edit a rule" };
         let body = html! {
             p.back { a href="/console/policy" { "← Policy" } }
             h1 { (title) }
@@ -137,8 +137,8 @@ impl ConsoleState {
                 @if rule_form.action != REMOVE { div.panel { (render_form(&rule_form)) } }
                 div.panel aria-live="polite" {
                     @match &tried {
-                        None if !rule_form.line.is_empty() => { p { "This is how it stands in the file. Change it: what that would have done to every call in the record is shown here before anybody saves it." } }
-                        None => { p { "Write a rule: what it would have done to every call in the record is shown here before anybody saves it." } }
+                        None if !rule_form.line.is_empty() => { p { "This is the rule in the file. Edit it: you see its effect on the calls in the record here before you save it." } }
+                        None => { p { "Write a rule: you see its effect on the calls in the record here before you save it." } }
                         Some(Err(problem)) => { h2 { "This cannot be saved" } div.problem { pre { (escape_lines(problem)) } } }
                         Some(Ok(tried)) => { (render_trial(tried, ctx.now)) }
                     }
@@ -157,7 +157,7 @@ impl ConsoleState {
         };
         match self.context.rules_file.rule_text(line).await {
             Ok(text) => (RuleForm { text, ..rule_form }, None),
-            Err(problem) => (rule_form, Some(format!("This cannot be changed here: {problem}"))),
+            Err(problem) => (rule_form, Some(format!("This rule cannot be edited here: {problem}"))),
         }
     }
 
@@ -218,13 +218,13 @@ impl ConsoleState {
         let is_out = rule_form.action == REMOVE;
         html! {
             section.panel #save aria-labelledby="save-title" {
-                h2 #save-title { @if is_out { "To take it out" } @else { "To make it so" } }
-                p { "What changes in " code { (escape_line(&self.context.rules_file.path().display().to_string())) } ":" }
+                h2 #save-title { @if is_out { "Remove" } @else { "Apply" } }
+                p { "Changes in " code { (escape_line(&self.context.rules_file.path().display().to_string())) } ":" }
                 pre.copy.diff { @for line in tried.draft.change.lines() { span.(if line.starts_with('-') { "gone" } else { "come" }) { (escape_line(line)) } } }
-                @for warning in &tried.draft.warnings { p.note { strong.warn { "Mind: " } (escape_line(warning)) } }
+                @for warning in &tried.draft.warnings { p.note { strong.warn { "Warning: " } (escape_line(warning)) } }
                 @match &tried.waits {
-                    Some(Ok(())) => p { "What waits is let through by it." },
-                    Some(Err(why)) => p { strong.warn { "What waits is not let through by it" } ": " (escape_line(why)) },
+                    Some(Ok(())) => p { "The rule allows the pending call." },
+                    Some(Err(why)) => p { strong.warn { "The rule does not allow the pending call" } ": " (escape_line(why)) },
                     None => {}
                 }
                 form.saving method="post" action="/console/rules" {
@@ -237,14 +237,14 @@ impl ConsoleState {
                     }
                     div.act {
                         @if tried.waits == Some(Ok(())) {
-                            button.primary type="submit" name="then" value="allow" { "Save, and allow what waits" }
+                            button.primary type="submit" name="then" value="allow" { "Save and allow the pending call" }
                             button type="submit" { "Save the rule only" }
                         } @else if is_out {
-                            button.danger type="submit" { "Take it out, and save" }
+                            button.danger type="submit" { "Remove and save" }
                         } @else {
                             button.primary type="submit" { "Save this rule" }
                         }
-                        span.note { "It is in force at once, and the record says who saved it." }
+                        span.note { "The change takes effect at once, and the record names you as its author." }
                     }
                 }
             }
@@ -255,9 +255,9 @@ impl ConsoleState {
 /// Checks whether the pending gate would be allowed; otherwise returns the reason.
 pub(super) fn let_through(then: &PolicySnapshot, made: &PastCall, is_hosted: bool, at: Millis) -> Result<(), String> {
     if is_hosted {
-        return Err("its host brings its own rules, and this file says nothing there.".to_owned());
+        return Err("its host brings its own rules, and this file does not apply there.".to_owned());
     }
-    let Some(subject) = &made.subject else { return Err("it is too long to be judged here.".to_owned()) };
+    let Some(subject) = &made.subject else { return Err("it is too long to be evaluated here.".to_owned()) };
     let verdict = then.verdict_for(subject, at);
     match verdict {
         countersign_core::policy::Verdict::Allow(_) => Ok(()),
@@ -288,7 +288,7 @@ fn waiting_card(ctx: &PageContext, console_gate: &ConsoleGate, answered: &Answer
     let reader =
         CardContext { now: ctx.now, csrf: ctx.caller.csrf_token(), key: &key, place: CardPlace::Page, notice: None };
     html! {
-        details.waits open { summary { "What waits" } div.list { (console_gate.render_card(&reader, answered)) } }
+        details.waits open { summary { "Pending call" } div.list { (console_gate.render_card(&reader, answered)) } }
     }
 }
 
@@ -301,18 +301,18 @@ fn render_trial(tried: &RuleTrial, now: Millis) -> Markup {
     };
     html! {
         @if let Some(fit) = &tried.fit { (render_fit(fit)) }
-        h2 { "On the record" }
+        h2 { "Effect on the record" }
         p { (effect.summary_sentence()) }
         table.sums {
-            thead { tr { th scope="col" { "Recorded calls" } th.number scope="col" { "Now" } th.number scope="col" { "Then" } th scope="col" { span.unseen { "Change" } } } }
+            thead { tr { th scope="col" { "Recorded calls" } th.number scope="col" { "Now" } th.number scope="col" { "After" } th scope="col" { span.unseen { "Change" } } } }
             tbody {
                 (row("allowed", |sums| sums.allowed))
-                (row("asked about", |sums| sums.gated))
+                (row("asked", |sums| sums.gated))
                 (row("denied", |sums| sums.denied))
             }
         }
         @if !effect.changed.is_empty() {
-            h3 { "What changes, the newest first" }
+            h3 { "Changed calls, newest first" }
             ul.changed {
                 @for (made, before, after) in &effect.changed {
                     li {
@@ -331,15 +331,15 @@ fn render_fit(fit: &RuleFit) -> Markup {
     let ActionCounts { allowed, gated, denied } = fit.then;
     let calls = allowed + gated + denied;
     html! {
-        h2 { "What it fits" }
+        h2 { "Matching calls" }
         p.fits {
             @if calls == 0 { "No call like this is in the record yet." }
             @else { (count_text(calls, "recorded call")) ": it would have " strong { "allowed " (allowed) } ", asked " (gated) ", denied " (denied) "." }
         }
         @if let Some(rule) = &fit.outranked {
-            p { strong.warn { "It would decide nothing" } ": wherever it fits, " code { (escape_line(rule)) } " goes before it." }
+            p { strong.warn { "The rule would have no effect" } ": " code { (escape_line(rule)) } " takes precedence wherever it matches." }
         } @else if fit.held > 0 {
-            p { strong.warn { @if fit.held == calls { "It would have decided nothing" } @else { "It would not have decided about " (fit.held) " of them" } } ", for something else goes before it:" }
+            p { strong.warn { @if fit.held == calls { "The rule would have had no effect" } @else { "The rule would not have decided " (fit.held) " of them" } } ", because something else takes precedence:" }
             ul { @for (why, count) in &fit.why { li { (count) " " (escape_line(why)) } } }
         }
     }

@@ -253,7 +253,7 @@ impl Conversations {
             let name = title_of(text);
             let named = source.send_command(Command::Session(session.clone(), session::Command::Name { name })).await;
             if let Err(refused) = named {
-                tracing::warn!(%session, %refused, "a conversation was not named after its first message");
+                tracing::warn!(%session, %refused, "cannot name a conversation after its first message");
             }
         }
         Ok(outcome)

@@ -39,6 +39,38 @@ pub struct RecordedFact {
 }
 
 /// State, the admitted content, and the rules in force.
+///
+/// # Example
+///
+/// ```
+/// # use countersign_core::{gate::IdentityMap, policy::{CompiledRules, DefaultPolicy, PathContext}};
+/// use countersign_core::engine::{ActiveRules, Command, DecisionContext, Engine, EngineReply, ResumeMode};
+/// use countersign_core::{id::{IdGenerator, SessionId}, session, time::Millis};
+///
+/// # let rules = ActiveRules {
+/// #     compiled: CompiledRules::default(),
+/// #     default_policy: DefaultPolicy::Gateway,
+/// #     path_context: PathContext::default(),
+/// #     people: IdentityMap::default(),
+/// # };
+/// let mut engine = Engine::new(rules.clone());
+/// let mut context = DecisionContext { now: Millis(1_000), fresh: IdGenerator::new([7; 16]) };
+/// let (mut log, _) = engine.handle_command(Command::Recover(ResumeMode::Go), &mut context)?;
+///
+/// let (cwd, settings) = ("/home/ana".to_owned(), Box::default());
+/// let open = session::Command::Open { cwd, name: None, parent: None, door: None, settings };
+/// let (facts, reply) = engine.handle_command(Command::Session(SessionId::new("s1"), open), &mut context)?;
+/// assert_eq!(reply, EngineReply::Done);
+/// log.extend(facts);
+///
+/// // A later process replays the facts, not the commands, and gets the same state.
+/// let mut replayed = Engine::new(rules);
+/// for recorded in &log {
+///     replayed.replay_fact(&recorded.fact.event, &recorded.meta);
+/// }
+/// assert_eq!(replayed.state(), engine.state());
+/// # Ok::<(), countersign_core::engine::CommandError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Engine {
     state: State,

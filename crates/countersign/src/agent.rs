@@ -31,9 +31,9 @@ const UNREACHABLE: u8 = 3;
 const MALFORMED: u8 = 4;
 
 /// Advice if the agent has a connection already.
-const TAKEN: &str = "an agent has one connection at a time, and another request with this token is still waiting: wait \
-                     for it or end it, or give this one a token of its own with `countersign agents add NAME --config FILE`, and start \
-                     the gateway again";
+const TAKEN: &str = "an agent has one connection at a time, and another request with this token is still pending: wait \
+                     for it or stop it, or create a separate token with `countersign agents add NAME --config FILE` and restart \
+                     the gateway";
 
 /// Address of the gateway, and the agent's token.
 pub(crate) struct ClientOptions {
@@ -64,7 +64,7 @@ fn client_failure(code: u8, message: impl Into<String>) -> ClientFailure {
     ClientFailure { code, message: message.into(), reason: None }
 }
 
-#[allow(clippy::print_stderr, reason = "this is how the agent is told")]
+#[allow(clippy::print_stderr, reason = "this output is for the agent")]
 pub(crate) fn run(options: ClientOptions, command: ClientCommand) -> ExitCode {
     let outcome = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -114,9 +114,10 @@ async fn run_command(options: ClientOptions, command: ClientCommand) -> Result<V
             "the token is empty: AGENT_TOKEN, or --token, must hold the agent's token",
         ));
     }
-    let mut connection = tokio::time::timeout(CONNECT, connect_gateway(&url, options.ca.as_deref(), &token))
-        .await
-        .map_err(|_| client_failure(UNREACHABLE, format!("{url} does not answer")))??;
+    let mut connection =
+        tokio::time::timeout(CONNECT, connect_gateway(&url, options.ca.as_deref(), &token)).await.map_err(|_| {
+            client_failure(UNREACHABLE, format!("{url}: no answer within {} seconds", CONNECT.as_secs()))
+        })??;
     let request = json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": 1 });
     let answer = tokio::time::timeout(options.timeout, connection.send_request(&request))
         .await
@@ -135,7 +136,9 @@ async fn run_command(options: ClientOptions, command: ClientCommand) -> Result<V
 fn timeout_message(is_request: bool, timeout: Duration) -> String {
     let message = format!("no answer within {} seconds", timeout.as_secs_f64());
     match is_request {
-        true => format!("{message}. The request still stands: `countersign pending` has its result once it is over"),
+        true => format!(
+            "{message}. The request is still pending: `countersign pending` prints its result once it has ended"
+        ),
         false => message,
     }
 }
@@ -146,7 +149,7 @@ pub(crate) fn parse_arguments(arguments: &[String]) -> Result<Map<String, Value>
         .iter()
         .map(|argument| match argument.split_once('=') {
             Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Value::from(value))),
-            _ => Err(client_failure(MALFORMED, format!("{argument:?} is not key=value"))),
+            _ => Err(client_failure(MALFORMED, format!("invalid argument {argument:?}: expected key=value"))),
         })
         .collect()
 }
@@ -158,13 +161,13 @@ async fn connect_gateway(url: &str, ca: Option<&Path>, token: &str) -> Result<Cl
         let websocket_scheme = if scheme == "http" { "ws" } else { "wss" };
         return Err(client_failure(
             UNREACHABLE,
-            format!("{url}: agents speak WebSocket: write {websocket_scheme}://{rest}"),
+            format!("{url}: agents connect over WebSocket: use {websocket_scheme}://{rest}"),
         ));
     }
     if !url.contains("://") {
         return Err(client_failure(
             UNREACHABLE,
-            format!("{url}: an address begins with ws:// or wss://: write ws://{url}"),
+            format!("{url}: expected an address with ws:// or wss://, such as ws://{url}"),
         ));
     }
     if let Ok(uri) = url.parse::<Uri>() {
@@ -176,7 +179,7 @@ async fn connect_gateway(url: &str, ca: Option<&Path>, token: &str) -> Result<Cl
             Some(Connector::Rustls(Arc::new(trusted)))
         }
         false if ca.is_some() => {
-            return Err(client_failure(UNREACHABLE, format!("{url}: --ca is for wss:// addresses")));
+            return Err(client_failure(UNREACHABLE, format!("{url}: --ca can only be used with a wss:// address")));
         }
         false => None,
     };
@@ -205,8 +208,8 @@ fn describe_connect_error(url: &str, error: &Error) -> String {
             let detail = first_line.map_or_else(String::new, |line| format!(" ({line})"));
             let helps = match answer.status().as_u16() {
                 403 | 404 => {
-                    ": no door for agents is open there; `countersign agents add ID --config FILE` opens one, and \
-                    `countersign doctor --config FILE` says what is wrong"
+                    ": no agents can connect there; add one with `countersign agents add ID --config FILE`, and \
+                    check the gateway with `countersign doctor --config FILE`"
                 }
                 _ => "",
             };
@@ -221,7 +224,7 @@ impl ClientConnection {
     async fn send_request(&mut self, request: &Value) -> Result<Value, ClientFailure> {
         // The action may still wait for an approval, or be done.
         let became = match request["method"] == "tool_request" {
-            true => "; `countersign pending` tells what became of the request",
+            true => "; `countersign pending` prints the outcome of the request",
             false => "",
         };
         let gone = |error: Error| {

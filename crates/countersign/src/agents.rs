@@ -31,7 +31,11 @@ pub(crate) enum AgentsAction {
 pub(crate) fn parse_variable(name: &str) -> Result<String, String> {
     let is_name = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    if is_name { Ok(name.to_owned()) } else { Err("a variable has letters, digits and _ in its name".to_owned()) }
+    if is_name {
+        Ok(name.to_owned())
+    } else {
+        Err("expected letters, digits and _, without a digit at the beginning".to_owned())
+    }
 }
 
 pub(crate) fn run(
@@ -40,7 +44,7 @@ pub(crate) fn run(
     what: &AgentsAction,
     form: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
-    let file = config.context("agents stand in the configuration: name it with --config FILE")?;
+    let file = config.context("the configuration lists the agents: pass it with --config FILE")?;
     match what {
         AgentsAction::List => print_agents(file, form),
         AgentsAction::Add { id, variable } => {
@@ -50,7 +54,7 @@ pub(crate) fn run(
         }
         AgentsAction::Rotate { id, variable } => {
             let known = list_agents(file)?.into_iter().find(|agent| agent.id == *id);
-            let known = known.with_context(|| format!("there is no agent {id}"))?;
+            let known = known.with_context(|| format!("agent {id} does not exist"))?;
             let named = match &known.token {
                 TokenSource::Variable(name) => Some(name.clone()),
                 TokenSource::File => None,
@@ -59,7 +63,7 @@ pub(crate) fn run(
             // The file says already where the token comes from.
             let stays = token.variable.is_some() && token.variable == named;
             let tightened = !stays && change_agents(file, AgentChange::Rotate { id, token: &token.in_file() })?;
-            AgentChangeReport { word: "another token for", id, token: Some(&token), tightened }
+            AgentChangeReport { word: "rotated the token of", id, token: Some(&token), tightened }
                 .print_change(file, data, form)
         }
         AgentsAction::Remove { id } => {
@@ -149,27 +153,27 @@ impl AgentChangeReport<'_> {
                 writeln!(out, "\n  {name}={}\n", token.text)?;
                 writeln!(
                     out,
-                    "It is shown this once. The gateway needs it in its environment, the agent as its token."
+                    "The token is shown only once. Set the variable where the gateway runs, and give the token to the agent."
                 )?;
             }
             (Some(token), None) => {
                 writeln!(out, "\n  {}\n", token.text)?;
-                writeln!(out, "The agent needs it as its token, such as in AGENT_TOKEN.")?;
+                writeln!(out, "Give the token to the agent, for example in AGENT_TOKEN. It is also in the file.")?;
             }
             (None, _) => {}
         }
         if self.tightened {
             let is_its_groups = file.metadata().is_ok_and(|found| found.mode() & 0o040 != 0);
             let who = if is_its_groups {
-                "nobody but root and the group that root gave it to can read it any more."
+                "only root and the group that root gave it to can read it now."
             } else {
-                "nobody but its owner can read it any more, its group neither."
+                "only its owner can read it now, and not its group."
             };
-            writeln!(out, "The file holds a token: {who}")?;
+            writeln!(out, "The file contains a token: {who}")?;
         }
         let restart = match (runs, self.token.is_some()) {
-            (true, true) => "A gateway runs and knows nothing of it: start it again.",
-            (true, false) => "A gateway runs and still lets it in: start it again.",
+            (true, true) => "The running gateway does not know this token yet: restart it.",
+            (true, false) => "The running gateway still accepts this agent: restart it.",
             (false, _) => return Ok(ExitCode::SUCCESS),
         };
         writeln!(out, "{}", paint.apply_style(TextStyle::Asking, restart))?;

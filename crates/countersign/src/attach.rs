@@ -77,7 +77,7 @@ pub(crate) fn open_pipe(
     loop {
         let mut line = String::new();
         match reading.read_line(&mut line) {
-            Ok(0) => return Err(refused(&"the gateway closed the line")),
+            Ok(0) => return Err(refused(&"the gateway closed the connection")),
             Ok(_) => {}
             Err(error) => return Err(refused(&error)),
         }
@@ -85,7 +85,7 @@ pub(crate) fn open_pipe(
             Ok(AttachReply::Notice(text)) => notice(&text),
             Ok(AttachReply::Ok {}) => return Ok(GatewayPipe { gateway: folder.to_owned(), stream, reading }),
             Ok(AttachReply::Error(problem)) => return Err(AttachError::Refused(problem)),
-            Err(error) => return Err(refused(&format!("this is no answer: {error}"))),
+            Err(error) => return Err(refused(&format!("invalid answer: {error}"))),
         }
     }
 }

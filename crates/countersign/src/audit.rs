@@ -57,7 +57,7 @@ fn explain_open_error(path: &Path, error: LogOpenError) -> anyhow::Error {
         return match error {
             LogOpenError::Missing { .. } => {
                 anyhow!(
-                    "{shown} does not exist: no gateway has recorded anything there yet, or it is another's: see --config, --data and --log"
+                    "{shown} does not exist: no gateway has written a record there yet; --config, --data and --log select another"
                 )
             }
             error => error.into(),
@@ -68,7 +68,7 @@ fn explain_open_error(path: &Path, error: LogOpenError) -> anyhow::Error {
     }
     match error {
         LogOpenError::Missing { .. } if file.len() == 0 => anyhow!("{shown} is empty: there is no record in it"),
-        LogOpenError::Corrupt { .. } => anyhow!("{shown} is damaged, or no record at all"),
+        LogOpenError::Corrupt { .. } => anyhow!("{shown} is damaged or not a record"),
         LogOpenError::Io { .. } if file.is_file() => match std::fs::File::open(path) {
             Err(reason) => anyhow!("{shown} could not be opened: {reason}"),
             Ok(_) => error.into(),
@@ -183,11 +183,11 @@ pub(crate) fn verify_record(path: &Path, expected: Option<LogHead>, form: Output
         OutputFormat::Text => {
             let paint = ColourMode::for_stdout();
             let verdict = match &flaw {
-                None => paint.apply_style(TextStyle::Good, "every record fits"),
+                None => paint.apply_style(TextStyle::Good, "intact"),
                 Some(flaw) => paint.apply_style(TextStyle::Bad, format!("FLAW: {flaw}")),
             };
             writeln!(output, "chain     {verdict}")?;
-            writeln!(output, "records   {} that fit, {} of them redacted", report.records, report.redacted)?;
+            writeln!(output, "records   {} verified, {} of them redacted", report.records, report.redacted)?;
             writeln!(output, "head      {head}")?;
         }
     }
@@ -207,9 +207,9 @@ pub(crate) fn parse_time(text: &str) -> Result<countersign_core::time::Millis, S
 /// # Errors
 /// The text is not a valid head.
 pub(crate) fn parse_head(text: &str) -> Result<LogHead, String> {
-    let (lsn, chain) = text.split_once(':').ok_or("a head is a position, a colon and 64 hex digits")?;
-    let lsn = lsn.parse().map(Lsn).map_err(|error| format!("the position: {error}"))?;
-    let chain = chain.parse().map_err(|_| "the chain behind the colon has 64 hex digits")?;
+    let (lsn, chain) = text.split_once(':').ok_or("expected a position, a colon and 64 hex digits")?;
+    let lsn = lsn.parse().map(Lsn).map_err(|error| format!("invalid position: {error}"))?;
+    let chain = chain.parse().map_err(|_| "invalid chain: expected 64 hex digits after the colon")?;
     Ok(LogHead { lsn, chain })
 }
 
@@ -241,7 +241,7 @@ pub(crate) fn export_jsonl(path: &Path, filter: &RecordFilter) -> anyhow::Result
                 return Ok(());
             }
             let facts: &RawValue =
-                serde_json::from_str(&stored.facts).with_context(|| format!("record {} is no JSON", stored.lsn))?;
+                serde_json::from_str(&stored.facts).with_context(|| format!("record {} is not JSON", stored.lsn))?;
             let exported = ExportedRecord {
                 lsn: stored.lsn.0,
                 at: format_iso(stored.at),

@@ -57,7 +57,7 @@ pub(crate) struct BackupOptions {
 
 /// Runs `backup`.
 pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: OutputFormat) -> anyhow::Result<ExitCode> {
-    let log = place.log.file_name().context("the record has no name")?.to_owned();
+    let log = place.log.file_name().context("the path of the record has no file name")?.to_owned();
     let to = may_be_made(&options.to, &place.folder)?;
     // Says in words of its own why there is nothing to read.
     drop(open_record(&place.log)?);
@@ -107,7 +107,7 @@ pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: Outp
     manifest.check_files(part.staged_folder())?;
     part.put_in_place()?;
     for missed in &copying.missed {
-        writeln!(std::io::stderr(), "not copied {missed}")?;
+        writeln!(std::io::stderr(), "not copied: {missed}")?;
     }
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
@@ -124,16 +124,21 @@ pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: Outp
         paint.apply_style(TextStyle::Strong, display_path(&options.to)),
         manifest.files.len()
     )?;
-    writeln!(out, "record    {} entries, every one fits", manifest.records)?;
+    writeln!(out, "record    {} entries, chain verified", manifest.records)?;
     writeln!(out, "head      {}", manifest.head)?;
     if !left.is_empty() {
-        writeln!(out, "left out  {}: they hold secrets, and --secrets takes them along", one_line(&left.join(", ")))?;
+        writeln!(out, "left out  {}: they contain secrets; --secrets includes them", one_line(&left.join(", ")))?;
     }
     if !links.is_empty() {
-        writeln!(out, "left out  what lies behind links: {}", one_line(&links.join(", ")))?;
+        writeln!(out, "left out  targets of symlinks: {}", one_line(&links.join(", ")))?;
     }
     for (file, place) in &settings.renamed {
-        writeln!(out, "settings  {} is {} in it, beside another of its name", display_path(file), display_path(place))?;
+        writeln!(
+            out,
+            "settings  {} is {} in the backup, because its name was taken",
+            display_path(file),
+            display_path(place)
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -161,20 +166,18 @@ fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
     let to = target::resolve_target(named)?;
     let shown_to = display_path(named);
     if target::is_occupied(&to)? {
-        bail!("{shown_to} is there already: name a folder that is not");
+        bail!("{shown_to} exists already: choose a folder that does not exist");
     }
     if target::is_here(&to) {
-        bail!(
-            "{shown_to} is the folder that you are in, and would be put in its own place: name one that is not there"
-        );
+        bail!("{shown_to} is your working directory: choose a folder that does not exist");
     }
     if target::is_mount_point(&to) {
-        bail!("{shown_to} is a mount point, which no folder can be put in the place of: name a folder below it");
+        bail!("{shown_to} is a mount point, which cannot be replaced: choose a folder in it");
     }
     if target::lies_in(&to, data) {
         let data = display_path(data);
         bail!(
-            "{shown_to} lies in the data directory {data} and would be a copy of itself: name a folder outside of it"
+            "{shown_to} is in the data directory {data}, and the backup would contain itself: choose a folder outside of it"
         );
     }
     Ok(to)

@@ -33,20 +33,20 @@ use target::{GlobalArgs, TargetArgs};
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0    done; of `demo` whichever way it was answered
-  1    it failed, or `audit verify`, `config check`, `policy check`,
-       `policy test` or `doctor` found something to put right
-  2    the command line cannot be read
+  0    success; also of `demo` if you denied its command
+  1    failure, or `audit verify`, `config check`, `policy check`,
+       `policy test` or `doctor` found a problem
+  2    invalid command line
   130  interrupted
 
 Environment:
-  COUNTERSIGN_LOG  what is logged on stderr, such as `debug` or
+  COUNTERSIGN_LOG  log filter for stderr, for example `debug` or
                    `countersign_runtime=debug`
-  NO_COLOR         no colours; without a terminal there are none anyway
+  NO_COLOR         disables colours on a terminal
 
-Begin with `countersign demo`.";
+Start with `countersign demo`.";
 
-/// Agents propose, policy decides, people countersign, and only then does anything happen.
+/// Agent gateway: agents propose, policy decides, and you countersign before anything happens.
 #[derive(Parser)]
 #[command(name = "countersign", version = env!("COUNTERSIGN_VERSION"), about, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
@@ -60,17 +60,17 @@ struct Cli {
 enum Command {
     /// Watch an agent work and ask for your approval: no key, no configuration, no network
     ///
-    /// A scripted model repairs a small project in a scratch folder, with real tools and under real rules. It ends with a command that
-    /// nothing covers: you decide in the terminal. Without a terminal, and without --yes or --no, it is denied. Ends with 0 whichever way
-    /// it was answered.
+    /// A scripted model repairs a small project in a scratch folder, with real tools and real rules. No rule covers its
+    /// last command: you allow or deny it in the terminal. Without a terminal, and without --yes or --no, the command
+    /// is denied. The exit code is 0 whether you allow or deny it.
     Demo {
-        /// Allow the command, for a script
+        /// Allow the command without asking, for scripts
         #[arg(long, conflicts_with = "no")]
         yes: bool,
-        /// Deny the command, for a script
+        /// Deny the command without asking, for scripts
         #[arg(long)]
         no: bool,
-        /// Work in DIR, which must be absent or empty, and keep it
+        /// Work in DIR, which must be empty or not exist, and keep it
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
         /// Keep the scratch folder, and the record in it
@@ -84,14 +84,14 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
-    /// The same for hosts of gjc (`countersign gjc --mode rpc …`)
+    /// Run a coding agent for a host of gjc (`countersign gjc --mode rpc …`)
     #[command(disable_help_flag = true, after_help = flags_of(AgentProduct::Gjc))]
     Gjc {
         /// The flags of `gjc`; see docs/protocol/gjc.md
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
-    /// Read a record of decisions, whether or not somebody is writing it
+    /// Read, verify, export or redact the record of decisions
     Audit {
         #[command(subcommand)]
         what: audit::AuditCommand,
@@ -100,71 +100,71 @@ enum Command {
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// Run a gateway: agents ask, policy decides, people countersign, and only then does anything happen
+    /// Run a gateway, which executes calls of agents as your rules and approvers decide
     ///
-    /// Prints `countersign ready on ADDRESS` when it takes connections. SIGHUP reads the rules again; SIGTERM ends it within
-    /// seconds, and what waits goes on waiting for the next start.
+    /// Prints `countersign ready on ADDRESS` when it accepts connections. SIGHUP reloads the rules. SIGTERM shuts down
+    /// within seconds; pending approvals are kept and restored on the next start.
     Serve(serve::ServeArgs),
-    /// Lend this machine's files and commands to a gateway elsewhere, as a node
+    /// Lend this machine's files and commands to the agents of a remote gateway, as a node
     ///
-    /// Connects to the gateway, offers its agents tools that work in one folder here, and keeps a journal of their calls, so that none
-    /// runs twice and no result is lost when the connection breaks or this process dies.
+    /// Connects to the gateway and offers its agents tools that work in one folder of this machine. A journal of their
+    /// calls ensures that no call runs twice and no result is lost if the connection breaks or this process dies.
     #[command(after_help = node::AFTER_HELP)]
     Node(node::NodeArgs),
-    /// Ask a gateway for an action, as an agent: `countersign request TOOL key=value …`
+    /// Request a call from a gateway, as an agent: `countersign request TOOL key=value …`
     ///
-    /// Prints the result as JSON. Ends with 1 if it was denied or failed, 2 if nobody answered in time, 3 if the gateway cannot be
-    /// reached or does not know the token, 4 if an argument is not key=value.
+    /// Prints the result as JSON. Exit codes: 1 if the call was denied or failed, 2 if no answer came in time, 3 if the
+    /// gateway cannot be reached or rejects the token, 4 if an argument is not key=value.
     Request {
-        /// The tool
+        /// Name of the tool
         tool: String,
-        /// Its arguments; values are texts
+        /// Arguments of the tool; all values are strings
         #[arg(value_name = "KEY=VALUE")]
         arguments: Vec<String>,
         #[command(flatten)]
         asker: ClientArgs,
     },
-    /// List the tools that a gateway has for an agent
+    /// List the tools that a gateway offers to an agent
     Tools {
         #[command(flatten)]
         asker: ClientArgs,
     },
-    /// Print, as an agent, results that were not received yet
+    /// Print results that the agent has not received yet
     Pending {
         #[command(flatten)]
         asker: ClientArgs,
     },
-    /// List what waits for people, decide it, watch it
+    /// List, answer and watch pending approvals
     Gates {
         #[command(subcommand)]
         what: GatesCommand,
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// List what people allowed for more than once, and take it back
+    /// List and revoke standing approvals and denials
     Grants {
         #[command(subcommand)]
         what: GrantsCommand,
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// List agents and give them tokens, in the configuration file
+    /// List, add and remove agents and their tokens in the configuration file
     Agents {
         #[command(subcommand)]
         what: agents::AgentsCommand,
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// List tokens of programs that use the gateway over HTTP, make them and take them back
+    /// List, create and revoke tokens of programs that use the gateway over HTTP
     Tokens {
         #[command(subcommand)]
         what: tokens::TokensCommand,
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// Keep secrets that agents use by name and never see, list them and remove them
+    /// Set, list and remove secrets that agents use by name and never see
     Secret(secrets::SecretArgs),
-    /// List, show and export sessions from the record, whether or not somebody is writing it
+    /// List, show and export sessions from the record, also while a gateway runs
     Sessions {
         #[command(subcommand)]
         what: sessions::SessionsCommand,
@@ -173,54 +173,56 @@ enum Command {
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// Read a configuration and its rules, and say what is wrong or what is in force
+    /// Check a configuration and its rules, or show the effective configuration
     Config {
         #[command(subcommand)]
         what: ConfigCommand,
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// Look whether a gateway would start and reach what it needs, and say what to do where not
+    /// Check configuration, dependencies and permissions, and suggest fixes
     ///
-    /// Looks at the configuration, its rules and files, services, Telegram, the clock, the disk, the record, and whether a gateway
-    /// runs. Changes nothing. Ends with 0 if there is nothing to do, 1 if there is.
+    /// Checks the configuration, its rules and files, services, Telegram, the clock, the disk, the record, and whether
+    /// a gateway runs. Changes nothing. The exit code is 0 if there is nothing to fix, else 1.
     Doctor {
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// Copy the record, its objects, workspaces and rules into a folder, whether or not a gateway runs
+    /// Copy the record, its objects, workspaces and rules into a folder, also while a gateway runs
     ///
-    /// Checks the copy from its first entry to its last, and prints the head. Whatever ends it before leaves nothing under that name.
+    /// Verifies the copied record from its first entry to its last, and prints the head. If interrupted, no partial
+    /// backup is left under that name.
     Backup(backup::BackupArgs),
-    /// Make a data directory of a backup, and check it
+    /// Restore a data directory from a backup, and verify it
     ///
-    /// Refused where a gateway runs with that directory. Whatever ends it before leaves the directory as it was.
+    /// Refused while a gateway uses that directory. If interrupted, the directory stays as it was.
     Restore(backup::RestoreArgs),
-    /// Say what a gateway that runs logs on stderr, and change it until it ends
+    /// Show the log level of a running gateway, or change it until the gateway stops
     ///
-    /// Without LEVEL it prints what is logged. `log.level` in the configuration says what is logged from the start.
+    /// Without LEVEL, prints the current level. `log.level` in the configuration sets the level at the start.
     LogLevel {
-        /// off, error, warn, info, debug or trace, or several PART=LEVEL between commas
+        /// off, error, warn, info, debug, trace, or a list such as warn,countersign_runtime=debug
         #[arg(value_name = "LEVEL")]
         level: Option<String>,
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// Look at the rules of a gateway before they are in force: what is wrong with them, and what becomes of a request
+    /// Check and test rules before you apply them, and explain the verdict on a call
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
-    /// Print a script with which a shell completes commands and flags
+    /// Print a completion script for a shell
     ///
-    /// Such as `source <(countersign completions bash)`, or `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
+    /// For example `source <(countersign completions bash)`, or
+    /// `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Write the manual pages of all commands into a folder
     ///
-    /// `man -l DIR/countersign.1` reads a page; of `~/.local/share/man/man1` they are found as `man countersign` too.
+    /// `man -l DIR/countersign.1` shows a page. `man countersign` works too if DIR is `~/.local/share/man/man1`.
     Man {
-        /// The folder; it is made
+        /// Folder for the pages; it is created if missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -228,64 +230,64 @@ enum Command {
 
 #[derive(Subcommand)]
 enum ConfigCommand {
-    /// Say everything that is wrong, with file, line and key where it has them; ends with 1 if there is anything
+    /// Print errors and warnings with file, line and key; the exit code is 1 if there is an error
     Check,
-    /// Print what is in force, defaults included, with every credential hidden
+    /// Print the effective configuration with defaults; credentials are hidden
     Show,
 }
 
 #[derive(Subcommand)]
 enum GatesCommand {
-    /// What waits, oldest first
+    /// List pending approvals, oldest first
     List,
-    /// All of one: who asks, why, and exactly what would run
+    /// Show a pending approval: requester, reason, and exactly what would run
     Show {
-        /// Its id, or the end of it
+        /// Id of the approval, or the end of it
         id: String,
     },
-    /// Let it happen
+    /// Allow a pending approval
     Allow {
-        /// Its id, or at least its last 8 characters
+        /// Id of the approval, or at least its last 8 characters
         id: String,
-        /// How far that reaches
+        /// Scope of the approval
         #[arg(long, value_enum, default_value = "once")]
         scope: ScopeName,
-        /// One of the rules that `gates show` proposes, in place of exactly this
+        /// Allow what matches PATTERN, a rule that `gates show` proposes, instead of exactly this call
         #[arg(long, value_name = "PATTERN", requires = "scope")]
         rule: Option<String>,
-        /// How long it lasts, such as 30m, 8h or 7d; without it until it is revoked
+        /// Lifetime of the approval, for example 30m, 8h or 7d [default: until it is revoked]
         #[arg(long = "for", value_name = "TIME", requires = "scope", value_parser = span)]
         lasts: Option<Duration>,
     },
-    /// Do not let it happen
+    /// Deny a pending approval
     Deny {
-        /// Its id, or at least its last 8 characters
+        /// Id of the approval, or at least its last 8 characters
         id: String,
-        /// What the agent is told
+        /// Reason that the agent receives
         #[arg(long)]
         reason: Option<String>,
     },
     /// Answer a question, a plan or an execution
     Answer {
-        /// Its id, or at least its last 8 characters
+        /// Id of the approval, or at least its last 8 characters
         id: String,
-        /// One of its choices, as `gates show` prints them, or your own words; several where several may be chosen
+        /// A choice as `gates show` prints it, or free text; several if the question permits several
         #[arg(id = "said", required = true, value_name = "ANSWER")]
         answer: Vec<String>,
     },
-    /// Show what waits as it comes and goes; on a terminal a key answers, elsewhere every change is printed
+    /// Show pending approvals live, answered by keys; without a terminal, print each change
     Watch,
 }
 
 #[derive(Subcommand)]
 enum GrantsCommand {
-    /// What is granted
+    /// List standing approvals
     List,
-    /// Which denials bind: the same is refused until they end
+    /// List active denials, which deny the same call again until they end
     Denials,
-    /// Take one back: a grant, or a denial
+    /// Revoke a standing approval or a denial
     Revoke {
-        /// Its id
+        /// Id of the standing approval or denial
         id: String,
     },
 }
@@ -293,11 +295,11 @@ enum GrantsCommand {
 /// How far an approval reaches.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum ScopeName {
-    /// This once
+    /// This call only
     Once,
-    /// The same action for the rest of the session
+    /// The same call for the rest of the session
     Session,
-    /// The same action from now on
+    /// The same call from now on
     Always,
 }
 
@@ -324,7 +326,7 @@ pub(crate) fn agentpass_main(arguments: Vec<String>) -> ExitCode {
 
 fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
     if !before.is_empty() && !command.has_target() {
-        let message = "--config and --data mean nothing to this command";
+        let message = "--config and --data cannot be used with this command";
         Cli::command().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
     }
     match command {
@@ -340,7 +342,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             demo::run(demo::DemoOptions { answer, folder: demo::DemoFolder::from_flags(dir, keep) }).map_err(|error| {
                 // Elsewhere the reader has seen enough; here the run was cut short.
                 let cut = is_broken_pipe(&error);
-                if cut { anyhow::anyhow!("the output was closed before the demo had ended") } else { error }
+                if cut { anyhow::anyhow!("the output was closed before the demo ended") } else { error }
             })
         }
         Command::Audit { what, of, at } => audit::run(what, of, &at.merge_globals(before)),
@@ -362,7 +364,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(serve) => serve.run(before),
         Command::Node(node) => {
             if before.config.is_some() {
-                anyhow::bail!("--config means nothing to a node");
+                anyhow::bail!("--config cannot be used with `countersign node`");
             }
             crate::node::run(node.into_options(before.data))
         }
@@ -439,10 +441,12 @@ fn span(text: &str) -> Result<Duration, String> {
         "m" => 60,
         "h" => 3600,
         "d" => 86_400,
-        _ => return Err("a number with s, m, h or d behind it, such as 8h".to_owned()),
+        _ => return Err("expected a number and a unit (s, m, h or d), for example 8h".to_owned()),
     };
     let seconds = count.parse::<u64>().ok().and_then(|count| count.checked_mul(unit)).filter(|seconds| *seconds > 0);
-    seconds.map(Duration::from_secs).ok_or_else(|| "a number with s, m, h or d behind it, such as 8h".to_owned())
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| "expected a number and a unit (s, m, h or d), for example 8h".to_owned())
 }
 
 impl From<GatesCommand> for gates::GatesAction {

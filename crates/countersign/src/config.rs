@@ -49,16 +49,16 @@ pub(crate) fn check_config(file: Option<&Path>, data: Option<PathBuf>, is_json: 
     }
     let paint = ColourMode::for_stdout();
     for problem in &problems {
-        writeln!(out, "{}  {problem}", paint.apply_style(TextStyle::Bad, "wrong  "))?;
+        writeln!(out, "{}  {problem}", paint.apply_style(TextStyle::Bad, "error  "))?;
     }
     for warning in &warnings {
         writeln!(out, "{}  {warning}", paint.apply_style(TextStyle::Asking, "warning"))?;
     }
-    let what = file.map_or_else(|| "without a configuration".to_owned(), |file| file.display().to_string());
+    let what = file.map_or_else(|| "no configuration".to_owned(), |file| file.display().to_string());
     match problems.len() {
-        0 => writeln!(out, "{what}: {}", paint.apply_style(TextStyle::Good, "can be used"))?,
-        1 => writeln!(out, "{what}: 1 thing is wrong")?,
-        count => writeln!(out, "{what}: {count} things are wrong")?,
+        0 => writeln!(out, "{what}: {}", paint.apply_style(TextStyle::Good, "valid"))?,
+        1 => writeln!(out, "{what}: 1 error")?,
+        count => writeln!(out, "{what}: {count} errors")?,
     }
     Ok(code)
 }

@@ -9,18 +9,15 @@ use tokio_tungstenite::tungstenite::http::Uri;
 const KNOWN: [(&str, &str); 7] = [
     (
         "CaUsedAsEndEntity",
-        "its certificate is one that signs others (CA:TRUE), which nobody takes for a gateway's own: make it with \
+        "its certificate is a CA certificate (CA:TRUE), which clients reject for a server: create it with \
         basicConstraints=CA:FALSE, and trust it with --ca FILE",
     ),
-    ("UnknownIssuer", "nobody whom this machine trusts signed its certificate: --ca FILE names one to trust"),
-    ("invalid HTTP version", "what answers there speaks TLS: write wss://"),
-    ("NotValidForName", "its certificate is for another name than this"),
+    ("UnknownIssuer", "its certificate is not signed by a trusted CA: trust it with --ca FILE"),
+    ("invalid HTTP version", "the server uses TLS: use wss://"),
+    ("NotValidForName", "its certificate is for another host name"),
     ("Expired", "its certificate has expired"),
-    (
-        "received corrupt message",
-        "what answers there speaks no TLS: ws:// is for that, where the line is protected otherwise",
-    ),
-    ("HTTP version must be", "what answers there speaks no WebSocket: no gateway runs there"),
+    ("received corrupt message", "the server does not use TLS: use ws://, if the connection is protected otherwise"),
+    ("HTTP version must be", "the server does not speak WebSocket: no gateway runs there"),
 ];
 
 /// Returns the text of a failure to connect, with its cause if it is known.
@@ -38,7 +35,7 @@ pub(crate) fn check_port(uri: &Uri) -> anyhow::Result<()> {
     let host = uri.host().unwrap_or_default();
     let named = uri.authority().and_then(|authority| authority.as_str().strip_prefix(host)?.strip_prefix(':'));
     match named {
-        Some(port) if port.parse::<u16>().unwrap_or_default() == 0 => bail!("{port} is no port: there are 1 to 65535"),
+        Some(port) if port.parse::<u16>().unwrap_or_default() == 0 => bail!("invalid port {port}: expected 1 to 65535"),
         Some(_) | None => Ok(()),
     }
 }
@@ -60,12 +57,15 @@ mod tests {
     #[test]
     fn what_libraries_say_is_said_for_people() {
         for (message, want) in [
-            ("IO error: invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "its certificate is one that"),
+            (
+                "IO error: invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))",
+                "its certificate is a CA certificate",
+            ),
             (
                 "invalid peer certificate: UnknownIssuer",
-                "nobody whom this machine trusts signed its certificate: --ca FILE",
+                "its certificate is not signed by a trusted CA: trust it with --ca FILE",
             ),
-            ("received corrupt message of type InvalidContentType", "what answers there speaks no TLS"),
+            ("received corrupt message of type InvalidContentType", "the server does not use TLS"),
             ("Connection refused (os error 111)", "Connection refused"),
         ] {
             assert!(explain_failure(&message).starts_with(want), "{message}");

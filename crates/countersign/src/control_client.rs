@@ -46,7 +46,7 @@ impl ControlClient {
     /// Asks for something and waits for the answer.
     pub(crate) fn send_request(&mut self, request: &Request) -> anyhow::Result<Value> {
         self.send(request)?;
-        self.next_value()?.context("the gateway has gone")
+        self.next_value()?.context("the gateway closed the connection")
     }
 
     /// Asks for something that has more than one answer.
@@ -74,7 +74,7 @@ impl ControlClient {
 fn explain_timeout(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            io::Error::new(io::ErrorKind::TimedOut, "the gateway gives no answer in time")
+            io::Error::new(io::ErrorKind::TimedOut, "the gateway did not answer in time")
         }
         _ => error,
     }
@@ -94,6 +94,6 @@ mod tests {
         let _listener = UnixListener::bind(folder.path().join(FILE)).unwrap();
         let mut local = ControlClient::connect(folder.path()).unwrap().with_timeout(Duration::from_millis(10)).unwrap();
         let problem = local.send_request(&Request::Gates).unwrap_err().to_string();
-        assert_eq!(problem, "the gateway gives no answer in time");
+        assert_eq!(problem, "the gateway did not answer in time");
     }
 }

@@ -88,7 +88,7 @@ impl DemoFolder {
 /// # Errors
 /// The cause that kept it from running. The scratch folder is gone then too.
 pub(crate) fn run(options: DemoOptions) -> anyhow::Result<ExitCode> {
-    let launcher = std::env::current_exe().context("the path of this program is not known")?;
+    let launcher = std::env::current_exe().context("the path of this program is unknown")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_stack_size(crate::STACK)

@@ -103,14 +103,14 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
             checks.extend(errors.0.iter().map(|problem| {
                 let advice = match &problem.fault {
                     ConfigFault::Variable(name) | ConfigFault::Empty { variable: name, .. } => {
-                        format!("set {name} here as it is set where `serve` runs")
+                        format!("set {name} here as in the environment of `serve`")
                     }
-                    ConfigFault::Io(_) => "name a file that can be read with --config".to_owned(),
-                    _ => "correct it; `countersign config check` reads it again".to_owned(),
+                    ConfigFault::Io(_) => "pass a readable file with --config".to_owned(),
+                    _ => "correct it, then run `countersign config check`".to_owned(),
                 };
                 DoctorCheck::fix("configuration", problem.to_string(), advice)
             }));
-            let rest = "not looked at before the configuration is right: rules, sandbox, files, services, providers, messenger, port";
+            let rest = "not checked until the configuration is valid: rules, sandbox, files, services, providers, messenger, port";
             checks.push(DoctorCheck::note("the rest", rest));
         }
         Ok(loaded) => checks.extend(check_configuration(file, &loaded)),
@@ -118,12 +118,12 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
     match DataDir::find(file, data) {
         // The fault of the file is reported above; the place of the record is known once that is fixed.
         Err(_) if !is_loaded => {
-            checks.push(DoctorCheck::note("data", "not looked at: the configuration says where it lies"))
+            checks.push(DoctorCheck::note("data", "not checked: its path comes from the configuration"))
         }
         Err(error) => checks.push(DoctorCheck::fix(
             "data",
             format!("{error:#}"),
-            "correct `storage`, or name the folder with --data",
+            "correct `storage`, or pass the folder with --data",
         )),
         Ok(place) => {
             checks.push(check_gateway(&place));
@@ -137,7 +137,8 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
 
 /// Checks a well-formed configuration, and the files that it names.
 fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &LoadedConfig) -> Vec<DoctorCheck> {
-    let what = file.map_or_else(|| "none: everything has its default".to_owned(), |file| file.display().to_string());
+    let what =
+        file.map_or_else(|| "none: all settings have their defaults".to_owned(), |file| file.display().to_string());
     let mut checks = vec![DoctorCheck::ok("configuration", what)];
     let exposed = config.exposed_files();
     // Credentials that others can read are reported as a file below.
@@ -150,23 +151,26 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
     );
     let advice = |problem: &str| match config.check_binding().err() {
         Some(open @ BindError::Open) if open.to_string() == problem => {
-            "set one of them, or listen on 127.0.0.1: `serve` does not start so"
+            "set one of them, or listen on 127.0.0.1: `serve` does not start like this"
         }
         Some(plain @ BindError::Plaintext) if plain.to_string() == problem => {
-            "give gateway.tls a certificate, listen on 127.0.0.1, or start `serve --insecure` behind something that does TLS"
+            "give gateway.tls a certificate, listen on 127.0.0.1, or start `serve --insecure` behind a TLS proxy"
         }
-        Some(_) | None => "correct it: `serve` does not start so",
+        Some(_) | None => "correct it: `serve` does not start like this",
     };
     let unusable = checkup::config_problems(config).into_iter();
     checks.extend(unusable.map(|problem| DoctorCheck::fix("configuration", problem.clone(), advice(&problem))));
     if config.agents.is_empty() {
-        let what = "none: the door for agents is shut; `countersign agents add ID --config FILE` opens it";
+        let what = "none: no agent can connect; add one with `countersign agents add ID --config FILE`";
         checks.push(DoctorCheck::note("agents", what));
     } else {
-        checks.push(DoctorCheck::ok("agents", format!("{} known", config.agents.len())));
+        checks.push(DoctorCheck::ok("agents", format!("{} configured", config.agents.len())));
     }
     if !config.web.is_guarded() {
-        checks.push(DoctorCheck::note("console", "open to everybody on this machine; web.password closes it"));
+        checks.push(DoctorCheck::note(
+            "console",
+            "open to every user of this machine; set web.password to require a login",
+        ));
     }
     checks.push(check_rules(config));
     checks.push(check_sandbox(config));
@@ -178,7 +182,7 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
         exposed.iter().map(|finding: &FileFinding| DoctorCheck::fix("files", finding.to_string(), finding.advice())),
     );
     if exposed.is_empty() {
-        checks.push(DoctorCheck::ok("files", "nobody else can read or change what they should not"));
+        checks.push(DoctorCheck::ok("files", "no secret or rule is exposed to other users"));
     }
     let reached = block_on(async {
         let (services, messenger) = (checkup::check_services(config).await, checkup::check_messenger(config).await);
@@ -189,19 +193,19 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
     for (name, health) in services.unwrap_or_default() {
         let check = format!("service {name}");
         checks.push(match health {
-            Ok(()) => DoctorCheck::ok(&check, "well"),
+            Ok(()) => DoctorCheck::ok(&check, "healthy"),
             Err(problem) => DoctorCheck::fix(&check, problem.to_string(), service_advice(&name, &problem)),
         });
     }
     checks.push(match messenger {
-        None => DoctorCheck::note("messenger", "none: people decide at the console and with `countersign gates`"),
+        None => DoctorCheck::note("messenger", "none: approvers use the console and `countersign gates`"),
         Some(Ok(found)) => check_messenger(config, &found),
         Some(Err(unfit @ BotCheckError::Bot(_))) => {
-            let advice = "check messenger.telegram.token and api_url, and the way to them";
+            let advice = "check messenger.telegram.token and api_url, and the network connection";
             DoctorCheck::fix("messenger", unfit.to_string(), advice)
         }
         Some(Err(unfit @ BotCheckError::Chat { .. })) => {
-            let advice = "put the bot into the chat, or write to it first; then check messenger.telegram.chat_id";
+            let advice = "add the bot to the chat, or send it a message first; then check messenger.telegram.chat_id";
             DoctorCheck::fix("messenger", unfit.to_string(), advice)
         }
     });
@@ -213,16 +217,18 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
 fn service_advice(name: &str, problem: &HealthFailure) -> String {
     match problem {
         HealthFailure::Refused(_) => format!(
-            "put a credential that is good there into services.{name}.auth, or into the variable that it names, where `serve` runs"
+            "set a valid credential in services.{name}.auth, or in the variable that it names in the environment of `serve`"
         ),
         HealthFailure::Answered { .. } => {
-            format!("correct services.{name}: its url, or the path and expect_status of its health")
+            format!("correct services.{name}: url, health.path or health.expect_status")
         }
         HealthFailure::Unreachable(why) if why.contains("UnknownIssuer") => format!(
-            "nobody whom this machine trusts signed its certificate: add the one who did to the system's, or name a file with all of \
-             them in SSL_CERT_FILE where `serve` runs; or correct services.{name}.url"
+            "its certificate is not signed by a trusted CA: add the CA to those of the system, or name a file with all trusted CAs \
+             in SSL_CERT_FILE in the environment of `serve`; or correct services.{name}.url"
         ),
-        HealthFailure::Unreachable(_) => format!("start it, or correct services.{name}.url and the way to it"),
+        HealthFailure::Unreachable(_) => {
+            format!("start the service, or correct services.{name}.url or the network connection")
+        }
         HealthFailure::Misconfigured(_) => format!("correct services.{name}"),
     }
 }
@@ -236,13 +242,13 @@ fn check_messenger(config: &Config, found: &BotCheck) -> DoctorCheck {
         (BotChatKind::Forum, None) => DoctorCheck::note(
             "messenger",
             format!(
-                "{shown}, in its General topic, which must be open; messenger.telegram.message_thread_id names another"
+                "{shown}, in its General topic, which must be open; messenger.telegram.message_thread_id selects another"
             ),
         ),
         (BotChatKind::Forum, Some(topic)) => DoctorCheck::ok("messenger", format!("{shown}, in the topic {topic}")),
         (BotChatKind::Plain, Some(topic)) => DoctorCheck::warn(
             "messenger",
-            format!("{shown}, which has no topics: cards stand in the chat itself, and not in {topic}"),
+            format!("{shown}, which has no topics: it shows them in the chat itself, not in topic {topic}"),
             "remove messenger.telegram.message_thread_id, or turn topics on in the chat",
         ),
     }
@@ -252,20 +258,19 @@ fn check_messenger(config: &Config, found: &BotCheck) -> DoctorCheck {
 fn check_provider(name: &str, found: Result<KeyCheck, String>) -> DoctorCheck {
     let check = format!("provider {name}");
     match found {
-        Ok(KeyCheck::Taken) => DoctorCheck::ok(&check, "takes its key"),
-        Ok(KeyCheck::Unknown(status)) => DoctorCheck::note(
-            &check,
-            format!("answers {status} where its models are listed, which says nothing of the key"),
-        ),
+        Ok(KeyCheck::Taken) => DoctorCheck::ok(&check, "accepts the API key"),
+        Ok(KeyCheck::Unknown(status)) => {
+            DoctorCheck::note(&check, format!("the list of models returned {status}; API key not verified"))
+        }
         Ok(KeyCheck::Refused(status)) => {
             let advice = format!(
-                "put a key that is good there into providers.{name}.api_key, or into the variable that it names, \
-                 where `serve` runs"
+                "set a valid key in providers.{name}.api_key, or in the variable that it names in the environment of \
+                 `serve`"
             );
-            DoctorCheck::fix(&check, format!("refuses the key of providers.{name}.api_key ({status})"), advice)
+            DoctorCheck::fix(&check, format!("rejects the key of providers.{name}.api_key ({status})"), advice)
         }
         Err(problem) => {
-            let advice = format!("start it, or correct providers.{name}.base_url and the way to it");
+            let advice = format!("start it, or correct providers.{name}.base_url or the network connection");
             DoctorCheck::fix(&check, format!("cannot be reached: {problem}"), advice)
         }
     }
@@ -275,16 +280,14 @@ fn check_rules(config: &Config) -> DoctorCheck {
     let file = config.permissions.display();
     match checkup::check_rules(config) {
         Err(error) => {
-            DoctorCheck::fix("rules", error.to_string(), "correct them: rules that are not understood are not in force")
+            DoctorCheck::fix("rules", error.to_string(), "correct them: an invalid file of rules does not apply")
         }
         Ok(warnings) if !warnings.is_empty() => {
-            DoctorCheck::warn("rules", warnings.join("\n"), "correct the rules that are meant otherwise than they read")
+            DoctorCheck::warn("rules", warnings.join("\n"), "correct the rules that do not say what you intend")
         }
         Ok(_) if !config.permissions.exists() => DoctorCheck::note(
             "rules",
-            format!(
-                "{file} is not there: agents may read in their workspace, and people are asked about everything else"
-            ),
+            format!("{file} does not exist: agents may read in their workspace, and everything else requires approval"),
         ),
         Ok(_) => DoctorCheck::ok("rules", file.to_string()),
     }
@@ -298,11 +301,11 @@ fn check_sandbox(config: &Config) -> DoctorCheck {
         None if sandbox.is_on() => DoctorCheck::ok("sandbox", what),
         None => DoctorCheck::note("sandbox", what),
         Some(lacks) if config.sandbox.on_missing == OnMissingKernel::Refuse => {
-            let advice = "run a kernel that has it, or set sandbox.on_missing: warn";
-            DoctorCheck::fix("sandbox", format!("{what}; but {lacks}, so that no command is run"), advice)
+            let advice = "use a kernel that supports it, or set sandbox.on_missing: warn";
+            DoctorCheck::fix("sandbox", format!("{what}; but {lacks}, so no command runs"), advice)
         }
         Some(lacks) => {
-            DoctorCheck::note("sandbox", format!("{what}; but {lacks}, so that commands are held by less than that"))
+            DoctorCheck::note("sandbox", format!("{what}; but {lacks}, so commands are confined less than this"))
         }
     }
 }
@@ -311,7 +314,7 @@ fn check_sandbox(config: &Config) -> DoctorCheck {
 fn check_crowded_paths(config: &Config) -> Vec<DoctorCheck> {
     let to_check = |(tree, own): (PathBuf, PathBuf)| {
         let (tree, own) = (tree.display(), own.display());
-        let what = format!("commands make nothing new in {tree}, since {own} lies in it: keep that elsewhere");
+        let what = format!("commands cannot create files in {tree}, because {own} is in it: move {own} elsewhere");
         DoctorCheck::note("sandbox", what)
     };
     checkup::build_sandbox(config).crowded_folders().into_iter().map(to_check).collect()
@@ -321,9 +324,10 @@ fn check_crowded_paths(config: &Config) -> Vec<DoctorCheck> {
 fn check_processes() -> Option<DoctorCheck> {
     // The first process is another user's, and always exists.
     let hides = std::fs::metadata("/proc/self/stat").is_ok() && std::fs::read("/proc/1/stat").is_err();
-    let what = "/proc hides those of other users (hidepid): who answers over the port cannot always be seen, and somebody who is \
-        logged in over SSH as the gateway's user is refused while commands of agents run";
-    let advice = "mount /proc with gid= a group of the gateway's user, or answer as another user (docs/security.md)";
+    let what = "/proc hides processes of other users (hidepid): the gateway cannot always identify the process that answers over \
+        the port, and refuses answers over SSH as the gateway's user while commands of agents run";
+    let advice =
+        "mount /proc with gid= set to a group of the gateway's user, or answer as another user (docs/security.md)";
     hides.then(|| DoctorCheck::fix("processes", what, advice))
 }
 
@@ -341,27 +345,24 @@ fn check_named_hosts(config: &Config) -> Option<DoctorCheck> {
     });
     let lacks = lacks.unwrap_or_else(|error| Some(format!("{error:#}")));
     let Some(lacks) = lacks else {
-        return Some(DoctorCheck::ok(
-            "named hosts",
-            "commands reach what sandbox.network.hosts lists, and nothing else",
-        ));
+        return Some(DoctorCheck::ok("named hosts", "commands reach only the hosts in sandbox.network.hosts"));
     };
     let end = match config.sandbox.on_missing {
-        OnMissingKernel::Refuse => "no command is run",
+        OnMissingKernel::Refuse => "no command runs",
         OnMissingKernel::Warn => "commands have no network at all",
     };
     let advice =
-        "let this user make namespaces of users and networks (docs/sandbox.md), or set sandbox.network to on or off";
-    Some(DoctorCheck::fix("named hosts", format!("{lacks}, so that {end}"), advice))
+        "permit this user to create user and network namespaces (docs/sandbox.md), or set sandbox.network to on or off";
+    Some(DoctorCheck::fix("named hosts", format!("{lacks}, so {end}"), advice))
 }
 
 /// Checks whether the environment's settings of traces can be used; None if they name no collector.
 fn check_traces() -> Option<DoctorCheck> {
     match checkup::check_traces() {
         Ok(false) => None,
-        Ok(true) => Some(DoctorCheck::ok("traces", "told to the collector that the environment names")),
+        Ok(true) => Some(DoctorCheck::ok("traces", "exported to the collector that the environment names")),
         Err(problem) => {
-            let advice = "correct the variable, or unset it, where `serve` runs: it does not start so";
+            let advice = "correct or unset the variable in the environment of `serve`, which does not start like this";
             Some(DoctorCheck::fix("traces", problem, advice))
         }
     }
@@ -378,7 +379,7 @@ fn check_port(config: &Config) -> Option<DoctorCheck> {
             Err(problem) => DoctorCheck::fix(
                 "address",
                 problem,
-                "end what listens there, or choose another gateway.host or gateway.port",
+                "stop the program that listens there, or choose another gateway.host or gateway.port",
             ),
         }),
     }
@@ -388,14 +389,14 @@ fn check_port(config: &Config) -> Option<DoctorCheck> {
 fn check_gateway(place: &DataDir) -> DoctorCheck {
     let shown = display_folder(&place.folder);
     let Some(local) = ControlClient::connect(&place.folder) else {
-        return DoctorCheck::note("gateway", format!("none runs with the data directory {shown}"));
+        return DoctorCheck::note("gateway", format!("not running with the data directory {shown}"));
     };
     match local.with_timeout(PATIENCE).and_then(|mut local| local.send_request(&Request::Gates)) {
         Ok(waiting) => {
             let count = waiting.as_array().map_or(0, Vec::len);
-            DoctorCheck::ok("gateway", format!("runs with the data directory {shown}; {count} waiting for people"))
+            DoctorCheck::ok("gateway", format!("runs with the data directory {shown}; {count} pending"))
         }
-        Err(problem) => DoctorCheck::fix("gateway", format!("runs and does not answer: {problem:#}"), "start it again"),
+        Err(problem) => DoctorCheck::fix("gateway", format!("runs but does not answer: {problem:#}"), "restart it"),
     }
 }
 
@@ -407,12 +408,12 @@ fn check_tokens(place: &DataDir) -> Option<DoctorCheck> {
         Ok(listed) => {
             let good = listed.iter().filter(|token| token.is_good(now)).count();
             let old = listed.len() - good;
-            Some(DoctorCheck::ok("tokens", format!("{good} good, {old} out of date")))
+            Some(DoctorCheck::ok("tokens", format!("{good} valid, {old} expired")))
         }
         Err(error) => Some(DoctorCheck::fix(
             "tokens",
             error.to_string(),
-            "restore the file, or remove it and make tokens anew: no token is good so",
+            "restore the file, or delete it and create new tokens: all tokens are rejected until then",
         )),
     }
 }

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::error_text;
 
 /// Turns how a command ended into an exit code, and tells of an error once.
-#[allow(clippy::print_stderr, reason = "this is how a person is told")]
+#[allow(clippy::print_stderr, reason = "this output is for the user")]
 pub(crate) fn report_outcome(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
@@ -43,7 +43,7 @@ fn is_closed(output: BorrowedFd<'_>) -> bool {
 }
 
 /// Writes a line for a person to standard error.
-#[allow(clippy::print_stderr, reason = "this is how a person is told")]
+#[allow(clippy::print_stderr, reason = "this output is for the user")]
 pub(crate) fn print_notice(line: &str) {
     eprintln!("countersign: {line}");
 }

@@ -30,7 +30,7 @@ use crate::{
 
 /// Place of grants that no gateway knows.
 const OF_HOSTS: &str =
-    "what was allowed in sessions of hosts lies in ~/.omp/agent/grants.jsonl, of gjc in ~/.gjc/agent";
+    "standing approvals of omp and gjc sessions are in grants.jsonl of ~/.omp/agent and ~/.gjc/agent";
 
 /// Action on gates.
 pub(crate) enum GatesAction {
@@ -66,7 +66,7 @@ pub(crate) fn run_gates_action(place: &DataDir, what: GatesAction, form: OutputF
             let lasts = lasts.map(|lasts| lasts.as_secs());
             let value = local.send_request(&Request::Allow { id, scope, rule, lasts })?;
             match (value.get("have"), value.get("need")) {
-                (Some(have), Some(need)) => print_result(value.clone(), &format!("{have} of {need} allow it"), form),
+                (Some(have), Some(need)) => print_result(value.clone(), &format!("{have} of {need} approvals"), form),
                 _ => print_result(value, "allowed", form),
             }
         }
@@ -111,10 +111,10 @@ fn is_interactive() -> bool {
 
 fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
     if ControlClient::is_closed_to_us(folder) {
-        bail!("the gateway of {} does not let this user in: name it under `local` in `people`", folder.display());
+        bail!("the gateway of {} does not admit this user: add the user under `local` in `people`", folder.display());
     }
     bail!(
-        "no gateway runs with the data directory {}: start `countersign serve`, or name it with --config or --data",
+        "no gateway runs with the data directory {}: start `countersign serve`, or select a gateway with --config or --data",
         folder.display()
     )
 }
@@ -157,7 +157,7 @@ fn print_gates(rows: &[GateRow], form: OutputFormat) -> anyhow::Result<ExitCode>
     }
     let paint = ColourMode::for_stdout();
     if rows.is_empty() {
-        writeln!(out, "Nothing waits.")?;
+        writeln!(out, "No pending approvals.")?;
     }
     for row in rows {
         writeln!(out, "{}", row_line(row, paint))?;
@@ -209,13 +209,13 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
     let one = |text: &str| escape(text, LineMode::One).into_owned();
     writeln!(out, "{}", paint.apply_style(TextStyle::Strong, one(&row.subject)))?;
     writeln!(out, "  id        {}", row.id)?;
-    writeln!(out, "  kind      {} at the door {}", row.kind, row.door)?;
+    writeln!(out, "  kind      {}, adapter {}", row.kind, row.door)?;
     writeln!(out, "  asked by  {}", requester_text(row))?;
     if let Some(folder) = &row.folder {
         writeln!(out, "  in folder {}", one(folder))?;
     }
     if let Some(intent) = &row.intent {
-        writeln!(out, "  it says   {}", one(intent))?;
+        writeln!(out, "  intent    {}", one(intent))?;
     }
     writeln!(
         out,
@@ -224,16 +224,13 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
         row.deadline.as_ref().map_or_else(String::new, |at| format!(", until {at}"))
     )?;
     if row.waits_for_host {
-        writeln!(
-            out,
-            "  waits     for its session's host, which brings the rules: what follows from an answer comes then"
-        )?;
+        writeln!(out, "  paused    until the host of its session loads the rules: an answer takes effect then")?;
     }
     if !row.reason.is_empty() {
-        writeln!(out, "  asked     {}", one(&row.reason))?;
+        writeln!(out, "  reason    {}", one(&row.reason))?;
     }
     if let Some(approvals) = &row.approvals {
-        writeln!(out, "  allowed   by {}", one(&approvals.to_string()))?;
+        writeln!(out, "  approvals {}", one(&approvals.to_string()))?;
     }
     for (name, value) in &row.arguments {
         let shown = escape(&text_of(value), LineMode::Many).into_owned();
@@ -253,13 +250,13 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
         for (number, choice) in (1..).zip(&row.choices) {
             writeln!(out, "  {number}. {}", one(choice))?;
         }
-        let several = if row.several { "; several may be" } else { "" };
+        let several = if row.several { "; you can give several" } else { "" };
         writeln!(
             out,
             "\nAnswer it with `countersign gates answer {id} ANSWER --data {}`.",
             shell_quote(place.folder.display())
         )?;
-        writeln!(out, "ANSWER is one of the choices, or your own words{several}.")?;
+        writeln!(out, "ANSWER is one of the choices, or free text{several}.")?;
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", shell_quote(place.folder.display()))?;
@@ -267,7 +264,10 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
         // An agent wrote part of it, and a user may paste it into a shell. A text that cannot be shown as it is would be another rule.
         if one(rule) == *rule {
             let quoted = rule.replace('\'', r"'\''");
-            writeln!(out, "Whatever matches \"{rule}\", from now on: add `--scope always --rule '{quoted}'`.")?;
+            writeln!(
+                out,
+                "To allow all calls that match \"{rule}\" from now on, add `--scope always --rule '{quoted}'`."
+            )?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -311,11 +311,11 @@ fn print_changes(local: &mut ControlClient, form: OutputFormat) -> anyhow::Resul
         }
         let now = parse_rows(value)?;
         for row in now.iter().filter(|row| !before.contains(row)) {
-            writeln!(out, "{} {}", paint.apply_style(TextStyle::Asking, "waits"), row_line(row, paint))?;
+            writeln!(out, "{} {}", paint.apply_style(TextStyle::Asking, "pending"), row_line(row, paint))?;
         }
         // A vote or a later deadline changes a row, and it waits all the same.
         for row in before.iter().filter(|row| now.iter().all(|other| other.id != row.id)) {
-            writeln!(out, "{} {}", paint.apply_style(TextStyle::Good, "over "), row_line(row, paint))?;
+            writeln!(out, "{} {}", paint.apply_style(TextStyle::Good, "ended  "), row_line(row, paint))?;
         }
         before = now;
     }
@@ -323,7 +323,7 @@ fn print_changes(local: &mut ControlClient, form: OutputFormat) -> anyhow::Resul
 }
 
 fn print_denials(value: &Value, form: OutputFormat) -> anyhow::Result<ExitCode> {
-    print_rows(value, form, "No denial binds.", "covers", |text, row| {
+    print_rows(value, form, "No active denials.", "covers", |text, row| {
         let reason =
             row["reason"].as_str().map_or_else(String::new, |reason| format!(": {}", escape(reason, LineMode::One)));
         let session = row["session"]
@@ -334,9 +334,9 @@ fn print_denials(value: &Value, form: OutputFormat) -> anyhow::Result<ExitCode> 
 }
 
 fn print_grants(value: &Value, form: OutputFormat) -> anyhow::Result<ExitCode> {
-    print_rows(value, form, "Nothing is granted.", "covers", |text, row| {
+    print_rows(value, form, "No standing approvals.", "covers", |text, row| {
         let until = row["until"].as_str().map_or_else(String::new, |until| format!(" until {until}"));
-        let open = if row["door"] == json!("open") { ", through a door without a credential" } else { "" };
+        let open = if row["door"] == json!("open") { ", through an adapter without a credential" } else { "" };
         format!("{}{until} for {}, by {}{open}", text("scope"), text("to"), text("by"))
     })
 }

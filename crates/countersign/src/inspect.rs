@@ -17,7 +17,8 @@ pub(crate) async fn inspect_log(log: &AnyLog) -> anyhow::Result<Engine> {
 /// Returns rules under which nothing is decided.
 pub(crate) fn no_rules() -> anyhow::Result<ActiveRules> {
     Ok(ActiveRules {
-        compiled: policy::compile_rules(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,
+        compiled: policy::compile_rules(Vec::new())
+            .map_err(|_| anyhow::anyhow!("the empty set of rules does not compile"))?,
         default_policy: DefaultPolicy::Gateway,
         path_context: PathContext::default(),
         people: IdentityMap::default(),

@@ -85,7 +85,7 @@ impl NodeOptions {
         let Self { url, id, workspace, token_env, token_file, data, permissions, ca, plain, .. } = self;
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         if id.is_empty() || id.starts_with('.') || !id.chars().all(is_plain) {
-            anyhow::bail!("--id takes letters, digits, -, _ and .: {id:?}");
+            anyhow::bail!("invalid --id {id:?}: expected letters, digits, -, _ and ., without a dot at the beginning");
         }
         check_node(&id).with_context(|| format!("--id {id}"))?;
         let address = GatewayAddress::from_url(&url, ca.as_deref(), plain)?;
@@ -95,7 +95,7 @@ impl NodeOptions {
         let data = NodeDataDir::open(data.as_deref(), &id)?;
         if workspace.starts_with(data.folder()) {
             anyhow::bail!(
-                "--workspace lies in the data directory {}: agents may not touch that",
+                "--workspace is in the data directory {}, which agents must not access: choose another folder",
                 data.folder().display()
             );
         }
@@ -137,7 +137,7 @@ async fn serve_node(ready: PreparedNode, launcher: ExecLauncher) -> anyhow::Resu
         tracing::warn!("{warning}");
     }
     if token == NodeTokenSource::Nowhere {
-        tracing::warn!("no token is given: only a gateway on this machine that has none itself will do");
+        tracing::warn!("no token given: only a gateway on this machine that has no token itself accepts this node");
     }
     let (journal, broken) = JournalHandle::open(&data.journal_path())?;
     let number = journal.id();
@@ -146,7 +146,7 @@ async fn serve_node(ready: PreparedNode, launcher: ExecLauncher) -> anyhow::Resu
         tracing::warn!(
             calls,
             commands,
-            "the node broke off the last time: what became of these calls is unknown, these commands ended"
+            "the previous process of this node was interrupted: the outcome of these calls is unknown, and these commands ended"
         );
     }
     // A program that starts at boot has few folders in its path; users expect theirs.
@@ -165,7 +165,7 @@ async fn serve_node(ready: PreparedNode, launcher: ExecLauncher) -> anyhow::Resu
     let ended = end_signal();
     tokio::spawn(async move {
         ended.await;
-        tracing::info!("the node ends");
+        tracing::info!("the node is stopping");
         stopping.cancel();
     });
     let ready = |id: &str, url: &str| {

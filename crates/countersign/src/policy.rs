@@ -63,7 +63,7 @@ impl PolicyFiles {
     /// rules if there is one. For a stdio adapter the rules, else those of its agent directory; it has no configuration.
     pub(crate) fn new(named: &PolicySelection<'_>, usual: Option<PathBuf>) -> anyhow::Result<Self> {
         let environment = ProcessEnvironment::of_process();
-        let cwd = std::env::current_dir().context("the working folder is not known")?;
+        let cwd = std::env::current_dir().context("the working directory is unknown")?;
         let adapter = match (named.door, named.rules) {
             (Some(door), _) => Some(adapter::find_adapter(door, &environment, &cwd)),
             (None, Some(rules)) => adapter::adapter_for_file(rules, &environment, &cwd).transpose(),
@@ -76,12 +76,12 @@ impl PolicyFiles {
             && adapter.name() != Protocol::AgentGate.name()
             && agent != config::DEFAULT_AGENT
         {
-            bail!("--agent {agent}: only agent-gate has agents, and these rules are judged as {} does", adapter.name());
+            bail!("--agent {agent}: only agent-gate has agents, and these rules are for {}", adapter.name());
         }
         if let Some(stdio) = adapter.as_ref().and_then(TrialAdapter::stdio_rules) {
             let name = adapter.as_ref().map_or("", TrialAdapter::name);
             if let Some(config) = named.config.or(usual.as_deref()) {
-                bail!("--config {}: {name} has no configuration of a gateway", config.display());
+                bail!("--config {}: {name} uses no gateway configuration", config.display());
             }
             let rules = rules.unwrap_or_else(|| stdio.permissions_path());
             return Ok(Self { rules, config: None, is_named, adapter });
@@ -107,7 +107,7 @@ impl PolicyFiles {
 
     fn inventory_from_config(&self) -> anyhow::Result<ToolInventory> {
         if let Some(config) = self.config.as_deref().filter(|config| !config.exists()) {
-            bail!("there is no file {}", config.display());
+            bail!("{} does not exist", config.display());
         }
         let Some(config) = &self.config else { return Ok(adapter::tool_inventory(config::KnownEntities::default())) };
         let known = config::known_entities(config, &|name| std::env::var(name).ok());
@@ -118,7 +118,7 @@ impl PolicyFiles {
     /// Fails where there are no rules.
     fn ensure_exists(&self) -> anyhow::Result<()> {
         if !self.rules.exists() {
-            bail!("there is no file {}", self.rules.display());
+            bail!("{} does not exist", self.rules.display());
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl PolicyFiles {
                 format!("(as a session of {} that starts in this folder)", stdio.map_or("", TrialAdapter::name))
             }
             Some(config) => format!("(with the agents and tools of {})", config.display()),
-            None => "(without a configuration: every tool counts as one that nobody defined)".to_owned(),
+            None => "(without a configuration: every tool counts as undefined)".to_owned(),
         };
         paint.apply_style(TextStyle::Faint, text)
     }
@@ -149,10 +149,10 @@ impl ExplainInput {
     fn parse_arguments(&self) -> anyhow::Result<Map<String, Value>> {
         let mut all = agent::parse_arguments(&self.arguments).map_err(|failed| anyhow::anyhow!(failed.message))?;
         if let Some(text) = &self.args {
-            let more: Map<String, Value> = serde_json::from_str(text).context("--args takes a JSON object")?;
+            let more: Map<String, Value> = serde_json::from_str(text).context("--args: expected a JSON object")?;
             for (key, value) in more {
                 if all.contains_key(&key) {
-                    bail!("the argument {key} is there twice");
+                    bail!("the argument {key} is given twice");
                 }
                 all.insert(key, value);
             }
@@ -273,14 +273,14 @@ pub(crate) fn test_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::Re
         )?;
         writeln!(
             out,
-            "        should be {} and is {}: {}",
+            "        should be {}, but is {}: {}",
             action_word(case.expect),
             styled_action(*got, paint),
             one_line(why)
         )?;
     }
     let (tone, word) = if failed == 0 { (TextStyle::Good, "ok") } else { (TextStyle::Bad, "failed") };
-    let passed = format!("{} of {} as expected", tried.len() - failed, count_text(tried.len(), "case"));
+    let passed = format!("{} of {} passed", tried.len() - failed, count_text(tried.len(), "case"));
     writeln!(out, "{}  {passed} {}", paint.apply_style(tone, format!("{word:<6}")), files.context_note(paint))?;
     Ok(exit_code(failed == 0))
 }
@@ -299,7 +299,7 @@ pub(crate) fn explain_policy(
         let name = if name.is_empty() { "TOOL".to_owned() } else { one_line(&shell_quote(name)) };
         let tool = one_line(&query.tool);
         bail!(
-            "{tool}: that is a signature. The tool is named alone, and what it is called with stands behind it: \
+            "{tool} is a signature: pass the name of the tool and its arguments separately, for example \
              countersign policy explain {name} KEY=VALUE"
         );
     }
@@ -324,7 +324,7 @@ pub(crate) fn explain_policy(
                 paint.apply_style(TextStyle::Bad, "refused"),
                 paint.apply_style(TextStyle::Strong, one_line(&query.tool))
             )?;
-            writeln!(out, "  why     {}, so policy is not even asked", one_line(&refused))?;
+            writeln!(out, "  why     {}, so policy is not evaluated", one_line(&refused))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -360,8 +360,8 @@ fn print_explanation(
     };
     let unknown = if is_stranger && !is_runs { " (the configuration has no agent of this name)" } else { "" };
     writeln!(out, "  agent   {}{unknown}", one_line(agent))?;
-    writeln!(out, "  door    {}", one_line(subject.door.as_deref().unwrap_or("-")))?;
-    let nowhere = if is_runs { "- (a tool of runs)" } else { "- (no service has this tool)" };
+    writeln!(out, "  adapter {}", one_line(subject.door.as_deref().unwrap_or("-")))?;
+    let nowhere = if is_runs { "- (a tool of the gateway's runs)" } else { "- (no service has this tool)" };
     writeln!(out, "  target  {}", one_line(subject.target.as_deref().unwrap_or(nowhere)))?;
     let used: Vec<String> = subject.secret_names().unwrap_or_default().into_iter().collect();
     if !used.is_empty() {
@@ -371,7 +371,7 @@ fn print_explanation(
         writeln!(out, "  not declared by the tool: {}", one_line(&subject.undeclared.join(", ")))?;
     }
     if !files.rules.exists() {
-        let note = format!("(there is no file {}: this is what holds without rules)", files.rules.display());
+        let note = format!("({} does not exist: this is the verdict without rules)", files.rules.display());
         writeln!(out, "  {}", paint.apply_style(TextStyle::Faint, note))?;
     }
     writeln!(out, "  {}", files.context_note(paint))?;
@@ -407,13 +407,13 @@ fn approval_lines(explained: &ExplainedVerdict) -> Vec<ApprovalLine> {
     let to_line = |(at, step): (usize, &ApprovalStep)| {
         let of = match &step.from {
             Some(from) => from.iter().cloned().collect::<Vec<_>>().join(", "),
-            None => "whoever may answer".to_owned(),
+            None => "all approvers".to_owned(),
         };
         let within = step.within.map_or_else(|| "approval_timeout".to_owned(), |time| format!("{} s", time.as_secs()));
         let behind = match step.on_expiry {
-            OnExpiry::Deny => ", else it is denied".to_owned(),
+            OnExpiry::Deny => ", else denied".to_owned(),
             OnExpiry::Again(times) => format!(
-                ", else they are asked again ({})",
+                ", else asked again ({})",
                 if times == 1 { "once".to_owned() } else { format!("{times} times") }
             ),
             OnExpiry::Next => String::new(),

@@ -20,6 +20,6 @@ pub(crate) fn become_owner_of(folder: &Path) -> anyhow::Result<()> {
     let become_it = || setgroups(&[group]).and_then(|()| setgid(group)).and_then(|()| setuid(user));
     become_it().with_context(|| {
         let folder = folder.display();
-        format!("{folder} belongs to user {user}, whom this process cannot become: run this as that user")
+        format!("{folder} belongs to user {user}, and this process cannot switch to that user: run this command as that user")
     })
 }

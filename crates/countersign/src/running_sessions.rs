@@ -18,14 +18,14 @@ pub(crate) fn print_running(form: OutputFormat) -> anyhow::Result<ExitCode> {
     let cwd = std::env::current_dir()?;
     let directory = AgentDir::resolve(AgentProduct::Gjc, &ProcessEnvironment::of_process(), &cwd, Path::exists)?;
     let running =
-        SessionRegistry::for_agent_dir(&directory).list_sessions().context("the sessions that run cannot be listed")?;
+        SessionRegistry::for_agent_dir(&directory).list_sessions().context("cannot list the running sessions")?;
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(&running)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if running.is_empty() {
-        writeln!(out, "No session runs.")?;
+        writeln!(out, "No running sessions.")?;
     }
     let paint = ColourMode::for_stdout();
     for session in running {

@@ -74,7 +74,7 @@ fn read_secret(name: &str, from: Option<&Path>) -> anyhow::Result<SecretString> 
         return read_hidden(name);
     }
     let mut text = String::new();
-    stdin.lock().take(most).read_to_string(&mut text).context("standard input cannot be read as text")?;
+    stdin.lock().take(most).read_to_string(&mut text).context("standard input is not valid UTF-8 text")?;
     Ok(text.into())
 }
 
@@ -82,15 +82,15 @@ fn read_secret(name: &str, from: Option<&Path>) -> anyhow::Result<SecretString> 
 fn read_hidden(name: &str) -> anyhow::Result<SecretString> {
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
     let stdin = std::io::stdin();
-    let before = tcgetattr(&stdin).context("the terminal cannot be asked")?;
+    let before = tcgetattr(&stdin).context("cannot read the settings of the terminal")?;
     let mut quiet = before.clone();
     quiet.local_modes.remove(LocalModes::ECHO);
     quiet.local_modes.insert(LocalModes::ECHONL);
-    tcsetattr(&stdin, OptionalActions::Flush, &quiet).context("the terminal would show the secret")?;
+    tcsetattr(&stdin, OptionalActions::Flush, &quiet).context("cannot hide the input on the terminal")?;
     write!(std::io::stderr(), "{name}: ")?;
     let mut line = String::new();
     let read = stdin.read_line(&mut line);
-    tcsetattr(&stdin, OptionalActions::Now, &before).context("the terminal stays quiet; `stty echo` mends it")?;
+    tcsetattr(&stdin, OptionalActions::Now, &before).context("cannot restore the terminal: run `stty echo`")?;
     read?;
     Ok(line.into())
 }
@@ -104,7 +104,7 @@ fn print_secrets(kept: &[SecretEntry], folder: &Path, form: OutputFormat) -> std
     }
     let paint = ColourMode::for_stdout();
     if kept.is_empty() {
-        writeln!(out, "No secrets in {}. Keep one with `countersign secret set NAME < FILE`.", folder.display())?;
+        writeln!(out, "No secrets in {}. Set one with `countersign secret set NAME < FILE`.", folder.display())?;
     }
     for SecretEntry { name, lack } in kept {
         write!(out, "{}", paint.apply_style(TextStyle::Strong, name))?;

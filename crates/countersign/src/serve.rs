@@ -72,20 +72,19 @@ fn configuration_gaps(config: &Config) -> Vec<String> {
     let is_empty = agents == 0 && services == 0 && config.telegram.is_none();
     if is_empty && config.providers.is_empty() {
         let read = match &config.file {
-            Some(file) => format!("{} names", file.display()),
-            None => "no configuration is read (--config names none, and config.yaml is not in this folder): there is"
-                .to_owned(),
+            Some(file) => format!("{} configures", file.display()),
+            None => "no configuration is loaded (no --config, and no config.yaml in this folder): there is".to_owned(),
         };
         lacks.push(format!(
-            "{read} no agent, no service and no messenger: agents cannot connect, and people decide at the console and with \
-             `countersign gates` only"
+            "{read} no agent, no service and no messenger: agents cannot connect, and approvers can only use the console and \
+             `countersign gates`"
         ));
     } else if agents == 0 && services > 0 {
         lacks.push(
-            "there is no agent, so that nobody can use the services: `countersign agents add ID` makes one".to_owned(),
+            "no agent is configured, so the services are unused: add one with `countersign agents add ID`".to_owned(),
         );
     } else if agents > 0 && services == 0 {
-        lacks.push("there is no service, so that there is no tool that an agent could ask for".to_owned());
+        lacks.push("no service is configured, so agents have no tools to call".to_owned());
     }
     lacks
 }

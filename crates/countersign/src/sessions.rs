@@ -151,14 +151,14 @@ pub(crate) fn print_sessions(path: &Path, gateway: Option<&Path>, form: OutputFo
         for (count, one, many) in [
             (count_messages(session) as u64, "message", "messages"),
             (tally.calls, "call", "calls"),
-            (read.waiting_gates(session) as u64, "waiting", "waiting"),
+            (read.waiting_gates(session) as u64, "pending", "pending"),
         ] {
             if count > 0 {
                 counts.push(format!("{count} {}", if count == 1 { one } else { many }));
             }
         }
         if read.waiting_for_hosts.contains(session.id()) {
-            counts.push("waits for its host".to_owned());
+            counts.push("waiting for its host".to_owned());
         }
         writeln!(
             out,
@@ -211,9 +211,9 @@ pub(crate) fn print_session(
     writeln!(out, "  opened    {}", text("opened_at"))?;
     writeln!(out, "  last      {}", text("last_at"))?;
     writeln!(out, "  messages  {}", row["messages"])?;
-    writeln!(out, "  calls     {}, {} waiting for people\n", row["calls"], row["waiting"])?;
+    writeln!(out, "  calls     {}, {} pending\n", row["calls"], row["waiting"])?;
     if row["waits_for_host"] == true {
-        writeln!(out, "  It waits for its host: nothing goes on in it before the host opens it again.\n")?;
+        writeln!(out, "  The session is paused until its host opens it again.\n")?;
     }
     let when = TimestampStyle::for_entries(entries.iter().map(|(stored, ..)| stored));
     for (stored, about, text) in &entries {

@@ -60,23 +60,25 @@ pub(crate) fn run(product: AgentProduct, arguments: Vec<String>) -> ExitCode {
         }
         None => {
             let name = product.name();
-            let problem = "--mode rpc is needed: there is no terminal interface";
+            let problem = "--mode rpc is required: there is no terminal interface";
             return fail_with(&format!("{problem} (see `countersign {name} --help`)"));
         }
     }
     if let Some(path) = flags.listen.clone() {
         if flags.attach {
-            return fail_with("--listen and --attach do not go together: a session of a gateway is reached through it");
+            return fail_with(
+                "--listen and --attach cannot be used together: clients reach a session of a gateway through the gateway",
+            );
         }
         return in_process(|program| bridge::listen_on_socket(flags, path, program));
     }
     crate::logging::start();
     let path = match std::env::current_exe() {
         Ok(path) => path,
-        Err(error) => return fail_with(&format!("the path of this program is not known: {error}")),
+        Err(error) => return fail_with(&format!("the path of this program is unknown: {error}")),
     };
     if let Err(error) = exec::become_subreaper() {
-        return fail_with(&format!("what commands leave behind cannot be taken in: {error}"));
+        return fail_with(&format!("cannot become the parent of orphaned processes: {error}"));
     }
     match locate_session(&flags, &arguments) {
         Ok(SessionPlacement::Gateway(pipe)) => pipe.run(omp::error_notice, unanswered_frame),
@@ -106,7 +108,7 @@ enum SessionPlacement {
 /// Finds the place of the session, as flags and settings say.
 fn locate_session(flags: &omp::flags::AdapterFlags, arguments: &[String]) -> Result<SessionPlacement, String> {
     let process =
-        omp::LaunchEnvironment::from_current().map_err(|error| format!("the working folder is not known: {error}"))?;
+        omp::LaunchEnvironment::from_current().map_err(|error| format!("the working directory is unknown: {error}"))?;
     let plan = omp::attach_plan(flags, &process).map_err(|error| error.to_string())?;
     let is_must = match plan.when {
         AttachMode::Never => return Ok(SessionPlacement::Own),
@@ -119,7 +121,7 @@ fn locate_session(flags: &omp::flags::AdapterFlags, arguments: &[String]) -> Res
         Err(problem) if is_must => Err(format!("--attach: {problem}")),
         Err(attach::AttachError::NoGateway(_)) => Ok(SessionPlacement::Own),
         Err(problem) => {
-            print_notice(&format!("{problem}; the session does not live in the gateway"));
+            print_notice(&format!("{problem}; the session runs in this process instead"));
             Ok(SessionPlacement::Own)
         }
     }
@@ -205,7 +207,7 @@ fn run_own_session(flags: omp::flags::AdapterFlags, arguments: Vec<String>, prog
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => fail_with(&error.to_string()),
-        Err(error) => fail_with(&format!("the door ended: {error}")),
+        Err(error) => fail_with(&format!("the adapter failed: {error}")),
     }
 }
 
@@ -229,16 +231,16 @@ fn help_text(product: AgentProduct) -> String {
 pub(crate) const fn extra_flags_help(product: AgentProduct) -> &'static str {
     match product {
         AgentProduct::Omp => {
-            "Other flags of the original are told of on stderr and ignored. One that takes rights away and is not\n\
-             enforced here ends the start. More in docs/protocol/omp.md, Fields that restrict."
+            "Other flags of the original program are ignored, with a notice on stderr. A flag that restricts rights\n\
+             and is not enforced here is an error. See docs/protocol/omp.md, Fields that restrict."
         }
         AgentProduct::Gjc => {
-            "  --stage STAGE  What the first message starts: deep-interview, ralplan or ultragoal\n  \
-             --listen PATH  A socket to listen on in place of standard input\n  \
-             --mode bridge  HTTPS in place of it, as GJC_BRIDGE_TOKEN, _TLS_CERT, _TLS_KEY, _HOST, _PORT, _SCOPES and\n                 \
-             _ENDPOINTS say\n  \
-             --insecure     The bridge does without TLS, on loopback\n\n\
-             Other flags of the original are accepted. More in docs/protocol/gjc.md."
+            "  --stage STAGE  Workflow that the first message starts: deep-interview, ralplan or ultragoal\n  \
+             --listen PATH  Path of a socket to listen on instead of standard input\n  \
+             --mode bridge  Serve HTTPS instead, configured by GJC_BRIDGE_TOKEN, _TLS_CERT, _TLS_KEY, _HOST, _PORT,\n                 \
+             _SCOPES and _ENDPOINTS\n  \
+             --insecure     Run the bridge without TLS, on loopback only\n\n\
+             Other flags of the original program are accepted. See docs/protocol/gjc.md."
         }
     }
 }

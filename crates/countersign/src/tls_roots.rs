@@ -23,11 +23,11 @@ pub(crate) fn tls_client_config(ca: Option<&Path>) -> anyhow::Result<ClientConfi
         }
     };
     if let (Some(path), []) = (ca, extra.as_slice()) {
-        bail!("--ca {} holds no certificate", path.display());
+        bail!("--ca {} contains no certificate", path.display());
     }
     let provider = Arc::new(ring::default_provider());
     let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(extra, Arc::clone(&provider))
-        .context("no certificates to trust: give some with --ca")?;
+        .context("no trusted certificates: pass some with --ca")?;
     let built = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .context("TLS cannot be set up")?;

@@ -46,7 +46,7 @@ pub(crate) fn run(folder: &Path, what: &TokensAction, form: OutputFormat) -> any
                     if known.is_some_and(|token| token.scopes.contains(&TokenScope::Admin)) {
                         writeln!(
                             out,
-                            "What it allowed for more than once goes on: `countersign grants list` says by token:{name}."
+                            "Standing approvals by token:{name} stay in force: see `countersign grants list`."
                         )?;
                     }
                 }
@@ -75,17 +75,17 @@ fn print_tokens(listed: &[ApiToken], now: Millis, folder: &Path, form: OutputFor
     let paint = ColourMode::for_stdout();
     if listed.is_empty() {
         let folder = shell_quote(folder.display());
-        writeln!(out, "No tokens. Make one with `countersign tokens add NAME --scope read --data {folder}`.")?;
+        writeln!(out, "No tokens. Create one with `countersign tokens add NAME --scope read --data {folder}`.")?;
     }
     let width = listed.iter().map(|token| token.name.chars().count()).max().unwrap_or_default();
     for token in listed {
         let name = format!("{:<width$}", escape(&token.name, LineMode::One));
         let until = match token.expires {
             Some(expires) if token.is_good(now) => format!(", until {}", format_iso(expires)),
-            Some(expires) => format!(", out of date since {}", format_iso(expires)),
+            Some(expires) => format!(", expired at {}", format_iso(expires)),
             None => String::new(),
         };
-        let summary = format!("{}, made {}{until}", scope_names(token), format_iso(token.created));
+        let summary = format!("{}, created {}{until}", scope_names(token), format_iso(token.created));
         writeln!(
             out,
             "{}  {}",
@@ -113,5 +113,5 @@ fn print_added(made: Option<&ApiToken>, text: &str, now: Millis, form: OutputFor
         writeln!(beside, "added {}: {}", token.name, scope_names(token))?;
     }
     writeln!(out, "{text}")?;
-    writeln!(beside, "It is shown this once. A program sends it as `Authorization: Bearer …`.")
+    writeln!(beside, "The token is shown only once. Programs send it as `Authorization: Bearer …`.")
 }

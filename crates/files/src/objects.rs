@@ -93,7 +93,7 @@ impl ObjectStore {
         let discard = move || {
             for path in paths {
                 if let Err(error) = std::fs::remove_file(&path) {
-                    tracing::debug!(%error, "an object stays that nobody needs");
+                    tracing::debug!(%error, "failed to delete an unused object");
                 }
             }
         };
@@ -134,7 +134,7 @@ impl ObjectStore {
         if is_plain && !name.is_empty() {
             Ok(self.0.join(name))
         } else {
-            Err(std::io::Error::other("it is no name of an object"))
+            Err(std::io::Error::other("invalid object name"))
         }
     }
 }

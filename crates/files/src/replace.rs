@@ -86,7 +86,7 @@ fn keep_owner(new: &File, old: &Metadata) -> io::Result<()> {
         if (now.uid(), now.gid()) != (old.uid(), old.gid()) {
             fchown(new, Some(old.uid()), Some(old.gid())).map_err(|error| {
                 let (user, group) = (old.uid(), old.gid());
-                let why = format!("it belongs to user {user} and group {group}, which cannot be kept: {error}");
+                let why = format!("cannot keep its owner, user {user} and group {group}: {error}");
                 io::Error::new(error.kind(), why)
             })?;
         }

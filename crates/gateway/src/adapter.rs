@@ -52,7 +52,7 @@ pub fn find_adapter(name: &str, environment: &ProcessEnvironment, cwd: &Path) ->
     }
     let names = gateway.into_iter().chain(STDIO.map(AgentProduct::name)).collect::<Vec<_>>().join(", ");
     let product =
-        AgentProduct::from_name(name).ok_or_else(|| format!("there is no door {name:?}; the doors are {names}"))?;
+        AgentProduct::from_name(name).ok_or_else(|| format!("unknown door {name:?}: expected one of {names}"))?;
     Ok(TrialAdapter::Stdio(Arc::new(StdioAdapter::new(product, environment, cwd)?)))
 }
 
@@ -138,7 +138,7 @@ impl StdioRules for StdioAdapter {
     // A tool that is not the adapter's own is one of the host.
     fn policy_subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<PolicySubject, String> {
         if self.settings.restrictions.withheld.contains(tool) {
-            return Err(format!("settings switch {tool} off, so no session has it"));
+            return Err(format!("settings disable {tool}: no session has it"));
         }
         let door = self.product.name();
         let cwd = self.cwd.display().to_string();
@@ -151,7 +151,7 @@ impl StdioRules for StdioAdapter {
 fn rules_load_error(error: session_rules::RulesError) -> RulesLoadError {
     match error {
         session_rules::RulesError::Absent(path) => {
-            let fault = ConfigFault::Io("it is not there".to_owned());
+            let fault = ConfigFault::Io("file not found".to_owned());
             RulesLoadError::Form(ConfigErrors(vec![ConfigProblem { file: path, line: 0, key: String::new(), fault }]))
         }
         session_rules::RulesError::Named(errors) | session_rules::RulesError::Form(errors) => {
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(ask("{}", "bash"), Ok(RuleAction::Allow));
         assert_eq!(ask("tools: { approvalMode: always-ask }", "bash"), Ok(RuleAction::Ask));
         assert_eq!(ask("tools: { approval: { bash: deny } }", "bash"), Ok(RuleAction::Deny));
-        assert!(ask("bash: { enabled: false }", "bash").unwrap_err().contains("switch bash off"));
+        assert!(ask("bash: { enabled: false }", "bash").unwrap_err().contains("settings disable bash"));
         assert_eq!(ask("{}", "a_tool_of_the_host"), Ok(RuleAction::Allow));
         assert_eq!(ask("tools: { approval: { SHELL: deny } }", "shell"), Ok(RuleAction::Deny));
         assert_eq!(ask("tools: { approval: { deploy: prompt } }", "Deploy"), Ok(RuleAction::Ask));
@@ -243,6 +243,6 @@ mod tests {
         std::fs::write(root.path().join("permissions.yaml"), "rules: []").unwrap();
         assert_eq!(name(Path::new("permissions.yaml")), None);
         let refused = find_adapter("front", &environment, root.path()).unwrap_err();
-        assert!(refused.ends_with("the doors are agent-gate, console, api, gsv, hermes, omp, gjc"), "{refused}");
+        assert!(refused.ends_with("expected one of agent-gate, console, api, gsv, hermes, omp, gjc"), "{refused}");
     }
 }

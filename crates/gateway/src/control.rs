@@ -128,8 +128,8 @@ async fn execute_request(handle: &OwnerHandle, request: Request, by: &PrincipalI
             let ids = |engine: &Engine| engine.waiting_for_hosts().map(|session| json!(session.id())).collect();
             read_engine(&source, ids).await
         }
-        Request::Attach(_) => Err("a session is taken in on a line of its own".to_owned()),
-        Request::LogLevel { .. } => Err("the log is the socket's own".to_owned()),
+        Request::Attach(_) => Err("an attach request needs a connection of its own".to_owned()),
+        Request::LogLevel { .. } => Err("log levels are handled by the socket, not here".to_owned()),
         Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke_by_id(&source, &id, by).await? })),
     }
 }
@@ -165,7 +165,7 @@ async fn resolve_gate(
         Ok(row) => row.id,
         Err(problem) => GateId::parse(id).map(|gate| gate.to_string()).ok_or(problem)?,
     };
-    let gate = GateId::parse(&gate).ok_or_else(|| format!("{id} is no id of a gate"))?;
+    let gate = GateId::parse(&gate).ok_or_else(|| format!("{id} is not the id of a gate"))?;
     let reply = decisions::answer_gate(source, gate, answer, by, None).await.map_err(|refused| match refused {
         OwnerError::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by })) => {
             let by = by.map_or_else(String::new, |by| format!(" by {by}"));

@@ -18,11 +18,13 @@ pub(super) fn log_open_error(path: &Path, problem: &store::LogOpenError) -> Stri
         |why: String| if why.contains(&*path.to_string_lossy()) { why } else { format!("{}: {why}", path.display()) };
     match problem {
         store::LogOpenError::Owned { .. } => {
-            format!("another gateway runs with this data directory: {problem}. Stop it, or name another with --data")
+            format!(
+                "another gateway uses this data directory: {problem}. Stop it, or choose another directory with --data"
+            )
         }
         store::LogOpenError::Corrupt { cause, .. } => {
             format!(
-                "{}. The record is damaged, or the file is none: `countersign doctor` says what helps",
+                "{}. The record is damaged, or the file is not a record: run `countersign doctor`",
                 named(cause.to_string())
             )
         }
@@ -40,11 +42,11 @@ pub(super) fn no_folder(folder: &Path, problem: std::io::Error) -> std::io::Erro
     };
     let why = match (problem.kind(), folder.ancestors().find(is_astray)) {
         _ if folder.is_dir() => return problem,
-        (_, Some(link)) if link == folder => "it is a link to what is not there".to_owned(),
-        (_, Some(link)) => format!("{} is a link to what is not there", link.display()),
-        (_, None) if folder.exists() => "it is no folder".to_owned(),
-        (std::io::ErrorKind::NotADirectory, None) => "something on the way to it is no folder".to_owned(),
+        (_, Some(link)) if link == folder => "it is a dangling symlink".to_owned(),
+        (_, Some(link)) => format!("{} is a dangling symlink", link.display()),
+        (_, None) if folder.exists() => "it is not a folder".to_owned(),
+        (std::io::ErrorKind::NotADirectory, None) => "one of its parents is not a folder".to_owned(),
         (_, None) => return problem,
     };
-    std::io::Error::new(problem.kind(), format!("{why}; name another with --data or storage.path"))
+    std::io::Error::new(problem.kind(), format!("{why}; choose another directory with --data or storage.path"))
 }

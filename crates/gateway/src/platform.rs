@@ -35,7 +35,7 @@ impl Platform {
 
 impl fmt::Debug for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ground").field("program", &self.program).field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("Platform").field("program", &self.program).field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 

@@ -71,7 +71,7 @@ pub struct RealmOptions {
 impl std::fmt::Debug for RealmOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RealmOptions")
-            .field("ground", &self.platform)
+            .field("platform", &self.platform)
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
@@ -286,10 +286,10 @@ impl GatewayRealm {
         match self.rules_file.reload(None).await {
             Ok(warnings) => {
                 warnings.iter().for_each(|warning| (self.notice)(warning));
-                (self.notice)("the rules were read again and are in force");
+                (self.notice)("the rules were reloaded and are in force");
             }
             Err(problem) => {
-                (self.notice)(&format!("the rules were not taken, those of before stay in force: {problem}"));
+                (self.notice)(&format!("the rules were not loaded, and the previous rules stay in force: {problem}"));
             }
         }
     }
@@ -329,7 +329,7 @@ impl GatewayRealm {
         if config.on_shutdown == OnShutdown::Deny {
             // A record that cannot be written must not keep the process: pending gates then wait for the next.
             if tokio::time::timeout(FAREWELL, deny_what_waits(&handle)).await.is_err() {
-                notice("what waits could not be ended in time, and waits on");
+                notice("pending approvals could not be denied in time; they stay pending");
             }
         }
         if let Some(telegram) = telegram {
@@ -348,7 +348,7 @@ impl GatewayRealm {
 
 impl std::fmt::Debug for GatewayRealm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Realm")
+        f.debug_struct("GatewayRealm")
             .field("folder", &self.config.storage.folder)
             .field("url", &self.url)
             .finish_non_exhaustive()

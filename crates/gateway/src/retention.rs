@@ -43,9 +43,9 @@ pub(crate) async fn run_retention(handle: OwnerHandle, clock: Clock, objects: Ob
         if settings.calls.is_some() || settings.gates.is_some() {
             match remove_contents(&handle, clock.now(), &settings, &mut done).await {
                 Ok(0) => {}
-                Ok(removed) => info!(removed, "contents that are too old were removed"),
+                Ok(removed) => info!(removed, "removed expired contents"),
                 Err(RetentionError::Closing) => return,
-                Err(error) => warn!(%error, "what is too old could not be removed; it is tried again later"),
+                Err(error) => warn!(%error, "failed to remove expired contents; retrying later"),
             }
         }
         if let Some(age) = settings.objects
@@ -54,8 +54,8 @@ pub(crate) async fn run_retention(handle: OwnerHandle, clock: Clock, objects: Ob
             // A file of an outbound message stays until that is delivered, and goes with it.
             match objects.clear_older(before, LETTERS).await {
                 Ok(0) => {}
-                Ok(removed) => info!(removed, "objects that are too old were removed"),
-                Err(error) => warn!(%error, "objects that are too old could not be removed"),
+                Ok(removed) => info!(removed, "removed expired objects"),
+                Err(error) => warn!(%error, "failed to remove expired objects"),
             }
         }
     }

@@ -72,8 +72,7 @@ pub async fn serve(
 fn bind_port(prepared: &PreparedRealm) -> Result<BoundPort, ServeError> {
     let gateway = &prepared.config().gateway;
     BoundPort::bind(resolve_address(&gateway.host, gateway.port)?, prepared.tls()).map_err(|source| {
-        let hint =
-            "something listens there already; choose another port with --port or gateway.port, 0 for any that is free";
+        let hint = "the port is in use; choose another with --port or gateway.port, or 0 for any free port";
         ServeError::of_io(&format!("{}:{}", gateway.host, gateway.port), in_use(source, hint))
     })
 }
@@ -81,7 +80,7 @@ fn bind_port(prepared: &PreparedRealm) -> Result<BoundPort, ServeError> {
 /// Binds the port for health checks alone, if one is configured.
 fn bind_health(config: &Config) -> Result<Option<BoundPort>, ServeError> {
     let Some((host, port)) = &config.gateway.health else { return Ok(None) };
-    let hint = "something listens there already; choose another gateway.health_port";
+    let hint = "the port is in use; choose another gateway.health_port";
     let health = BoundPort::bind(resolve_address(host, *port)?, None);
     health.map(Some).map_err(|source| ServeError::of_io(&format!("{host}:{port}"), in_use(source, hint)))
 }

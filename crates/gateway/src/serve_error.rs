@@ -53,7 +53,7 @@ pub enum ServeError {
     #[error("{0}")]
     Secrets(String),
     /// The owner of the record ended by itself; the log of the program has the reason.
-    #[error("the record can no longer be worked with")]
+    #[error("the record can no longer be used; see the log for the cause")]
     Lost,
     /// A file or a port failed.
     #[error("{what}: {problem}")]

@@ -34,7 +34,7 @@ impl TraceDestination {
             .iter()
             .find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
         {
-            notice(&format!("{name} is set, but this program was built without traces: nothing is sent there"));
+            notice(&format!("{name} is set, but this program was built without trace export: no traces are sent"));
         }
         Ok(Self {})
     }

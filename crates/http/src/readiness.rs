@@ -83,12 +83,12 @@ impl ReadinessProbe {
         match free_space(&self.folder) {
             Ok(free) if free >= LEAST => None,
             Ok(free) => {
-                warn!(free, "not ready: there is too little room");
-                Some("there is too little room on the disk")
+                warn!(free, "not ready: too little free disk space");
+                Some("too little free disk space")
             }
             Err(error) => {
-                warn!(%error, "not ready: the data directory cannot be looked at");
-                Some("the data directory cannot be looked at")
+                warn!(%error, "not ready: cannot read the free space of the data directory");
+                Some("cannot read the free space of the data directory")
             }
         }
     }

@@ -26,7 +26,7 @@ pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
     match serde_json::to_vec(value) {
         Ok(text) => with_content_type(status, "application/json; charset=utf-8", text),
         Err(error) => {
-            tracing::error!(%error, "a reply cannot be written as JSON");
+            tracing::error!(%error, "failed to encode a reply as JSON");
             with_content_type(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "application/json",

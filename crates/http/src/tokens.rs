@@ -71,7 +71,7 @@ pub enum TokensError {
         source: io::Error,
     },
     /// The file is not in this program's format.
-    #[error("{}: this is no file of tokens: {why}", file.display())]
+    #[error("{}: not a token file: {why}", file.display())]
     Form {
         /// The file.
         file: PathBuf,
@@ -79,19 +79,19 @@ pub enum TokensError {
         why: String,
     },
     /// The token exists already.
-    #[error("there is a token {0} already: `countersign tokens remove {0}` takes it back")]
+    #[error("token {0} already exists; revoke it with `countersign tokens remove {0}`")]
     Known(String),
     /// The token does not exist.
-    #[error("there is no token {0}: `countersign tokens list` has those that there are")]
+    #[error("token {0} does not exist; list tokens with `countersign tokens list`")]
     Unknown(String),
     /// The name cannot be used.
-    #[error("{0:?} is no name for a token: letters, digits, - _ and . may be in it, 64 at most")]
+    #[error("invalid token name {0:?}: expected 1 to 64 letters, digits, -, _ or .")]
     Name(String),
     /// The token would have no scope.
     #[error("a token needs at least one scope: read, answer, chat, admin or metrics")]
     NoScope,
     /// The system gives no random bytes.
-    #[error("there are no random bytes for a token: {0}")]
+    #[error("cannot generate a token: the system gave no random bytes: {0}")]
     Dice(String),
 }
 
@@ -108,7 +108,7 @@ pub fn list_tokens(folder: &Path) -> Result<Vec<ApiToken>, TokensError> {
     };
     match serde_json::from_slice::<TokenFile>(&text) {
         Ok(kept) if kept.version == VERSION => Ok(kept.tokens),
-        Ok(kept) => Err(TokensError::Form { file, why: format!("it has version {}", kept.version) }),
+        Ok(kept) => Err(TokensError::Form { file, why: format!("unsupported version {}", kept.version) }),
         Err(error) => Err(TokensError::Form { file, why: error.to_string() }),
     }
 }

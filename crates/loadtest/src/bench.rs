@@ -72,10 +72,10 @@ impl Options {
             match argument.as_str() {
                 "--json" => options.json = true,
                 "--cold" => options.cold = true,
-                "--only" => options.only = Some(arguments.next().context("--only wants a part of a name")?.clone()),
-                "--report" => options.report = Some(arguments.next().context("--report wants a file")?.into()),
-                "--binary" => options.binary = Some(arguments.next().context("--binary wants a file")?.into()),
-                unknown => bail!("bench does not know {unknown:?}"),
+                "--only" => options.only = Some(arguments.next().context("--only needs a part of a name")?.clone()),
+                "--report" => options.report = Some(arguments.next().context("--report needs a file")?.into()),
+                "--binary" => options.binary = Some(arguments.next().context("--binary needs a file")?.into()),
+                unknown => bail!("unknown option of bench: {unknown:?}"),
             }
         }
         Ok(options)
@@ -205,7 +205,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
     );
     // The yardstick is how often the reader was cut off.
     measure(
-        BenchFigure::new("events lost or told twice under reconnect", FigureUnit::Count).with_target(0.0),
+        BenchFigure::new("events lost or duplicated under reconnect", FigureUnit::Count).with_target(0.0),
         &mut || latency::measure_lost(&binary).map(|(lost, cuts)| (lost, Some(cuts))),
     );
     // The yardstick is the node's own time.
@@ -325,8 +325,7 @@ fn gsv_figures(
     let idle = "gsv: processor time in an idle second with 10,000 jobs";
     measure(BenchFigure::new(idle, FigureUnit::Millis), &mut || of_jobs(|jobs| (jobs.idle, Some(jobs.idle_without))));
     measure(
-        BenchFigure::new("gsv: the latest of 20 jobs among 10,000, behind its time", FigureUnit::Millis)
-            .with_target(50.0),
+        BenchFigure::new("gsv: delay of the latest of 20 jobs among 10,000", FigureUnit::Millis).with_target(50.0),
         &mut || of_jobs(|jobs| (jobs.late, None)),
     );
 }
@@ -364,7 +363,7 @@ fn bare_start() -> anyhow::Result<f64> {
         BufReader::new(stdout).read_line(&mut line)?;
         let millis = to_millis(begun.elapsed());
         if !child.wait()?.success() || line.is_empty() {
-            bail!("the yardstick is not there");
+            bail!("the process of the yardstick failed");
         }
         took.push(millis);
     }
@@ -400,11 +399,15 @@ pub(crate) fn resident_bytes(id: u32) -> anyhow::Result<u64> {
 }
 
 fn memory_bytes(id: u32, name: &str) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("no /proc here")?;
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("/proc is not available")?;
     let line =
         status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name} in /proc"))?;
-    let kibibytes: u64 =
-        line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("{name} no number"))?;
+    let kibibytes: u64 = line
+        .trim()
+        .trim_end_matches("kB")
+        .trim()
+        .parse()
+        .with_context(|| format!("{name} in /proc is not a number"))?;
     Ok(kibibytes * 1024)
 }
 
@@ -414,7 +417,7 @@ fn report_of(name: &str) -> anyhow::Result<Value> {
     if !output.status.success() {
         bail!("{} {name} ended with {}", in_process::BENCH, output.status);
     }
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{} {name} printed no JSON", in_process::BENCH))
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{} {name} did not print JSON", in_process::BENCH))
 }
 
 fn number_field(report: &Value, field: &str) -> anyhow::Result<f64> {

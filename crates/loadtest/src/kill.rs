@@ -47,16 +47,16 @@ impl Options {
         let mut options = Self { minutes: 10.0, seed, binary: None };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
-            let mut value = || arguments.next().with_context(|| format!("{argument} wants a value"));
+            let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
             match argument.as_str() {
-                "--minutes" => options.minutes = value()?.parse().context("--minutes wants a number")?,
-                "--seed" => options.seed = value()?.parse().context("--seed wants a number")?,
+                "--minutes" => options.minutes = value()?.parse().context("--minutes needs a number")?,
+                "--seed" => options.seed = value()?.parse().context("--seed needs a number")?,
                 "--binary" => options.binary = Some(value()?.into()),
-                unknown => bail!("kill does not know {unknown:?}"),
+                unknown => bail!("unknown option of kill: {unknown:?}"),
             }
         }
         if !(options.minutes > 0.0 && options.minutes <= 1440.0) {
-            bail!("kill wants some minutes");
+            bail!("--minutes must be above 0 and at most 1440");
         }
         Ok(options)
     }
@@ -90,16 +90,16 @@ fn run_survival(binary: &Path, options: &Options) -> anyhow::Result<usize> {
     for (what, times) in stage.success_counts() {
         println!("{times} {what}");
     }
-    println!("{} things done more than once", stage.done.repeated_count());
+    println!("{} effects repeated", stage.done.repeated_count());
     println!("{verified}");
     let mut wrongs = stage.failure_texts();
     if stage.done.repeated_count() > 0 {
-        wrongs.push("something was done twice".to_owned());
+        wrongs.push("some effects were repeated".to_owned());
     }
-    for what in &["requests executed", "requests denied", "answers of people", "messages taken"] {
+    for what in &["requests executed", "requests denied", "answers of approvers", "messages accepted"] {
         // A run of a few seconds may see no denial.
         if !stage.success_counts().contains_key(what) && (options.minutes >= 1.0 || *what != "requests denied") {
-            wrongs.push(format!("no {what}: nothing was tried"));
+            wrongs.push(format!("no {what}: this part of the test did not run"));
         }
     }
     for wrong in &wrongs {
@@ -136,13 +136,15 @@ impl ClientTasks {
     /// Waits until all clients have their results, and compares the follower's events with the record.
     async fn wait_for_end(mut self, stage: &KillRunState) -> anyhow::Result<()> {
         if tokio::time::timeout(END, async { while self.asking.join_next().await.is_some() {} }).await.is_err() {
-            stage.record_failure("somebody did not come to an end".to_owned());
+            stage.record_failure("a client did not finish in time".to_owned());
         }
         let (status, head) = stage.connect_client().await?.get("/api/v1/audit/head").await?;
         let until = head["lsn"].as_u64().with_context(|| format!("{status} {head}"))?;
         let record = people::read_record(stage, until).await?;
         stage.release_followers(until);
-        let seen = tokio::time::timeout(END, self.following).await.context("the follower did not come to an end")??;
+        let seen = tokio::time::timeout(END, self.following)
+            .await
+            .context("the follower of the record did not finish in time")??;
         self.answering.await?;
         compare_records(stage, &seen, &record);
         Ok(())
@@ -156,13 +158,13 @@ fn compare_records(stage: &KillRunState, seen: &people::FollowedEvents, record: 
     if !seen.iter().copied().eq(record) {
         let at = seen.iter().zip(record).position(|(seen, recorded)| *seen != recorded);
         stage.record_failure(format!(
-            "a follower saw {} events of {}, and another first at {at:?}",
+            "a follower received {} of {} events; the first difference is at {at:?}",
             seen.len(),
             record.len()
         ));
     }
     if record.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
-        stage.record_failure("the record is not told in its order".to_owned());
+        stage.record_failure("the events of the record were not sent in order".to_owned());
     }
     let mut resolved: BTreeMap<&str, u32> = BTreeMap::new();
     for (_, what) in record {
@@ -174,7 +176,7 @@ fn compare_records(stage: &KillRunState, seen: &people::FollowedEvents, record: 
         stage.record_failure(format!("{gate} was resolved {times} times"));
     }
     for _ in record {
-        stage.record_success("events followed, each once");
+        stage.record_success("events received exactly once");
     }
     for _ in resolved {
         stage.record_success("gates resolved");
@@ -194,9 +196,9 @@ mod tests {
         let options = read(&["--minutes", "0.5", "--seed", "3", "--binary", "b"]).unwrap();
         assert_eq!(options, Options { minutes: 0.5, seed: 3, binary: Some("b".into()) });
         for (arguments, want) in [
-            (&["--speed"] as &[&str], "kill does not know \"--speed\""),
-            (&["--seed"], "--seed wants a value"),
-            (&["--minutes", "0"], "kill wants some minutes"),
+            (&["--speed"] as &[&str], "unknown option of kill: \"--speed\""),
+            (&["--seed"], "--seed needs a value"),
+            (&["--minutes", "0"], "--minutes must be above 0 and at most 1440"),
         ] {
             assert_eq!(read(arguments).unwrap_err(), want, "{arguments:?}");
         }

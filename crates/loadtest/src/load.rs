@@ -68,20 +68,20 @@ impl Options {
             Self { minutes: 1.0, agents: 1_000, streams: 10_000, runs: 200, answers: 50.0, binary: None, report: None };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
-            let mut value = || arguments.next().with_context(|| format!("{argument} wants a value"));
+            let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
             match argument.as_str() {
-                "--minutes" => options.minutes = value()?.parse().context("--minutes wants a number")?,
-                "--agents" => options.agents = value()?.parse().context("--agents wants a number")?,
-                "--streams" => options.streams = value()?.parse().context("--streams wants a number")?,
-                "--runs" => options.runs = value()?.parse().context("--runs wants a number")?,
-                "--answers" => options.answers = value()?.parse().context("--answers wants a number")?,
+                "--minutes" => options.minutes = value()?.parse().context("--minutes needs a number")?,
+                "--agents" => options.agents = value()?.parse().context("--agents needs a number")?,
+                "--streams" => options.streams = value()?.parse().context("--streams needs a number")?,
+                "--runs" => options.runs = value()?.parse().context("--runs needs a number")?,
+                "--answers" => options.answers = value()?.parse().context("--answers needs a number")?,
                 "--binary" => options.binary = Some(value()?.into()),
                 "--report" => options.report = Some(value()?.into()),
-                unknown => bail!("load does not know {unknown:?}"),
+                unknown => bail!("unknown option of load: {unknown:?}"),
             }
         }
         if !(options.minutes > 0.0 && options.minutes <= 1440.0 && options.answers > 0.0) || options.agents == 0 {
-            bail!("load wants some minutes, agents and answers");
+            bail!("--minutes (at most 1440), --agents and --answers must be above 0");
         }
         Ok(options)
     }
@@ -126,7 +126,7 @@ impl LoadOutcome {
     pub(crate) fn limits_text(&self) -> String {
         let times = self.tally.limited.load(Ordering::Relaxed);
         format!(
-            "stated limits: {times} calls were not asked about because their agent had been denied three times in a row"
+            "stated limits: {times} calls opened no approval because their agent had been denied three times in a row"
         )
     }
 
@@ -141,15 +141,15 @@ impl LoadOutcome {
             .map(ActivityKind::name)
             .collect();
         vec![
-            LoadCheck { holds: wrongs == 0, text: format!("nothing went wrong ({wrongs} did)"), is_measure: false },
+            LoadCheck { holds: wrongs == 0, text: format!("no failures ({wrongs})"), is_measure: false },
             LoadCheck {
                 holds: self.repeated == 0,
-                text: format!("nothing was done twice ({} were)", self.repeated),
+                text: format!("no repeated effects ({})", self.repeated),
                 is_measure: false,
             },
             LoadCheck {
                 holds: missing.is_empty(),
-                text: format!("everybody took part{}", if missing.is_empty() { "" } else { ", but for: " })
+                text: format!("every kind of client took part{}", if missing.is_empty() { "" } else { ", except: " })
                     + &missing.join(", "),
                 is_measure: false,
             },
@@ -161,7 +161,7 @@ impl LoadOutcome {
             LoadCheck {
                 holds: grown.is_some_and(|grown| grown <= GROWTH),
                 text: format!(
-                    "memory flat behind the first third (grew by {:.1} %, from there to the end)",
+                    "memory flat after the first third (grew by {:.1} % from there to the end)",
                     grown.unwrap_or_default() * 100.0
                 ),
                 is_measure: true,
@@ -186,14 +186,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     println!("{}", outcome.setting_text());
     let mut is_right = true;
     for check in outcome.run_checks() {
-        println!("{}: {}", if check.holds { "holds" } else { "does not hold" }, check.text);
+        println!("{}: {}", if check.holds { "passed" } else { "failed" }, check.text);
         is_right &= check.holds || check.is_measure;
     }
     println!("{}", outcome.limits_text());
     for (what, times) in outcome.tally.failure_counts() {
-        println!("wrong, {times} times: {what}");
+        println!("failure, {times} times: {what}");
     }
-    println!("the page is {}", report.display());
+    println!("report: {}", report.display());
     Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -241,7 +241,7 @@ async fn run_load(options: &Options, binary: PathBuf) -> anyhow::Result<LoadOutc
     while tally.elapsed() < minutes {
         tokio::time::sleep(Duration::from_secs(10).min(minutes.saturating_sub(tally.elapsed()))).await;
         eprintln!(
-            "{:>5.0} s: {} streams, {} calls allowed, {} answers, {} runs, {} wrong",
+            "{:>5.0} s: {} streams, {} calls allowed, {} answers, {} runs, {} failures",
             tally.elapsed().as_secs_f64(),
             tally.streams.load(Ordering::Relaxed),
             tally.activity_count(ActivityKind::Allowed),
@@ -253,11 +253,11 @@ async fn run_load(options: &Options, binary: PathBuf) -> anyhow::Result<LoadOutc
     tally.end_load();
     let took = tally.elapsed();
     if tokio::time::timeout(END, async { while working.join_next().await.is_some() {} }).await.is_err() {
-        tally.record_failure("somebody did not come to an end");
+        tally.record_failure("a client did not finish in time");
     }
     for machine in machines {
         if machine.join().is_err() {
-            tally.record_failure("a node or host broke down");
+            tally.record_failure("the thread of a node or host panicked");
         }
     }
     end.send(true)?;
@@ -285,10 +285,10 @@ mod tests {
         let options = read(&["--minutes", "0.5", "--agents", "20", "--answers", "5"]).unwrap();
         assert_eq!((options.minutes, options.agents, options.answers), (0.5, 20, 5.0));
         for (arguments, want) in [
-            (&["--speed"] as &[&str], "load does not know \"--speed\""),
-            (&["--minutes"], "--minutes wants a value"),
-            (&["--minutes", "0"], "load wants some minutes, agents and answers"),
-            (&["--agents", "0"], "load wants some minutes, agents and answers"),
+            (&["--speed"] as &[&str], "unknown option of load: \"--speed\""),
+            (&["--minutes"], "--minutes needs a value"),
+            (&["--minutes", "0"], "--minutes (at most 1440), --agents and --answers must be above 0"),
+            (&["--agents", "0"], "--minutes (at most 1440), --agents and --answers must be above 0"),
         ] {
             assert_eq!(read(arguments).unwrap_err(), want, "{arguments:?}");
         }

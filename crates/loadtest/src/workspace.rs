@@ -21,12 +21,13 @@ impl WorkspacePaths {
         let output = Command::new(cargo_path())
             .args(["metadata", "--format-version", "1", "--no-deps"])
             .output()
-            .context("cargo metadata could not be started")?;
+            .context("cannot run cargo metadata")?;
         if !output.status.success() {
             bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
-        let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")?;
-        let directory = |name: &str| metadata[name].as_str().with_context(|| format!("cargo metadata lacks {name}"));
+        let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata did not print JSON")?;
+        let directory =
+            |name: &str| metadata[name].as_str().with_context(|| format!("cargo metadata did not print {name}"));
         Ok(Self { root: directory("workspace_root")?.into(), target: directory("target_directory")?.into() })
     }
 
@@ -34,9 +35,9 @@ impl WorkspacePaths {
     pub(crate) fn build_product(&self, target: &Path) -> anyhow::Result<()> {
         let mut command = Command::new(cargo_path());
         command.args(["build", "--release", "-p", "countersign", "--target-dir"]).arg(target);
-        let status = command.current_dir(&self.root).status().context("cargo could not be started")?;
+        let status = command.current_dir(&self.root).status().context("cannot run cargo")?;
         if !status.success() {
-            bail!("the release build ended with {status}");
+            bail!("the release build failed with {status}");
         }
         Ok(())
     }
@@ -45,7 +46,7 @@ impl WorkspacePaths {
 /// Returns `given` as an absolute path, or builds the release binary and returns its path.
 pub(crate) fn product_binary(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(binary) = given {
-        return binary.canonicalize().with_context(|| format!("{} is not there", binary.display()));
+        return binary.canonicalize().with_context(|| format!("cannot find {}", binary.display()));
     }
     let workspace = WorkspacePaths::read_metadata()?;
     workspace.build_product(&workspace.target)?;

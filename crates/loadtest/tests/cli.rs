@@ -25,9 +25,9 @@ fn help_lists_the_three_commands() {
 fn a_wrong_command_or_flag_is_named() {
     for (arguments, code, want) in [
         (&["measure"] as &[&str], 2, "loadtest: unknown command \"measure\"\n"),
-        (&["bench", "--speed"], 1, "loadtest: bench does not know \"--speed\"\n"),
-        (&["load", "--agents", "0"], 1, "loadtest: load wants some minutes, agents and answers\n"),
-        (&["kill", "--binary", "/nowhere/at/all"], 1, "loadtest: /nowhere/at/all is not there"),
+        (&["bench", "--speed"], 1, "loadtest: unknown option of bench: \"--speed\"\n"),
+        (&["load", "--agents", "0"], 1, "loadtest: --minutes (at most 1440), --agents and --answers must be above 0\n"),
+        (&["kill", "--binary", "/nowhere/at/all"], 1, "loadtest: cannot find /nowhere/at/all"),
     ] {
         let output = loadtest(arguments);
         let stderr = String::from_utf8(output.stderr).unwrap();

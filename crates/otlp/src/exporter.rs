@@ -85,7 +85,7 @@ impl SpanExporter {
         let client =
             builder.no_proxy().redirect(redirect::Policy::none()).build().map_err(|error| OtlpConfigError {
                 variable: "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
-                problem: format!("it cannot be spoken to: {}", error.without_url()),
+                problem: format!("cannot create the HTTP client: {}", error.without_url()),
             })?;
         Ok(Self { settings, client, dropped, is_well: None, last_report: None })
     }
@@ -115,7 +115,7 @@ impl SpanExporter {
             match self.send_once(body.clone()).await {
                 ExportOutcome::Taken => {
                     if self.is_well.replace(true) != Some(true) {
-                        tracing::info!("the collector takes traces");
+                        tracing::info!("the trace collector accepts spans");
                     }
                     return;
                 }
@@ -150,29 +150,31 @@ impl SpanExporter {
             Ok::<_, reqwest::Error>((status, pause.map(Duration::from_secs), read_body(answer).await?))
         };
         let (status, pause, reply) = match tokio::time::timeout(self.settings.timeout, asking).await {
-            Err(_) => return ExportOutcome::Later("it did not answer in time".to_owned(), None),
+            Err(_) => return ExportOutcome::Later("the collector did not answer in time".to_owned(), None),
             Ok(Err(error)) => return ExportOutcome::Later(error_text(error), None),
             Ok(Ok(answered)) => answered,
         };
         match status {
             status if status.is_success() => {
                 if let Some((count, message)) = wire::parse_rejection(&reply) {
-                    tracing::warn!(spans = count, "the collector did not take some traces: {message}");
+                    tracing::warn!(spans = count, "the trace collector rejected spans: {message}");
                 }
                 ExportOutcome::Taken
             }
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => ExportOutcome::Later(format!("it answers {}", status.as_u16()), pause),
-            status => ExportOutcome::Refused(format!("it answers {}", status.as_u16())),
+            | StatusCode::GATEWAY_TIMEOUT => {
+                ExportOutcome::Later(format!("the collector returned status {}", status.as_u16()), pause)
+            }
+            status => ExportOutcome::Refused(format!("the collector returned status {}", status.as_u16())),
         }
     }
 
     /// Says so once, until it was well again.
     fn log_failure(&mut self, why: &str) {
         if self.is_well.replace(false) != Some(false) {
-            tracing::warn!("the collector of traces does not take them: {why}");
+            tracing::warn!("failed to export traces: {why}");
         }
     }
 
@@ -183,7 +185,7 @@ impl SpanExporter {
         let dropped = self.dropped.take_count();
         if dropped > 0 {
             self.last_report = Some(Instant::now());
-            tracing::warn!(spans = dropped, "nobody was told of some spans");
+            tracing::warn!(spans = dropped, "dropped spans: the export queue is full or the collector failed");
         }
     }
 }
@@ -209,7 +211,8 @@ async fn read_body(mut answer: Response) -> reqwest::Result<Vec<u8>> {
 
 /// Returns the error's text, without the address.
 fn error_text(error: reqwest::Error) -> String {
-    let what = if error.is_connect() { "it cannot be reached" } else { "the connection broke off" };
+    let what =
+        if error.is_connect() { "the collector cannot be reached" } else { "the connection to the collector broke" };
     let error = error.without_url();
     // The outer errors say only that it did not work.
     let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
@@ -248,7 +251,7 @@ mod tests {
         let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
         let failed = client.post(format!("http://127.0.0.1:{port}/a-token/v1/traces")).send().await.unwrap_err();
         let text = super::error_text(failed);
-        assert!(text.starts_with("it cannot be reached: ") && text.contains("Connection refused"), "{text}");
+        assert!(text.starts_with("the collector cannot be reached: ") && text.contains("Connection refused"), "{text}");
         assert!(!text.contains("a-token"), "{text}");
     }
 }

@@ -76,7 +76,7 @@ impl TraceExport {
     pub async fn stop(mut self, patience: Duration) {
         if tokio::time::timeout(patience, &mut self.exporting).await.is_err() {
             self.exporting.abort();
-            tracing::warn!("the collector of traces did not take the last spans in time");
+            tracing::warn!("the trace collector did not accept the last spans in time");
         }
     }
 }

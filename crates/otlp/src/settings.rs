@@ -45,7 +45,7 @@ pub(super) struct OtlpSettings {
 
 impl fmt::Debug for OtlpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("sampler", &self.sampler).finish_non_exhaustive()
+        f.debug_struct("OtlpSettings").field("sampler", &self.sampler).finish_non_exhaustive()
     }
 }
 
@@ -92,7 +92,7 @@ impl OtlpSettings {
         match get("OTEL_TRACES_EXPORTER").as_deref() {
             None | Some("otlp") => {}
             Some("none") => return Ok(None),
-            Some(_) => return config_error("OTEL_TRACES_EXPORTER", "it is otlp or none"),
+            Some(_) => return config_error("OTEL_TRACES_EXPORTER", "expected otlp or none"),
         }
         let Some((name, address)) = of_traces("ENDPOINT") else { return Ok(None) };
         let endpoint = parse_endpoint(&name, &address)?;
@@ -103,13 +103,13 @@ impl OtlpSettings {
         if let Some((name, value)) = of_traces("PROTOCOL")
             && value != "http/json"
         {
-            return config_error(&name, "http/json is what is spoken here");
+            return config_error(&name, "expected http/json, the only supported protocol");
         }
         let is_compressed = match of_traces("COMPRESSION") {
             None => false,
             Some((_, value)) if value == "none" => false,
             Some((_, value)) if value == "gzip" => true,
-            Some((name, _)) => return config_error(&name, "it is none or gzip"),
+            Some((name, _)) => return config_error(&name, "expected none or gzip"),
         };
         let timeout = match of_traces("TIMEOUT") {
             Some((name, value)) => parse_number(&name, &value, 600_000)?,
@@ -142,16 +142,13 @@ fn config_error<T>(variable: &str, problem: &str) -> Result<T, OtlpConfigError> 
 /// Parses an endpoint: the address of all signals has that of traces below it; that of traces is used as it is.
 fn parse_endpoint(name: &str, address: &str) -> Result<Url, OtlpConfigError> {
     let Some(mut url) = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https")) else {
-        return config_error(name, "it is no address that begins with http:// or https://");
+        return config_error(name, "expected a URL that starts with http:// or https://");
     };
     if !url.username().is_empty() || url.password().is_some() {
-        return config_error(
-            name,
-            "no name and no password stands in it; credentials belong in OTEL_EXPORTER_OTLP_HEADERS",
-        );
+        return config_error(name, "the URL must not contain credentials; put them in OTEL_EXPORTER_OTLP_HEADERS");
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return config_error(name, "nothing stands behind a ? or # in it");
+        return config_error(name, "the URL must not have a query (?) or fragment (#)");
     }
     if !name.contains("_TRACES_")
         && let Ok(mut path) = url.path_segments_mut()
@@ -172,9 +169,10 @@ fn parse_pairs(variable: &str, text: &str) -> Result<Vec<(String, String)>, Otlp
     };
     match parts.map(read).collect::<Option<Vec<_>>>() {
         Some(pairs) => Ok(pairs),
-        None => {
-            config_error(variable, "it is name=value, and a comma before the next; what is unusual is percent-encoded")
-        }
+        None => config_error(
+            variable,
+            "expected name=value pairs separated by commas, with special characters percent-encoded",
+        ),
     }
 }
 
@@ -183,13 +181,13 @@ fn parse_headers(variable: &str, text: &str) -> Result<HeaderMap, OtlpConfigErro
     for (name, value) in parse_pairs(variable, text)? {
         let name = name.to_ascii_lowercase();
         let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value)) else {
-            return config_error(variable, "one of them is no header that can be sent");
+            return config_error(variable, "invalid header name or value");
         };
         if matches!(
             name.as_str(),
             "host" | "content-length" | "content-type" | "content-encoding" | "transfer-encoding"
         ) {
-            return config_error(variable, &format!("{name} is not for you to set"));
+            return config_error(variable, &format!("{name} is set by the exporter and cannot be changed"));
         }
         value.set_sensitive(true);
         headers.insert(name, value);
@@ -200,7 +198,7 @@ fn parse_headers(variable: &str, text: &str) -> Result<HeaderMap, OtlpConfigErro
 fn parse_number(variable: &str, text: &str, most: u64) -> Result<u64, OtlpConfigError> {
     match text.parse() {
         Ok(number) if (1..=most).contains(&number) => Ok(number),
-        Ok(_) | Err(_) => config_error(variable, &format!("it is a whole number from 1 to {most}")),
+        Ok(_) | Err(_) => config_error(variable, &format!("expected a whole number from 1 to {most}")),
     }
 }
 
@@ -231,7 +229,7 @@ fn parse_sampler(name: Option<&str>, argument: Option<&str>) -> Result<TraceSamp
         Some("traceidratio") => {
             let ratio = argument.map_or(Some(1.0), |ratio| ratio.parse::<f64>().ok());
             let Some(ratio) = ratio.filter(|ratio| (0.0..=1.0).contains(ratio)) else {
-                return config_error("OTEL_TRACES_SAMPLER_ARG", "it is a number from 0 to 1");
+                return config_error("OTEL_TRACES_SAMPLER_ARG", "expected a number from 0 to 1");
             };
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 2^63")]
             let bound = (ratio * (1_u64 << 63) as f64) as u64;
@@ -239,7 +237,7 @@ fn parse_sampler(name: Option<&str>, argument: Option<&str>) -> Result<TraceSamp
         }
         Some(_) => config_error(
             "OTEL_TRACES_SAMPLER",
-            "it is always_on, always_off or traceidratio, or one of these behind parentbased_",
+            "expected always_on, always_off or traceidratio, also with the prefix parentbased_",
         ),
     }
 }
@@ -285,14 +283,14 @@ mod tests {
     #[test]
     fn what_has_no_meaning_is_refused_by_name_and_without_what_may_be_secret() {
         for (name, value, want) in [
-            (ALL, "collector:4318", "no address"),
-            (ALL, "unix:///run/otel", "no address"),
-            (ALL, "http://me:hunter2@c", "no password"),
-            (ALL, "http://c?key=hunter2", "behind a ?"),
+            (ALL, "collector:4318", "expected a URL"),
+            (ALL, "unix:///run/otel", "expected a URL"),
+            (ALL, "http://me:hunter2@c", "must not contain credentials"),
+            (ALL, "http://c?key=hunter2", "query (?)"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "hunter2", "name=value"),
-            ("OTEL_EXPORTER_OTLP_HEADERS", "a b=hunter2", "no header"),
-            ("OTEL_EXPORTER_OTLP_HEADERS", "a=hunter2%0d%0ax", "no header"),
-            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "Host=hunter2", "host is not for you"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a b=hunter2", "invalid header"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=hunter2%0d%0ax", "invalid header"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "Host=hunter2", "host is set by the exporter"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/json"),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "none or gzip"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "whole number"),

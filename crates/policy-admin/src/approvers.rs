@@ -14,7 +14,7 @@ use super::unchecked::unchecked_note;
 
 /// Approver that a rule names and the configuration does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: there is no person \"{name}\" in `people`, nor a set of that name")]
+#[error("{file}:{line}: unknown approver \"{name}\": it is neither in `people` nor a set")]
 pub struct UnknownApprover {
     /// The file.
     pub file: String,
@@ -27,8 +27,8 @@ pub struct UnknownApprover {
 /// A step that asks for more people than can answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{file}:{line}: step {step} of those who have to allow needs {needed} and only {there} can answer: in `people` an account \
-     under `local`, one under `telegram` that is among `allowed_users`, or a login under `console` that is in `web.users` counts"
+    "{file}:{line}: approval step {step} needs {needed} approvers and only {there} can answer: each needs in `people` an \
+     account under `local`, one under `telegram` that is in `allowed_users`, or a login under `console` that is in `web.users`"
 )]
 pub struct TooFew {
     /// The file.
@@ -106,12 +106,12 @@ fn with_effort(source: &RuleSource, effort: &mut SearchBudget) -> Vec<String> {
         if let Some((other, before)) = before {
             let (file, line, by, count) = (&source.name, rule.line, other.line, before.approvals);
             warnings.push(format!(
-                "{file}:{line}: where the rule of line {by} matches too, it goes before this one, because it asks for {count} \
-                 people; whom this one names under `from` does not count there"
+                "{file}:{line}: if both rules match, the rule on line {by} takes precedence, because it needs {count} \
+                 approvers; `from` of this rule does not apply then"
             ));
         }
     }
-    warnings.extend(unchecked_note(&source.name, left, "others that ask more people before them"));
+    warnings.extend(unchecked_note(&source.name, left, "rules with more approvers that take precedence"));
     warnings
 }
 

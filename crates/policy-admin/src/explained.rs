@@ -35,7 +35,7 @@ pub const fn verdict_action(verdict: &Verdict) -> RuleAction {
 /// Returns the reasons why a rule did not decide, a line each.
 pub fn kept_off(near: &NearMiss) -> Vec<String> {
     if near.misses.is_empty() {
-        return vec!["it matches too, and what decided goes before it".to_owned()];
+        return vec!["also matches, but the deciding rule takes precedence".to_owned()];
     }
     near.misses.iter().map(ToString::to_string).collect()
 }
@@ -81,16 +81,16 @@ impl ExplainedVerdict {
     }
 }
 
-/// What becomes of a request, and which rules decide that. *Shape:* members in this order.
+/// Verdict on a request, and the rules that decide it. *Shape:* members in this order.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
-    /// What the rules say.
+    /// Action that the rules give.
     pub verdict: ExplainedAction,
-    /// Who has to allow what is asked about, step by step; empty where nobody is asked.
+    /// Required approvals, step by step; empty if no approval is required.
     pub steps: Vec<ExplainedStep>,
-    /// Why, in one line.
+    /// Reason in one line.
     pub why: String,
-    /// The rule that decided, if it was one.
+    /// Rule that decided, if a rule did.
     pub rule: Option<ExplainedRule>,
     /// The text that rules were matched against.
     pub signature: String,
@@ -100,11 +100,11 @@ pub struct Explanation {
     pub undeclared: Vec<String>,
     /// Names of the secrets that the arguments refer to.
     pub secrets: BTreeSet<String>,
-    /// Who would ask.
+    /// Principal that would make the request.
     pub principal: String,
-    /// The door through which it would come; null if that is the one that the rules are for.
+    /// Door of the request; null if it is the one that the rules are for.
     pub door: Option<String>,
-    /// The service that it would go to, if there is one.
+    /// Service that would execute the request, if there is one.
     pub target: Option<String>,
     /// The digest of the rules.
     pub policy: String,
@@ -112,7 +112,7 @@ pub struct Explanation {
     pub nearly: Vec<NearRule>,
 }
 
-/// What a rule says about what it matches.
+/// Action of a rule or of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Action")]
@@ -135,7 +135,7 @@ impl From<RuleAction> for ExplainedAction {
     }
 }
 
-/// A rule, and where it stands.
+/// Rule, with its file and line.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Rule")]
 pub struct ExplainedRule {
@@ -143,11 +143,11 @@ pub struct ExplainedRule {
     pub pattern: String,
     /// The name of its file.
     pub file: String,
-    /// Its line; 0 if not known.
+    /// Line in the file; 0 if not known.
     pub line: u32,
-    /// Whether it is one of the defaults.
+    /// True if the rule is a default.
     pub default: bool,
-    /// What its author says of it.
+    /// Description of the rule.
     pub description: Option<String>,
 }
 
@@ -163,17 +163,17 @@ impl ExplainedRule {
     }
 }
 
-/// A rule about the same tool that did not decide.
+/// Rule about the same tool that did not decide.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NearRule {
     /// The rule.
     #[serde(flatten)]
     pub rule: ExplainedRule,
-    /// What it says.
+    /// Action of the rule.
     pub action: ExplainedAction,
-    /// Whether it matches, and another goes before it.
+    /// True if the rule matches, but another one takes precedence.
     pub matches: bool,
-    /// Why it did not decide, a line each.
+    /// Reasons why the rule did not decide, one per line.
     pub why: Vec<String>,
 }
 
@@ -188,19 +188,19 @@ impl NearRule {
     }
 }
 
-/// One step of those who have to allow.
+/// Step of the required approvals.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Step")]
 pub struct ExplainedStep {
-    /// How many people have to.
+    /// Number of required approvals.
     pub approvals: u32,
-    /// Which people may; null means whoever may answer.
+    /// People who may allow; null means any approver.
     pub from: Option<BTreeSet<String>>,
-    /// Seconds that they have; null means as long as any approval.
+    /// Time limit of the step in seconds; null means the limit of any approval.
     pub within: Option<u64>,
-    /// What follows when that time is over.
+    /// Effect when the time limit of the step is reached.
     pub on_expiry: ExpiryAction,
-    /// How often the same people are asked once more, behind again.
+    /// Number of times that the same approvers are asked again, if on_expiry is again.
     pub times: Option<u32>,
 }
 
@@ -221,7 +221,7 @@ impl ExplainedStep {
     }
 }
 
-/// What follows when nobody allowed in time.
+/// Effect of a step without enough approvals in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpiryAction {

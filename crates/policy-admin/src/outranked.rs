@@ -14,13 +14,14 @@ pub(super) fn outranked_rules(name: &str, compiled: &CompiledRules, idle: &BTree
             Ok(Some(before)) => {
                 let (origin, pattern) = (&listed.named.origin, &listed.named.pattern);
                 let before = format!("{} ({})", before.named.pattern, before.named.origin);
-                warnings.push(format!("{origin}: {pattern} decides nothing: {before} goes before it wherever it fits"));
+                warnings
+                    .push(format!("{origin}: {pattern} has no effect: {before} takes precedence wherever it matches"));
             }
             Ok(None) => {}
             Err(policy::SearchLimitReached) => left += 1,
         }
     }
-    warnings.extend(unchecked_note(name, left, "others that decide before them"));
+    warnings.extend(unchecked_note(name, left, "rules that take precedence"));
     warnings
 }
 

@@ -196,10 +196,7 @@ mod tests {
                 Ok(_) => assert!(is_known, "{names}"),
                 Err(error) => {
                     let message = error.to_string();
-                    assert!(
-                        !is_known && message.contains("permissions.yaml:2: there is no person \"zoe\""),
-                        "{message}"
-                    );
+                    assert!(!is_known && message.contains("permissions.yaml:2: unknown approver \"zoe\""), "{message}");
                 }
             }
         }
@@ -213,16 +210,10 @@ mod tests {
         let household: ToolInventory = test_inventory(config::known_entities(&configuration, &|_| None).unwrap());
         for (who, want) in [
             ("approvals: 2", None),
-            (
-                "approvals: 3",
-                Some("permissions.yaml:2: step 1 of those who have to allow needs 3 and only 2 can answer"),
-            ),
+            ("approvals: 3", Some("permissions.yaml:2: approval step 1 needs 3 approvers and only 2 can answer")),
             ("from: [ana, x]", None),
-            ("from: [ana, x], approvals: 2", Some("needs 2 and only 1 can answer")),
-            (
-                "from: ana, escalate: [ { after: 5, to: x } ]",
-                Some("step 2 of those who have to allow needs 1 and only 0"),
-            ),
+            ("from: [ana, x], approvals: 2", Some("needs 2 approvers and only 1 can answer")),
+            ("from: ana, escalate: [ { after: 5, to: x } ]", Some("approval step 2 needs 1 approvers and only 0")),
         ] {
             std::fs::write(&path, format!("rules:\n- {{ pattern: 'pay(*)', action: ask, {who} }}\n")).unwrap();
             let refused = load_rules(&path, &household).err().map(|error| error.to_string()).unwrap_or_default();
@@ -285,7 +276,7 @@ mod tests {
             let rules = policy::RuleSet { rules: (0..2_000).map(rule).collect(), ..policy::RuleSet::default() };
             let found = unmet_rules(&RuleSource { name: "p".to_owned(), layer: RuleLayer::Main, rules }, &household);
             assert_eq!((found.unmet.is_empty(), found.unchecked.is_none()), (is_met, is_whole), "{}", name(0));
-            let prefix = "p: 1811 rules were not checked for what they are bound to: ";
+            let prefix = "p: 1811 rules were not checked for unknown principals, doors and targets: ";
             assert!(found.unchecked.as_ref().is_none_or(|line| line.starts_with(prefix)), "{:?}", found.unchecked);
         }
     }
@@ -362,8 +353,8 @@ mod tests {
                 "5: \"gsv__Cron\" takes no argument \"acton\"; did you mean \"action\"?",
                 "6: \"pay\" is not known to take an argument \"amuont\"; did you mean \"amount\"?",
                 "7: \"shut\" takes no argument \"amount\"; it takes door",
-                "8: \"idle\" takes no arguments, so none is \"amount\"",
-                "10: no tool is called \"unheard_of\"; the tools are TOOLS, and those of nodes, NODE__TOOL",
+                "8: \"idle\" takes no arguments; found \"amount\"",
+                "10: there is no tool \"unheard_of\"; the tools are TOOLS, and NODE__TOOL for tools of nodes",
                 "14: \"send\" takes no argument \"note\"; it takes to, amount",
             ]
         );
@@ -377,9 +368,10 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let warnings = load_rules(&path, &test_inventory(KnownEntities::default())).unwrap().warnings;
         let file = path.display();
-        let want = format!("{file}:2: turn(door* decides nothing: turn(* ({file}:3) goes before it wherever it fits");
+        let want =
+            format!("{file}:2: turn(door* has no effect: turn(* ({file}:3) takes precedence wherever it matches");
         assert!(
-            warnings.contains(&want) && warnings.iter().filter(|one| one.contains("decides nothing")).count() == 1,
+            warnings.contains(&want) && warnings.iter().filter(|one| one.contains("has no effect")).count() == 1,
             "{warnings:?}"
         );
     }

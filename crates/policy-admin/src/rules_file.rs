@@ -58,8 +58,8 @@ pub struct RulesDraft {
 }
 
 /// Effect of the first rule of all in addition to its own.
-const FIRST: &str = "this is the first rule. Without any, what only reads inside the workspace may happen; with it, that is asked about \
-    too, unless a rule allows it, such as one on read*";
+const FIRST: &str = "this is the first rule. Without rules, reads inside the workspace are allowed; with this rule they need approval, \
+    unless a rule allows them, for example one for read*";
 
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +81,7 @@ pub enum DraftError {
         why: String,
     },
     /// The rule is in the file already.
-    #[error("{file}:{line}: this rule stands there already", file = .file.display())]
+    #[error("{file}:{line}: the file has this rule already", file = .file.display())]
     There {
         /// The file.
         file: PathBuf,
@@ -95,7 +95,7 @@ pub enum DraftError {
     #[error(transparent)]
     Rules(#[from] RulesLoadError),
     /// The work on it was lost.
-    #[error("the file could not be worked on")]
+    #[error("internal error: the work on the rules file was interrupted")]
     Lost,
 }
 
@@ -106,7 +106,7 @@ pub enum SaveError {
     #[error(transparent)]
     Draft(#[from] DraftError),
     /// The file is not the one that was seen. Nothing was saved.
-    #[error("the file of rules has changed since this page was made")]
+    #[error("the rules file has changed since this page was loaded")]
     Changed,
     /// The change was not recorded. Nothing was saved.
     #[error("{0}")]
@@ -200,7 +200,7 @@ impl RulesFile {
         let has_rules = |engine: &Engine| engine.rules().compiled.rules().next().is_some();
         if !is_there && source.read_state(has_rules).await.is_some_and(|(has_rules, _)| has_rules) {
             let file = self.path.display();
-            return Err(format!("{file}: it is not there any more; a file without rules says that there are none"));
+            return Err(format!("{file}: the file is missing; to remove all rules, save a file without rules"));
         }
         if let Some(by) = by {
             let edit = Command::EditRules { by, to: loaded.rules.digest(), change: None };
@@ -238,14 +238,14 @@ impl RulesFile {
             (Some(at), item) => {
                 let old = known.rules.iter().chain(&known.defaults).find(is_old);
                 if matches!(comes, Some(NewRule::Plain(_))) && !old.is_none_or(is_plain) {
-                    let why = format!("the rule of line {at} says more than can be changed here");
+                    let why = format!("the rule on line {at} has fields that this form does not have: edit it as YAML");
                     return Err(form(why));
                 }
                 let (after, cut) = rule_lines::without_rule(&before, *at, item.as_deref()).map_err(form)?;
                 (after, Some(cut))
             }
             (None, Some(item)) => (rule_lines::with_rule(&before, item).map_err(form)?, None),
-            (None, None) => return Err(form("there is nothing to change".to_owned())),
+            (None, None) => return Err(form("no change was given".to_owned())),
         };
         let cut = cut.iter().flat_map(|cut| cut.lines()).map(|line| format!("- {line}"));
         let come = item.iter().map(|item| rule_lines::list_entry(item, 2, "\n"));

@@ -208,7 +208,7 @@ mod tests {
         );
         assert_eq!(explained.subject.target.as_deref(), Some("bank"));
         let misses: Vec<String> = explained.near[0].misses.iter().map(ToString::to_string).collect();
-        assert_eq!(misses, ["it wants amount to be at most 50, and it is 51"]);
+        assert_eq!(misses, ["it requires amount to be at most 50; the value is 51"]);
         let explained = ask(json!({"to": "acme", "amount": 50})).unwrap();
         assert_eq!(verdict_action(&explained.verdict), RuleAction::Allow);
         assert_eq!((explained.near.len(), explained.near[0].misses.len()), (1, 0));

@@ -4,6 +4,6 @@
 pub(super) fn unchecked_note(file: &str, rules: usize, what: &str) -> Option<String> {
     (rules > 0).then(|| {
         let rules = if rules == 1 { "1 rule was".to_owned() } else { format!("{rules} rules were") };
-        format!("{file}: {rules} not checked for {what}: too many patterns may meet each other")
+        format!("{file}: {rules} not checked for {what}: too many patterns may overlap")
     })
 }

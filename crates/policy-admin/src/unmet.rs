@@ -56,7 +56,7 @@ pub(super) fn unmet_rules(source: &RuleSource, household: &ToolInventory) -> Unm
                 let warning = match elsewhere {
                     Some(name) => format!(
                         "{file}:{line}: {name} takes its rules from the permissions.yaml of its agent directory or from \
-                         --permissions, and none from a gateway; this rule matches nothing here"
+                         --permissions, not from a gateway; this rule matches nothing here"
                     ),
                     None => format!(
                         "{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"
@@ -66,7 +66,7 @@ pub(super) fn unmet_rules(source: &RuleSource, household: &ToolInventory) -> Unm
             }
         }
     }
-    let unchecked = unchecked_note(&source.name, left, "what they are bound to");
+    let unchecked = unchecked_note(&source.name, left, "unknown principals, doors and targets");
     UnmetRules { unmet, unchecked }
 }
 

@@ -25,6 +25,19 @@ pub enum DecodedLine {
 ///
 /// Push a chunk, then take lines until there is none: between two chunks it holds at most one unfinished line. Lines end at the
 /// byte 0x0A only, because U+2028 and U+2029 may occur in a JSON string as they are.
+///
+/// # Example
+///
+/// ```
+/// use countersign_protocol::lines::{DecodedLine, LineDecoder};
+///
+/// let mut decoder = LineDecoder::new(16);
+/// decoder.push(b"{\"id\":1}\n{\"id");
+/// assert_eq!(decoder.next_line(), Some(DecodedLine::Text("{\"id\":1}".to_owned())));
+/// assert_eq!(decoder.next_line(), None, "the second line is not complete");
+/// decoder.push(b"\":2}\n");
+/// assert_eq!(decoder.next_line(), Some(DecodedLine::Text("{\"id\":2}".to_owned())));
+/// ```
 #[derive(Debug)]
 pub struct LineDecoder {
     buffer: BytesMut,

@@ -521,7 +521,7 @@ fn a_gateway_answers_what_it_is_not_asked_if_that_has_an_id() {
         id: GsvRequestId::from_text("1"),
         fault: GsvError::bad_request(message),
     };
-    let passed_over = || ignored("a gateway is neither answered nor told");
+    let passed_over = || ignored("a gateway accepts neither responses nor events");
     for (frame, want) in [
         ("{\"type\":\"res\",\"id\":\"1\",\"ok\":true}", malformed("Unexpected frame type: res")),
         ("{\"type\":\"res\",\"id\":\"1\"}", malformed("Unexpected frame type: res")),

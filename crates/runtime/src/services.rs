@@ -58,7 +58,7 @@ pub struct ServiceDefinition {
 /// The base address is left out: a user may have written a password into it.
 impl fmt::Debug for ServiceDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service")
+        f.debug_struct("ServiceDefinition")
             .field("name", &self.name)
             .field("auth", &self.auth)
             .field("health", &self.health)
@@ -185,10 +185,10 @@ pub enum ServiceCallOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HealthFailure {
     /// The service is there and refuses its credentials.
-    #[error("it answers, and refuses the credentials ({0})")]
+    #[error("rejected the credentials with status {0}")]
     Refused(u16),
     /// The service is there and answers something else.
-    #[error("answered {status} instead of {expect_status}")]
+    #[error("returned status {status}, expected {expect_status}")]
     Answered {
         /// The status that it answered.
         status: u16,
@@ -210,7 +210,7 @@ pub enum BadService {
     #[error("service {0} is defined twice")]
     Twice(String),
     /// The base address is no plain `http` or `https` address.
-    #[error("service {0}: its url must be http or https, without user, query and fragment")]
+    #[error("service {0}: url must be an http or https URL without user, query or fragment")]
     Address(String),
     /// The credentials cannot be sent.
     #[error("service {0}: {1}")]

@@ -51,6 +51,36 @@ use crate::{
 /// locks the row first: it waits for a transaction that the server still has from the old connection, so that its result is
 /// final. [`take_over`](Log::take_over) adds 1 to the epoch under the same lock. If a lease decides who owns the partition,
 /// it returns the epoch of the lease, and fails without one.
+///
+/// # Example
+///
+/// ```
+/// use countersign_core::{id::Lsn, time::Millis};
+/// use countersign_store::{AppendError, Batch, Log, LogRecord, MemoryLog, Partition};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let log = MemoryLog::new();
+/// let epoch = log.take_over(Partition::ZERO).await?;
+/// let batch = Batch(vec![LogRecord {
+///     at: Millis(1_000),
+///     session: None,
+///     key: None,
+///     kind: "greeting".into(),
+///     version: 1,
+///     facts: r#"{"to":"ana"}"#.into(),
+///     content: Some("Good morning.".into()),
+/// }]);
+/// let last = log.append(Partition::ZERO, epoch, Lsn(0), batch.clone()).await?;
+/// assert_eq!(last, Lsn(1));
+///
+/// // Another owner takes over, and the store refuses the appends of the first.
+/// log.take_over(Partition::ZERO).await?;
+/// let late = log.append(Partition::ZERO, epoch, last, batch).await;
+/// assert!(matches!(late, Err(AppendError::Fenced { .. })));
+/// # Ok(())
+/// # }
+/// ```
 pub trait Log: Send + Sync + 'static {
     /// Makes the caller the owner of the partition and returns its epoch, higher than all before.
     ///

@@ -146,6 +146,36 @@ impl ReadScope<'_> {
 }
 
 /// The last record of a partition: where it is, and the digest of everything up to it.
+///
+/// # Example
+///
+/// ```
+/// # use countersign_core::{id::Lsn, time::Millis};
+/// # use countersign_store::{Batch, LogOptions, LogRecord};
+/// use countersign_store::{Corruption, Log, LogHead, Partition, SqliteLog};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("log.db");
+/// # let (at, session, key, content, version) = (Millis(1_000), None, None, None, 1);
+/// # let record = LogRecord { at, session, key, kind: "boot".into(), version, facts: "{}".into(), content };
+/// let log = SqliteLog::open(&path, LogOptions::default())?;
+/// assert_eq!(log.head(Partition::ZERO).await?, LogHead::EMPTY);
+/// let epoch = log.take_over(Partition::ZERO).await?;
+/// log.append(Partition::ZERO, epoch, Lsn(0), Batch(vec![record])).await?;
+///
+/// // Keep the head elsewhere: with it, a check notices that the end of the log was cut off.
+/// let head = log.head(Partition::ZERO).await?;
+/// assert_eq!(log.verify_chain(Partition::ZERO, Some(head)).await?.flaw, None);
+///
+/// let longer = LogHead { lsn: Lsn(2), ..head };
+/// let report = log.verify_chain(Partition::ZERO, Some(longer)).await?;
+/// assert_eq!(report.flaw, Some(Corruption::CutTail { expected: longer, found: head }));
+/// # log.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHead {
     /// Position of the last record, 0 when there is none.

@@ -78,7 +78,7 @@ pub(crate) fn fold_guarded(
 ) -> Result<(), ViewPanic> {
     let content = content.filter(|_| view.reads_contents());
     catch_unwind(AssertUnwindSafe(|| view.fold_record(record, content, rows))).map_err(|_| {
-        error!(?view, lsn = %record.lsn, "a view panicked; it cannot be read until the log is opened again");
+        error!(?view, lsn = %record.lsn, "a view panicked; it is unreadable until the log is reopened");
         ViewPanic
     })
 }

@@ -25,13 +25,13 @@ const WORDS: usize = 300;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BotCallFailure {
     /// Nothing but another token helps.
-    #[error("the bot's token is refused: {0}")]
+    #[error("the bot token was rejected: {0}")]
     Token(String),
     /// The same call again, after that long.
-    #[error("too many requests: to be repeated after {} s", .0.as_secs())]
+    #[error("rate limited: retry after {} s", .0.as_secs())]
     Wait(Duration),
     /// Another program takes this bot's updates.
-    #[error("somebody else polls with this token: {0}")]
+    #[error("another program polls with this token: {0}")]
     Conflict(String),
     /// The chat has another id now.
     #[error("the chat became {0}")]
@@ -43,7 +43,7 @@ pub(super) enum BotCallFailure {
     #[error("refused: {0}")]
     Refused(String),
     /// The server is not there or not well.
-    #[error("not reached: {0}")]
+    #[error("Bot API not reached: {0}")]
     Unreachable(String),
 }
 
@@ -85,7 +85,7 @@ pub(super) struct BotClient {
 
 impl std::fmt::Debug for BotClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Bot")
+        f.write_str("BotClient")
     }
 }
 
@@ -135,7 +135,7 @@ impl BotClient {
             Value::Array(updates) => Ok(updates.into_iter().filter_map(TelegramUpdate::from_value).collect()),
             _ => {
                 Err(self
-                    .record_failure("getUpdates", BotCallFailure::Unreachable("its updates are no list".to_owned())))
+                    .record_failure("getUpdates", BotCallFailure::Unreachable("the updates are not a list".to_owned())))
             }
         }
     }
@@ -150,7 +150,10 @@ impl BotClient {
     ) -> Result<TelegramMessage, BotCallFailure> {
         match self.send_once(to, text, keys).await {
             Err(BotCallFailure::Refused(words)) if to.topic.is_some() && says_no_topic(&words) => {
-                tracing::warn!(topic = to.topic, "the topic takes no messages; this one goes to the chat without it");
+                tracing::warn!(
+                    topic = to.topic,
+                    "the topic accepts no messages; sending to the chat without the topic"
+                );
                 self.send_once(MessageTarget { topic: None, ..to }, text, keys).await
             }
             sent => sent,
@@ -175,7 +178,7 @@ impl BotClient {
         }
         let sent = self.call("sendMessage", &message, PATIENCE).await?;
         serde_json::from_value(sent).map_err(|_| {
-            self.record_failure("sendMessage", BotCallFailure::Unreachable("what it sent is no message".to_owned()))
+            self.record_failure("sendMessage", BotCallFailure::Unreachable("the answer is not a message".to_owned()))
         })
     }
 
@@ -269,7 +272,7 @@ impl BotClient {
     }
 
     fn record_failure(&self, method: &'static str, failure: BotCallFailure) -> BotCallFailure {
-        tracing::warn!(method, %failure, "a call of the Bot API failed");
+        tracing::warn!(method, %failure, "a Bot API call failed");
         self.health.record_failure(format!("{method}: {failure}"));
         failure
     }

@@ -327,7 +327,7 @@ impl CardWriter {
                 AttemptResult::At(Instant::now())
             }
             Err(error) => {
-                tracing::warn!(%gate, %error, "a card was sent and could not be recorded");
+                tracing::warn!(%gate, %error, "a card was sent, but not recorded");
                 AttemptResult::Later
             }
         }
@@ -356,7 +356,7 @@ impl CardWriter {
                     // A message of a chat that moved away cannot be reached; nor one that was deleted.
                     Err(BotCallFailure::Harmless(_) | BotCallFailure::Moved(_)) => {}
                     Err(BotCallFailure::Refused(_)) if self.due.get(&id).is_some_and(|due| due.tries + 1 >= TRIES) => {
-                        tracing::warn!(gate = %id, "a card cannot be edited; it stays as it is");
+                        tracing::warn!(gate = %id, "failed to edit a card; it keeps its old text");
                     }
                     Err(failure) => return self.on_failure(&failure),
                 }
@@ -366,7 +366,7 @@ impl CardWriter {
                 let updated =
                     gate::Command::Updated { gate: id, surface: SURFACE.to_owned(), reference: place.to_string() };
                 if let Err(error) = self.source.send_command(Command::Gate(updated)).await {
-                    tracing::warn!(gate = %id, %error, "a card was edited and that could not be recorded");
+                    tracing::warn!(gate = %id, %error, "a card was edited, but the edit was not recorded");
                     return AttemptResult::Later;
                 }
             }

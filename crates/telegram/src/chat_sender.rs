@@ -78,7 +78,7 @@ pub struct InboundHook(watch::Sender<Option<Arc<dyn InboundHandler>>>);
 
 impl std::fmt::Debug for InboundHook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ear")
+        f.write_str("InboundHook")
     }
 }
 

@@ -152,7 +152,7 @@ impl MessengerContext {
     }
 
     fn chat_moved(&self, chat: i64) {
-        tracing::warn!(chat, "the chat has another id now; the configuration should name it");
+        tracing::warn!(chat, "the chat has a new id; set messenger.telegram.chat_id to it");
         self.chat.store(chat, Ordering::Relaxed);
     }
 
@@ -274,7 +274,7 @@ impl TelegramMessenger {
         self.stop.cancel();
         let tasks = futures_util::future::join_all(&mut self.tasks);
         if tokio::time::timeout(grace, tasks).await.is_err() {
-            tracing::warn!("the messenger ends with cards that are not up to date; the next start edits them");
+            tracing::warn!("the messenger stopped before all cards were up to date; the next start edits them");
         }
     }
 }

@@ -324,7 +324,7 @@ impl UpdatePoller {
             | OwnerError::TooLarge
             | OwnerError::Unreadable(_)
             | OwnerError::Panicked => {
-                tracing::warn!(%gate, %refused, "a tap could not be taken");
+                tracing::warn!(%gate, %refused, "failed to process a button press");
                 NOT_RECORDED
             }
         })

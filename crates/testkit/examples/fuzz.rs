@@ -42,13 +42,13 @@ struct FuzzOptions {
 
 impl FuzzOptions {
     fn parse(mut arguments: impl Iterator<Item = String>) -> FuzzResult<Self> {
-        let name = arguments.next().ok_or("which target?")?;
+        let name = arguments.next().ok_or("name a target")?;
         let target = TARGETS.iter().find(|target| target.name == name).ok_or_else(|| format!("no target {name:?}"))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
         let mut options = Self { target, minutes: 5.0, seed: now, findings: PathBuf::from("."), replay: None };
         while let Some(argument) = arguments.next() {
-            let value = arguments.next().ok_or_else(|| format!("{argument} wants a value"))?;
-            let wrong = || format!("{argument} cannot be {value:?}");
+            let value = arguments.next().ok_or_else(|| format!("{argument} needs a value"))?;
+            let wrong = || format!("invalid value of {argument}: {value:?}");
             match argument.as_str() {
                 "--minutes" => options.minutes = value.parse().map_err(|_| wrong())?,
                 "--seed" => options.seed = value.parse().map_err(|_| wrong())?,

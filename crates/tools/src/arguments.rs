@@ -43,7 +43,7 @@ pub(crate) fn locate_to_change(given: &str, cx: &ToolContext) -> Result<AllowedP
     if let Some(because) = obeyed_behind_link(given, place.path(), cx) {
         let real = display_path(place.path(), cx);
         return Err(CallFailure::Failed(format!(
-            "{given} was not changed: a link in it leads to {real}, which {because}; give that path instead"
+            "{given} was not changed: a symlink in it leads to {real}, which {because}; use that path instead"
         )));
     }
     match cx.shells.sandbox().forbids_writing(place.path(), &cx.cwd, &cx.environment) {
@@ -109,7 +109,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     let working = tokio::task::spawn_blocking(work);
     tokio::select! {
         biased;
-        done = working => done.unwrap_or_else(|error| Err(CallFailure::Failed(format!("the tool broke off: {error}")))),
+        done = working => done.unwrap_or_else(|error| Err(CallFailure::Failed(format!("the tool failed: {error}")))),
         () = cx.cancel.cancelled() => Err(CallFailure::Cancelled("Tool execution was aborted".to_owned())),
     }
 }
@@ -124,7 +124,7 @@ pub(crate) async fn run_to_completion<T: Send + 'static>(
         return Err(CallFailure::Cancelled("Tool execution was aborted".to_owned()));
     }
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(CallFailure::InDoubt(format!("the tool broke off: {error}"))))
+    done.unwrap_or_else(|error| Err(CallFailure::InDoubt(format!("the tool failed: {error}"))))
 }
 
 #[cfg(test)]

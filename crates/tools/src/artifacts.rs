@@ -45,7 +45,7 @@ fn claim_parent(around: &Path) -> io::Result<()> {
     let opened: File = OpenOptions::new().read(true).custom_flags(flags).open(around)?;
     let found = opened.metadata()?;
     if !is_own_folder(&found) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the folder for outputs is somebody else's"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the folder for outputs belongs to another user"));
     }
     if found.mode() & 0o077 != 0 {
         opened.set_permissions(Permissions::from_mode(0o700))?;

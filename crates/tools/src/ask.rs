@@ -96,7 +96,7 @@ impl AgentTool for AskTool {
     }
 
     fn run<'a>(&'a self, _: Map<String, Value>, _: &'a ToolContext) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
-        Box::pin(async { Err(CallFailure::NotBegun("there is nobody to ask here".to_owned())) })
+        Box::pin(async { Err(CallFailure::NotBegun("no user can answer questions here".to_owned())) })
     }
 }
 

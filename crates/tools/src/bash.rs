@@ -106,7 +106,7 @@ impl Default for BashTool {
                 description: description.to_owned(),
                 schema: json!({"type": "object", "required": ["command"], "properties": {
                     "command": {"type": "string", "description": "Shell command to run"},
-                    "timeout": {"type": "integer", "minimum": 1, "maximum": 3600, "description": "Seconds (300 if nothing is said, unless the person set something else)"},
+                    "timeout": {"type": "integer", "minimum": 1, "maximum": 3600, "description": "Seconds (default: 300, unless the person set something else)"},
                     "cwd": {"type": "string", "description": "Folder for this command alone (default: where the shell is)"},
                     "head": {"type": "integer", "minimum": 1, "description": "Show the first N lines of the output only; with tail, both ends"},
                     "tail": {"type": "integer", "minimum": 1, "description": "Show the last N lines of the output only; with head, both ends"},
@@ -175,8 +175,7 @@ impl AgentTool for BashTool {
                     (self.sandbox.clone(), cx.environment.clone(), arguments.needs.clone());
                 // A disk that hangs holds up no other task.
                 let check = move || sandbox.check_written(&named, &environment, &needs);
-                let broke_off =
-                    |_| CallFailure::Invalid("the paths that it asks for could not be looked at".to_owned());
+                let broke_off = |_| CallFailure::Invalid("cannot check the paths in needs.write".to_owned());
                 let written = tokio::task::spawn_blocking(check).await.map_err(broke_off)?;
                 written.map_err(|refused| CallFailure::Invalid(refused.to_string()))?;
             }
@@ -328,7 +327,7 @@ impl CompletedCommand {
             CommandEnd::Exited(0) => {}
             // Exit code of a shell for SIGKILL, which the kernel sends if memory runs out.
             CommandEnd::Exited(code @ KILLED) => paragraphs.push(format!(
-                "Command exited with code {code}: it was killed, by itself, by somebody else, or because memory ran out"
+                "Command exited with code {code}: it was killed with SIGKILL, for example because memory ran out"
             )),
             CommandEnd::Exited(code) => paragraphs.push(format!("Command exited with code {code}")),
             CommandEnd::Cancelled => paragraphs.push("Command aborted".to_owned()),
@@ -424,7 +423,7 @@ impl From<ShellError> for CallFailure {
                 Self::NotBegun(error.to_string())
             }
             ShellError::Broken(source) => {
-                Self::InDoubt(format!("{error}: {source}; it is not known how the command ended"))
+                Self::InDoubt(format!("{error}: {source}; the outcome of the command is unknown"))
             }
         }
     }
@@ -432,8 +431,8 @@ impl From<ShellError> for CallFailure {
 
 fn fresh_note(lost: ShellLoss) -> String {
     let why = match lost {
-        ShellLoss::Stopped => "the command before was stopped",
-        ShellLoss::Exited => "the shell of the command before ended",
+        ShellLoss::Stopped => "the previous command was stopped",
+        ShellLoss::Exited => "the shell of the previous command ended",
     };
     format!("[This ran in a new shell, because {why}: earlier variables and functions are lost]")
 }

@@ -29,7 +29,7 @@ pub fn conform_arguments(tool: &str, schema: &Value, arguments: &Value) -> Resul
         _ => check.problems.push("arguments must be an object".to_owned()),
     }
     if check.steps == 0 {
-        check.problems.push("the schema goes too deep to be checked".to_owned());
+        check.problems.push("the schema is nested too deeply to check the arguments".to_owned());
     }
     match arguments {
         Value::Object(members) if check.problems.is_empty() => Ok(members.clone()),
@@ -132,7 +132,10 @@ impl<'a> SchemaChecker<'a> {
         if !one.is_empty() && fitting == 0 {
             self.report_closest(one, value, path);
         } else if fitting > 1 {
-            self.report_problem(path, format_args!("fits {fitting} of the forms of which it may have one"));
+            self.report_problem(
+                path,
+                format_args!("matches {fitting} of the allowed forms, but must match exactly one"),
+            );
         }
         if keywords.get("not").is_some_and(|form| self.fits_schema(form, value)) {
             self.report_problem(path, "has a form that is not allowed");
@@ -205,7 +208,7 @@ impl<'a> SchemaChecker<'a> {
         if is_set
             && items.iter().enumerate().any(|(at, item)| items[..at].iter().any(|before| is_same_value(before, item)))
         {
-            self.report_problem(path, "must not hold anything twice");
+            self.report_problem(path, "must not contain duplicates");
         }
         self.check_count(keywords, items.len(), ["minItems", "maxItems"], "items", path);
     }
@@ -341,7 +344,7 @@ mod tests {
             (of(json!({"pattern": "^[a-z]+$"})), json!({"a": "A"}), "a must match ^[a-z]+$"),
             (of(json!({"exclusiveMaximum": 3})), json!({"a": 3}), "a must be less than 3, not 3"),
             (of(json!({"maxItems": 1})), json!({"a": [1, 2]}), "a must have at most 1 items, not 2"),
-            (of(json!({"uniqueItems": true})), json!({"a": [1, 1.0]}), "a must not hold anything twice"),
+            (of(json!({"uniqueItems": true})), json!({"a": [1, 1.0]}), "a must not contain duplicates"),
             (of(json!({"items": {"required": ["id"]}})), json!({"a": [{"id": 1}, {}]}), "a[1].id is required"),
             (of(json!({"not": {"type": "null"}})), json!({"a": null}), "a has a form that is not allowed"),
             (of(json!(false)), json!({"a": 1}), "a is not allowed"),
@@ -349,7 +352,7 @@ mod tests {
             (
                 of(json!({"oneOf": [{"minimum": 1}, {"maximum": 5}]})),
                 json!({"a": 3}),
-                "a fits 2 of the forms of which it may have one",
+                "a matches 2 of the allowed forms, but must match exactly one",
             ),
             (
                 of(json!({"allOf": [{"type": "number"}, {"minimum": 2}]})),
@@ -365,7 +368,7 @@ mod tests {
     #[test]
     fn a_schema_that_names_itself_without_end_is_given_up() {
         for schema in [json!({"$ref": "#"}), json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]})] {
-            assert!(checked_text(&schema, &json!({})).contains("too deep"), "{schema}");
+            assert!(checked_text(&schema, &json!({})).contains("too deeply"), "{schema}");
         }
     }
 }

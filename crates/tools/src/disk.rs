@@ -97,7 +97,7 @@ pub fn replace_file(place: &AllowedPath, bytes: &[u8], before: ReplaceCondition)
         if let ReplaceCondition::Unchanged(stamp) = before
             && stat_entry(&folder, name)?.as_ref().map(FileStamp::from_metadata) != Some(stamp)
         {
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "it was changed by somebody else meanwhile"));
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another program changed it in the meantime"));
         }
         renameat(&folder, temporary.as_os_str(), &folder, name)?;
         Ok(())
@@ -253,7 +253,7 @@ mod tests {
         fs::write(&path, "written since").unwrap();
         let place = AllowedRoots::whole_filesystem([]).resolve_path(folder.path(), Path::new("a")).unwrap();
         let error = replace_file(&place, b"mine", ReplaceCondition::Unchanged(stamp)).unwrap_err();
-        assert_eq!(error.to_string(), "it was changed by somebody else meanwhile");
+        assert_eq!(error.to_string(), "another program changed it in the meantime");
         assert_eq!(fs::read(&path).unwrap(), b"written since");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

@@ -70,7 +70,7 @@ pub fn child_main() -> ExitCode {
     match mark::put_on().and_then(|()| child::serve_gateway()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(%error, "the exec child gave up");
+            tracing::error!(%error, "the exec child failed");
             ExitCode::FAILURE
         }
     }

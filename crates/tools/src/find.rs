@@ -112,7 +112,7 @@ fn find_paths(arguments: &FindArguments, cx: &ToolContext) -> Result<CallOutput,
         return Err(CallFailure::Failed(format!("{folder} is not a folder")));
     }
     let glob = GlobBuilder::new(&parts.glob).literal_separator(true).build();
-    let glob = glob.map_err(|error| CallFailure::Failed(format!("the pattern cannot be used: {error}")))?;
+    let glob = glob.map_err(|error| CallFailure::Failed(format!("invalid pattern: {error}")))?;
     let mut found = matching_paths(place.path(), &glob.compile_matcher(), arguments.hidden != Some(false), cx)?;
     // The newest first, and by name where the times are equal.
     found.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
@@ -241,7 +241,7 @@ mod tests {
             ("etc/*", "etc/ is outside of the allowed folder"),
             ("own/*", "own/ is reserved"),
             ("top.rs/*", "top.rs/ is not a folder"),
-            ("[", "the pattern cannot be used: "),
+            ("[", "invalid pattern: "),
             ("", "the pattern is empty"),
         ] {
             let got = case.run(&FindTool::default(), json!({"pattern": pattern})).await;

@@ -162,7 +162,7 @@ fn search_result(
     budget: &MatchBudget,
 ) -> CallOutput {
     let unread =
-        if unread > 0 { format!("\n[{unread} files could not be searched to their end]") } else { String::new() };
+        if unread > 0 { format!("\n[{unread} files could not be searched completely]") } else { String::new() };
     let count: usize = files.iter().map(|(_, matches)| matches).sum();
     let details = json!({
         "matchCount": count,
@@ -173,7 +173,7 @@ fn search_result(
     });
     if count == 0 {
         let behind = if arguments.offset > 0 {
-            format!(" behind the first {}", arguments.offset - budget.skip)
+            format!(" after the first {}", arguments.offset - budget.skip)
         } else {
             String::new()
         };
@@ -197,7 +197,7 @@ fn build_matcher(arguments: &GrepArguments) -> Result<RegexMatcher, CallFailure>
     builder.line_terminator((!arguments.multiline).then_some(b'\n'));
     builder.build(&arguments.pattern).map_err(|error| {
         let hint = if arguments.multiline { "" } else { " (a match over several lines needs multiline)" };
-        CallFailure::Failed(format!("the pattern cannot be used: {error}{hint}"))
+        CallFailure::Failed(format!("invalid pattern: {error}{hint}"))
     })
 }
 
@@ -222,14 +222,14 @@ fn files_to_search(
     builder.sort_by_file_path(Ord::cmp);
     if let Some(glob) = &arguments.glob {
         let mut globs = OverrideBuilder::new(if root.is_dir() { root } else { root.parent().unwrap_or(root) });
-        let unusable = |error| CallFailure::Failed(format!("the glob cannot be used: {error}"));
+        let unusable = |error| CallFailure::Failed(format!("invalid glob: {error}"));
         globs.add(glob).map_err(unusable)?;
         builder.overrides(globs.build().map_err(unusable)?);
     }
     if let Some(kind) = &arguments.kind {
         let mut types = TypesBuilder::new();
         types.add_defaults().select(kind);
-        builder.types(types.build().map_err(|error| CallFailure::Failed(format!("the type cannot be used: {error}")))?);
+        builder.types(types.build().map_err(|error| CallFailure::Failed(format!("invalid type: {error}")))?);
     }
     let files = builder.build().flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
     Ok(files.map(ignore::DirEntry::into_path))
@@ -333,9 +333,9 @@ mod tests {
     async fn what_cannot_be_searched_is_explained() {
         let case = case();
         for (arguments, want) in [
-            (json!({"pattern": "("}), "the pattern cannot be used: "),
-            (json!({"pattern": "a\\nb"}), "the pattern cannot be used: "),
-            (json!({"pattern": "a", "type": "nonsense"}), "the type cannot be used: "),
+            (json!({"pattern": "("}), "invalid pattern: "),
+            (json!({"pattern": "a\\nb"}), "invalid pattern: "),
+            (json!({"pattern": "a", "type": "nonsense"}), "invalid type: "),
             (json!({"pattern": "a", "path": "none"}), "none does not exist"),
             (json!({"pattern": "root", "path": "etc"}), "etc is outside of the allowed folder"),
             (json!({"pattern": "one", "path": "own"}), "own is reserved"),

@@ -91,7 +91,7 @@ impl CallQuestions {
         }
         let refused = answers.values().filter(|answer| matches!(answer, HostAccessAnswer::No(_))).count();
         if refused >= MOST_REFUSED || answers.len() >= MOST_ASKED {
-            return Some(HostAccessAnswer::No("this command has asked people too often".to_owned()));
+            return Some(HostAccessAnswer::No("this command has requested too many approvals".to_owned()));
         }
         let host: Arc<str> = host.into();
         asking.lock_waited().since = Some(Instant::now());
@@ -118,7 +118,7 @@ impl QuestionState {
 
 impl fmt::Debug for CallQuestions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Asks").field(&self.0.is_some()).finish()
+        f.debug_tuple("CallQuestions").field(&self.0.is_some()).finish()
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
             assert_eq!(asks.ask_host(host, std::future::pending()).await, Some(HostAccessAnswer::No("no".to_owned())));
         }
         let more = asks.ask_host("y:1", std::future::pending()).await;
-        assert!(matches!(more, Some(HostAccessAnswer::No(why)) if why.contains("too often")));
+        assert!(matches!(more, Some(HostAccessAnswer::No(why)) if why.contains("too many approvals")));
         assert_eq!(people.0.lock().unwrap().len(), 3);
     }
 

@@ -102,7 +102,7 @@ impl ServedCall {
 
     /// Notes a refusal, for the log and for the reader of the output.
     fn note_refused(&self, host: String, what: &str, may_ask: bool) {
-        tracing::info!(call = %self.call, "refused to a command: {what}");
+        tracing::info!(call = %self.call, "refused a connection of a command: {what}");
         let mut refused = self.lock_refused();
         if refused.len() < MOST_NOTED || refused.contains_key(&host) {
             refused.insert(host, (what.to_owned(), may_ask));

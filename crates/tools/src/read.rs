@@ -214,7 +214,7 @@ fn render_part(
         return Ok(CallOutput::from_text(text).with_details(details));
     }
     if part.lines.is_empty() {
-        let total = part.total.map_or_else(String::new, |total| format!(": it has {total}"));
+        let total = part.total.map_or_else(String::new, |total| format!(": the last line is {total}"));
         return Err(CallFailure::Failed(format!("{} has no line {}{total}", arguments.path, range.first)));
     }
     let last = range.first + part.lines.len() - 1;

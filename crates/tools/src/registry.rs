@@ -27,6 +27,21 @@ use crate::{
 };
 
 /// A set of tools. Clones share them.
+///
+/// # Example
+///
+/// ```
+/// use countersign_tools::{CallFailure, ToolRegistry};
+/// use serde_json::json;
+///
+/// let registry = ToolRegistry::standard().only_named(&["read", "grep"]);
+/// assert!(registry.get("write").is_none());
+///
+/// let grep = registry.get("grep").expect("it is in the registry");
+/// let arguments = grep.check_arguments(&json!({ "pattern": "TODO", "path": "src" }))?;
+/// assert_eq!(grep.spec().signature_of(&arguments), "grep(TODO, src)");
+/// # Ok::<(), CallFailure>(())
+/// ```
 #[derive(Clone)]
 pub struct ToolRegistry(Vec<Arc<dyn AgentTool>>);
 

@@ -68,7 +68,7 @@ pub enum RootsError {
     #[error("{0} is the state of a process, which tools may not touch")]
     Process(String),
     /// The links lead nowhere.
-    #[error("{0} has too many links")]
+    #[error("{0} has too many symlinks")]
     Links(String),
     /// The file system refused.
     #[error("{given}: {source}")]
@@ -321,7 +321,7 @@ mod tests {
             ("second-name", Err("is reserved")),
             ("reserved", Err("is reserved")),
             ("reserved/x", Err("is reserved")),
-            ("loop", Err("too many links")),
+            ("loop", Err("too many symlinks")),
             ("a.txt/x", Err("Not a directory")),
             ("", Err("is empty")),
             ("a\0b", Err("NUL")),

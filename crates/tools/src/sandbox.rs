@@ -198,11 +198,11 @@ impl CallNeeds {
 pub enum SandboxError {
     /// The kernel cannot hold it, and the settings refuse that.
     #[error(
-        "no command is run here: the settings ask for a sandbox (sandbox.on_missing: refuse) and {0}. Tell the person; `countersign doctor` says what to do"
+        "no command is run here: the settings require a sandbox (sandbox.on_missing: refuse), and {0}. Tell the user; `countersign doctor` suggests a fix"
     )]
     Missing(String),
     /// A requested file cannot be made.
-    #[error("needs.write: {} is not there and cannot be made ({why}): name a folder that is there", .path.display())]
+    #[error("needs.write: {} does not exist and cannot be created ({why}): name an existing folder", .path.display())]
     Absent {
         /// Path of the file.
         path: PathBuf,
@@ -210,7 +210,7 @@ pub enum SandboxError {
         why: std::io::ErrorKind,
     },
     /// A requested path leads elsewhere, which its approver did not see.
-    #[error("needs.write: {} leads through a link to {}: ask for that, if it is what the command needs", .path.display(), .real.display())]
+    #[error("needs.write: {} leads through a symlink to {}: request that path instead if the command needs it", .path.display(), .real.display())]
     Link {
         /// Path as requested.
         path: PathBuf,
@@ -218,7 +218,7 @@ pub enum SandboxError {
         real: PathBuf,
     },
     /// A requested path is never given.
-    #[error("{} is the gateway's own: no command may write to it", .0.display())]
+    #[error("{} belongs to the gateway: no command may write to it", .0.display())]
     Reserved(PathBuf),
     /// A requested host has no valid form.
     #[error("needs.hosts: {0}")]
@@ -287,12 +287,12 @@ impl Sandbox {
         }
         let Some(named) = needs.and_then(|needs| needs.get("hosts")) else { return Ok(()) };
         let hosts: Vec<String> = Vec::deserialize(named)
-            .map_err(|_| format!("needs.hosts: expected a list, each {}", HostPattern::EXPECTED))?;
+            .map_err(|_| format!("needs.hosts: expected a list in which each item is {}", HostPattern::EXPECTED))?;
         let needs = CallNeeds { hosts, ..CallNeeds::default() };
         needs.parse_hosts().map_err(|error| format!("needs.hosts: {error}"))?;
         if !needs.is_empty() && *self.network() == NetworkAccess::On {
             return Err(
-                "needs.hosts is not necessary: commands reach every host here. Call again without it".to_owned()
+                "needs.hosts is not necessary: commands can reach every host here. Call again without it".to_owned()
             );
         }
         Ok(())
@@ -364,7 +364,10 @@ impl Sandbox {
         if let Some(lacks) = self.missing_support() {
             match settings.on_missing {
                 OnMissingKernel::Refuse => return Err(SandboxError::Missing(lacks)),
-                OnMissingKernel::Warn => tracing::warn!(lacks, "commands are held by less than the settings ask for"),
+                OnMissingKernel::Warn => tracing::warn!(
+                    lacks,
+                    "the kernel lacks support for the sandbox: commands are confined less than the settings require"
+                ),
             }
         }
         let home = environment.get("HOME").map(PathBuf::from);
@@ -421,7 +424,7 @@ impl Sandbox {
         if open.any(|tree| path.starts_with(tree)) {
             return None;
         }
-        Some(format!("it lies outside of what the sandbox lets tools write: {}", self.writable_summary(cwd)))
+        Some(format!("the sandbox lets tools write only in {}", self.writable_summary(cwd)))
     }
 
     /// Folders for temporary files.

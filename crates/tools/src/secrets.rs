@@ -38,7 +38,7 @@ pub enum SecretRefused {
     Unknown(String),
     /// The secret could not be removed from results.
     #[error(
-        "the secret {0} is shorter than {SHORTEST} bytes, or has no line of 6, which could not be kept out of outputs"
+        "the secret {0} cannot be hidden in outputs: it must have at least {SHORTEST} bytes, and a line of at least 6"
     )]
     Short(String),
     /// The value is no text for a variable or a request.
@@ -68,7 +68,7 @@ pub struct GatewaySecrets(Option<Arc<SecretStore>>);
 
 impl fmt::Debug for GatewaySecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Secrets").field(&self.0.is_some()).finish()
+        f.debug_tuple("GatewaySecrets").field(&self.0.is_some()).finish()
     }
 }
 

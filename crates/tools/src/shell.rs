@@ -140,13 +140,13 @@ pub enum ShellError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     /// Nothing was run: the shell is not in the folder that the command was approved for.
-    #[error("not run: the shell is in {} now, which is not where this call was decided for; call again", .0.display())]
+    #[error("not run: the shell is now in {}, but this call was decided for another folder; call again", .0.display())]
     Moved(PathBuf),
     /// Nothing was run: a file differs from the approved one.
-    #[error("Not run: {0}. What was approved is what runs; call again, so that what is there now is decided")]
+    #[error("Not run: {0}. Only what was approved may run; call again to have the current state decided")]
     Changed(String),
     /// The way the command ended is not known; all of it was killed.
-    #[error("the shell broke off")]
+    #[error("lost the connection to the shell")]
     Broken(#[source] io::Error),
 }
 
@@ -272,7 +272,7 @@ impl SessionShell {
                 link.child.wait().await
             };
             if tokio::time::timeout(PATIENCE, ended).await.is_err() {
-                tracing::warn!("an exec child did not end in time");
+                tracing::warn!("an exec child did not exit in time");
             }
         }
     }
@@ -406,7 +406,7 @@ impl RunningCommand {
             }
             Ok(ChildReport::Network(_)) => {
                 self.link = None;
-                Err(ShellError::Broken(io::Error::other("the exec child spoke of its network twice")))
+                Err(ShellError::Broken(io::Error::other("the exec child reported its network twice")))
             }
             Ok(ChildReport::Failed(reason)) => {
                 link.end_call();

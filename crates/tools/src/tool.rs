@@ -51,6 +51,55 @@ pub struct PeerRoute {
 }
 
 /// Something that a run can call.
+///
+/// # Example
+///
+/// ```
+/// # use std::path::Path;
+/// use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+/// use countersign_tools::{AgentTool, CallFailure, CallOutput, ToolContext};
+/// # use countersign_tools::{AllowedRoots, CommandEnvironment, SessionShell, exec::ExecLauncher};
+/// use futures_util::future::BoxFuture;
+/// use serde_json::{Map, Value, json};
+///
+/// struct CountWords(ToolSpec);
+///
+/// impl AgentTool for CountWords {
+///     fn spec(&self) -> &ToolSpec {
+///         &self.0
+///     }
+///
+///     fn run<'a>(
+///         &'a self,
+///         arguments: Map<String, Value>,
+///         _cx: &'a ToolContext,
+///     ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
+///         let words = arguments["text"].as_str().unwrap_or_default().split_whitespace().count();
+///         Box::pin(async move { Ok(CallOutput::from_text(words.to_string())) })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), CallFailure> {
+/// # let shell = SessionShell::new(ExecLauncher::new(Path::new("/bin/false")));
+/// # let (roots, environment) = (AllowedRoots::whole_filesystem([]), CommandEnvironment::default());
+/// # let cx = ToolContext::new("/".into(), roots, environment, shell);
+/// let tool = CountWords(ToolSpec {
+///     name: "count_words".to_owned(),
+///     description: "Counts the words of a text.".to_owned(),
+///     schema: json!({ "type": "object", "required": ["text"], "properties": { "text": { "type": "string" } } }),
+///     lane: Lane::Shared,
+///     repeat: RepeatMode::Idempotent,
+///     effect: ToolEffect::Reads,
+///     signature: &["text"],
+/// });
+/// let arguments = tool.check_arguments(&json!({ "text": "one two three" }))?;
+/// assert_eq!(tool.spec().signature_of(&arguments), "count_words(one two three)");
+/// assert_eq!(tool.run(arguments, &cx).await?, CallOutput::from_text("3"));
+/// assert!(matches!(tool.check_arguments(&json!({})), Err(CallFailure::Invalid(_))));
+/// # Ok(())
+/// # }
+/// ```
 pub trait AgentTool: Send + Sync {
     /// Returns the tool's name, schema and description. The schema is without the intent; see [`crate::with_intent`].
     fn spec(&self) -> &ToolSpec;
@@ -213,7 +262,7 @@ impl UpdateSink {
 
 impl fmt::Debug for UpdateSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Updates").field(&self.has_listener()).finish()
+        f.debug_tuple("UpdateSink").field(&self.has_listener()).finish()
     }
 }
 

@@ -88,6 +88,6 @@ impl AgentTool for WorkflowTool {
     }
 
     fn run<'a>(&'a self, _: Map<String, Value>, _: &'a ToolContext) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
-        Box::pin(async { Err(CallFailure::NotBegun("there is nobody to ask here".to_owned())) })
+        Box::pin(async { Err(CallFailure::NotBegun("no user can answer questions here".to_owned())) })
     }
 }

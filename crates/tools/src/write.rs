@@ -121,7 +121,7 @@ mod tests {
         for (path, real) in [("docs/pre-commit", ".git/hooks/pre-commit"), ("notes.txt", ".git/hooks/old")] {
             let got = case.run(&WriteTool::default(), json!({"path": path, "content": "y"})).await;
             let want = format!(
-                "{path} was not changed: a link in it leads to {real}, which version control runs or obeys later; give that path instead"
+                "{path} was not changed: a symlink in it leads to {real}, which version control runs or obeys later; use that path instead"
             );
             assert_eq!(failure(&got), want);
         }

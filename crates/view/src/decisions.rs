@@ -50,14 +50,15 @@ pub async fn revoke_by_id(source: &CommandSource, id: &str, by: &PrincipalId) ->
         });
         let (principal, key, session) = found
             .await?
-            .ok_or_else(|| format!("there is no denial {id}: `countersign grants denials` lists those that bind"))?;
+            .ok_or_else(|| format!("there is no denial {id}: `countersign grants denials` lists the active denials"))?;
         send_command(source, Command::Lift { principal, key, session, by: by.clone() }).await?;
         return Ok(id.to_owned());
     }
-    let grant = GrantId::parse(id).ok_or_else(|| format!("{id} is no id of a grant"))?;
+    let grant = GrantId::parse(id)
+        .ok_or_else(|| format!("invalid grant id {id}: `countersign grants list` lists the grants"))?;
     let known = read_engine(source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
     if !known {
-        return Err(format!("there is no grant {id}: `countersign grants list` lists them"));
+        return Err(format!("there is no grant {id}: `countersign grants list` lists the grants"));
     }
     send_command(source, Command::Revoke { grant, by: by.clone() }).await?;
     Ok(grant.to_string())
@@ -88,7 +89,7 @@ pub fn check_id_length(id: &str) -> Result<(), String> {
     if given.chars().count() >= LEAST {
         return Ok(());
     }
-    Err(format!("{id} is too little of an id: give at least its last {LEAST} characters"))
+    Err(format!("{id} is too short for an id: give at least its last {LEAST} characters"))
 }
 
 /// Returns the pending gate whose id is, or ends with, `id`.
@@ -98,13 +99,13 @@ pub fn check_id_length(id: &str) -> Result<(), String> {
 pub fn find_pending(engine: &Engine, id: &str) -> Result<GateRow, String> {
     let suffix = id.strip_prefix("gate_").unwrap_or(id);
     if suffix.is_empty() {
-        return Err("an id that is empty names no gate: `countersign gates list` shows those that wait".to_owned());
+        return Err("empty gate id: `countersign gates list` shows the pending gates".to_owned());
     }
     let mut found = pending_rows(engine).into_iter().filter(|row| row.id.ends_with(suffix));
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
-        (None, _) => Err(resolved_notice(engine, suffix).unwrap_or_else(|| format!("no gate {id} waits"))),
-        (Some(_), Some(_)) => Err(format!("more than one gate ends with {id}; give more of its id")),
+        (None, _) => Err(resolved_notice(engine, suffix).unwrap_or_else(|| format!("there is no pending gate {id}"))),
+        (Some(_), Some(_)) => Err(format!("the ids of several gates end with {id}: give more characters")),
     }
 }
 
@@ -123,7 +124,7 @@ pub fn resolution_notice(gate: &gate::Gate) -> Option<String> {
         gate::GatePhase::Resolved { resolution, by, at, .. } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
             let (id, resolved) = (gate.id(), crate::record::resolution_text(resolution));
-            Some(format!("{id} waits no more: {resolved}{by} at {}", format_iso(*at)))
+            Some(format!("{id} is already resolved: {resolved}{by} at {}", format_iso(*at)))
         }
     }
 }

@@ -14,6 +14,55 @@ use serde_json::{Map, Value};
 use crate::{GateRequest, Protocol};
 
 /// A gate, taken out of the engine.
+///
+/// # Example
+///
+/// ```
+/// # use countersign_core::{
+/// #     call::{self, AgentRequest}, engine::{self, ActiveRules, DecisionContext, Engine}, gate::IdentityMap,
+/// #     id::{IdGenerator, PrincipalId, SessionId}, policy::{CompiledRules, DefaultPolicy, PathContext}, session,
+/// #     time::Millis, tool::{RepeatMode, ToolEffect},
+/// # };
+/// use countersign_view::GateSummary;
+///
+/// # let mut engine = Engine::new(ActiveRules {
+/// #     compiled: CompiledRules::default(),
+/// #     default_policy: DefaultPolicy::Gateway,
+/// #     path_context: PathContext::default(),
+/// #     people: IdentityMap::default(),
+/// # });
+/// # let mut context = DecisionContext { now: Millis(1_000), fresh: IdGenerator::new([7; 16]) };
+/// # let session = SessionId::new("agent:pi");
+/// # let settings = Box::new(session::Settings { max_pending: 10, ..session::Settings::default() });
+/// # let (name, door) = (Some("Pi".to_owned()), Some("agent-gate".to_owned()));
+/// # let open = session::Command::Open { cwd: String::new(), name, parent: None, door, settings };
+/// # engine.handle_command(engine::Command::Session(session.clone(), open), &mut context)?;
+/// # let request = AgentRequest {
+/// #     session,
+/// #     principal: PrincipalId::new("agent:pi"),
+/// #     door: "agent-gate".into(),
+/// #     wire: "1".into(),
+/// #     key: None,
+/// #     tool: "open_door".into(),
+/// #     arguments: serde_json::Map::new(),
+/// #     signatures: vec!["open_door(front)".to_owned()],
+/// #     named: Vec::new(),
+/// #     undeclared: Vec::new(),
+/// #     service: Some("house".into()),
+/// #     effect: ToolEffect::Changes,
+/// #     repeat: RepeatMode::Once,
+/// # };
+/// # let request = engine::Command::Call(call::Command::Request(Box::new(request)));
+/// // No rule covers the request of an agent, so it opens a gate.
+/// engine.handle_command(request, &mut context)?;
+///
+/// let gate = engine.state().pending_gates().next().ok_or("no gate is pending")?;
+/// let summary = GateSummary::at_hand(&engine, gate).ok_or("the engine holds the content of pending gates")?;
+/// assert_eq!((summary.door.as_str(), summary.session_name.as_deref()), ("agent-gate", Some("Pi")));
+/// assert_eq!(summary.request.call().map(|call| call.signature), Some("open_door(front)"));
+/// assert_eq!(summary.approvals(), None, "one approver is enough");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct GateSummary {
     /// The gate as it stood then.
@@ -57,20 +106,20 @@ impl GateSummary {
     }
 }
 
-/// Who has to allow, and who has.
+/// Required approvals, and those given so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approvals {
-    /// How many people have to.
+    /// Number of required approvals.
     pub need: u32,
-    /// Those who have: people, or identities that belong to none.
+    /// Approvers who have allowed: people, or identities that belong to no person.
     pub have: Vec<String>,
-    /// Who may; none means whoever may answer.
+    /// People who may allow; absent means any approver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<String>")]
     pub from: Option<Vec<String>>,
-    /// The step of the escalation, from 1.
+    /// Step of the escalation, from 1.
     pub step: u32,
-    /// How many steps there are.
+    /// Number of steps.
     pub steps: usize,
 }
 

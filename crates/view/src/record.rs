@@ -28,31 +28,31 @@ use crate::time::format_iso;
 pub struct RecordEntry {
     /// Its position in the record.
     pub lsn: u64,
-    /// When it was recorded.
+    /// Time of the record.
     #[schemars(extend("format" = "date-time"))]
     pub at: String,
-    /// The session that it belongs to; an agent's is agent:ID.
+    /// Session of the entry; the session of an agent is agent:ID.
     pub session: Option<String>,
     /// The kind of its event.
     #[schemars(extend("enum" = Event::KINDS))]
     pub kind: String,
     /// The name of its event within the kind.
     pub event: String,
-    /// The call that it is about.
+    /// Id of the call.
     pub call: Option<String>,
-    /// The gate that it is about.
+    /// Id of the gate.
     pub gate: Option<String>,
     /// The tool of the call.
     pub tool: Option<String>,
     /// The text that rules were matched against, or the question.
     pub subject: Option<String>,
-    /// How it was decided or ended, where the record says so.
+    /// Outcome of the decision or of the call, if the record has one.
     pub outcome: Option<RecordOutcome>,
-    /// The person or program that decided.
+    /// Approver or program that decided.
     pub by: Option<String>,
-    /// What decided, such as a rule with its line.
+    /// Cause of the decision, such as a rule with its line.
     pub why: Option<String>,
-    /// What happened, in one line.
+    /// The event as text, in one line.
     pub text: String,
 }
 

@@ -248,5 +248,5 @@ fn whoever_closes_the_pipe_has_seen_enough() {
         assert_eq!((ended.status.code(), err.as_str()), (Some(0), ""), "{arguments:?}");
     }
     let output = place.run(&["tools", "--url", "http://127.0.0.1:1", "--token", "t"]);
-    assert!(output.code == Some(3) && output.err.contains("write ws://127.0.0.1:1"), "{output:?}");
+    assert!(output.code == Some(3) && output.err.contains("use ws://127.0.0.1:1"), "{output:?}");
 }

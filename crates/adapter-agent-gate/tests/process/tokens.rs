@@ -26,7 +26,7 @@ fn a_new_agent_is_let_in_after_a_restart_and_its_token_is_shown_once() {
     let mut gateway = GatewayServer::start(&place);
     let output = agents(&place, &["add", "garage"]);
     assert_eq!(output.code, Some(0), "{output:?}");
-    assert!(output.out.contains("A gateway runs and knows nothing of it: start it again."), "{output:?}");
+    assert!(output.out.contains("The running gateway does not know this token yet: restart it."), "{output:?}");
     let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
     let token = output.out.lines().map(str::trim).find(|line| line.len() == 43).unwrap().to_owned();
     assert!(config.contains(&token), "{config}");
@@ -56,10 +56,10 @@ fn a_removed_agent_is_not_let_in() {
     assert_eq!(agents(&place, &["remove", "kitchen"]).out, "removed kitchen in config.yaml\n");
     assert!(!lets_in(&GatewayServer::start(&place), &token));
     for (arguments, message) in [
-        (["remove", "kitchen"], "there is no agent kitchen"),
-        (["rotate", "kitchen"], "there is no agent kitchen"),
-        (["add", "default"], "there is an agent default already"),
-        (["add", "a b"], "is no name for an agent"),
+        (["remove", "kitchen"], "agent kitchen does not exist"),
+        (["rotate", "kitchen"], "agent kitchen does not exist"),
+        (["add", "default"], "agent default already exists"),
+        (["add", "a b"], "invalid agent name \"a b\""),
     ] {
         let output = agents(&place, &arguments);
         assert_eq!((output.code, output.err.contains(message)), (Some(1), true), "{output:?}");
@@ -98,7 +98,7 @@ fn comments_and_order_of_the_file_stay() {
     assert_eq!(fs::read_to_string(place.folder.join("config.yaml")).unwrap(), text);
     fs::set_permissions(place.folder.join("config.yaml"), fs::Permissions::from_mode(0o644)).unwrap();
     let output = agents(&place, &["rotate", "a"]);
-    assert!(output.out.contains("nobody but its owner can read it"), "{output:?}");
+    assert!(output.out.contains("only its owner can read it now"), "{output:?}");
     let mode = fs::metadata(place.folder.join("config.yaml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let fresh = place.run(&["agents", "add", "first", "--config", "new.yaml"]);

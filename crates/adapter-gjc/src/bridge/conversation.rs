@@ -103,7 +103,7 @@ impl BridgeConversation {
                     self.open_prompts.lock().clear_work();
                 }
                 Some(adapter_frame) => self.handle_frame(adapter_frame, client),
-                None => tracing::error!("a frame of the door is none that the bridge knows"),
+                None => tracing::error!("unknown frame from the adapter of a bridge session"),
             }
         }
         self.window.end();

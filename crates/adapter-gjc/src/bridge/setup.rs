@@ -39,21 +39,19 @@ pub enum TlsPolicy {
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// There is no token.
-    #[error("{TOKEN_VARIABLE} is required: whoever knows it speaks for the host")]
+    #[error("{TOKEN_VARIABLE} is required: clients use it to authenticate as the host")]
     NoToken,
     /// There is neither a certificate nor a flag.
-    #[error(
-        "{CERTIFICATE} and {KEY} are required: the bridge speaks HTTPS (--insecure does without, on loopback only)"
-    )]
+    #[error("{CERTIFICATE} and {KEY} are required for HTTPS; --insecure allows plain HTTP on loopback")]
     NoTls,
     /// One of certificate and key is missing.
-    #[error("{CERTIFICATE} and {KEY} go together: {0} is not set")]
+    #[error("{CERTIFICATE} and {KEY} must be set together: {0} is not set")]
     HalfTls(&'static str),
     /// Others could read along.
-    #[error("--insecure is for loopback only: {0} can be reached by others")]
+    #[error("--insecure is allowed on loopback only: {0} is not a loopback address")]
     NotLoopback(SocketAddr),
     /// The address is none.
-    #[error("{HOST}: {host:?} is no address of this machine: {problem}")]
+    #[error("{HOST}: invalid address {host:?}: {problem}")]
     Host {
         /// As it was given.
         host: String,
@@ -111,7 +109,7 @@ fn bind_address(environment: &ProcessEnvironment) -> Result<SocketAddr, SetupErr
     let host = environment.get(HOST).unwrap_or(USUAL.0).trim();
     let wrong = |problem: String| SetupError::Host { host: host.to_owned(), problem };
     let mut addresses = (host, port).to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
-    addresses.next().ok_or_else(|| wrong("it has no address".to_owned()))
+    addresses.next().ok_or_else(|| wrong("the host name has no address".to_owned()))
 }
 
 #[cfg(test)]
@@ -131,7 +129,7 @@ mod tests {
             (&[token, none], insecure, "GJC_BRIDGE_TLS_KEY is not set"),
             (&[token, key], insecure, "GJC_BRIDGE_TLS_CERT is not set"),
             (&[token, none, key], insecure, "/nowhere/cert.pem"),
-            (&[token, ("GJC_BRIDGE_HOST", "0.0.0.0")], insecure, "0.0.0.0:4077 can be reached by others"),
+            (&[token, ("GJC_BRIDGE_HOST", "0.0.0.0")], insecure, "0.0.0.0:4077 is not a loopback address"),
             (&[token, ("GJC_BRIDGE_HOST", "not a host")], insecure, "GJC_BRIDGE_HOST"),
             (&[token, ("GJC_BRIDGE_PORT", "70000")], insecure, "GJC_BRIDGE_PORT"),
             (&[token, ("GJC_BRIDGE_SCOPES", "root")], insecure, "GJC_BRIDGE_SCOPES names an unknown scope: root"),

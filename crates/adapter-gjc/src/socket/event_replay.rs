@@ -76,7 +76,7 @@ impl EventReplay {
     pub(super) async fn frames_after(&self, after: u64) -> Vec<Bytes> {
         let replayed = self.replayed.get_or_init(|| async {
             self.read_log().await.unwrap_or_else(|problem| {
-                tracing::warn!(%problem, "what was told before cannot be told again");
+                tracing::warn!(%problem, "failed to replay earlier events");
                 ReplayedFrames { is_cut: true, ..ReplayedFrames::default() }
             })
         });

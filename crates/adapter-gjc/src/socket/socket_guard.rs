@@ -30,7 +30,7 @@ pub enum SocketError {
     #[error("--listen {}: another process listens there", .0.display())]
     Taken(PathBuf),
     /// Something else is there.
-    #[error("--listen {}: {what} is there, which is left alone", path.display())]
+    #[error("--listen {}: {what} exists at this path and is not replaced", path.display())]
     Other {
         /// The socket.
         path: PathBuf,
@@ -93,19 +93,19 @@ pub(super) fn bind_socket(path: PathBuf, us: u32) -> Result<(UnixListener, Socke
 /// Looks whether the folder is ours alone; one that is not there is made so.
 fn prepare_folder(path: &Path, us: u32) -> Result<(), SocketError> {
     let refused = |problem: String| SocketError::Folder { path: path.to_owned(), problem };
-    let folder = path.parent().ok_or_else(|| refused("it lies in no folder".to_owned()))?;
+    let folder = path.parent().ok_or_else(|| refused("the path has no parent folder".to_owned()))?;
     let shown = folder.display();
     match DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(refused(format!("{shown} cannot be made: {error}"))),
+        Err(error) => return Err(refused(format!("cannot create {shown}: {error}"))),
     }
     let found = fs::symlink_metadata(folder).map_err(|error| refused(format!("{shown}: {error}")))?;
     if found.file_type().is_symlink() {
         return Err(refused(format!("{shown} is a symbolic link")));
     }
     if !found.is_dir() {
-        return Err(refused(format!("{shown} is no folder")));
+        return Err(refused(format!("{shown} is not a folder")));
     }
     if found.uid() != us {
         return Err(refused(format!("{shown} belongs to user {}, not to {us}", found.uid())));
@@ -140,7 +140,7 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
         Err(error) => return Err(system(error)),
     };
     if !found.is_socket() {
-        let what = if found.is_symlink() { "a symbolic link" } else { "something that is no socket" };
+        let what = if found.is_symlink() { "a symbolic link" } else { "a file that is not a socket" };
         return Err(SocketError::Other { path: path.to_owned(), what });
     }
     match UnixStream::connect(path) {
@@ -202,11 +202,11 @@ mod tests {
         for (path, us, want) in [
             ("open/a.sock", us, "is open to others (mode 750)"),
             ("link/a.sock", us, "is a symbolic link"),
-            ("file/a.sock", us, "is no folder"),
-            ("none/deep/a.sock", us, "cannot be made"),
+            ("file/a.sock", us, "is not a folder"),
+            ("none/deep/a.sock", us, "cannot create"),
             ("own/a.sock", us + 1, "belongs to user"),
-            ("own/link.sock", us, "a symbolic link is there"),
-            ("own/file.sock", us, "something that is no socket is there"),
+            ("own/link.sock", us, "a symbolic link exists at this path"),
+            ("own/file.sock", us, "a file that is not a socket exists at this path"),
             ("own/alive.sock", us, "another process listens there"),
         ] {
             let problem = problem(&root.path().join(path), us);

@@ -31,6 +31,6 @@ pub(super) async fn measure_preamble(adapter: &mut OmpAdapter) {
     }
     let set = Command::Set { setting: SessionSetting::Preamble(tokens), entry: None };
     if let Err(refused) = current.requests.send_command(EngineCommand::Session(current.id.clone(), set)).await {
-        tracing::warn!(%refused, "how long the first request is, is not recorded");
+        tracing::warn!(%refused, "failed to record the length of the first request");
     }
 }

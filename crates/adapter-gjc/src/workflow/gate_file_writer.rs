@@ -185,7 +185,7 @@ impl GateFileWriter {
             Err(error) => {
                 // The log has all of it; the next gate is another attempt.
                 if !std::mem::replace(&mut self.is_stuck, true) {
-                    warn!(%error, path = %self.path.display(), "the file of the session's gates cannot be written");
+                    warn!(%error, path = %self.path.display(), "failed to write the gates file of the session");
                 }
             }
         }

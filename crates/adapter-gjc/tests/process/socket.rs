@@ -317,7 +317,7 @@ fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
     for (path, want) in [
         (process.path.as_path(), "another process listens there"),
         (&open.join("a.sock"), "is open to others"),
-        (&link, "a symbolic link is there"),
+        (&link, "a symbolic link exists at this path"),
         (&taken, ""),
     ] {
         let stderr = refused(path);

@@ -172,7 +172,7 @@ fn a_host_starts_a_session_in_a_stage_by_a_command_or_an_option() {
         let place = HostFixture::new();
         let end = RpcHost::spawn(crate::rpc::command(&place, &["--stage", value])).close();
         assert_eq!((end.code, end.frames.len()), (Some(1), 0), "{end:?}");
-        let problem = format!("--stage: unknown stage {value:?}: accepted are deep-interview, ralplan, ultragoal");
+        let problem = format!("--stage: unknown stage {value:?}: expected one of deep-interview, ralplan, ultragoal");
         assert!(end.stderr.contains(&problem), "{}", end.stderr);
     }
 }

@@ -210,7 +210,7 @@ pub(super) async fn tell_failure(
     match deliver_report(door, fired, &session, telling, &text).await {
         Ok(was_sent) => was_sent.then_some(text),
         Err(problem) => {
-            tracing::warn!(job = %fired.job.id(), problem, "nobody is told that a job failed");
+            tracing::warn!(job = %fired.job.id(), problem, "failed to report a failed job to its chat");
             None
         }
     }

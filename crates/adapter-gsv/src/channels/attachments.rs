@@ -56,7 +56,7 @@ pub(super) async fn sweep_files(door: &Arc<GsvAdapter>) -> Option<()> {
     if let Err(problem) =
         ObjectStore::for_data_dir(&door.context.config.storage.folder).clear_but(LETTERS, named, before).await
     {
-        tracing::warn!(%problem, "files of messages that ended could not be taken out of the store");
+        tracing::warn!(%problem, "failed to delete the files of old messages");
     }
     Some(())
 }

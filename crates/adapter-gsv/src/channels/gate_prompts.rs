@@ -178,7 +178,7 @@ impl GatePrompter {
         }
         for gate in std::mem::take(&mut self.knocked) {
             if let Err(problem) = pairing::finish_pairing(&self.door, gate).await {
-                tracing::warn!(%gate, problem = problem.message, "somebody was let in, and that is not done yet");
+                tracing::warn!(%gate, problem = problem.message, "a pairing was approved, but is not complete; retrying");
                 self.knocked.insert(gate);
                 is_done = false;
             }

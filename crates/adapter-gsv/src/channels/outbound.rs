@@ -172,7 +172,7 @@ async fn deliver_waiting(door: &Arc<GsvAdapter>, account: &ChannelAccount) -> De
         let (end, why) = match carried {
             DeliveryOutcome::Delivered => (DeliveryEnd::Delivered, None),
             DeliveryOutcome::Refused(why) => {
-                tracing::warn!(letter = %id, network = %account.network, %why, "a message to a chat was not taken");
+                tracing::warn!(letter = %id, network = %account.network, %why, "a chat network refused a message");
                 (DeliveryEnd::Refused, Some(why.into()))
             }
             DeliveryOutcome::Later(after) => return DeliveryStep::Failed(after),

@@ -246,6 +246,6 @@ async fn send_welcome(door: &Arc<GsvAdapter>, gate: GateId, to: ChatAddress) {
     let key = Some(format!("welcome:{gate}"));
     let message = OutboundRequest { to, text: WELCOME.into(), session: None, reply_to: None, key, media: None };
     if let Err(problem) = delivery::enqueue_message(door, message).await {
-        tracing::warn!(%gate, %problem, "nobody is told that they were let in");
+        tracing::warn!(%gate, %problem, "failed to notify a sender of the approved pairing");
     }
 }

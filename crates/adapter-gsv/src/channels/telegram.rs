@@ -31,7 +31,7 @@ pub(crate) async fn join_messenger(door: &Arc<GsvAdapter>, talk: Arc<ChatSender>
     let met = Command::Channel(Network::Meet(account.clone()));
     if let Err(problem) = door.context.handle.source(InboxLane::Request).send_command(met).await {
         // It becomes known with the first message.
-        tracing::warn!(%problem, "telegram could not be recorded as a chat network");
+        tracing::warn!(%problem, "failed to record telegram as a chat network");
     }
     // A gateway has one messenger.
     let _ = door.networks.telegram.set(Arc::clone(&talk) as Arc<dyn ChannelTransport>);
@@ -95,7 +95,7 @@ impl TelegramListener {
             Ok(_) => UpdateFlow::Next,
             // An invalid message stays invalid however often it comes; a message that was not recorded can be repeated.
             Err(fault) => {
-                tracing::warn!(problem = fault.message, "a message of Telegram could not be taken");
+                tracing::warn!(problem = fault.message, "failed to process a Telegram message");
                 if fault.retryable == Some(true) {
                     return UpdateFlow::Again;
                 }
@@ -138,7 +138,7 @@ impl TelegramListener {
         let key = reply_to.as_ref().map(|id| format!("untaken:{TELEGRAM}:{id}"));
         let message = OutboundRequest { to, text: why.into(), session: None, reply_to, key, media: None };
         if let Err(problem) = delivery::enqueue_message(&self.door, message).await {
-            tracing::warn!(%problem, "whoever wrote a message is not told that it was not taken");
+            tracing::warn!(%problem, "failed to notify the sender of a rejected message");
         }
         UpdateFlow::Next
     }

@@ -268,7 +268,7 @@ impl WebhookSender {
         let client = match self.http_client() {
             Ok(client) => client,
             Err(problem) => {
-                tracing::warn!(%problem, "nothing can be posted");
+                tracing::warn!(%problem, "failed to create the HTTP client for webhooks");
                 return DeliveryOutcome::Later(None);
             }
         };
@@ -288,7 +288,7 @@ impl WebhookSender {
                 status_outcome(status.as_u16(), wait)
             }
             Err(error) => {
-                tracing::info!(error = %error.without_url(), "a post came to nothing");
+                tracing::info!(error = %error.without_url(), "a webhook request failed");
                 DeliveryOutcome::Later(None)
             }
         }

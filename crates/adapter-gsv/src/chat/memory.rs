@@ -141,7 +141,7 @@ impl MemoryWriter {
         let rows = match log.read_view(Partition::ZERO, VIEW, "", None, MOST).await {
             Ok(rows) => rows,
             Err(error) => {
-                tracing::warn!(%error, "it cannot be read what should be remembered");
+                tracing::warn!(%error, "failed to read the conversations to extract memories from");
                 return;
             }
         };
@@ -155,12 +155,12 @@ impl MemoryWriter {
             tokio::spawn(async move {
                 let Ok(_place) = room.acquire().await else { return };
                 if let Err(problem) = note_conversation(&door, &key, renewed).await {
-                    tracing::warn!(key, problem, "nothing of a conversation that was put away could be remembered");
+                    tracing::warn!(key, problem, "failed to extract memories from an archived conversation");
                 }
                 // All of it is in the archive, whatever the result.
                 let done = Command::Session(session_of(&key), session::Command::Remembered { renewed });
                 if let Err(fault) = session_lifecycle::send_command(&door, done).await {
-                    tracing::warn!(key, problem = fault.message, "it is not recorded what is remembered");
+                    tracing::warn!(key, problem = fault.message, "failed to record that memories were extracted");
                 }
             });
         }
@@ -220,7 +220,7 @@ pub(crate) async fn append_notes(door: &Arc<GsvAdapter>, agent: &str, first_kept
     let folder = workspace::folder_of(door, Some(agent));
     let kept = tokio::task::spawn_blocking(move || folder.append_text(&path, &addition, &mark)).await;
     if let Ok(Err(error)) = kept {
-        tracing::warn!(%error, agent, "what should be remembered was not written");
+        tracing::warn!(%error, agent, "failed to write memories to the workspace");
     }
 }
 

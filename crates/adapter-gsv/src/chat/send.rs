@@ -299,7 +299,7 @@ async fn tell_chat(door: &Arc<GsvAdapter>, session: &str, origin: &MessageOrigin
         media: None,
     };
     if let Err(problem) = delivery::enqueue_message(door, message).await {
-        tracing::warn!(%problem, "a chat is not told what is awaited");
+        tracing::warn!(%problem, "failed to send a notice to a chat");
     }
 }
 

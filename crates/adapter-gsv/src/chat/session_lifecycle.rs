@@ -225,7 +225,7 @@ pub(super) async fn renew_session(
     {
         Ok(count) => count,
         Err(problem) => {
-            tracing::warn!(%problem, "what came with the messages of a session could not be deleted");
+            tracing::warn!(%problem, "failed to delete the attachments of a session");
             0
         }
     };

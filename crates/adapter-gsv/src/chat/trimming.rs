@@ -54,7 +54,7 @@ pub(super) fn look_after(door: &Arc<GsvAdapter>, seen: &SessionSnapshot) {
         let old: BTreeSet<String> = seen.previous_ids(from..to).into_iter().collect();
         let is_old = move |name: &str| wire::archived_session(name).is_some_and(|id| old.contains(id));
         if let Err(problem) = store.clear_those(&wire::archive_folder(&agent), is_old).await {
-            tracing::warn!(key = seen.key, %problem, "archives that are too many could not be taken away");
+            tracing::warn!(key = seen.key, %problem, "failed to delete surplus archives");
         }
     });
 }

@@ -121,7 +121,7 @@ pub(super) async fn handle_event(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, r
     let mut event = match report {
         ExecReport::Event(event) => event,
         ExecReport::Unreadable(problem) => {
-            tracing::warn!(node, problem, "dropped an exec event of a node that cannot be read");
+            tracing::warn!(node, problem, "dropped an invalid exec event of a node");
             return Ok(RawJson::from_wire(&AckResult::DROPPED));
         }
     };
@@ -157,7 +157,7 @@ async fn wait_for_row(door: &GsvAdapter, node: &str, execution: &str) -> Option<
 async fn find_execution(log: &AnyLog, node: &str, execution: &str, now: Millis) -> Option<ExecutionRow> {
     let key = row_of(peer_of(node).as_str(), execution);
     let page = log.read_view(Partition::ZERO, NAME, &key, None, 1).await;
-    let page = page.inspect_err(|error| tracing::warn!(%error, "what goes on at nodes cannot be read")).ok()?;
+    let page = page.inspect_err(|error| tracing::warn!(%error, "failed to read the executions of nodes")).ok()?;
     let row = page.into_iter().find(|(found, _)| *found == key)?.1;
     let row: ExecutionRow = serde_json::from_slice(&row).ok()?;
     (row.at + KEPT >= now.0).then_some(row)

@@ -63,7 +63,7 @@ pub(crate) async fn connect_node(door: &Arc<GsvAdapter>, peer: &Arc<ConnectedPee
             .send_command(Command::Peer(peer::Command::Registered { peer: peer_of(node), description: text }))
             .await;
         if let Err(error) = registered {
-            tracing::warn!(node, %error, "what a node is was not recorded");
+            tracing::warn!(node, %error, "failed to record the registration of a node");
         }
     }
     door.toolbox.set_offer(node, tools, runtime.as_ref());

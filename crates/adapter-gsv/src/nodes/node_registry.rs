@@ -100,7 +100,7 @@ impl LogView for NodeRegistryView {
 /// Finds the node with this id, if it ever connected. An unreadable row counts as unknown: the node registers again.
 pub(super) async fn find_node(log: &AnyLog, node: &str) -> Option<KnownNode> {
     let page = log.read_view(Partition::ZERO, NAME, node, None, 1).await;
-    let page = page.inspect_err(|error| tracing::warn!(%error, "the register of nodes cannot be read")).ok()?;
+    let page = page.inspect_err(|error| tracing::warn!(%error, "failed to read the node registry")).ok()?;
     page.into_iter().find(|(id, _)| id == node).and_then(decode_row)
 }
 

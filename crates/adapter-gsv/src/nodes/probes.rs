@@ -112,7 +112,7 @@ impl NodeProbes {
             let required = skills::all_required(&door).await;
             let within = Duration::from_millis(probe_timeout(None));
             if let Some(Err(error)) = probe_one(&door, &peer, &required, ProbeScope::Stale, within).await {
-                tracing::info!(node = peer.connect.id, error, "a node did not say which programs it has");
+                tracing::info!(node = peer.connect.id, error, "a node did not report its programs");
             }
         });
     }

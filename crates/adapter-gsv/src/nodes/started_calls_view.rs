@@ -88,7 +88,7 @@ pub(super) async fn find_call(door: &GsvAdapter, wire: &str) -> Option<(String, 
     let log = door.context.handle.log();
     let row = read_row(log, &call.to_string()).await?;
     let content = log.read_contents(Partition::ZERO, &[row.lsn]).await;
-    let content = content.inspect_err(|error| tracing::warn!(%error, "what a node was given cannot be read")).ok()?;
+    let content = content.inspect_err(|error| tracing::warn!(%error, "failed to read a call of a node")).ok()?;
     let Some(Kept::Text(text)) = content.into_iter().next().flatten() else { return None };
     let content: CallDetails = serde_json::from_str(&text).ok()?;
     Some((row.node, LateResult::for_call(call, &content, door.context.handle.source(InboxLane::Result))))
@@ -96,7 +96,7 @@ pub(super) async fn find_call(door: &GsvAdapter, wire: &str) -> Option<(String, 
 
 async fn read_row(log: &AnyLog, key: &str) -> Option<NodeCallRow> {
     let page = log.read_view(Partition::ZERO, NAME, key, None, 1).await;
-    let page = page.inspect_err(|error| tracing::warn!(%error, "what nodes were given cannot be read")).ok()?;
+    let page = page.inspect_err(|error| tracing::warn!(%error, "failed to read the calls of nodes")).ok()?;
     let row = page.into_iter().find(|(found, _)| found == key)?.1;
     serde_json::from_slice(&row).ok()
 }

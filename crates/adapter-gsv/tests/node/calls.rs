@@ -137,7 +137,7 @@ fn programs_and_the_log_are_looked_for() {
     let lines = request["params"]["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 1);
     let logged: Value = serde_json::from_str(lines[0].as_str().unwrap()).unwrap();
-    assert_eq!((&logged["fields"]["message"], &logged["fields"]["tool"]), (&json!("a call is done"), &json!("Glob")));
+    assert_eq!((&logged["fields"]["message"], &logged["fields"]["tool"]), (&json!("call completed"), &json!("Glob")));
     assert!(!place.read("data/node.log").contains("tok-node"));
 }
 

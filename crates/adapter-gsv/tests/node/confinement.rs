@@ -63,7 +63,7 @@ fn what_the_machine_denies_is_not_done_and_what_destroys_neither() {
     let (_node, mut line) = place.start_connected(&gateway);
     for (call, command, want) in [
         ("c1", "git push origin main", "Refused by the node: bash is denied by rule \"bash(git push*)\""),
-        ("c2", "true; rm -rf /", "Refused by the node, where nobody can allow it: bash is held because it"),
+        ("c2", "true; rm -rf /", "Refused by the node, which cannot ask for approval: bash needs approval because it"),
         ("c3", "cat ../data/permissions.yaml", "Refused by the node: bash is denied because"),
         ("c4", "echo > ../token", "Refused by the node: bash is denied because"),
     ] {

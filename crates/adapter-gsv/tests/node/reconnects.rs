@@ -60,7 +60,7 @@ fn a_call_that_broke_off_with_the_process_is_unknown_and_never_runs_again() {
     node.kill();
     place.write("work/go", "");
     let (node, mut line) = place.start_connected(&gateway);
-    node.wait_for_notice("broke off the last time");
+    node.wait_for_notice("the previous process of this node was interrupted");
     for attempt in 0..2 {
         match attempt {
             0 => line.resume("c1"),
@@ -105,14 +105,14 @@ fn a_node_comes_back_by_itself() {
     let (node, line) = place.start_connected(&gateway);
     let hello = line.hello.clone();
     line.close(1012, "restarting");
-    node.wait_for_notice("the gateway ends or restarts; the next try is in");
+    node.wait_for_notice("the gateway is stopping or restarting; retrying in");
     let line = gateway.accept();
     assert_eq!(line.hello, hello);
     drop(line);
     node.wait_for_notice("the connection broke");
     // A token that is wrong later is no reason to give up: an operator may correct it.
     gateway.refuse(401, "Unauthorized: invalid or missing token");
-    node.wait_for_notice("does not know the token");
+    node.wait_for_notice("the gateway rejected the token");
     place.write("token", "tok-new\n");
     assert_eq!(gateway.accept().hello["auth"], json!({ "token": "tok-new" }));
 }
@@ -122,7 +122,7 @@ fn a_node_whose_place_is_taken_says_so() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let (node, line) = place.start_connected(&gateway);
     line.close(1000, "Replaced by newer node connection");
-    node.wait_for_notice("another node with this id is connected now; this one tries again in 60.0 s");
+    node.wait_for_notice("another node with this id has connected; retrying in 60.0 s");
 }
 
 #[test]

@@ -16,24 +16,24 @@ fn what_is_wrong_is_said_before_anything_is_begun() {
     let url = gateway.url();
     for (url, more, want) in [
         (url.as_str(), &["--token-file", "none"][..], "the token in"),
-        (&url, &["--token-file", "empty"], "holds no token"),
-        (&url, &["--token-env", "NO_SUCH"], "--token-env NO_SUCH: there is no such variable"),
-        (&url, &["--permissions", "none.yaml"], "none.yaml is not there"),
-        (&url, &["--ca", "token"], "--ca is for wss:// addresses"),
-        ("wss://127.0.0.1:1", &["--ca", "token"], "holds no certificate"),
+        (&url, &["--token-file", "empty"], "contains no token"),
+        (&url, &["--token-env", "NO_SUCH"], "--token-env NO_SUCH: the variable is not set"),
+        (&url, &["--permissions", "none.yaml"], "none.yaml does not exist"),
+        (&url, &["--ca", "token"], "--ca can only be used with a wss:// address"),
+        ("wss://127.0.0.1:1", &["--ca", "token"], "contains no certificate"),
         ("ws://192.0.2.1:8443", &[], "is not encrypted"),
-        ("http://127.0.0.1:1", &[], "--url takes ws:// or wss://"),
-        ("ws://token@127.0.0.1:1", &[], "takes no token"),
+        ("http://127.0.0.1:1", &[], "--url http://127.0.0.1:1: expected ws:// or wss://"),
+        ("ws://token@127.0.0.1:1", &[], "must not contain a token"),
     ] {
         let end = SpawnedNode::spawn(place.command(url, more)).end();
         assert_eq!(end.code, Some(1), "{more:?}: {end:?}");
         assert!(end.stderr.contains(want), "{more:?}: {}", end.stderr);
     }
     for (flag, value, want) in [
-        ("--workspace", "nowhere", "--workspace nowhere is not there: make the folder first"),
+        ("--workspace", "nowhere", "--workspace nowhere does not exist: create the folder first"),
         ("--workspace", "token", "--workspace token is not a folder"),
         ("--id", "a__b", "must not contain \"__\""),
-        ("--id", "a/b", "--id takes letters, digits"),
+        ("--id", "a/b", "invalid --id \"a/b\": expected letters, digits"),
         ("--id", "gsv", "the id gsv is taken"),
     ] {
         let mut command = std::process::Command::new(binary_path());
@@ -51,13 +51,13 @@ fn what_is_wrong_is_said_before_anything_is_begun() {
 #[test]
 fn a_gateway_that_does_not_take_the_node_ends_it_with_the_reason() {
     for (code, message, want) in [
-        (401, "Unauthorized: invalid or missing token", "the gateway does not know the token"),
+        (401, "Unauthorized: invalid or missing token", "the gateway rejected the token"),
         (
             103,
             "Invalid client: the id gsv is taken",
-            "the gateway does not take this node: Invalid client: the id gsv is taken",
+            "the gateway rejected this node: Invalid client: the id gsv is taken",
         ),
-        (102, "Unsupported protocol version", "the gateway does not take this node: Unsupported protocol version"),
+        (102, "Unsupported protocol version", "the gateway rejected this node: Unsupported protocol version"),
     ] {
         let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
         let mut node = place.start(&gateway);

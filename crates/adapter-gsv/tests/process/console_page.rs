@@ -23,13 +23,13 @@ fn nodes_and_accounts_are_shown_while_they_are_here_and_when_they_are_away() {
     let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
     let none = page(&gateway);
-    assert!(none.contains("No machine has connected as a node"), "{none}");
+    assert!(none.contains("No node has connected yet"), "{none}");
     let node = connect_journaling_node(&gateway, "attic", &["Echo", "Other"]);
     let plain = GsvPeer::connect_node(&gateway, "shed", &["Echo"]);
     let account = GsvPeer::connect_channel(&gateway, "pigeon", "roof");
     let here = "<span class=\"badge good\">connected</span>";
-    let away = "<span class=\"badge still\">away</span>";
-    let no_journal = "<p class=\"note\">Keeps no journal";
+    let away = "<span class=\"badge still\">disconnected</span>";
+    let no_journal = "<p class=\"note\">No journal";
     let row = |name: &str, state: &str| format!("<td>{name}</td><td>{state}");
     let pigeon = |state: &str| format!("<td>pigeon <code>roof</code></td><td>{state}");
     wait_for_page(

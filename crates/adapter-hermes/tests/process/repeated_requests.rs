@@ -208,7 +208,7 @@ fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
     assert_eq!((refused.status, &refused.json()["active_stream_id"]), (409, &json!(again)));
     let refused = http.post(&format!("{path}/messages"), &json!({ "text": "now" }));
     assert_eq!(refused.status, 409);
-    assert!(refused.body.contains("this session is at work"), "{refused:?}");
+    assert!(refused.body.contains("the session has an active run"), "{refused:?}");
     let stop = || http.post(&format!("{path}/stop"), &json!({})).json();
     assert_eq!(stop(), json!({ "run": null, "stopped": true }));
     assert_eq!(turn.wait_end().last().unwrap().name, "cancel");

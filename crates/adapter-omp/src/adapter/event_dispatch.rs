@@ -197,7 +197,7 @@ impl OmpAdapter {
         let path = self.store.common.folder.grants_path();
         self.grant_writes.spawn_blocking(move || {
             if let Err(failed) = grants::save_grant(&path, &grant) {
-                warn!(error = %failed, "a grant holds for this session only");
+                warn!(error = %failed, "failed to save a grant; it applies to this session only");
             }
         });
     }

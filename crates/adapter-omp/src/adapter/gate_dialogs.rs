@@ -97,7 +97,7 @@ impl OmpAdapter {
             None => return,
         };
         let contents = contents.unwrap_or_else(|error| {
-            tracing::warn!(%error, "what a run has said so far cannot be read");
+            tracing::warn!(%error, "failed to read the earlier output of a run");
             Vec::new()
         });
         let mut frames = Vec::new();

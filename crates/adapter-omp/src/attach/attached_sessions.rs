@@ -192,7 +192,7 @@ impl DetachTask {
                 Err(OwnerError::Refusal(CommandError::Busy(_))) => {}
                 // A log that takes nothing now is tried again: the session itself has no event that would be a reason to.
                 Err(refused) => {
-                    tracing::warn!(%refused, "a session whose host has gone could not be left");
+                    tracing::warn!(%refused, "failed to detach a session after its host disconnected");
                     tokio::time::sleep(AGAIN).await;
                     continue;
                 }

@@ -28,7 +28,7 @@ impl GrantWriter {
                 if let Some((realm, grant)) = granted_in_realm(&released) {
                     let kept = tokio::task::spawn_blocking(move || save_realm_grant(&realm, grant)).await;
                     if let Err(failed) = kept.map_err(std::io::Error::other).flatten() {
-                        warn!(error = %failed, "a grant for good holds until its host comes again");
+                        warn!(error = %failed, "failed to save a grant; it applies until its host reconnects");
                     }
                 }
                 at.send_replace(subscriber.position());

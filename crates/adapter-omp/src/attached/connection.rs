@@ -66,7 +66,7 @@ pub async fn serve_attached(
     let read = tokio::spawn(read_lines(reading, decoder, lines));
     let written = tokio::spawn(write_frames(writing, frames));
     if let Err(ended) = door.run(input, std::future::pending()).await {
-        tracing::debug!(%ended, "a line to a host ends");
+        tracing::debug!(%ended, "the connection to a host ended");
     }
     drop(listed);
     read.abort();

@@ -29,7 +29,7 @@ pub(super) enum ModeSetting {
 /// Keeps a setting for the sessions to come. What cannot be kept holds for this session.
 fn save_setting(door: &OmpAdapter, change: SettingChange<'_>) {
     if let Err(failed) = persist_change(&door.store.common.folder, change) {
-        warn!(error = %failed, "a setting holds for this session only");
+        warn!(error = %failed, "failed to save a setting; it applies to this session only");
     }
 }
 

@@ -31,13 +31,10 @@ const RESTRICTING: [(&str, usize); 14] = [
 
 /// Flags of the originals that restrict and are not enforced here, with what to do instead.
 const REFUSED: [(&str, &str); 4] = [
-    (
-        "--max-time",
-        "the time of a session has no limit here; end the process, or set countersign.bash_timeout in config.yml",
-    ),
-    ("--profile", "there are no profiles here; PI_CODING_AGENT_DIR names the folder whose settings and rules hold"),
-    ("--no-approve", "files of the project are read here; use --no-context-files and --no-prompt-templates"),
-    ("-na", "files of the project are read here; use --no-context-files and --no-prompt-templates"),
+    ("--max-time", "sessions have no time limit; end the process, or set countersign.bash_timeout in config.yml"),
+    ("--profile", "profiles are not supported; set PI_CODING_AGENT_DIR to the folder with the settings and rules"),
+    ("--no-approve", "project files are read by default; use --no-context-files and --no-prompt-templates"),
+    ("-na", "project files are read by default; use --no-context-files and --no-prompt-templates"),
 ];
 
 /// Short flags that restrict, each with how it is written.
@@ -59,15 +56,15 @@ pub(super) fn refusal_for(flag: &str) -> Option<String> {
     let name = flag.strip_prefix('-')?;
     let is_letter = name.chars().nth(1).is_none();
     if let Some(meant) = misspelt_flag(flag).filter(|_| !is_letter) {
-        return Some(format!("{flag} is not a flag of this door; did you mean {meant}?"));
+        return Some(format!("{flag} is not a known flag; did you mean {meant}?"));
     }
     if let Some(what) = names::restriction_of(name) {
         let instead = alternative_to(what);
-        return Some(format!("{flag} is not a flag of this door, and its name says that it restricts: {instead}"));
+        return Some(format!("{flag} is not a known flag, and its name suggests a restriction: {instead}"));
     }
     let written = short_flag(name)?;
-    let whole = if is_letter { String::new() } else { format!(", or --{name} if that is its name") };
-    Some(format!("{flag} is not a flag of this door: write {written}{whole}"))
+    let whole = if is_letter { String::new() } else { format!(", or --{name} for a flag of that name") };
+    Some(format!("{flag} is not a known flag: write {written}{whole}"))
 }
 
 /// Reports whether `argument` is a flag that restricts, and so no value of another.
@@ -103,8 +100,7 @@ const fn alternative_to(what: RestrictionKind) -> &'static str {
             "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml for commands"
         }
         RestrictionKind::Amount => {
-            "turns, tokens, time and cost of a session have no limit here; end the process, or set countersign.bash_timeout \
-             in config.yml"
+            "sessions have no limit on turns, tokens, time or cost; end the process, or set countersign.bash_timeout in config.yml"
         }
     }
 }
@@ -119,7 +115,7 @@ fn dash_problem(argument: &str) -> Option<String> {
     let name = rest.split('=').next().unwrap_or(rest);
     let is_short = name.chars().nth(1).is_none() || SHORT.iter().any(|(short, _)| *short == name);
     let hyphens = if is_short { "-" } else { "--" };
-    Some(format!("{argument} begins with {dash:?}, which is no hyphen: write {hyphens}{rest}"))
+    Some(format!("{argument} starts with {dash:?} instead of a hyphen: write {hyphens}{rest}"))
 }
 
 const fn is_dash(letter: char) -> bool {
@@ -162,7 +158,7 @@ pub(super) fn parse_excluded(flag: &str, value: &str) -> Result<Vec<String>, Str
     let names: Vec<String> = super::split_list(value).into_iter().map(|name| name.to_lowercase()).collect();
     if names.is_empty() {
         return Err(format!(
-            "{flag} {value:?}: expected names of tools with commas between, such as read,grep; --no-tools gives none"
+            "{flag} {value:?}: expected tool names separated by commas, such as read,grep; use --no-tools for none"
         ));
     }
     Ok(names)
@@ -172,7 +168,7 @@ pub(super) fn parse_excluded(flag: &str, value: &str) -> Result<Vec<String>, Str
 pub(super) fn parse_patterns(flag: &str, value: &str) -> Result<Vec<String>, String> {
     let patterns = super::split_list(value);
     if patterns.is_empty() {
-        return Err(format!("{flag} {value:?}: expected patterns of models with commas between, such as claude-*"));
+        return Err(format!("{flag} {value:?}: expected model patterns separated by commas, such as claude-*"));
     }
     Ok(patterns)
 }

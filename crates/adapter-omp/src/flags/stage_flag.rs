@@ -33,7 +33,7 @@ impl StageFlag {
         Self::ALL
             .into_iter()
             .find(|stage| stage.name() == name)
-            .ok_or_else(|| format!("unknown stage {name:?}: accepted are {names}"))
+            .ok_or_else(|| format!("unknown stage {name:?}: expected one of {names}"))
     }
 }
 
@@ -44,6 +44,6 @@ mod tests {
     #[test]
     fn an_unknown_stage_is_refused_with_those_that_there_are() {
         let problem = StageFlag::from_name("team").unwrap_err();
-        assert_eq!(problem, "unknown stage \"team\": accepted are deep-interview, ralplan, ultragoal");
+        assert_eq!(problem, "unknown stage \"team\": expected one of deep-interview, ralplan, ultragoal");
     }
 }

@@ -287,7 +287,7 @@ fn a_session_moves_with_its_conversation_and_from_rest_only() {
     let own = attached.host.agent.join(format!("countersign/{id}.db"));
     let trail = attached.host.binary_command().args(["audit", "tail", "--log"]).arg(&own).output().unwrap();
     let trail = String::from_utf8(trail.stdout).unwrap();
-    assert!(trail.contains(&format!("goes on in {}", attached.gateway.data_dir().display())), "{trail}");
+    assert!(trail.contains(&format!("continues in {}", attached.gateway.data_dir().display())), "{trail}");
     // Its own log knows, too.
     let mut host = attached.host.start(&["--resume", &id]);
     assert_eq!(host.message_texts().last().unwrap(), "there");
@@ -378,5 +378,5 @@ fn a_host_that_only_looks_leaves_nothing_behind() {
     host.session_state();
     host.close_cleanly();
     eventually("the end of what it left", || attached.home_files().is_empty().then_some(()));
-    assert!(attached.refuse_host(&[&attached.attach_flag(), "--no-session"]).contains("do not go together"));
+    assert!(attached.refuse_host(&[&attached.attach_flag(), "--no-session"]).contains("cannot be used with --attach"));
 }

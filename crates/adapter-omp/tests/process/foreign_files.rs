@@ -326,7 +326,6 @@ fn a_session_does_not_go_on_with_the_model_that_stood_in_for_another() {
 
 #[test]
 fn a_session_that_names_no_model_goes_on_with_the_one_of_its_answers() {
-    let place = HostFixture::new();
     let answer = |model: &str| {
         let mut answer = says("r1");
         answer["model"] = model.into();
@@ -335,6 +334,7 @@ fn a_session_that_names_no_model_goes_on_with_the_one_of_its_answers() {
     let fallback = json!({ "type": "model_change", "id": "00000003", "parentId": "00000002",
         "timestamp": AT, "model": "fake/fake-1", "role": "fallback" });
     for (model, want) in [("fake-2", "fake-2"), ("fake-1", "fake-1"), ("", "fake-1"), ("gone", "fake-1")] {
+        let place = HostFixture::new();
         let lines = [
             header(3),
             message("00000001", None, user("one")),
@@ -342,11 +342,9 @@ fn a_session_that_names_no_model_goes_on_with_the_one_of_its_answers() {
             fallback.clone(),
         ];
         let path = write(&place, &lines, "");
-        for flag in ["--session", "--fork"] {
-            let mut host = place.start(&[flag, &path]);
-            assert_eq!(host.session_state()["model"]["id"], want, "{flag} {model}");
-            host.close_cleanly();
-        }
+        let mut host = place.start(&["--no-session"]);
+        host.command_data(json!({ "type": "switch_session", "sessionPath": path }));
+        assert_eq!(host.session_state()["model"]["id"], want, "{model}");
     }
 }
 

@@ -213,7 +213,7 @@ fn flags_of_other_programs_are_taken_and_those_for_the_prompt_reach_it() {
     assert!(system.contains("always be brief") && system.contains("and be kind"));
     let end = host.close();
     let warnings =
-        ["--weird", "--flag"].map(|flag| format!("countersign: {flag} is not a flag of this door and was ignored\n"));
+        ["--weird", "--flag"].map(|flag| format!("countersign: {flag} is not a known flag and was ignored\n"));
     assert_eq!((end.code, end.stderr, end.junk.len()), (Some(0), warnings.concat(), 0));
     let mut bare = place.start(&["--no-tools", "--system-prompt", "only this"]);
     bare.run_turn("go");

@@ -115,7 +115,7 @@ async fn fill_ring(handle: OwnerHandle, view: ContentMode, ring: Weak<FeedRing>,
         filled = copy_events(&handle, view, &ring) => filled,
     };
     if let Err(error) = filled {
-        tracing::warn!(%error, "those who follow events are sent away: the record cannot be read");
+        tracing::warn!(%error, "failed to read the record: closing all event streams");
     }
     if let Some(ring) = ring.upgrade() {
         ring.frames.end();
@@ -211,7 +211,7 @@ impl EventFollower {
     }
 
     fn log_failure<T>(&self, read: Result<T, LogReadError>) -> Option<T> {
-        read.inspect_err(|error| tracing::warn!(%error, "somebody who follows events is sent away")).ok()
+        read.inspect_err(|error| tracing::warn!(%error, "failed to read the record: closing an event stream")).ok()
     }
 }
 

@@ -14,12 +14,12 @@ use crate::cursor::RecordCursor;
 pub(crate) struct EntryList {
     /// Oldest first.
     pub(crate) entries: Vec<EntryBody>,
-    /// What the next page takes as after; null at the end. A page may be empty and not the last.
+    /// Value of after for the next page; null at the end. A page may be empty without being the last.
     pub(crate) next: Option<RecordCursor>,
     pub(crate) cursor: RecordCursor,
 }
 
-/// One entry, with the place behind it.
+/// Entry of the record, with the cursor after it.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Entry")]
 pub(crate) struct EntryBody {
@@ -34,9 +34,9 @@ pub(crate) struct EntryBody {
 pub(crate) struct RecordBody {
     #[serde(flatten)]
     pub(crate) entry: RecordEntry,
-    /// The version of the form in which its facts are written.
+    /// Version of the format of its facts.
     pub(crate) version: u16,
-    /// The fact as the chain covers it.
+    /// Fact as the chain covers it.
     pub(crate) facts: Value,
     pub(crate) content: Option<RecordContent>,
     /// The digest of everything up to and including this record.
@@ -45,21 +45,21 @@ pub(crate) struct RecordBody {
     pub(crate) cursor: RecordCursor,
 }
 
-/// The text that belongs to a record, or where that can be had.
+/// Text of a record, or its URL.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Content")]
 pub(crate) struct RecordContent {
     /// The salted digest of the text.
     #[schemars(with = "Option<String>")]
     pub(crate) digest: Option<Digest>,
-    /// Where it can be had.
+    /// URL of the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) href: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) text: Option<String>,
-    /// True where the text was taken out of the record.
+    /// True if the text was removed from the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     pub(crate) redacted: Option<bool>,
@@ -91,23 +91,23 @@ pub(crate) struct RecordHead {
     /// The digest.
     #[schemars(with = "String")]
     pub(crate) chain: Digest,
-    /// Both, as verify takes them as head.
+    /// Position and digest, as the parameter head of verify.
     pub(crate) head: String,
     pub(crate) cursor: RecordCursor,
 }
 
-/// What was found along the chain.
+/// Result of verifying the chain.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Verified")]
 pub(crate) struct ChainReport {
-    /// Whether all of it fits.
+    /// True if the whole chain is valid.
     pub(crate) ok: bool,
-    /// How many records fit.
+    /// Number of valid records.
     pub(crate) records: u64,
-    /// How many of them had their text taken out.
+    /// Number of these records whose text was removed.
     pub(crate) redacted: u64,
-    /// The last record that fits.
+    /// Last valid record.
     pub(crate) head: String,
-    /// The first thing that does not fit.
+    /// First flaw in the chain.
     pub(crate) flaw: Option<String>,
 }

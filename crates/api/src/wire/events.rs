@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use super::audit::RecordContent;
 use crate::cursor::{Misplaced, RecordCursor};
 
-/// The data of one fact. The event's name is the kind, its id the cursor behind it. Further names: ready and reset, whose after
-/// says from where it goes on, and live.
+/// Data of one fact. The name of the event is the kind, and its id the cursor after it. Further names: live, and ready
+/// and reset, whose after is the start of the stream.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Event")]
 pub(crate) struct FactData<'a> {
@@ -22,34 +22,34 @@ pub(crate) struct FactData<'a> {
     pub(crate) kind: &'a str,
     /// The name of the event within its kind.
     pub(crate) event: &'a str,
-    /// The version of the form in which its facts are written.
+    /// Version of the format of its facts.
     pub(crate) version: u16,
-    /// The fact as the chain covers it.
+    /// Fact as the chain covers it.
     #[schemars(with = "serde_json::Value")]
     pub(crate) facts: Option<&'a RawValue>,
     pub(crate) content: Option<RecordContent>,
 }
 
-/// The data of the first event, ready: from where it goes on.
+/// Data of the first event, ready: the start of the stream.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Ready")]
 pub(crate) struct ReadyData {
     pub(crate) after: RecordCursor,
 }
 
-/// The data of the first event, reset: the cursor is of another record, and all of this one follows.
+/// Data of the first event, reset: the cursor is of another record, and the whole of this record follows.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Reset")]
 pub(crate) struct ResetData<'a> {
-    /// The cursor that was asked for.
+    /// Requested cursor.
     #[serde(rename = "asked")]
     pub(crate) requested: &'a str,
-    /// Why it is no place in this record.
+    /// Reason why the cursor is not valid in this record.
     pub(crate) reason: Misplaced,
     pub(crate) after: RecordCursor,
 }
 
-/// The data of an event live: what is said while it is said. It has no id.
+/// Data of the event live: output while it is produced. The event has no id.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Live")]
 pub(crate) struct LiveData<'a> {
@@ -62,11 +62,11 @@ pub(crate) struct LiveData<'a> {
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum LiveEvent<'a> {
-    /// The model begins to answer.
+    /// The model starts to answer.
     MessageStarted { run: String, provider: &'a str, model: &'a str },
     /// A part of the answer begins.
     PartStarted {
-        /// Its place in the answer.
+        /// Index in the answer.
         index: usize,
         part: LivePart,
         /// The id of a call.
@@ -78,17 +78,17 @@ pub(crate) enum LiveEvent<'a> {
         #[schemars(with = "String")]
         name: Option<&'a str>,
     },
-    /// A part goes on.
+    /// Next piece of a part.
     Delta { index: usize, text: &'a str },
-    /// A part is whole.
+    /// A part is complete.
     PartEnded { index: usize },
     /// The provider keeps the connection alive and sends nothing of an answer.
     Idle { since_seconds: u64, limit_seconds: u64 },
-    /// A call goes on: all of its output so far.
+    /// New output of a call: all of its output so far.
     CallProgress { call: String, output: String },
 }
 
-/// What a part of an answer is.
+/// Kind of a part of an answer.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LivePart {

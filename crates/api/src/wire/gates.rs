@@ -14,7 +14,7 @@ use crate::{ApiError, body::RequestBody, cursor::RecordCursor};
 /// Longest lifetime of a grant, in seconds: a hundred years.
 const LONGEST_GRANT: u64 = 100 * 365 * 86_400;
 
-/// All gates that wait.
+/// All pending gates.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Gates")]
 pub(crate) struct GateList {
@@ -31,64 +31,64 @@ pub(crate) struct GateBody {
     pub(crate) state: GateState,
     pub(crate) kind: GateKind,
     pub(crate) door: Option<String>,
-    /// The session that waits; an agent's is agent:ID.
+    /// Session of the gate; the session of an agent is agent:ID.
     pub(crate) session: Option<String>,
     pub(crate) call: Option<String>,
     pub(crate) tool: Option<String>,
     /// The tool, or the question.
     pub(crate) title: Option<String>,
-    /// What rules were matched against, or the question.
+    /// Text that rules were matched against, or the question.
     pub(crate) subject: Option<String>,
-    /// Exactly what would run.
+    /// Exact arguments that would be used.
     pub(crate) arguments: Option<Map<String, Value>>,
-    /// Why a person is asked.
+    /// Reason why approval is required.
     pub(crate) reason: Option<String>,
-    /// Where on this machine it would run.
+    /// Folder on this machine in which it would run.
     pub(crate) folder: Option<String>,
-    /// What the asker says it wants with it.
+    /// Purpose that the requester states.
     pub(crate) intent: Option<String>,
     pub(crate) question: Option<GateQuestion>,
-    /// How far an approval may reach.
+    /// Scopes that an approval may have.
     pub(crate) scopes: Vec<GrantScope>,
-    /// Rules that may be allowed for longer in its place.
+    /// Patterns that may be allowed instead of exactly this call.
     pub(crate) proposals: Vec<String>,
     pub(crate) approvals: Option<Approvals>,
     #[schemars(extend("format" = "date-time"))]
     pub(crate) opened_at: String,
     #[schemars(extend("format" = "date-time"))]
     pub(crate) deadline: Option<String>,
-    /// How it was resolved.
+    /// Resolution of the gate.
     #[serde(flatten)]
     pub(crate) outcome: Option<GateOutcome>,
-    /// What it would run from disk, a line each.
+    /// Files on disk that the call would run, one per line.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<String>")]
     pub(crate) runs: Option<Vec<String>>,
-    /// Who asks whether it may go on.
+    /// Requester that asks to continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) asker: Option<String>,
-    /// The reason of a denial, or the answers to a question; null where that was taken out of the record.
+    /// Reason of a denial, or answers to a question; null if it was removed from the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<AnswerWords>")]
     #[serde(rename = "said")]
     pub(crate) answer: Option<Option<AnswerWords>>,
 }
 
-/// How a gate was resolved, and by whom.
+/// Resolution of a gate, and who resolved it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct GateOutcome {
     pub(crate) resolution: ResolutionWord,
-    /// How far an approval reaches.
+    /// Scope of an approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "GrantScope")]
     pub(crate) scope: Option<GrantScope>,
-    /// Who resolved it; null where nobody did.
+    /// Approver or program that resolved the gate; null if none did.
     #[schemars(with = "Option<String>")]
     pub(crate) by: Option<PrincipalId>,
 }
 
-/// What was said to a gate.
+/// Reason or answers given to a gate.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -99,7 +99,7 @@ pub(crate) enum AnswerWords {
     Answers(Vec<String>),
 }
 
-/// Whether a gate waits.
+/// State of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GateState {
@@ -107,7 +107,7 @@ pub(crate) enum GateState {
     Resolved,
 }
 
-/// What a gate decides.
+/// Kind of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GateKind {
@@ -146,19 +146,19 @@ impl From<Kind> for GateKind {
     }
 }
 
-/// What a question offers.
+/// Answers that a question offers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Question")]
 pub(crate) struct GateQuestion {
-    /// Answers that are offered.
+    /// Offered answers.
     pub(crate) choices: Vec<String>,
-    /// Whether several of them count.
+    /// True if several choices may be given.
     pub(crate) multi: bool,
-    /// The place of the one that the asker recommends, from 0.
+    /// Index of the choice that the requester recommends, from 0.
     pub(crate) recommended: Option<usize>,
 }
 
-/// How far an approval reaches.
+/// Scope of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Scope")]
@@ -188,7 +188,7 @@ impl From<GrantScope> for ApprovalScope {
     }
 }
 
-/// How a gate was resolved.
+/// Resolution of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Resolution")]
@@ -230,7 +230,7 @@ impl ResolutionWord {
     }
 }
 
-/// An answer that counted, or the first result of it.
+/// Resolution of a gate by an answer, or the first result of a repeated answer.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Resolved")]
 pub(crate) struct ResolvedGate {
@@ -238,41 +238,41 @@ pub(crate) struct ResolvedGate {
     #[schemars(extend("const" = "resolved"))]
     pub(crate) state: GateState,
     pub(crate) resolution: ResolutionWord,
-    /// How far an approval reaches.
+    /// Scope of an approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "GrantScope")]
     pub(crate) scope: Option<GrantScope>,
 }
 
-/// It counts, and more people have to allow.
+/// The approval was recorded, and further approvals are required.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Voted")]
 pub(crate) struct GateVote {
     pub(crate) id: String,
     #[schemars(extend("const" = "pending"))]
     pub(crate) state: GateState,
-    /// How many have allowed.
+    /// Number of approvals so far.
     pub(crate) have: u32,
-    /// How many have to.
+    /// Number of required approvals.
     pub(crate) need: u32,
 }
 
-/// Lets what a gate decides happen.
+/// Allows the call of a gate.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Allow")]
 pub(crate) struct AllowRequest {
-    /// How far it reaches; once if absent.
+    /// Scope of the approval; once if absent.
     pub(crate) scope: Option<GrantScope>,
-    /// One of the proposals, in place of exactly this.
+    /// One of the proposals, instead of exactly this call.
     pub(crate) rule: Option<String>,
-    /// Seconds that a grant lasts; for good if absent.
+    /// Lifetime of the grant in seconds; no expiry if absent.
     pub(crate) lasts: Option<GrantSeconds>,
 }
 
 impl RequestBody for AllowRequest {
     fn invalid_member(_: &str) -> ApiError {
-        ApiError::bad_request("lasts is a number of seconds, of 1 at least")
+        ApiError::bad_request("lasts must be a number of seconds, at least 1")
     }
 }
 
@@ -288,12 +288,12 @@ impl<'de> Deserialize<'de> for GrantSeconds {
     }
 }
 
-/// Does not let it happen, or declines a question.
+/// Denies the call of a gate, or declines a question.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Deny")]
 pub(crate) struct DenyRequest {
-    /// What the agent is told.
+    /// Reason for the agent.
     pub(crate) reason: Option<String>,
 }
 
@@ -304,13 +304,13 @@ impl RequestBody for DenyRequest {}
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Answer")]
 pub(crate) struct AnswerRequest {
-    /// One of the choices, several where several count, or words of one's own.
+    /// One of the choices, several if multi is true, or a text of your own.
     pub(crate) answers: AnswerTexts,
 }
 
 impl RequestBody for AnswerRequest {
     fn invalid_member(_: &str) -> ApiError {
-        ApiError::bad_request("answers is a list of texts, none of them empty")
+        ApiError::bad_request("answers must be a list of texts, none of them empty")
     }
 }
 

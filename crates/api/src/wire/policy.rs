@@ -7,41 +7,41 @@ use serde_json::{Map, Value};
 
 use crate::{ApiError, body::RequestBody};
 
-/// Asks what would become of an agent's request, or of a tool of a run.
+/// Dry run of a request of an agent, or of a tool of a run.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Explain")]
 pub(crate) struct ExplainRequest {
     /// The name of a tool.
     pub(crate) tool: String,
-    /// What it would be called with; nothing if absent.
+    /// Arguments of the call; none if absent.
     pub(crate) arguments: Option<Map<String, Value>>,
-    /// The agent that would ask; default if absent.
+    /// Agent that would make the request; default if absent.
     pub(crate) agent: Option<String>,
 }
 
 impl RequestBody for ExplainRequest {
     fn invalid_member(_: &str) -> ApiError {
-        ApiError::bad_request("tool is missing: the name of a tool")
+        ApiError::bad_request("tool is missing: give the name of a tool")
     }
 }
 
-/// What would become of it.
+/// Result of a dry run.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "Explained")]
 pub(crate) enum ExplainReply {
-    /// Policy was asked.
+    /// Verdict of policy.
     Decided(Box<Explanation>),
-    /// It is refused before policy is asked.
+    /// The request is refused before policy evaluates it.
     Refused {
         verdict: RefusedVerdict,
-        /// Why, in one line.
+        /// Reason in one line.
         why: String,
     },
 }
 
-/// The verdict of what is refused before policy is asked.
+/// Verdict on a request that is refused before policy evaluates it.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

@@ -12,9 +12,9 @@ use crate::{ApiError, body::RequestBody, cursor::RecordCursor};
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Sessions")]
 pub(crate) struct SessionList {
-    /// The one in which something was said last first.
+    /// The session with the latest message first.
     pub(crate) sessions: Vec<SessionSummary>,
-    /// What the next page takes as after; null at the end.
+    /// Value of after for the next page; null at the end.
     pub(crate) next: Option<String>,
     pub(crate) cursor: RecordCursor,
 }
@@ -24,31 +24,31 @@ pub(crate) struct SessionList {
 #[schemars(rename = "Session")]
 pub(crate) struct SessionSummary {
     pub(crate) id: String,
-    /// The door that it was opened through.
+    /// Door through which the session was opened.
     pub(crate) door: Option<String>,
     pub(crate) name: Option<String>,
-    /// The folder that it works in.
+    /// Working folder.
     pub(crate) cwd: Option<String>,
     pub(crate) model: Option<ModelName>,
     #[schemars(extend("format" = "date-time"))]
     pub(crate) opened_at: String,
-    /// When somebody last said something in it.
+    /// Time of the latest message.
     #[schemars(extend("format" = "date-time"))]
     pub(crate) last_at: String,
-    /// How many messages of people and of the model are in it.
+    /// Number of messages of users and of the model.
     pub(crate) messages: u64,
-    /// How many calls were wanted in it.
+    /// Number of requested calls.
     pub(crate) calls: u64,
     /// Tokens that providers counted.
     pub(crate) tokens: u64,
     pub(crate) state: SessionState,
-    /// The run that works.
+    /// Active run.
     pub(crate) run: Option<String>,
-    /// How many of its gates wait for people.
+    /// Number of its pending gates.
     pub(crate) waiting: usize,
 }
 
-/// What a session is busy with, in one word: what it waits for goes before what it does.
+/// State of a session. Waiting takes precedence over working.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SessionState {
@@ -62,26 +62,26 @@ pub(crate) enum SessionState {
 #[schemars(rename = "Conversation")]
 pub(crate) struct ConversationPage {
     pub(crate) id: String,
-    /// The door that it was opened through.
+    /// Door through which the session was opened.
     pub(crate) door: Option<String>,
     pub(crate) name: Option<String>,
-    /// The session that it came from.
+    /// Session from which it was created.
     pub(crate) parent: Option<String>,
-    /// The folder that it works in.
+    /// Working folder.
     pub(crate) cwd: Option<String>,
     pub(crate) model: Option<ModelName>,
     #[schemars(extend("format" = "date-time"))]
     pub(crate) opened_at: String,
     pub(crate) state: SessionState,
-    /// The run that works.
+    /// Active run.
     pub(crate) run: Option<String>,
-    /// How many of its gates wait for people.
+    /// Number of its pending gates.
     pub(crate) waiting: usize,
-    /// How many messages wait to be said.
+    /// Number of queued messages.
     pub(crate) queued: usize,
-    /// Entries of the whole conversation.
+    /// Number of entries in the whole conversation.
     pub(crate) length: usize,
-    /// What the page before this one takes as before; null at the beginning.
+    /// Value of before for the previous page; null at the beginning.
     pub(crate) earlier: Option<String>,
     pub(crate) cursor: RecordCursor,
     /// Oldest first.
@@ -96,10 +96,10 @@ pub(crate) struct ConversationEntry {
     pub(crate) parent: Option<String>,
     #[schemars(extend("format" = "date-time"))]
     pub(crate) at: String,
-    /// A word, or an object with the word as its only member.
+    /// Kind as a string, or as an object with the kind as its only member.
     #[schemars(with = "EntryKind")]
     pub(crate) kind: SessionEntryKind,
-    /// As the model is shown it; null where it was taken out of the record.
+    /// Message as the model sees it; null if it was removed from the record.
     pub(crate) message: Option<Value>,
 }
 
@@ -119,13 +119,13 @@ enum EntryKind {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Open")]
 pub(crate) struct OpenRequest {
-    /// A folder below agents_dir; main if absent.
+    /// Folder below agents_dir; main if absent.
     pub(crate) workspace: Option<String>,
-    /// The provider of the model; without a model it is refused.
+    /// Provider of the model; refused without a model.
     pub(crate) provider: Option<String>,
-    /// The id of a model; the one of the configuration if absent.
+    /// Id of a model; the one of the configuration if absent.
     pub(crate) model: Option<String>,
-    /// What is said in it first.
+    /// First message.
     pub(crate) message: Option<String>,
 }
 
@@ -136,14 +136,14 @@ impl RequestBody for OpenRequest {}
 #[schemars(rename = "Opened")]
 pub(crate) struct OpenedSession {
     pub(crate) state: OpenedState,
-    /// The run that works on the message, or will.
+    /// Run that handles the message, now or later.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) run: Option<String>,
     pub(crate) id: String,
 }
 
-/// What a session does that was just opened.
+/// State of a session that was just opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OpenedState {
@@ -163,19 +163,19 @@ impl From<MessageState> for OpenedState {
     }
 }
 
-/// Says something.
+/// Sends a message.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Say")]
 pub(crate) struct MessageRequest {
     pub(crate) text: String,
-    /// What happens while a run works; refuse if absent.
+    /// Handling of the message while a run is active; refuse if absent.
     pub(crate) when_busy: Option<BusyChoice>,
 }
 
 impl RequestBody for MessageRequest {
     fn invalid_member(member: &str) -> ApiError {
-        ApiError::bad_request(format!("{member} is missing: what is to be said"))
+        ApiError::bad_request(format!("{member} is missing: give the text of the message"))
     }
 }
 
@@ -199,18 +199,18 @@ impl From<BusyChoice> for WhenBusy {
     }
 }
 
-/// A message that was taken.
+/// Accepted message.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Started")]
 pub(crate) struct MessageReceipt {
     pub(crate) state: MessageState,
-    /// The run that works on it, or will.
+    /// Run that handles the message, now or later.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) run: Option<String>,
 }
 
-/// What becomes of a message.
+/// State of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MessageState {
@@ -219,7 +219,7 @@ pub(crate) enum MessageState {
     Done,
 }
 
-/// Gives the run that works a message.
+/// Sends a message to the active run.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Steer")]
@@ -229,11 +229,11 @@ pub(crate) struct SteerRequest {
 
 impl RequestBody for SteerRequest {
     fn invalid_member(member: &str) -> ApiError {
-        ApiError::bad_request(format!("{member} is missing: what is to be said"))
+        ApiError::bad_request(format!("{member} is missing: give the text of the message"))
     }
 }
 
-/// The run that was told.
+/// Run that gets the message.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Steered")]
 pub(crate) struct SteerReceipt {
@@ -247,12 +247,12 @@ pub(crate) struct StopRequest {}
 
 impl RequestBody for StopRequest {}
 
-/// What was stopped.
+/// Result of a stop request.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Stopped")]
 pub(crate) struct StopReport {
-    /// The run that worked; null if none did.
+    /// Run that was active; null if none was.
     pub(crate) run: Option<String>,
-    /// Whether anything was, also where that was a summary behind which the agent would have gone on.
+    /// True if something was stopped, for example a run, or a summary after which the agent would have continued.
     pub(crate) stopped: bool,
 }

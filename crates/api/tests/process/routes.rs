@@ -44,8 +44,8 @@ fn a_token_does_what_its_scopes_say_until_it_is_removed() {
     assert_eq!(place.run_as_person(&["tokens", "remove", "reader"]).code, Some(0));
     eventually("the end of the token", || (reader.get("/api/v1/gates").status == 401).then_some(()));
     for (arguments, expected) in [
-        (&["tokens", "remove", "reader"][..], "there is no token reader"),
-        (&["tokens", "add", "a b", "--scope", "read"], "no name for a token"),
+        (&["tokens", "remove", "reader"][..], "token reader does not exist"),
+        (&["tokens", "add", "a b", "--scope", "read"], "invalid token name"),
         (&["tokens", "add", "x", "--scope", "rule"], "invalid value"),
     ] {
         let output = place.run_as_person(arguments);
@@ -137,11 +137,11 @@ fn a_gate_is_listed_read_and_answered_once() {
     for name in ["scope", "rule"] {
         is_problem(&ana.post(&path("allow"), json!({ name: "" })), 400, &format!("{name} is empty"));
     }
-    is_problem(&ana.get("/api/v1/gates?kind=bogus"), 400, "kind is one of approval, question, plan,");
+    is_problem(&ana.get("/api/v1/gates?kind=bogus"), 400, "expected one of approval, question, plan,");
     is_problem(
         &ana.get("/api/v1/gates?door=bogus"),
         400,
-        "door is one of agent-gate, console, api, gsv, hermes, omp, gjc",
+        "expected one of agent-gate, console, api, gsv, hermes, omp, gjc",
     );
     is_problem(&ana.post(&path("allow"), json!({ "scope": "always", "rule": "*" })), 422, "not proposed");
     is_problem(&ana.post(&path("answer"), json!({ "answers": ["yes"] })), 422, "allowed or denied");
@@ -214,7 +214,7 @@ fn a_session_is_opened_spoken_in_and_read_page_by_page() {
     let older = program.get_body(&format!("{path}?limit=3&before={before}"));
     assert_eq!((older["entries"].as_array().unwrap().len(), &older["earlier"]), (1, &Value::Null));
     assert_eq!(older["entries"][0], session["entries"][0]);
-    is_problem(&program.post(&format!("{path}/steer"), json!({ "text": "left" })), 409, "no run works");
+    is_problem(&program.post(&format!("{path}/steer"), json!({ "text": "left" })), 409, "no run is active");
     assert_eq!(program.post(&format!("{path}/stop"), json!({})).body, json!({ "run": null, "stopped": false }));
     is_problem(&program.post(&format!("{path}/messages"), json!({})), 400, "text is missing");
     let busy = json!({ "text": "and?", "when_busy": "" });
@@ -222,7 +222,7 @@ fn a_session_is_opened_spoken_in_and_read_page_by_page() {
     for name in ["message", "workspace", "model", "provider"] {
         is_problem(&program.post("/api/v1/sessions", json!({ name: "" })), 400, &format!("{name} is empty"));
     }
-    is_problem(&program.get("/api/v1/sessions?door=bogus"), 400, "door is one of");
+    is_problem(&program.get("/api/v1/sessions?door=bogus"), 400, "invalid door \"bogus\"");
     is_problem(&program.get("/api/v1/sessions/nobody"), 404, "no session nobody");
     is_problem(&program.post("/api/v1/sessions/nobody/messages", json!({ "text": "x" })), 404, "not found");
     is_problem(&program.post("/api/v1/sessions", json!({ "workspace": "../.." })), 422, "Workspace");
@@ -289,16 +289,16 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
     let checked = program.get_body(&format!("/api/v1/audit/verify?head=1:{zeros}"));
     assert!(checked["flaw"].as_str().unwrap().contains("rewritten"), "{checked}");
     for (query, detail) in [
-        ("?outcome=great", "\"great\" is no outcome"),
-        ("?kind=tool", "\"tool\" is no kind"),
-        ("?since=yesterday", "since: a time is"),
-        ("?after=x", "no cursor"),
+        ("?outcome=great", "unknown outcome \"great\""),
+        ("?kind=tool", "unknown kind \"tool\""),
+        ("?since=yesterday", "since: expected a time"),
+        ("?after=x", "invalid cursor"),
         ("?limit=0", "from 1 to 1000"),
-        ("?colour=red", "no parameter \"colour\""),
+        ("?colour=red", "unknown parameter \"colour\""),
     ] {
         is_problem(&program.get(&format!("/api/v1/audit{query}")), 400, detail);
     }
-    is_problem(&program.get("/api/v1/audit?after=1-0123456789abcdef"), 410, "not of this record");
+    is_problem(&program.get("/api/v1/audit?after=1-0123456789abcdef"), 410, "does not belong to this record");
     is_problem(&program.get("/api/v1/audit/999999"), 404, "no record 999999");
 }
 

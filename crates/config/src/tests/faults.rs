@@ -3,15 +3,15 @@
 use super::ConfigFixture;
 
 const NO_VARIABLE: &str =
-    "config.yaml:2: agent.token: a variable is written ${NAME}, its name in letters, digits and _; this is none";
+    "config.yaml:2: agent.token: invalid variable: expected ${NAME} with letters, digits and _ in its name";
 
 #[test]
 fn what_is_wrong_is_named_with_file_line_and_key() {
     for (text, want) in [
-        ("gatway: {}", "config.yaml:1: gatway: unknown key; did you mean `gateway`? Known here are gateway, agent,"),
+        ("gatway: {}", "config.yaml:1: gatway: unknown key; did you mean `gateway`? Expected one of gateway, agent,"),
         (
             "gateway:\n  hots: x",
-            "config.yaml:2: gateway.hots: unknown key; did you mean `host`? Known here are host, port,",
+            "config.yaml:2: gateway.hots: unknown key; did you mean `host`? Expected one of host, port,",
         ),
         ("gateway:\n  port: abc", "config.yaml:2: gateway.port: Cannot convert gateway.port to int: 'abc'"),
         (
@@ -99,7 +99,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [1], message_thread_id: ~ } }",
-            "config.yaml:1: messenger.telegram.message_thread_id: expected a whole number from 1, the topic of a forum, found nothing",
+            "config.yaml:1: messenger.telegram.message_thread_id: expected a whole number from 1, the id of a forum topic, found nothing",
         ),
         (
             "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [] } }",
@@ -141,7 +141,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: bearer, token: \"a\\nb\" } } }",
-            "config.yaml:1: services.x.auth.token: a token holds no line breaks or other control characters",
+            "config.yaml:1: services.x.auth.token: a token must not contain line breaks or other control characters",
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: header, token: t } } }",
@@ -149,7 +149,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: header, header_name: 'a b', token: t } } }",
-            "config.yaml:1: services.x.auth.header_name: expected the name of a header",
+            "config.yaml:1: services.x.auth.header_name: expected a header name",
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: query, token: t } } }",
@@ -157,11 +157,11 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "services: { x: { url: 'http://h', token: t, auth: { type: none } } }",
-            "config.yaml:1: services.x.token: a service other than homeassistant has its token under auth",
+            "config.yaml:1: services.x.token: only homeassistant has its token here; use auth.token",
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: none }, handler: python, handler_class: 'a:B' } }",
-            "config.yaml:1: services.x.handler: a handler in Python cannot run here",
+            "config.yaml:1: services.x.handler: Python handlers are not supported",
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: none }, tools: nowhere.yaml } }",
@@ -191,11 +191,8 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "storage: { type: postgres, path: a }",
             "config.yaml:1: storage.type: Unsupported storage type: 'postgres' (only 'sqlite' is supported)",
         ),
-        (
-            "storage: { path: data/ }",
-            "config.yaml:1: storage.path: expected the path of a file, found that of a folder",
-        ),
-        ("storage: { path: . }", "config.yaml:1: storage.path: expected the path of a file, found that of a folder"),
+        ("storage: { path: data/ }", "config.yaml:1: storage.path: expected the path of a file, found a folder"),
+        ("storage: { path: . }", "config.yaml:1: storage.path: expected the path of a file, found a folder"),
         (
             "approval_timeout: '900'",
             "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: '900'",
@@ -226,15 +223,15 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ("on_shutdown: wait", "config.yaml:1: on_shutdown: expected keep or deny"),
         (
             "log: { level: loud }",
-            "config.yaml:1: log.level: expected a level (off, error, warn, info, debug or trace), or several part=level between commas",
+            "config.yaml:1: log.level: expected a level (off, error, warn, info, debug or trace), or part=level pairs separated by commas",
         ),
         (
             "retention: { calls: 0d }",
-            "config.yaml:1: retention.calls: expected a number above 0 with s, m, h or d behind it, such as 90d",
+            "config.yaml:1: retention.calls: expected a number above 0 followed by s, m, h or d, such as 90d",
         ),
         (
             "retention: { every: soon }",
-            "config.yaml:1: retention.every: expected a number above 0 with s, m, h or d behind it, such as 90d",
+            "config.yaml:1: retention.every: expected a number above 0 followed by s, m, h or d, such as 90d",
         ),
         ("log: { format: xml }", "config.yaml:1: log.format: expected text or json"),
         ("log: { levels: info }", "config.yaml:1: log.levels: unknown key"),
@@ -244,26 +241,26 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "rate_limit: { max_requests: 1 }",
-            "config.yaml:1: rate_limit.max_requests: unknown key; known here are max_pending_approvals,",
+            "config.yaml:1: rate_limit.max_requests: unknown key; expected one of max_pending_approvals,",
         ),
         ("clients: {}", "config.yaml:1: clients.token: Missing required config: clients.token"),
         ("web: { password: ~, users: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
         ("web: { password: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
         (
             "web: { pasword: x }",
-            "config.yaml:1: web.pasword: unknown key; did you mean `password`? Known here are password, users",
+            "config.yaml:1: web.pasword: unknown key; did you mean `password`? Expected one of password, users",
         ),
         (
             "model: { provider: nope, id: x }",
-            "config.yaml:1: model.provider: there is no \"nope\" in `providers`; there is demo",
+            "config.yaml:1: model.provider: unknown provider \"nope\"; `providers` has demo",
         ),
         (
             "model: { provider: anthropic, id: x }",
-            "config.yaml:1: model.provider: there is no \"anthropic\" in `providers`; there is demo. Its models are built in, and want its key: providers.anthropic.api_key",
+            "config.yaml:1: model.provider: unknown provider \"anthropic\"; `providers` has demo. Its models are built in and need its key: set providers.anthropic.api_key",
         ),
         (
             "model: { provider: p, id: n }\nproviders: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m } ] } }",
-            "config.yaml:1: model.id: \"p\" has no model \"n\"; it has m. Others are listed under providers.p.models",
+            "config.yaml:1: model.id: \"p\" has no model \"n\"; it has m. Add others under providers.p.models",
         ),
         ("model: { id: x }", "config.yaml:1: model.provider: Missing required config: model.provider"),
         ("providers: { p: { api: smoke } }", "config.yaml:1: providers.p.api: unknown api \"smoke\""),
@@ -281,15 +278,15 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "providers: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m }, { id: m } ] } }",
-            "config.yaml:1: providers.p.models[1].id: another model of this provider has this id",
+            "config.yaml:1: providers.p.models[1].id: another model of this provider already has this id",
         ),
         (
             "people: [ { id: a, telegram: [1] }, { id: b, telegram: [1] } ]",
-            "config.yaml:1: people[1].telegram[0]: this identity belongs to a person already",
+            "config.yaml:1: people[1].telegram[0]: this identity already belongs to a person",
         ),
         ("people: [ { id: a }, { id: a } ]", "config.yaml:1: people[1].id: another person has this id"),
-        ("a: 1\na: 2", "config.yaml:2: the key a is there twice"),
-        ("agent:\n  token: a\n  token: b", "config.yaml:3: the key token is there twice"),
+        ("a: 1\na: 2", "config.yaml:2: duplicate key a"),
+        ("agent:\n  token: a\n  token: b", "config.yaml:3: duplicate key token"),
         ("agent: { token: !secret x }", "config.yaml:1: "),
         ("agent: [", "config.yaml:"),
         ("- a", "config.yaml:1: expected a mapping, found a list"),
@@ -301,7 +298,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
 
 #[test]
 fn a_host_that_no_request_can_be_for_is_refused() {
-    let why = "expected the name or address of a host, without a scheme, port, path or wildcard";
+    let why = "expected a host name or address, without a scheme, port, path or wildcard";
     for host in [
         "10.0.0.5:9000",
         "gate.example:443",
@@ -371,9 +368,9 @@ fn everything_that_is_wrong_is_told_at_once() {
 #[test]
 fn what_is_wrong_in_a_tools_file_is_named_there() {
     for (tools, want) in [
-        ("tools:\n  t: { sig: x }", "tools.yaml:2: tools.t.sig: unknown key; known here are description,"),
+        ("tools:\n  t: { sig: x }", "tools.yaml:2: tools.t.sig: unknown key; expected one of description,"),
         ("tools: []", "tools.yaml:1: tools: expected a mapping, found a list"),
-        ("tool: {}", "tools.yaml:1: tool: unknown key; did you mean `tools`? Known here are tools"),
+        ("tool: {}", "tools.yaml:1: tool: unknown key; did you mean `tools`? Expected one of tools"),
         (
             "tools:\n  t:\n    args:\n      a: { validate: '[' }",
             "tools.yaml:4: tools.t.args.a.validate: Invalid regex pattern for tool 't' arg 'a': unclosed character class",
@@ -392,7 +389,7 @@ fn what_is_wrong_in_a_tools_file_is_named_there() {
         ),
         (
             "tools:\n  t:\n    args: { a: {}, b: {} }\n    request: { query: [c] }",
-            "tools.yaml:4: tools.t.request.query[0]: 'c' is none of the arguments under args: a, b",
+            "tools.yaml:4: tools.t.request.query[0]: 'c' is not an argument under args: a, b",
         ),
         (
             "tools:\n  t:\n    args: { a: {} }\n    request: { query: a }",
@@ -436,7 +433,7 @@ fn what_is_wrong_in_a_tools_file_is_named_there() {
         ),
         ("tools:\n  t: { undeclared_args: }", "tools.yaml:2: tools.t.undeclared_args: expected text, found nothing"),
         ("tools:\n  t: { idempotent: 'yes' }", "tools.yaml:2: tools.t.idempotent: expected true or false, found text"),
-        ("tools:\n  t: {}\n  t: {}", "tools.yaml:3: the key t is there twice"),
+        ("tools:\n  t: {}\n  t: {}", "tools.yaml:3: duplicate key t"),
     ] {
         let scene = ConfigFixture::new("services: { x: { url: 'http://h', auth: { type: none }, tools: tools.yaml } }");
         scene.write("tools.yaml", tools);
@@ -455,7 +452,7 @@ fn a_signature_that_names_free_text_draws_a_warning() {
         let scene = ConfigFixture::new("services: { x: { url: 'http://h', auth: { type: none }, tools: tools.yaml } }");
         scene.write("tools.yaml", &format!("tools:\n  t: {tool}\n"));
         let warnings = scene.load().unwrap().warnings;
-        let want = "tools.t.signature: 'b' is free_text, which no signature has";
+        let want = "tools.t.signature: 'b' is free_text and left out of the signature";
         assert_eq!(warnings.iter().any(|warning| warning.contains(want)), is_told, "{tool}: {warnings:?}");
     }
 }
@@ -472,7 +469,7 @@ fn a_tool_of_two_services_is_refused() {
 fn a_file_that_cannot_be_read_is_named() {
     let scene = ConfigFixture::new("");
     std::fs::remove_file(scene.path().join("config.yaml")).unwrap();
-    assert_eq!(scene.problems(), ["config.yaml: cannot be read: it is not there"]);
+    assert_eq!(scene.problems(), ["config.yaml: cannot be read: file not found"]);
     std::fs::create_dir(scene.path().join("config.yaml")).unwrap();
     assert_eq!(scene.problems(), ["config.yaml: cannot be read: it is not a regular file"]);
 }

@@ -206,7 +206,7 @@ fn a_variable_alone_is_what_it_says_and_text_where_text_is_needed() {
         ("$5 a day", false),
     ] {
         let warned = ConfigFixture::new(&format!("agent: {{ token: {token} }}")).load().unwrap().warnings;
-        let is_told = warned.iter().any(|warning| warning.contains("no variable: one is written ${NAME}"));
+        let is_told = warned.iter().any(|warning| warning.contains("use an environment variable, written ${NAME}"));
         assert_eq!(is_told, is_warned, "{token}: {warned:?}");
     }
     for (variable, want) in [("[111, 112]", vec![111, 112]), ("[-5]", vec![-5])] {
@@ -289,7 +289,7 @@ fn the_records_of_another_program_are_left_alone() {
         assert_eq!(
             scene.relative_lines(&loaded.warnings.join("\n")),
             [format!(
-                "config.yaml:1: storage.path: {name} holds the records of agentpass or agent-gate and is left as it is; the log is {beside}"
+                "config.yaml:1: storage.path: {name} holds the records of agentpass or agent-gate and is not changed; the record is written to {beside}"
             )]
         );
         assert_eq!(std::fs::read(scene.path().join(name)).unwrap(), page);
@@ -308,7 +308,7 @@ fn credentials_that_others_can_read_draw_a_warning() {
     assert_eq!(
         scene.relative_lines(&loaded.warnings.join("\n")),
         [
-            "config.yaml:1: agent.token, web.password: others can read this file; put the credentials into variables and write ${NAME}, or: chmod 600 config.yaml"
+            "config.yaml:1: agent.token, web.password: others can read this file; move the credentials to environment variables and write ${NAME}, or run: chmod 600 config.yaml"
         ]
     );
     scene.write("config.yaml", "clients: { token: '${HA_TOKEN}' }\n");
@@ -323,7 +323,9 @@ fn an_authentication_that_nobody_knows_sends_nothing_and_warns() {
     assert!(matches!(loaded.config.services[0].auth, ServiceAuthConfig::None));
     assert_eq!(
         scene.relative_lines(&loaded.warnings.join("\n")),
-        ["config.yaml:1: services.x.auth.type: 'magic' is no kind of authentication; requests carry no credential"]
+        [
+            "config.yaml:1: services.x.auth.type: unknown authentication type 'magic'; requests are sent without a credential"
+        ]
     );
 }
 
@@ -339,14 +341,14 @@ fn files_that_others_can_read_or_change_are_found() {
         let findings = loaded(scene).exposed_files();
         scene.relative_lines(&findings.iter().map(FileFinding::to_string).collect::<Vec<_>>().join("\n"))
     };
-    assert_eq!(found(&scene), ["cert.pem is not there"]);
+    assert_eq!(found(&scene), ["cert.pem does not exist"]);
     scene.write("cert.pem", "");
     assert_eq!(found(&scene), Vec::<String>::new());
     for (name, mode, want) in [
         ("config.yaml", 0o644, "config.yaml holds credentials that others can read"),
-        ("config.yaml", 0o620, "config.yaml can be changed by others, and with it what agents may do"),
-        ("permissions.yaml", 0o602, "permissions.yaml can be changed by others, and with it what agents may do"),
-        ("tools.yaml", 0o620, "tools.yaml can be changed by others, and with it what agents may do"),
+        ("config.yaml", 0o620, "config.yaml can be changed by others, who could change what agents may do"),
+        ("permissions.yaml", 0o602, "permissions.yaml can be changed by others, who could change what agents may do"),
+        ("tools.yaml", 0o620, "tools.yaml can be changed by others, who could change what agents may do"),
         ("key.pem", 0o640, "key.pem is a private key that others can read"),
         ("log.db", 0o604, "log.db is a record that others can read"),
     ] {
@@ -357,8 +359,8 @@ fn files_that_others_can_read_or_change_are_found() {
     std::fs::create_dir_all(scene.path().join("secrets")).unwrap();
     std::fs::create_dir_all(scene.path().join("agents")).unwrap();
     for (name, mode, want) in [
-        ("secrets/KEY", 0o644, "secrets/KEY is a secret that others could read, so it is given to nothing"),
-        ("agents", 0o755, "agents holds the workspaces of agents, and others can read them"),
+        ("secrets/KEY", 0o644, "secrets/KEY is a secret that others can read, so it is not used"),
+        ("agents", 0o755, "agents holds agent workspaces that others can read"),
     ] {
         if mode == 0o644 {
             scene.write(name, "");

@@ -96,7 +96,7 @@ fn what_is_wrong_is_named_with_its_line() {
     for (text, want) in [
         (
             "rule: []",
-            "permissions.yaml:1: rule: unknown key; did you mean `rules`? Known here are defaults, rules, sets, tests",
+            "permissions.yaml:1: rule: unknown key; did you mean `rules`? Expected one of defaults, rules, sets, tests",
         ),
         ("rules: {}", "permissions.yaml:1: rules: expected a list, found a mapping"),
         ("rules:\n- x", "permissions.yaml:2: rules[0]: expected a mapping, found text"),
@@ -129,7 +129,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ("tests:", "permissions.yaml:1: tests: expected a list, found nothing"),
         (
             "rules:\n- { pattern: x, tool: x, action: deny }",
-            "permissions.yaml:2: rules[0]: a rule has either a pattern or a tool",
+            "permissions.yaml:2: rules[0]: a rule must have either a pattern or a tool, not both",
         ),
         (
             "rules:\n- { pattern: 5, action: deny }",
@@ -137,11 +137,11 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "rules:\n- { pattern: x, action: deny, unless: y }",
-            "permissions.yaml:2: rules[0].unless: unknown key; known here are pattern,",
+            "permissions.yaml:2: rules[0].unless: unknown key; expected one of pattern,",
         ),
         (
             "rules:\n- tool: x\n  action: deny\n  args:\n    b: 1\n    a: { like: y }",
-            "permissions.yaml:6: rules[0].args.a: no operator is called \"like\"; there are is, in, max, min, present, not",
+            "permissions.yaml:6: rules[0].args.a: unknown operator \"like\"; use one of is, in, max, min, present, not",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: { a: { max: many } } }",
@@ -149,7 +149,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "rules:\n- { tool: x, action: deny, args: { a: { not: { like: y } } } }",
-            "permissions.yaml:2: rules[0].args.a: no operator is called \"like\"",
+            "permissions.yaml:2: rules[0].args.a: unknown operator \"like\"",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: { a: { max: 1, min: 0 } } }",
@@ -165,11 +165,11 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "rules:\n- { tool: x, action: deny, args: some }",
-            "permissions.yaml:2: rules[0].args: expected any, or a mapping from arguments",
+            "permissions.yaml:2: rules[0].args: expected `any` or a mapping from argument names",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: [1] }",
-            "permissions.yaml:2: rules[0].args: expected any, or a mapping from arguments",
+            "permissions.yaml:2: rules[0].args: expected `any` or a mapping from argument names",
         ),
         (
             "rules:\n- { tool: x, action: allow, args: ~ }",
@@ -184,9 +184,12 @@ fn what_is_wrong_is_named_with_its_line() {
             "permissions.yaml:2: rules[0].door: Missing required config: rules[0].door",
         ),
         ("rules:\n- { pattern: x, target: [a], action: allow }", "permissions.yaml:2: rules[0].target: expected text"),
-        ("rules:\n- { pattern: x, action: deny, action: ask }", "permissions.yaml:2: the key action is there twice"),
+        ("rules:\n- { pattern: x, action: deny, action: ask }", "permissions.yaml:2: duplicate key action"),
         ("rules:\n- { pattern: x, action: ask, approvals: 0 }", "permissions.yaml:2: rules[0].approvals: "),
-        ("rules:\n- { pattern: x, action: ask, from: [] }", "permissions.yaml:2: rules[0].from: nobody is named"),
+        (
+            "rules:\n- { pattern: x, action: ask, from: [] }",
+            "permissions.yaml:2: rules[0].from: the list is empty: name at least one approver",
+        ),
         (
             "rules:\n- { pattern: x, action: ask, on_expiry: next }",
             "permissions.yaml:2: rules[0].on_expiry: expected deny, again, or { again: TIMES }",
@@ -209,7 +212,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "tests:\n- { request: 'a b', expect: ask }",
-            "permissions.yaml:2: tests[0].request: expected key=value behind the tool",
+            "permissions.yaml:2: tests[0].request: expected key=value after the tool",
         ),
         (
             "tests:\n- { request: a, expect: yes }",

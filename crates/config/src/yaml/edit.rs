@@ -27,7 +27,7 @@ pub enum EditError {
         source: io::Error,
     },
     /// The file is not YAML, or of a form in which the key cannot be set safely.
-    #[error("{file}: {key} cannot be set there: {why}", file = .file.display())]
+    #[error("{file}: cannot set {key}: {why}", file = .file.display())]
     Refused {
         /// The file.
         file: std::path::PathBuf,
@@ -74,7 +74,11 @@ pub fn edited_text(text: &str, key: &[&str], value: &Value) -> Result<String, St
     set_in(&mut lines, all, 0, key, &want);
     let mut out = lines.join("\n");
     out.push('\n');
-    if parse(&out)? == want { Ok(out) } else { Err("its form is not one that can be edited".to_owned()) }
+    if parse(&out)? == want {
+        Ok(out)
+    } else {
+        Err("its YAML form cannot be edited here; edit the file by hand".to_owned())
+    }
 }
 
 fn insert_value(tree: &mut Value, key: &[&str], value: &Value) {

@@ -42,7 +42,7 @@ fn line_diff(old: &str, new: &str) -> Markup {
                     span.(class) { (sign) (escape_lines(line.strip_suffix('\n').unwrap_or(line))) "\n" }
                 }
             }
-            @if ends(old) != ends(new) { p.note { @if ends(new) { "A line end is added at the end." } @else { "The line end at the end goes." } } }
+            @if ends(old) != ends(new) { p.note { @if ends(new) { "Adds a newline at the end." } @else { "Removes the newline at the end." } } }
         }
     }
 }
@@ -77,7 +77,7 @@ mod tests {
             "<span class=\"kept\">  one\n</span>",
             "<span class=\"gone\">- two\n</span>",
             "<span class=\"come\">+ <mark",
-            "The line end at the end goes.",
+            "Removes the newline at the end.",
         ] {
             assert!(shown.contains(want), "{want}: {shown}");
         }

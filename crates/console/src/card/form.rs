@@ -35,12 +35,12 @@ impl ConsoleGate {
                 @if offers(ApprovalScope::Always) && !self.is_hosted { a.button.always href={ "/console/try?of=" (id) } { "Always…" } }
                 span.deny {
                     label.unseen for={ "r-" (id) } { "Reason for denying" }
-                    input.reason #{ "r-" (id) } type="text" name="reason" placeholder="Reason, told to the agent" maxlength="2000" autocomplete="off";
+                    input.reason #{ "r-" (id) } type="text" name="reason" placeholder="Reason, sent to the agent" maxlength="2000" autocomplete="off";
                     button.danger type="submit" name="answer" value="deny" { "Deny" }
                 }
             }
             @if is_whole && self.scopes == [ApprovalScope::Once] {
-                p.note { "This can be allowed once only, by whoever sees it each time." }
+                p.note { "You can allow this call once only. Each repetition needs another approval." }
             }
         }
     }
@@ -52,7 +52,7 @@ fn question_fields(request: QuestionRequest<'_>, id: &str) -> Markup {
     html! {
         @if !choices.is_empty() {
             fieldset {
-                legend { @if multi { "Choose what applies" } @else { "Choose one" } }
+                legend { @if multi { "Select all that apply" } @else { "Choose one" } }
                 @for (at, choice) in choices.iter().enumerate() {
                     label.choice {
                         @if multi { input type="checkbox" name={ "choice." (at) } value="on"; }

@@ -24,7 +24,7 @@ pub(in super::super) const WAITS: [(u64, &str); 6] = [
     (300, "under 5 min"),
     (900, "under 15 min"),
     (3600, "under 1 h"),
-    (u64::MAX, "longer"),
+    (u64::MAX, "1 h or longer"),
 ];
 const DAY: u64 = 86_400_000;
 
@@ -45,10 +45,10 @@ impl VerdictCounts {
     /// Parts of a bar, from the bottom.
     pub(in super::super) const BARS: [ChartBar; 5] = [
         ("allowed by rule or grant", "b-rule", |counts| counts.rule),
-        ("allowed by a person", "b-person", |counts| counts.person),
+        ("allowed by an approver", "b-person", |counts| counts.person),
         ("denied by rule", "b-norule", |counts| counts.refused_by_rule),
-        ("denied by a person", "b-noperson", |counts| counts.refused_by_person),
-        ("nobody decided", "b-none", |counts| counts.undecided),
+        ("denied by an approver", "b-noperson", |counts| counts.refused_by_person),
+        ("not decided", "b-none", |counts| counts.undecided),
     ];
 
     pub(in super::super) fn total_count(&self) -> u64 {

@@ -29,7 +29,7 @@ fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
         let posted = visitor.post_form(&gateway, &format!("{page}/say"), &[("message", message), ("key", way)]);
         assert_eq!(posted.status, 303, "{}", posted.text);
         let shown = visitor.get_page(&gateway, &page).text;
-        assert!(shown.contains("Waits to be said") && shown.contains("Take it back"), "{shown}");
+        assert!(shown.contains("Queued messages") && shown.contains("Withdraw"), "{shown}");
         let back = visitor.post_form(&gateway, &format!("{page}/{way}"), &[]);
         assert_eq!(back.status, 303, "{}", back.text);
         let at = back.header("location").unwrap();
@@ -37,7 +37,7 @@ fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
         let shown = visitor.get_page(&gateway, at.split('#').next().unwrap()).text;
         let message = message.replace('<', "&lt;").replace('>', "&gt;");
         assert!(shown.contains(&format!("required>\n{message}</textarea>")), "{shown}");
-        assert!(!shown.contains("Waits to be said"), "{shown}");
+        assert!(!shown.contains("Queued messages"), "{shown}");
     }
     eventually("the end of the run", || (!visitor.get_page(&gateway, &page).text.contains(">working<")).then_some(()));
     talk.provider.script_replies([ProviderReply::new(vec![saying("here")])]);
@@ -54,8 +54,8 @@ fn a_run_that_a_program_began_is_stopped_by_a_person() {
     let visitor = BrowserClient::default();
     let (page, session) = working(&talk, &http);
     let shown = visitor.get_page(&gateway, &page).text;
-    assert!(shown.contains("through api") && shown.contains(">Steer<") && shown.contains(">Stop<"), "{shown}");
-    assert!(!shown.contains("Its host speaks"), "{shown}");
+    assert!(shown.contains("via api") && shown.contains(">Steer<") && shown.contains(">Stop<"), "{shown}");
+    assert!(!shown.contains("The host of this session"), "{shown}");
     assert_eq!(visitor.post_form(&gateway, &format!("{page}/stop"), &[]).status, 303);
     let at = format!("/api/v1/sessions/{session}");
     eventually("the end of the run", || (http.get(&at).json()["state"] == "resting").then_some(()));

@@ -35,10 +35,10 @@ fn what_waits_is_listed_whole_and_allowed_by_a_form() {
     assert_eq!(inbox.status, 200);
     for want in [
         &gate[..],
-        "door<mark title=\"a character that cannot be seen\">\\u{202e}</mark>&lt;b&gt;&amp;&quot;",
-        "through agent-gate",
+        "door<mark title=\"Invisible character\">\\u{202e}</mark>&lt;b&gt;&amp;&quot;",
+        "via agent-gate",
         "by default &quot;*&quot; (",
-        "1 decision waiting",
+        "1 pending approval,",
     ] {
         assert!(inbox.text.contains(want), "{want}: {}", inbox.text);
     }
@@ -47,14 +47,10 @@ fn what_waits_is_listed_whole_and_allowed_by_a_form() {
     assert_eq!((done.status, done.header("location")), (303, Some(&*format!("/console/?done={gate}"))));
     assert_eq!(agent.wait_reply(&json!(1))["result"]["status"], "executed");
     let after = visitor.get_page(&gateway, &format!("/console/?done={gate}"));
-    assert!(
-        after.text.contains("Allowed once") && after.text.contains("by somebody at this machine"),
-        "{}",
-        after.text
-    );
-    assert!(after.text.contains("Nothing waits for a decision"));
+    assert!(after.text.contains("Allowed once") && after.text.contains("by a local user"), "{}", after.text);
+    assert!(after.text.contains("No pending approvals."));
     let record = visitor.get_page(&gateway, &format!("/console/record/{gate}"));
-    for want in ["wanted: ", "waits for a person", "allowed once by web:open", "done: "] {
+    for want in ["requested: ", "waiting for an approver", "allowed once by web:open", "done: "] {
         assert!(record.text.contains(want), "{want}: {}", record.text);
     }
     place.verify_log();
@@ -75,7 +71,7 @@ fn a_denial_carries_its_reason_and_whoever_is_late_hears_who_was_first() {
     let late = [("digest", digest.as_str()), ("answer", "once"), ("key", "second")];
     let refused = visitor.post_form(&gateway, &path, &late);
     assert_eq!(refused.status, 409);
-    assert!(refused.text.contains("Somebody at this machine was first: denied."), "{}", refused.text);
+    assert!(refused.text.contains("A local user was first: denied."), "{}", refused.text);
     assert!(refused.text.contains("<q>it &lt;rains&gt;</q>"), "{}", refused.text);
     // The same form, sent twice, is no second answer.
     let again = [("answer", "deny"), ("reason", "it <rains>"), ("key", "first")];
@@ -91,10 +87,10 @@ fn only_what_was_shown_is_allowed_and_only_what_is_offered() {
     let visitor = BrowserClient::default();
     let path = format!("/console/gates/{gate}");
     for (fields, expected) in [
-        (&[("answer", "once")][..], "not what was shown"),
-        (&[("answer", "once"), ("digest", "00")], "not what was shown"),
+        (&[("answer", "once")][..], "has changed since this page was loaded"),
+        (&[("answer", "once"), ("digest", "00")], "has changed since this page was loaded"),
         (&[("answer", "maybe")], "Choose one of the answers"),
-        (&[("answer", "say"), ("text", "x")], "no question"),
+        (&[("answer", "say"), ("text", "x")], "not a question"),
     ] {
         let page = visitor.post_form(&gateway, &path, fields);
         assert_eq!((page.status, page.text.contains(expected)), (400, true), "{fields:?}: {}", page.text);
@@ -112,9 +108,7 @@ fn only_what_was_shown_is_allowed_and_only_what_is_offered() {
     let (_, rest) = policy.text.split_once("action=\"/console/revoke/").unwrap();
     let grant = rest.split('"').next().unwrap();
     assert_eq!(visitor.post_form(&gateway, &format!("/console/revoke/{grant}"), &[]).status, 303);
-    assert!(
-        visitor.get_page(&gateway, "/console/policy").text.contains("Nobody has allowed anything beyond single calls")
-    );
+    assert!(visitor.get_page(&gateway, "/console/policy").text.contains("No standing approvals."));
 }
 
 #[test]
@@ -190,7 +184,7 @@ fn other_sites_and_windows_without_the_token_change_nothing() {
     assert_eq!(place.pending_gates().len(), 1);
     assert_eq!(visitor.post_form(&gateway, &path, &whole).status, 303);
     let done = visitor.get_page(&gateway, &path);
-    assert!(done.text.contains("by whoever has the console"), "{}", done.text);
+    assert!(done.text.contains("by console user"), "{}", done.text);
 }
 
 #[test]
@@ -233,7 +227,7 @@ fn an_action_that_is_none_is_tried_as_no_other() {
     let gateway = GatewayServer::start(&place);
     let page = BrowserClient::default().get_page(&gateway, "/console/try?pattern=look*&action=alow");
     assert_eq!(page.status, 200);
-    assert!(page.text.contains("Unknown action: alow.") && !page.text.contains("To make it so"), "{}", page.text);
+    assert!(page.text.contains("Unknown action: alow.") && !page.text.contains(">Apply<"), "{}", page.text);
 }
 
 #[test]
@@ -248,7 +242,7 @@ fn a_rule_is_explained_and_read_again() {
     place.write_file("permissions.yaml", "rules: [ { pattern: 5 } ]\n");
     let reloaded = visitor.post_form(&gateway, "/console/reload", &[]);
     assert!(
-        reloaded.text.contains("were not taken") && reloaded.text.contains("permissions.yaml"),
+        reloaded.text.contains("were not loaded") && reloaded.text.contains("permissions.yaml"),
         "{}",
         reloaded.text
     );
@@ -269,7 +263,7 @@ fn a_chat_is_started_and_read_without_script() {
     let path = opened.header("location").unwrap().to_owned();
     eventually("the answer", || visitor.get_page(&gateway, &path).text.contains("I am a scripted model").then_some(()));
     let page = visitor.get_page(&gateway, &path);
-    assert!(page.text.contains("hello &lt;you&gt;") && page.text.contains("through console"), "{}", page.text);
+    assert!(page.text.contains("hello &lt;you&gt;") && page.text.contains("via console"), "{}", page.text);
     assert!(visitor.get_page(&gateway, "/console/sessions").text.contains("hello &lt;you&gt;"));
     let wrong = visitor.post_form(&gateway, &format!("{path}/model"), &[("model", "demo/none")]);
     assert_eq!((wrong.status, wrong.text.contains("Unknown model")), (400, true));
@@ -284,7 +278,7 @@ fn a_time_that_is_not_understood_is_said_to_be() {
     let visitor = BrowserClient::default();
     for (query, is_told) in [("since=gestern", true), ("until=31.1.2026", true), ("since=2026-01-31", false)] {
         let page = visitor.get_page(&gateway, &format!("/console/record?{query}"));
-        assert_eq!((page.status, page.text.contains("no time that is understood")), (200, is_told), "{query}");
+        assert_eq!((page.status, page.text.contains("is not a valid time")), (200, is_told), "{query}");
     }
 }
 

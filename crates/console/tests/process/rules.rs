@@ -89,17 +89,14 @@ fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
     fs::set_permissions(file(&place), fs::Permissions::from_mode(0o640)).unwrap();
     let saved = save(&visitor, &gateway, &page, &[]);
     assert_eq!(saved.status, 200, "{}", saved.text);
-    assert!(
-        saved.text.contains("The rule is saved in ") && saved.text.contains("The rules are in force."),
-        "{}",
-        saved.text
-    );
+    assert!(saved.text.contains("Rule saved in ") && saved.text.contains("The rules are in force."), "{}", saved.text);
     let item = "  - { pattern: \"turn(east*\", action: allow, description: \"blinds <up>\" }\n";
     let want = RULES.replace("# never\n", &format!("# never\n{item}"));
     assert_eq!(text(&place), want);
     assert_eq!(fs::metadata(file(&place)).unwrap().permissions().mode() & 0o777, 0o640);
     let audit = record(&place);
-    let change = "web:open changes the file of rules: + - { pattern: \"turn(east*\", action: allow, description: \"blinds <up>\" }";
+    let change =
+        "web:open edits the rules file: + - { pattern: \"turn(east*\", action: allow, description: \"blinds <up>\" }";
     assert!(audit.contains(change), "{audit}");
     let (_, behind) = audit.split_once(change).unwrap();
     assert!(behind.contains("rules in force: "), "{audit}");
@@ -145,7 +142,7 @@ fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_recor
         let changed = RULES.replace("# never\n", &format!("# never\n{item}"));
         assert!(now == RULES || now == changed, "{step}: {now}");
         if now == changed || step != "record" {
-            assert!(record(&place).contains("web:open changes the file of rules: + "), "{step}: {}", record(&place));
+            assert!(record(&place).contains("web:open edits the rules file: + "), "{step}: {}", record(&place));
         }
         // The file is in force.
         let gateway = GatewayServer::start(&place);
@@ -178,14 +175,14 @@ fn a_file_that_changed_since_the_page_was_made_is_left_alone_and_the_newer_effec
     let refused = save(&visitor, &gateway, &page, &[]);
     assert_eq!(refused.status, 409, "{}", refused.text);
     for want in [
-        "the file of rules has changed since this page was made",
+        "the rules file has changed since this page was loaded",
         "1 recorded call: it would have <strong>allowed 0</strong>, asked 0, denied 1.",
-        "It would have decided nothing",
+        "The rule would have had no effect",
     ] {
         assert!(refused.text.contains(want), "{want}: {}", refused.text);
     }
     assert_eq!(text(&place), other);
-    assert!(!record(&place).contains("changes the file of rules"), "{}", record(&place));
+    assert!(!record(&place).contains("edits the rules file"), "{}", record(&place));
     // The text on the page can be saved.
     assert_eq!(save(&visitor, &gateway, &refused, &[]).status, 200);
     assert!(text(&place).contains("pattern: \"turn(east*\""));
@@ -199,17 +196,14 @@ fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
     let visitor = BrowserClient::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
     for (fields, expected) in [
-        (&[("pattern", "")][..], "there is no rule"),
+        (&[("pattern", "")][..], "the form has no rule"),
         (&[("action", "alow")], "Unknown action: alow."),
         (&[("pattern", "look(")], "permissions.yaml:3: \"look(\" matches nothing"),
         (&[("principal", "nobody")], "permissions.yaml:3: there is no principal \"nobody\" here"),
-        (
-            &[("pattern", "bash(python3 *)")],
-            "permissions.yaml:3: \"bash(python3 *)\" allows whatever python3 is told to run",
-        ),
+        (&[("pattern", "bash(python3 *)")], "permissions.yaml:3: \"bash(python3 *)\" allows python3 to run any code"),
         (&[("pattern", "turn(east*")], "permissions.yaml:5: turn thing=east is allowed and should be asked about"),
-        (&[("line", "9")], "no rule begins in line 9"),
-        (&[("line", "x")], "x is no line"),
+        (&[("line", "9")], "no rule starts on line 9"),
+        (&[("line", "x")], "Invalid line number: x."),
         (&[("description", &*"x".repeat(3000))], "longer than 2000 characters"),
     ] {
         let refused = save(&visitor, &gateway, &page, fields);
@@ -219,12 +213,12 @@ fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
         assert_eq!(text(&place), rules);
     }
     let same = save(&visitor, &gateway, &page, &[("pattern", "turn(lock*"), ("action", "deny")]);
-    assert_eq!((same.status, same.text.contains("permissions.yaml:2: this rule stands there already")), (409, true));
+    assert_eq!((same.status, same.text.contains("permissions.yaml:2: the file has this rule already")), (409, true));
     place.write_file("permissions.yaml", "{ rules: [] }\n");
     let odd = visitor.get_page(&gateway, "/console/try?pattern=look*&action=allow");
-    assert!(odd.text.contains("its form is not one that can be edited"), "{}", odd.text);
+    assert!(odd.text.contains("its YAML form cannot be edited here; edit the file by hand"), "{}", odd.text);
     assert!(!odd.text.contains("class=\"saving\""));
-    assert!(!record(&place).contains("changes the file of rules"));
+    assert!(!record(&place).contains("edits the rules file"));
 }
 
 #[test]
@@ -233,10 +227,10 @@ fn a_rule_that_others_make_void_is_said_to_be() {
     let gateway = GatewayServer::start(&place);
     let visitor = BrowserClient::default();
     let page = preview(&visitor, &gateway, "pattern=turn%28lock-2%2C%20*%29&action=allow");
-    assert!(page.text.contains("It would decide nothing"), "{}", page.text);
+    assert!(page.text.contains("The rule would have no effect"), "{}", page.text);
     assert!(page.text.contains("turn(lock* ("), "{}", page.text);
     let other = preview(&visitor, &gateway, "pattern=turn%28*%29&action=allow");
-    assert!(!other.text.contains("It would decide nothing"), "{}", other.text);
+    assert!(!other.text.contains("The rule would have no effect"), "{}", other.text);
 }
 
 #[test]
@@ -251,23 +245,28 @@ fn always_on_a_card_edits_a_rule_that_is_saved_and_lets_through_what_waits() {
     let link = format!("/console/try?of={gate}");
     assert!(inbox.text.contains(&link), "{}", inbox.text);
     let page = visitor.get_page(&gateway, &link);
-    for want in ["value=\"turn(oven, *)\"", "value=\"kitchen\"", "What waits is let through by it.", &gate] {
+    for want in ["value=\"turn(oven, *)\"", "value=\"kitchen\"", "The rule allows the pending call.", &gate] {
         assert!(page.text.contains(want), "{want}: {}", page.text);
     }
     let unseen = save(&visitor, &gateway, &page, &[("then", "allow"), ("digest", "00")]);
-    assert_eq!((unseen.status, unseen.text.contains("not what was shown")), (400, true), "{}", unseen.text);
+    assert_eq!(
+        (unseen.status, unseen.text.contains("has changed since this page was loaded")),
+        (400, true),
+        "{}",
+        unseen.text
+    );
     assert_eq!(text(&place), RULES);
     // Edited so that it covers something else: the pending gate stays.
     let edited = preview(&visitor, &gateway, &format!("pattern=turn%28door*&action=allow&principal=kitchen&of={gate}"));
-    assert!(edited.text.contains("What waits is not let through by it"), "{}", edited.text);
+    assert!(edited.text.contains("The rule does not allow the pending call"), "{}", edited.text);
     assert!(!edited.text.contains("value=\"allow\">Save"), "{}", edited.text);
     let saved = save(&visitor, &gateway, &edited, &[("then", "allow")]);
-    assert!(saved.text.contains("What waits is not let through by it: "), "{}", saved.text);
+    assert!(saved.text.contains("The rules do not allow the pending call: "), "{}", saved.text);
     assert_eq!(place.pending_gates().len(), 1);
     let page = visitor.get_page(&gateway, &link);
     let saved = save(&visitor, &gateway, &page, &[("then", "allow")]);
     assert!(
-        saved.text.contains("The rules are in force.") && saved.text.contains("What waited is allowed."),
+        saved.text.contains("The rules are in force.") && saved.text.contains("The pending call was allowed."),
         "{}",
         saved.text
     );
@@ -328,16 +327,16 @@ fn a_rule_is_changed_and_taken_out_where_it_stands() {
         "rules:\n  # locks\n  - { pattern: \"turn(lock*\", action: ask }\n  - { pattern: 'look*', action: allow }\n  - { tool: turn, args: { way: up }, action: allow }\n"
     );
     let lost = preview(&visitor, &gateway, "pattern=turn*&action=allow&line=5");
-    assert!(lost.text.contains("says more than can be changed here"), "{}", lost.text);
+    assert!(lost.text.contains("has fields that this form does not have"), "{}", lost.text);
     let page = preview(&visitor, &gateway, "action=remove&line=4");
     let saved = save(&visitor, &gateway, &page, &[]);
-    assert!(saved.text.contains("The rule is taken out of "), "{}", saved.text);
+    assert!(saved.text.contains("Rule removed from "), "{}", saved.text);
     assert_eq!(
         text(&place),
         "rules:\n  # locks\n  - { pattern: \"turn(lock*\", action: ask }\n  - { tool: turn, args: { way: up }, action: allow }\n"
     );
     assert!(
-        record(&place).contains("web:open changes the file of rules: - - { pattern: 'look*', action: allow }"),
+        record(&place).contains("web:open edits the rules file: - - { pattern: 'look*', action: allow }"),
         "{}",
         record(&place)
     );
@@ -382,8 +381,8 @@ fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
     for (text, expected) in [
         ("tool: turn\nargs: { way: { mx: 1 } }\naction: deny", "permissions.yaml:8: rules[1].args.way"),
         ("tool: turn\naction: perhaps", "Invalid permission action"),
-        ("just words", "what was written is no rule"),
-        ("tool: turn\nargs: {", "of what was written"),
+        ("just words", "not a rule: expected a mapping"),
+        ("tool: turn\nargs: {", "of the new rule"),
     ] {
         let query: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let page = preview(&visitor, &gateway, &format!("form=yaml&text={query}"));
@@ -395,7 +394,7 @@ fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
     }
     let nowhere = visitor.get_page(&gateway, "/console/try?form=yaml&line=99");
     assert_eq!(nowhere.status, 404);
-    assert!(nowhere.text.contains("no rule begins in line 99"), "{}", nowhere.text);
+    assert!(nowhere.text.contains("no rule starts on line 99"), "{}", nowhere.text);
     place.verify_log();
 }
 
@@ -407,7 +406,7 @@ fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
     let visitor = BrowserClient::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
     // It removes the default permissions that hold without any rule.
-    let first = "this is the first rule. Without any, what only reads inside the workspace may happen";
+    let first = "this is the first rule. Without rules, reads inside the workspace are allowed";
     assert!(page.text.contains(first), "{}", page.text);
     assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
     let page = preview(&visitor, &gateway, "pattern=turn*&action=allow");
@@ -438,7 +437,7 @@ fn whoever_saves_is_logged_in_and_on_a_page_of_ours_and_is_named() {
     assert_eq!((refused.status, refused.text.contains("a token is not enough")), (403, true), "{}", refused.text);
     assert_eq!(text(&place), RULES);
     assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
-    assert!(record(&place).contains("web changes the file of rules: "), "{}", record(&place));
+    assert!(record(&place).contains("web edits the rules file: "), "{}", record(&place));
 }
 
 #[test]

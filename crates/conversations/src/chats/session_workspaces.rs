@@ -84,7 +84,7 @@ impl SessionWorkspaces {
     pub fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext {
         let (shells, todos) = self.workspace_tools(session);
         let roots = AllowedRoots::new(Path::new(cwd), []).unwrap_or_else(|error| {
-            tracing::error!(%error, cwd, "a workspace cannot be used");
+            tracing::error!(%error, cwd, "cannot open the workspace of a session; its tools can access no files");
             AllowedRoots::whole_filesystem([PathBuf::from("/")])
         });
         let mut context = ToolContext::new(cwd.into(), roots, self.environment.clone(), shells);

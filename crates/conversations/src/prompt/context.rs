@@ -51,7 +51,10 @@ pub fn gather_files(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> C
             continue;
         }
         if text.len() > left {
-            gathered.notices.push(format!("{}: left out, the instructions are too long together", path.display()));
+            gathered.notices.push(format!(
+                "{}: skipped, the instruction files exceed {TOTAL_LIMIT} bytes in total",
+                path.display()
+            ));
             continue;
         }
         left -= text.len();

@@ -94,7 +94,7 @@ fn read_template(folder: &Path, name: &str, files: &dyn PromptFiles) -> Option<S
     let path: PathBuf = folder.join(format!("{name}.md"));
     let found = files.read_head(&path, LIMIT)?;
     if found.cut {
-        tracing::warn!(path = %path.display(), "a file that stands for a command is longer than {LIMIT} bytes and is not used");
+        tracing::warn!(path = %path.display(), "the file of a slash command is longer than {LIMIT} bytes and is ignored");
         return None;
     }
     Some(found.text)

@@ -45,7 +45,7 @@ pub(super) fn decide_command(
             Ok(DecisionResult { facts: recover::extend_deadlines(view, context.now), reply: EngineReply::Done })
         }
         Command::UseRules(_) | Command::UseRulesFor(..) | Command::Leave(_) | Command::Tick => {
-            Err(CommandError::OutOfPlace("rules and time are taken by the engine itself"))
+            Err(CommandError::OutOfPlace("the engine itself handles commands for rules and time"))
         }
         Command::Session(id, command) => decide_session(view, id, command, context),
         Command::Run(run::Command::Answered { run, epoch, answer }) => {

@@ -81,6 +81,62 @@ impl GateReply {
 }
 
 /// A command to a gate.
+///
+/// # Example
+///
+/// ```
+/// # use std::error::Error;
+/// # use countersign_core::{
+/// #     call::{self, AgentRequest}, engine::{self, ActiveRules, CommandError, DecisionContext, Engine},
+/// #     gate::{ApprovalScope, GateReply, GateResolution, IdentityMap}, id::{IdGenerator, PrincipalId, SessionId},
+/// #     policy::{CompiledRules, DefaultPolicy, PathContext}, session, time::Millis, tool::{RepeatMode, ToolEffect},
+/// # };
+/// use countersign_core::gate::{self, AnswerError};
+///
+/// # let mut engine = Engine::new(ActiveRules {
+/// #     compiled: CompiledRules::default(),
+/// #     default_policy: DefaultPolicy::Gateway,
+/// #     path_context: PathContext::default(),
+/// #     people: IdentityMap::default(),
+/// # });
+/// # let mut context = DecisionContext { now: Millis(1_000), fresh: IdGenerator::new([7; 16]) };
+/// # let session = SessionId::new("agent:pi");
+/// # let settings = Box::new(session::Settings { max_pending: 10, ..session::Settings::default() });
+/// # let open = session::Command::Open { cwd: String::new(), name: None, parent: None, door: None, settings };
+/// # engine.handle_command(engine::Command::Session(session.clone(), open), &mut context)?;
+/// # let request = AgentRequest {
+/// #     session,
+/// #     principal: PrincipalId::new("agent:pi"),
+/// #     door: "agent-gate".into(),
+/// #     wire: "1".into(),
+/// #     key: None,
+/// #     tool: "open_door".into(),
+/// #     arguments: serde_json::Map::new(),
+/// #     signatures: vec!["open_door".to_owned()],
+/// #     named: Vec::new(),
+/// #     undeclared: Vec::new(),
+/// #     service: Some("house".into()),
+/// #     effect: ToolEffect::Changes,
+/// #     repeat: RepeatMode::Once,
+/// # };
+/// # let request = engine::Command::Call(call::Command::Request(Box::new(request)));
+/// // No rule covers the request of an agent, so it opens a gate.
+/// engine.handle_command(request, &mut context)?;
+/// let gate = engine.state().pending_gates().next().ok_or("no gate is pending")?.id();
+///
+/// let answer = |answer, by| {
+///     let by = PrincipalId::new(by);
+///     engine::Command::Gate(gate::Command::Answer { gate, answer, by, key: None })
+/// };
+/// engine.handle_command(answer(GateReply::Allow(ApprovalScope::Once), "person:ana"), &mut context)?;
+/// let allowed = GateResolution::Allowed { scope: ApprovalScope::Once };
+/// assert_eq!(engine.state().gate(gate).and_then(|gate| gate.resolution()), Some(&allowed));
+///
+/// // The first answer counts, and each later one is refused.
+/// let late = engine.handle_command(answer(GateReply::Decline, "person:ben"), &mut context);
+/// assert!(matches!(late, Err(CommandError::Answer(AnswerError::AlreadyResolved { .. }))));
+/// # Ok::<(), Box<dyn Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Withdraws it because no approver will be able to decide. Unlike a denial this binds nothing.

@@ -26,7 +26,7 @@ pub enum CompileError {
     #[error("{0}: a rule needs either a pattern or a tool")]
     Selector(RuleOrigin),
     /// Arguments together with a pattern.
-    #[error("{0}: a rule with a pattern takes no args but `any`")]
+    #[error("{0}: a rule with a pattern accepts only `args: any`")]
     ArgsBesidePattern(RuleOrigin),
     /// Approvals that no approver could give, or that no approver is asked for.
     #[error("{origin}: {problem}")]
@@ -37,7 +37,7 @@ pub enum CompileError {
         problem: &'static str,
     },
     /// A grant of everything that an interpreter can do.
-    #[error("{origin}: \"{pattern}\" allows whatever {program} is told to run; name a script or a subcommand")]
+    #[error("{origin}: \"{pattern}\" allows {program} to run any code; name a script or a subcommand")]
     Interpreter {
         /// Origin of the rule.
         origin: RuleOrigin,
@@ -127,7 +127,7 @@ impl fmt::Display for RuleWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AllowIgnored(origin) => {
-                write!(f, "{origin}: a repository's own file can only tighten; this allow is left out")
+                write!(f, "{origin}: allow rule ignored: a repository's own file can only tighten rules")
             }
             Self::MissesBareCalls { origin, pattern } => {
                 write!(
@@ -138,9 +138,9 @@ impl fmt::Display for RuleWarning {
             }
             Self::NeverMatches { origin, pattern, slip } => {
                 let slip = match slip {
-                    PatternFault::Unclosed => "it does not end with the parenthesis that closes the arguments",
-                    PatternFault::Space => "there is white space around it or behind its tool",
-                    PatternFault::Arguments => "a tool is named alone; a signature is written as a pattern",
+                    PatternFault::Unclosed => "the closing parenthesis is missing at the end",
+                    PatternFault::Space => "remove the spaces around it or after the tool name",
+                    PatternFault::Arguments => "`tool` takes only a tool name; write a signature as `pattern`",
                 };
                 write!(f, "{origin}: \"{pattern}\" matches nothing: {slip}")
             }
@@ -152,7 +152,7 @@ impl fmt::Display for RuleWarning {
                 };
                 write!(
                     f,
-                    "{origin}: \"{pattern}\" matches only what begins with \"{begins}\"; write \"{proposed}\" for the {more}"
+                    "{origin}: \"{pattern}\" matches only signatures that start with \"{begins}\"; write \"{proposed}\" for the {more}"
                 )
             }
             Self::Odd { origin, pattern, oddity } => write!(f, "{origin}: \"{pattern}\" {oddity}"),
@@ -160,7 +160,7 @@ impl fmt::Display for RuleWarning {
                 let code = u32::from(*letter);
                 write!(
                     f,
-                    "{origin}: {key} holds the invisible character U+{code:04X}; remove it, or no plain text matches"
+                    "{origin}: {key} contains the invisible character U+{code:04X}; remove it, or no plain text matches"
                 )
             }
         }
@@ -395,13 +395,13 @@ fn approval_problem(rule: &Rule) -> Option<&'static str> {
     if rule.steps.is_empty() {
         None
     } else if rule.action != RuleAction::Ask {
-        Some("only a rule that asks says who has to allow")
+        Some("only a rule with `action: ask` can require approvers")
     } else if rule.steps.iter().any(|step| step.approvals == 0) {
-        Some("at least one person has to allow")
+        Some("at least one approval must be required")
     } else if rule.steps.iter().any(too_few) {
-        Some("more approvals are asked for than there are people in `from`")
+        Some("the rule requires more approvals than there are people in `from`")
     } else if is_last_next {
-        Some("behind the last step there is no next one")
+        Some("the last step cannot escalate: no step follows")
     } else {
         None
     }

@@ -58,18 +58,18 @@ impl fmt::Display for PatternOddity {
         match self {
             Self::Regex(sign) => write!(
                 f,
-                "holds \"{sign}\", and a pattern is no regular expression: \"*\" stands for any text, \"?\" for one \
-                 character, \"[ab]\" for one of several, all else for itself; write a rule for each alternative"
+                "contains \"{sign}\", but a pattern is not a regular expression: \"*\" matches any text, \"?\" one \
+                 character, \"[ab]\" one of several, all else itself; write one rule for each alternative"
             ),
             Self::Quoted { proposed } => {
-                write!(f, "matches only arguments that are in quotes themselves; write \"{proposed}\"")
+                write!(f, "matches only arguments that include the quotes; write \"{proposed}\"")
             }
             Self::Blank { proposed } => {
-                write!(f, "matches only arguments that begin or end with a blank themselves; write \"{proposed}\"")
+                write!(f, "matches only arguments that start or end with a space; write \"{proposed}\"")
             }
             Self::Dash { letter, proposed } => {
                 let code = u32::from(*letter);
-                write!(f, "holds the dash U+{code:04X}, which begins no option; write \"{proposed}\"")
+                write!(f, "contains the dash U+{code:04X}, which does not start an option; write \"{proposed}\"")
             }
         }
     }
@@ -210,7 +210,7 @@ mod tests {
         let foreign_warning = |begins: &str, pattern: &str, proposed: &str| {
             let more = if proposed.ends_with("*)") { " with any arguments" } else { "" };
             vec![format!(
-                "p:1: \"{pattern}\" matches only what begins with \"{begins}\"; write \"{proposed}\" for the command{more}"
+                "p:1: \"{pattern}\" matches only signatures that start with \"{begins}\"; write \"{proposed}\" for the command{more}"
             )]
         };
         for (pattern, want) in [
@@ -220,7 +220,7 @@ mod tests {
             ("bash(:*)", foreign_warning("bash(:", "bash(:*)", "bash(*)")),
             (
                 "write(:*)",
-                vec!["p:1: \"write(:*)\" matches only what begins with \"write(:\"; write \"write*\" for the tool with any arguments".to_owned()],
+                vec!["p:1: \"write(:*)\" matches only signatures that start with \"write(:\"; write \"write*\" for the tool with any arguments".to_owned()],
             ),
             ("bash(git:*)", foreign_warning("bash(git:", "bash(git:*)", "bash(git *)")),
             ("Bash(npm run test:*)", foreign_warning("Bash(npm run test:", "Bash(npm run test:*)", "bash(npm run test *)")),
@@ -252,16 +252,16 @@ mod tests {
     fn what_means_something_else_in_a_pattern_is_told() {
         let regex = |pattern: &str, sign: &str| {
             vec![format!(
-                "p:1: \"{pattern}\" holds \"{sign}\", and a pattern is no regular expression: \"*\" stands for any text, \"?\" for \
-                 one character, \"[ab]\" for one of several, all else for itself; write a rule for each alternative"
+                "p:1: \"{pattern}\" contains \"{sign}\", but a pattern is not a regular expression: \"*\" matches any text, \"?\" \
+                 one character, \"[ab]\" one of several, all else itself; write one rule for each alternative"
             )]
         };
         let oddity_warning = |pattern: &str, what: &str, proposed: &str| {
             vec![format!("p:1: \"{pattern}\" {what}; write \"{proposed}\"")]
         };
-        let quotes = "matches only arguments that are in quotes themselves";
-        let blanks = "matches only arguments that begin or end with a blank themselves";
-        let dash = |code: &str| format!("holds the dash U+{code}, which begins no option");
+        let quotes = "matches only arguments that include the quotes";
+        let blanks = "matches only arguments that start or end with a space";
+        let dash = |code: &str| format!("contains the dash U+{code}, which does not start an option");
         for (pattern, want) in [
             ("bash(^git .*)", regex("bash(^git .*)", "^")),
             ("bash(git (status|log))", regex("bash(git (status|log))", "(status|log)")),
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_character_that_nobody_sees_is_named_wherever_it_stands() {
         let hidden_warning = |key: &str, code: &str| {
-            vec![format!("p:1: {key} holds the invisible character U+{code}; remove it, or no plain text matches")]
+            vec![format!("p:1: {key} contains the invisible character U+{code}; remove it, or no plain text matches")]
         };
         for (rule, want) in [
             (json!({"pattern": "bash(git\u{a0}push*)", "action": "deny"}), hidden_warning("pattern", "00A0")),

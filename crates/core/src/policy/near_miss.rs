@@ -80,26 +80,26 @@ impl fmt::Display for MissReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bound { side, expected, got: Some(got) } => {
-                write!(f, "it is bound to the {side} \"{expected}\", and this is \"{got}\"")
+                write!(f, "it applies only to {side} \"{expected}\"; the call has \"{got}\"")
             }
             Self::Bound { side, expected, got: None } => {
-                write!(f, "it is bound to the {side} \"{expected}\", and this has no {side}")
+                write!(f, "it applies only to {side} \"{expected}\"; the call has no {side}")
             }
             Self::Arguments { signature } => write!(f, "its pattern does not match {signature}"),
-            Self::Bare => f.write_str("it wants arguments in the signature, and there are none"),
-            Self::NotBare => f.write_str("it is about calls without arguments in the signature"),
-            Self::Case => f.write_str("capital and small letters differ"),
+            Self::Bare => f.write_str("it requires arguments in the signature; the call has none"),
+            Self::NotBare => f.write_str("it matches only calls without arguments in the signature"),
+            Self::Case => f.write_str("upper and lower case differ"),
             Self::Argument { path, expected, got: Some(got) } => {
-                write!(f, "it wants {path} to be {expected}, and it is {got}")
+                write!(f, "it requires {path} to be {expected}; the value is {got}")
             }
             Self::Argument { path, expected, got: None } => {
-                write!(f, "it wants {path} to be {expected}, and it is not there")
+                write!(f, "it requires {path} to be {expected}; the argument is missing")
             }
             Self::Undeclared(names) => {
-                write!(f, "it looks at arguments, and the tool does not declare {}", names.join(", "))
+                write!(f, "it matches arguments, and the tool does not declare {}", names.join(", "))
             }
             Self::Part(what) => write!(f, "it does not cover {what}"),
-            Self::Shell => f.write_str("shell lines are allowed by patterns over their commands only"),
+            Self::Shell => f.write_str("a shell line is allowed only by patterns for its commands"),
         }
     }
 }
@@ -273,41 +273,41 @@ mod tests {
         };
         let undeclared = PolicySubject { undeclared: vec!["brightness".to_owned()], ..turn_on.clone() };
         let pay = subject("pay", json!({"order": {"total": 51}}));
-        let bound = "bound to the";
+        let applies = "applies only to";
         for (rule, subject, want) in [
             (json!({"pattern": "light(lock.*)"}), &turn_on, Some("its pattern does not match light(light.kitchen)")),
-            (json!({"pattern": "Light(*)"}), &turn_on, Some("capital and small letters differ")),
-            (json!({"pattern": "light"}), &turn_on, Some("it is about calls without arguments in the signature")),
+            (json!({"pattern": "Light(*)"}), &turn_on, Some("upper and lower case differ")),
+            (json!({"pattern": "light"}), &turn_on, Some("it matches only calls without arguments in the signature")),
             (
                 json!({"pattern": "light(*)"}),
                 &subject("light", json!({})),
-                Some("it wants arguments in the signature, and there are none"),
+                Some("it requires arguments in the signature; the call has none"),
             ),
             (json!({"pattern": "light(a)"}), &listed, Some("it does not cover light(b)")),
             (
                 json!({"pattern": "light(*)"}),
                 &undeclared,
-                Some("it looks at arguments, and the tool does not declare brightness"),
+                Some("it matches arguments, and the tool does not declare brightness"),
             ),
             (
                 json!({"pattern": "light(*)", "principal": "garage"}),
                 &turn_on,
-                Some(&*format!("it is {bound} principal \"garage\", and this is \"pi\"")),
+                Some(&*format!("it {applies} principal \"garage\"; the call has \"pi\"")),
             ),
             (
                 json!({"pattern": "*", "door": "omp"}),
                 &turn_on,
-                Some(&*format!("it is {bound} door \"omp\", and this has no door")),
+                Some(&*format!("it {applies} door \"omp\"; the call has no door")),
             ),
             (
                 json!({"tool": "pay", "args": {"order.total": {"max": 50}}}),
                 &pay,
-                Some("it wants order.total to be at most 50, and it is 51"),
+                Some("it requires order.total to be at most 50; the value is 51"),
             ),
             (
                 json!({"tool": "p*", "args": {"order.to": "acme"}}),
                 &pay,
-                Some("it wants order.to to be \"acme\", and it is not there"),
+                Some("it requires order.to to be \"acme\"; the argument is missing"),
             ),
             (json!({"pattern": "bash(ls*)"}), &bash("ls; make"), Some("it does not cover bash(make)")),
             (json!({"pattern": "other(*)"}), &turn_on, None),

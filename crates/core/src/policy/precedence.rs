@@ -24,7 +24,7 @@ pub struct PrecedenceCheck<'a> {
 
 /// The search through all rules reached its limit of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many patterns meet each other")]
+#[error("precedence check stopped: too many overlapping patterns")]
 pub struct SearchLimitReached;
 
 impl<'a> PrecedenceCheck<'a> {

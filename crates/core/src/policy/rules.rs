@@ -22,6 +22,28 @@ pub enum RuleAction {
 }
 
 /// The content of a permissions file. Both lists may be absent or null.
+///
+/// # Example
+///
+/// ```
+/// use countersign_core::policy::{CompileError, RuleLayer, RuleSet, RuleSource, RuleWarning, compile_rules};
+/// use serde_json::json;
+///
+/// let compile = |pattern: &str| {
+///     let rules: RuleSet = serde_json::from_value(json!({ "rules": [{ "pattern": pattern, "action": "allow" }] }))
+///         .expect("a rule has this form");
+///     compile_rules(vec![RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules }])
+/// };
+/// assert!(compile("bash(git status)").expect("it compiles").warnings().is_empty());
+///
+/// // A pattern that matches nothing compiles with a warning.
+/// let compiled = compile("bash(git status").expect("it compiles");
+/// assert!(matches!(compiled.warnings(), [RuleWarning::NeverMatches { .. }]));
+///
+/// // A pattern that allows an interpreter to run any code is refused.
+/// let refused = compile("bash(python3 *)").expect_err("it allows any code");
+/// assert!(matches!(&refused[..], [CompileError::Interpreter { program, .. }] if program == "python3"));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleSet {
@@ -154,13 +176,13 @@ pub enum MatchOperator {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MatcherError {
     /// Neither `any` nor a mapping in the place of the arguments.
-    #[error("expected any, or a mapping from arguments to what they must be")]
+    #[error("expected `any` or a mapping from argument names to conditions")]
     Args,
     /// A list or nothing.
     #[error("expected a pattern, a number, true or false, or one of {OPERATORS}; write {{is: …}} for any other value")]
     Value,
     /// A mapping with an unknown operator: as a value no argument would ever equal it.
-    #[error("no operator is called {0:?}; there are {OPERATORS}, and {{is: …}} for a value that is a mapping")]
+    #[error("unknown operator {0:?}; use one of {OPERATORS}, or {{is: …}} for a value that is a mapping")]
     Operator(String),
     /// None or several operators.
     #[error("expected exactly one of {OPERATORS}")]

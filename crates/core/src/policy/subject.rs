@@ -23,6 +23,62 @@ pub enum EffectReach {
 /// One requested call, with everything that evaluation needs.
 ///
 /// The text that a person sees, the text in the record and the text that rules match are [`Self::signature`].
+///
+/// # Example
+///
+/// ```
+/// # use std::collections::BTreeSet;
+/// # use countersign_core::{
+/// #     digest::{Digest, canonical_json}, id::{PrincipalId, SessionId}, policy::EffectReach,
+/// #     tool::{ShellInput, ToolEffect},
+/// # };
+/// use countersign_core::policy::{
+///     Constraints, DefaultPolicy, GrantSet, PathContext, PolicyLayers, PolicySubject, Rule, RuleAction, RuleLayer,
+///     RuleSet, RuleSource, Verdict, compile_rules, evaluate,
+/// };
+/// use countersign_core::time::Millis;
+///
+/// # fn subject_of_line(line: &str) -> PolicySubject {
+/// #     let arguments = serde_json::json!({ "command": line });
+/// #     PolicySubject {
+/// #         principal: PrincipalId::new("agent:pi"),
+/// #         door: None,
+/// #         target: None,
+/// #         session: SessionId::new("s1"),
+/// #         tool: "bash".to_owned(),
+/// #         signature: format!("bash({line})"),
+/// #         further_signatures: Vec::new(),
+/// #         named: vec!["command".to_owned()],
+/// #         undeclared: Vec::new(),
+/// #         arguments_digest: Digest::hash_bytes(canonical_json(&arguments).as_bytes()),
+/// #         arguments: arguments.as_object().cloned().unwrap_or_default(),
+/// #         effect: ToolEffect::Changes,
+/// #         reach: EffectReach::Files,
+/// #         cwd: "/home/ana/site".to_owned(),
+/// #         session_folder: None,
+/// #         is_later: false,
+/// #         paths: Vec::new(),
+/// #         leads_to: None,
+/// #         shell: ShellInput::of_own("bash"),
+/// #         classes: BTreeSet::new(),
+/// #     }
+/// # }
+/// let rules = vec![Rule::new("bash(git *)", RuleAction::Allow), Rule::new("bash(git push*)", RuleAction::Deny)];
+/// let rules = RuleSet { rules, ..RuleSet::default() };
+/// let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules };
+/// let layers = PolicyLayers {
+///     compiled: &compile_rules(vec![source]).expect("each rule has a pattern"),
+///     constraints: &Constraints::default(),
+///     contract: None,
+///     grants: &GrantSet::default(),
+///     default_policy: DefaultPolicy::Gateway,
+///     path_context: &PathContext::default(),
+/// };
+/// let verdict = |line| evaluate(&layers, &subject_of_line(line), Millis(1_000));
+/// assert!(matches!(verdict("git status"), Verdict::Allow(_)));
+/// assert!(matches!(verdict("git status && make"), Verdict::Ask(_)));
+/// assert_eq!(verdict("git push").to_string(), "denied by rule \"bash(git push*)\" (permissions.yaml)");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicySubject {
     /// The principal that requests it.

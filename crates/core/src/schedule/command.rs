@@ -142,15 +142,15 @@ pub enum ScheduleError {
     #[error("job {0} exists")]
     Exists(JobId),
     /// The number of jobs is at its limit.
-    #[error("there are {0} jobs, which is the most")]
+    #[error("there are already {0} jobs, which is the limit")]
     TooMany(u32),
     /// The schedule is never due.
-    #[error("it is never due")]
+    #[error("the schedule never fires")]
     Never,
     /// A firing of it is open.
-    #[error("job {0} is on its way")]
+    #[error("job {0} is already running")]
     Busy(JobId),
     /// The number of open firings is at its limit.
-    #[error("{0} jobs are on their way, which is the most")]
+    #[error("{0} jobs are already running, which is the limit")]
     Full(u32),
 }

@@ -20,7 +20,7 @@ pub struct ActiveHours {
 
 /// Error for an invalid time of day.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no time of day: HH:MM from 00:00 to 24:00 is wanted")]
+#[error("invalid time of day {0:?}: expected HH:MM from 00:00 to 24:00")]
 pub struct HoursError(pub String);
 
 impl ActiveHours {

@@ -267,10 +267,10 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
     /// A run works and no queue was selected.
-    #[error("a run is under way in {0}")]
+    #[error("session {0} already has an active run")]
     Busy(SessionId),
     /// No model was chosen.
-    #[error("no model is selected in {0}")]
+    #[error("session {0} has no model; select one first")]
     NoModel(SessionId),
 }
 

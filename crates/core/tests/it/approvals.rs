@@ -251,14 +251,18 @@ fn what_nobody_could_allow_is_no_rule() {
         vec![RuleSource { name: "p.yaml".to_owned(), layer: RuleLayer::Main, rules }]
     };
     for (action, steps, want) in [
-        ("ask", vec![step(0, &[], 0, OnExpiry::Deny)], "p.yaml: at least one person has to allow"),
+        ("ask", vec![step(0, &[], 0, OnExpiry::Deny)], "p.yaml: at least one approval must be required"),
         (
             "ask",
             vec![step(2, &["ana"], 0, OnExpiry::Deny)],
-            "p.yaml: more approvals are asked for than there are people in `from`",
+            "p.yaml: the rule requires more approvals than there are people in `from`",
         ),
-        ("ask", vec![step(1, &[], 0, OnExpiry::Next)], "p.yaml: behind the last step there is no next one"),
-        ("allow", vec![step(2, &[], 0, OnExpiry::Deny)], "p.yaml: only a rule that asks says who has to allow"),
+        ("ask", vec![step(1, &[], 0, OnExpiry::Next)], "p.yaml: the last step cannot escalate: no step follows"),
+        (
+            "allow",
+            vec![step(2, &[], 0, OnExpiry::Deny)],
+            "p.yaml: only a rule with `action: ask` can require approvers",
+        ),
     ] {
         let errors = compile_rules(source(action, steps)).expect_err("it makes no sense");
         assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [want]);

@@ -91,7 +91,7 @@ fn a_session_is_opened_once_under_its_key_and_by_no_other() {
 
 #[test]
 fn only_what_is_said_has_a_key_and_no_key_is_endless() {
-    let refused = "refused: only opening and what is said are known by a key";
+    let refused = "refused: only opening a session and sending a message accept a key";
     let every = "idle, command, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
     let clear = |stage: &mut EngineFixture| stage.session_command(once("k", "a", Command::Clear));
     in_every_state("clear", clear, &[("none", "refused: no session s"), (every, refused)]);

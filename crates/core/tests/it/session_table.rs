@@ -48,7 +48,7 @@ fn a_session_is_opened_once() {
 #[test]
 fn a_prompt_starts_a_run_at_rest_and_is_else_refused_or_queued_as_it_says() {
     for (case, when_busy, busy) in [
-        ("refuse", WhenBusy::Refuse, "refused: a run is under way in s"),
+        ("refuse", WhenBusy::Refuse, "refused: session s already has an active run"),
         ("steer", WhenBusy::Steer, "Queued: session queued user steering"),
         ("follow up", WhenBusy::FollowUp, "Queued: session queued user follow_up"),
     ] {
@@ -72,7 +72,11 @@ fn a_prompt_needs_a_model() {
     let settings = Box::default();
     stage.session_command(Command::Open { cwd: "/w".to_owned(), name: None, parent: None, door: None, settings });
     for when_busy in [WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp] {
-        assert_eq!(stage.send_prompt(when_busy).table_cell(), "refused: no model is selected in s", "{when_busy:?}");
+        assert_eq!(
+            stage.send_prompt(when_busy).table_cell(),
+            "refused: session s has no model; select one first",
+            "{when_busy:?}"
+        );
     }
 }
 

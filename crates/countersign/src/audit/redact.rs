@@ -63,7 +63,7 @@ impl<'a> RedactTarget<'a> {
         match position {
             Some(position) => match position.parse() {
                 Ok(lsn) if digits(position) => Ok(Self::Entry(Lsn(lsn))),
-                _ => bail!("{text} is no position: one is such as #57"),
+                _ => bail!("invalid position {text}: expected a number, such as #57"),
             },
             None => match check_id_length(text) {
                 Ok(()) => Ok(Self::Named(text)),
@@ -98,7 +98,7 @@ pub(crate) fn redact_contents(
             LogOpenError::Owned { pid, .. } => {
                 let who = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
                 anyhow::anyhow!(
-                    "a gateway or session{who} is writing {}: end it first, it reads these contents",
+                    "a gateway or session{who} is writing {}: stop it first, because it reads these contents",
                     path.display()
                 )
             }
@@ -108,17 +108,17 @@ pub(crate) fn redact_contents(
         let engine = inspect_log(&log).await?;
         let unfinished = engine.wants_admitted();
         if let Some(lsn) = lsns.iter().find(|lsn| unfinished.contains(lsn)) {
-            bail!("entry {lsn} is of something that is not over: deny or cancel it first");
+            bail!("entry {lsn} belongs to a call or gate that has not ended: deny or cancel it first");
         }
         let unreceived = unreceived_contents(&engine);
         if let Some(lsn) = lsns.iter().find(|lsn| unreceived.contains(lsn)).filter(|_| reach == RedactScope::Received) {
             bail!(
-                "entry {lsn} is of something whose agent has not received the result: it never will with --unreceived"
+                "entry {lsn} belongs to a call whose result the agent has not received, and never will with --unreceived"
             );
         }
         let removed = log.redact_contents(Partition::ZERO, &lsns).await.map_err(|error| match error {
             LogWriteError::Lingers(_) => anyhow::anyhow!(
-                "the contents cannot be read any more, but traces of them are left in the file because somebody reads it: \
+                "the contents are removed, but traces of them remain in the file because another process reads it: \
                  redact again"
             ),
             error => error.into(),
@@ -139,7 +139,7 @@ pub(crate) fn redact_contents(
             let named: Vec<String> = lsns.iter().map(ToString::to_string).collect();
             writeln!(out, "removed   {removed} contents, of entries {}", named.join(", "))?;
             let verdict = match &flaw {
-                None => paint.apply_style(TextStyle::Good, "every record fits"),
+                None => paint.apply_style(TextStyle::Good, "intact"),
                 Some(flaw) => paint.apply_style(TextStyle::Bad, format!("FLAW: {flaw}")),
             };
             writeln!(out, "chain     {verdict}")?;
@@ -157,7 +157,7 @@ async fn find_contents(log: &AnyLog, what: &RedactTarget<'_>) -> anyhow::Result<
     };
     let head = log.head(Partition::ZERO).await?.lsn;
     if position.is_some_and(|lsn| lsn.0 == 0 || lsn > head) {
-        bail!("there is no {what}: the record ends at {head}");
+        bail!("{what} does not exist: the record ends at {head}");
     }
     let mut narrator = RecordFormatter::default();
     let (mut found, mut named, mut other) = (Vec::new(), BTreeSet::new(), None);
@@ -184,14 +184,14 @@ async fn find_contents(log: &AnyLog, what: &RedactTarget<'_>) -> anyhow::Result<
     })
     .await?;
     if let Some(kind) = other {
-        bail!("{what} is one of kind {kind}: only contents of calls and gates can be removed");
+        bail!("{what} is of kind {kind}: only contents of calls and gates can be removed");
     }
     if named.len() > 1 {
-        bail!("more than one call ends with {what}: give more of its id");
+        bail!("more than one id ends with {what}: give more of it");
     }
     found.retain(|found| named.contains(&found.owner));
-    anyhow::ensure!(!found.is_empty(), "{what} names nothing that has a content");
-    anyhow::ensure!(found.iter().any(|found| found.is_there), "the contents of {what} were removed before");
+    anyhow::ensure!(!found.is_empty(), "nothing with a content matches {what}");
+    anyhow::ensure!(found.iter().any(|found| found.is_there), "the contents of {what} were removed already");
     Ok(found)
 }
 

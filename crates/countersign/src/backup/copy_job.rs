@@ -28,7 +28,7 @@ const DEPTH: usize = 128;
 const HOLES: u64 = 16 << 30;
 
 /// Why a pipe, a socket or a device has no copy.
-const NO_FILE: &str = "it is no file, folder or link";
+const NO_FILE: &str = "it is not a file, folder or symlink";
 
 /// State of a copy.
 pub(super) struct CopyJob {
@@ -94,9 +94,9 @@ impl CopyJob {
     ) -> anyhow::Result<()> {
         if from.name.to_str().is_none() {
             if need == CopyPolicy::All {
-                bail!("{} has a name that is no text", display_path(&from.path));
+                bail!("{} has a name that is not valid UTF-8", display_path(&from.path));
             }
-            self.missed.push(format!("{}: its name is no text", display_path(&from.path)));
+            self.missed.push(format!("{}: its name is not valid UTF-8", display_path(&from.path)));
             return Ok(());
         }
         let inside = match self.copy_one(&from, to, name, need, depth) {
@@ -128,7 +128,7 @@ impl CopyJob {
         match from.folder.open_entry(from.name)? {
             FolderEntry::Link(says) => to.make_link(name, &says)?,
             FolderEntry::Folder(_) if depth > DEPTH => {
-                let why = format!("more than {DEPTH} folders lie above it");
+                let why = format!("it is more than {DEPTH} folders deep");
                 return Err(io::Error::new(io::ErrorKind::InvalidFilename, why));
             }
             FolderEntry::Folder(inside) => {
@@ -159,7 +159,7 @@ impl CopyJob {
             Ok(to)
         })?;
         let Some(left) = self.holes.checked_sub(holes) else {
-            let why = format!("{holes} bytes of it are holes, which is more than is taken along");
+            let why = format!("{holes} bytes of it are holes, which exceeds the limit for all files");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         };
         self.holes = left;

@@ -189,5 +189,5 @@ fn or_changed(error: Errno) -> io::Error {
 }
 
 fn changed_error() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "it became something else meanwhile")
+    io::Error::new(io::ErrorKind::InvalidData, "it was replaced during the copy")
 }

@@ -58,18 +58,18 @@ impl BackupManifest {
     /// Reads that of the backup at `path`, which is `folder`.
     pub(super) fn read_from(folder: &FolderHandle, path: &Path) -> anyhow::Result<Self> {
         let path = display_path(path);
-        let text = read_manifest(folder).with_context(|| format!("{path} is no backup: {NAME} cannot be read"))?;
-        let manifest: Self = serde_json::from_slice(&text)
-            .with_context(|| format!("{path} is no backup: {NAME} is not what it should be"))?;
+        let text = read_manifest(folder).with_context(|| format!("{path} is not a backup: {NAME} cannot be read"))?;
+        let manifest: Self =
+            serde_json::from_slice(&text).with_context(|| format!("{path} is not a backup: {NAME} is invalid"))?;
         ensure!(
             manifest.form <= FORM,
-            "the backup was made by a later version ({}) of this program",
+            "the backup was created by a newer version ({}) of this program",
             one_line(&manifest.version)
         );
         let is_inside = |path: &str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         let named = manifest.files.iter().map(|entry| entry.path.as_str()).chain([manifest.log.as_str()]);
         for path in named {
-            ensure!(is_inside(path) && !path.is_empty(), "the backup names {}, which lies elsewhere", one_line(path));
+            ensure!(is_inside(path) && !path.is_empty(), "the backup lists {}, which is outside of it", one_line(path));
         }
         Ok(manifest)
     }
@@ -79,17 +79,17 @@ impl BackupManifest {
         let found: BTreeSet<ManifestEntry> = list_files(folder)?.into_iter().collect();
         let listed: BTreeSet<ManifestEntry> = self.files.iter().cloned().collect();
         if let Some(entry) = listed.difference(&found).next() {
-            bail!("{} of the backup is not there, or not what it was", one_line(&entry.path));
+            bail!("{} of the backup is missing or was changed", one_line(&entry.path));
         }
         if let Some(entry) = found.difference(&listed).next() {
-            bail!("{} lies in the backup and was not put there by it", one_line(&entry.path));
+            bail!("{} in the backup was added later", one_line(&entry.path));
         }
         Ok(())
     }
 }
 
 fn read_manifest(folder: &FolderHandle) -> anyhow::Result<Vec<u8>> {
-    let folder::FolderEntry::File(mut file) = folder.open_entry(NAME.as_ref())? else { bail!("it is no file") };
+    let folder::FolderEntry::File(mut file) = folder.open_entry(NAME.as_ref())? else { bail!("it is not a file") };
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     Ok(text)
@@ -105,7 +105,7 @@ pub(super) fn list_files(folder: &FolderHandle) -> anyhow::Result<Vec<ManifestEn
 fn collect_files(folder: &FolderHandle, above: &Path, entries: &mut Vec<ManifestEntry>) -> anyhow::Result<()> {
     for name in folder.entry_names().with_context(|| display_path(above))? {
         let path: PathBuf = above.join(&name);
-        let Some(text) = path.to_str() else { bail!("{} is no text", display_path(&path)) };
+        let Some(text) = path.to_str() else { bail!("the path {} is not valid UTF-8", display_path(&path)) };
         if text == NAME {
             continue;
         }
@@ -116,7 +116,7 @@ fn collect_files(folder: &FolderHandle, above: &Path, entries: &mut Vec<Manifest
                 entries.push(ManifestEntry { path: text.to_owned(), size, sha256 });
             }
             folder::FolderEntry::Link(_) => {}
-            folder::FolderEntry::Other => bail!("{} lies in the backup and is no file", display_path(&path)),
+            folder::FolderEntry::Other => bail!("{} in the backup is not a file", display_path(&path)),
         }
     }
     Ok(())

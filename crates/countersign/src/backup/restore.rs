@@ -44,11 +44,11 @@ pub(crate) fn restore_backup(
     options: &RestoreOptions,
     form: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
-    let no_backup = || format!("{} is no backup", display_path(&options.from));
+    let no_backup = || format!("{} is not a backup", display_path(&options.from));
     let backup = FolderHandle::open(&options.from).with_context(no_backup)?;
     let manifest = BackupManifest::read_from(&backup, &options.from)?;
     let head = parse_head(&manifest.head)
-        .map_err(|why| anyhow::anyhow!("the backup's head: {}", super::one_line(&why.to_string())))?;
+        .map_err(|why| anyhow::anyhow!("invalid head of the backup: {}", super::one_line(&why.to_string())))?;
     let target = resolve_target(&place.folder)?;
     let is_there = is_occupied(&target)?;
     ensure_restorable(&target, is_there, options)?;
@@ -66,11 +66,11 @@ pub(crate) fn restore_backup(
         let path = options.from.join(DATA).join(&name);
         copying.copy_entry(CopySource { folder: &data, name: &name, path }, made.staged_folder(), named, need)?;
     }
-    let log = made.path().join(place.log.file_name().context("the record has no name")?);
+    let log = made.path().join(place.log.file_name().context("the path of the record has no file name")?);
     let report = verify_log(&log, Some(head))?;
     ensure!(
         (report.head, report.records) == (head, manifest.records),
-        "the backup has {} entries, and {} were restored",
+        "the backup has {} entries, but {} were restored",
         manifest.records,
         report.records
     );
@@ -91,7 +91,7 @@ pub(crate) fn restore_backup(
     };
     drop(locks);
     for missed in &copying.missed {
-        writeln!(std::io::stderr(), "not restored {missed}")?;
+        writeln!(std::io::stderr(), "not restored: {missed}")?;
     }
     let settings = Some(options.from.join(SETTINGS)).filter(|folder| folder.is_dir());
     let mut out = std::io::stdout().lock();
@@ -102,18 +102,18 @@ pub(crate) fn restore_backup(
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(out, "restored  {}", ColourMode::for_stdout().apply_style(TextStyle::Strong, display_path(&target)))?;
-    writeln!(out, "record    {} entries, every one fits", report.records)?;
+    writeln!(out, "record    {} entries, chain verified", report.records)?;
     writeln!(out, "head      {}", format_head(report.head))?;
     if let Some(old) = old {
-        writeln!(out, "before    {} is what was there", display_path(&old))?;
+        writeln!(out, "before    {} is the previous data directory", display_path(&old))?;
     }
     if let Some(settings) = settings {
-        writeln!(out, "settings  {}: put them where you want them", display_path(&settings))?;
+        writeln!(out, "settings  {}: copy them to where you need them", display_path(&settings))?;
     }
     if !manifest.secrets {
         writeln!(
             out,
-            "secrets   none were in the backup: who was logged in logs in again; those that agents use by name (`countersign secret`) and those of the gsv door are set again"
+            "secrets   not in the backup: users log in again; set the secrets of agents (`countersign secret`) and of the gsv adapter again"
         )?;
     }
     Ok(ExitCode::SUCCESS)
@@ -123,26 +123,24 @@ pub(crate) fn restore_backup(
 fn ensure_restorable(target: &Path, is_there: bool, options: &RestoreOptions) -> anyhow::Result<()> {
     let shown_target = display_path(target);
     if is_there && !options.replace {
-        bail!(
-            "{shown_target} holds something: restore into another folder with --data, or put that aside with --replace"
-        );
+        bail!("{shown_target} is not empty: restore into another folder with --data, or rename it with --replace");
     }
     for path in options.config.iter().chain([&options.from]).filter(|_| is_there) {
         if lies_in(path, target) {
             bail!(
-                "{} lies in {shown_target} and would be put aside with it: move it out of there, or restore into another folder \
+                "{} is in {shown_target} and would be renamed with it: move it out of there, or restore into another folder \
                  with --data",
                 display_path(path)
             );
         }
     }
     if lies_in(target, &options.from) {
-        bail!("{shown_target} lies in the backup and would be part of it: restore into another folder with --data");
+        bail!("{shown_target} is in the backup and would become part of it: restore into another folder with --data");
     }
     if is_mount_point(target) {
         bail!(
-            "{shown_target} is a mount point, which cannot be put in the place of another folder: restore into a folder below \
-             it, and name that one with --data from then on"
+            "{shown_target} is a mount point, which cannot be replaced: restore into a folder in it, and pass that folder with \
+             --data from then on"
         );
     }
     Ok(())
@@ -171,13 +169,13 @@ fn lock_data_dir(path: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
         };
         match file.try_lock() {
             Ok(()) => held.push(file),
-            Err(TryLockError::WouldBlock) => bail!("{} is in use: end the gateway first", display_path(path)),
+            Err(TryLockError::WouldBlock) => bail!("{} is in use: stop the gateway first", display_path(path)),
             Err(TryLockError::Error(error)) => return Err(error).with_context(|| display_path(&at)),
         }
     }
     // A socket that answers without a lock would be an older gateway's.
     if fs::exists(path.join("countersign.sock"))? && crate::control_client::ControlClient::connect(path).is_some() {
-        bail!("{} is in use: end the gateway first", display_path(path));
+        bail!("{} is in use: stop the gateway first", display_path(path));
     }
     Ok(held)
 }

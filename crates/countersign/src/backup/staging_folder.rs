@@ -24,7 +24,7 @@ const WHOLE: &str = "whole";
 /// Mark that lets another process remove the rest. It is next to the content, not in it: otherwise it would have to go a moment before
 /// the end, and an interruption in that moment would leave a folder without an owner.
 const MARK: &str = "countersign.part";
-const MARK_SAYS: &[u8] = b"A backup or restore that is under way, or was ended: the next one takes this folder away.\n";
+const MARK_SAYS: &[u8] = b"A backup or restore is in progress or was interrupted. The next one removes this folder.\n";
 
 /// A staging folder. A second process with the same target does not wait: it is refused.
 pub(super) struct StagingFolder {
@@ -48,7 +48,7 @@ impl StagingFolder {
     pub(super) fn for_target(target: &Path) -> anyhow::Result<Self> {
         let target = std::path::absolute(target)?;
         let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
-            bail!("{} is no name for a folder", display_path(&target));
+            bail!("{} cannot be the name of a folder", display_path(&target));
         };
         fs::create_dir_all(above).with_context(|| display_path(above))?;
         let part = OsString::from(format!(".{}.part", name.to_string_lossy()));
@@ -65,7 +65,7 @@ impl StagingFolder {
         };
         match flock(&own, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => bail!("somebody else is making {} at this moment", display_path(&target)),
+            Err(Errno::WOULDBLOCK) => bail!("another process is creating {}", display_path(&target)),
             Err(error) => return Err(io::Error::from(error)).with_context(|| display_path(&path)),
         }
         if !is_ours(&own).with_context(|| display_path(&path))? {
@@ -107,7 +107,7 @@ impl StagingFolder {
         if let Err(error) = renameat_with(&self.above, old, &self.above, self.target_name(), RenameFlags::EXCHANGE) {
             let back = renameat(&self.above, old, &self.own, WHOLE).map_err(io::Error::from);
             back.with_context(|| display_path(Path::new(old)))?;
-            let what = format!("{} could not be put in the place of what is there", display_path(&self.target));
+            let what = format!("{} could not replace the existing folder", display_path(&self.target));
             return Err(io::Error::from(error)).context(what);
         }
         Ok(self.above.sync_names()?)
@@ -124,7 +124,7 @@ impl Drop for StagingFolder {
 
 fn foreign_folder_text(path: &Path) -> String {
     let path = display_path(path);
-    format!("{path} is in the way and was not made by this program, so nothing in it is touched: move it elsewhere")
+    format!("{path} exists and was not created by this program, which leaves it alone: move it elsewhere")
 }
 
 /// Reports whether a folder is an earlier attempt's. An empty one is the rest of an attempt that ended before it could mark it.

@@ -20,10 +20,7 @@ pub(super) fn resolve_target(path: &Path) -> anyhow::Result<PathBuf> {
         Ok(real) => Ok(real),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| display_path(&path)),
         Err(_) if path.is_symlink() => {
-            bail!(
-                "{} is a link that leads nowhere: make the folder that it names, or name another",
-                display_path(&path)
-            )
+            bail!("{} is a dangling symlink: create its target, or choose another path", display_path(&path))
         }
         Err(_) => Ok(path),
     }

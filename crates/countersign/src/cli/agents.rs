@@ -9,29 +9,30 @@ use crate::agents::{self, AgentsAction};
 
 #[derive(Subcommand)]
 pub(super) enum AgentsCommand {
-    /// Who they are, and where the token of each comes from
+    /// List agents and the source of each token
     List,
-    /// Add one and print its token, once
+    /// Add an agent, and print its token once
     ///
-    /// The token is written into the file, which nobody but its owner can read from then on; with --env a variable is.
+    /// The token is written into the configuration file, which only its owner can read from then on. With --env, the
+    /// file names a variable instead.
     Add {
-        /// Its name: letters, digits, dots, - and _
+        /// Name of the agent: letters, digits, dots, - and _
         id: String,
         #[command(flatten)]
         token: AgentTokenArgs,
     },
-    /// Give one another token and print it, once
+    /// Replace the token of an agent, and print the new one once
     ///
-    /// A token that comes from a variable still does: set the variable to what is printed.
+    /// If the token comes from a variable, set that variable to the printed token.
     Rotate {
-        /// Its name
+        /// Name of the agent
         id: String,
         #[command(flatten)]
         token: AgentTokenArgs,
     },
-    /// Remove one
+    /// Remove an agent
     Remove {
-        /// Its name
+        /// Name of the agent
         id: String,
     },
 }
@@ -39,7 +40,7 @@ pub(super) enum AgentsCommand {
 /// Where a token is kept.
 #[derive(Args)]
 pub(super) struct AgentTokenArgs {
-    /// Write ${NAME} into the file, and print what that variable is to be set to
+    /// Write ${NAME} into the file, and print the value for that variable
     #[arg(long, value_name = "NAME", value_parser = agents::parse_variable)]
     env: Option<String>,
 }

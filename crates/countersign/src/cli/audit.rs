@@ -11,7 +11,7 @@ use crate::audit::{self, OutcomeArg, OutputFormat, RecordFilter, RedactScope};
 /// Which record is read.
 #[derive(Args)]
 pub(super) struct LogArgs {
-    /// The record itself, such as DIR/record.db of a demo [default: the gateway's]
+    /// Path of the record, for example DIR/record.db of a demo [default: the gateway's]
     #[arg(long, global = true, value_name = "FILE", help_heading = PLACE, conflicts_with_all = ["config", "data"])]
     log: Option<PathBuf>,
 }
@@ -34,30 +34,30 @@ impl LogArgs {
 
 /// Which entries are meant; those that fit all of it.
 #[derive(Args)]
-#[command(next_help_heading = "Which entries (those that fit all of it)")]
+#[command(next_help_heading = "Filters (an entry must match all)")]
 pub(super) struct EntryFilterArgs {
-    /// From this time on: 2026-11-21, 2026-11-21T20:00 (UTC), or 90s, 30m, 12h, 7d ago
+    /// Entries from this time on: 2026-11-21, 2026-11-21T20:00 (UTC), or 90s, 30m, 12h, 7d ago
     #[arg(long, value_name = "TIME", value_parser = audit::parse_time)]
     since: Option<Millis>,
-    /// Before this time
+    /// Entries before this time
     #[arg(long, value_name = "TIME", value_parser = audit::parse_time)]
     until: Option<Millis>,
-    /// Of this agent
+    /// Entries of this agent
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// Of this session; an agent's is agent:ID
+    /// Entries of this session; agent:ID for the session of an agent
     #[arg(long, value_name = "ID", conflicts_with = "agent")]
     session: Option<String>,
-    /// About this tool
+    /// Entries about this tool
     #[arg(long, value_name = "NAME")]
     tool: Vec<String>,
-    /// Of this kind
+    /// Entries of this kind
     #[arg(long, value_name = "KIND", value_parser = Event::KINDS)]
     kind: Vec<String>,
-    /// That say how something was decided or how it ended
+    /// Entries that record this decision or outcome
     #[arg(long, value_name = "WORD", value_enum)]
     outcome: Vec<OutcomeArg>,
-    /// About this call or gate, by its id or the end of it
+    /// Entries about this call or gate; the end of its id is enough
     #[arg(long, value_name = "ID")]
     about: Option<String>,
 }
@@ -81,48 +81,48 @@ impl From<EntryFilterArgs> for RecordFilter {
 /// The forms of an export.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum ExportFormat {
-    /// One JSON object a line: every fact as it was recorded, with its content and chain
+    /// One JSON object per line: each fact as recorded, with its content and chain hash
     Jsonl,
-    /// A table for a spreadsheet; nothing in it is taken for a formula
+    /// A table for spreadsheets; formulas in it are escaped
     Csv,
 }
 
 #[derive(Subcommand)]
 pub(super) enum AuditCommand {
-    /// Show the newest entries: position, time (UTC), kind, and what happened, by which rule and by whom
+    /// Show the newest entries: position, time (UTC), kind, event, and the rule or approver
     Tail {
-        /// How many entries
+        /// Number of entries
         #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
         lines: usize,
         #[command(flatten)]
         which: EntryFilterArgs,
     },
-    /// Check that nothing in it was changed or removed; names the first flaw and ends with 1
+    /// Verify that no entry was changed or removed; prints the first flaw, with exit code 1
     ///
-    /// The chain alone cannot show that its end was cut off: give a head that was printed before.
+    /// The hash chain alone cannot show that the newest entries were removed: pass a head that was printed earlier.
     Verify {
-        /// A head that this printed before, which the record must still hold
+        /// A head that `audit verify` printed earlier; the record must still contain it
         #[arg(long, value_name = "LSN:CHAIN", value_parser = audit::parse_head)]
         head: Option<countersign_store::LogHead>,
     },
-    /// Print all of it, or what is asked for
+    /// Print all entries, or those that match the filters
     Export {
-        /// The form
+        /// Format of the export
         #[arg(long, value_enum, default_value = "jsonl")]
         format: ExportFormat,
         #[command(flatten)]
         which: EntryFilterArgs,
     },
-    /// Remove for good what a call was about: its arguments, its result, what a person was shown and said
+    /// Permanently remove the contents of a call: arguments, result, and the texts that approvers saw and wrote
     ///
-    /// Who decided what when stays, and the chain still fits. What a grant covers, and the reason of a denial that binds, stay too: they
-    /// are part of what was decided. Refused while a gateway runs, and for what is not over. Copies of the record, and messages in a
-    /// messenger, are not reached.
+    /// Decisions, approvers and times stay, and the hash chain stays valid. The scope of a grant and the reason of an
+    /// active denial also stay, because they are part of the decision. Refused while a gateway runs, and for a call
+    /// that has not ended. Copies of the record, and messages in a messenger, are not changed.
     Redact {
-        /// A call or gate by its id or at least its last 8 characters, or the position of one entry, such as 57 or #57
+        /// Id of a call or gate, or at least its last 8 characters; or the position of one entry, such as 57 or #57
         #[arg(value_name = "ID|LSN")]
         what: String,
-        /// Also what its agent did not receive yet: it will not hear of it
+        /// Also remove results that the agent has not received yet, and never will
         #[arg(long)]
         unreceived: bool,
     },
@@ -135,7 +135,10 @@ pub(super) fn run(what: AuditCommand, of: LogArgs, at: &TargetArgs) -> anyhow::R
         AuditCommand::Verify { head } => audit::verify_record(&log, head, form),
         AuditCommand::Export { format: ExportFormat::Jsonl, which } => audit::export_jsonl(&log, &which.into()),
         AuditCommand::Export { format: ExportFormat::Csv, which } => {
-            anyhow::ensure!(form == OutputFormat::Text, "--json and --format csv are two forms: leave one out");
+            anyhow::ensure!(
+                form == OutputFormat::Text,
+                "--json and --format csv cannot be used together: remove one of them"
+            );
             audit::export_csv(&log, &which.into())
         }
         AuditCommand::Redact { what, unreceived } => {

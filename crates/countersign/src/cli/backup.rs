@@ -9,13 +9,13 @@ use crate::backup;
 
 #[derive(Args)]
 pub(super) struct BackupArgs {
-    /// The folder that is made; it must not be there yet
+    /// Folder to create; it must be empty or not exist
     #[arg(value_name = "DIR")]
     to: PathBuf,
-    /// Take along what holds secrets too: the configuration, the key of logins, secrets of agents and of the gsv door
+    /// Include files with secrets: the configuration, the key of logins, secrets of agents and of the gsv adapter
     #[arg(long)]
     secrets: bool,
-    /// The rules, if they do not lie in permissions.yaml beside the configuration
+    /// The rules [default: permissions.yaml next to the configuration]
     #[arg(long, value_name = "FILE")]
     permissions: Option<PathBuf>,
     #[command(flatten)]
@@ -24,10 +24,10 @@ pub(super) struct BackupArgs {
 
 #[derive(Args)]
 pub(super) struct RestoreArgs {
-    /// The folder of the backup
+    /// Folder of the backup
     #[arg(value_name = "DIR")]
     from: PathBuf,
-    /// Put the data directory that is there aside, under a name with the time; without it one that holds something is refused
+    /// Rename an existing data directory, to a name with the time; otherwise one that is not empty is refused
     #[arg(long)]
     replace: bool,
     #[command(flatten)]

@@ -9,16 +9,16 @@ use crate::agent;
 /// Where the gateway is, and who asks.
 #[derive(Args)]
 pub(super) struct ClientArgs {
-    /// The gateway, such as ws://127.0.0.1:8443
+    /// Address of the gateway, for example ws://127.0.0.1:8443
     #[arg(long, env = "AGENTPASS_URL", value_name = "URL")]
     url: Option<String>,
-    /// The agent's token
+    /// Token of the agent
     #[arg(long, env = "AGENT_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// How many seconds an answer is waited for
+    /// Timeout in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 900.0)]
     timeout: f64,
-    /// Certificates that are trusted besides the system's, as PEM, for wss:// addresses
+    /// PEM file of additional trusted certificates, for wss:// addresses
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }

@@ -17,8 +17,9 @@ fn full_command() -> clap::Command {
             if let Some(value) = listed.value { flag.value_name(value) } else { flag.action(ArgAction::SetTrue) }
         }))
     };
-    let listen = Arg::new("listen").long("listen").value_name("PATH").help("A socket to listen on");
-    let insecure = Arg::new("insecure").long("insecure").help("No TLS, on loopback").action(ArgAction::SetTrue);
+    let listen = Arg::new("listen").long("listen").value_name("PATH").help("Path of a socket to listen on");
+    let insecure =
+        Arg::new("insecure").long("insecure").help("Run without TLS, on loopback only").action(ArgAction::SetTrue);
     let of_gjc = |door| with_flags(door).args([listen, insecure]);
     Cli::command().mut_subcommand("omp", with_flags).mut_subcommand("gjc", of_gjc)
 }

@@ -7,63 +7,64 @@ use clap::{Args, ValueEnum};
 use crate::node;
 
 pub(super) const AFTER_HELP: &str = "\
-The token is never an argument, where everybody on this machine could read it:
-  --token-file FILE   the file holds the token and nothing else; it is read
-                      again for every connection
-  --token-env VAR     the variable holds it; without either
-                      COUNTERSIGN_NODE_TOKEN does, if it is set
-It is `clients.token` of the gateway's configuration.
+The token is never an argument, because every user of this machine could read it:
+  --token-file FILE   the file contains only the token; it is read again for
+                      every connection
+  --token-env VAR     the variable contains the token
+                      [default: COUNTERSIGN_NODE_TOKEN]
+The token is `clients.token` of the gateway's configuration.
 
-Begin, on the machine that lends its tools:
+Example, on the machine that lends its tools:
   countersign node --url wss://gate.example.org/ws --id kitchen \\
     --workspace ~/shared --token-file ~/.node-token
 
-Agents of the gateway then have kitchen__Bash, kitchen__Process, kitchen__Read, kitchen__Write, kitchen__Edit, kitchen__Glob and \
-kitchen__Grep, each under the gateway's rules. Files are confined to the workspace, links followed; commands run in it with the \
-rights of this user and are not confined (docs/node.md).
+Agents of the gateway can then call kitchen__Bash, kitchen__Process, kitchen__Read, kitchen__Write, kitchen__Edit, kitchen__Glob and \
+kitchen__Grep, each under the gateway's rules. The file tools cannot leave the workspace, also not through symlinks. Commands \
+start in the workspace, have the rights of this user, and are not confined (docs/node.md).
 
-It comes back by itself when the gateway was away. Ends with 0 when somebody ends it (SIGTERM, SIGINT), 1 if the gateway does not \
-take it or something here is not as it should be, 2 if the command line cannot be read.";
+The node reconnects automatically. Exit codes: 0 after SIGTERM or SIGINT, 1 if the gateway rejects the node or its setup is \
+invalid, 2 for an invalid command line.";
 
 #[derive(Args)]
 pub(super) struct NodeArgs {
-    /// The gateway, such as wss://gate.example.org/ws
+    /// Address of the gateway, for example wss://gate.example.org/ws
     #[arg(long, value_name = "URL")]
     url: String,
-    /// What agents know this machine by: its tools are called ID__Bash and so on
+    /// Name of this machine for agents: its tools are NAME__Bash and so on
     #[arg(long, value_name = "NAME")]
     id: String,
-    /// The folder that agents work in
+    /// Folder that agents work in
     #[arg(long, value_name = "DIR")]
     workspace: PathBuf,
-    /// The variable that holds the token
+    /// Variable that contains the token
     #[arg(long, value_name = "VAR", conflicts_with = "token_file")]
     token_env: Option<String>,
-    /// The file that holds the token
+    /// File that contains the token
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Where the journal of calls, the log and permissions.yaml lie [default: ~/.local/share/countersign/nodes/NAME]
+    /// Folder of the call journal, the log and permissions.yaml [default: ~/.local/share/countersign/nodes/NAME]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// What is denied here whatever the gateway allows [default: permissions.yaml in the data directory, if it is there]
+    /// Rules for calls that this node denies although the gateway allows them [default: permissions.yaml in the data
+    /// directory, if it exists]
     #[arg(long, value_name = "FILE")]
     permissions: Option<PathBuf>,
-    /// Certificates that are trusted besides the system's, as PEM
+    /// PEM file of additional trusted certificates
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Send the token over a line without TLS to another machine
+    /// Connect to another machine without TLS, which sends the token unencrypted
     #[arg(long)]
     insecure: bool,
-    /// How what happens is told on stderr
+    /// Log format on stderr
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
     log_format: NodeLogFormatArg,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum NodeLogFormatArg {
-    /// Lines for people
+    /// Human-readable lines
     Text,
-    /// A JSON object a line
+    /// One JSON object per line
     Json,
 }
 

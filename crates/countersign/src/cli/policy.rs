@@ -12,37 +12,37 @@ use crate::{
 
 #[derive(Subcommand)]
 pub(super) enum PolicyCommand {
-    /// Say what is wrong with a file of rules, and what its author may not expect; ends with 1 if `serve` would not take it
+    /// Print errors and warnings of a rules file; the exit code is 1 if `serve` would reject it
     Check {
-        /// The rules [default: permissions.yaml, beside the configuration if one is named]
+        /// The rules [default: permissions.yaml, next to the configuration if one is given]
         file: Option<PathBuf>,
         #[command(flatten)]
         about: PolicyArgs,
     },
-    /// Say what becomes of a request, which rule decides that, and which rules nearly did
+    /// Explain the verdict on a call: the rule that decides, and rules that nearly decided
     ///
-    /// Nothing happens by it. What people granted or denied for a while is not looked at.
+    /// Dry run: nothing is executed. Standing approvals and active denials are not considered.
     Explain {
-        /// The tool: of a service, of the gateway's own runs, such as bash, or of a node, NODE__TOOL
+        /// Name of the tool: of a service, of the gateway's own runs, such as bash, or of a node, NODE__TOOL
         tool: String,
-        /// Its arguments; values are texts
+        /// Arguments of the tool; all values are strings
         #[arg(value_name = "KEY=VALUE")]
         arguments: Vec<String>,
-        /// More arguments, of any kind, as a JSON object
+        /// More arguments, of any type, as a JSON object
         #[arg(long, value_name = "JSON")]
         args: Option<String>,
-        /// The agent that asks
+        /// Agent that requests the call
         #[arg(long, value_name = "ID", default_value = countersign_config::DEFAULT_AGENT)]
         agent: String,
-        /// The rules [default: permissions.yaml, beside the configuration if one is named]
+        /// The rules [default: permissions.yaml, next to the configuration if one is given]
         #[arg(long, value_name = "FILE")]
         permissions: Option<PathBuf>,
         #[command(flatten)]
         about: PolicyArgs,
     },
-    /// Try the cases of a file of rules and of the one beside it whose name ends in `.test.yaml`; ends with 1 if one fails
+    /// Run the test cases of a rules file and of its `.test.yaml` file; the exit code is 1 if one fails
     Test {
-        /// The rules [default: permissions.yaml, beside the configuration if one is named]
+        /// The rules [default: permissions.yaml, next to the configuration if one is given]
         file: Option<PathBuf>,
         #[command(flatten)]
         about: PolicyArgs,
@@ -52,14 +52,14 @@ pub(super) enum PolicyCommand {
 /// What rules are about.
 #[derive(Args)]
 pub(super) struct PolicyArgs {
-    /// The configuration, whose agents and tools the rules are about [default: config.yaml beside the rules, if it is there]
+    /// Configuration with the agents and tools of the rules [default: config.yaml next to the rules, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The adapter whose calls are judged: agent-gate, console, api, gsv, hermes, omp or gjc [default: that of the agent directory
-    /// which the rules lie in, else the gateway's, which depends on the tool]
+    /// Adapter of the call: agent-gate, console, api, gsv, hermes, omp or gjc [default: the adapter whose agent
+    /// directory contains the rules, else an adapter of the gateway, depending on the tool]
     #[arg(long, value_name = "NAME")]
     door: Option<String>,
-    /// Print JSON, for a program
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

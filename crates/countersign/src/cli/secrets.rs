@@ -17,22 +17,22 @@ pub(super) struct SecretArgs {
 
 #[derive(Subcommand)]
 enum SecretCommand {
-    /// Keep a secret, read from standard input; a gateway that runs knows it at once
+    /// Set a secret from standard input; a running gateway can use it at once
     ///
-    /// Such as `countersign secret set DEPLOY_KEY < key.txt`. On a terminal it is asked for and not shown. A line end behind
-    /// it does not count. It replaces what was there under the name.
+    /// For example `countersign secret set DEPLOY_KEY < key.txt`. On a terminal you are asked for the value, which is
+    /// not shown. A newline at its end is ignored. An existing secret of this name is replaced.
     Set {
-        /// Its name: a letter or _, then letters, digits, _, - and dots
+        /// Name of the secret: a letter or _, then letters, digits, _, - and dots
         name: String,
-        /// Read it from FILE in place of standard input
+        /// Read the value from FILE instead of standard input
         #[arg(long = "from", value_name = "FILE")]
         from: Option<PathBuf>,
     },
-    /// Which there are, without their values
+    /// List secret names
     List,
-    /// Remove one: a gateway that runs gives it to nothing any more
+    /// Remove a secret; a running gateway stops using it
     Remove {
-        /// Its name
+        /// Name of the secret
         name: String,
     },
 }

@@ -10,14 +10,14 @@ use crate::serve;
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
-    /// The configuration [default: config.yaml of this folder]; without one every door is on loopback, and closed where it needs a
-    /// credential
+    /// The configuration [default: config.yaml in this folder]; without one, adapters listen on loopback, and those
+    /// that need a credential are closed
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The rules [default: permissions.yaml beside the configuration, without one that of this folder]
+    /// The rules [default: permissions.yaml next to the configuration, else in this folder]
     #[arg(long, value_name = "FILE")]
     permissions: Option<PathBuf>,
-    /// The data directory, where the record lies
+    /// The data directory, which contains the record
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The address to listen on
@@ -26,13 +26,13 @@ pub(super) struct ServeArgs {
     /// The port to listen on; 0 lets the system choose
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Serve the hermes front end that lies in this folder at /
+    /// Serve the hermes front end in this folder at /
     #[arg(long, value_name = "DIR")]
     webui: Option<PathBuf>,
-    /// How lines of the program's log look, before `log.format` [default: text]
+    /// Log format on stderr; overrides `log.format` [default: text]
     #[arg(long, value_name = "FORMAT", value_enum, hide_default_value = true)]
     log_format: Option<LogFormatArg>,
-    /// Listen without TLS on an address that others can reach
+    /// Permit listening without TLS on an address that other machines can reach
     #[arg(long)]
     insecure: bool,
 }

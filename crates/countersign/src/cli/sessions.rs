@@ -11,9 +11,9 @@ use crate::{running_sessions, sessions};
 /// The forms of an export.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum SessionExportFormat {
-    /// One JSON object a line, as `audit export` has them
+    /// One JSON object per line, as in `audit export`
     Jsonl,
-    /// The conversation as one page that loads and runs nothing
+    /// The conversation as one HTML page without scripts or external resources
     Html,
 }
 
@@ -36,25 +36,25 @@ impl NoRecord {
 
 #[derive(Subcommand)]
 pub(super) enum SessionsCommand {
-    /// Which there are, the one that was last at work first
+    /// List sessions, the most recently active first
     List,
-    /// Which of gjc's run on this machine now, and how each is reached, as programs find them
+    /// List the gjc sessions that run on this machine, and how to connect to each
     ///
-    /// Reads the agent directory, and no record. Records of processes that are gone are removed.
+    /// Reads the agent directory instead of a record. Entries of processes that have ended are removed.
     Running {
         #[command(flatten)]
         meant: NoRecord,
     },
-    /// What happened in one
+    /// Show the history of a session
     Show {
-        /// Its id, or the end of it
+        /// Id of the session, or the end of it
         id: String,
     },
-    /// Print one
+    /// Export a session to standard output
     Export {
-        /// Its id, or the end of it
+        /// Id of the session, or the end of it
         id: String,
-        /// The form
+        /// Format of the export
         #[arg(long, value_enum, default_value = "jsonl")]
         format: SessionExportFormat,
     },
@@ -65,7 +65,9 @@ pub(super) fn run(what: &SessionsCommand, of: LogArgs, at: &TargetArgs) -> anyho
     match what {
         SessionsCommand::Running { meant } => {
             if !meant.is_empty() || !of.is_empty() || at.config.is_some() || at.data.is_some() {
-                bail!("--config, --data and --log mean nothing to `sessions running`: it reads the agent directory");
+                bail!(
+                    "--config, --data and --log cannot be used with `sessions running`: it reads the agent directory"
+                );
             }
             running_sessions::print_running(form)
         }
@@ -113,7 +115,7 @@ mod tests {
                 let at = if before { 2 } else { 3 };
                 line.splice(at..at, [flag, "x"]);
                 let refused = crate::cli::run(Cli::try_parse_from(line).unwrap()).unwrap_err().to_string();
-                assert!(refused.contains("mean nothing to `sessions running`"), "{refused}");
+                assert!(refused.contains("cannot be used with `sessions running`"), "{refused}");
             }
         }
     }

@@ -7,15 +7,15 @@ use clap::Args;
 use crate::{audit::OutputFormat, data_dir::DataDir};
 
 /// Heading of the flags about the gateway.
-pub(super) const PLACE: &str = "Which gateway";
+pub(super) const PLACE: &str = "Gateway";
 
 /// Before the subcommand.
 #[derive(Args, Default)]
 pub(super) struct GlobalArgs {
-    /// The gateway's configuration, for whichever command needs to know it
+    /// Path of the configuration file
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// The gateway's data directory
+    /// Path of the data directory
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
 }
@@ -23,14 +23,14 @@ pub(super) struct GlobalArgs {
 /// Which gateway is meant, and for whom the answer is.
 #[derive(Args)]
 pub(super) struct TargetArgs {
-    /// The gateway's configuration: the record lies where its `storage` says, else in `data` beside it [default without --data:
-    /// config.yaml of this folder, if it is there]
+    /// Path of the gateway's configuration, whose `storage` selects the data directory, else `data` next to it [default
+    /// without --data: config.yaml in this folder, if it exists]
     #[arg(long, global = true, value_name = "FILE", help_heading = PLACE)]
     pub(super) config: Option<PathBuf>,
-    /// Its data directory [default without a configuration: $XDG_DATA_HOME/countersign]
+    /// Path of its data directory [default without a configuration: $XDG_DATA_HOME/countersign]
     #[arg(long, global = true, value_name = "DIR", help_heading = PLACE)]
     pub(super) data: Option<PathBuf>,
-    /// Print JSON, for a program
+    /// Print JSON
     #[arg(long, global = true)]
     pub(super) json: bool,
 }

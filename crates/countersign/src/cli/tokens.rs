@@ -10,25 +10,25 @@ use crate::tokens::{self, TokensAction};
 
 #[derive(Subcommand)]
 pub(super) enum TokensCommand {
-    /// Which there are, what each may do, and until when
+    /// List tokens with their scopes and expiry
     List,
-    /// Make one and print it, once
+    /// Create a token, and print it once
     ///
-    /// A gateway that runs knows it at once. What is kept is its digest; what a program does with it stands in the record as
-    /// done by token:NAME.
+    /// A running gateway accepts it at once. Only its digest is stored. The record lists actions of its program under
+    /// token:NAME.
     Add {
-        /// Its name: letters, digits, dots, - and _
+        /// Name of the token: letters, digits, dots, - and _
         name: String,
-        /// What it may do, such as read,answer
+        /// Permissions of the token, for example read,answer
         #[arg(long = "scope", value_name = "SCOPE", value_enum, value_delimiter = ',', required = true)]
         scopes: Vec<ScopeArg>,
-        /// How long it is good, such as 12h or 30d; without it until it is removed
+        /// Lifetime of the token, for example 12h or 30d [default: until it is removed]
         #[arg(long = "for", value_name = "TIME", value_parser = super::span)]
         lasts: Option<Duration>,
     },
-    /// Take one back: a gateway that runs lets it in no longer after a second
+    /// Revoke a token; running gateways reject it within one second
     Remove {
-        /// Its name
+        /// Name of the token
         name: String,
     },
 }
@@ -50,11 +50,11 @@ impl ValueEnum for ScopeArg {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self.0 {
-            TokenScope::Read => "See gates, sessions, events and the record",
+            TokenScope::Read => "Read gates, sessions, events and the record",
             TokenScope::Answer => "Answer gates and questions, once each",
-            TokenScope::Chat => "Open sessions and speak in them",
-            TokenScope::Admin => "Allow for longer than once; change rules, grants and agents",
-            TokenScope::Metrics => "Read the figures at /metrics, and nothing else",
+            TokenScope::Chat => "Open sessions and send messages in them",
+            TokenScope::Admin => "Give standing approvals; change rules, grants and agents",
+            TokenScope::Metrics => "Read /metrics, and nothing else",
         };
         Some(PossibleValue::new(self.0.as_str()).help(help))
     }

@@ -72,8 +72,8 @@ impl DemoPrinter {
     ) -> io::Result<()> {
         self.print_heading("Countersign demo")?;
         self.print_paragraph(
-            "An agent repairs a small project. Its model is scripted: what it says is fixed, it cannot think, and it needs \
-             no key and no network. The tools, the rules, the approval and the record are real.",
+            "An agent repairs a small project. Its model is a script with fixed answers, which needs no key and no \
+             network. The tools, the rules, the approval and the record are real.",
         )?;
         self.write_text(format_args!(
             "\n  {}  {}\n",
@@ -86,9 +86,9 @@ impl DemoPrinter {
         }
         let unasked = match person {
             DemoPerson::AtTheTerminal(_) => return Ok(()),
-            DemoPerson::Yes => "Nobody is asked in this run: --yes allows it.",
-            DemoPerson::No => "Nobody is asked in this run: --no denies it.",
-            DemoPerson::Nobody => "There is no terminal to ask on, so it will be denied; --yes allows it.",
+            DemoPerson::Yes => "This run does not ask for approval: --yes allows it.",
+            DemoPerson::No => "This run does not ask for approval: --no denies it.",
+            DemoPerson::Nobody => "Without a terminal to ask on, it is denied; --yes allows it.",
         };
         self.write_text(format_args!("\n"))?;
         self.print_paragraph(unasked)?;
@@ -211,7 +211,7 @@ impl DemoPrinter {
     }
 
     pub(super) fn ask_approval(&mut self) -> io::Result<()> {
-        self.print_question("Allow it, this once? (y / n, or n and a reason) ")
+        self.print_question("Allow it once? (y / n, or n and a reason) ")
     }
 
     pub(super) fn ask_again(&mut self) -> io::Result<()> {
@@ -219,7 +219,7 @@ impl DemoPrinter {
     }
 
     pub(super) fn ask_why(&mut self) -> io::Result<()> {
-        self.print_question("Why not? The agent is told (Enter for no reason): ")
+        self.print_question("Reason for the agent (Enter for none): ")
     }
 
     fn print_question(&mut self, text: &str) -> io::Result<()> {
@@ -237,11 +237,11 @@ impl DemoPrinter {
             GateResolution::Allowed { .. } | GateResolution::Granted => (TextStyle::Good, "Allowed"),
             GateResolution::Denied => (TextStyle::Bad, "Denied"),
             GateResolution::Declined | GateResolution::Answered => (TextStyle::Faint, "Answered"),
-            GateResolution::Expired => (TextStyle::Bad, "Denied: nobody answered in time"),
+            GateResolution::Expired => (TextStyle::Bad, "Denied: no answer in time"),
             GateResolution::Withdrawn => (TextStyle::Bad, "Withdrawn"),
         };
         let by = match by {
-            Some(by) if by.as_str() == driver::NOBODY => ": nobody answered".to_owned(),
+            Some(by) if by.as_str() == driver::NOBODY => ": no answer".to_owned(),
             Some(by) => format!(" by {}", one_line(by)),
             None => String::new(),
         };
@@ -256,7 +256,7 @@ impl DemoPrinter {
     pub(super) fn print_refusal(&mut self, why: &str) -> io::Result<()> {
         self.write_text(format_args!(
             "  {}\n",
-            self.paint.apply_style(TextStyle::Bad, format!("That did not count: {}", one_line(&why)))
+            self.paint.apply_style(TextStyle::Bad, format!("The answer was rejected: {}", one_line(&why)))
         ))
     }
 
@@ -273,7 +273,7 @@ impl DemoPrinter {
 
     /// Prints the decisions, and the state of the folder outside of the project.
     pub(super) fn print_decisions(&mut self, is_published: bool) -> io::Result<()> {
-        self.print_heading("What was decided")?;
+        self.print_heading("Decisions")?;
         for (signature, verdict, tone) in std::mem::take(&mut self.decided) {
             let signature = cut_to_width(&signature, 49);
             self.write_text(format_args!("  {signature:<49}  {}\n", self.paint.apply_style(tone, verdict)))?;
@@ -305,7 +305,7 @@ impl DemoPrinter {
     /// Prints whether the record is whole.
     pub(super) fn print_verification(&mut self, report: &VerifyReport) -> io::Result<()> {
         let verdict = match &report.flaw {
-            None => self.paint.apply_style(TextStyle::Good, "every one fits the chain"),
+            None => self.paint.apply_style(TextStyle::Good, "chain verified"),
             Some(flaw) => self.paint.apply_style(TextStyle::Bad, format!("FLAW: {flaw}")),
         };
         self.write_text(format_args!("\n  {} entries, {verdict}.\n", report.records))?;
@@ -317,17 +317,19 @@ impl DemoPrinter {
     pub(super) fn print_closing(&mut self, record: Option<&Path>) -> io::Result<()> {
         match record {
             None => {
-                self.write_text(format_args!("\n  The scratch folder is removed; --keep leaves it, with the record.\n"))
+                self.write_text(format_args!("\n  The scratch folder is removed; --keep keeps it, with the record.\n"))
             }
             Some(record) => self.write_text(format_args!(
-                "\n  The record is kept. To check it again:\n  countersign audit verify --log {}\n",
+                "\n  The record is kept. To verify it again:\n  countersign audit verify --log {}\n",
                 shell_quote(one_line(&record.display()))
             )),
         }
     }
 
     pub(super) fn print_interrupted(&mut self) -> io::Result<()> {
-        self.write_text(format_args!("\n\n  Interrupted. What ran was stopped, and what waited was not allowed.\n"))
+        self.write_text(format_args!(
+            "\n\n  Interrupted. Running commands were stopped, and pending ones were not allowed.\n"
+        ))
     }
 
     fn print_heading(&mut self, text: &str) -> io::Result<()> {

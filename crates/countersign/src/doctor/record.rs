@@ -34,9 +34,9 @@ pub(super) fn record_checks(place: &DataDir, meant: &str, now: Millis) -> Vec<Do
         match newest_entry(&place.log) {
             Ok((head, at)) => {
                 let read = if head.lsn.0 <= WALKED {
-                    "every one fits"
+                    "chain verified"
                 } else {
-                    "the newest was read; `countersign audit verify` reads all"
+                    "only the newest was read; `countersign audit verify` checks all"
                 };
                 let (count, path) = (head.lsn, place.log.display());
                 checks.push(DoctorCheck::ok(
@@ -47,25 +47,25 @@ pub(super) fn record_checks(place: &DataDir, meant: &str, now: Millis) -> Vec<Do
             }
             Err(error) if is_newer(&error) => {
                 let advice = format!(
-                    "a newer countersign wrote it: use that one, or restore a backup of before with `countersign restore DIR --replace{meant}`"
+                    "a newer version of countersign wrote it: use that version, or restore an earlier backup with `countersign restore DIR --replace{meant}`"
                 );
                 checks.push(DoctorCheck::fix("record", format!("{error:#}"), advice));
                 None
             }
             Err(error) => {
                 let advice = format!(
-                    "keep the file, and bring a backup back with `countersign restore DIR --replace{meant}`; `countersign audit verify{meant}` \
-                     says how far a record fits"
+                    "keep the file, and restore a backup with `countersign restore DIR --replace{meant}`; `countersign audit verify{meant}` \
+                     shows where it is damaged"
                 );
                 checks.push(DoctorCheck::fix("record", format!("{error:#}"), advice));
                 None
             }
         }
     } else if let Some(error) = open_record(&place.log).err().filter(is_parted) {
-        checks.push(DoctorCheck::fix("record", format!("{error:#}"), "do so before `serve` is started"));
+        checks.push(DoctorCheck::fix("record", format!("{error:#}"), "do this before you start `serve`"));
         None
     } else {
-        checks.push(DoctorCheck::note("record", format!("none yet: {} is not there", place.log.display())));
+        checks.push(DoctorCheck::note("record", format!("none yet: {} does not exist", place.log.display())));
         None
     };
     checks.push(check_clock(last, now));
@@ -95,25 +95,29 @@ fn newest_entry(path: &Path) -> anyhow::Result<(LogHead, Option<Millis>)> {
 fn check_folder(folder: &Path) -> DoctorCheck {
     let name = display_folder(folder);
     let Ok(found) = fs::metadata(existing_ancestor(folder)) else {
-        return DoctorCheck::fix("data", format!("{name} cannot be looked at"), "name another folder with --data");
+        return DoctorCheck::fix("data", format!("{name} cannot be read"), "pass another folder with --data");
     };
     let is_there = existing_ancestor(folder) == folder || folder.as_os_str().is_empty();
     if !found.is_dir() {
-        return DoctorCheck::fix("data", format!("{name} is no folder"), "name another with --data or storage.path");
+        return DoctorCheck::fix("data", format!("{name} is not a folder"), "set another with --data or storage.path");
     }
     if let Err(why) = control::has_room(folder) {
-        return DoctorCheck::fix("data", format!("{name}: {why}"), "give it a shorter path");
+        return DoctorCheck::fix("data", format!("{name}: {why}"), "use a shorter path");
     }
     if access(existing_ancestor(folder), AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
         let advice =
-            format!("let the user of the gateway write there: chown or chmod {}", shell_quote(folder.display()));
-        return DoctorCheck::fix("data", format!("{name} cannot be written"), advice);
+            format!("give the user of the gateway write access: chown or chmod {}", shell_quote(folder.display()));
+        return DoctorCheck::fix("data", format!("{name} is not writable"), advice);
     }
     if is_there && found.permissions().mode() & 0o002 != 0 {
         let advice = format!("chmod o-w {}", shell_quote(folder.display()));
-        return DoctorCheck::fix("data", format!("{name} can be changed by everybody, and with it the record"), advice);
+        return DoctorCheck::fix(
+            "data",
+            format!("{name}, and with it the record, can be changed by every user"),
+            advice,
+        );
     }
-    DoctorCheck::ok("data", if is_there { name } else { format!("{name} is made by `serve`") })
+    DoctorCheck::ok("data", if is_there { name } else { format!("{name} will be created by `serve`") })
 }
 
 /// Returns the nearest folder above that is there.
@@ -126,8 +130,8 @@ fn check_disk(folder: &Path) -> DoctorCheck {
     match statvfs(existing_ancestor(folder)) {
         Err(error) => DoctorCheck::fix(
             "disk",
-            format!("{} cannot be measured: {error}", display_folder(folder)),
-            "look at the file system",
+            format!("free space of {} is unknown: {error}", display_folder(folder)),
+            "check the file system",
         ),
         Ok(found) => {
             #[allow(clippy::useless_conversion, reason = "they are narrower on some systems")]
@@ -137,7 +141,7 @@ fn check_disk(folder: &Path) -> DoctorCheck {
                 DoctorCheck::fix(
                     "disk",
                     what,
-                    "make room: without any nothing can be recorded, and then nothing happens",
+                    "free some space: on a full disk the gateway cannot record calls, and runs none",
                 )
             } else {
                 DoctorCheck::ok("disk", what)
@@ -149,16 +153,14 @@ fn check_disk(folder: &Path) -> DoctorCheck {
 fn check_clock(last: Option<Millis>, now: Millis) -> DoctorCheck {
     let shown = format_iso(now);
     match last {
-        _ if now < PAST => {
-            DoctorCheck::fix("clock", format!("it says {shown}"), "set it: deadlines and the record go by it")
-        }
+        _ if now < PAST => DoctorCheck::fix(
+            "clock",
+            format!("the time is {shown}"),
+            "set the clock: deadlines and the record depend on it",
+        ),
         Some(last) if last.0 > now.0 + AHEAD => {
-            let what = format!("it says {shown}, and the newest entry is of {}", format_iso(last));
-            DoctorCheck::fix(
-                "clock",
-                what,
-                "set it: a gateway takes no time before its newest entry, so deadlines stand still",
-            )
+            let what = format!("the time is {shown}, but the newest entry is of {}", format_iso(last));
+            DoctorCheck::fix("clock", what, "set the clock: deadlines do not advance until it passes the newest entry")
         }
         _ => DoctorCheck::ok("clock", shown),
     }

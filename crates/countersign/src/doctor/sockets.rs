@@ -66,8 +66,8 @@ fn sockets_note(found: &[(PathBuf, &str)]) -> Option<DoctorCheck> {
     }
     let shown: Vec<String> = found.iter().map(|(path, what)| format!("{} ({what})", path.display())).collect();
     let what = format!(
-        "commands may ask {}, which do for them what the sandbox does not let them do: run the gateway as a user who may not, or \
-        have rules ask about such commands (docs/sandbox.md)",
+        "commands can reach {}, which can act for them outside of the sandbox: run the gateway as a user without that access, or \
+        require approval of such commands in your rules (docs/sandbox.md)",
         shown.join(", ")
     );
     Some(DoctorCheck::note("sockets", what))

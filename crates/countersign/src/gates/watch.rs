@@ -35,7 +35,7 @@ enum WatchEvent {
 
 /// Shows what waits and takes answers, until the person or the gateway ends it.
 pub(crate) fn watch_interactively(folder: &Path, rows: ControlClient) -> anyhow::Result<ExitCode> {
-    let mut answers = ControlClient::connect(folder).context("the gateway has gone")?;
+    let mut answers = ControlClient::connect(folder).context("the gateway closed the connection")?;
     let (sender, happened) = channel();
     follow_rows(rows, sender.clone())?;
     thread::spawn(move || {
@@ -64,7 +64,7 @@ pub(crate) fn watch_interactively(folder: &Path, rows: ControlClient) -> anyhow:
                 },
                 WatchEvent::Gone => {
                     drop(terminal);
-                    anyhow::bail!("the gateway has gone");
+                    anyhow::bail!("the gateway closed the connection");
                 }
             }
         }
@@ -93,7 +93,7 @@ fn send_answer(answers: &mut ControlClient, request: &Request) -> String {
     let done = if matches!(request, Request::Deny { .. }) { "denied" } else { "allowed" };
     match response {
         Ok(value) => match (value.get("have").and_then(Value::as_u64), value.get("need").and_then(Value::as_u64)) {
-            (Some(have), Some(need)) => format!("{have} of {need} allow it"),
+            (Some(have), Some(need)) => format!("{have} of {need} approvals"),
             _ => done.to_owned(),
         },
         Err(error) => format!("{error:#}"),

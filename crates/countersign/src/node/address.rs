@@ -38,14 +38,16 @@ impl GatewayAddress {
         let host = uri.host().unwrap_or_default();
         let connector = match uri.scheme_str() {
             Some("wss") => Connector::Rustls(Arc::new(tls_client_config(ca)?)),
-            Some("ws") if ca.is_some() => bail!("--ca is for wss:// addresses, and {given} is not one"),
+            Some("ws") if ca.is_some() => bail!("--ca can only be used with a wss:// address, not with {given}"),
             Some("ws") if plain == InsecurePolicy::Anywhere || is_loopback(host) => Connector::Plain,
             Some("ws") => bail!(
-                "{given} is not encrypted: everybody on the way could read the token and change what runs here. Use wss://, or \
-                 say --insecure if that line is protected otherwise"
+                "{given} is not encrypted: others on the network could read the token and change the commands that run here. Use \
+                 wss://, or --insecure if the connection is protected otherwise"
             ),
-            Some("http" | "https") => bail!("--url takes ws:// or wss://, such as {}", given.replacen("http", "ws", 1)),
-            Some(_) | None => bail!("--url takes an address such as wss://gateway.example.org/ws, not {given}"),
+            Some("http" | "https") => {
+                bail!("--url {given}: expected ws:// or wss://, such as {}", given.replacen("http", "ws", 1))
+            }
+            Some(_) | None => bail!("--url {given}: expected an address such as wss://gateway.example.org/ws"),
         };
         Ok(Self { url: uri.to_string(), connector })
     }
@@ -60,18 +62,18 @@ impl GatewayAddress {
 
 /// Reads the address, with the path of the endpoint if it names none.
 fn parse_url(given: &str) -> anyhow::Result<Uri> {
-    let uri: Uri = given.parse().with_context(|| format!("--url {given} is no address"))?;
+    let uri: Uri = given.parse().with_context(|| format!("--url {given} is not a valid address"))?;
     if uri.host().is_none_or(str::is_empty) || uri.scheme().is_none() {
-        bail!("--url takes an address such as wss://gateway.example.org/ws, not {given}");
+        bail!("--url {given}: expected an address such as wss://gateway.example.org/ws");
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) || uri.query().is_some() {
-        bail!("--url takes no token and nothing behind a question mark: use --token-file or --token-env");
+        bail!("--url must not contain a token or query parameters: use --token-file or --token-env");
     }
     if !matches!(uri.path(), "" | "/") {
         return Ok(uri);
     }
     let whole = format!("{}{DOOR}", given.trim_end_matches('/'));
-    whole.parse().with_context(|| format!("--url {given} is no address"))
+    whole.parse().with_context(|| format!("--url {given} is not a valid address"))
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -96,11 +98,11 @@ mod tests {
             ("ws://localhost.example.org", InsecurePolicy::ToLoopback, Err("is not encrypted")),
             ("ws://10.0.0.7:8443", InsecurePolicy::Anywhere, Ok("ws://10.0.0.7:8443/ws")),
             ("https://gate.example.org", InsecurePolicy::ToLoopback, Err("such as wss://gate.example.org")),
-            ("gate.example.org:8443", InsecurePolicy::ToLoopback, Err("takes an address such as")),
-            ("gate", InsecurePolicy::ToLoopback, Err("takes an address such as")),
-            ("wss://token@gate.example.org", InsecurePolicy::ToLoopback, Err("takes no token")),
-            ("wss://gate.example.org/ws?token=x", InsecurePolicy::ToLoopback, Err("takes no token")),
-            ("wss://", InsecurePolicy::ToLoopback, Err("is no address")),
+            ("gate.example.org:8443", InsecurePolicy::ToLoopback, Err("expected an address such as")),
+            ("gate", InsecurePolicy::ToLoopback, Err("expected an address such as")),
+            ("wss://token@gate.example.org", InsecurePolicy::ToLoopback, Err("must not contain a token")),
+            ("wss://gate.example.org/ws?token=x", InsecurePolicy::ToLoopback, Err("must not contain a token")),
+            ("wss://", InsecurePolicy::ToLoopback, Err("is not a valid address")),
         ] {
             let got = GatewayAddress::from_url(given, None, plain).map(|address| address.url);
             match (got, want) {

@@ -77,7 +77,7 @@ impl CallRunner {
                 Ok(JournaledCall::Over(outcome)) => this.send_outcome(outcome),
                 Ok(JournaledCall::New | JournaledCall::Working) => {}
                 // The gateway asks again over its next connection.
-                Err(error) => warn!(%error, call, "what became of a call is not known now"),
+                Err(error) => warn!(%error, call, "cannot look up the outcome of a call"),
             }
         });
     }
@@ -106,12 +106,12 @@ impl CallRunner {
         let outcome = self.run(call_id, &tool, arguments.unwrap_or_default()).await;
         let (call, is_error) = (outcome.call_id.as_str(), outcome.error.is_some());
         let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        info!(call, tool, took_ms, is_error, "a call is done");
+        info!(call, tool, took_ms, is_error, "call completed");
         match self.journal.end_call(outcome.clone()).await {
             Ok(()) => Some(outcome),
             // Only where the process ends: the next one finds a call that broke off.
             Err(error) => {
-                warn!(%error, call, "the end of a call is not noted");
+                warn!(%error, call, "cannot record the end of a call in the journal");
                 None
             }
         }

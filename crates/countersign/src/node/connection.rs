@@ -185,7 +185,7 @@ impl GatewayConnection<'_> {
                 }
                 is_alive = pulse.next_probe() => {
                     if !is_alive {
-                        return Err(ConnectionLost::Broke("nothing is heard of the gateway".to_owned()));
+                        return Err(ConnectionLost::Broke("no traffic from the gateway".to_owned()));
                     }
                     self.socket.ping().await?;
                 }
@@ -203,7 +203,7 @@ impl GatewayConnection<'_> {
         sent: SentRequest,
     ) -> Result<(), ConnectionLost> {
         if self.open.len() >= OPEN {
-            return Err(ConnectionLost::Broke("the gateway answers nothing".to_owned()));
+            return Err(ConnectionLost::Broke("the gateway does not answer requests".to_owned()));
         }
         self.number += 1;
         let id = self.number.to_string();
@@ -259,7 +259,7 @@ impl GatewayConnection<'_> {
             _ => return,
         };
         if let Err(error) = read {
-            warn!(event, %error, "what the gateway asks for cannot be read");
+            warn!(event, %error, "cannot parse an event of the gateway");
         }
     }
 
@@ -275,11 +275,11 @@ impl GatewayConnection<'_> {
     fn result_answered(&mut self, call: String, refused: Option<GsvError>) {
         match refused {
             Some(fault) if !is_final(&fault) => {
-                debug!(call, fault = fault.message, "a result is told again");
+                debug!(call, fault = fault.message, "the gateway could not take a result; sending it again");
                 self.again.push((Instant::now() + AGAIN, call));
             }
             Some(fault) => {
-                warn!(call, fault = fault.message, "the gateway does not take a result");
+                warn!(call, fault = fault.message, "the gateway rejected a result");
                 self.services.journal.mark_received(call);
             }
             None => self.services.journal.mark_received(call),
@@ -311,7 +311,7 @@ impl GatewayConnection<'_> {
                 return Ok(());
             }
             Err(error) => {
-                warn!(%error, "events wait");
+                warn!(%error, "cannot read events from the journal; retrying");
                 self.events = EventDelivery::Due(Instant::now() + AGAIN);
                 return Ok(());
             }
@@ -336,13 +336,13 @@ impl GatewayConnection<'_> {
             Some(fault) if !is_final(&fault) => AGAIN,
             refused => {
                 if let Some(fault) = refused {
-                    warn!(fault = fault.message, "the gateway does not take an event");
+                    warn!(fault = fault.message, "the gateway rejected an event");
                 }
                 match self.services.journal.mark_taken(seq).await {
                     Ok(()) => Duration::ZERO,
                     // It is sent again, which the gateway knows by its id.
                     Err(error) => {
-                        warn!(%error, "an event stays");
+                        warn!(%error, "cannot remove a delivered event from the journal; sending it again");
                         AGAIN
                     }
                 }

@@ -39,7 +39,7 @@ impl NodeTokenSource {
             (_, Some(file)) => Ok(Self::File(std::path::absolute(&file)?)),
             (Some(name), None) => {
                 if std::env::var_os(&name).is_none() {
-                    bail!("--token-env {name}: there is no such variable");
+                    bail!("--token-env {name}: the variable is not set");
                 }
                 Ok(Self::Variable(name))
             }
@@ -63,7 +63,7 @@ impl NodeTokenSource {
         };
         let token = text.trim();
         if token.is_empty() || token.chars().any(char::is_control) {
-            bail!("{place} holds no token: one line is wanted, and nothing else");
+            bail!("{place} contains no token: expected one line, and nothing else");
         }
         Ok(Some(token.to_owned()))
     }
@@ -131,7 +131,7 @@ impl NodeDataDir {
 fn default_folder(id: &str) -> anyhow::Result<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
-    let base = base.context("there is no home folder: say with --data where the journal goes")?;
+    let base = base.context("no home directory is set: pass a folder for the journal with --data")?;
     Ok(base.join("countersign/nodes").join(id))
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn resolve_workspace(given: &Path) -> anyhow::Result<PathBuf> {
     let folder = match given.canonicalize() {
         Ok(folder) => folder,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("--workspace {} is not there: make the folder first", given.display())
+            bail!("--workspace {} does not exist: create the folder first", given.display())
         }
         Err(error) => return Err(error).with_context(|| format!("--workspace {}", given.display())),
     };
@@ -156,7 +156,7 @@ pub(crate) fn load_rules(given: Option<&Path>, data: &NodeDataDir) -> anyhow::Re
     let path = std::path::absolute(path)?;
     let read = config::read_permissions(&path, RuleLayer::Main).map_err(|errors| anyhow::anyhow!("{errors}"))?;
     if read.is_none() && given.is_some() {
-        bail!("--permissions {} is not there", path.display());
+        bail!("--permissions {} does not exist", path.display());
     }
     let compiled = compile_node_rules(read.map(|read| read.source)).map_err(|unfit| anyhow::anyhow!("{unfit}"))?;
     Ok((compiled, path))

@@ -76,7 +76,7 @@ impl JournalHandle {
         let count = Arc::clone(&waiting);
         let writing = move || writer::run(table, given, &count, &change);
         let started = std::thread::Builder::new().name("journal".to_owned()).spawn(writing);
-        started.map_err(|error| JournalError(format!("has no thread: {error}")))?;
+        started.map_err(|error| JournalError(format!("cannot start its thread: {error}")))?;
         Ok((Self { orders, waiting, changed, id }, broken))
     }
 

@@ -103,12 +103,12 @@ impl<R: Fn(&str, &str)> ReconnectLoop<R> {
         match socket::connect_node(&self.address, &self.hello, token.as_deref()).await {
             Ok(socket) => Ok(ReconnectStep::Connected(Box::new(socket))),
             Err(refused @ NodeConnectError::Rejected(_)) if is_first => {
-                let none = if token.is_some() { "" } else { "; none was given: see --token-file and --token-env" };
+                let none = if token.is_some() { "" } else { "; no token was given: use --token-file or --token-env" };
                 Err(anyhow::anyhow!("{refused}{none}"))
             }
             Err(refused) => {
                 let pause = backoff.next_pause(random_fraction());
-                warn!("not connected: {refused}; the next try is in {} s", format_seconds(pause));
+                warn!("not connected: {refused}; retrying in {} s", format_seconds(pause));
                 Ok(ReconnectStep::Wait(pause))
             }
         }
@@ -122,13 +122,13 @@ fn pause_after_loss(gone: &ConnectionLost, lived: Duration, backoff: &mut Reconn
     {
         let pause = ReconnectBackoff::replaced_pause();
         warn!(
-            "another node with this id is connected now; this one tries again in {} s. Give each its own --id",
+            "another node with this id has connected; retrying in {} s. Give each node its own --id",
             format_seconds(pause)
         );
         return pause;
     }
     let pause = backoff.pause_after(lived, random_fraction());
-    warn!("{gone}; the next try is in {} s", format_seconds(pause));
+    warn!("{gone}; retrying in {} s", format_seconds(pause));
     pause
 }
 

@@ -47,9 +47,9 @@ impl fmt::Display for NodeConnectError {
         match self {
             Self::Away(why) => f.write_str(why),
             Self::Rejected(fault) if fault.code == code::UNAUTHORIZED => {
-                f.write_str("the gateway does not know the token: it is `clients.token` of its configuration, or `auth.token` of its settings")
+                f.write_str("the gateway rejected the token: use `clients.token` of its configuration, or `auth.token` of its settings")
             }
-            Self::Rejected(fault) => write!(f, "the gateway does not take this node: {}", fault.message),
+            Self::Rejected(fault) => write!(f, "the gateway rejected this node: {}", fault.message),
         }
     }
 }
@@ -66,7 +66,7 @@ pub(crate) enum ConnectionLost {
 impl fmt::Display for ConnectionLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed(close::RESTART, _) => f.write_str("the gateway ends or restarts"),
+            Self::Closed(close::RESTART, _) => f.write_str("the gateway is stopping or restarting"),
             Self::Closed(code, reason) => write!(f, "the gateway closed the connection: {code} {reason}"),
             Self::Broke(why) => write!(f, "the connection broke: {why}"),
         }
@@ -101,11 +101,9 @@ pub(crate) async fn connect_node(
         request.headers_mut().insert(HEADER, word);
     }
     let reaching = connect_async_tls_with_config(request, Some(config), true, Some(connector.clone()));
-    let reached = timeout(REACH, reaching).await.map_err(|_| away(&"nobody answers"))?;
+    let reached = timeout(REACH, reaching).await.map_err(|_| away(&"no answer"))?;
     let (stream, _) = reached.map_err(|error| match error {
-        Error::Http(answer) => {
-            away(&format!("answered {}, as if no gateway's door for nodes were there", answer.status()))
-        }
+        Error::Http(answer) => away(&format!("answered {}: no gateway accepts nodes there", answer.status())),
         Error::Io(error) => away(&connect_error::explain_failure(&error)),
         error => away(&connect_error::explain_failure(&error)),
     })?;
@@ -114,8 +112,8 @@ pub(crate) async fn connect_node(
     let hello_frame = frame::encode_request("hello", Method::Connect, Some(&params));
     let answered = timeout(HANDSHAKE, socket.perform_handshake(hello_frame)).await;
     // Other endpoints close on clients that do not speak their protocol.
-    let hint = if url.ends_with("/ws") { "" } else { " (the door of nodes is at /ws)" };
-    answered.map_err(|_| away(&"it does not answer who we are"))?.map_err(|refused| match refused {
+    let hint = if url.ends_with("/ws") { "" } else { " (gateways accept nodes at /ws)" };
+    answered.map_err(|_| away(&"no answer to the handshake"))?.map_err(|refused| match refused {
         NodeConnectError::Away(why) => away(&format!("{why}{hint}")),
         NodeConnectError::Rejected(_) => refused,
     })?;
@@ -157,7 +155,7 @@ impl NodeSocket {
         match timeout(STUCK, self.0.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(ConnectionLost::Broke(error.to_string())),
-            Err(_) => Err(ConnectionLost::Broke("the gateway reads nothing".to_owned())),
+            Err(_) => Err(ConnectionLost::Broke("the gateway does not read".to_owned())),
         }
     }
 
@@ -175,7 +173,7 @@ impl NodeSocket {
                 Ok(SocketMessage::Sign)
             }
             Some(Err(error)) => Err(ConnectionLost::Broke(error.to_string())),
-            None => Err(ConnectionLost::Broke("it is closed".to_owned())),
+            None => Err(ConnectionLost::Broke("it was closed".to_owned())),
         }
     }
 

@@ -47,7 +47,7 @@ fn every_end_says_by_what_or_whom_it_was_decided() {
     for want in [
         "done: turn(lamp, on) (allowed by rule \"turn(lamp*\" (permissions.yaml:6))".to_owned(),
         "denied by rule \"turn(lock*\" (permissions.yaml:7), not run: turn(lock, )".to_owned(),
-        "asked by default \"*\" (permissions.yaml:4): turn(door, open)".to_owned(),
+        "approval required by default \"*\" (permissions.yaml:4): turn(door, open)".to_owned(),
         format!("allowed once by {by}: turn(door, open)"),
         format!("done: turn(door, open) (allowed by {by})"),
         format!("denied by {by} (not now): turn(gate, hidden-4711)"),
@@ -123,7 +123,7 @@ fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
     let denied = tail_rows(&place, &["--agent", "kitchen", "--kind", "gate", "--outcome", "denied"]).remove(0);
     let gate = denied["gate"].as_str().unwrap();
     let running = audit(&place, &["redact", gate]);
-    assert_eq!((running.code, running.err.contains("end it first")), (Some(1), true), "{running:?}");
+    assert_eq!((running.code, running.err.contains("stop it first")), (Some(1), true), "{running:?}");
     gateway.stop();
     let head = audit(&place, &["verify", "--json"]).json()["head"].as_str().unwrap().to_owned();
     assert!(lies_somewhere(&place, "hidden-4711"));
@@ -139,7 +139,7 @@ fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
     let verified = audit(&place, &["verify", "--json", "--head", &head]);
     assert_eq!((verified.code, &verified.json()["redacted"]), (Some(0), &json!(4)), "{verified:?}");
     let again = audit(&place, &["redact", gate]);
-    assert_eq!((again.code, again.err.contains("were removed before")), (Some(1), true), "{again:?}");
+    assert_eq!((again.code, again.err.contains("were removed already")), (Some(1), true), "{again:?}");
     // The decisions stay, and the gateway continues.
     assert_eq!(tail_rows(&place, &["--agent", "kitchen", "--outcome", "denied"]).len(), 2);
     let gateway = GatewayServer::start(&place);
@@ -159,7 +159,7 @@ fn what_is_not_over_or_not_received_is_not_removed_by_the_way() {
     let id = |at: usize| waiting[at]["id"].as_str().unwrap();
     assert_eq!(place.run_as_person(&["gates", "deny", id(0)]).code, Some(0));
     gateway.stop();
-    for (gate, why) in [(id(0), "has not received the result"), (id(1), "is not over")] {
+    for (gate, why) in [(id(0), "the agent has not received"), (id(1), "has not ended")] {
         let output = audit(&place, &["redact", gate]);
         assert_eq!((output.code, output.err.contains(why)), (Some(1), true), "{output:?}");
     }

@@ -80,8 +80,8 @@ fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
     assert_eq!(backup(&place, "kept", &["--secrets"]).code, Some(0));
     assert!(place.folder.join("kept/settings/config.yaml").is_file());
     let again = backup(&place, "kept", &[]);
-    assert!(again.code == Some(1) && again.err.contains("is there already"), "{again:?}");
-    for (flags, expected) in [(&[][..], "--replace"), (&["--replace"], "is in use: end the gateway first")] {
+    assert!(again.code == Some(1) && again.err.contains("exists already"), "{again:?}");
+    for (flags, expected) in [(&[][..], "--replace"), (&["--replace"], "is in use: stop the gateway first")] {
         let output = restore(&place, "kept", "data", flags);
         assert!(output.code == Some(1) && output.err.contains(expected), "{output:?}");
     }
@@ -98,11 +98,11 @@ fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
     bytes[middle] ^= 1;
     fs::write(&log, bytes).unwrap();
     let output = restore(&place, "kept", "other", &[]);
-    assert!(output.code == Some(1) && output.err.contains("not what it was"), "{output:?}");
+    assert!(output.code == Some(1) && output.err.contains("is missing or was changed"), "{output:?}");
     assert!(!place.folder.join("other").exists());
     fs::write(place.folder.join("kept/data/more"), "x").unwrap();
     let nothing = restore(&place, "nowhere", "other", &[]);
-    assert!(nothing.code == Some(1) && nothing.err.contains("is no backup"), "{nothing:?}");
+    assert!(nothing.code == Some(1) && nothing.err.contains("is not a backup"), "{nothing:?}");
 }
 
 /// Ends a command once `is_under_way`, after a little more each time.
@@ -217,7 +217,7 @@ fn a_configuration_in_the_data_directory_stays_out_of_a_backup_and_is_not_put_as
     assert_eq!(run(&["backup", "more", "--secrets"]).code, Some(0));
     assert!(place.folder.join("more/settings/config.yaml").is_file());
     let output = run(&["restore", "kept", "--replace"]);
-    assert!(output.code == Some(1) && output.err.contains("would be put aside with it: move it"), "{output:?}");
+    assert!(output.code == Some(1) && output.err.contains("would be renamed with it: move it"), "{output:?}");
     assert!(place.data_dir().join("config.yaml").is_file());
 }
 
@@ -252,12 +252,12 @@ fn a_file_of_an_agent_that_has_no_name_in_text_does_not_keep_the_rest_from_being
     std::os::unix::fs::symlink("/nowhere", place.data_dir().join("elsewhere")).unwrap();
     let made = backup(&place, "kept", &["--json"]);
     assert_eq!(made.code, Some(0), "{made:?}");
-    assert!(made.err.contains("not copied") && made.err.contains("its name is no text"), "{made:?}");
+    assert!(made.err.contains("not copied") && made.err.contains("its name is not valid UTF-8"), "{made:?}");
     assert_eq!(made.json()["not_copied"].as_array().unwrap().len(), 1);
     assert!(made.json()["left_out"].as_array().unwrap().contains(&json!("elsewhere")), "{made:?}");
     assert!(place.folder.join("kept/data/agents/kitchen/fine").is_file());
     // Anywhere else it is nothing that may be missing.
     fs::rename(odd, place.data_dir().join(std::ffi::OsStr::from_bytes(b"odd\xff"))).unwrap();
     let output = backup(&place, "more", &[]);
-    assert!(output.code == Some(1) && output.err.contains("has a name that is no text"), "{output:?}");
+    assert!(output.code == Some(1) && output.err.contains("has a name that is not valid UTF-8"), "{output:?}");
 }

@@ -66,12 +66,12 @@ fn where_there_is_no_file_of_rules_it_is_explained_what_holds_without() {
     let explained = place.run(&["--config", "config.yaml", "policy", "explain", "turn", "thing=lamp"]);
     assert_eq!(explained.code, Some(0), "{explained:?}");
     assert!(explained.out.starts_with("asked about  turn(lamp"), "{explained:?}");
-    assert!(explained.out.contains("there is no file permissions.yaml"), "{explained:?}");
+    assert!(explained.out.contains("permissions.yaml does not exist"), "{explained:?}");
     let explanation =
         place.run(&["--config", "config.yaml", "policy", "explain", "turn", "thing=lamp", "--json"]).json();
     assert_eq!((&explanation["verdict"], &explanation["file"]), (&json!("ask"), &Value::Null), "{explanation}");
     let named = place.run(&["policy", "explain", "turn", "--permissions", "nowhere.yaml"]);
-    assert!(named.code == Some(1) && named.err.contains("there is no file nowhere.yaml"), "{named:?}");
+    assert!(named.code == Some(1) && named.err.contains("nowhere.yaml does not exist"), "{named:?}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_second_gateway_is_told_of_the_first_and_not_of_its_port() {
     let port = gateway.address.rsplit_once(':').unwrap().1;
     let second = place.run(&["serve", "--config", "config.yaml", "--port", port]);
     assert_eq!(second.code, Some(1), "{second:?}");
-    let expected = format!("another gateway runs with this data directory (process {})", gateway.pid());
+    let expected = format!("another gateway uses this data directory (process {})", gateway.pid());
     assert!(second.err.contains(&expected) && !second.err.contains("listens"), "{second:?}");
 }
 
@@ -143,7 +143,10 @@ fn a_part_that_does_not_log_is_named_beside_those_that_do() {
     let _gateway = GatewayServer::start(&place);
     let refused = place.run_as_person(&["log-level", "nosuchpart=debug"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("no part nosuchpart") && refused.err.contains("countersign_server"), "{refused:?}");
+    assert!(
+        refused.err.contains("unknown part nosuchpart") && refused.err.contains("countersign_server"),
+        "{refused:?}"
+    );
     assert_eq!(place.run_as_person(&["log-level"]).out, "warn\n");
 }
 
@@ -158,10 +161,13 @@ fn a_gate_that_waits_no_more_is_told_of_with_who_decided_and_when() {
     agent.wait_reply(&json!(1));
     let end = &gate[gate.len() - 8..];
     for (id, want) in [
-        ("", "an id that is empty names no gate".to_owned()),
-        (&*gate, format!("{gate} waits no more: allowed")),
-        (end, format!("{gate} waits no more: allowed")),
-        ("gate_0193f1b0000070008000000000000001", "no gate gate_0193f1b0000070008000000000000001 waits".to_owned()),
+        ("", "empty gate id".to_owned()),
+        (&*gate, format!("{gate} is already resolved: allowed")),
+        (end, format!("{gate} is already resolved: allowed")),
+        (
+            "gate_0193f1b0000070008000000000000001",
+            "there is no pending gate gate_0193f1b0000070008000000000000001".to_owned(),
+        ),
     ] {
         let shown = place.run_as_person(&["gates", "show", id]);
         assert!(shown.code == Some(1) && shown.err.contains(&want), "{id:?}: {shown:?}");
@@ -186,7 +192,7 @@ fn a_certificate_that_is_not_there_is_named_once_and_with_its_key() {
         assert_eq!(refused.code, Some(1), "{refused:?}");
         assert_eq!(refused.err.matches(missing).count(), 1, "{refused:?}");
         assert_eq!(refused.err.matches("No such file").count(), 1, "{refused:?}");
-        assert!(refused.err.contains(&format!("{key} names it")), "{refused:?}");
+        assert!(refused.err.contains(&format!("{key} must name a PEM file")), "{refused:?}");
     }
 }
 
@@ -275,7 +281,7 @@ fn an_agent_that_finds_no_door_is_told_what_opens_one() {
     };
     let shut = ask(&gateway.address);
     assert_eq!(shut.code, Some(3), "{shut:?}");
-    assert!(shut.err.contains("no door for agents is open there; `countersign agents add ID"), "{shut:?}");
+    assert!(shut.err.contains("no agents can connect there; add one with `countersign agents add ID"), "{shut:?}");
     gateway.stop();
     let gone = ask(&gateway.address);
     assert_eq!(gone.code, Some(3), "{gone:?}");

@@ -26,7 +26,7 @@ fn a_configuration_that_can_be_used_is_said_to_be_so_and_one_that_cannot_says_wh
     let run = |arguments: &[&str]| place.run(&[arguments, &["--config", "config.yaml"]].concat());
     let fine = run(&["config", "check", "--json"]);
     assert_eq!((fine.code, fine.json()), (Some(0), json!({ "ok": true, "problems": [], "warnings": [] })));
-    assert_eq!(run(&["config", "check"]).out, "config.yaml: can be used\n");
+    assert_eq!(run(&["config", "check"]).out, "config.yaml: valid\n");
     for (file, text, want) in [
         ("permissions.yaml", "rules:\n  - { pattern: \"x*\", action: perhaps }\n", "permissions.yaml:2"),
         (
@@ -85,13 +85,13 @@ fn a_gateway_that_is_well_leaves_nothing_to_do() {
     place.wait_gate();
     let (code, report) = doctor(&place);
     assert_eq!(code, Some(0), "{report:#}");
-    assert!(check(&report, "gateway")["what"].as_str().unwrap().contains("1 waiting for people"), "{report:#}");
+    assert!(check(&report, "gateway")["what"].as_str().unwrap().contains("1 pending"), "{report:#}");
     let head = place.run(&["audit", "verify", "--json", "--config", "config.yaml"]).json()["head"].clone();
     assert!(check(&report, "record")["what"].as_str().unwrap().ends_with(head.as_str().unwrap()), "{report:#}");
     let open = check(&report, "console");
     assert_eq!(
         (&open["state"], &open["what"]),
-        (&json!("note"), &json!("open to everybody on this machine; web.password closes it"))
+        (&json!("note"), &json!("open to every user of this machine; set web.password to require a login"))
     );
     let output = place.run(&["--config", "config.yaml", "doctor"]);
     assert!(output.out.ends_with("\nNothing to do.\n") && !output.out.contains('\u{1b}'), "{output:?}");
@@ -112,7 +112,7 @@ fn a_record_whose_middle_does_not_fit_and_traces_that_cannot_be_told_are_finding
     command.args(["doctor", "--config", "config.yaml", "--json"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318");
     let report = run_command(command).json();
-    for (name, what) in [("record", "countersign.db: "), ("traces", "OTEL_EXPORTER_OTLP_ENDPOINT: it is no address")] {
+    for (name, what) in [("record", "countersign.db: "), ("traces", "OTEL_EXPORTER_OTLP_ENDPOINT: expected a URL")] {
         let found = check(&report, name);
         assert_eq!(found["state"], json!("fix"), "{report:#}");
         assert!(found["what"].as_str().unwrap().contains(what), "{found}");
@@ -149,7 +149,7 @@ fn a_folder_in_which_commands_make_nothing_since_the_gateway_lies_in_it_is_told(
         let section = format!("sandbox: {{ temporary: [], write: [\"{}\"] }}\n", write.display());
         fs::write(place.folder.join("config.yaml"), format!("{config}{section}")).unwrap();
         let (code, report) = doctor(&place);
-        let what = format!("commands make nothing new in {}, since ", write.canonicalize().unwrap().display());
+        let what = format!("commands cannot create files in {}, because ", write.canonicalize().unwrap().display());
         let checks = report["checks"].as_array().unwrap();
         let found = checks.iter().filter(|check| check["what"].as_str().unwrap().starts_with(&what)).count();
         assert_eq!((code, found), (Some(0), usize::from(is_reported)), "{report:#}");
@@ -166,7 +166,7 @@ fn whoever_has_a_record_of_a_newer_program_is_told_to_use_that() {
     let record = check(&report, "record");
     assert_eq!((code, &record["state"]), (Some(1), &json!("fix")), "{report:#}");
     assert!(record["what"].as_str().unwrap().contains("schema version 99"), "{record}");
-    assert!(record["advice"].as_str().unwrap().starts_with("a newer countersign wrote it"), "{record}");
+    assert!(record["advice"].as_str().unwrap().starts_with("a newer version of countersign wrote it"), "{record}");
 }
 
 #[test]
@@ -201,10 +201,10 @@ fn every_finding_says_what_to_do() {
     for (name, what) in [
         ("rules", "permissions.yaml:"),
         ("files", "holds credentials that others can read"),
-        ("service desk", "answered 500 instead of 200"),
+        ("service desk", "returned status 500, expected 200"),
         ("messenger", "@gate_bot cannot see its chat"),
         ("address", "127.0.0.1"),
-        ("record", "is damaged, or no record at all"),
+        ("record", "is damaged or not a record"),
     ] {
         let check = check(&report, name);
         assert_eq!(check["state"], json!("fix"), "{name}: {report:#}");
@@ -223,7 +223,7 @@ fn every_finding_says_what_to_do() {
     let (code, report) = doctor(&place);
     assert_eq!(
         (code, &check(&report, "configuration")["advice"]),
-        (Some(1), &json!("set NOT_SET here as it is set where `serve` runs"))
+        (Some(1), &json!("set NOT_SET here as in the environment of `serve`"))
     );
 }
 
@@ -257,14 +257,14 @@ fn a_service_that_refuses_its_credentials_reads_otherwise_than_one_that_is_down(
     for status in [401, 403] {
         place.service.set_behavior("/", ServiceBehavior::Answer(status, "text/plain", String::new()));
         let found = found(&place);
-        assert_eq!(text(&found, "what"), format!("it answers, and refuses the credentials ({status})"));
+        assert_eq!(text(&found, "what"), format!("rejected the credentials with status {status}"));
         assert!(text(&found, "advice").contains("services.desk.auth"), "{found}");
     }
     let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
     place.write_file("config.yaml", &config.replace(&place.service.url, "http://127.0.0.1:1"));
     let found = found(&place);
     assert!(text(&found, "what").starts_with("Service unreachable: desk"), "{found}");
-    assert!(text(&found, "advice").starts_with("start it"), "{found}");
+    assert!(text(&found, "advice").starts_with("start the service"), "{found}");
 }
 
 #[test]
@@ -290,5 +290,5 @@ fn what_is_wrong_is_told_once_and_with_what_helps() {
     fs::write(place.folder.join("file"), "x").unwrap();
     let report = place.run(&["doctor", "--config", "config.yaml", "--data", "file", "--json"]).json();
     assert_eq!(report["findings"], json!(1), "a door that nobody needs is no trouble: {report:#}");
-    assert!(check(&report, "data")["what"].as_str().unwrap().contains("is no folder"));
+    assert!(check(&report, "data")["what"].as_str().unwrap().contains("is not a folder"));
 }

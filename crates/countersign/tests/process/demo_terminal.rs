@@ -117,7 +117,7 @@ impl Drop for DemoTerminal {
     }
 }
 
-const APPROVAL_PROMPT: &str = "Allow it, this once? (y / n, or n and a reason)";
+const APPROVAL_PROMPT: &str = "Allow it once? (y / n, or n and a reason)";
 
 #[test]
 fn the_card_is_shown_whole_and_only_a_clear_yes_allows() {
@@ -146,7 +146,7 @@ fn a_no_denies_with_the_reason_that_is_asked_for() {
     let mut terminal = DemoTerminal::open();
     terminal.see(APPROVAL_PROMPT);
     terminal.press("n\n");
-    terminal.see("Why not? The agent is told (Enter for no reason):");
+    terminal.see("Reason for the agent (Enter for none):");
     terminal.press("not on a Friday\n");
     terminal.see("Denied by person:terminal. That is on the record.");
     terminal.see("not on a Friday");
@@ -159,7 +159,7 @@ fn an_interrupt_at_the_prompt_ends_it_and_allows_nothing() {
     let mut terminal = DemoTerminal::open();
     terminal.see(APPROVAL_PROMPT);
     terminal.press("\u{3}");
-    terminal.see("Interrupted. What ran was stopped, and what waited was not allowed.");
+    terminal.see("Interrupted. Running commands were stopped, and pending ones were not allowed.");
     assert_eq!(terminal.end(), Some(130));
     assert!(!terminal.is_published());
 }
@@ -169,7 +169,7 @@ fn a_no_whose_reason_never_comes_is_still_the_persons() {
     let mut terminal = DemoTerminal::open();
     terminal.see(APPROVAL_PROMPT);
     terminal.press("n\n");
-    terminal.see("Why not? The agent is told (Enter for no reason):");
+    terminal.see("Reason for the agent (Enter for none):");
     terminal.press("\u{4}");
     terminal.see("Denied by person:terminal. That is on the record.");
     assert_eq!(terminal.end(), Some(0));

@@ -44,7 +44,7 @@ fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_sub
             "{way:?}: {output:?}"
         );
     }
-    assert_eq!(run(&place, &["--config", "config.yaml", "grants", "list"]).out, "Nothing is granted.\n");
+    assert_eq!(run(&place, &["--config", "config.yaml", "grants", "list"]).out, "No standing approvals.\n");
     drop(agent);
     gateway.stop();
     // No gateway runs, and the record is read: under the name that the configuration gives it.
@@ -52,7 +52,7 @@ fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_sub
         assert_eq!(run(&place, way).json()[0]["subject"], json!("turn(door, )"), "{way:?}");
     }
     let tail = run(&place, &["--data", "state", "audit", "tail", "--config", "config.yaml"]);
-    assert!(tail.out.contains("waits for a person: turn(door, )"), "{tail:?}");
+    assert!(tail.out.contains("waiting for an approver: turn(door, )"), "{tail:?}");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_record_that_is_not_there_is_named_once() {
     }
     assert!(!place.data_dir().exists());
     let wrong = run(&place, &["gates", "list", "--config", "other.yaml"]);
-    assert_eq!((wrong.code, wrong.err.contains("other.yaml: cannot be read: it is not there")), (Some(1), true));
+    assert_eq!((wrong.code, wrong.err.contains("other.yaml: cannot be read: file not found")), (Some(1), true));
     place.write_file("config.yaml", "storage: { type: tape }\n");
     let wrong = run(&place, &["gates", "list", "--config", "config.yaml"]);
     assert_eq!((wrong.code, wrong.err.contains("config.yaml:1: storage.type")), (Some(1), true), "{wrong:?}");

@@ -138,7 +138,7 @@ fn an_older_record_in_the_place_of_the_record_is_not_believed() {
     assert!(refused["message"].as_str().unwrap_or_default().contains("not recorded"), "{refused}");
     take(&place, &older, |from, to| fs::copy(to, from).map(drop));
     // It is looked at twice.
-    let looked = || gateway.log_text().matches("it is tried again").count();
+    let looked = || gateway.log_text().matches("cannot rebuild the state from the log; retrying").count();
     let before = looked();
     eventually("the older record is looked at", || (looked() >= before + 2).then_some(()));
     take(&place, &away, |from, to| fs::rename(to, from));
@@ -161,7 +161,7 @@ fn what_is_logged_is_changed_while_it_runs_and_lines_can_be_json_with_the_ids_of
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     agent.request_tool(2, "turn", json!({ "thing": "stove", "way": "spoken-word" }));
     let gate = place.wait_gate();
-    gateway.wait_for_log("a gate waits");
+    gateway.wait_for_log("gate opened");
     assert_eq!(place.run_as_person(&["log-level"]).out, "info\n");
     let refused = place.run_as_person(&["log-level", "loud"]);
     assert!(refused.code == Some(1) && refused.err.contains("off, error, warn"), "{refused:?}");
@@ -179,13 +179,13 @@ fn what_is_logged_is_changed_while_it_runs_and_lines_can_be_json_with_the_ids_of
     let log = gateway.log_text();
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect();
-    let waits = lines.iter().find(|line| line["message"] == "a gate waits").unwrap();
+    let waits = lines.iter().find(|line| line["message"] == "gate opened").unwrap();
     assert_eq!((&waits["gate"], &waits["level"]), (&json!(gate), &json!("INFO")));
     assert!(waits["call"].as_str().unwrap().starts_with("call_") && waits["lsn"].is_u64(), "{waits}");
     let answered = lines.iter().find(|line| line["message"] == "answered").unwrap();
     assert_eq!((&answered["span"]["path"], &answered["status"]), (&json!("/livez"), &json!(200)));
     assert!(answered["span"]["number"].is_u64(), "{answered}");
-    assert!(!lines.iter().any(|line| line["message"] == "a gate is resolved"), "it was switched off");
+    assert!(!lines.iter().any(|line| line["message"] == "gate resolved"), "it was switched off");
     for secret in ["not-for-logs", "spoken-word", AGENT_TOKEN] {
         assert!(!log.contains(secret), "{secret}: {log}");
     }

@@ -112,7 +112,7 @@ fn a_full_disk_refuses_what_cannot_be_recorded_and_work_goes_on_once_there_is_ro
     let (_, readiness) =
         eventually("not ready", || Some(gateway.get_json("/readyz")).filter(|(status, _)| *status == 503));
     let problems: Vec<&str> = readiness["problems"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    assert!(problems.contains(&"there is too little room on the disk"), "{readiness}");
+    assert!(problems.contains(&"too little free disk space"), "{readiness}");
     gateway.wait_for_log("not ready: ");
     disk.there("rm data/full data/rest");
     eventually("ready again", || (gateway.get_json("/readyz").0 == 200).then_some(()));
@@ -179,7 +179,7 @@ fn with_few() -> (GatewayFixture, GatewayServer) {
     command.arg(plain.get_program()).current_dir(&scene.folder).env_clear();
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let gateway = GatewayServer::spawn(command);
-    gateway.wait_for_log("this process may have 96 descriptors");
+    gateway.wait_for_log("the limit of 96 file descriptors");
     (scene, gateway)
 }
 
@@ -265,7 +265,7 @@ fn where_all_who_are_known_take_all_places_the_next_is_told_why() {
     gateway.wait_for_log("as many as its descriptors allow");
     // There is one for each thing that the gateway does itself.
     assert!(known[0].expect_ok("sessions.list", json!({}))["sessions"].is_array());
-    assert_eq!(scene.run_as_person(&["gates", "list"]).out, "Nothing waits.\n");
+    assert_eq!(scene.run_as_person(&["gates", "list"]).out, "No pending approvals.\n");
     drop(known);
     eventually("a place", || GsvPeer::open_connection_with(&gateway, &[]).ok());
 }
@@ -284,9 +284,9 @@ fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
     // None is above those that every program has.
     below(&gateway, 3);
     let _waiting = UnixStream::connect(scene.data_dir().join("countersign.sock")).unwrap();
-    gateway.wait_for_log("a connection to the control socket could not be taken");
+    gateway.wait_for_log("failed to accept a connection to the control socket");
     let waiting: Vec<TcpStream> = (0..9).map(|_| stranger(&gateway)).collect();
-    gateway.wait_for_log("a connection could not be taken");
+    gateway.wait_for_log("failed to accept a connection on a port");
     // A connected client is served: reading needs no descriptor.
     assert!(agent.exchange_frame(json!({ "method": "list_tools", "id": 1 }))["result"].is_object());
     below(&gateway, FEW);
@@ -294,7 +294,7 @@ fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
     eventually("a connection", || (HttpClient::new(&gateway.address).get("/livez").status == 200).then_some(()));
     assert_eq!(agent.call_tool(2, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
     let log = gateway.log_text();
-    assert!(log.matches("could not be taken").count() == 2 && log.lines().count() < 20, "{log}");
+    assert!(log.matches("failed to accept a connection").count() == 2 && log.lines().count() < 20, "{log}");
     assert_eq!(gateway.stop().code, Some(0));
     scene.verify_log();
 }
@@ -330,11 +330,11 @@ fn tokens_that_could_not_be_read_for_want_of_descriptors_are_read_again() {
     assert_eq!(made.code, Some(0), "{made:?}");
     let token = made.out.trim();
     assert_eq!(status(&mut line, token), "401");
-    gateway.wait_for_log("no token is good while this file cannot be read");
+    gateway.wait_for_log("all tokens are rejected: the token file cannot be read");
     below(&gateway, FEW);
     eventually("a token", || (status(&mut line, token) == "200").then_some(()));
     let log = gateway.log_text();
-    assert_eq!(log.matches("no token is good").count(), 1, "{log}");
+    assert_eq!(log.matches("all tokens are rejected").count(), 1, "{log}");
     assert_eq!(gateway.stop().code, Some(0));
 }
 
@@ -347,8 +347,8 @@ fn whoever_holds_lines_to_the_control_socket_takes_no_descriptor_of_the_port() {
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call_tool(2, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
     drop(held);
-    assert_eq!(scene.run_as_person(&["gates", "list"]).out, "Nothing waits.\n");
-    assert!(!gateway.log_text().contains("could not be taken"));
+    assert_eq!(scene.run_as_person(&["gates", "list"]).out, "No pending approvals.\n");
+    assert!(!gateway.log_text().contains("failed to accept a connection"));
     assert_eq!(gateway.stop().code, Some(0));
 }
 

@@ -83,7 +83,7 @@ fn sighup_brings_new_rules_into_force_and_a_bad_file_leaves_those_of_before() {
     assert_eq!(agent.call_tool(2, "look", json!({ "thing": "a" }))["code"], -32003);
     place.write_file("permissions.yaml", "defaults: [ { pattern: \"look*\", action: DENY } ]\n");
     gateway.send_signal(Signal::SIGHUP);
-    gateway.wait_for_log("those of before stay in force");
+    gateway.wait_for_log("the previous rules stay in force");
     gateway.wait_for_log("permissions.yaml");
     assert_eq!(agent.call_tool(3, "look", json!({ "thing": "a" }))["code"], -32003);
     assert_eq!(place.service.request_count("/look/a"), 1);
@@ -97,12 +97,12 @@ fn rules_whose_file_is_gone_stay_in_force_and_one_that_is_named_has_to_be_there(
     assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" }))["code"], -32003);
     std::fs::remove_file(place.folder.join("permissions.yaml")).unwrap();
     gateway.send_signal(Signal::SIGHUP);
-    gateway.wait_for_log("it is not there any more; a file without rules says that there are none");
+    gateway.wait_for_log("the file is missing; to remove all rules, save a file without rules");
     assert_eq!(agent.call_tool(2, "look", json!({ "thing": "a" }))["code"], -32003);
     drop(gateway);
     let refused = place.run(&["serve", "--config", "config.yaml", "--permissions", "nope.yaml"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("nope.yaml: cannot be read: it is not there"), "{refused:?}");
+    assert!(refused.err.contains("nope.yaml: cannot be read: file not found"), "{refused:?}");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn sigterm_ends_a_gateway_whose_record_cannot_be_written() {
     std::fs::rename(&copy, place.log_path()).unwrap();
     place.write_file("permissions.yaml", "defaults: [ { pattern: \"look*\", action: deny } ]\n");
     gateway.send_signal(Signal::SIGHUP);
-    gateway.wait_for_log("those of before stay in force");
+    gateway.wait_for_log("the previous rules stay in force");
     let end = gateway.stop();
     assert!(end.took < Duration::from_secs(20), "{end:?}");
 }

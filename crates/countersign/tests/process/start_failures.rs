@@ -92,21 +92,23 @@ fn what_is_no_record_and_what_is_no_folder_is_said_once_with_what_helps() {
     std::fs::write(place.log_path(), "no record ".repeat(1000)).unwrap();
     let err = serve_error(&place, &[]);
     assert_eq!(err.matches("countersign.db").count(), 1, "{err}");
-    assert!(err.contains("`countersign doctor` says what helps"), "{err}");
+    assert!(err.contains("run `countersign doctor`"), "{err}");
     std::fs::remove_dir_all(place.data_dir()).unwrap();
     std::fs::write(place.data_dir(), "").unwrap();
-    assert!(serve_error(&place, &[]).contains("it is no folder; name another with --data or storage.path"));
-    assert!(serve_error(&place, &["--data", "data/"]).contains("it is no folder"));
+    assert!(
+        serve_error(&place, &[]).contains("it is not a folder; choose another directory with --data or storage.path")
+    );
+    assert!(serve_error(&place, &["--data", "data/"]).contains("it is not a folder"));
     let err = serve_error(&place, &["--data", "data/deep"]);
-    assert!(err.contains("something on the way to it is no folder"), "{err}");
+    assert!(err.contains("one of its parents is not a folder"), "{err}");
     std::os::unix::fs::symlink("nowhere", place.folder.join("astray")).unwrap();
     let err = serve_error(&place, &["--data", "astray"]);
-    assert!(err.contains("it is a link to what is not there"), "{err}");
+    assert!(err.contains("it is a dangling symlink"), "{err}");
     let err = serve_error(&place, &["--data", "astray/deep"]);
-    assert!(err.contains("astray is a link to what is not there"), "{err}");
+    assert!(err.contains("astray is a dangling symlink"), "{err}");
     std::os::unix::fs::symlink("circle", place.folder.join("circle")).unwrap();
     let err = serve_error(&place, &["--data", "circle"]);
-    assert!(!err.contains("a link to what is not there"), "{err}");
+    assert!(!err.contains("a dangling symlink"), "{err}");
 }
 
 #[test]
@@ -114,7 +116,7 @@ fn a_second_gateway_on_the_same_record_is_refused() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let err = serve_error(&place, &[]);
-    assert!(err.contains("another gateway runs with this data directory"), "{err}");
+    assert!(err.contains("another gateway uses this data directory"), "{err}");
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
     // People still reach the one that runs.

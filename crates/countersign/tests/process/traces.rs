@@ -136,8 +136,8 @@ fn a_collector_that_is_slow_to_come_changes_nothing_for_anybody_and_gets_what_wa
     let mut peer = GsvPeer::connect_client(&gateway, "tester");
     scene.provider.script_replies([text_reply("on")]);
     assert_eq!(talk(&mut peer, "s", "go", "r-1")["state"], "final");
-    gateway.wait_for_log("the collector of traces does not take them: it answers 503");
-    gateway.wait_for_log("the collector takes traces");
+    gateway.wait_for_log("failed to export traces: the collector returned status 503");
+    gateway.wait_for_log("the trace collector accepts spans");
     gateway.wait_for_log("too\\u{1b}old");
     let again = collector.wait_request(1, |_| true);
     assert_eq!(again.text, collector.wait_request(0, |_| true).text, "the same batch comes again");
@@ -160,8 +160,8 @@ fn what_is_left_is_told_at_the_end() {
 #[test]
 fn a_variable_without_meaning_is_named_before_anything_begins() {
     for (name, value, want) in [
-        ("OTEL_TRACES_SAMPLER", "sometimes", "OTEL_TRACES_SAMPLER: it is always_on"),
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:hunter2@localhost", "credentials belong in"),
+        ("OTEL_TRACES_SAMPLER", "sometimes", "OTEL_TRACES_SAMPLER: expected always_on"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:hunter2@localhost", "must not contain credentials"),
     ] {
         let scene = GatewayFixture::for_peers();
         let mut command = scene.binary_command();

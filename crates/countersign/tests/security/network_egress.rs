@@ -128,7 +128,7 @@ fn a_listed_host_is_reached_and_nothing_else() {
     assert!(log.contains(&format!("a command reached {}", at(&listed))) && !log.contains("/tunnel"), "{log}");
 
     let not_listed = format!("{} is not in sandbox.network.hosts", at(&other));
-    let by_name = format!("localhost:{} stands for an address of this machine", other.port);
+    let by_name = format!("localhost:{} resolves to an address of this machine", other.port);
     let own = format!("{} is not in sandbox.network.hosts", stage.gateway.address);
     for (command, want) in [
         (page(&at(&other)), &*not_listed),
@@ -295,7 +295,7 @@ fn what_names_no_host_is_refused_before_anybody_is_asked() {
         let part = call_part("c1", "bash", &json!({ "command": "true", "needs": { "hosts": hosts } }));
         writeln!(results, "{}", stage.says(part, None)).unwrap();
     }
-    for want in ["write the host alone", "by its own name", "not written as one", "hosts"] {
+    for want in ["write only the host", "without a wildcard", "not in the standard form", "hosts"] {
         assert!(results.contains(want), "{want}: {results}");
     }
     let scene = GatewayOptions::for_models().with_config("sandbox: { network: on }\n").create();

@@ -61,7 +61,7 @@ pub fn has_room(folder: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the path has {length} bytes, and the socket in it leaves room for {most}: name another with --data or storage.path"
+        "the path has {length} bytes; the control socket in it allows {most} at most: choose a shorter path with --data or storage.path"
     ))
 }
 
@@ -133,7 +133,7 @@ impl ControlSocket {
                     Ok((stream, _)) => stream,
                     Err(error) => {
                         if let Some(before) = failing.try_log() {
-                            tracing::warn!(%error, before, "a connection to the control socket could not be taken");
+                            tracing::warn!(%error, before, "failed to accept a connection to the control socket");
                         }
                         tokio::time::sleep(RECOVERY).await;
                         continue;
@@ -187,7 +187,7 @@ fn may_enter(user: u32, own: u32, others: &[u32]) -> bool {
 }
 
 /// Error if another gateway has the folder.
-const OCCUPIED: &str = "another gateway runs with this data directory";
+const OCCUPIED: &str = "another gateway uses this data directory";
 
 /// Takes a lock that ends with the process. Its file stays, so that two never lock two files of one name.
 fn lock_file(path: &Path) -> std::io::Result<File> {
@@ -201,7 +201,7 @@ fn lock_file(path: &Path) -> std::io::Result<File> {
         Err(TryLockError::WouldBlock) => {
             let whose = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
             let whose = whose.map_or_else(String::new, |pid| format!(" (process {pid})"));
-            let why = format!("{OCCUPIED}{whose}: stop it, or name another with --data");
+            let why = format!("{OCCUPIED}{whose}: stop it, or choose another directory with --data");
             Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, why))
         }
         Err(TryLockError::Error(error)) => Err(error),
@@ -240,7 +240,7 @@ async fn serve_connection(
         let answered = match serde_json::from_str(&line) {
             Ok(Request::Watch) => return watch_gates(&mut writing, &attach_server.handle, by).await,
             Ok(Request::Attach(_)) if !may_attach => {
-                ControlReply::Error("only the gateway's own user may bring sessions".to_owned())
+                ControlReply::Error("only the gateway's own user may attach sessions".to_owned())
             }
             Ok(Request::Attach(handover)) => {
                 let _open = attached.increment_guard();
@@ -255,14 +255,14 @@ async fn serve_connection(
                 return attach_server.open.track_future(line).await;
             }
             Ok(Request::LogLevel { .. }) if !may_attach => {
-                ControlReply::Error("only the gateway's own user may change what is logged".to_owned())
+                ControlReply::Error("only the gateway's own user may change the log level".to_owned())
             }
             Ok(Request::LogLevel { level }) => match levels.change_levels(level.as_deref()) {
                 Ok(level) => ControlReply::Ok(json!({ "level": level })),
                 Err(why) => ControlReply::Error(why),
             },
             Ok(request) => answer_request(&attach_server.handle, request, by).await,
-            Err(error) => ControlReply::Error(format!("this is no request: {error}")),
+            Err(error) => ControlReply::Error(format!("invalid request: {error}")),
         };
         write_reply(&mut writing, &answered).await?;
     }

@@ -19,14 +19,14 @@ pub(super) const ALL: &[MetricDefinition] = &[
         "countersign_build_info",
         Gauge,
         &[("version", &[env!("CARGO_PKG_VERSION")])],
-        "Always 1; the version is in the label.",
+        "Always 1; the label has the version.",
         |_, _| MetricValue::Numbers(vec![(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
     ),
     define_metric(
         "countersign_gates_waiting",
         Gauge,
         &[("kind", &metrics::GATE_KINDS)],
-        "Gates that wait for people now.",
+        "Pending gates.",
         |snapshot, _| {
             labelled_values("kind", &metrics::GATE_KINDS, snapshot.gates.iter().map(|count| as_float(*count)))
         },
@@ -35,162 +35,156 @@ pub(super) const ALL: &[MetricDefinition] = &[
         "countersign_gates_opened_total",
         Counts,
         &[("kind", &metrics::GATE_KINDS)],
-        "Gates that were opened.",
+        "Gates opened.",
         |_, counted| counter_values("kind", &metrics::GATE_KINDS, &counted.gates_opened),
     ),
     define_metric(
         "countersign_gates_resolved_total",
         Counts,
         &[("verdict", &metrics::RESOLUTIONS)],
-        "Gates that were resolved; granted: a grant covered it.",
+        "Gates resolved; granted: covered by a grant.",
         |_, counted| counter_values("verdict", &metrics::RESOLUTIONS, &counted.gates_resolved),
     ),
     define_metric(
         "countersign_gate_answer_seconds",
         Histogram,
         &[],
-        "How long people took to answer a gate; those that nobody answered do not count.",
+        "Time from the opening of a gate to its answer; gates without an answer are excluded.",
         |_, counted| histogram_value(&counted.answers),
     ),
     define_metric(
         "countersign_sessions_resident",
         Gauge,
         &[],
-        "Sessions in memory; those at rest are in the record alone.",
+        "Sessions in memory; sessions at rest are only in the record.",
         |snapshot, _| single_value(snapshot.sessions),
     ),
-    define_metric("countersign_runs_active", Gauge, &[], "Runs that have not ended.", |snapshot, _| {
-        single_value(snapshot.runs)
-    }),
-    define_metric("countersign_runs_started_total", Counts, &[], "Runs that began.", |_, counted| {
+    define_metric("countersign_runs_active", Gauge, &[], "Active runs.", |snapshot, _| single_value(snapshot.runs)),
+    define_metric("countersign_runs_started_total", Counts, &[], "Runs started.", |_, counted| {
         single_value(counted.runs_started.get())
     }),
     define_metric(
         "countersign_runs_ended_total",
         Counts,
         &[("end", &metrics::RUN_ENDS)],
-        "Runs that ended.",
+        "Runs ended.",
         |_, counted| counter_values("end", &metrics::RUN_ENDS, &counted.runs_ended),
     ),
     define_metric(
         "countersign_model_requests_total",
         Counts,
         &[],
-        "Requests to models that began; summaries do not count.",
+        "Model requests started, without summaries.",
         |_, counted| single_value(counted.model_requests.get()),
     ),
     define_metric(
         "countersign_model_answers_total",
         Counts,
         &[("stop", &metrics::STOPS)],
-        "Requests to models that ended, by why.",
+        "Model requests ended, by stop reason.",
         |_, counted| counter_values("stop", &metrics::STOPS, &counted.model_answers),
     ),
     define_metric(
         "countersign_model_tokens_total",
         Counts,
         &[("kind", &metrics::TOKEN_KINDS)],
-        "Tokens as providers count them; input without what came from a cache.",
+        "Tokens as reported by providers; input excludes tokens read from a cache.",
         |_, counted| counter_values("kind", &metrics::TOKEN_KINDS, &counted.tokens),
     ),
     define_metric(
         "countersign_calls_ended_total",
         Counts,
         &[("executor", &metrics::EXECUTORS), ("outcome", &metrics::ENDS)],
-        "Calls that ended, by who did them (earlier: begun by an earlier process) and how; unknown: nobody knows whether it took effect. A pair that never came is left out.",
+        "Calls ended, by executor (earlier: started by an earlier process) and outcome (unknown: it may have taken effect). Pairs with no calls are omitted.",
         |_, counted| ended_calls(counted),
     ),
     define_metric(
         "countersign_work_in_flight",
         Gauge,
         &[],
-        "Requests to models, calls, summaries and firings that are under way.",
+        "Model requests, calls, summaries and firings in progress.",
         |_, counted| MetricValue::Numbers(vec![(Vec::new(), signed_float(counted.in_flight.get()))]),
     ),
     define_metric(
         "countersign_tasks_broken_total",
         Counts,
         &[],
-        "Pieces of work that broke off inside and were ended by a command. Anything above 0 is a bug.",
+        "Tasks that panicked and were ended by a command. Any value above 0 is a bug.",
         |_, counted| single_value(counted.panics.get()),
     ),
     define_metric(
         "countersign_decisions_broken_total",
         Counts,
         &[],
-        "Commands that were refused because deciding them broke off inside. Anything above 0 is a bug.",
+        "Commands refused because their decision panicked. Any value above 0 is a bug.",
         |_, counted| single_value(counted.undecided.get()),
     ),
-    define_metric("countersign_events_appended_total", Counts, &[], "Facts that were recorded.", |_, counted| {
+    define_metric("countersign_events_appended_total", Counts, &[], "Facts appended to the record.", |_, counted| {
         single_value(counted.events.get())
     }),
     define_metric(
         "countersign_record_head",
         Gauge,
         &[],
-        "The position of the newest entry of the record.",
+        "Position of the newest entry in the record.",
         |snapshot, _| single_value(snapshot.head),
     ),
-    define_metric(
-        "countersign_commit_seconds",
-        Histogram,
-        &[],
-        "How long batches took to become durable.",
-        |_, counted| histogram_value(&counted.commits),
-    ),
+    define_metric("countersign_commit_seconds", Histogram, &[], "Time until a batch is durable.", |_, counted| {
+        histogram_value(&counted.commits)
+    }),
     define_metric(
         "countersign_commits_failed_total",
         Counts,
         &[],
-        "Batches that could not be recorded; whoever asked was told.",
+        "Batches that could not be recorded; each sender received an error.",
         |_, counted| single_value(counted.failed_commits.get()),
     ),
     define_metric(
         "countersign_owner_queue",
         Gauge,
         &[],
-        "Commands and questions that wait for the owner of the record.",
+        "Commands and queries queued for the owner of the record.",
         |snapshot, _| single_value(snapshot.waiting),
     ),
     define_metric(
         "countersign_connections",
         Gauge,
         &[("door", &DOORS)],
-        "Open connections. http: all at the port, whatever they became; stream: replies that go on; attach: hosts whose session lives here.",
+        "Open connections. http: all at the port, upgraded ones included; stream: event streams; attach: hosts with a session in this gateway.",
         |snapshot, _| labelled_values("door", &DOORS, snapshot.connections.into_iter().map(signed_float)),
     ),
     define_metric(
         "countersign_messenger_well",
         Gauge,
         &[],
-        "1 if the last call to the messenger worked, else 0; left out without a messenger.",
+        "1 if the last call to the messenger succeeded, else 0; absent without a messenger.",
         |snapshot, _| {
             MetricValue::Numbers(
                 snapshot.messenger.iter().map(|is_well| (Vec::new(), f64::from(u8::from(*is_well)))).collect(),
             )
         },
     ),
-    define_metric("countersign_record_bytes", Gauge, &[], "The size of the record on disk.", |snapshot, _| {
+    define_metric("countersign_record_bytes", Gauge, &[], "Size of the record on disk.", |snapshot, _| {
         single_value(snapshot.record)
     }),
     define_metric(
         "countersign_disk_free_bytes",
         Gauge,
         &[],
-        "Room on the disk of the data directory.",
+        "Free space on the disk of the data directory.",
         |snapshot, _| single_value(snapshot.free),
     ),
-    define_metric("process_resident_memory_bytes", Gauge, &[], "Memory that the process has.", |snapshot, _| {
+    define_metric("process_resident_memory_bytes", Gauge, &[], "Resident memory of the process.", |snapshot, _| {
         single_value(snapshot.memory)
     }),
-    define_metric("process_open_fds", Gauge, &[], "Descriptors that the process has open.", |snapshot, _| {
+    define_metric("process_open_fds", Gauge, &[], "Open file descriptors of the process.", |snapshot, _| {
         single_value(snapshot.descriptors)
     }),
     define_metric(
         "process_start_time_seconds",
         Gauge,
         &[],
-        "Since when the gateway runs, in seconds since 1970.",
+        "Start time of the gateway, in seconds since 1970.",
         |snapshot, _| MetricValue::Numbers(vec![(Vec::new(), snapshot.started)]),
     ),
 ];

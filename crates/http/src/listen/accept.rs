@@ -98,7 +98,7 @@ pub(super) async fn accept_connections(
         let Some(place) = place else {
             let (most, limit) = (quota.max_connections(), quota.limit());
             if let Some(before) = full.try_log() {
-                tracing::warn!(before, "a connection was refused: there are {most}, {}", limit.source_text());
+                tracing::warn!(before, "refused a connection: {most} are open, {}", limit.source_text());
             }
             // Over TLS there would have to be a handshake first, which is what there is no room for.
             if acceptor.is_none()
@@ -155,7 +155,7 @@ impl AcceptFailures {
             return;
         }
         if let Some(before) = self.log_throttle.try_log() {
-            tracing::warn!(%error, before, "a connection could not be taken");
+            tracing::warn!(%error, before, "failed to accept a connection on a port");
         }
         crowd.make_room();
         let rest = self.rest.unwrap_or(RECOVERY);

@@ -88,8 +88,7 @@ pub fn few_descriptors_warning() -> Option<String> {
     (allowed < FEW).then(|| {
         let most = ConnectionQuota::for_descriptors(allowed, usize::MAX).most;
         format!(
-            "this process may have {allowed} descriptors, enough for {most} connections at once; raise `ulimit -n`, or \
-             LimitNOFILE of its unit"
+            "the limit of {allowed} file descriptors allows {most} connections at once; raise `ulimit -n`, or LimitNOFILE of the unit"
         )
     })
 }

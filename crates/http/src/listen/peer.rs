@@ -96,7 +96,7 @@ fn is_trusted_peer(theirs: SocketAddr, ours: SocketAddr, among: SearchScope) -> 
         // It was here and has gone: a caller that decides waits for the answer.
         Ok(None) => return false,
         Err(error) => {
-            tracing::warn!(%error, "it cannot be told who connects from this machine");
+            tracing::warn!(%error, "failed to identify the process of a connection from this machine");
             return !is_of_this_machine(theirs);
         }
     };

@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("{}: {problem}; {key} names it: put a file in PEM form there that this user can read", path.display())]
+    #[error("{}: {problem}; {key} must name a PEM file that this user can read", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub fn load_server_config(cert: &Path, key: &Path) -> Result<Arc<rustls::ServerC
         .collect::<Result<_, _>>()
         .map_err(|error| malformed(cert, error.to_string()))?;
     if chain.is_empty() {
-        return Err(malformed(cert, "there is no certificate in it".to_owned()));
+        return Err(malformed(cert, "the file contains no certificate".to_owned()));
     }
     let key = PrivateKeyDer::from_pem_reader(open(key, "gateway.tls.key")?)
         .map_err(|error| malformed(key, error.to_string()))?;

@@ -61,7 +61,7 @@ impl WatchedTokens {
         // An unreadable file admits no token.
         known.tokens = read.unwrap_or_else(|error| {
             if !is_told {
-                tracing::error!(%error, "no token is good while this file cannot be read");
+                tracing::error!(%error, "all tokens are rejected: the token file cannot be read");
             }
             Vec::new()
         });

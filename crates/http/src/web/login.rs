@@ -98,7 +98,7 @@ async fn submit_login(
         Ok(cookie) => {
             with_cookie(Redirect::to(safe_next_path(&next)).into_response(), &auth, &headers, &cookie, LASTS.as_secs())
         }
-        Err(NotLoggedIn::Wrong) => render_form(StatusCode::UNAUTHORIZED, &next, Some("That password is not right.")),
+        Err(NotLoggedIn::Wrong) => render_form(StatusCode::UNAUTHORIZED, &next, Some("Wrong password.")),
         Err(NotLoggedIn::TooOften) => render_form(
             StatusCode::TOO_MANY_REQUESTS,
             &next,
@@ -109,7 +109,7 @@ async fn submit_login(
 
 async fn submit_logout(State(auth): State<Arc<WebAuth>>, headers: HeaderMap) -> Response {
     if let Err(error) = auth.log_out(&headers).await {
-        tracing::error!(%error, "a cookie could not be taken back");
+        tracing::error!(%error, "failed to revoke a login cookie");
     }
     with_cookie(Redirect::to("/login").into_response(), &auth, &headers, "", 0)
 }
@@ -161,7 +161,7 @@ async fn log_in(
 
 async fn log_out(State(auth): State<Arc<WebAuth>>, headers: HeaderMap) -> Response {
     if let Err(error) = auth.log_out(&headers).await {
-        tracing::error!(%error, "a cookie could not be taken back");
+        tracing::error!(%error, "failed to revoke a login cookie");
         let problem = HttpProblem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "The session could not be ended: nothing can be written",

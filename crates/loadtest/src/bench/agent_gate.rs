@@ -157,7 +157,7 @@ pub(crate) fn time_approval(binary: &Path) -> anyhow::Result<(f64, Option<f64>)>
         agent.send_text(tool_request(u64::try_from(number)?, "turn", &json!({ "thing": format!("door{number}") })))?;
         agent.expect_executed()?;
         let replied = Instant::now();
-        let delivered = bot_api.last_delivered().context("nobody tapped")?;
+        let delivered = bot_api.last_delivered().context("the card was not tapped")?;
         took.push(to_millis(replied.duration_since(delivered)));
         let begun = Instant::now();
         raw.run_once()?;
@@ -195,7 +195,7 @@ pub(crate) fn measure_restore(binary: &Path, count: usize) -> anyhow::Result<(f6
         let patience = Instant::now();
         while count_pending(&gateway)? != waiting {
             if patience.elapsed() > PATIENCE {
-                bail!("the requests were not taken in time");
+                bail!("the requests were not accepted in time");
             }
         }
         for _ in 0..RESTARTS {
@@ -204,7 +204,7 @@ pub(crate) fn measure_restore(binary: &Path, count: usize) -> anyhow::Result<(f6
             let listed = count_pending(&gateway)?;
             took.push(to_millis(begun.elapsed()));
             if listed != waiting {
-                bail!("instead of {waiting} gates {listed} wait behind the kill");
+                bail!("{listed} gates are pending after the kill, expected {waiting}");
             }
         }
     }
@@ -215,7 +215,7 @@ pub(crate) fn measure_restore(binary: &Path, count: usize) -> anyhow::Result<(f6
 fn count_pending(gateway: &GatewayProcess) -> anyhow::Result<usize> {
     let path = "/api/approval/pending?session_id=agent:default";
     let body: Value = serde_json::from_slice(&web::BlockingHttpClient::connect(gateway.address.parse()?)?.get(path)?)?;
-    usize::try_from(body["pending_count"].as_u64().context("no count of what waits")?).map_err(Into::into)
+    usize::try_from(body["pending_count"].as_u64().context("the reply has no pending_count")?).map_err(Into::into)
 }
 
 /// Starts a gateway with an agent that was answered and has nothing to do, for as long as `look` looks.

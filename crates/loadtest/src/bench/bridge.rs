@@ -128,7 +128,7 @@ pub(crate) fn fan_out(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
         line.set_nodelay(true)?;
         let shake = json!({"protocol_version_range": {"min": 2, "max": 2}, "capabilities": [], "requested_scopes": []});
         let handshake = post_json(&mut line, "/v1/handshake", &shake).await?;
-        let session = handshake["session_id"].as_str().context("the bridge names no session")?.to_owned();
+        let session = handshake["session_id"].as_str().context("the bridge returned no session id")?.to_owned();
         let (opened, mut open) = mpsc::unbounded_channel();
         let (tell, mut frames) = mpsc::unbounded_channel();
         let mut following = JoinSet::new();
@@ -137,7 +137,7 @@ pub(crate) fn fan_out(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
             following.spawn(follow_events(bridge.address, path, opened.clone(), tell.clone()));
         }
         for _ in 0..MANY {
-            tokio::time::timeout(PATIENCE, open.recv()).await.context("a stream did not begin in time")?;
+            tokio::time::timeout(PATIENCE, open.recv()).await.context("a stream did not open in time")?;
         }
         let (mut took, mut size) = (Vec::new(), 0);
         for round in 0..=ROUNDS {
@@ -146,8 +146,9 @@ pub(crate) fn fan_out(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
             post_json(&mut line, &path, &json!({ "type": "get_state" })).await?;
             let mut last = begun;
             for _ in 0..MANY {
-                let frame = tokio::time::timeout(PATIENCE, frames.recv()).await.context("a frame did not come")?;
-                let (at, read) = frame.context("nobody follows")?;
+                let frame =
+                    tokio::time::timeout(PATIENCE, frames.recv()).await.context("a frame did not arrive in time")?;
+                let (at, read) = frame.context("every follower disconnected")?;
                 (last, size) = (last.max(at), size.max(read));
             }
             // The first round warms up.

@@ -53,7 +53,7 @@ pub(crate) struct BenchFigure {
 
 impl BenchFigure {
     pub(crate) fn new(name: &'static str, unit: FigureUnit) -> Self {
-        Self { name, unit, target: None, value: Err("not taken".to_owned()), yardstick: None }
+        Self { name, unit, target: None, value: Err("not measured".to_owned()), yardstick: None }
     }
 
     pub(crate) fn with_target(self, target: f64) -> Self {

@@ -47,7 +47,7 @@ pub(crate) fn measure(binary: &Path) -> anyhow::Result<GateFigures> {
         host.send_command("prompt", &[("message", json!("Move it."))])?;
         let gate: Value = host.read_until("\"workflow_gate\"")?;
         let seen = Instant::now();
-        let written = provider.last_written().context("nobody asked the model")?;
+        let written = provider.last_written().context("the model received no request")?;
         raised.push(to_millis(seen.duration_since(written)));
         let begun = Instant::now();
         let answer = json!({ "decision": "approve" });

@@ -67,7 +67,7 @@ impl GsvClient {
             self.events.push_back(frame);
         };
         if answer["ok"] != true {
-            bail!("{method} was answered {answer}");
+            bail!("{method} failed: {answer}");
         }
         Ok(answer["payload"].take())
     }
@@ -179,11 +179,11 @@ async fn connect_idle_clients(
             line.send(Message::text(request.to_string())).await?;
             match line.next().await {
                 Some(Ok(Message::Text(text))) if text.contains("hello-ok") => anyhow::Ok(line),
-                other => bail!("instead of hello-ok: {other:?}"),
+                other => bail!("expected hello-ok, got {other:?}"),
             }
         });
         let lines = tokio::time::timeout(PATIENCE, futures_util::future::try_join_all(coming)).await;
-        for mut line in lines.context("the clients were not taken in time")?? {
+        for mut line in lines.context("the clients were not accepted in time")?? {
             let tell = tell.clone();
             sitting.spawn(async move {
                 while let Some(Ok(message)) = line.next().await {
@@ -226,7 +226,7 @@ pub(crate) fn measure_sessions(binary: &Path) -> anyhow::Result<SessionFigures> 
         let listed = client.send_request("sessions.list", &json!({}))?;
         took.push(to_millis(begun.elapsed()));
         if listed["count"] != MANY {
-            bail!("instead of {MANY} sessions {} are listed", listed["count"]);
+            bail!("expected {MANY} sessions in the list, got {}", listed["count"]);
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
@@ -264,9 +264,9 @@ pub(crate) fn measure_jobs(binary: &Path) -> anyhow::Result<JobFigures> {
     for _ in 0..FIRINGS {
         let event = client.next_event(|frame| frame["event"] == "chat")?;
         // A run of a job is named after the job, with a number at the end.
-        let run = event["payload"]["runId"].as_str().context("a run without a name")?;
-        let (job, _) = run.rsplit_once('-').context("a run of no job")?;
-        let at = near.remove(job).context("a run of another job")?;
+        let run = event["payload"]["runId"].as_str().context("a chat event has no runId")?;
+        let (job, _) = run.rsplit_once('-').context("a runId names no job")?;
+        let at = near.remove(job).context("a runId names an unknown job")?;
         late = late.max(firing_time(&mut client, job)? - to_millis(Duration::from_millis(at)));
     }
     Ok(JobFigures { idle: waiting, idle_without, late })
@@ -292,7 +292,7 @@ fn add_job(client: &mut GsvClient, name: &str, at: u64) -> anyhow::Result<String
     let spec = json!({ "mode": "systemEvent", "text": "tick" });
     let job = json!({ "name": name, "schedule": { "kind": "at", "atMs": at }, "spec": spec });
     let added = client.send_request("cron.add", &job)?;
-    Ok(added["job"]["id"].as_str().context("a job without an id")?.to_owned())
+    Ok(added["job"]["id"].as_str().context("the new job has no id")?.to_owned())
 }
 
 fn now_millis() -> anyhow::Result<u64> {
@@ -308,8 +308,8 @@ fn idle_processor_time(gateway: &GatewayProcess) -> anyhow::Result<f64> {
 
 /// Returns the milliseconds of processor time of a process, in ticks of ten.
 fn processor_millis(id: u32) -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).context("no /proc here")?;
-    let (_, fields) = stat.rsplit_once(')').context("no /proc/stat")?;
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).context("/proc is not available")?;
+    let (_, fields) = stat.rsplit_once(')').context("unexpected form of /proc/PID/stat")?;
     let mut fields = fields.split_whitespace().skip(11);
     let (user, system) = (fields.next().context("no utime")?, fields.next().context("no stime")?);
     Ok((user.parse::<f64>()? + system.parse::<f64>()?) * 10.0)

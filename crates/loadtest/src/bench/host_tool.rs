@@ -50,7 +50,7 @@ pub(crate) fn measure(binary: &Path) -> anyhow::Result<HostToolFigures> {
 }
 
 fn time_raw_pipe() -> anyhow::Result<Vec<f64>> {
-    let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no cat here")?;
+    let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot run cat")?;
     let mut input = cat.stdin.take().context("no standard input")?;
     let mut output = BufReader::new(cat.stdout.take().context("no standard output")?);
     let mut line = String::new();

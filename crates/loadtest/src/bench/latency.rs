@@ -55,8 +55,8 @@ pub(crate) fn measure_approval(binary: &Path) -> anyhow::Result<ApprovalFigures>
         let requested_at = Instant::now();
         agent.send_text(tool_request(u64::try_from(number)?, "turn", &json!({ "thing": format!("door{number}") })))?;
         agent.expect_executed()?;
-        let shown = bot_api.last_shown().context("there was no card")?;
-        let tapped = bot_api.last_delivered().context("nobody tapped")?;
+        let shown = bot_api.last_shown().context("no card was sent")?;
+        let tapped = bot_api.last_delivered().context("the card was not tapped")?;
         let ran = called.lock().ok().and_then(|at| *at).context("the service was not called")?;
         card.push(to_millis(shown.duration_since(requested_at)));
         exec.push(to_millis(ran.duration_since(tapped)));
@@ -103,10 +103,10 @@ pub(crate) fn measure_lost(binary: &Path) -> anyhow::Result<(f64, f64)> {
             break;
         }
     }
-    writer.join().map_err(|_| anyhow::anyhow!("the agent broke off"))??;
+    writer.join().map_err(|_| anyhow::anyhow!("the thread of the agent panicked"))??;
     let all = end.context("the requests took too long")?;
     if all.len() < usize::try_from(REQUESTS)? {
-        bail!("only {} events were told", all.len());
+        bail!("only {} events were recorded", all.len());
     }
     let missed = all.iter().filter(|id| !received.contains(*id)).count();
     Ok((f64::from(u32::try_from(missed + twice)?), f64::from(cuts)))

@@ -62,7 +62,7 @@ impl NodeProcess {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .with_context(|| format!("{} could not be started", binary.display()))?;
+            .with_context(|| format!("cannot run {}", binary.display()))?;
         Ok(Self { child, _scratch: scratch })
     }
 }
@@ -115,7 +115,7 @@ fn time_alone(binary: &Path) -> anyhow::Result<f64> {
         socket.send_text(json!({ "type": "evt", "event": "tool.invoke", "payload": call }).to_string())?;
         let result = next_frame(&mut socket, |frame| frame["method"] == "tool.result")?;
         if result["params"]["result"]["lines"] != 3 {
-            bail!("instead of a result: {result}");
+            bail!("expected a result, got {result}");
         }
         socket.send_text(ok(&result["id"], json!({ "ok": true })))
     })
@@ -137,14 +137,14 @@ fn time_through_gateway(binary: &Path) -> anyhow::Result<f64> {
     while ask(id, "tool.invoke", &params)?["ok"] != true {
         id += 1;
         if patience.elapsed().as_secs() > 20 {
-            bail!("the gateway has no tools of the node");
+            bail!("the tools of the node are not available at the gateway");
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     median_call(|number| {
         let answer = ask(id + 1 + number, "tool.invoke", &params)?;
         if answer["payload"]["result"]["lines"] != 3 {
-            bail!("instead of a result: {answer}");
+            bail!("expected a result, got {answer}");
         }
         Ok(())
     })

@@ -17,9 +17,9 @@ const UNSEEN: [(&str, &[&str]); 5] = [
 const REASONS: [(&[&str], &str); 2] = [
     (
         &["resident memory, idle", "serve: resident memory, idle"],
-        "The process's own memory is the row of private memory. The rest are pages of the program's file that the kernel maps in windows of \
-         64 KiB around each page that is touched: a start touches 285 of the 640 windows of its code, evenly spread (page faults, perf). How \
-         the file lies in the page cache changes the figure from day to day.",
+        "The row of private memory shows the process's own memory. The rest are pages of the program's file that the kernel maps in \
+         windows of 64 KiB around each page that is touched: a start touches 285 of the 640 windows of its code, evenly spread (page \
+         faults, perf). The state of the page cache changes the result from day to day.",
     ),
     (
         &[
@@ -29,7 +29,7 @@ const REASONS: [(&[&str], &str); 2] = [
             "gjc: a call of a host tool",
             "gsv: a call of a node",
         ],
-        "One commit of the record stands in the way, as invariant 1 wants it: strace shows one sync, of 0.3 to 0.4 ms on the machine of the \
+        "One commit of the record comes first, as invariant 1 requires: strace shows one sync, of 0.3 to 0.4 ms on the machine of the \
          README. The rest are wakes between tasks and the frames of the same turn that come first.",
     ),
 ];
@@ -90,9 +90,9 @@ impl RunConditions {
 pub(crate) fn render_page(figures: &[BenchFigure], setting: &RunConditions) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>Figures of Countersign</title><style>{STYLE}</style>\n<h1>Figures of Countersign</h1>\n\
-         <p>{}, taken {} on {} with {} of memory, {}; load when it ended: {}. Commit of the tools: {}. What is measured and what \
-         measures it share the processors.</p>\n",
+         <title>Benchmarks of Countersign</title><style>{STYLE}</style>\n<h1>Benchmarks of Countersign</h1>\n\
+         <p>{}, taken {} on {} with {} of memory, {}; load when it ended: {}. Commit of the tools: {}. The measured \
+         programs and the benchmark share the processors.</p>\n",
         escape_html(&setting.program),
         escape_html(&setting.date),
         escape_html(&setting.processors),
@@ -104,16 +104,16 @@ pub(crate) fn render_page(figures: &[BenchFigure], setting: &RunConditions) -> S
     let missed: Vec<&BenchFigure> = figures.iter().filter(|figure| figure.meets_target() == Some(false)).collect();
     let with_target = figures.iter().filter(|figure| figure.meets_target().is_some()).count();
     let _ = writeln!(page, "<p>{} of {with_target} targets are met.</p>", with_target - missed.len());
-    page += "<h2>Every figure</h2>\n<p>A yardstick is the limit of the same machine in the same run, such as a raw echo and a raw \
+    page += "<h2>All benchmarks</h2>\n<p>A yardstick is the limit of the same machine in the same run, such as a raw echo and a raw \
              fsync. The bar ends at the line where the target is met exactly; a bar beyond it misses.</p>\n";
     page += &render_table(figures.iter());
-    page += "<h2>Five figures that nobody publishes</h2>\n";
+    page += "<h2>Five benchmarks that no other project publishes</h2>\n";
     for (title, names) in UNSEEN {
         let of = figures.iter().filter(|figure| names.iter().any(|name| figure.name.starts_with(name)));
         let _ = write!(page, "<h3>{title}</h3>\n{}", render_table(of));
     }
     if !missed.is_empty() {
-        page += "<h2>What misses, and why</h2>\n<ul>\n";
+        page += "<h2>Missed targets and their causes</h2>\n<ul>\n";
         for figure in &missed {
             let is_of = |names: &&[&str]| names.iter().any(|name| figure.name.starts_with(name));
             let reason =
@@ -122,19 +122,19 @@ pub(crate) fn render_page(figures: &[BenchFigure], setting: &RunConditions) -> S
         }
         page += "</ul>\n";
     }
-    page += "<h2>What was not measured</h2>\n<ul>\n";
+    page += "<h2>Not measured</h2>\n<ul>\n";
     let failed: Vec<(&str, &str)> =
         figures.iter().filter_map(|figure| Some((figure.name, figure.why_not()?))).collect();
     for (name, why) in &failed {
         let _ = writeln!(page, "<li>{}: {}</li>", escape_html(name), escape_html(why));
     }
     if failed.is_empty() {
-        page += "<li>Nothing.</li>\n";
+        page += "<li>None.</li>\n";
     }
-    page += "</ul>\n<h2>Take them yourself</h2>\n";
+    page += "</ul>\n<h2>Run the benchmarks yourself</h2>\n";
     let _ = writeln!(page, "<pre>{}</pre>", escape_html(&setting.command));
-    page + "<p>It needs Rust, a C compiler and loopback; no key and no network. One figure alone: <code>--only PART-OF-ITS-NAME</code>. \
-            Each is a file in <code>xtask/src/bench</code>.</p>\n</html>\n"
+    page + "<p>You need Rust, a C compiler and loopback, but no key and no network. To run one benchmark, add <code>--only PART-OF-ITS-NAME</code>. \
+            The sources are in <code>crates/loadtest/src/bench</code>.</p>\n</html>\n"
 }
 
 fn render_table<'a>(figures: impl Iterator<Item = &'a BenchFigure>) -> String {
@@ -154,10 +154,10 @@ fn render_table<'a>(figures: impl Iterator<Item = &'a BenchFigure>) -> String {
         );
     }
     if rows.is_empty() {
-        return "<p>Not taken in this run.</p>\n".to_owned();
+        return "<p>Not measured in this run.</p>\n".to_owned();
     }
     format!(
-        "<table><tr><th>figure</th><th>measured</th><th>yardstick</th><th>target</th><th></th><th></th></tr>\n{rows}</table>\n"
+        "<table><tr><th>benchmark</th><th>measured</th><th>yardstick</th><th>target</th><th></th><th></th></tr>\n{rows}</table>\n"
     )
 }
 
@@ -195,7 +195,7 @@ mod tests {
         let page = render_page(&figures, &setting);
         assert!(page.contains("1 of 2 targets are met"), "{page}");
         assert!(page.contains("<h3>From a gate to its card</h3>\n<table>"), "{page}");
-        assert!(page.contains("<h3>Recovery after kill -9</h3>\n<p>Not taken in this run.</p>"), "{page}");
+        assert!(page.contains("<h3>Recovery after kill -9</h3>\n<p>Not measured in this run.</p>"), "{page}");
         assert!(page.contains("<li><b>rate</b>: Not profiled yet.</li>"), "{page}");
         assert!(page.contains("<li>events lost: no &lt;gateway&gt;</li>"), "{page}");
         assert!(page.contains("50 % of the target") && page.contains("200 % of the target"), "{page}");

@@ -76,7 +76,7 @@ pub(crate) fn measure(binary: &Path, count: usize) -> anyhow::Result<StreamFigur
         let sent_at = Instant::now();
         let allowed = runtime.block_on(allow_approval(address, &waiting))?;
         if allowed["ok"] != true {
-            bail!("the answer was not taken: {allowed}");
+            bail!("the answer was not accepted: {allowed}");
         }
         // The first round warms up.
         if round > 0 {
@@ -151,7 +151,7 @@ async fn is_open(opened: &mut mpsc::Receiver<bool>) -> anyhow::Result<()> {
     match tokio::time::timeout(PATIENCE, opened.recv()).await {
         Ok(Some(true)) => Ok(()),
         Ok(_) => bail!("a stream was not opened"),
-        Err(_) => bail!("a stream did not begin in time"),
+        Err(_) => bail!("a stream did not open in time"),
     }
 }
 
@@ -163,8 +163,8 @@ pub(crate) async fn await_frames(
     let (mut last, mut size) = (Instant::now(), 0);
     for seen in 0..count {
         let frame = tokio::time::timeout(PATIENCE, frames.recv()).await;
-        let frame = frame.with_context(|| format!("{seen} of {count} had their frame in time"))?;
-        let (at, read) = frame.context("nobody watches")?;
+        let frame = frame.with_context(|| format!("only {seen} of {count} watchers received their frame in time"))?;
+        let (at, read) = frame.context("every watcher disconnected")?;
         last = if seen == 0 { at } else { last.max(at) };
         size = size.max(read);
     }
@@ -206,7 +206,7 @@ pub(crate) fn time_raw_fan_out(runtime: &Runtime, count: usize, size: usize) -> 
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .context("the yardstick could not be started")?;
+        .context("cannot run the process of the yardstick")?;
     let mut tell = child.stdin.take().context("no standard input")?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().context("no standard output")?).read_line(&mut line)?;

@@ -47,7 +47,7 @@ impl IdleEnvironment {
 
 impl RunEnvironment for IdleEnvironment {
     fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
-        Err(format!("a measurement has no model {}/{}", model.provider, model.id))
+        Err(format!("benchmarks have no model {}/{}", model.provider, model.id))
     }
 
     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {

@@ -118,7 +118,7 @@ impl HistoryAuthor {
         let prompt = session::Command::Prompt { message: content, with: Vec::new(), when_busy: WhenBusy::Refuse };
         match self.handle_command(Command::Session(id.clone(), prompt))? {
             EngineReply::Started(run) => Ok(run),
-            other => bail!("a prompt came to {other:?}"),
+            other => bail!("a prompt returned {other:?}"),
         }
     }
 

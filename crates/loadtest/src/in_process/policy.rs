@@ -53,7 +53,7 @@ fn decision_micros(rules: usize) -> anyhow::Result<f64> {
             Verdict::Allow(_) => RuleAction::Allow,
             Verdict::Ask(_) => RuleAction::Ask,
         };
-        ensure!(number >= rules || got == expected, "rule {number} gives {got:?}");
+        ensure!(number >= rules || got == expected, "rule {number} returned {got:?}, expected {expected:?}");
     }
     let subjects: Vec<PolicySubject> = (0..SUBJECTS).map(|number| light_subject(number * rules / SUBJECTS)).collect();
     let mut took = Vec::new();

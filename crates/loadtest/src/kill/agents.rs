@@ -51,10 +51,10 @@ pub(crate) async fn run_agent(stage: Arc<KillRunState>, number: usize) {
     for (thing, outcome) in outcomes.split_off(known) {
         let Some(again) = request_until_answered(&stage, &mut socket, number, &thing, &mut ids).await else { return };
         if again != outcome {
-            stage.record_failure(format!("{thing} was {outcome:?}, and asked for again it is {again:?}"));
+            stage.record_failure(format!("{thing} was {outcome:?}, but the repeated request returned {again:?}"));
         }
         check_outcome(&stage, &thing, &outcome);
-        stage.record_success("requests asked for again at the end");
+        stage.record_success("requests repeated at the end");
     }
 }
 
@@ -67,7 +67,7 @@ fn check_outcome(stage: &KillRunState, thing: &str, outcome: &ReportedOutcome) {
         ReportedOutcome::Unknown => times <= 1,
     };
     if !holds {
-        stage.record_failure(format!("{thing} is told as {outcome:?} and was done {times} times"));
+        stage.record_failure(format!("{thing} was reported as {outcome:?} and was done {times} times"));
     }
 }
 
@@ -123,7 +123,7 @@ async fn send_once(
         (_, Some(-32003..=-32001)) => Ok(ReportedOutcome::Denied),
         (_, Some(-32004)) if message.starts_with("Outcome unknown") => Ok(ReportedOutcome::Unknown),
         // It ends, or could not write it down: nothing happened, and it says so.
-        _ => bail!("it was told {answer}"),
+        _ => bail!("unexpected answer {answer}"),
     }
 }
 
@@ -136,7 +136,7 @@ async fn connect_agent(stage: &KillRunState, number: usize) -> anyhow::Result<Ag
     let auth = json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": token }, "id": "auth-1" });
     socket.send(Message::text(auth.to_string())).await?;
     if read_reply(&mut socket).await?["result"]["status"] != "authenticated" {
-        bail!("it was not let in");
+        bail!("the agent was not authenticated");
     }
     Ok(socket)
 }
@@ -146,7 +146,7 @@ async fn read_reply(socket: &mut AgentSocket) -> anyhow::Result<Value> {
         let message = tokio::time::timeout(PATIENCE, socket.next()).await.context("no reply in time")?;
         match message.context("the connection ended")?? {
             Message::Text(text) => return Ok(serde_json::from_str(&text)?),
-            Message::Close(frame) => bail!("it was closed: {frame:?}"),
+            Message::Close(frame) => bail!("the connection was closed: {frame:?}"),
             // Pings are answered with the next read.
             Message::Ping(_) | Message::Pong(_) | Message::Binary(_) | Message::Frame(_) => {}
         }

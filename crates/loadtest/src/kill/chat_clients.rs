@@ -42,10 +42,10 @@ pub(crate) async fn run_chat_client(stage: Arc<KillRunState>, number: usize) {
         let path = format!("/api/v1/sessions/{session}/messages");
         match post_until_replied(&stage, &mut client, &path, &body, &format!("say-{number}-{count}")).await {
             Ok(_) => {
-                stage.record_success("messages taken");
+                stage.record_success("messages accepted");
                 sent.entry(session.clone()).or_default().push(text);
             }
-            Err(error) => return stage.record_failure(format!("a message was not taken: {error:#}")),
+            Err(error) => return stage.record_failure(format!("a message was not accepted: {error:#}")),
         }
         count += 1;
         tokio::time::sleep(PAUSE).await;
@@ -65,7 +65,7 @@ async fn post_until_replied(
     body: &Value,
     key: &str,
 ) -> anyhow::Result<Value> {
-    let mut last = anyhow::anyhow!("it was never tried");
+    let mut last = anyhow::anyhow!("no request was sent");
     for _ in 0..TRIES {
         match try_post(stage, client, path, body, key).await {
             Ok(reply) => return Ok(reply),
@@ -109,7 +109,12 @@ async fn check_messages(stage: &KillRunState, session: &str, texts: &[String]) -
         return Ok(());
     }
     let lost = texts.iter().filter(|text| !found.contains(text)).count();
-    bail!("{} messages were taken, {} are there, {lost} are not: {:?}", texts.len(), found.len(), found.first())
+    bail!(
+        "{} messages were accepted, {} are in the session, {lost} are missing; the first is {:?}",
+        texts.len(),
+        found.len(),
+        found.first()
+    )
 }
 
 /// Returns the user messages of a session, in order.

@@ -31,7 +31,7 @@ pub(crate) async fn answer_gates(stage: Arc<KillRunState>, mut gates: mpsc::Unbo
         let verb = if number.is_multiple_of(ONE_DENIED) { "deny" } else { "allow" };
         match answer_until_replied(&stage, &mut client, &gate, verb).await {
             Ok(()) => {
-                stage.record_success("answers of people");
+                stage.record_success("answers of approvers");
                 counted.insert(gate, verb);
             }
             Err(error) => stage.record_failure(format!("{verb} of {gate}: {error:#}")),
@@ -39,7 +39,7 @@ pub(crate) async fn answer_gates(stage: Arc<KillRunState>, mut gates: mpsc::Unbo
     }
     for (gate, verb) in counted {
         if let Err(error) = check_resolution(&stage, &gate, verb).await {
-            stage.record_failure(format!("{verb} of {gate} was taken: {error:#}"));
+            stage.record_failure(format!("{verb} of {gate} was accepted: {error:#}"));
         }
     }
 }
@@ -52,7 +52,7 @@ async fn answer_until_replied(
     verb: &str,
 ) -> anyhow::Result<()> {
     let path = format!("/api/v1/gates/{gate}/{verb}");
-    let mut last = anyhow::anyhow!("it was never tried");
+    let mut last = anyhow::anyhow!("no request was sent");
     for _ in 0..TRIES {
         match post_answer(stage, client, &path, &format!("p-{gate}")).await {
             Ok(()) => return Ok(()),
@@ -123,7 +123,7 @@ pub(crate) async fn read_record(stage: &KillRunState, until: u64) -> anyhow::Res
     let mut after = "start".to_owned();
     let mut stream = RecordStream::open(stage, &after).await?;
     while seen.last().is_none_or(|(lsn, _)| *lsn < until) {
-        stream.next_gate(stage, &mut after, &mut seen).await.context("the record was not told to its end")?;
+        stream.next_gate(stage, &mut after, &mut seen).await.context("the record was not sent to its end")?;
     }
     Ok(seen)
 }
@@ -152,7 +152,7 @@ impl RecordStream {
         self.line.clear();
         tokio::time::timeout(PATIENCE, self.client.next_line(&mut self.line)).await??;
         if self.line.starts_with("event: reset") {
-            stage.record_failure("a cursor that was told was refused".to_owned());
+            stage.record_failure("the gateway refused a cursor that it had sent".to_owned());
         }
         if let Some(id) = self.line.strip_prefix("id: ") {
             id.trim().clone_into(&mut self.id);

@@ -133,7 +133,7 @@ impl RestartingGateway {
         let model = ProviderStub::start(["I ", "have ", "heard."].map(str::to_owned).to_vec())?;
         let config = config_text(service, &model.base_url(), agents);
         let gateway = GatewayProcess::start_in(binary, ScratchFolder::new("kill")?, &config, RULES)?;
-        let (tell, address) = watch::channel(gateway.address.parse().context("an address")?);
+        let (tell, address) = watch::channel(gateway.address.parse().context("the address of the gateway is invalid")?);
         let stage = KillRunState {
             address,
             done,
@@ -158,30 +158,32 @@ impl RestartingGateway {
         // Most lives are short: recovery itself is to be interrupted too.
         let most = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX) >> self.dice.next_below(5);
         std::thread::sleep(Duration::from_millis(self.dice.next_below(most.max(1))));
-        let gateway = self.gateway.take().context("there is no gateway")?;
+        let gateway = self.gateway.take().context("the gateway does not run")?;
         let is_gentle = self.dice.next_below(ONE_GENTLE) == 0;
         let begun = Instant::now();
         gateway.send_signal(if is_gentle { Signal::SIGTERM } else { Signal::SIGKILL })?;
         let (status, scratch) = gateway.wait_for_exit()?;
         if is_gentle && (!status.success() || begun.elapsed() > LEAVE) {
-            bail!("SIGTERM ended it with {status} after {:?}", begun.elapsed());
+            bail!("the gateway exited with {status} {:?} after SIGTERM", begun.elapsed());
         }
         self.deaths[usize::from(is_gentle)] += 1;
         let begun = Instant::now();
         let gateway = GatewayProcess::run(&self.binary, scratch)?;
         self.slowest = self.slowest.max(begun.elapsed());
-        self.tell.send(gateway.address.parse().context("an address")?).context("nobody plays any more")?;
+        self.tell
+            .send(gateway.address.parse().context("the address of the gateway is invalid")?)
+            .context("every client has ended")?;
         self.gateway = Some(gateway);
         Ok(())
     }
 
     /// Stops it and has the command check its record. Returns the output of the command.
     pub(crate) fn verify_record(mut self) -> anyhow::Result<String> {
-        let gateway = self.gateway.take().context("there is no gateway")?;
+        let gateway = self.gateway.take().context("the gateway does not run")?;
         gateway.send_signal(Signal::SIGTERM)?;
         let (status, scratch) = gateway.wait_for_exit()?;
         if !status.success() {
-            bail!("the last SIGTERM ended it with {status}");
+            bail!("the gateway exited with {status} after the last SIGTERM");
         }
         let output = std::process::Command::new(&self.binary)
             .args(["audit", "verify", "--config", "config.yaml"])

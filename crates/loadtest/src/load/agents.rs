@@ -59,7 +59,7 @@ async fn run_connection(
     let auth = json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": token }, "id": "auth-1" });
     socket.send(Message::text(auth.to_string())).await?;
     if read_reply(&mut socket).await?["result"]["status"] != "authenticated" {
-        bail!("it was not let in");
+        bail!("the agent was not authenticated");
     }
     let mut next = Instant::now();
     while !tally.is_over() {
@@ -70,7 +70,7 @@ async fn run_connection(
         socket.send(Message::text(tool_request(*served, tool, &json!({ "thing": thing })))).await?;
         let answer = read_reply(&mut socket).await?;
         if answer["id"] != *served {
-            bail!("the reply is to something else");
+            bail!("the reply has another id than the request");
         }
         let (status, code) = (answer["result"]["status"].as_str(), answer["error"]["code"].as_i64());
         match (asks, status, code) {
@@ -87,8 +87,8 @@ async fn run_connection(
             (true, Some("executed"), _) => {
                 tally.record_failure("a call was reported as executed and was not done once")
             }
-            (true, None, Some(-32001)) => tally.record_failure("a call was denied and done all the same"),
-            (_, _, code) => tally.record_failure(format!("an agent was told the error {code:?}")),
+            (true, None, Some(-32001)) => tally.record_failure("a call was reported as denied but was done"),
+            (_, _, code) => tally.record_failure(format!("an agent received the error {code:?}")),
         }
         next = (next + pace).max(Instant::now());
         tokio::time::sleep_until(next).await;
@@ -101,7 +101,7 @@ async fn read_reply(socket: &mut WebSocketStream<TcpStream>) -> anyhow::Result<V
         let message = tokio::time::timeout(PATIENCE, socket.next()).await.context("no reply within a minute")?;
         match message.context("the connection ended")?? {
             Message::Text(text) => return Ok(serde_json::from_str(&text)?),
-            Message::Close(frame) => bail!("it was closed: {frame:?}"),
+            Message::Close(frame) => bail!("the connection was closed: {frame:?}"),
             // Pings are answered with the next read.
             Message::Ping(_) | Message::Pong(_) | Message::Binary(_) | Message::Frame(_) => {}
         }

@@ -21,7 +21,7 @@ pub(crate) async fn run_chat(address: SocketAddr, after: Duration, tally: Arc<Lo
     tokio::time::sleep(after).await;
     while !tally.is_over() {
         if let Err(error) = run_session(address, &tally).await {
-            tally.record_failure(format!("a chat broke off: {error:#}"));
+            tally.record_failure(format!("a chat failed: {error:#}"));
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
@@ -33,7 +33,7 @@ async fn run_session(address: SocketAddr, tally: &LoadTally) -> anyhow::Result<(
     if status != 200 {
         bail!("{status} for a new session");
     }
-    let session = session["session"]["session_id"].as_str().context("a session without a name")?.to_owned();
+    let session = session["session"]["session_id"].as_str().context("the new session has no id")?.to_owned();
     for _ in 0..TURNS {
         if tally.is_over() {
             break;

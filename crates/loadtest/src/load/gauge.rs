@@ -36,7 +36,7 @@ pub(crate) async fn sample_until_over(process: u32, every: Duration, tally: Arc<
         match take_sample(process, &tally) {
             Ok(look) => looks.push(look),
             Err(error) => {
-                tally.record_failure(format!("the gateway cannot be looked at: {error:#}"));
+                tally.record_failure(format!("cannot read the state of the gateway: {error:#}"));
                 return looks;
             }
         }
@@ -46,9 +46,9 @@ pub(crate) async fn sample_until_over(process: u32, every: Duration, tally: Arc<
 }
 
 fn take_sample(process: u32, tally: &LoadTally) -> anyhow::Result<GaugeSample> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).context("it is gone")?;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).context("the process has ended")?;
     // After the name, which may hold anything: the 12th and 13th are ticks in user mode and in the kernel, 100 a second.
-    let (_, fields) = stat.rsplit_once(')').context("no stat")?;
+    let (_, fields) = stat.rsplit_once(')').context("unexpected form of /proc/PID/stat")?;
     let ticks: u32 = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u32>().ok()).sum();
     Ok(GaugeSample {
         at: tally.elapsed().as_secs_f64(),

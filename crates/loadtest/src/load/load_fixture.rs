@@ -86,7 +86,7 @@ impl LoadFixture {
         let scratch = ScratchFolder::new("load")?;
         let data = scratch.path().join("data");
         let gateway = GatewayProcess::start_in(binary, scratch, &config_text(service, model, agents), RULES)?;
-        let address = gateway.address.parse().context("an address")?;
+        let address = gateway.address.parse().context("the address of the gateway is invalid")?;
         Ok(Self { gateway, address, done, model, data })
     }
 }

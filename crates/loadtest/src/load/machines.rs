@@ -24,7 +24,7 @@ const PROMPTS: Duration = Duration::from_secs(2);
 /// Calls a tool of a node of its own until the load is over.
 pub(crate) fn run_node(binary: &Path, address: &str, number: usize, tally: &LoadTally) {
     if let Err(error) = call_node(binary, address, &format!("node{number}"), tally) {
-        tally.record_failure(format!("a node was lost: {error:#}"));
+        tally.record_failure(format!("a node failed: {error:#}"));
     }
 }
 
@@ -39,14 +39,14 @@ fn call_node(binary: &Path, address: &str, name: &str, tally: &LoadTally) -> any
     };
     let me = json!({ "minProtocol": 1, "client": { "id": format!("load-{name}"), "mode": "client" } });
     if ask("connect", &me)?["ok"] != true {
-        bail!("its client was not let in");
+        bail!("the client of the node was not authenticated");
     }
     let _node = NodeProcess::start(binary, address, name)?;
     let call = json!({ "tool": format!("{name}__Read"), "args": { "path": "file" } });
     let begun = Instant::now();
     while ask("tool.invoke", &call)?["ok"] != true {
         if begun.elapsed() > PATIENCE {
-            bail!("the gateway has no tools of it");
+            bail!("the tools of the node are not available at the gateway");
         }
         std::thread::sleep(CALLS);
     }
@@ -56,7 +56,7 @@ fn call_node(binary: &Path, address: &str, name: &str, tally: &LoadTally) -> any
         if answer["payload"]["result"]["lines"] == 3 {
             tally.record_success(ActivityKind::Node, begun.elapsed());
         } else {
-            tally.record_failure(format!("a call of a node got {}", answer["error"]["message"]));
+            tally.record_failure(format!("a call of a node returned {}", answer["error"]["message"]));
         }
         std::thread::sleep(CALLS);
     }
@@ -76,7 +76,7 @@ pub(crate) struct AttachedHostSettings {
 /// Prompts in a session of its own until the load is over.
 pub(crate) fn run_host(hosting: &AttachedHostSettings, tally: &Arc<LoadTally>) {
     if let Err(error) = run_prompts(hosting, tally) {
-        tally.record_failure(format!("a host was lost: {error:#}"));
+        tally.record_failure(format!("a host failed: {error:#}"));
     }
 }
 

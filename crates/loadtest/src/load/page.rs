@@ -25,12 +25,12 @@ pub(crate) fn render_page(outcome: &LoadOutcome) -> String {
          <title>Countersign under load</title><style>{STYLE}</style>\n<h1>Countersign under load</h1>\n<p>{}</p>\n",
         escape_html(&outcome.setting_text())
     );
-    page += "<h2>What was looked for</h2>\n<ul>\n";
+    page += "<h2>Checks</h2>\n<ul>\n";
     for check in outcome.run_checks() {
-        let (class, word) = if check.holds { ("good", "holds") } else { ("bad", "does not hold") };
+        let (class, word) = if check.holds { ("good", "passed") } else { ("bad", "failed") };
         let _ = writeln!(page, "<li><b class=\"{class}\">{word}</b>: {}</li>", escape_html(&check.text));
     }
-    page += "</ul>\n<h2>How long things took</h2>\n<table><tr><th></th><th>times</th><th>a second</th><th>half</th><th>99 %</th><th>99.9 %</th><th>longest</th></tr>\n";
+    page += "</ul>\n<h2>Durations</h2>\n<table><tr><th></th><th>count</th><th>per second</th><th>50 %</th><th>99 %</th><th>99.9 %</th><th>longest</th></tr>\n";
     for row in ActivityKind::ALL {
         let sorted = outcome.tally.sorted_times(row);
         let cell = |of| per_mille(&sorted, of).map_or_else(|| "-".to_owned(), |value| format!("{value:.1} ms"));
@@ -50,10 +50,10 @@ pub(crate) fn render_page(outcome: &LoadOutcome) -> String {
     for (title, unit, points) in chart_series(&outcome.looks) {
         let _ = writeln!(page, "<h2>{title}</h2>\n{}", render_chart(title, unit, &points));
     }
-    page += "<h2>What went wrong</h2>\n";
+    page += "<h2>Failures</h2>\n";
     let wrongs = outcome.tally.failure_counts();
     if wrongs.is_empty() {
-        page += "<p>Nothing.</p>\n";
+        page += "<p>None.</p>\n";
     } else {
         page += "<table><tr><th>what</th><th>times</th></tr>\n";
         for (what, times) in &wrongs {
@@ -62,7 +62,7 @@ pub(crate) fn render_page(outcome: &LoadOutcome) -> String {
         page += "</table>\n";
     }
     let _ = writeln!(page, "<p>{}.</p>", escape_html(&outcome.limits_text()));
-    page + "<p>Made by <code>cargo xtask load</code>; the gateway and everybody who plays share the processors.</p>\n</html>\n"
+    page + "<p>Made by <code>cargo xtask load</code>; the gateway and all clients share the processors.</p>\n</html>\n"
 }
 
 type ChartSeries = (&'static str, &'static str, Vec<(f64, f64)>);
@@ -76,10 +76,10 @@ fn chart_series(looks: &[GaugeSample]) -> [ChartSeries; 5] {
     let processor: Vec<(f64, f64)> = looks.iter().map(|look| (look.at, look.processor)).collect();
     [
         ("Resident memory of the gateway", "MiB", memory),
-        ("Processors that the gateway keeps busy", "", rates_per_second(&processor)),
-        ("Calls that rules allow, a second", "/s", rates_per_second(&of(|look| look.allowed as u64))),
-        ("Answers of people, a second", "/s", rates_per_second(&of(|look| look.answered as u64))),
-        ("Frames at watchers, a second", "/s", rates_per_second(&of(|look| look.frames))),
+        ("Processors that the gateway uses", "", rates_per_second(&processor)),
+        ("Calls that rules allow, per second", "/s", rates_per_second(&of(|look| look.allowed as u64))),
+        ("Answers of approvers, per second", "/s", rates_per_second(&of(|look| look.answered as u64))),
+        ("Frames at watchers, per second", "/s", rates_per_second(&of(|look| look.frames))),
     ]
 }
 
@@ -98,7 +98,7 @@ fn render_chart(title: &str, unit: &str, points: &[(f64, f64)]) -> String {
     let top = points.iter().map(|(_, value)| *value).fold(0.0, f64::max) * 1.1;
     let end = points.last().map_or(0.0, |(at, _)| *at);
     if top <= 0.0 || end <= 0.0 {
-        return "<p>Too short for a picture.</p>".to_owned();
+        return "<p>The run was too short for a chart.</p>".to_owned();
     }
     let line: String = points
         .iter()
@@ -139,6 +139,6 @@ mod tests {
         let drawn = render_chart("Memory", "MiB", &[(0.0, 10.0), (2.0, 20.0)]);
         assert!(drawn.contains("Memory: 20.0 MiB at the end, at most 20.0"), "{drawn}");
         assert!(drawn.contains("points=\"0.0,87.3 720.0,14.5\""), "{drawn}");
-        assert_eq!(render_chart("Memory", "MiB", &[]), "<p>Too short for a picture.</p>");
+        assert_eq!(render_chart("Memory", "MiB", &[]), "<p>The run was too short for a chart.</p>");
     }
 }

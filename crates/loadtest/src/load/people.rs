@@ -31,7 +31,7 @@ pub(crate) async fn run_people(address: SocketAddr, tally: Arc<LoadTally>) {
     let mut seen = 0;
     let mut after = "now".to_owned();
     while follow_gates(address, &mut after, &mut seen, &tell, &tally).await.is_err() {
-        tally.record_failure("the stream of events was cut");
+        tally.record_failure("the stream of events was interrupted");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
@@ -60,7 +60,7 @@ async fn follow_gates(
         let Some(gate) = event["facts"]["opened"]["gate"].as_str() else { continue };
         *seen += 1;
         if tell.try_send((*seen, gate.to_owned())).is_err() {
-            tally.record_failure("people are 4,096 gates behind");
+            tally.record_failure("the approvers have a backlog of 4,096 gates");
         }
     }
 }
@@ -69,7 +69,7 @@ async fn answer_all(address: SocketAddr, gates: Arc<Mutex<mpsc::Receiver<(u64, S
     let (Ok(mut one), Ok(mut other)) =
         (AsyncHttpClient::connect(address).await, AsyncHttpClient::connect(address).await)
     else {
-        return tally.record_failure("a person could not connect");
+        return tally.record_failure("an approver could not connect");
     };
     loop {
         let next = gates.lock().await.recv().await;
@@ -88,10 +88,8 @@ async fn answer_all(address: SocketAddr, gates: Arc<Mutex<mpsc::Receiver<(u64, S
             [Some(Ok(200)), None] | [Some(Ok(200)), Some(Ok(409))] | [Some(Ok(409)), Some(Ok(200))] => {
                 tally.record_success(ActivityKind::Answered, begun.elapsed());
             }
-            [Some(Ok(200)), Some(Ok(200))] => {
-                tally.record_failure("two people were both told that their answer counted")
-            }
-            [Some(Ok(status)), _] => tally.record_failure(format!("an answer got {status}")),
+            [Some(Ok(200)), Some(Ok(200))] => tally.record_failure("the gateway accepted two answers to one gate"),
+            [Some(Ok(status)), _] => tally.record_failure(format!("an answer returned {status}")),
             [_, _] => tally.record_failure("an answer got no reply"),
         }
     }

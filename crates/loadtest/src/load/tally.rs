@@ -33,8 +33,8 @@ impl ActivityKind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Allowed => "a call that rules allow",
-            Self::Answered => "a person's answer",
-            Self::Countersigned => "a call that a person was asked about",
+            Self::Answered => "an approver's answer",
+            Self::Countersigned => "a call that needs an approval",
             Self::Run => "a run of a chat (the model speaks for 5 s)",
             Self::Node => "a call of a node's tool",
             Self::Host => "a prompt of an attached host",
@@ -105,7 +105,7 @@ impl LoadTally {
         let times = wrongs.entry(what.clone()).or_default();
         *times += 1;
         if *times == 1 {
-            eprintln!("{:>5.0} s: wrong: {what}", self.elapsed().as_secs_f64());
+            eprintln!("{:>5.0} s: failure: {what}", self.elapsed().as_secs_f64());
         }
     }
 

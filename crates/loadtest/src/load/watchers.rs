@@ -41,7 +41,7 @@ pub(crate) async fn run_watcher(
                     let seen = reading.read_counts(&buffer[..read]);
                     tally.frames.fetch_add(seen, Ordering::Relaxed);
                 }
-                _ => return tally.record_failure("a stream was cut"),
+                _ => return tally.record_failure("a stream was interrupted"),
             }
             if *end.borrow() && reading.waiting == Some(0) {
                 return;
@@ -56,7 +56,7 @@ pub(crate) async fn run_watcher(
     tokio::select! {
         () = read => {}
         () = patience => if reading.waiting != Some(0) {
-            tally.record_failure("a stream ended with something that no longer waits");
+            tally.record_failure("a stream still showed approvals that are not pending any more");
         }
     }
     let _ = end.borrow_and_update();

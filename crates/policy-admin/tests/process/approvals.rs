@@ -33,10 +33,10 @@ fn only_those_whom_the_rule_names_allow_and_anybody_denies() {
         match who {
             "from: owners" => assert_eq!(output.code, Some(0), "{output:?}"),
             "approvals: 2" => {
-                assert_eq!((output.code, output.out.contains("1 of 2 allow it")), (Some(0), true), "{output:?}");
+                assert_eq!((output.code, output.out.contains("1 of 2 approvals")), (Some(0), true), "{output:?}");
                 let row = &place.pending_gates()[0];
                 assert_eq!(row["approvals"], json!({ "need": 2, "have": ["ana"], "step": 1, "steps": 1 }), "{row}");
-                assert!(place.run_as_person(&["gates", "show", &gate]).out.contains("allowed   by 1 of 2 (ana)"));
+                assert!(place.run_as_person(&["gates", "show", &gate]).out.contains("approvals 1 of 2 (ana)"));
             }
             _ => {
                 assert_eq!(output.code, Some(1), "{output:?}");
@@ -59,7 +59,7 @@ fn whom_nobody_knows_is_no_approver() {
     let place = GatewayFixture::with_config_and_rules(&people(), &rules("from: [zoe]"));
     let output = place.run_as_person(&["serve", "--config", "config.yaml"]);
     assert_eq!(output.code, Some(1), "{output:?}");
-    assert!(output.err.contains("permissions.yaml:3: there is no person \"zoe\""), "{output:?}");
+    assert!(output.err.contains("permissions.yaml:3: unknown approver \"zoe\""), "{output:?}");
 }
 
 #[test]

@@ -236,7 +236,7 @@ pub struct ConnectAuth<'a> {
 
 impl std::fmt::Debug for ConnectAuth<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token")
+        f.write_str("ConnectAuth")
     }
 }
 

@@ -124,7 +124,7 @@ pub fn receive_frame(frame: &str) -> GsvInboundFrame {
             id: GsvRequestId(id),
             fault: GsvError::bad_request(format!("Unexpected frame type: {kind}")),
         },
-        None => GsvInboundFrame::Ignored { why: "a gateway is neither answered nor told" },
+        None => GsvInboundFrame::Ignored { why: "a gateway accepts neither responses nor events" },
     }
 }
 

@@ -29,6 +29,20 @@ use crate::json::{ExtraMembers, WireValue, replace_lone_surrogates};
 pub const VERSION: u32 = 3;
 
 /// The header of a session file: its first line, or the one after a title line.
+///
+/// # Example
+///
+/// ```
+/// use countersign_protocol::omp::session_file::SessionHeader;
+///
+/// let mut lines = [r#"{"type":"session","version":3,"id":"s1","timestamp":"","cwd":"/w","x":1}"#].into_iter();
+/// let mut header = SessionHeader::parse(&mut lines).expect("the line is a header");
+/// header.set_title(Some("Lamps".to_owned()), "2026-02-28T12:00:00.000Z");
+///
+/// let line = String::from_utf8(header.encode()).expect("a line is UTF-8");
+/// assert!(line.contains(r#""title":"Lamps""#));
+/// assert!(line.contains(r#""x":1"#), "unknown members are kept");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "session", rename_all = "camelCase")]
 pub struct SessionHeader {

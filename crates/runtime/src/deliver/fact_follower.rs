@@ -19,6 +19,56 @@ type FactSelector<T> = Box<dyn FnMut(&Arc<RecordedFact>) -> Option<T> + Send>;
 /// *Cancellation*: dropping a future of this type loses no fact; dropping the follower ends it.
 ///
 /// Use [`Subscriber`] for live frames or positions.
+///
+/// # Example
+///
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use countersign_core::{gate::IdentityMap, id::SessionId, policy::{CompiledRules, DefaultPolicy, PathContext}};
+/// # use countersign_core::{engine::{ActiveRules, ResumeMode}, session::ModelRef, tool::ToolSpec};
+/// # use countersign_runtime::{Clock, OwnerHandle, OwnerOptions, ResolvedModel, RunEnvironment, system_entropy};
+/// # use countersign_runtime::{store::MemoryLog, tools::{ToolContext, ToolRegistry}};
+/// use countersign_core::{engine::{Command, Event}, session};
+/// use countersign_runtime::InboxLane;
+///
+/// # struct Idle;
+/// # impl RunEnvironment for Idle {
+/// #     fn resolve_model(&self, _: &ModelRef) -> Result<ResolvedModel, String> { Err("there is none".to_owned()) }
+/// #     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> { Arc::new(ToolRegistry::standard()) }
+/// #     fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String { String::new() }
+/// #     fn tool_context(&self, _: &SessionId, _: &str) -> ToolContext { unimplemented!("no call is made") }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let rules = ActiveRules {
+/// #     compiled: CompiledRules::default(),
+/// #     default_policy: DefaultPolicy::Gateway,
+/// #     path_context: PathContext::default(),
+/// #     people: IdentityMap::default(),
+/// # };
+/// # let (resume, clock, entropy) = (ResumeMode::Go, Clock::system(), system_entropy());
+/// # let (environment, merge, idle) = (Arc::new(Idle), Duration::ZERO, None);
+/// # let options = OwnerOptions { rules, resume, clock, entropy, environment, merge, idle };
+/// # let owner = OwnerHandle::open(MemoryLog::new().into(), options).await?;
+/// let mut opened = owner
+///     .follow_facts(|recorded| match &recorded.fact.event {
+///         Event::Session(session::Event::Opened { .. }) => recorded.meta.session.clone(),
+///         _ => None,
+///     })
+///     .await
+///     .ok_or("the owner has ended")?;
+///
+/// let (cwd, settings) = ("/home/ana".to_owned(), Box::default());
+/// let open = session::Command::Open { cwd, name: None, parent: None, door: None, settings };
+/// owner.source(InboxLane::Request).send_command(Command::Session(SessionId::new("s1"), open)).await?;
+/// assert_eq!(opened.next().await, Some(SessionId::new("s1")));
+///
+/// // An owner that ends hands out its last facts first.
+/// owner.close().await;
+/// assert_eq!(opened.next().await, None);
+/// # Ok(())
+/// # }
+/// ```
 pub struct FactFollower<T> {
     subscriber: Subscriber,
     select: FactSelector<T>,

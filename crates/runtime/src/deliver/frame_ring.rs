@@ -61,6 +61,30 @@ struct FrameBuffer<F> {
 ///
 /// A cursor is the lowest number that its reader has not read. Readers cost the writer nothing; a reader whose next frame was dropped
 /// gets a [`RingGap`].
+///
+/// # Example
+///
+/// ```
+/// use bytes::Bytes;
+/// use countersign_runtime::{FrameRing, RingGap, RingLimit};
+///
+/// let ring = FrameRing::new(RingLimit { frames: 2, bytes: 1024 }, 0);
+/// let (mut prompt, mut late) = (ring.new_reader(), ring.new_reader());
+///
+/// ring.push(Bytes::from_static(b"one"));
+/// ring.publish();
+/// assert_eq!(prompt.try_next()?, Some(Bytes::from_static(b"one")));
+/// assert_eq!(prompt.try_next()?, None);
+///
+/// // The ring holds two frames. The reader that has not read the first gets a gap, and continues with the second.
+/// ring.push(Bytes::from_static(b"two"));
+/// ring.push(Bytes::from_static(b"three"));
+/// ring.publish();
+/// assert_eq!(late.try_next(), Err(RingGap { first: 1 }));
+/// late.seek(1);
+/// assert_eq!(late.try_next()?, Some(Bytes::from_static(b"two")));
+/// # Ok::<(), RingGap>(())
+/// ```
 #[derive(Debug)]
 pub struct FrameRing<F> {
     limit: RingLimit,

@@ -184,11 +184,11 @@ impl Subscriber {
                 }
             }
             Err(error @ (LogReadError::Closed | LogReadError::Corrupt(_) | LogReadError::Content(_))) => {
-                warn!(%error, "a follower cannot read what it missed; it ends");
+                warn!(%error, "a subscriber cannot read the facts that it missed; it stops");
                 self.is_broken = true;
             }
             Err(error) => {
-                warn!(%error, "a follower cannot read what it missed; it tries again");
+                warn!(%error, "a subscriber cannot read the facts that it missed; retrying");
                 tokio::time::sleep(RETRY).await;
             }
         }

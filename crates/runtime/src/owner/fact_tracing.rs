@@ -13,15 +13,15 @@ pub(super) fn trace_fact(recorded: &RecordedFact) {
     match &recorded.fact.event {
         Event::Gate(gate::Event::Opened { gate, kind, call, run, .. }) => {
             let (call, run) = (call.map(tracing::field::display), run.map(tracing::field::display));
-            info!(lsn, %gate, ?kind, call, run, "a gate waits");
+            info!(lsn, %gate, ?kind, call, run, "gate opened");
         }
         Event::Gate(gate::Event::Resolved { gate, resolution, by, .. }) => {
-            info!(lsn, %gate, ?resolution, by = by.as_ref().map(tracing::field::display), "a gate is resolved");
+            info!(lsn, %gate, ?resolution, by = by.as_ref().map(tracing::field::display), "gate resolved");
         }
-        Event::Run(run::Event::Started { run, .. }) => info!(lsn, %run, "a run began"),
-        Event::Run(run::Event::Ended { run, end, .. }) => info!(lsn, %run, ?end, "a run ended"),
-        Event::Call(call::Event::Started { call, .. }) => debug!(lsn, %call, "a call begins"),
-        Event::Call(call::Event::Ended { call, end, .. }) => debug!(lsn, %call, ?end, "a call ended"),
+        Event::Run(run::Event::Started { run, .. }) => info!(lsn, %run, "run started"),
+        Event::Run(run::Event::Ended { run, end, .. }) => info!(lsn, %run, ?end, "run ended"),
+        Event::Call(call::Event::Started { call, .. }) => debug!(lsn, %call, "call started"),
+        Event::Call(call::Event::Ended { call, end, .. }) => debug!(lsn, %call, ?end, "call ended"),
         _ => {}
     }
 }

@@ -16,6 +16,56 @@ use crate::{
 };
 
 /// A handle to an owner. The owner ends when [`OwnerHandle::close`] was called.
+///
+/// # Example
+///
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use countersign_core::{gate::IdentityMap, id::SessionId, policy::{CompiledRules, DefaultPolicy, PathContext}};
+/// # use countersign_core::{session::{self, ModelRef}, tool::ToolSpec};
+/// # use countersign_runtime::{Clock, ResolvedModel, RunEnvironment, system_entropy};
+/// # use countersign_runtime::tools::{ToolContext, ToolRegistry};
+/// use countersign_core::engine::{ActiveRules, Command, EngineReply, ResumeMode};
+/// use countersign_runtime::{InboxLane, OwnerHandle, OwnerOptions, store::MemoryLog};
+///
+/// # struct Idle;
+/// # impl RunEnvironment for Idle {
+/// #     fn resolve_model(&self, _: &ModelRef) -> Result<ResolvedModel, String> { Err("there is none".to_owned()) }
+/// #     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> { Arc::new(ToolRegistry::standard()) }
+/// #     fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String { String::new() }
+/// #     fn tool_context(&self, _: &SessionId, _: &str) -> ToolContext { unimplemented!("no call is made") }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let rules = ActiveRules {
+/// #     compiled: CompiledRules::default(),
+/// #     default_policy: DefaultPolicy::Gateway,
+/// #     path_context: PathContext::default(),
+/// #     people: IdentityMap::default(),
+/// # };
+/// let options = OwnerOptions {
+///     rules,
+///     resume: ResumeMode::Go,
+///     clock: Clock::system(),
+///     entropy: system_entropy(),
+///     environment: Arc::new(Idle),
+///     merge: Duration::ZERO,
+///     idle: None,
+/// };
+/// let owner = OwnerHandle::open(MemoryLog::new().into(), options).await?;
+/// let source = owner.source(InboxLane::Request);
+///
+/// let (cwd, settings) = ("/home/ana".to_owned(), Box::default());
+/// let open = session::Command::Open { cwd, name: None, parent: None, door: None, settings };
+/// let reply = source.send_command(Command::Session(SessionId::new("s1"), open)).await?;
+/// assert_eq!(reply.outcome, EngineReply::Done);
+///
+/// let sessions = source.read_state(|engine| engine.state().sessions().count()).await;
+/// assert_eq!(sessions.map(|(count, _)| count), Some(1));
+/// owner.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct OwnerHandle {
     pub(super) inbox: Arc<Inbox>,

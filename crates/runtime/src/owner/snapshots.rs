@@ -68,7 +68,7 @@ impl SnapshotScheduler {
         let job = SnapshotJob { log: self.log.clone(), rules: engine.rules().clone(), idle: self.idle, done };
         let maker = match self.maker.take().map_or_else(spawn_maker, Ok) {
             Ok(maker) => maker,
-            Err(error) => return warn!(%error, "no snapshot: its thread cannot be started"),
+            Err(error) => return warn!(%error, "cannot start the snapshot thread"),
         };
         // A snapshot whose thread broke off is begun again with the next.
         if maker.send(job).is_ok() {
@@ -104,7 +104,7 @@ pub(super) async fn load_engine(log: &AnyLog, rules: &ActiveRules) -> Option<Eng
     let snapshot = match log.load_snapshot(Partition::ZERO, SNAPSHOT_VERSION).await {
         Ok(snapshot) => snapshot?,
         Err(error) => {
-            warn!(%error, "the snapshot cannot be read; the log is read from its beginning");
+            warn!(%error, "cannot read the snapshot; replaying the log from its start");
             return None;
         }
     };
@@ -143,7 +143,7 @@ async fn write_behind(log: AnyLog, rules: ActiveRules, idle: Option<Duration>) {
             engine.evict_idle(now, idle);
             save_snapshot(&log, &engine).await;
         }
-        Err(error) => warn!(%error, "no snapshot: the log cannot be replayed"),
+        Err(error) => warn!(%error, "no snapshot written: cannot replay the log"),
     }
 }
 
@@ -152,7 +152,7 @@ async fn save_snapshot(log: &AnyLog, engine: &Engine) {
     let before = Lsn(head.0.saturating_sub(1));
     let last = match log.read_records(Partition::ZERO, before, 1).await {
         Ok(page) => page.into_iter().next(),
-        Err(error) => return warn!(%error, "no snapshot: its record cannot be read"),
+        Err(error) => return warn!(%error, "no snapshot written: cannot read its last record"),
     };
     let Some(last) = last.filter(|last| last.lsn == head) else { return };
     let snapshot = Snapshot {
@@ -162,7 +162,7 @@ async fn save_snapshot(log: &AnyLog, engine: &Engine) {
         bytes: engine.to_snapshot().into_bytes().into(),
     };
     if let Err(error) = log.save_snapshot(Partition::ZERO, snapshot).await {
-        warn!(%error, "no snapshot: it cannot be written");
+        warn!(%error, "cannot write the snapshot");
     }
 }
 

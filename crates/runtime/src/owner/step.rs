@@ -250,7 +250,7 @@ impl LogOwner {
             self.run_tick(&mut recorded, &mut releases).await;
         }
         if self.is_lost {
-            error!("the state can no longer be told from the log; this owner ends");
+            error!("the state in memory no longer matches the log; the owner stops");
             self.reconciler.abandon();
             return StepOutcome::End;
         }
@@ -438,7 +438,7 @@ impl LogOwner {
         let engine = &mut self.engine;
         let refused = match catch_unwind(AssertUnwindSafe(|| engine.handle_command(command, &mut context))) {
             Ok(Ok((facts, _))) if facts.iter().any(is_too_large) => {
-                error!("a decision is too large for the log; its command is refused");
+                error!("a decision exceeds the record size limit; its command is refused");
                 OwnerError::TooLarge
             }
             Ok(decided) => {
@@ -457,7 +457,7 @@ impl LogOwner {
             }
         }
         if let Err(failed) = self.rebuild_engine(batch).await {
-            error!(error = %failed, "the state could not be rebuilt");
+            error!(error = %failed, "cannot rebuild the state from the log");
             self.is_lost = true;
         }
         Err(refused)

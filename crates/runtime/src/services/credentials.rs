@@ -19,13 +19,13 @@ const RESERVED: [&str; 8] =
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCredentials {
     /// No header has such a name, or it is not ours to set.
-    #[error("the header {0:?} cannot be used for credentials")]
+    #[error("the header {0:?} is not valid for credentials")]
     Name(String),
     /// A line break or the like.
-    #[error("the credentials hold a character that no header can carry")]
+    #[error("the credentials contain a character that is not valid in an HTTP header")]
     Value,
     /// The name would be ended by it.
-    #[error("a user of basic auth may not hold a colon")]
+    #[error("the user name of basic authentication must not contain a colon")]
     Colon,
     /// A parameter needs a name.
     #[error("the query parameter for credentials has no name")]

@@ -63,6 +63,6 @@ fn sweep_expired(idle: &mut HashMap<UrlOrigin, Vec<IdleConnection>>, now: Instan
 
 impl fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").finish_non_exhaustive()
+        f.debug_struct("ConnectionPool").finish_non_exhaustive()
     }
 }

@@ -161,7 +161,7 @@ impl CallWork {
             ServiceOutcome::Failed(text) => (text, true),
             ServiceOutcome::NotBegun(text) => return CallProgress::NotBegun(text.into()),
             ServiceOutcome::InDoubt(why) => {
-                tracing::warn!(call = %self.call, %why, "it is not known what became of a request");
+                tracing::warn!(call = %self.call, %why, "the outcome of a service request is unknown");
                 return CallProgress::Broke;
             }
         };
@@ -185,7 +185,7 @@ impl CallWork {
             | CallFailure::Cancelled(text) => CallProgress::NotBegun(veil.redact_text(&text).into()),
             CallFailure::InDoubt(why) => {
                 let why = veil.redact_text(&why);
-                tracing::warn!(call = %self.call, %why, "it is not known what became of a call");
+                tracing::warn!(call = %self.call, %why, "the outcome of a call is unknown");
                 CallProgress::Broke
             }
         }

@@ -159,7 +159,7 @@ impl CompactWork {
             // Messages that are not remembered are still in the archive.
             match generator.request_summary(&memory_request.system, &memory_request.request, &mut spent).await {
                 Ok(text) => noted.push(text),
-                Err(error) => tracing::warn!(session = %self.session, %error, "nothing could be remembered"),
+                Err(error) => tracing::warn!(session = %self.session, %error, "cannot write memory notes"),
             }
         }
         if !noted.is_empty() {

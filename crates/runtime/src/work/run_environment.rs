@@ -105,6 +105,52 @@ impl DueFiring {
 }
 
 /// Models, tools and texts for the sessions of one owner. Nothing here may wait: the owner calls it on its own path to work.
+///
+/// # Example
+///
+/// ```
+/// use std::{path::Path, sync::Arc};
+///
+/// use countersign_core::{id::SessionId, session::ModelRef, tool::ToolSpec};
+/// use countersign_runtime::models::{demo, scripted::ScriptedModel};
+/// use countersign_runtime::tools::{
+///     AllowedRoots, CommandEnvironment, SessionShell, ToolContext, ToolRegistry, exec::ExecLauncher,
+/// };
+/// use countersign_runtime::{ResolvedModel, RunEnvironment, model_ref};
+///
+/// /// Every session has one model, and only tools that read.
+/// struct ReadOnly(ScriptedModel);
+///
+/// impl RunEnvironment for ReadOnly {
+///     fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
+///         let entry = Arc::new(demo::model_entry());
+///         if *model != model_ref(&entry) {
+///             return Err(format!("unknown model {}", model.id));
+///         }
+///         Ok(ResolvedModel { entry, key: None, model: Arc::new(self.0.clone()) })
+///     }
+///
+///     fn tool_registry(&self, _session: &SessionId) -> Arc<ToolRegistry> {
+///         Arc::new(ToolRegistry::standard().only_named(&["read", "grep", "find", "ls"]))
+///     }
+///
+///     fn system_prompt(&self, _session: &SessionId, cwd: &str, _tools: &[&ToolSpec]) -> String {
+///         format!("You answer questions about the files in {cwd}.")
+///     }
+///
+///     fn tool_context(&self, _session: &SessionId, cwd: &str) -> ToolContext {
+///         let shell = SessionShell::new(ExecLauncher::new(Path::new("/bin/false")));
+///         let environment = CommandEnvironment::clean_with([]);
+///         ToolContext::new(cwd.into(), AllowedRoots::whole_filesystem([]), environment, shell)
+///     }
+/// }
+///
+/// let environment = ReadOnly(ScriptedModel::new([]));
+/// let session = SessionId::new("s1");
+/// assert!(environment.resolve_model(&model_ref(&demo::model_entry())).is_ok());
+/// assert!(environment.tool_registry(&session).get("write").is_none());
+/// assert_eq!(environment.no_tool(&session, "write"), "Tool write not found");
+/// ```
 pub trait RunEnvironment: Send + Sync + 'static {
     /// Returns the environment of a session whose host brought its own models, tools and folders. None while the host is away, and
     /// then nothing of the session is begun.

@@ -261,7 +261,7 @@ impl<'a> MessageAssembler<'a> {
         self.is_begun = false;
         self.response_id = None;
         self.usage = models::ModelUsage::default();
-        tracing::info!(session = %self.work.session, error = %failure, wait = ?wait, "a request failed and is sent again");
+        tracing::info!(session = %self.work.session, error = %failure, wait = ?wait, "a model request failed; retrying");
         Some(wait)
     }
 

@@ -39,7 +39,7 @@ impl Ballast {
         self.settled = true;
         let Some(path) = &self.path else { return };
         if let Err(error) = fill_file(path) {
-            warn!(path = %path.display(), %error, "no space was reserved");
+            warn!(path = %path.display(), %error, "cannot reserve disk space");
             drop(fs::remove_file(path));
         }
     }
@@ -55,12 +55,12 @@ impl Ballast {
         let Some(path) = &self.path else { return false };
         match fs::remove_file(path) {
             Ok(()) => {
-                info!(path = %path.display(), "reserved space was given up");
+                info!(path = %path.display(), "reserved disk space released");
                 true
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => {
-                warn!(path = %path.display(), %error, "reserved space was not given up");
+                warn!(path = %path.display(), %error, "cannot release the reserved disk space");
                 false
             }
         }
@@ -79,7 +79,7 @@ fn fill_file(path: &Path) -> io::Result<()> {
     #[allow(clippy::useless_conversion, reason = "the widths of these counters differ between systems")]
     let free = u64::from(space.blocks_available()).saturating_mul(u64::from(space.fragment_size()));
     if free < AMPLE {
-        return Err(io::Error::new(io::ErrorKind::StorageFull, "too little space is free"));
+        return Err(io::Error::new(io::ErrorKind::StorageFull, "not enough free disk space"));
     }
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     occupy(&file)

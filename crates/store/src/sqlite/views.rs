@@ -64,7 +64,7 @@ pub(super) fn follow_views(
 pub(super) fn catch_up(connection: &Connection, views: &[Arc<dyn LogView>]) {
     let report = |name: &str, failure: TransactionError| {
         let (TransactionError::Before(error) | TransactionError::Commit(error)) = failure;
-        warn!(name, %error, "a view was not brought up to the log");
+        warn!(name, %error, "cannot update a view from the log");
     };
     match unregistered_views(connection, views) {
         Ok(names) => {
@@ -89,7 +89,7 @@ fn bring_up(connection: &Connection, view: &dyn LogView) -> Result<(), Transacti
         Some(at) if at.version == view.version() && is_of_this_log(connection, at.head)? => at.head,
         None if head == LogHead::EMPTY => return Ok(()),
         Some(_) | None => {
-            info!(?view, "a view is folded anew");
+            info!(?view, "rebuilding a view from the log");
             run_transaction(connection, |connection| {
                 clear_view(connection, view.name())?;
                 move_to(connection, view, LogHead::EMPTY)

@@ -124,7 +124,7 @@ impl LogWriter {
         self.shared.writes_to(made.identity);
         self.file = Some(made);
         self.shared.made.store(true, Ordering::Release);
-        info!(path = %self.shared.path.display(), "log made");
+        info!(path = %self.shared.path.display(), "log created");
         Ok(())
     }
 
@@ -168,11 +168,11 @@ impl LogWriter {
                 });
                 match settled {
                     Ok(()) => {
-                        warn!(error = %cause, "a commit failed and was undone");
+                        warn!(error = %cause, "a commit failed and was rolled back");
                         Ok(cause)
                     }
                     Err(again) => {
-                        error!(error = %cause, %again, "a commit failed, and what became of it cannot be told");
+                        error!(error = %cause, %again, "a commit failed; its outcome is unknown");
                         Err(cause)
                     }
                 }
@@ -240,7 +240,7 @@ impl LogWriter {
                 Ok(removed)
             }
             Ok(false) => {
-                let busy = std::io::Error::other("a reader kept the write-ahead file from being emptied");
+                let busy = std::io::Error::other("a reader prevented the write-ahead file from being emptied");
                 Err(LogWriteError::Lingers(self.shared.error_cause(busy)))
             }
             Err(error) => Err(LogWriteError::Lingers(self.shared.error_cause(error))),

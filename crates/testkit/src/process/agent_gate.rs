@@ -124,7 +124,7 @@ impl AgentClient {
             match self.read_frame() {
                 AgentSocketEvent::Frame(frame) if frame["id"] == *id => return frame,
                 AgentSocketEvent::Frame(frame) => self.early.push(frame),
-                other => panic!("instead of a reply to {id}: {other:?}"),
+                other => panic!("expected a reply to {id}, got {other:?}"),
             }
         }
     }

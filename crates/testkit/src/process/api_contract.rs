@@ -83,20 +83,20 @@ pub(crate) fn check_reply((method, path): (&str, &str), sent: Option<&Value>, an
     let at = format!("{method} {path}: {}", answer.status);
     let problem = json!({ "$ref": "#/components/schemas/Problem" });
     let Some(operation) = find_operation(method, path) else {
-        assert!(answer.status >= 400, "{at}: the document does not know it");
+        assert!(answer.status >= 400, "{at}: the operation is not in the document");
         return assert_fits(&answer.body, &problem, &at);
     };
     let replies = &operation["responses"];
     match replies.get(answer.status.to_string()) {
         None => {
-            assert!(answer.status >= 400, "{at}: the document does not know this status");
+            assert!(answer.status >= 400, "{at}: the status is not in the document");
             assert_fits(&answer.body, &replies["default"]["content"]["application/problem+json"]["schema"], &at);
         }
         Some(reply) => {
             assert_fits(&answer.body, &reply["content"]["application/json"]["schema"], &at);
             let body = &operation["requestBody"]["content"]["application/json"]["schema"];
             if let Some(sent) = sent.filter(|_| body.is_object()) {
-                assert_fits(sent, body, &format!("{at}: what was sent"));
+                assert_fits(sent, body, &format!("{at}: request body"));
             }
         }
     }
@@ -115,7 +115,7 @@ pub(crate) fn check_event(event: &ApiEvent) {
         .as_array()
         .unwrap();
     let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
-    assert!(known.contains(&schema), "{schema} is no data of an event: {known:?}");
+    assert!(known.contains(&schema), "{schema} is not the schema of an event: {known:?}");
     assert_fits(&event.data, &schema, &event.name);
 }
 

@@ -34,7 +34,7 @@ fn find_binary() -> Result<PathBuf, String> {
     // target/PROFILE/deps/TEST
     let folder = test.parent().and_then(Path::parent).ok_or("the running test is not in a target folder")?;
     let path = folder.join(NAME);
-    let built = modified_at(&path).ok_or_else(|| format!("{} is not there: {REMEDY}", path.display()))?;
+    let built = modified_at(&path).ok_or_else(|| format!("{} does not exist: {REMEDY}", path.display()))?;
     // Cargo writes the list if it was asked for the program, and not if the tests of the program's package needed it.
     let sources = fs::read_to_string(path.with_extension("d"))
         .map_or_else(|_| workspace_sources(), |listed| listed_sources(&listed));

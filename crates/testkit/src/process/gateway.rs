@@ -70,7 +70,7 @@ impl GatewayServer {
         let Some(address) = address else {
             let _ = out.read_to_string(&mut stdout_text);
             reader.join().unwrap();
-            panic!("it did not start: {stdout_text} {}", stderr_log.0.lock().unwrap());
+            panic!("the gateway did not start: {stdout_text} {}", stderr_log.0.lock().unwrap());
         };
         Self { child, address, stderr_log, reader: Some(reader) }
     }
@@ -106,7 +106,7 @@ impl GatewayServer {
     pub fn wait_for_log(&self, text: &str) {
         let log = self.stderr_log.0.lock().unwrap();
         let (log, over) = self.stderr_log.1.wait_timeout_while(log, WAIT_TIMEOUT, |log| !log.contains(text)).unwrap();
-        assert!(!over.timed_out(), "it did not say {text:?}, but: {log}");
+        assert!(!over.timed_out(), "the log does not contain {text:?}: {log}");
     }
 
     /// Returns the text on stderr so far.

@@ -68,7 +68,7 @@ pub struct CommandOutput {
 impl CommandOutput {
     /// Returns the JSON on stdout.
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+        serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("the output is not JSON: {self:?}"))
     }
 }
 

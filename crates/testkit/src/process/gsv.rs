@@ -199,11 +199,11 @@ impl GsvPeer {
         // Pings are no frames, and would extend the wait without end.
         let until = Instant::now() + WAIT_TIMEOUT;
         loop {
-            assert!(Instant::now() < until, "nothing that fits came; before: {:?}", self.early);
+            assert!(Instant::now() < until, "no matching frame came; before: {:?}", self.early);
             match self.read_frame() {
                 GsvSocketEvent::Frame(frame) if fits(&frame) => return frame,
                 GsvSocketEvent::Frame(frame) => self.early.push(frame),
-                other => panic!("the line ended: {other:?}; before: {:?}", self.early),
+                other => panic!("the connection ended: {other:?}; before: {:?}", self.early),
             }
         }
     }

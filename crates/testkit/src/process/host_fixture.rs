@@ -120,7 +120,7 @@ pub fn check_chain(lines: &[Value]) {
     let mut known: Vec<&str> = Vec::new();
     for line in &lines[1..] {
         let id = line["id"].as_str().unwrap();
-        assert!(!known.contains(&id), "{id} is there twice");
+        assert!(!known.contains(&id), "{id} occurs twice");
         assert!(line["timestamp"].is_string() && line.get("parentId").is_some(), "{line}");
         assert!(line["parentId"].is_null() || known.contains(&line["parentId"].as_str().unwrap()), "{line}");
         known.push(id);

@@ -25,7 +25,7 @@ pub struct HttpClientReply {
 impl HttpClientReply {
     /// Returns the JSON of the body.
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("the body is not JSON: {self:?}"))
     }
 
     /// Returns the value of a header, by its name in lower case.
@@ -181,7 +181,7 @@ impl EventStream {
     pub fn wait_end(&self) -> Vec<SseEvent> {
         let buffer = self.buffer.0.lock().unwrap();
         let (buffer, late) = self.buffer.1.wait_timeout_while(buffer, WAIT_TIMEOUT, |buffer| !buffer.is_over).unwrap();
-        assert!(!late.timed_out(), "the stream goes on: {:#?}", buffer.events);
+        assert!(!late.timed_out(), "the stream did not end: {:#?}", buffer.events);
         buffer.events.clone()
     }
 }

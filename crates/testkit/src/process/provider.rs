@@ -191,7 +191,7 @@ impl FakeProvider {
     pub fn wait_request_when(&self, number: usize, fits: impl Fn(&ProviderRequest) -> bool) -> ProviderRequest {
         let is_missing = |state: &mut ProviderState| !state.requests.get(number).is_some_and(&fits);
         let (state, late) = self.state.1.wait_timeout_while(self.lock_state(), WAIT_TIMEOUT, is_missing).unwrap();
-        assert!(!late.timed_out(), "request {number} was not to be had; {} came", state.requests.len());
+        assert!(!late.timed_out(), "request {number} did not come; {} came", state.requests.len());
         state.requests[number].clone()
     }
 

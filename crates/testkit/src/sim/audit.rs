@@ -157,41 +157,43 @@ impl LogAudit {
     }
 
     fn read_session_event(&mut self, meta: &FactMeta, event: &session::Event) -> Result<(), String> {
-        let id = meta.session.clone().ok_or("a fact about no session")?;
+        let id = meta.session.clone().ok_or("a session fact without a session")?;
         if let session::Event::Opened { .. } = event {
             ensure(self.sessions.insert(id, AuditedSession::default()).is_none(), "a session is opened twice")?;
             return Ok(());
         }
-        let session = self.sessions.get_mut(&id).ok_or("a session that nobody opened")?;
+        let session = self.sessions.get_mut(&id).ok_or("a fact about a session that was not opened")?;
         match event {
             session::Event::Entry { id, parent, .. } => {
                 let is_known = parent.as_ref().is_none_or(|parent| session.entries.contains(parent));
-                ensure(is_known, "an entry whose parent is not there")?;
-                ensure(session.entries.insert(id.clone()), "an entry of a name that is taken")
+                ensure(is_known, "an entry whose parent does not exist")?;
+                ensure(session.entries.insert(id.clone()), "an entry with an id that is in use")
             }
             session::Event::Gathering => {
                 session.gathered = Some(BTreeSet::new());
                 Ok(())
             }
             session::Event::Kept { entries } => {
-                let gathered = session.gathered.as_mut().ok_or("entries are kept for no file")?;
+                let gathered =
+                    session.gathered.as_mut().ok_or("entries are kept outside of a replacement of the tree")?;
                 entries.iter().try_for_each(|id| {
-                    ensure(session.entries.contains(id), "an entry is kept that is not there")?;
+                    ensure(session.entries.contains(id), "a kept entry does not exist")?;
                     ensure(gathered.insert(id.clone()), "an entry is kept twice")
                 })
             }
             session::Event::Gathered { id, parent, .. } => {
-                let gathered = session.gathered.as_mut().ok_or("entries are gathered for no file")?;
+                let gathered =
+                    session.gathered.as_mut().ok_or("entries are gathered outside of a replacement of the tree")?;
                 let is_known = parent.as_ref().is_none_or(|parent| gathered.contains(parent));
-                ensure(is_known, "a gathered entry whose parent is not there")?;
+                ensure(is_known, "a gathered entry whose parent does not exist")?;
                 ensure(gathered.insert(id.clone()), "an entry is gathered twice")
             }
             session::Event::Replaced { leaf } => {
-                session.entries = session.gathered.take().ok_or("a tree is replaced by nothing")?;
-                ensure(leaf.as_ref().is_none_or(|leaf| session.entries.contains(leaf)), "a leaf that is not there")
+                session.entries = session.gathered.take().ok_or("a tree is replaced without gathered entries")?;
+                ensure(leaf.as_ref().is_none_or(|leaf| session.entries.contains(leaf)), "a leaf that does not exist")
             }
             session::Event::Moved { leaf, .. } => {
-                ensure(leaf.as_ref().is_none_or(|leaf| session.entries.contains(leaf)), "a leaf that is not there")
+                ensure(leaf.as_ref().is_none_or(|leaf| session.entries.contains(leaf)), "a leaf that does not exist")
             }
             session::Event::Queued { queue, .. } => {
                 *session.queues.entry(*queue).or_default() += 1;
@@ -199,7 +201,7 @@ impl LogAudit {
             }
             session::Event::Dequeued { queue } => {
                 let waiting = session.queues.entry(*queue).or_default();
-                *waiting = waiting.checked_sub(1).ok_or("a message that nobody queued")?;
+                *waiting = waiting.checked_sub(1).ok_or("a message is dequeued from an empty queue")?;
                 Ok(())
             }
             session::Event::Cleared => {
@@ -209,7 +211,7 @@ impl LogAudit {
             session::Event::Renewed => {
                 ensure(
                     session.run.is_none() && session.compaction.is_none(),
-                    "a conversation begins anew beside work",
+                    "a conversation is renewed during a run or compaction",
                 )?;
                 session.entries.clear();
                 Ok(())
@@ -217,17 +219,17 @@ impl LogAudit {
             // Owed work is for the readers of the record.
             session::Event::Remembered { .. } => Ok(()),
             session::Event::Trimmed { first_kept } => {
-                ensure(session.entries.contains(first_kept), "an entry is kept that is not there")
+                ensure(session.entries.contains(first_kept), "a kept entry does not exist")
             }
             session::Event::CompactionStarted { epoch, .. } => {
                 ensure(session.compaction.replace(*epoch).is_none(), "two compactions at once")?;
-                ensure(session.run.is_none(), "a compaction beside a run")
+                ensure(session.run.is_none(), "a compaction starts during a run")
             }
             session::Event::CompactionEnded { epoch, then, ok, .. } => {
                 ensure(session.compaction.take() == Some(*epoch), "the end of another compaction")?;
                 ensure(
                     *ok || !matches!(then, AfterCompaction::Again),
-                    "a request is repeated that is as long as before",
+                    "a request is repeated although the compaction failed",
                 )
             }
             session::Event::Opened { .. }
@@ -247,7 +249,7 @@ impl LogAudit {
             | session::Event::Tasks { .. }
             | session::Event::Reminded { .. } => Ok(()),
             session::Event::Keyed { name, .. } => {
-                ensure(session.keys.insert(name.clone()), "something is done twice under one key")
+                ensure(session.keys.insert(name.clone()), "a key of a session is used twice")
             }
         }
     }
@@ -255,10 +257,10 @@ impl LogAudit {
     fn read_run_event(&mut self, meta: &FactMeta, event: &run::Event) -> Result<(), String> {
         let id = event.run();
         if let run::Event::Started { .. } = event {
-            let session = meta.session.clone().ok_or("a run in no session")?;
-            let seen = self.sessions.get_mut(&session).ok_or("a run in a session that nobody opened")?;
+            let session = meta.session.clone().ok_or("a run without a session")?;
+            let seen = self.sessions.get_mut(&session).ok_or("a run in a session that was not opened")?;
             ensure(seen.run.replace(id).is_none(), "two runs in one session")?;
-            ensure(seen.compaction.is_none(), "a run beside a compaction")?;
+            ensure(seen.compaction.is_none(), "a run starts during a compaction")?;
             let run = AuditedRun {
                 session,
                 epoch: 0,
@@ -274,7 +276,7 @@ impl LogAudit {
         if let run::Event::ResultDropped { .. } = event {
             return Ok(());
         }
-        let run = self.runs.get_mut(&id).ok_or("a run that is not there")?;
+        let run = self.runs.get_mut(&id).ok_or("a run that does not exist")?;
         let all_over = run.owes == 0
             && run
                 .calls
@@ -282,16 +284,16 @@ impl LogAudit {
                 .all(|call| self.calls.get(call).is_some_and(|call| matches!(call.stage, AuditedCallStage::Over(_))));
         match event {
             run::Event::ModelRequested { epoch, boot, .. } => {
-                ensure(*boot == self.boot, "a model is asked by a process that is gone")?;
-                ensure(!run.awaits_model, "a model is asked while it is asked")?;
-                ensure(*epoch == run.epoch + 1, "an attempt is left out or used twice")?;
-                ensure(all_over, "a model is asked while its calls have no result")?;
+                ensure(*boot == self.boot, "a model is requested by an earlier process")?;
+                ensure(!run.awaits_model, "two requests to the model of one run at the same time")?;
+                ensure(*epoch == run.epoch + 1, "the number of an attempt is skipped or used twice")?;
+                ensure(all_over, "a model is requested while calls have no result")?;
                 (run.epoch, run.awaits_model) = (*epoch, true);
                 run.calls.clear();
                 Ok(())
             }
             run::Event::Answered { epoch, calls, stop, .. } => {
-                ensure(run.awaits_model && *epoch == run.epoch, "an answer that nobody asked for")?;
+                ensure(run.awaits_model && *epoch == run.epoch, "an answer without a request")?;
                 (run.awaits_model, run.owes, run.stop) = (false, *calls, Some(*stop));
                 Ok(())
             }
@@ -299,12 +301,14 @@ impl LogAudit {
                 run.awaits_model = false;
                 Ok(())
             }
-            run::Event::TurnClosed { .. } => ensure(all_over && !run.awaits_model, "a turn is closed over open calls"),
+            run::Event::TurnClosed { .. } => {
+                ensure(all_over && !run.awaits_model, "a turn closes while calls are open")
+            }
             run::Event::Ended { end, .. } => {
-                ensure(all_over, "a run ends over open calls")?;
-                let session = self.sessions.get_mut(&run.session).ok_or("a run in no session")?;
+                ensure(all_over, "a run ends while calls are open")?;
+                let session = self.sessions.get_mut(&run.session).ok_or("a run without a session")?;
                 // An edited file may remove the message of a run while a model works on it.
-                ensure(!run.awaits_model || session.gathered.is_some(), "a run ends while a model is asked")?;
+                ensure(!run.awaits_model || session.gathered.is_some(), "a run ends during a request to its model")?;
                 session.run = None;
                 let waits = [MessageQueue::Steering, MessageQueue::FollowUp]
                     .iter()
@@ -312,13 +316,13 @@ impl LogAudit {
                 // A waiting message is no part of a run after which nothing follows.
                 let is_left = waits && !run.is_last;
                 self.runs.remove(&id);
-                ensure(*end != run::RunOutcome::Completed || !is_left, "a run completes although messages wait for it")
+                ensure(*end != run::RunOutcome::Completed || !is_left, "a run completes although messages are queued")
             }
             run::Event::Marked { marks, .. } => {
                 run.is_last = marks.last;
                 Ok(())
             }
-            run::Event::TurnOpened { .. } => ensure(all_over && !run.awaits_model, "a turn opens over open calls"),
+            run::Event::TurnOpened { .. } => ensure(all_over && !run.awaits_model, "a turn opens while calls are open"),
             run::Event::Started { .. }
             | run::Event::BackedOff { .. }
             | run::Event::Resumed { .. }
@@ -345,10 +349,10 @@ impl LogAudit {
                 gates: Vec::new(),
                 is_gated: false,
             };
-            ensure(self.calls.insert(id, seen).is_none(), "a call is wanted twice")?;
+            ensure(self.calls.insert(id, seen).is_none(), "a call is proposed twice")?;
             if let Some(run) = run {
-                let run = self.runs.get_mut(run).ok_or("a call of a run that is not there")?;
-                run.owes = run.owes.checked_sub(1).ok_or("a call that no message has")?;
+                let run = self.runs.get_mut(run).ok_or("a call of a run that does not exist")?;
+                run.owes = run.owes.checked_sub(1).ok_or("a call that is in no message")?;
                 run.calls.push(id);
             }
             return Ok(());
@@ -356,19 +360,19 @@ impl LogAudit {
         match event {
             call::Event::ResultDropped { .. } => return Ok(()),
             call::Event::Requested { key: Some(key), .. } => {
-                let session = meta.session.clone().ok_or("a request in no session")?;
+                let session = meta.session.clone().ok_or("a request without a session")?;
                 return ensure(self.keys.insert((session, key.clone())), "a request is made twice under one key");
             }
             call::Event::Requested { .. } => return Ok(()),
             call::Event::Received { .. } => {
-                let call = self.calls.get(&id).ok_or("a result of a call that nobody wanted")?;
-                ensure(matches!(call.stage, AuditedCallStage::Over(_)), "a result was received before it was there")?;
+                let call = self.calls.get(&id).ok_or("a result of a call that was not proposed")?;
+                ensure(matches!(call.stage, AuditedCallStage::Over(_)), "a result was received before the call ended")?;
                 return ensure(self.received.insert(id), "a result was received twice");
             }
             _ => {}
         }
         let boot = self.boot;
-        let call = self.calls.get_mut(&id).ok_or("a call that nobody wanted")?;
+        let call = self.calls.get_mut(&id).ok_or("a fact about a call that was not proposed")?;
         let resolved = |gate: &GateId| self.gates.get(gate).and_then(|gate| gate.resolution.as_ref());
         match (event, call.stage) {
             (call::Event::Allowed { by, .. }, AuditedCallStage::Requested | AuditedCallStage::Gated) => {
@@ -379,7 +383,7 @@ impl LogAudit {
                 if by.is_some() || call.stage == AuditedCallStage::Gated {
                     let last = call.gates.last().and_then(resolved);
                     let allows = matches!(last, Some(GateResolution::Allowed { .. } | GateResolution::Granted));
-                    ensure(allows || call.run.is_none(), "a call is allowed that a gate did not allow")?;
+                    ensure(allows || call.run.is_none(), "a call is allowed although its gate was not")?;
                 }
                 call.stage = AuditedCallStage::Ready;
                 Ok(())
@@ -390,39 +394,39 @@ impl LogAudit {
                 Ok(())
             }
             (call::Event::Waits { .. }, AuditedCallStage::Ready) => {
-                ensure(matches!(call.executor, Executor::Peer(_)), "a call waits for a peer that does not do it")
+                ensure(matches!(call.executor, Executor::Peer(_)), "a call that no peer executes waits for a peer")
             }
             (call::Event::Started { boot: by, line, memory, .. }, AuditedCallStage::Ready) => {
-                ensure(*by == boot, "a call is started by a process that is gone")?;
+                ensure(*by == boot, "a call is started by an earlier process")?;
                 let has = match &call.executor {
                     Executor::Peer(peer) => Some(self.lines.get(peer).copied()),
                     Executor::Builtin | Executor::Person | Executor::Shell | Executor::Service => None,
                 };
-                ensure(has.is_none_or(|has| has.is_some()), "a call is started for a peer that is away")?;
-                ensure(has.flatten() == *line, "a call is started for another line than its peer has")?;
+                ensure(has.is_none_or(|has| has.is_some()), "a call is started for a disconnected peer")?;
+                ensure(has.flatten() == *line, "a call is started on another connection than that of its peer")?;
                 call.line = *line;
                 call.memory = *memory;
                 let stop = call.run.and_then(|run| self.runs.get(&run)?.stop);
                 let is_whole = !matches!(stop, Some(StopReason::Error | StopReason::Aborted));
-                ensure(is_whole, "a call of a broken message is started")?;
+                ensure(is_whole, "a call of an incomplete message is started")?;
                 call.stage = AuditedCallStage::Started(boot);
                 Ok(())
             }
             (call::Event::Aborting { .. }, AuditedCallStage::Started(_)) => Ok(()),
             (call::Event::AskedAgain { boot: by, line, .. }, AuditedCallStage::InDoubt) => {
-                ensure(*by == boot, "a call is asked for by a process that is gone")?;
+                ensure(*by == boot, "an earlier process asks for the outcome of a call")?;
                 let Executor::Peer(peer) = &call.executor else {
-                    return Err("a call is asked for that no peer does".to_owned());
+                    return Err("the outcome of a call that no peer executes is asked for".to_owned());
                 };
                 let has = self.lines.get(peer).filter(|_| {
                     self.memories.get(peer).is_some_and(|now| {
                         *now == call.memory || call.memory == PeerMemory::Keeps && matches!(now, PeerMemory::Journal(_))
                     })
                 });
-                ensure(call.memory != PeerMemory::Forgets, "a call is asked for that nobody noted")?;
+                ensure(call.memory != PeerMemory::Forgets, "the outcome is asked of a peer that remembers no calls")?;
                 ensure(
                     has == Some(line),
-                    "a call is asked for over another line than its peer has, or in another journal than its own",
+                    "the outcome of a call is asked for on another connection than that of its peer, or from another journal",
                 )?;
                 call.line = Some(*line);
                 call.stage = AuditedCallStage::Started(boot);
@@ -434,14 +438,14 @@ impl LogAudit {
                 Ok(())
             }
             (call::Event::Again { .. }, AuditedCallStage::InDoubt) => {
-                ensure(call.repeat == RepeatMode::Idempotent, "a call is repeated that may not be")?;
+                ensure(call.repeat == RepeatMode::Idempotent, "a call that is not idempotent is repeated")?;
                 call.again += 1;
                 call.stage = AuditedCallStage::Ready;
                 Ok(())
             }
             // It had not left for its peer: only the world knows whether that is true.
             (call::Event::Again { .. }, AuditedCallStage::Started(_)) => {
-                ensure(call.line.is_some(), "a call is repeated of which nobody said that it was not sent")?;
+                ensure(call.line.is_some(), "a started call is repeated although it may have been sent")?;
                 call.stage = AuditedCallStage::Ready;
                 Ok(())
             }
@@ -459,14 +463,17 @@ impl LogAudit {
                     }
                     CallEnd::Failed => !matches!(stage, AuditedCallStage::Over(_)),
                 };
-                ensure(fits && !matches!(stage, AuditedCallStage::Over(_)), "a call ends in a way that does not fit")?;
+                ensure(
+                    fits && !matches!(stage, AuditedCallStage::Over(_)),
+                    "a call ends in a way that its stage does not allow",
+                )?;
                 // A file that replaces the tree leaves no place for the result of a call whose message it lacks.
                 let is_replaced = meta.session.as_ref().and_then(|id| self.sessions.get(id));
                 let is_replaced = is_replaced.is_some_and(|session| session.gathered.is_some());
                 // Nor has a message that ended in an error, which no model is ever shown.
                 let is_broken =
                     call.run.and_then(|run| self.runs.get(&run)).is_some_and(|run| run.stop == Some(StopReason::Error));
-                ensure(!is_broken || entry.is_none(), "a result of a message that no model is shown")?;
+                ensure(!is_broken || entry.is_none(), "a result for a message that no model receives")?;
                 let may_lack = is_broken || is_replaced && matches!(end, CallEnd::Cancelled | CallEnd::Unknown);
                 ensure(call.run.is_none() || entry.is_some() || may_lack, "a call of a run ends without a result")?;
                 let open = call.gates.iter().any(|gate| resolved(gate).is_none());
@@ -474,7 +481,7 @@ impl LogAudit {
                 call.stage = AuditedCallStage::Over(*end);
                 Ok(())
             }
-            (_, stage) => Err(format!("a call that is {stage:?} takes no such turn")),
+            (_, stage) => Err(format!("the fact is not allowed for a call that is {stage:?}")),
         }
     }
 }

@@ -45,7 +45,7 @@ impl ChannelAudit {
             Event::Settings(event) => self.read_setting_event(event),
             Event::Gate(gate::Event::Opened { gate, kind: gate::Kind::Pairing, subject, .. }) => ensure(
                 self.knocking.insert(*subject, *gate).is_none(),
-                "somebody who waits to be let in is asked about again",
+                "a second pairing gate opens for the same sender",
             ),
             Event::Gate(gate::Event::Resolved { gate, .. }) => {
                 self.knocking.retain(|_, knocking| knocking != gate);
@@ -58,31 +58,28 @@ impl ChannelAudit {
     fn read_channel_event(&mut self, event: &Told) -> Result<(), String> {
         match event {
             Told::Met { account } => {
-                ensure(self.accounts.insert(account.clone(), BTreeSet::new()).is_none(), "an account is met twice")
+                ensure(self.accounts.insert(account.clone(), BTreeSet::new()).is_none(), "an account is added twice")
             }
             Told::Forgotten { account } => {
-                ensure(self.accounts.remove(account).is_some(), "an account is forgotten that nobody knows")?;
-                ensure(!self.owed.values().any(|of| of == account), "letters of an account stay that is forgotten")
+                ensure(self.accounts.remove(account).is_some(), "an unknown account is removed")?;
+                ensure(!self.owed.values().any(|of| of == account), "outgoing messages of a removed account remain")
             }
             Told::Received { from, id, .. } => {
-                let known_ids = self
-                    .accounts
-                    .get_mut(&from.account)
-                    .ok_or("something is heard from an account that nobody knows")?;
-                ensure(id.as_ref().is_none_or(|id| known_ids.insert(id.clone())), "a message is heard twice")
+                let known_ids = self.accounts.get_mut(&from.account).ok_or("a message from an unknown account")?;
+                ensure(id.as_ref().is_none_or(|id| known_ids.insert(id.clone())), "a message is received twice")
             }
             Told::Owed { letter, to, key, .. } => {
-                ensure(self.accounts.contains_key(&to.account), "a letter is owed to an account that nobody knows")?;
+                ensure(self.accounts.contains_key(&to.account), "an outgoing message to an unknown account")?;
                 ensure(
                     key.as_ref().is_none_or(|key| self.keys.insert(key.clone())),
-                    "a letter is owed twice under a key",
+                    "two outgoing messages with one key",
                 )?;
                 let is_new = !self.ended.contains(letter) && self.owed.insert(*letter, to.account.clone()).is_none();
-                ensure(is_new, "a letter is owed twice")
+                ensure(is_new, "two outgoing messages with one id")
             }
             Told::Ended { letter, .. } => {
-                ensure(self.owed.remove(letter).is_some(), "a letter ends that is not on its way")?;
-                ensure(self.ended.insert(*letter), "a letter ends twice")
+                ensure(self.owed.remove(letter).is_some(), "an outgoing message ends that is not pending")?;
+                ensure(self.ended.insert(*letter), "an outgoing message ends twice")
             }
         }
     }
@@ -99,7 +96,7 @@ impl ChannelAudit {
             }
             settings::Event::Added { item, .. } => {
                 let list = self.set.entry(at).or_insert_with(|| json!([]));
-                let list = list.as_array_mut().ok_or("a text is added to no list")?;
+                let list = list.as_array_mut().ok_or("a text is added to a value that is not a list")?;
                 ensure(!list.iter().any(|there| there == item), "a list has a text twice")?;
                 list.push(item.as_str().into());
                 Ok(())
@@ -110,17 +107,17 @@ impl ChannelAudit {
     /// Reports whether a state has exactly the content of the record.
     pub(super) fn is_all_there(&self, state: &State) -> Result<(), String> {
         let letters: BTreeSet<OutboundId> = state.channels().pending_messages().map(|letter| letter.id).collect();
-        ensure(letters == self.owed.keys().copied().collect(), "other letters are on their way than the record owes")?;
+        ensure(letters == self.owed.keys().copied().collect(), "the pending outgoing messages differ from the record")?;
         let accounts: BTreeSet<ChannelAccount> =
             state.channels().accounts().map(|known| known.account.clone()).collect();
-        ensure(accounts == self.accounts.keys().cloned().collect(), "other accounts are known than the record says")?;
+        ensure(accounts == self.accounts.keys().cloned().collect(), "the known accounts differ from the record")?;
         let set = |at: &String| parse_path(at).and_then(|path| state.settings().get(&path).cloned());
         ensure(
             PATHS.iter().all(|at| set(&(*at).to_owned()) == self.set.get(*at).cloned()),
-            "something else is set than the record says",
+            "the settings differ from the record",
         )?;
         let secrets: BTreeSet<String> = state.settings().secrets().map(|(path, _)| path.to_string()).collect();
-        ensure(secrets == self.secrets, "other secrets are set than the record says")
+        ensure(secrets == self.secrets, "the secrets differ from the record")
     }
 }
 

@@ -94,52 +94,52 @@ impl ContractAudit {
             };
             return ensure(self.by_session.insert(session.clone(), seen).is_none(), "a contract is declared twice");
         }
-        let seen = self.by_session.get_mut(session).ok_or("a fact about no contract")?;
+        let seen = self.by_session.get_mut(session).ok_or("a contract fact without a contract")?;
         match event {
             unattended::Event::Declared { .. } | unattended::Event::Denied { .. } => Ok(()),
             unattended::Event::Narrowed { terms, .. } => {
                 let is_within = terms.budget.is_within(&seen.limits);
                 seen.limits = terms.budget;
-                ensure(is_within, "a contract is widened and nobody was asked")
+                ensure(is_within, "a contract is widened without a gate")
             }
             unattended::Event::Proposed { gate, terms } => {
                 seen.proposed = Some((*gate, terms.budget));
                 Ok(())
             }
             unattended::Event::Widened { .. } => {
-                let (gate, limits) = seen.proposed.take().ok_or("a contract is widened and nothing was proposed")?;
+                let (gate, limits) = seen.proposed.take().ok_or("a contract is widened without a proposal")?;
                 seen.limits = limits;
-                ensure(self.allowed.contains(&gate), "a contract is widened and nobody agreed")
+                ensure(self.allowed.contains(&gate), "a contract is widened although its gate was not allowed")
             }
-            unattended::Event::Kept => ensure(seen.proposed.take().is_some(), "nothing was proposed"),
+            unattended::Event::Kept => ensure(seen.proposed.take().is_some(), "a contract is kept without a proposal"),
             unattended::Event::Counted { .. } => {
                 seen.spent.calls += 1;
-                seen.check_limits("a command is done that the budget has no call for")
+                seen.check_limits("a command exceeds the calls of the budget")
             }
             unattended::Event::Breached { gate, .. } => {
                 let is_first = seen.status == AuditedStatus::InForce;
                 seen.status = gate.map_or(AuditedStatus::Over, AuditedStatus::AwaitingGate);
-                ensure(is_first, "a breach is told twice")
+                ensure(is_first, "a breach is recorded twice")
             }
             unattended::Event::Extended { metric, limit, .. } => {
                 let AuditedStatus::AwaitingGate(gate) = seen.status else {
-                    return Err("more is given that nobody needs".to_owned());
+                    return Err("a limit is raised without a breach".to_owned());
                 };
                 (seen.status, seen.limits) = (AuditedStatus::InForce, seen.limits.with_limit(*metric, *limit));
-                ensure(self.allowed.contains(&gate), "more is given and nobody allowed it")
+                ensure(self.allowed.contains(&gate), "a limit is raised although its gate was not allowed")
             }
             unattended::Event::Ended => {
                 let AuditedStatus::AwaitingGate(gate) = seen.status else {
-                    return Err("it ends and nobody was asked".to_owned());
+                    return Err("a contract ends without a gate".to_owned());
                 };
                 seen.status = AuditedStatus::Over;
                 let is_no = self.resolved.contains(&gate) && !self.allowed.contains(&gate);
-                ensure(is_no, "it ends though nobody has said no")
+                ensure(is_no, "a contract ends although its gate was not denied")
             }
             unattended::Event::Settled => {
                 let is_over = seen.status == AuditedStatus::Over && seen.runs.is_empty();
                 seen.status = AuditedStatus::Settled;
-                ensure(is_over, "it is said to be over while something works")
+                ensure(is_over, "a contract is settled before it is over")
             }
         }
     }
@@ -153,10 +153,10 @@ impl AuditedContract {
                 Ok(())
             }
             run::Event::ModelRequested { run, reserved, .. } => {
-                let amount = reserved.ok_or("a model is asked beside the budget")?;
+                let amount = reserved.ok_or("a model is requested without a reservation")?;
                 self.reserved.insert(*run, amount);
-                ensure(self.status == AuditedStatus::InForce, "a model is asked though a budget is used up")?;
-                self.check_limits("a model is asked that the budget has nothing for")
+                ensure(self.status == AuditedStatus::InForce, "a model is requested although a budget is used up")?;
+                self.check_limits("a model request exceeds the budget")
             }
             run::Event::Answered { run, spent, .. } => {
                 let reserved = self.reserved.remove(run);
@@ -183,8 +183,8 @@ impl AuditedContract {
             }
             call::Event::Started { call, .. } if self.run_calls.contains(call) => {
                 self.calls.insert(*call);
-                ensure(self.status == AuditedStatus::InForce, "a call starts though a budget is used up")?;
-                self.check_limits("a call starts that the budget has nothing for")
+                ensure(self.status == AuditedStatus::InForce, "a call starts although a budget is used up")?;
+                self.check_limits("a call exceeds the budget")
             }
             call::Event::Ended { call, end, .. } => {
                 if self.calls.remove(call) && *end != CallEnd::Failed {

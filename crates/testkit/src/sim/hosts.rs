@@ -81,7 +81,7 @@ impl HostRulesAudit {
         };
         match self.recorded.get(session).filter(|_| needs_rules) {
             Some(rules) if !self.brought.contains(rules) => {
-                Err(format!("{session} goes on without the rules of its host: {event:?}"))
+                Err(format!("{session} continues without the rules of its host: {event:?}"))
             }
             Some(_) | None => Ok(()),
         }

@@ -83,7 +83,7 @@ impl JobAudit {
     fn start_run(&mut self, firing: &FiringId, run: RunId) -> Result<(), String> {
         let open = self.jobs.get_mut(&firing.job).filter(|job| job.number == firing.number);
         let Some(AuditedFiring::MessageSent(_, works)) = open.and_then(|job| job.open.as_mut()) else {
-            return Err("a run works on a firing that nobody said".to_owned());
+            return Err("a run starts for a firing without a message".to_owned());
         };
         let may = match works {
             None => true,
@@ -122,7 +122,7 @@ impl JobAudit {
             }
             schedule::Event::Changed { job, plan, .. } => {
                 let seen = self.jobs.get_mut(job).filter(|job| !job.is_removed);
-                let seen = seen.ok_or("a job is changed that is not there")?;
+                let seen = seen.ok_or("a job that does not exist is changed")?;
                 seen.removes_itself = is_self_removing(plan);
                 if seen.schedule != plan.schedule {
                     // Its times are others.
@@ -141,14 +141,11 @@ impl JobAudit {
                 let room = usize::try_from(self.limits.at_once).unwrap_or(usize::MAX);
                 let on_their_way =
                     self.jobs.values().filter(|job| job.kind == JobKind::Job && job.open.is_some()).count();
-                let seen = self.jobs.get_mut(&firing.job).ok_or("a job fires that is not there")?;
-                ensure(!seen.is_removed, "a job fires that was removed")?;
-                ensure(seen.open.is_none(), "a job fires that is on its way")?;
-                ensure(firing.number == seen.number + 1, "a firing has another number than its place")?;
-                ensure(
-                    seen.kind == JobKind::Heartbeat || on_their_way < room,
-                    "more jobs are on their way than may be",
-                )?;
+                let seen = self.jobs.get_mut(&firing.job).ok_or("a job that does not exist fires")?;
+                ensure(!seen.is_removed, "a removed job fires")?;
+                ensure(seen.open.is_none(), "a job fires during its firing")?;
+                ensure(firing.number == seen.number + 1, "the number of a firing is not the next one")?;
+                ensure(seen.kind == JobKind::Heartbeat || on_their_way < room, "more jobs fire at once than allowed")?;
                 if *cause == FiringCause::Due {
                     ensure(*planned <= wall, "a job fires before its time")?;
                     ensure(seen.planned.is_none_or(|before| before < *planned), "a job fires twice for one time")?;
@@ -159,18 +156,18 @@ impl JobAudit {
                 Ok(())
             }
             schedule::Event::MessageSent { firing } => {
-                let session = meta.session.clone().ok_or("a firing is said in no session")?;
+                let session = meta.session.clone().ok_or("a message of a firing without a session")?;
                 let open = self.open_job(firing)?;
-                ensure(open.open == Some(AuditedFiring::Due), "a firing is said that is not due")?;
+                ensure(open.open == Some(AuditedFiring::Due), "a message of a firing that is not due")?;
                 open.open = Some(AuditedFiring::MessageSent(session, None));
-                ensure(self.sent.insert(firing.clone()), "a firing is said twice")
+                ensure(self.sent.insert(firing.clone()), "two messages of one firing")
             }
             schedule::Event::Ran { firing, .. } => {
                 let open = self.open_job(firing)?;
                 let works = matches!(&open.open, Some(AuditedFiring::MessageSent(_, Some((_, None)))));
-                ensure(matches!(open.open, Some(AuditedFiring::MessageSent(..))), "a firing ran that nobody said")?;
+                ensure(matches!(open.open, Some(AuditedFiring::MessageSent(..))), "a firing ran without a message")?;
                 open.open = Some(AuditedFiring::Ran);
-                ensure(!works, "a firing is over while its run works")
+                ensure(!works, "a firing ran although its run has not ended")
             }
             schedule::Event::Ended { firing, status, next, .. } => {
                 let open = self.open_job(firing)?;
@@ -178,7 +175,7 @@ impl JobAudit {
                 open.is_removed |= open.removes_itself && next.is_none() && *status == FiringStatus::Ok;
                 let fits =
                     was == Some(AuditedFiring::Ran) || was == Some(AuditedFiring::Due) && *status != FiringStatus::Ok;
-                ensure(fits, "a firing ends that is on its way")
+                ensure(fits, "a firing ends before it ran")
             }
         }
     }
@@ -200,7 +197,7 @@ impl JobAudit {
 
     fn open_job(&mut self, firing: &FiringId) -> Result<&mut AuditedJob, String> {
         let open = self.jobs.get_mut(&firing.job).filter(|job| job.number == firing.number && job.open.is_some());
-        open.ok_or_else(|| "a fact about a firing that is not on its way".to_owned())
+        open.ok_or_else(|| "a fact about a firing that is not open".to_owned())
     }
 
     /// Returns a job with an open firing, if there is one.

@@ -402,7 +402,7 @@ impl SimOwner {
             self.rules = rules;
         }
         if *self.engine.state() != *self.shadow.state() {
-            return Err("the state is not what the log says".to_owned());
+            return Err("the state differs from that of the log".to_owned());
         }
         invariants::rules_are_recorded(&self.engine)?;
         if self.rng.chance(5) {
@@ -415,7 +415,7 @@ impl SimOwner {
         let DueReply { request, upto, refusal } = release;
         self.stats.replies += 1;
         if *upto > self.log.head_lsn() {
-            return Err(format!("a reply tells of record {upto}, and the log ends at {}", self.log.head_lsn()));
+            return Err(format!("a reply depends on record {upto}, but the log ends at {}", self.log.head_lsn()));
         }
         invariants::refusal_is_so(refusal.as_ref(), self.shadow.state())?;
         if self.open.remove(request) { Ok(()) } else { Err("a request gets two replies".to_owned()) }

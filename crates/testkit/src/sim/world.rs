@@ -69,15 +69,15 @@ impl SimWorld {
         let mut arguments = None;
         match work {
             OwedWork::Turn { run, .. } => {
-                let run = engine.state().run(*run).ok_or("a turn of a run that is not there")?;
-                let session = engine.state().session(run.session()).ok_or("a run in no session")?;
+                let run = engine.state().run(*run).ok_or("a turn of a run that does not exist")?;
+                let session = engine.state().session(run.session()).ok_or("a run without a session")?;
                 check_pairs(session, log)?;
             }
             OwedWork::Compact { .. } | OwedWork::Fire { .. } => {}
             OwedWork::Call { call: id, start } => {
                 let seen = audit.calls.get(id).ok_or("a call runs that is not in the log")?;
                 if engine.state().call(*id).map(call::Call::start_count) != Some(*start) {
-                    return Err("a start of a call is worked on that is not its last".to_owned());
+                    return Err("work runs for a start of a call that is not its last".to_owned());
                 }
                 if seen.stage != AuditedCallStage::Started(audit.boot_number()) {
                     return Err(format!("a call runs that the log says is {:?}", seen.stage));
@@ -140,7 +140,7 @@ impl SimWorld {
             // It works on during a gate, and may end before the decision.
             OwedWork::Call { call, .. } if !job.cancelled && rng.below(8) == 0 && may_ask_host(engine, *call) => {
                 let gate = GateId::parse(&format!("{:032x}", u128::from_be_bytes(rng.random_bytes())));
-                let gate = gate.ok_or("no id of a gate")?;
+                let gate = gate.ok_or("invalid gate id")?;
                 return Ok(Some(Command::Call(call::Command::Reach { call: *call, gate, host: "a.org:443".into() })));
             }
             OwedWork::Call { call: id, .. } => self
@@ -191,7 +191,7 @@ impl SimWorld {
         }
         let ended = engine.state().call(id).is_none_or(call::Call::is_over);
         if ended {
-            return Err("a call is over while it runs, and nobody told it to stop".to_owned());
+            return Err("a call ended while its work runs, and the work was not cancelled".to_owned());
         }
         if is_asking {
             return Ok(self.peer_answer(rng, &content, &seen.executor, id));
@@ -239,7 +239,7 @@ impl SimWorld {
             let is_done = matches!(seen.stage, AuditedCallStage::Over(call::CallEnd::Done { .. }));
             let is_ours = seen.executor != call::Executor::Person;
             if is_done && is_ours && done == 0 && !self.stopped.contains(id) {
-                return Err(format!("{id} is said to be done, and was not"));
+                return Err(format!("{id} is recorded as done, but was not done"));
             }
             let never = matches!(
                 seen.stage,
@@ -255,7 +255,7 @@ impl SimWorld {
                     | AuditedCallStage::Gated
             );
             if never && seen.again == 0 && done > 0 {
-                return Err(format!("{id} is {:?}, and was done", seen.stage));
+                return Err(format!("{id} is {:?}, but was done", seen.stage));
             }
         }
         Ok(())
@@ -276,7 +276,7 @@ fn check_shown(engine: &Engine, log: &SimLog, call: CallId, content: &CallDetail
         match serde_json::from_str(text).map_err(|error| error.to_string())? {
             gate::GateContent::Approval { tool, arguments, .. } => {
                 if tool != content.tool || arguments != content.arguments {
-                    return Err("a person was shown something else than what runs".to_owned());
+                    return Err("an approver was shown other arguments than those that run".to_owned());
                 }
             }
             gate::GateContent::Question { .. } | gate::GateContent::GoOn { .. } => {}

@@ -188,7 +188,7 @@ impl PlaybackFixture {
         let (image, adapter) = self.running_adapter(name)?;
         let Some(input) = &adapter.input else { return Err("the input is closed".to_owned()) };
         let line = DecodedLine::Text(line.to_owned());
-        image.block_on(input.send(line)).map_err(|_| "the door has closed".to_owned())
+        image.block_on(input.send(line)).map_err(|_| "the adapter has closed".to_owned())
     }
 
     /// Returns the next frame of an adapter, `None` if it has ended.
@@ -247,10 +247,10 @@ impl PlaybackFixture {
                 let (image, adapter) = self.running_adapter(&name)?;
                 let Some(input) = adapter.input.as_ref().filter(|_| !adapter.task.is_finished()) else { break };
                 let line = DecodedLine::Text(format!(r#"{{"id":"{OWN}","type":"get_last_assistant_text"}}"#));
-                image.block_on(input.send(line)).map_err(|_| "the door has closed".to_owned())?;
+                image.block_on(input.send(line)).map_err(|_| "the adapter has closed".to_owned())?;
                 loop {
                     let frame = image.block_on(within_beats(&beat, MAX_BEATS, adapter.output.recv()));
-                    let frame = frame_text(&frame.flatten().ok_or("the door does not answer")?);
+                    let frame = frame_text(&frame.flatten().ok_or("the adapter does not answer")?);
                     if frame.contains(OWN) {
                         break;
                     }
@@ -274,7 +274,7 @@ impl PlaybackFixture {
     }
 
     fn wait_until(&mut self, holds: impl Fn() -> bool) -> Result<(), String> {
-        let Some(image) = &self.image else { return Err("nothing runs".to_owned()) };
+        let Some(image) = &self.image else { return Err("the process does not run".to_owned()) };
         image.local.block_on(&image.runtime, async {
             for _ in 0..MAX_BEATS {
                 if holds() {
@@ -282,7 +282,7 @@ impl PlaybackFixture {
                 }
                 self.beat.notified().await;
             }
-            Err("this did not happen".to_owned())
+            Err("the awaited state was not reached".to_owned())
         })
     }
 
@@ -311,14 +311,15 @@ impl PlaybackFixture {
             // Some endings wait for a moment, and time stands still.
             image.local.block_on(&image.runtime, tokio::time::advance(Duration::from_millis(20)));
         }
-        Err("the door did not end".to_owned())
+        Err("the adapter did not end".to_owned())
     }
 
     /// Returns the result of an adapter, which must have ended.
     pub(super) fn adapter_outcome(&mut self, name: &str) -> Result<Result<(), String>, String> {
         let beat = Arc::clone(&self.beat);
         let (image, adapter) = self.running_adapter(name)?;
-        let ended = image.block_on(within_beats(&beat, MAX_BEATS, &mut adapter.task)).ok_or("the door is open")?;
+        let ended =
+            image.block_on(within_beats(&beat, MAX_BEATS, &mut adapter.task)).ok_or("the adapter has not ended")?;
         let outcome = ended.map_err(|error| error.to_string())?;
         // It is read once only.
         if let Some(image) = &mut self.image {
@@ -353,9 +354,9 @@ impl PlaybackFixture {
 
     fn running_adapter(&mut self, name: &str) -> Result<(LocalExecutor<'_>, &mut RunningAdapter), String> {
         let Some(ProcessImage { adapters, local, runtime, .. }) = &mut self.image else {
-            return Err("nothing runs".to_owned());
+            return Err("the process does not run".to_owned());
         };
-        let adapter = adapters.get_mut(name).ok_or_else(|| format!("there is no door {name:?}"))?;
+        let adapter = adapters.get_mut(name).ok_or_else(|| format!("there is no adapter {name:?}"))?;
         Ok((LocalExecutor { local, runtime }, adapter))
     }
 }
@@ -369,7 +370,7 @@ impl Drop for PlaybackFixture {
 impl ProcessImage {
     fn new() -> Self {
         let runtime =
-            Builder::new_current_thread().enable_all().start_paused(true).build().expect("the system has a thread");
+            Builder::new_current_thread().enable_all().start_paused(true).build().expect("the runtime starts");
         let (still, until) = threads::channel::<()>();
         // A paused clock moves by itself when all tasks are idle, unless something blocks.
         runtime.spawn_blocking(move || until.recv());

@@ -40,7 +40,7 @@ impl PlaceholderMap {
     /// If it is no JSON, or not in the form in which it is written.
     pub(super) fn replace_in_frame(&mut self, frame: &str) -> Result<String, String> {
         let mut value: Value =
-            serde_json::from_str(frame).map_err(|error| format!("a frame that is no JSON: {error}: {frame}"))?;
+            serde_json::from_str(frame).map_err(|error| format!("a frame is not JSON: {error}: {frame}"))?;
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         if kind == "event" {
             return self.replace_in_envelope(&value);
@@ -66,10 +66,10 @@ impl PlaceholderMap {
         let event = &envelope["payload"]["event"];
         let payload = if event.is_null() { &envelope["payload"] } else { event };
         if !event.is_null() && event["type"] != envelope["payload"]["event_type"] {
-            return Err(format!("an envelope that is about something else than it says: {envelope}"));
+            return Err(format!("the event_type of an envelope differs from its event: {envelope}"));
         }
         if envelope["protocol_version"] != 2 || !envelope["frame_id"].is_string() {
-            return Err(format!("no envelope: {envelope}"));
+            return Err(format!("invalid envelope: {envelope}"));
         }
         if let Some(session) = envelope["session_id"].as_str() {
             self.add_id(session, "session");

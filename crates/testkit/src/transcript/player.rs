@@ -59,19 +59,22 @@ pub(super) fn check_script(script: &[ScriptLine], launcher: ExecLauncher) -> Res
     let last = script.last().map_or(1, |line| line.number);
     let end = |problem: String| (last, problem);
     if !gaps.is_empty() {
-        return Err(end("a frame must follow that ends the gap".to_owned()));
+        return Err(end("the gap must be followed by a frame".to_owned()));
     }
     play.fixture.close_inputs().map_err(end)?;
     for name in play.fixture.adapter_names() {
         if let Some(frame) = play.fixture.next_frame(&name).map_err(end)? {
             let frame = play.placeholders.replace_in_frame(&frame).map_err(end)?;
-            return Err(end(format!("more came than the transcript says:\n  {frame}{}", play.following_frames(&name))));
+            return Err(end(format!(
+                "more frames came than the transcript has:\n  {frame}{}",
+                play.following_frames(&name)
+            )));
         }
         play.fixture.adapter_outcome(&name).map_err(end)?.map_err(end)?;
     }
     match play.fixture.model.replies_left() {
         0 => Ok(()),
-        left => Err(end(format!("the model was not asked for its last {left} replies"))),
+        left => Err(end(format!("the model received no request for its last {left} replies"))),
     }
 }
 
@@ -89,7 +92,7 @@ fn frame_difference(expected: &str, came: &str, more: &str) -> String {
     let from = same.saturating_sub(30);
     let part = |text: &str| text.chars().skip(from).take(90).collect::<String>();
     format!(
-        "another frame came\n  expected  {expected}\n  came      {came}\n  they part at character {same}:\n    expected  {}\n    came      {}{more}",
+        "another frame came\n  expected  {expected}\n  came      {came}\n  they differ from character {same}:\n    expected  {}\n    came      {}{more}",
         part(expected),
         part(came)
     )
@@ -187,7 +190,7 @@ impl TranscriptPlayer {
         self.fixture.open_adapter(name)?;
         match self.fixture.next_frame(name)? {
             Some(frame) => self.placeholders.replace_in_frame(&frame),
-            None => Err("the door has ended".to_owned()),
+            None => Err("the adapter has ended".to_owned()),
         }
     }
 
@@ -201,7 +204,7 @@ impl TranscriptPlayer {
     fn start_error(&mut self, name: &str) -> Result<String, String> {
         self.fixture.open_adapter(name)?;
         match self.fixture.adapter_outcome(name)? {
-            Ok(()) => Err("the door opened".to_owned()),
+            Ok(()) => Err("the adapter opened".to_owned()),
             Err(problem) => Ok(self.placeholders.replace_in_text(&problem)),
         }
     }
@@ -256,7 +259,7 @@ impl TranscriptPlayer {
             }
             LineKind::Refused(name, problem) => {
                 let came = self.start_error(name)?;
-                if problem == "..." || came == *problem { Ok(()) } else { Err(format!("it says {came:?}")) }
+                if problem == "..." || came == *problem { Ok(()) } else { Err(format!("the error is {came:?}")) }
             }
             LineKind::Clock(by) => self.fixture.advance_time(*by),
             LineKind::Appears(path) => self.fixture.wait_for_file(path),
@@ -290,9 +293,9 @@ mod tests {
         for (case, text, number, words) in [
             ("another", format!("{ASKED}< {other}\n"), 2, "success\":false,"),
             ("another, and what came", format!("{ASKED}< {other}\n"), 2, ANSWER),
-            ("one too many", ASKED.to_owned(), 1, "more came"),
+            ("one too many", ASKED.to_owned(), 1, "more frames came"),
             ("one of a group", format!("{ASKED}{ASKED}<~ {ANSWER}\n<~ {other}\n"), 3, "another frame came"),
-            ("a gap without an end", format!("{again}< ...\n"), 3, "a frame must follow"),
+            ("a gap without an end", format!("{again}< ...\n"), 3, "must be followed by a frame"),
             ("a reply that nobody asked for", format!("model says \"x\"\n{again}"), 3, "its last 1 replies"),
         ] {
             let (at, problem) = check_script(&parse_script(&text).unwrap(), launcher()).unwrap_err();

@@ -37,13 +37,13 @@ impl ScriptedReplies {
         loop {
             let verb = words.next_word();
             if made.is_over {
-                return Err(format!("nothing can follow: {verb}"));
+                return Err(format!("no clause may follow here: {verb}"));
             }
             self.parse_clause(verb, &mut words, &mut made)?;
             match words.next_word() {
                 "" => break,
                 "and" => {}
-                other => return Err(format!("{other:?} where \"and\" or the end should be")),
+                other => return Err(format!("expected \"and\" or the end of the line, got {other:?}")),
             }
         }
         let ReplyBuilder { reply, is_called, is_short, is_over, .. } = made;
@@ -91,11 +91,11 @@ impl ScriptedReplies {
             }
             "breaks" => {
                 made.is_over = true;
-                if words.next_word() == "off" { Ok(()) } else { Err("breaks off".to_owned()) }
+                if words.next_word() == "off" { Ok(()) } else { Err("expected \"breaks off\"".to_owned()) }
             }
             "stops" => {
                 made.is_short = true;
-                if words.next_word() == "short" { Ok(()) } else { Err("stops short".to_owned()) }
+                if words.next_word() == "short" { Ok(()) } else { Err("expected \"stops short\"".to_owned()) }
             }
             "used" => {
                 let (input, output) = (words.next_count()?, words.next_count()?);
@@ -118,7 +118,7 @@ impl ScriptedReplies {
                 made.is_over = true;
                 Ok(())
             }
-            other => Err(format!("the model cannot {other:?}")),
+            other => Err(format!("unknown verb of the model: {other:?}")),
         }
     }
 
@@ -166,7 +166,7 @@ fn failure_kind(word: &str) -> Result<FailureKind, String> {
         "refused" => FailureKind::Refused,
         "limited" => FailureKind::RateLimit,
         "broken" => FailureKind::Broken,
-        other => return Err(format!("{other:?} is no kind of failure")),
+        other => return Err(format!("unknown kind of failure: {other:?}")),
     })
 }
 
@@ -214,7 +214,7 @@ impl<'a> WordReader<'a> {
 
     fn next_count(&mut self) -> Result<u64, String> {
         let word = self.next_word();
-        word.trim_end_matches('s').parse().map_err(|_| format!("{word:?} is no number"))
+        word.trim_end_matches('s').parse().map_err(|_| format!("{word:?} is not a number"))
     }
 
     fn next_value(&mut self) -> Result<Value, String> {
@@ -227,7 +227,7 @@ impl<'a> WordReader<'a> {
     fn next_text(&mut self) -> Result<String, String> {
         match self.next_value()? {
             Value::String(text) => Ok(text),
-            other => Err(format!("{other} where a text should be")),
+            other => Err(format!("expected a text, got {other}")),
         }
     }
 }

@@ -94,7 +94,7 @@ fn parse_line(text: &str) -> Result<LineKind, String> {
         ("file", path) => Ok(LineKind::File(path.to_owned(), String::new())),
         ("keep", "sessions") => Ok(LineKind::KeepSessions),
         ("speaks", name) => {
-            AgentProduct::from_name(name).map(LineKind::Speaks).ok_or_else(|| format!("nobody speaks {name}"))
+            AgentProduct::from_name(name).map(LineKind::Speaks).ok_or_else(|| format!("unknown dialect {name}"))
         }
         ("flags", rest) => Ok(parse_flags("", rest)),
         ("clock", rest) => Ok(LineKind::Clock(parse_duration(rest)?)),
@@ -103,7 +103,7 @@ fn parse_line(text: &str) -> Result<LineKind, String> {
         (path, "appears") => Ok(LineKind::Appears(path.to_owned())),
         (name, rest) => match rest.strip_prefix("flags") {
             Some(rest) if is_name(name) => Ok(parse_flags(name, rest)),
-            _ => Err(format!("this is no line of a transcript: {text}")),
+            _ => Err(format!("unknown line of a transcript: {text}")),
         },
     }
 }
@@ -118,12 +118,13 @@ fn parse_flags(name: &str, flags: &str) -> LineKind {
 
 /// Returns a frame in the form that is compared: its keys in order, nothing between them.
 fn parse_frame(text: &str) -> Result<String, String> {
-    let value: Value = serde_json::from_str(text.trim()).map_err(|error| format!("this frame is no JSON: {error}"))?;
+    let value: Value =
+        serde_json::from_str(text.trim()).map_err(|error| format!("invalid JSON in the frame: {error}"))?;
     Ok(value.to_string())
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time like +50ms, +2s or +15min");
+    let wrong = || format!("invalid time {text:?}: expected e.g. +50ms, +2s or +15min");
     let text = text.strip_prefix('+').ok_or_else(wrong)?;
     let unit = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
     let count: u64 = text[..unit].parse().map_err(|_| wrong())?;

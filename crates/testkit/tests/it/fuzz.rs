@@ -8,7 +8,7 @@ const SEED: u64 = 7;
 fn first_inputs(name: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
     let corpus = target.load_corpus().expect("a corpus that can be read");
-    assert!(corpus.len() > 1, "{name} has nothing to begin with");
+    assert!(corpus.len() > 1, "{name} has an empty corpus");
     for number in 0..target.short.max(corpus.len() as u64) {
         let input = target.make_input(&corpus, SEED, number);
         let outcome = std::panic::catch_unwind(|| (target.decode)(&input));

@@ -109,7 +109,7 @@ impl OutputCollector {
         {
             match create_log_file(folder).await {
                 Ok(made) => self.file = Some(made),
-                Err(error) => tracing::warn!(%error, "a long output is not kept"),
+                Err(error) => tracing::warn!(%error, "cannot create a file for a long output"),
             }
             // All that came before is still held.
             let all = usize::try_from(before).unwrap_or(usize::MAX).min(self.held.len());
@@ -123,7 +123,7 @@ impl OutputCollector {
         let Some((file, path)) = &mut self.file else { return };
         let room = usize::try_from(KEPT.saturating_sub(at)).unwrap_or(usize::MAX);
         if let Err(error) = file.write_all(&bytes[..bytes.len().min(room)]).await {
-            tracing::warn!(%error, path = %path.display(), "a long output is not kept whole");
+            tracing::warn!(%error, path = %path.display(), "cannot write all of a long output to its file");
             self.file = None;
         }
     }
@@ -142,7 +142,7 @@ impl OutputCollector {
         if let Some((file, path)) = &mut self.file
             && let Err(error) = file.flush().await
         {
-            tracing::warn!(%error, path = %path.display(), "a long output is not kept whole");
+            tracing::warn!(%error, path = %path.display(), "cannot write all of a long output to its file");
         }
         self.shown_output(&self.held)
     }

@@ -86,7 +86,7 @@ async fn a_code_other_than_zero_is_an_error_result_that_names_it() {
         ("(exit 42)", "(no output)\n\nCommand exited with code 42"),
         (
             "sh -c 'kill -9 $$'",
-            "Command exited with code 137: it was killed, by itself, by somebody else, or because memory ran out",
+            "Command exited with code 137: it was killed with SIGKILL, for example because memory ran out",
         ),
     ] {
         let got = case.run(&BashTool::default(), json!({"command": command})).await;
@@ -110,7 +110,7 @@ async fn a_shell_that_ends_is_replaced_in_its_folder_and_that_is_said() {
     );
     assert_eq!(text(&got), want);
     let want = format!(
-        "{} -\n\n[This ran in a new shell, because the shell of the command before ended: earlier variables and functions are lost]",
+        "{} -\n\n[This ran in a new shell, because the shell of the previous command ended: earlier variables and functions are lost]",
         place.display()
     );
     assert_eq!(output_of(&case, "echo \"$PWD\" ${x:--}").await, want);
@@ -188,7 +188,7 @@ async fn a_time_out_ends_everything_and_the_next_command_gets_a_new_shell_in_the
     assert!(result.content[0].as_text().unwrap().ends_with("Command timed out after 2 seconds"));
     let next = output_of(&case, "pwd; echo ${x:-lost}").await;
     let want = format!(
-        "{}\nlost\n\n[This ran in a new shell, because the command before was stopped",
+        "{}\nlost\n\n[This ran in a new shell, because the previous command was stopped",
         case.cx.cwd.join("sub").display()
     );
     assert!(next.starts_with(&want), "{next}");

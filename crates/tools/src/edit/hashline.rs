@@ -153,7 +153,7 @@ fn locate_change(change: &AnchoredEdit, content: &FileText) -> Result<(Range<usi
             let (first, last) = (find_line(&range.pos, content, &starts)?, find_line(&range.end, content, &starts)?);
             if first > last {
                 return Err(CallFailure::Failed(format!(
-                    "the range {} to {} is the wrong way round",
+                    "the range {} to {} ends before it begins",
                     range.pos, range.end
                 )));
             }
@@ -184,13 +184,13 @@ fn find_line(given: &str, content: &FileText, starts: &[usize]) -> Result<usize,
     let number: usize = number.trim().parse().map_err(|_| malformed())?;
     let count = starts.len() - 1;
     if number == 0 || number > count {
-        return Err(CallFailure::Failed(format!("{given} names a line that is not there: the file has {count}")));
+        return Err(CallFailure::Failed(format!("{given} names a line that does not exist: the last line is {count}")));
     }
     let line = |number: usize| content.normalised_text()[starts[number - 1]..starts[number]].trim_end_matches('\n');
     if line_anchor(number, line(number)) == format!("{number}#{}", hash.trim()) {
         return Ok(number);
     }
-    let mut text = format!("{given} does not fit: the line has changed since it was read. The lines are now:");
+    let mut text = format!("{given} does not match: the line has changed since it was read. The lines are now:");
     for near in number.saturating_sub(2).max(1)..=(number + 2).min(count) {
         text.push_str(&format!("\n{}:{}", line_anchor(near, line(near)), line(near)));
     }

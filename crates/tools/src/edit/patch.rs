@@ -10,7 +10,7 @@ use crate::{outcome::CallFailure, tool::ToolContext};
 
 pub(super) const DESCRIPTION: &str = "Applies a diff to a file. op: update (default), create or delete. diff for update: hunks that begin with @@, optionally with the text of a \
     line above the change, then lines that begin with a space (kept), - (removed) or + (added); for create: the whole content. A hunk must fit exactly one place \
-    behind the one before. rename gives the file another path.";
+    after the one before. rename gives the file another path.";
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -137,24 +137,24 @@ fn apply_hunks(path: &str, content: &FileText, hunks: &[Hunk]) -> Result<String,
     let mut edits = Vec::new();
     let mut from = 0;
     for (number, hunk) in hunks.iter().enumerate() {
-        let refuse = |why: String| CallFailure::Failed(format!("hunk {} does not fit {path}: {why}", number + 1));
+        let refuse = |why: String| CallFailure::Failed(format!("hunk {} does not match {path}: {why}", number + 1));
         let start = match &hunk.above {
             None => from,
             Some(above) => {
                 let found = lines.iter().skip(from).position(|line| line.trim() == above);
-                from + found.ok_or_else(|| refuse(format!("no line {above:?} behind line {from}")))?
+                from + found.ok_or_else(|| refuse(format!("no line {above:?} after line {from}")))?
             }
         };
         let at = match find_position(&lines, start, hunk) {
             HunkPosition::At(at) => at,
             HunkPosition::Several(at) => {
                 let named: Vec<String> = at.iter().take(20).map(|at| (at + 1).to_string()).collect();
-                return Err(refuse(format!("it fits at lines {}; add lines around it", named.join(", "))));
+                return Err(refuse(format!("it matches at lines {}; add lines around it", named.join(", "))));
             }
             HunkPosition::Nowhere => {
                 let nearest =
                     nearest::describe_nearest(content.normalised_text(), &hunk.old.join("\n")).unwrap_or_default();
-                return Err(refuse(format!("its lines are not there. {nearest}").trim_end().to_owned()));
+                return Err(refuse(format!("its lines were not found. {nearest}").trim_end().to_owned()));
             }
         };
         let end = at + hunk.old.len();

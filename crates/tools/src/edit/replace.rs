@@ -67,7 +67,7 @@ fn not_found(path: &str, content: &FileText, old: &str) -> String {
             text.push('\n');
             text.push_str(&lines);
         }
-        None => text.push_str(" No line is like it; read the file again."),
+        None => text.push_str(" No line is similar; read the file again."),
     }
     text
 }

@@ -49,7 +49,7 @@ async fn an_edit_that_does_not_fit_is_explained_and_changes_nothing() {
         (
             "zzzz",
             "x",
-            "old_text was not found in f: it must match exactly, white space too. No line is like it; read the file again.",
+            "old_text was not found in f: it must match exactly, white space too. No line is similar; read the file again.",
         ),
         (
             "print(",
@@ -132,17 +132,17 @@ async fn an_anchor_that_does_not_fit_is_refused_with_the_lines_as_they_are() {
     let case = ToolFixture::new();
     case.write("f", "one\nnew\n");
     let stale = format!(
-        "{two} does not fit: the line has changed since it was read. The lines are now:\n{one}:one\n{}:new",
+        "{two} does not match: the line has changed since it was read. The lines are now:\n{one}:one\n{}:new",
         line_anchor(2, "new")
     );
     let range = |pos: &str, end: &str| json!([{"loc": {"range": {"pos": pos, "end": end}}, "content": null}]);
     for (edits, want) in [
         (range(&two, &two), stale.as_str()),
-        (range("9#ZZ", "9#ZZ"), "9#ZZ names a line that is not there: the file has 2"),
+        (range("9#ZZ", "9#ZZ"), "9#ZZ names a line that does not exist: the last line is 2"),
         (range("line 2", &one), "\"line 2\" is not an anchor: it is a line number, # and two letters, such as 12#XY"),
         (
             range(&line_anchor(2, "new"), &one),
-            &format!("the range {} to {one} is the wrong way round", line_anchor(2, "new")),
+            &format!("the range {} to {one} ends before it begins", line_anchor(2, "new")),
         ),
         (json!([range(&one, &one)[0], range(&one, &one)[0]]), "two edits change the same lines: put them into one"),
         (json!([]), "edits is empty: nothing to change"),
@@ -177,9 +177,9 @@ async fn a_patch_whose_place_is_in_doubt_is_refused() {
     let case = ToolFixture::new();
     case.write("f", "x\ny\nx\n");
     for (arguments, want) in [
-        (json!({"diff": "@@\n-x\n+z\n"}), "hunk 1 does not fit f: it fits at lines 1, 3; add lines around it"),
-        (json!({"diff": "@@\n-q\n+z\n"}), "hunk 1 does not fit f: its lines are not there."),
-        (json!({"diff": "@@ none\n-x\n+z\n"}), "hunk 1 does not fit f: no line \"none\" behind line 0"),
+        (json!({"diff": "@@\n-x\n+z\n"}), "hunk 1 does not match f: it matches at lines 1, 3; add lines around it"),
+        (json!({"diff": "@@\n-q\n+z\n"}), "hunk 1 does not match f: its lines were not found."),
+        (json!({"diff": "@@ none\n-x\n+z\n"}), "hunk 1 does not match f: no line \"none\" after line 0"),
         (json!({"diff": "@@\n?x\n"}), "line 2 of the diff begins with neither space, - nor +: ?x"),
         (json!({"diff": ""}), "diff has no hunk: nothing to change"),
         (json!({"op": "create", "diff": "x"}), "f exists already; use op update"),

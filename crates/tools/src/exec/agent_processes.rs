@@ -160,7 +160,7 @@ impl ProcessTable {
                 }
             }
         }
-        Err(io::Error::other("processes come and go before they can be looked at"))
+        Err(io::Error::other("processes start and end too fast to be listed"))
     }
 
     fn acts_for_agent(&mut self, pid: i32) -> bool {

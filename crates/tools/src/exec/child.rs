@@ -82,9 +82,11 @@ fn receive_bounds(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
             Err(_) => return Ok(None),
         }
     };
-    let ChildOrder::Begin(bounds) = order else { return Err(io::Error::other("the first order is another")) };
+    let ChildOrder::Begin(bounds) = order else {
+        return Err(io::Error::other("the first order does not set the bounds of the sandbox"));
+    };
     if let Some(Err(error)) = bounds.map(|bounds| namespace::apply_bounds(bounds, control)) {
-        let report = ChildReport::Failed(format!("the sandbox cannot be had: {error}"));
+        let report = ChildReport::Failed(format!("cannot set up the sandbox: {error}"));
         control.write_all(&report.encode())?;
         return Err(io::Error::other(error));
     }
@@ -237,7 +239,7 @@ impl ExecChild {
         while let Some((order, length)) = ChildOrder::decode(&self.orders).map_err(io::Error::other)? {
             self.orders.drain(..length);
             match order {
-                ChildOrder::Begin(_) => return Err(io::Error::other("a first order that is not the first")),
+                ChildOrder::Begin(_) => return Err(io::Error::other("the bounds of the sandbox were set already")),
                 ChildOrder::Run(run) => self.begin_command(&run)?,
                 ChildOrder::Input(bytes) => {
                     if let Some(input) = self.running.as_mut().and_then(|running| running.input.as_mut()) {
@@ -385,7 +387,7 @@ impl ExecChild {
             Some(_) if self.kill_at.is_none() => {
                 self.running = None;
                 self.send_report(&ChildReport::Failed(
-                    "it ended before it read the command; the next one gets a new shell".to_owned(),
+                    "the shell ended before it read the command; the next command gets a new shell".to_owned(),
                 ))
             }
             Some(_) | None => Ok(()),

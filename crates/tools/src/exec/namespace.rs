@@ -39,7 +39,7 @@ pub(super) fn apply_bounds(mut bounds: SandboxBounds, control: &UnixStream) -> R
     let entered = is_named.then(enter_network);
     if let Some(Err(error)) = &entered {
         if bounds.must_hold {
-            return Err(format!("a network of named hosts: {error}"));
+            return Err(format!("cannot restrict the network to listed hosts: {error}"));
         }
         // Less than requested is nothing, not everything.
         bounds.network = NetworkAccess::Off;
@@ -62,12 +62,13 @@ fn enter_network() -> io::Result<TcpListener> {
     let is_users = unshare(CloneFlags::CLONE_NEWNET).is_err();
     if is_users {
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
-            .map_err(|error| io::Error::other(format!("this machine gives no namespaces to this user ({error})")))?;
+            .map_err(|error| io::Error::other(format!("this user may not create namespaces ({error})")))?;
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     }
-    raise_loopback().map_err(|error| io::Error::other(format!("the loopback of a new network: {error}")))?;
+    raise_loopback()
+        .map_err(|error| io::Error::other(format!("cannot enable loopback in the new network namespace: {error}")))?;
     if is_users {
         // In a namespace of its own a process has every capability, and the shell, which has none, could not open our pipes.
         let none = CapabilitySet::empty();
@@ -100,7 +101,7 @@ fn raise_loopback() -> io::Result<()> {
     match answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes) {
         Some(0) if length >= 20 => Ok(()),
         Some(code) if length >= 20 => Err(io::Error::from_raw_os_error(-code)),
-        Some(_) | None => Err(io::Error::other("the kernel's answer is too short")),
+        Some(_) | None => Err(io::Error::other("the netlink answer of the kernel is too short")),
     }
 }
 
@@ -110,7 +111,7 @@ fn hand_over(control: &UnixStream, listener: &TcpListener) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = SendAncillaryBuffer::new(&mut space);
     if !message.push(SendAncillaryMessage::ScmRights(&given)) {
-        return Err(io::Error::other("no room for a listener"));
+        return Err(io::Error::other("cannot pass the listener to the gateway"));
     }
     // A message of a few bytes on a socket that is empty goes whole.
     let sent = sendmsg(control, &[IoSlice::new(&report)], &mut message, SendFlags::empty())?;

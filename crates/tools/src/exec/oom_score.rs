@@ -11,6 +11,6 @@ pub(super) fn raise_oom_score() {
     if score.is_none_or(|score| score < FIRST_TO_GO)
         && let Err(error) = std::fs::write(SCORE, FIRST_TO_GO.to_string())
     {
-        tracing::warn!(%error, "{SCORE} cannot be written: where memory runs out the gateway may go before its commands");
+        tracing::warn!(%error, "cannot write {SCORE}: if memory runs out, the kernel may kill the gateway before its commands");
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn check_pins(
         return Err(PinnedRunError::Changed(difference));
     }
     let PathState::Folder { device, inode } = approved.folder.found else {
-        return Err(PinnedRunError::Changed(format!("{folder} was no folder when it was approved")));
+        return Err(PinnedRunError::Changed(format!("{folder} was not a folder when the command was approved")));
     };
     // From here on the descriptor counts, even if the name changes.
     let entered = open(Path::new(folder), OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;

@@ -99,7 +99,7 @@ pub fn kill_remaining() {
 /// Kills those whom [`become_subreaper`] made children of this process, and waits for them, for ever. Inside a Tokio runtime.
 pub async fn reap() {
     if let Err(error) = until_refused().await {
-        tracing::error!(%error, "what commands leave behind goes on until this process ends");
+        tracing::error!(%error, "cannot reap leftover processes of commands: they run until this process ends");
     }
 }
 

@@ -167,7 +167,7 @@ impl NodeExecution {
                         running.stop().await;
                     }
                     ExecutionOrder::Give(bytes, reply) if unread + bytes.len() > UNREAD => {
-                        let _ = reply.send(Err(format!("it does not read its input: {unread} bytes of it wait already")));
+                        let _ = reply.send(Err(format!("the command does not read its input: {unread} bytes are pending")));
                         drop(bytes);
                     }
                     ExecutionOrder::Give(bytes, reply) => {
@@ -227,7 +227,7 @@ impl NodeExecution {
     /// Gives it something to read.
     pub(super) async fn write_input(&self, bytes: Vec<u8>) -> Result<(), String> {
         let (reply, replied) = oneshot::channel();
-        let gone = || "it has ended".to_owned();
+        let gone = || "the command has ended".to_owned();
         self.orders.send(ExecutionOrder::Give(bytes, reply)).await.map_err(|_| gone())?;
         replied.await.unwrap_or_else(|_| Err(gone()))
     }

@@ -41,7 +41,7 @@ impl ExecutionListener {
 
 impl fmt::Debug for ExecutionListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Teller")
+        f.write_str("ExecutionListener")
     }
 }
 
@@ -178,12 +178,12 @@ impl<'a> StartPermit<'a> {
     fn acquire_from(executions: &'a NodeExecutions) -> Result<Self, String> {
         let mut table = executions.lock_table();
         if table.closed {
-            return Err("not run: the node ends".to_owned());
+            return Err("not run: the node is shutting down".to_owned());
         }
         table.prune_ended();
         if table.running_count() + table.starting >= AT_ONCE {
             return Err(format!(
-                "not run: {AT_ONCE} commands run already; Process lists those in the background and ends them"
+                "not run: {AT_ONCE} commands are running already; use Process to list and kill those in the background"
             ));
         }
         table.starting += 1;
@@ -200,6 +200,6 @@ impl Drop for StartPermit<'_> {
 
 fn new_id() -> Result<String, String> {
     let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| format!("not run: no random numbers: {error}"))?;
+    getrandom::fill(&mut random).map_err(|error| format!("not run: cannot generate an id: {error}"))?;
     Ok(hex::encode(random))
 }

@@ -41,7 +41,9 @@ pub fn compile_node_rules(source: Option<RuleSource>) -> Result<CompiledRules, N
     for rule in source.rules.rules.iter().chain(&source.rules.defaults) {
         let at = format!("{}:{}", source.name, rule.line);
         if rule.action != RuleAction::Deny {
-            problems.push(format!("{at}: a node can only deny; what is allowed or asked about is said at the gateway"));
+            problems.push(format!(
+                "{at}: a node can only deny; put rules that allow or ask into permissions.yaml of the gateway"
+            ));
         }
         if let Some(problem) = unknown_tool(rule) {
             problems.push(format!("{at}: {problem}"));
@@ -64,7 +66,8 @@ fn unknown_tool(rule: &Rule) -> Option<String> {
         return Some(format!("{name} is called {} in rules", NAMES[at]));
     }
     let is_plain = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    (is_plain && !NAMES.contains(&name)).then(|| format!("a node has no tool {name}: {}", NAMES.join(", ")))
+    (is_plain && !NAMES.contains(&name))
+        .then(|| format!("a node has no tool {name}; its tools are {}", NAMES.join(", ")))
 }
 
 /// Guard that refuses calls on a node.
@@ -99,9 +102,10 @@ impl NodeGuard {
             match evaluate(&layers, subject, Millis(0)) {
                 Verdict::Allow(_) => None,
                 Verdict::Deny(why) => Some(format!("Refused by the node: {} is denied {why}", subject.tool)),
-                Verdict::Ask(why) => {
-                    Some(format!("Refused by the node, where nobody can allow it: {} is held {why}", subject.tool))
-                }
+                Verdict::Ask(why) => Some(format!(
+                    "Refused by the node, which cannot ask for approval: {} needs approval {why}",
+                    subject.tool
+                )),
             }
         })
     }
@@ -238,16 +242,16 @@ mod tests {
         for (sort, arguments, want) in [
             (NodeToolKind::Bash, json!({"command": "ls -l"}), None),
             (NodeToolKind::Bash, json!({"command": "rm -rf build"}), None),
-            (NodeToolKind::Bash, json!({"command": "rm -rf /"}), Some("where nobody can allow it")),
-            (NodeToolKind::Bash, json!({"command": "cd x && rm -rf ~"}), Some("where nobody can allow it")),
+            (NodeToolKind::Bash, json!({"command": "rm -rf /"}), Some("which cannot ask for approval")),
+            (NodeToolKind::Bash, json!({"command": "cd x && rm -rf ~"}), Some("which cannot ask for approval")),
             (
                 NodeToolKind::Bash,
                 json!({"command": "rm -rf ..", "workdir": "sub/deep"}),
-                Some("where nobody can allow it"),
+                Some("which cannot ask for approval"),
             ),
-            (NodeToolKind::Bash, json!({"command": "rm -rf *", "workdir": "~"}), Some("where nobody can allow it")),
+            (NodeToolKind::Bash, json!({"command": "rm -rf *", "workdir": "~"}), Some("which cannot ask for approval")),
             (NodeToolKind::Bash, json!({"command": "rm -rf *", "workdir": "~/work/sub"}), None),
-            (NodeToolKind::Bash, json!({"command": "mkfs.ext4 /dev/sda"}), Some("where nobody can allow it")),
+            (NodeToolKind::Bash, json!({"command": "mkfs.ext4 /dev/sda"}), Some("which cannot ask for approval")),
             (
                 NodeToolKind::Bash,
                 json!({"command": "make && git  push origin"}),
@@ -261,7 +265,7 @@ mod tests {
             (
                 NodeToolKind::Process,
                 json!({"action": "submit", "sessionId": "x", "data": "rm -rf /"}),
-                Some("nobody can allow"),
+                Some("cannot ask for approval"),
             ),
             (
                 NodeToolKind::Process,
@@ -269,7 +273,7 @@ mod tests {
                 Some("denied by rule"),
             ),
             (NodeToolKind::Write, json!({"path": "a.lock", "content": ""}), Some("denied by rule")),
-            (NodeToolKind::Write, json!({"path": "/dev/sda", "content": ""}), Some("nobody can allow")),
+            (NodeToolKind::Write, json!({"path": "/dev/sda", "content": ""}), Some("cannot ask for approval")),
             (NodeToolKind::Write, json!({"path": "a", "content": "rm -rf /"}), None),
             (NodeToolKind::Read, json!({"path": "a.lock"}), None),
         ] {

@@ -53,19 +53,19 @@ pub(super) async fn run(arguments: Map<String, Value>, executions: &NodeExecutio
             }
             let bytes = data.len();
             if bytes > INPUT {
-                failed_result(format!("{bytes} bytes are more than can be written at once ({INPUT})"))
+                failed_result(format!("data has {bytes} bytes, but at most {INPUT} can be written at once"))
             } else {
                 match execution.write_input(data.into_bytes()).await {
                     Ok(()) => json!({"status": "running", "sessionId": id, "bytesWritten": bytes}),
-                    Err(error) => failed_result(format!("Session {id} was not written to: {error}")),
+                    Err(error) => failed_result(format!("Failed to write to session {id}: {error}")),
                 }
             }
         }
         "kill" => {
             execution.stop().await;
-            json!({"status": "running", "sessionId": id, "message": "It is being ended"})
+            json!({"status": "running", "sessionId": id, "message": "The command is being stopped"})
         }
-        _ => failed_result(format!("Unknown action {action}: one of list, poll, log, write, submit, kill is wanted")),
+        _ => failed_result(format!("Unknown action {action}: expected list, poll, log, write, submit or kill")),
     })
 }
 

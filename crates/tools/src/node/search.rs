@@ -56,7 +56,7 @@ fn find_paths(request: &NodeGlobArguments, cx: &ToolContext) -> Result<Value, Ca
         Err(_) => pattern.strip_prefix("./").unwrap_or(pattern).to_owned(),
     };
     if below.starts_with('/') || Path::new(&below).components().any(|part| part == std::path::Component::ParentDir) {
-        return Err(CallFailure::Failed(format!("'{pattern}' leads out of '{}'", base.path().display())));
+        return Err(CallFailure::Failed(format!("'{pattern}' leads outside of '{}'", base.path().display())));
     }
     let invalid = |error| CallFailure::Failed(format!("Invalid pattern: {error}"));
     let matcher = GlobBuilder::new(&below).literal_separator(true).build().map_err(invalid)?.compile_matcher();
@@ -171,7 +171,7 @@ fn search_base(path: Option<&str>, cx: &ToolContext) -> Result<AllowedPath, Call
 }
 
 fn stop_if(cancel: &CancellationToken) -> Result<(), CallFailure> {
-    if cancel.is_cancelled() { Err(CallFailure::Cancelled("the node ends".to_owned())) } else { Ok(()) }
+    if cancel.is_cancelled() { Err(CallFailure::Cancelled("the node is shutting down".to_owned())) } else { Ok(()) }
 }
 
 /// Matches in all files.

@@ -123,7 +123,7 @@ async fn no_path_leads_out_of_the_workspace_or_to_the_files_of_the_node() {
     }
     for pattern in ["../*", "/etc/*", "sub/../../*"] {
         let error = case.call("Glob", json!({"pattern": pattern})).await.unwrap_err();
-        assert!(error.contains("leads out of"), "{pattern}: {error}");
+        assert!(error.contains("leads outside of"), "{pattern}: {error}");
     }
     let links = case.ok("Glob", json!({"pattern": "**/*"})).await["matches"].to_string();
     assert!(links.contains("/leak") && !links.contains("out/") && !links.contains("key"), "{links}");
@@ -284,7 +284,7 @@ async fn a_command_that_does_not_read_is_given_no_more_than_waits() {
         taken += 32 << 10;
         assert!(taken <= 1 << 20, "it takes all");
     };
-    assert!(refused.contains("it does not read its input"), "{refused}");
+    assert!(refused.contains("the command does not read its input"), "{refused}");
     let long = json!({"action": "write", "sessionId": begun["sessionId"], "data": "x".repeat((32 << 10) + 1)});
     assert!(case.ok("Process", long).await["error"].as_str().unwrap().contains("at once"));
     case.tools.end_commands().await;
@@ -298,14 +298,14 @@ async fn commands_at_once_are_bounded_and_all_end_with_the_node() {
         case.ok("Bash", sleep.clone()).await;
     }
     let error = case.call("Bash", sleep.clone()).await.unwrap_err();
-    assert!(error.starts_with("not run: 64 commands run already"), "{error}");
+    assert!(error.starts_with("not run: 64 commands are running already"), "{error}");
     case.tools.end_commands().await;
     let mut ended = 0;
     for _ in 0..128 {
         ended += usize::from(case.next_event().await.became == ExecutionChange::Failed);
     }
     assert_eq!(ended, 64);
-    assert_eq!(case.call("Bash", sleep).await, Err("not run: the node ends".to_owned()));
+    assert_eq!(case.call("Bash", sleep).await, Err("not run: the node is shutting down".to_owned()));
 }
 
 #[tokio::test]
@@ -319,7 +319,7 @@ async fn what_cannot_be_called_is_explained() {
         (
             "Bash",
             json!({"command": "rm -rf /"}),
-            "Refused by the node, where nobody can allow it: bash is held because it",
+            "Refused by the node, which cannot ask for approval: bash needs approval because it",
         ),
         ("Process", json!({"action": "poll"}), "sessionId is required for this action"),
         ("Read", json!({"path": 3}), "Invalid arguments: path must be a string, not 3"),

@@ -50,14 +50,14 @@ pub(super) fn parse_head(bytes: &[u8]) -> Result<Option<(ProxyRequest, usize)>, 
     let length = match request.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err("this is a proxy for HTTP, and that was not HTTP"),
+        Err(_) => return Err("this is an HTTP proxy, but the request is not HTTP"),
     };
     let (Some(method), Some(url), Some(version)) = (request.method, request.path, request.version) else {
-        return Err("the first line is not whole");
+        return Err("the request line is incomplete");
     };
     if method == "CONNECT" {
         let target =
-            HostTarget::parse(url, None).map_err(|_| "CONNECT names a host and a port, such as crates.io:443")?;
+            HostTarget::parse(url, None).map_err(|_| "CONNECT needs a host and a port, such as crates.io:443")?;
         return Ok(Some((ProxyRequest::Tunnel(target), length)));
     }
     let (target, path) = split_url(url)?;
@@ -90,17 +90,19 @@ pub(super) fn parse_head(bytes: &[u8]) -> Result<Option<(ProxyRequest, usize)>, 
 fn split_url(url: &str) -> Result<(HostTarget, String), &'static str> {
     let rest = match url.get(..7) {
         Some(scheme) if scheme.eq_ignore_ascii_case("http://") => &url[7..],
-        Some(_) | None => return Err("this is a proxy: ask for http:// and a host, or for a tunnel with CONNECT"),
+        Some(_) | None => {
+            return Err("this is a proxy: request a URL that begins with http://, or a tunnel with CONNECT");
+        }
     };
     if rest.contains('#') {
-        return Err("an address that is asked for has no # in it");
+        return Err("a requested URL must not contain #");
     }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     if authority.contains('@') {
-        return Err("no name and no password stands before the host in an address that is asked for");
+        return Err("a requested URL must not contain a user name or password");
     }
-    let target = HostTarget::parse(authority, Some(80)).map_err(|_| "the address names no host that can be")?;
+    let target = HostTarget::parse(authority, Some(80)).map_err(|_| "the URL has no valid host")?;
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     Ok((target, path))
 }
@@ -111,13 +113,13 @@ fn body_framing(fields: &[httparse::Header<'_>]) -> Result<BodyFraming, &'static
     match (lengths.as_slice(), codings.as_slice()) {
         ([], []) => Ok(BodyFraming::Length(0)),
         ([], [one]) if one.eq_ignore_ascii_case(b"chunked") => Ok(BodyFraming::Chunked),
-        ([], _) => Err("Transfer-Encoding is chunked, or not there"),
+        ([], _) => Err("Transfer-Encoding must be chunked if it is present"),
         ([length], []) => {
             let text = str::from_utf8(length).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-            text.and_then(|text| text.parse().ok()).map(BodyFraming::Length).ok_or("Content-Length is no number")
+            text.and_then(|text| text.parse().ok()).map(BodyFraming::Length).ok_or("Content-Length is not a number")
         }
-        ([_, _, ..], []) => Err("Content-Length is there twice"),
-        ([..], [..]) => Err("Content-Length and Transfer-Encoding are both there"),
+        ([_, _, ..], []) => Err("Content-Length occurs twice"),
+        ([..], [..]) => Err("Content-Length and Transfer-Encoding are both present"),
     }
 }
 
@@ -161,8 +163,8 @@ mod tests {
             ("GET unix:/run/docker.sock HTTP/1.1\r\n\r\n", "this is a proxy"),
             ("GET http://user:pass@a.org/ HTTP/1.1\r\n\r\n", "password"),
             ("GET http://a.org@b.org/ HTTP/1.1\r\n\r\n", "password"),
-            ("GET http:///x HTTP/1.1\r\n\r\n", "no host"),
-            ("GET http://127.1/ HTTP/1.1\r\n\r\n", "no host"),
+            ("GET http:///x HTTP/1.1\r\n\r\n", "no valid host"),
+            ("GET http://127.1/ HTTP/1.1\r\n\r\n", "no valid host"),
             ("GET http://a.org/#x HTTP/1.1\r\n\r\n", "#"),
             ("CONNECT a.org HTTP/1.1\r\n\r\n", "CONNECT"),
             ("CONNECT http://a.org:443 HTTP/1.1\r\n\r\n", "CONNECT"),

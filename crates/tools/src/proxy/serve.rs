@@ -89,7 +89,7 @@ async fn read_request(client: &mut TcpStream) -> Result<Option<(ProxyRequest, Ve
             return Ok(Some((request, received.split_off(length))));
         }
         if received.len() > LONGEST {
-            return Err(ProxyRefusal::Malformed("the head is too long"));
+            return Err(ProxyRefusal::Malformed("the request head is too long"));
         }
     }
 }
@@ -110,8 +110,8 @@ async fn connect_upstream(
         HostAddress::Address(address) => vec![SocketAddr::new(*address, target.port)],
         HostAddress::Name(name) => {
             let found = timeout(REACH, lookup_host((name.as_str(), target.port))).await;
-            let found = found.map_err(|_| away(&"its name was not found in time"))?;
-            found.map_err(|_| away(&"its name is not known"))?.collect()
+            let found = found.map_err(|_| away(&"its name was not resolved in time"))?;
+            found.map_err(|_| away(&"its name cannot be resolved"))?.collect()
         }
     };
     let is_open = |address: &SocketAddr| match target.place {
@@ -122,7 +122,7 @@ async fn connect_upstream(
     if open.is_empty() {
         // A request for the name would have people decide without effect.
         return Err(ProxyRefusal::Denied(format!(
-            "{target} stands for an address of this machine or of a private network, which is reached only where the address itself is listed, or stands in needs.hosts in place of the name"
+            "{target} resolves to an address of this machine or of a private network, which is allowed only if the address itself is listed, or is in needs.hosts instead of the name"
         )));
     }
     // To the examined addresses: the name is not resolved again.
@@ -149,7 +149,7 @@ async fn ask_people(
         served.asks.ask_host(&host, hung_up(client)).await
     };
     let Some(answered) = seat.leave_until(question).await else {
-        let many = format!("{not_listed}, and {WAITING} connections of this command wait for a person already");
+        let many = format!("{not_listed}, and {WAITING} connections of this command are waiting for an answer already");
         return Err(ProxyRefusal::Away(many));
     };
     match answered {

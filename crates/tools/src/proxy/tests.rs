@@ -310,7 +310,7 @@ async fn whoever_waits_for_a_person_keeps_no_seat_and_too_many_are_refused() {
     for client in waiting.split_off(WAITING) {
         let answer = rest(&mut { client }).await;
         assert!(
-            answer.starts_with("HTTP/1.1 502 Bad Gateway") && answer.contains("wait for a person already"),
+            answer.starts_with("HTTP/1.1 502 Bad Gateway") && answer.contains("are waiting for an answer already"),
             "{answer}"
         );
     }

@@ -100,7 +100,7 @@ async fn what_cannot_be_read_is_explained() {
     for (arguments, want) in [
         (json!({"path": "none"}), "none does not exist"),
         (json!({"path": "data"}), "data is not text but binary data (3 B); use a command that understands it"),
-        (json!({"path": "a", "offset": 3}), "a has no line 3: it has 2"),
+        (json!({"path": "a", "offset": 3}), "a has no line 3: the last line is 2"),
         (json!({"path": "pipe"}), "pipe is a device, pipe or socket, which cannot be read"),
         (json!({"path": "leak"}), "leak is outside of the allowed folder"),
         (json!({"path": "own/rules"}), "own/rules is reserved"),

@@ -66,11 +66,11 @@ pub(crate) struct SandboxBounds {
 pub(crate) enum BoundsError {
     #[error("landlock: {0}")]
     Landlock(#[from] RulesetError),
-    #[error("landlock does not hold, whatever the kernel said before")]
+    #[error("the kernel does not enforce landlock, although it reported support")]
     NotHeld,
     #[error("seccomp: {0}")]
     Seccomp(#[from] seccompiler::Error),
-    #[error("the superuser's rights cannot be given up: {0}")]
+    #[error("cannot drop the capabilities of the superuser: {0}")]
     Rights(#[from] std::io::Error),
 }
 
@@ -88,7 +88,7 @@ impl SandboxBounds {
         match syscalls::refuse_syscalls(&self.network) {
             Err(error) if self.must_hold => Err(error.into()),
             Err(error) => {
-                tracing::warn!(%error, "no system call is refused to commands");
+                tracing::warn!(%error, "cannot install the system call filter: commands may use every system call");
                 Ok(())
             }
             Ok(()) => Ok(()),

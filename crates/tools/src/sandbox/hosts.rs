@@ -41,7 +41,7 @@ pub(crate) struct HostTarget {
 /// Reason that a text names no host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no host: {why}. Right are crates.io, *.debian.org, api.example.com:8443, 192.0.2.7:80 and [2001:db8::7]:443"
+    "invalid host {text:?}: {why}; valid are for example crates.io, *.debian.org, api.example.com:8443, 192.0.2.7:80 and [2001:db8::7]:443"
 )]
 pub struct HostError {
     text: String,
@@ -56,8 +56,10 @@ impl HostPattern {
     pub(crate) fn parse_exact(text: &str) -> Result<Self, HostError> {
         let wrong = |why: Cow<'static, str>| HostError { text: text.to_owned(), why };
         match text.parse::<Self>()? {
-            Self { named: HostMatcher::Below(_), .. } => Err(wrong("a call asks for each host by its own name".into())),
-            host if host.to_string() != text => Err(wrong(format!("it is written {host}").into())),
+            Self { named: HostMatcher::Below(_), .. } => {
+                Err(wrong("a call must name each host, without a wildcard".into()))
+            }
+            host if host.to_string() != text => Err(wrong(format!("write it as {host}").into())),
             host => Ok(host),
         }
     }
@@ -95,8 +97,10 @@ impl FromStr for HostPattern {
             None => HostMatcher::One(parse_host(host).map_err(wrong)?),
             Some(above) => match parse_host(above).map_err(wrong)? {
                 HostAddress::Name(name) if name.contains('.') => HostMatcher::Below(name),
-                HostAddress::Name(_) => return Err(wrong("it would be everything below a name without a dot")),
-                HostAddress::Address(_) => return Err(wrong("there are no names below an address")),
+                HostAddress::Name(_) => {
+                    return Err(wrong("a wildcard needs a domain with a dot after it, such as *.debian.org"));
+                }
+                HostAddress::Address(_) => return Err(wrong("a wildcard cannot be used with an IP address")),
             },
         };
         Ok(Self { named, port })
@@ -106,18 +110,18 @@ impl FromStr for HostPattern {
 /// Splits a host and a port, if there is one. An address of version 6 is in brackets.
 fn split_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     if text.contains("://") || text.contains('/') {
-        return Err("it is an address of a page; write the host alone");
+        return Err("it is a URL; write only the host");
     }
     let (host, port) = match (text.starts_with('['), text.rfind(']')) {
         (true, Some(end)) => match text[end + 1..].strip_prefix(':') {
             Some(port) => (&text[..=end], Some(port)),
             None if text[end + 1..].is_empty() => (text, None),
-            None => return Err("behind the bracket there is more than a port"),
+            None => return Err("only a port may follow the bracket"),
         },
         (true, None) => return Err("the bracket is not closed"),
         (false, _) => match text.split_once(':') {
             None => (text, None),
-            Some((_, port)) if port.contains(':') => return Err("an address of version 6 stands in brackets"),
+            Some((_, port)) if port.contains(':') => return Err("an IPv6 address must be in brackets"),
             Some((host, port)) => (host, Some(port)),
         },
     };
@@ -125,13 +129,13 @@ fn split_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     match port.parse::<u16>() {
         Ok(port @ 1..) if is_number => Ok((host, Some(port))),
-        Ok(_) | Err(_) => Err("the port is no number from 1 to 65535"),
+        Ok(_) | Err(_) => Err("the port must be a number from 1 to 65535"),
     }
 }
 
 fn parse_host(text: &str) -> Result<HostAddress, &'static str> {
     if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        let address = inner.parse().map_err(|_| "in the brackets there is no address of version 6")?;
+        let address = inner.parse().map_err(|_| "the brackets must contain an IPv6 address")?;
         // One of version 4 in the form of version 6 leads to the same place, and is shown and ruled as that.
         return Ok(HostAddress::Address(IpAddr::V6(address).to_canonical()));
     }
@@ -143,10 +147,10 @@ fn parse_host(text: &str) -> Result<HostAddress, &'static str> {
         return Err("the name is missing");
     }
     if !name.is_ascii() {
-        return Err("write a name of other letters in its form for machines, which begins with xn--");
+        return Err("write an internationalized name in its ASCII form, such as xn--bcher-kva.de");
     }
     if name.contains('*') {
-        return Err("a star stands only at the beginning, before a dot");
+        return Err("a star is allowed only at the beginning, before a dot");
     }
     let is_label = |label: &str| {
         matches!(label.len(), 1..=63)
@@ -155,12 +159,12 @@ fn parse_host(text: &str) -> Result<HostAddress, &'static str> {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     if name.len() > 253 || !name.split('.').all(is_label) {
-        return Err("no host has such a name");
+        return Err("it is not a valid host name");
     }
     // Libraries that resolve names read `127.1` and `0x7f000001` as addresses.
     let last = name.rsplit('.').next().unwrap_or_default();
     if last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x") {
-        return Err("it looks like an address, but is not written as one");
+        return Err("it looks like an IP address, but is not in the standard form");
     }
     Ok(HostAddress::Name(name))
 }
@@ -247,7 +251,7 @@ mod tests {
             let error = HostPattern::parse_exact(text).err().map(|error| error.to_string());
             let is_so = error
                 .as_ref()
-                .is_none_or(|message| message.contains(&format!("it is written {}.", written.unwrap_or("-"))));
+                .is_none_or(|message| message.contains(&format!("write it as {};", written.unwrap_or("-"))));
             assert!(is_so && error.is_some() == written.is_some(), "{text}: {error:?}");
         }
     }
@@ -257,19 +261,19 @@ mod tests {
         for (text, why) in [
             ("", "missing"),
             ("*", "star"),
-            ("*.org", "without a dot"),
+            ("*.org", "domain with a dot"),
             ("a.*.org", "star"),
-            ("https://a.org", "alone"),
+            ("https://a.org", "only the host"),
             ("a.org:0", "port"),
             ("a.org:+1", "port"),
             ("::1", "brackets"),
             ("[::1", "closed"),
             ("b\u{fc}cher.de", "xn--"),
-            ("a b.org", "such a name"),
-            ("user@a.org", "such a name"),
-            ("127.1", "looks like an address"),
-            ("0x7f000001", "looks like an address"),
-            ("2130706433", "looks like an address"),
+            ("a b.org", "not a valid host name"),
+            ("user@a.org", "not a valid host name"),
+            ("127.1", "looks like an IP address"),
+            ("0x7f000001", "looks like an IP address"),
+            ("2130706433", "looks like an IP address"),
         ] {
             let error = text.parse::<HostPattern>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -35,7 +35,7 @@ impl KernelSupport {
             1 | 2 => Some("the landlock of this kernel is too old (version 3 came with Linux 6.2)"),
             _ => None,
         };
-        let seccomp = (!self.seccomp).then_some("this kernel refuses no system calls (seccomp is missing)");
+        let seccomp = (!self.seccomp).then_some("this kernel cannot filter system calls (seccomp is missing)");
         let all: Vec<&str> = landlock.into_iter().chain(seccomp).collect();
         (!all.is_empty()).then(|| all.join(", and "))
     }

@@ -22,12 +22,12 @@ impl Sandbox {
         let write = match settings.mode {
             SandboxMode::Workspace => format!("it may write only in {}", self.writable_summary(cwd)),
             SandboxMode::Off | SandboxMode::Guard => {
-                "it may write everywhere but to what is the gateway's own".to_owned()
+                "it may write everywhere except to the gateway's own files".to_owned()
             }
         };
         let network = match settings.network {
             NetworkAccess::Off => ", and reaches no other machine",
-            NetworkAccess::Hosts(_) => ", and reaches named hosts alone, through the proxy that http_proxy names",
+            NetworkAccess::Hosts(_) => ", and reaches only listed hosts, through the proxy that http_proxy names",
             NetworkAccess::On => "",
         };
         Some(format!(
@@ -40,7 +40,7 @@ impl Sandbox {
         let settings = &self.0.settings;
         let mode = match settings.mode {
             SandboxMode::Off => return "off: commands have the rights of the user".to_owned(),
-            SandboxMode::Guard => "guard: commands write everywhere but to the gateway's own files",
+            SandboxMode::Guard => "guard: commands write everywhere except to the gateway's own files",
             SandboxMode::Workspace => "workspace: commands write in their working folder and temporary folders",
         };
         let more: Vec<String> = settings.write.iter().map(|path| path.display().to_string()).collect();

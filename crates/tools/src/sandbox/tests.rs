@@ -290,7 +290,7 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
                 json!({"command": "true", "needs": {"write": [world.at(own)]}}),
             )
             .await;
-        assert!(failure(&result).contains("is the gateway's own"), "{own}");
+        assert!(failure(&result).contains("belongs to the gateway"), "{own}");
     }
     // A missing file is made for a command that was allowed to write it, and nothing next to it.
     let new = world.at("outside/made-now");
@@ -301,13 +301,13 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
     assert!(!world.at("outside/made-now-too").exists());
     let nowhere = json!({"command": "true", "needs": {"write": [world.at("nowhere/new")]}});
     let result = world.case.run(&BashTool::default().in_sandbox(world.case.cx.shells.sandbox()), nowhere).await;
-    assert!(failure(&result).contains("is not there and cannot be made"), "{}", failure(&result));
+    assert!(failure(&result).contains("does not exist and cannot be created"), "{}", failure(&result));
     // Nor if a folder is meant, nor next to one that cannot be made.
     let folder = format!("{}/", world.at("outside/folder").display());
     for paths in [vec![folder], vec!["first".to_owned(), world.at("nowhere/second").display().to_string()]] {
         let call = json!({"command": "true", "needs": {"write": paths}});
         let result = world.case.run(&BashTool::default().in_sandbox(world.case.cx.shells.sandbox()), call).await;
-        assert!(failure(&result).contains("cannot be made"), "{}", failure(&result));
+        assert!(failure(&result).contains("cannot be created"), "{}", failure(&result));
     }
     assert!(!world.at("outside/folder").exists() && !world.case.cx.cwd.join("first").exists());
     // All around it is not it.
@@ -334,11 +334,11 @@ async fn what_leads_elsewhere_is_not_given_by_the_name_that_a_person_saw() {
     ] {
         let call = json!({"command": "true", "needs": {"write": [path]}});
         let error = bash.pin_files(call.as_object().unwrap(), cx).await.unwrap_err().to_string();
-        assert!(error.contains(&format!("leads through a link to {}", real.display())), "{path}: {error}");
+        assert!(error.contains(&format!("leads through a symlink to {}", real.display())), "{path}: {error}");
         // Also if it became a link after a person saw it.
         let run = world.case.run(&bash, call).await;
         assert!(
-            failure(&run).contains("leads through a link")
+            failure(&run).contains("leads through a symlink")
                 || KernelSupport::running_kernel().missing_support().is_some(),
             "{path}"
         );
@@ -353,15 +353,15 @@ async fn what_leads_elsewhere_is_not_given_by_the_name_that_a_person_saw() {
             .await
             .unwrap_err()
             .to_string()
-            .contains("leads through a link to")
+            .contains("leads through a symlink to")
     );
     let run = world.case.run(&bash, call).await;
-    assert!(failure(&run).contains("leads through a link to"), "{run:?}");
+    assert!(failure(&run).contains("leads through a symlink to"), "{run:?}");
     let mut moved = cx.clone();
     moved.pinned = Some(cx.cwd.join("link"));
     let call = json!({"command": "true", "needs": {"write": ["there"]}});
     let error = bash.pin_files(call.as_object().unwrap(), &moved).await.unwrap_err().to_string();
-    assert!(error.contains("leads through a link to"), "{error}");
+    assert!(error.contains("leads through a symlink to"), "{error}");
     for path in [cx.cwd.join("plain"), PathBuf::from("plain/../new"), PathBuf::from("~"), outside, home] {
         let call = json!({"command": "true", "needs": {"write": [path]}});
         assert!(bash.pin_files(call.as_object().unwrap(), cx).await.is_ok(), "{path:?}");
@@ -398,7 +398,7 @@ async fn what_can_never_be_given_is_refused_before_anybody_is_asked() {
     for path in [own.clone(), beside, PathBuf::from("link/rules"), PathBuf::from("link/new")] {
         let arguments = json!({"command": "x", "needs": {"write": [path]}});
         let error = format!("{:?}", bash.pin_files(arguments.as_object().unwrap(), cx).await.unwrap_err());
-        assert!(error.contains("is the gateway's own"), "{path:?}: {error}");
+        assert!(error.contains("belongs to the gateway"), "{path:?}: {error}");
     }
     let world = SandboxFixture::new(workspace(), Some(KernelSupport::NONE));
     let bash = BashTool::default().in_sandbox(world.case.cx.shells.sandbox());

@@ -18,7 +18,7 @@ pub struct Redactor(Vec<FormFinder>);
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let forms: usize = self.0.iter().map(FormFinder::len).sum();
-        f.debug_struct("Veil").field("forms", &forms).finish_non_exhaustive()
+        f.debug_struct("Redactor").field("forms", &forms).finish_non_exhaustive()
     }
 }
 

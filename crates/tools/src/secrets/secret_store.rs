@@ -32,10 +32,12 @@ pub struct SecretEntry {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The name is invalid.
-    #[error("{0:?} cannot name a secret: a letter or _, then letters, digits, _, - and dots, at most 64 of them")]
+    #[error(
+        "invalid secret name {0:?}: expected a letter or _, then letters, digits, _, - and dots, at most 64 characters"
+    )]
     Name(String),
     /// The value is shorter or longer than allowed, or holds a NUL character.
-    #[error("a secret has between {SHORTEST} and {LONGEST} bytes and no NUL character")]
+    #[error("a secret must have between {SHORTEST} and {LONGEST} bytes and no NUL character")]
     Value,
     /// The secret is not set.
     #[error("there is no secret called {name} in {}", folder.display())]

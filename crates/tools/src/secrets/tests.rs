@@ -138,13 +138,13 @@ fn what_is_not_to_be_had_is_refused_with_its_name() {
         (
             "{{secret:SHORT}}",
             Err(
-                "the secret SHORT is shorter than 8 bytes, or has no line of 6, which could not be kept out of outputs",
+                "the secret SHORT cannot be hidden in outputs: it must have at least 8 bytes, and a line of at least 6",
             ),
         ),
         (
             "{{secret:LINES}}",
             Err(
-                "the secret LINES is shorter than 8 bytes, or has no line of 6, which could not be kept out of outputs",
+                "the secret LINES cannot be hidden in outputs: it must have at least 8 bytes, and a line of at least 6",
             ),
         ),
     ] {

@@ -80,7 +80,7 @@ impl ChildLink {
     /// # Errors
     /// [`ShellError::Start`].
     pub(super) async fn open_proxy(&mut self) -> Result<(), ShellError> {
-        let late = |_| ShellError::Start("the exec child said nothing of its network in time".to_owned());
+        let late = |_| ShellError::Start("the exec child did not report its network in time".to_owned());
         tokio::time::timeout(OPENING, self.await_proxy()).await.map_err(late)?
     }
 
@@ -109,7 +109,7 @@ impl ChildLink {
                 ProxyState::Open(HostProxy::start(TcpListener::from(listener), hosts).map_err(start)?)
             }
             (ChildReport::Network(Some(lacks)), _) => {
-                tracing::warn!(lacks, "commands have no network: hosts cannot be named on this machine");
+                tracing::warn!(lacks, "commands have no network: this machine cannot restrict it to listed hosts");
                 ProxyState::Lacking(lacks)
             }
             (ChildReport::Failed(reason), _) => return Err(ShellError::Start(reason)),
@@ -121,7 +121,7 @@ impl ChildLink {
                 | ChildReport::Changed(_),
                 _,
             ) => {
-                return Err(start(io::Error::other("the exec child said nothing of its network")));
+                return Err(start(io::Error::other("the exec child did not report its network")));
             }
         };
         Ok(())
@@ -139,7 +139,7 @@ impl ChildLink {
         match &self.proxy {
             ProxyState::None | ProxyState::Awaited(_) => Vec::new(),
             ProxyState::Lacking(lacks) => vec![format!(
-                "[This ran without a network: the settings name hosts, but {lacks}. Tell the person; `countersign doctor` says what to do]"
+                "[This ran without a network: the settings list hosts, but {lacks}. Tell the user; `countersign doctor` suggests a fix]"
             )],
             ProxyState::Open(proxy) => {
                 let refused = proxy.end_call();

@@ -5,14 +5,16 @@ use countersign_core::channel::{ChannelAccount, ChatAddress, DeliveryEnd, Event}
 /// Returns the text of one event.
 pub(super) fn channel_text(event: &Event) -> String {
     match event {
-        Event::Met { account } => format!("{} is known", account_name(account)),
-        Event::Forgotten { account } => format!("{} is known no more", account_name(account)),
-        Event::Received { from, agent, .. } => format!("a message came from {} for {agent}", chat_name(from)),
-        Event::Owed { to, .. } => format!("a message is to be sent to {}", chat_name(to)),
-        Event::Ended { end: DeliveryEnd::Delivered, .. } => "a message was delivered".to_owned(),
-        Event::Ended { end: DeliveryEnd::Refused, .. } => "a message was not taken by its network".to_owned(),
-        Event::Ended { end: DeliveryEnd::Dropped, .. } => "a message was dropped: too many others wait".to_owned(),
-        Event::Ended { end: DeliveryEnd::Forgotten, .. } => "a message was dropped with its account".to_owned(),
+        Event::Met { account } => format!("{} was added", account_name(account)),
+        Event::Forgotten { account } => format!("{} was removed", account_name(account)),
+        Event::Received { from, agent, .. } => format!("message received from {} for {agent}", chat_name(from)),
+        Event::Owed { to, .. } => format!("message queued for {}", chat_name(to)),
+        Event::Ended { end: DeliveryEnd::Delivered, .. } => "message delivered".to_owned(),
+        Event::Ended { end: DeliveryEnd::Refused, .. } => "message rejected by its network".to_owned(),
+        Event::Ended { end: DeliveryEnd::Dropped, .. } => {
+            "message dropped: too many later messages were queued".to_owned()
+        }
+        Event::Ended { end: DeliveryEnd::Forgotten, .. } => "message dropped: its account was removed".to_owned(),
     }
 }
 

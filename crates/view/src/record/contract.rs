@@ -8,30 +8,30 @@ use countersign_core::{
 pub(super) fn contract_text(event: &Event) -> String {
     match event {
         Event::Declared { terms, spent, .. } => {
-            let before = if *spent == BudgetAmount::default() { "" } else { ", with meters that go on" };
-            format!("works without people: {}{before}", terms_of(terms))
+            let before = if *spent == BudgetAmount::default() { "" } else { ", earlier use counts" };
+            format!("unattended contract declared: {}{before}", terms_of(terms))
         }
-        Event::Narrowed { again: true, .. } => "its contract was declared again as it was".to_owned(),
-        Event::Narrowed { terms, .. } => format!("its contract is narrower: {}", terms_of(terms)),
-        Event::Proposed { terms, .. } => format!("a wider contract is asked for: {}", terms_of(terms)),
-        Event::Widened { by: Some(by) } => format!("its contract was widened by {by}"),
-        Event::Widened { by: None } => "its contract was widened".to_owned(),
-        Event::Kept => "its contract stays as it is".to_owned(),
-        Event::Counted { command } => format!("{command} takes a call of its budget"),
+        Event::Narrowed { again: true, .. } => "contract declared again, unchanged".to_owned(),
+        Event::Narrowed { terms, .. } => format!("contract narrowed: {}", terms_of(terms)),
+        Event::Proposed { terms, .. } => format!("wider contract requested: {}", terms_of(terms)),
+        Event::Widened { by: Some(by) } => format!("contract widened by {by}"),
+        Event::Widened { by: None } => "contract widened".to_owned(),
+        Event::Kept => "wider contract not accepted".to_owned(),
+        Event::Counted { command } => format!("{command} counts as a call of the budget"),
         Event::Denied { lacks, command: Some(command), .. } => {
-            format!("{command} refused: its contract does not cover {lacks}")
+            format!("{command} refused: the contract does not cover {lacks}")
         }
-        Event::Denied { lacks, command: None, .. } => format!("its contract does not cover {lacks}"),
+        Event::Denied { lacks, command: None, .. } => format!("the contract does not cover {lacks}"),
         Event::Breached { breach, place, gate } => {
-            let then = if gate.is_some() { "a person is asked" } else { "its work ends" };
+            let then = if gate.is_some() { "approval requested" } else { "work ended" };
             format!("{} ({}), {then}", of_breach(breach), of_place(place))
         }
         Event::Extended { metric, limit, by } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            format!("its {} was raised to {}{by}", metric_name(*metric), amount_text(*metric, *limit))
+            format!("{} raised to {}{by}", metric_name(*metric), amount_text(*metric, *limit))
         }
-        Event::Ended => "nobody raised its budget, its work ends".to_owned(),
-        Event::Settled => "all its work has ended".to_owned(),
+        Event::Ended => "budget not raised, work ended".to_owned(),
+        Event::Settled => "all work has ended".to_owned(),
     }
 }
 
@@ -40,30 +40,30 @@ fn terms_of(terms: &ContractTerms) -> String {
         LedgerMetric::ALL.into_iter().filter_map(|metric| Some(amount_text(metric, terms.budget.limit_of(metric)?)));
     let limits: Vec<String> = limits.collect();
     let limits = if limits.is_empty() { "no limits".to_owned() } else { limits.join(", ") };
-    format!("{} answers for it, {limits}", terms.actor)
+    format!("responsible: {}, {limits}", terms.actor)
 }
 
 fn of_breach(breach: &BudgetBreach) -> String {
     let of = |value| amount_text(breach.metric, value);
-    format!("its {} is used up: {} of {}", metric_name(breach.metric), of(breach.observed), of(breach.limit))
+    format!("{} used up: {} of {}", metric_name(breach.metric), of(breach.observed), of(breach.limit))
 }
 
 fn of_place(place: &BreachPoint) -> String {
     match place {
         BreachPoint::Before(command) => format!("before {command}"),
-        BreachPoint::Request => "before the model is asked".to_owned(),
-        BreachPoint::Turn => "after an answer".to_owned(),
+        BreachPoint::Request => "before a model request".to_owned(),
+        BreachPoint::Turn => "after an answer of the model".to_owned(),
         BreachPoint::Call => "before a call".to_owned(),
-        BreachPoint::Clock => "while something worked".to_owned(),
+        BreachPoint::Clock => "during work".to_owned(),
     }
 }
 
 const fn metric_name(metric: LedgerMetric) -> &'static str {
     match metric {
-        LedgerMetric::Tokens => "budget of tokens",
-        LedgerMetric::ToolCalls => "budget of tool calls",
-        LedgerMetric::WallTime => "time",
-        LedgerMetric::Cost => "budget of money",
+        LedgerMetric::Tokens => "token budget",
+        LedgerMetric::ToolCalls => "tool call budget",
+        LedgerMetric::WallTime => "time budget",
+        LedgerMetric::Cost => "cost budget",
     }
 }
 

@@ -59,7 +59,9 @@ pub fn has_id(about: &RecordSubject, id: &str) -> bool {
 /// # Errors
 /// Text that lists the accepted forms.
 pub fn time_of(text: &str, now: Millis) -> Result<Millis, String> {
-    parse_time(text, now).ok_or_else(|| "a time is 2026-11-21, 2026-11-21T20:00, or 90s, 30m, 12h, 7d ago".to_owned())
+    parse_time(text, now).ok_or_else(|| {
+        "expected a time such as 2026-11-21 or 2026-11-21T20:00, or an age such as 90s, 30m, 12h or 7d".to_owned()
+    })
 }
 
 fn parse_time(text: &str, now: Millis) -> Option<Millis> {

@@ -11,34 +11,34 @@ use countersign_core::{
 pub(super) fn schedule_text(event: &Event, content: Option<&str>) -> String {
     match event {
         Event::Limited(limits) => {
-            let may = if limits.enabled { "are due by themselves" } else { "wait to be asked for" };
-            format!("jobs {may}: at most {}, {} at once, in {}", limits.most, limits.at_once, limits.zone)
+            let may = if limits.enabled { "enabled" } else { "disabled, start by request only" };
+            format!("scheduled jobs {may}: at most {}, {} at once, in {}", limits.most, limits.at_once, limits.zone)
         }
         Event::Clocked { ahead } => {
             let by = ahead.unsigned_abs();
             let way = if *ahead < 0 { "behind" } else { "ahead of" };
             format!("the wall clock is {}.{:03} s {way} the clock of the record; jobs follow it", by / 1000, by % 1000)
         }
-        Event::Added { job, plan, next } => format!("{job} is planned {}{}", plan_text(plan), next_text(*next)),
-        Event::Changed { job, plan, next } => format!("{job} is now planned {}{}", plan_text(plan), next_text(*next)),
-        Event::Removed { job } => format!("{job} is planned no more"),
+        Event::Added { job, plan, next } => format!("{job} scheduled {}{}", plan_text(plan), next_text(*next)),
+        Event::Changed { job, plan, next } => format!("{job} rescheduled {}{}", plan_text(plan), next_text(*next)),
+        Event::Removed { job } => format!("{job} removed"),
         Event::Fired { firing, planned, cause: FiringCause::Due, .. } => {
-            format!("{} fires, planned for {}", firing_name(firing), time_text(*planned))
+            format!("{} started, scheduled for {}", firing_name(firing), time_text(*planned))
         }
         Event::Fired { firing, cause: FiringCause::Manual, .. } => {
-            format!("{} fires because somebody wants it", firing_name(firing))
+            format!("{} started by request", firing_name(firing))
         }
-        Event::MessageSent { firing } => format!("the message of {} is said", firing_name(firing)),
+        Event::MessageSent { firing } => format!("message of {} sent", firing_name(firing)),
         Event::Ran { firing, over } => format!("the run of {} {}", firing_name(firing), over_in_words(over)),
         Event::Ended { firing, status, took, reported, .. } => {
             let outcome = content.and_then(|text| serde_json::from_str::<FiringOutcome>(text).ok()).unwrap_or_default();
             let how = match status {
-                FiringStatus::Ok => "is done",
+                FiringStatus::Ok => "done",
                 FiringStatus::Failed => "failed",
-                FiringStatus::Skipped => "was skipped",
+                FiringStatus::Skipped => "skipped",
             };
             let why = outcome.error.map_or_else(String::new, |error| format!(": {error}"));
-            let report_note = if *reported { ", people were told" } else { "" };
+            let report_note = if *reported { ", users notified" } else { "" };
             format!(
                 "{} {how} after {}.{:03} s{report_note}{why}",
                 firing_name(firing),
@@ -55,12 +55,12 @@ fn firing_name(firing: &FiringId) -> String {
 
 fn plan_text(plan: &JobPlan) -> String {
     let when = match &plan.schedule {
-        JobSchedule::At { .. } if plan.kind == JobKind::Heartbeat => "when asked for".to_owned(),
+        JobSchedule::At { .. } if plan.kind == JobKind::Heartbeat => "by request".to_owned(),
         JobSchedule::At { at } => format!("at {}", time_text(*at)),
         JobSchedule::Every { every, .. } => format!("every {}.{:03} s", every / 1000, every % 1000),
         JobSchedule::Cron { expression, zone } => format!("at {expression} in {zone}"),
     };
-    let off = if plan.enabled { "" } else { ", switched off" };
+    let off = if plan.enabled { "" } else { ", disabled" };
     format!("for agent {} {when}{off}", plan.agent)
 }
 
@@ -75,10 +75,10 @@ fn time_text(at: Millis) -> String {
 
 fn over_in_words(over: &FinishedRun) -> String {
     match (&over.breach, over.end) {
-        (Some(breach), _) => format!("is over: {breach}"),
-        (None, Some(RunOutcome::Completed)) => "is over".to_owned(),
+        (Some(breach), _) => format!("ended: {breach}"),
+        (None, Some(RunOutcome::Completed)) => "ended".to_owned(),
         (None, Some(RunOutcome::Aborted)) => "was stopped".to_owned(),
         (None, Some(_)) => "failed".to_owned(),
-        (None, None) => "never began".to_owned(),
+        (None, None) => "never started".to_owned(),
     }
 }

@@ -21,62 +21,62 @@ use crate::gate_request::{GateRequest, GoOnRequest, QuestionRequest, RequestKind
 /// Most calls and gates that are remembered; the oldest are dropped.
 const REMEMBERED: usize = 65_536;
 
-/// How something was decided, or how it ended.
+/// Outcome of a decision or of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Outcome")]
 pub enum RecordOutcome {
-    /// By a rule or a person.
+    /// Allowed by a rule or an approver.
     Allowed,
-    /// A person is asked.
+    /// Approval requested.
     #[serde(rename = "asked")]
     Gated,
-    /// By a rule or a person.
+    /// Denied by a rule or an approver.
     Denied,
-    /// Covered by a grant.
+    /// Allowed by a grant.
     Granted,
-    /// Nobody decided in time.
+    /// No decision before the deadline.
     Expired,
-    /// Nobody needs a decision any more.
+    /// Decision no longer needed.
     Withdrawn,
-    /// A question was answered.
+    /// Question answered.
     Answered,
-    /// A question was not.
+    /// Question declined.
     Declined,
-    /// It was run and did what it should.
+    /// Executed without an error.
     Done,
-    /// It was run and says that it failed.
+    /// Executed and reported an error.
     Error,
-    /// It could not be run.
+    /// Could not be executed.
     Failed,
-    /// Too much was waiting already.
+    /// Refused: too many pending calls.
     Limited,
-    /// A message made it pointless.
+    /// Skipped because of a later message.
     Skipped,
-    /// It was stopped before it began.
+    /// Cancelled before the start.
     Cancelled,
-    /// It is not known whether it took effect.
+    /// Outcome unknown.
     Unknown,
 }
 
 impl RecordOutcome {
     /// All of them, with what they mean.
     pub const ALL: [(Self, &'static str); 15] = [
-        (Self::Allowed, "By a rule or a person"),
-        (Self::Gated, "A person is asked"),
-        (Self::Denied, "By a rule or a person"),
-        (Self::Granted, "Covered by a grant"),
-        (Self::Expired, "Nobody decided in time"),
-        (Self::Withdrawn, "Nobody needs a decision any more"),
-        (Self::Answered, "A question was answered"),
-        (Self::Declined, "A question was not"),
-        (Self::Done, "It was run and did what it should"),
-        (Self::Error, "It was run and says that it failed"),
-        (Self::Failed, "It could not be run"),
-        (Self::Limited, "Too much was waiting already"),
-        (Self::Skipped, "A message made it pointless"),
-        (Self::Cancelled, "It was stopped before it began"),
-        (Self::Unknown, "It is not known whether it took effect"),
+        (Self::Allowed, "Allowed by a rule or an approver"),
+        (Self::Gated, "Approval requested"),
+        (Self::Denied, "Denied by a rule or an approver"),
+        (Self::Granted, "Allowed by a grant"),
+        (Self::Expired, "No decision before the deadline"),
+        (Self::Withdrawn, "Decision no longer needed"),
+        (Self::Answered, "Question answered"),
+        (Self::Declined, "Question declined"),
+        (Self::Done, "Executed without an error"),
+        (Self::Error, "Executed and reported an error"),
+        (Self::Failed, "Could not be executed"),
+        (Self::Limited, "Refused: too many pending calls"),
+        (Self::Skipped, "Skipped because of a later message"),
+        (Self::Cancelled, "Cancelled before the start"),
+        (Self::Unknown, "Outcome unknown"),
     ];
 
     /// Returns the outcome of a word.

@@ -50,14 +50,14 @@ impl RecordFormatter {
 
 fn event_text(event: &Event, content: Option<&str>, about: &RecordSubject) -> String {
     match event {
-        Event::Booted => "a process begins to work with this record".to_owned(),
+        Event::Booted => "process started".to_owned(),
         Event::Session(event) => session_text(event, content),
         Event::Run(event) => run_text(event),
         Event::Call(event) => call_text(event, about),
         Event::Gate(event) => gate_text(event, content, about),
-        Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} is connected"),
-        Event::Peer(peer::Event::Registered { peer }) => format!("{peer} said what it is and offers"),
-        Event::Peer(peer::Event::Gone { peer }) => format!("{peer} is not connected any more"),
+        Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} connected"),
+        Event::Peer(peer::Event::Registered { peer }) => format!("{peer} registered its properties and tools"),
+        Event::Peer(peer::Event::Gone { peer }) => format!("{peer} disconnected"),
         Event::Channel(event) => channels::channel_text(event),
         Event::Policy(event) => policy_text(event, content),
         Event::Settings(event) => settings_text(event),
@@ -69,10 +69,10 @@ fn event_text(event: &Event, content: Option<&str>, about: &RecordSubject) -> St
 fn settings_text(event: &settings::Event) -> String {
     match event {
         settings::Event::Set { by, path, value: None, secrets } if secrets.is_empty() => {
-            format!("{by} took the setting {path} out")
+            format!("{by} removed the setting {path}")
         }
         settings::Event::Set { by, path, .. } => format!("{by} changed the setting {path}"),
-        settings::Event::Added { by, path, item } => format!("{by} put {item} into the setting {path}"),
+        settings::Event::Added { by, path, item } => format!("{by} added {item} to the setting {path}"),
     }
 }
 
@@ -80,18 +80,20 @@ fn call_text(event: &call::Event, about: &RecordSubject) -> String {
     let what = about.subject.clone().unwrap_or_else(|| short_id(event.call()).into());
     match event {
         call::Event::Requested { wire, .. } => format!("requested under the agent's id {wire}"),
-        call::Event::Proposed { .. } if about.subject.is_none() => format!("wanted: {what} (its content was removed)"),
-        call::Event::Proposed { .. } => format!("wanted: {what}"),
-        call::Event::Received { .. } => format!("its result was received: {what}"),
+        call::Event::Proposed { .. } if about.subject.is_none() => {
+            format!("requested: {what} (its content was removed)")
+        }
+        call::Event::Proposed { .. } => format!("requested: {what}"),
+        call::Event::Received { .. } => format!("result received by the requester: {what}"),
         call::Event::Allowed { why, .. } => format!("allowed {}: {what}", plain_reason(why)),
-        call::Event::Gated { why, .. } => format!("asked {why}: {what}"),
-        call::Event::Waits { .. } => format!("waits for whoever does it to connect: {what}"),
+        call::Event::Gated { why, .. } => format!("approval required {why}: {what}"),
+        call::Event::Waits { .. } => format!("waiting for its node or host to connect: {what}"),
         call::Event::Started { .. } => format!("started: {what}"),
-        call::Event::Aborting { .. } => format!("is to stop: {what}"),
+        call::Event::Aborting { .. } => format!("stop requested: {what}"),
         call::Event::InDoubt { .. } => format!("in doubt: {what}"),
         call::Event::Again { .. } => format!("may start again: {what}"),
-        call::Event::AskedAgain { .. } => format!("whoever did it is asked what became of it: {what}"),
-        call::Event::LeftBehind { execution, .. } => format!("left {execution} working behind it: {what}"),
+        call::Event::AskedAgain { .. } => format!("asking its node or host for the outcome: {what}"),
+        call::Event::LeftBehind { execution, .. } => format!("{execution} continues in the background: {what}"),
         call::Event::Ended { end: CallEnd::Denied | CallEnd::Refused, .. } if about.why.is_some() => {
             format!("denied {}, not run: {what}", about.why.as_deref().unwrap_or_default())
         }
@@ -100,7 +102,7 @@ fn call_text(event: &call::Event, about: &RecordSubject) -> String {
             let let_through = let_through.map_or_else(String::new, |why| format!(" (allowed {why})"));
             format!("{}: {what}{let_through}", end_text(*end))
         }
-        call::Event::ResultDropped { .. } => format!("a result came too late: {what}"),
+        call::Event::ResultDropped { .. } => format!("late result ignored: {what}"),
     }
 }
 
@@ -120,16 +122,16 @@ const fn was_run(end: CallEnd) -> bool {
 fn gate_text(event: &gate::Event, content: Option<&str>, about: &RecordSubject) -> String {
     let what = about.subject.clone().unwrap_or_else(|| short_id(event.gate()).into());
     match event {
-        gate::Event::Opened { .. } => format!("waits for a person: {what}"),
+        gate::Event::Opened { .. } => format!("waiting for an approver: {what}"),
         gate::Event::Voted { by, person, .. } => {
             let person = person.as_ref().map_or_else(String::new, |person| format!(" ({person})"));
-            format!("{by}{person} allows it, as one of several: {what}")
+            format!("{by}{person} allowed it, one of several approvals: {what}")
         }
-        gate::Event::Escalated { step, .. } => format!("asked again, step {}: {what}", step + 1),
-        gate::Event::Reminded { .. } => format!("people are reminded: {what}"),
-        gate::Event::Extended { .. } => format!("waits longer: {what}"),
+        gate::Event::Escalated { step, .. } => format!("approvers asked again, step {}: {what}", step + 1),
+        gate::Event::Reminded { .. } => format!("approvers reminded: {what}"),
+        gate::Event::Extended { .. } => format!("deadline extended: {what}"),
         gate::Event::Shown { surface, .. } => format!("shown on {surface}: {what}"),
-        gate::Event::Updated { surface, .. } => format!("its end is shown on {surface}: {what}"),
+        gate::Event::Updated { surface, .. } => format!("outcome shown on {surface}: {what}"),
         gate::Event::Resolved { resolution, by, .. } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
             let answer =
@@ -147,9 +149,9 @@ pub const fn end_text(end: CallEnd) -> &'static str {
         CallEnd::Done { error: true } => "done, with an error",
         CallEnd::Failed => "could not be run",
         CallEnd::Denied => "denied, not run",
-        CallEnd::Refused => "denied by a person, not run",
-        CallEnd::Expired => "nobody answered in time, not run",
-        CallEnd::Limited => "too much was waiting, not run",
+        CallEnd::Refused => "denied by an approver, not run",
+        CallEnd::Expired => "expired without an answer, not run",
+        CallEnd::Limited => "too many pending calls, not run",
         CallEnd::Skipped => "skipped, not run",
         CallEnd::Cancelled => "cancelled, not run",
         CallEnd::Unknown => "outcome unknown",
@@ -175,37 +177,39 @@ fn session_text(event: &session::Event, content: Option<&str>) -> String {
     match event {
         session::Event::Opened { cwd, .. } if cwd.is_empty() => "opened".to_owned(),
         session::Event::Opened { cwd, .. } => format!("opened, works in {cwd}"),
-        session::Event::Hosted { .. } => "has the rules that its host brought".to_owned(),
-        session::Event::LeftFor { home } => format!("goes on in {home}"),
-        session::Event::CameFrom { home } => format!("went on from {home}"),
+        session::Event::Hosted { .. } => "uses the rules of its host".to_owned(),
+        session::Event::LeftFor { home } => format!("continues in {home}"),
+        session::Event::CameFrom { home } => format!("continued from {home}"),
         session::Event::Set(setting) => setting_text(setting),
         session::Event::Named { name } => format!("named {name}"),
         session::Event::Entry { kind, .. } => entry_text(kind, content),
-        session::Event::Gathering => "the session file says something else: its entries are imported".to_owned(),
+        session::Event::Gathering => "the session file differs: importing its entries".to_owned(),
         session::Event::Kept { entries } => format!("{} entries are unchanged in the session file", entries.len()),
         session::Event::Gathered { kind, .. } => format!("from the session file, {}", entry_text(kind, content)),
-        session::Event::Replaced { .. } => "the conversation is what the session file says".to_owned(),
-        session::Event::Moved { .. } => "goes on from another entry".to_owned(),
+        session::Event::Replaced { .. } => "conversation replaced by the session file".to_owned(),
+        session::Event::Moved { .. } => "moved to another entry".to_owned(),
         session::Event::Queued { queue, .. } => format!("queued ({}): {}", plain_word(queue), message_text(content)),
         session::Event::Dequeued { queue } => format!("left the queue ({})", plain_word(queue)),
         session::Event::Cleared => "queues emptied".to_owned(),
-        session::Event::Renewed => "the conversation begins anew".to_owned(),
-        session::Event::Remembered { .. } => "what was to be remembered of the conversation before is noted".to_owned(),
-        session::Event::Trimmed { first_kept } => format!("what was said before entry {first_kept} was put away"),
+        session::Event::Renewed => "conversation restarted".to_owned(),
+        session::Event::Remembered { .. } => "work after the restart of the conversation is done".to_owned(),
+        session::Event::Trimmed { first_kept } => {
+            format!("messages before entry {first_kept} removed from the conversation")
+        }
         session::Event::Dropped { entry } => format!("entry {entry} is no longer shown to the model"),
         session::Event::Pruned { entries } => format!("{} old results cut from the context", entries.len()),
         session::Event::CompactionStarted { reason, .. } => format!("compaction began ({})", plain_word(reason)),
-        session::Event::CompactionAborting => "compaction is to stop".to_owned(),
+        session::Event::CompactionAborting => "compaction: stop requested".to_owned(),
         session::Event::CompactionEnded { ok: true, .. } => "compaction done".to_owned(),
         session::Event::CompactionEnded { ok: false, .. } => "compaction failed".to_owned(),
-        session::Event::SequenceRecorded { number, .. } => format!("its host was told up to {number}"),
-        session::Event::CompactionDropped { epoch } => format!("a late outcome of compaction {epoch} dropped"),
+        session::Event::SequenceRecorded { number, .. } => format!("events numbered up to {number}"),
+        session::Event::CompactionDropped { epoch } => format!("late outcome of compaction {epoch} ignored"),
         session::Event::FileWritten { path, length, .. } => format!("file written, {length} bytes: {path}"),
         session::Event::Folder { path } => format!("the shell is in {path}"),
         session::Event::Relocated { cwd } => format!("works in {cwd} now"),
         session::Event::Tasks { open } => format!("{open} open tasks"),
         session::Event::Reminded { attempt } => format!("reminded of open tasks, attempt {attempt}"),
-        session::Event::Keyed { name, .. } => format!("that was asked for under the key {name}: it is done once"),
+        session::Event::Keyed { name, .. } => format!("idempotency key {name} recorded"),
     }
 }
 
@@ -216,22 +220,20 @@ fn setting_text(setting: &SessionSetting) -> String {
         SessionSetting::Modes(_) => "queue modes set".to_owned(),
         SessionSetting::AutoCompaction(auto) => format!("automatic compaction set: {auto}"),
         SessionSetting::AutoRetry(enabled) => format!("automatic retry set: {enabled}"),
-        SessionSetting::Nobody(None) => "people can be asked".to_owned(),
-        SessionSetting::Nobody(Some(why)) => format!("nobody can be asked: {why}"),
+        SessionSetting::Nobody(None) => "approvers can be asked".to_owned(),
+        SessionSetting::Nobody(Some(why)) => format!("no approver can be asked: {why}"),
         SessionSetting::Profile(_) => "profile set".to_owned(),
-        SessionSetting::Preamble(tokens) => format!("about {tokens} tokens go before the conversation"),
-        SessionSetting::Denials(DenialReach::Session) => "a denial binds this session".to_owned(),
-        SessionSetting::Denials(DenialReach::Principal) => "a denial binds all sessions of who asks".to_owned(),
+        SessionSetting::Preamble(tokens) => format!("about {tokens} tokens in addition to the conversation"),
+        SessionSetting::Denials(DenialReach::Session) => "denials apply to this session".to_owned(),
+        SessionSetting::Denials(DenialReach::Principal) => "denials apply to all sessions of the requester".to_owned(),
         SessionSetting::Listing(listing) => {
             let ListingFlags { pinned, archived, deleted } = *listing;
             let marks = [(pinned, "pinned"), (archived, "archived"), (deleted, "deleted")];
             let marks: Vec<&str> = marks.into_iter().filter_map(|(is_set, word)| is_set.then_some(word)).collect();
             if marks.is_empty() { "listed".to_owned() } else { format!("listed as {}", marks.join(", ")) }
         }
-        SessionSetting::Sums(CompactionTiming::BeforeRuns) => {
-            "a long conversation is summed up before the next message".to_owned()
-        }
-        SessionSetting::Sums(CompactionTiming::AfterRuns) => "a long conversation is summed up behind a run".to_owned(),
+        SessionSetting::Sums(CompactionTiming::BeforeRuns) => "compaction before the next message".to_owned(),
+        SessionSetting::Sums(CompactionTiming::AfterRuns) => "compaction after a run".to_owned(),
         SessionSetting::All(all) => {
             format!("settings, model {}", all.model.as_ref().map_or_else(|| "none".to_owned(), model_name))
         }
@@ -248,7 +250,7 @@ fn entry_text(kind: &SessionEntryKind, content: Option<&str>) -> String {
         SessionEntryKind::Developer => "system",
         SessionEntryKind::Assistant { .. } => "model",
         SessionEntryKind::ToolResult { .. } => "result",
-        SessionEntryKind::Bash { .. } => "person's command",
+        SessionEntryKind::Bash { .. } => "user command",
         SessionEntryKind::Compaction { .. } => "summary",
         SessionEntryKind::BranchSummary => "summary of a branch",
         SessionEntryKind::Custom => "extension",
@@ -279,25 +281,25 @@ fn run_text(event: &run::Event) -> String {
     match event {
         run::Event::Started { trigger, .. } => format!("began ({})", plain_word(trigger)),
         run::Event::Marked { marks, .. } => match &marks.reference {
-            Some(reference) => format!("is called {reference}"),
+            Some(reference) => format!("reference {reference}"),
             None => "noted".to_owned(),
         },
         run::Event::TurnOpened { turn, .. } => format!("turn {turn}"),
-        run::Event::ModelRequested { model, .. } => format!("asks {}", model_name(model)),
+        run::Event::ModelRequested { model, .. } => format!("requests {}", model_name(model)),
         run::Event::Answered { calls: 0, stop, .. } => format!("answered ({})", plain_word(stop)),
-        run::Event::Answered { calls: 1, .. } => "answered, wants 1 call".to_owned(),
-        run::Event::Answered { calls, .. } => format!("answered, wants {calls} calls"),
+        run::Event::Answered { calls: 1, .. } => "answered, requests 1 call".to_owned(),
+        run::Event::Answered { calls, .. } => format!("answered, requests {calls} calls"),
         run::Event::TurnClosed { .. } => "turn closed".to_owned(),
         run::Event::BackedOff { attempt, max, delay, until, .. } => {
             let at = schedule::Zone::UTC.date_and_time(*until);
             format!("attempt {attempt} of {max} in {} s, at {at}", delay.as_secs())
         }
-        run::Event::Resumed { .. } => "goes on".to_owned(),
-        run::Event::Interrupted { .. } => "interrupted: the process ended while the model was asked".to_owned(),
+        run::Event::Resumed { .. } => "resumed".to_owned(),
+        run::Event::Interrupted { .. } => "interrupted: the process ended during a model request".to_owned(),
         run::Event::Denied { in_a_row, .. } => format!("{in_a_row} denied in a row"),
         run::Event::DenialsForgiven { .. } => "denials forgiven".to_owned(),
-        run::Event::Aborting { .. } => "is to stop".to_owned(),
-        run::Event::ResultDropped { .. } => "an answer came too late".to_owned(),
+        run::Event::Aborting { .. } => "stop requested".to_owned(),
+        run::Event::ResultDropped { .. } => "late answer ignored".to_owned(),
         run::Event::Ended { end, .. } => format!("ended ({})", plain_word(end)),
     }
 }
@@ -305,18 +307,18 @@ fn run_text(event: &run::Event) -> String {
 fn policy_text(event: &policy::Event, content: Option<&str>) -> String {
     match event {
         policy::Event::Edited { by, .. } => match content {
-            Some(change) => format!("{by} changes the file of rules: {change}"),
-            None => format!("{by} has changed rules read"),
+            Some(change) => format!("{by} edits the rules file: {change}"),
+            None => format!("{by} reloads the rules file"),
         },
         policy::Event::Compiled { digest } => format!("rules in force: {digest}"),
         policy::Event::Granted(grant) => format!("granted by {}: {}", grant.by, grant.label),
         policy::Event::Revoked { id, by } => format!("{id} revoked by {by}"),
         policy::Event::Constrained(constraint) => {
             let where_to = if constraint.session.is_some() { " in this session" } else { "" };
-            format!("the denial by {} binds: the same stays denied{where_to}", constraint.by)
+            format!("denial by {} in force: the same call stays denied{where_to}", constraint.by)
         }
-        policy::Event::Lifted { by, .. } => format!("a denial lifted by {by}"),
-        policy::Event::Tidied { .. } => "what had ended was tidied away".to_owned(),
+        policy::Event::Lifted { by, .. } => format!("denial lifted by {by}"),
+        policy::Event::Tidied { .. } => "expired grants and denials removed".to_owned(),
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn run_once(
         EngineReply::Steering(run) => KeyedOutcome::Steering(run),
         // Nothing happened that must not happen twice.
         EngineReply::Idle => return Ok(DecisionResult { facts, reply }),
-        _ => return Err(CommandError::OutOfPlace("only opening and what is said are known by a key")),
+        _ => return Err(CommandError::OutOfPlace("only opening a session and sending a message accept a key")),
     };
     let keyed = Happened::Keyed { name: key.name, asks: key.asks, came_to };
     facts.push(Fact::without_content(Event::Session(keyed), Some(id)));

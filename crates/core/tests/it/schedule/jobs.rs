@@ -253,7 +253,7 @@ fn as_many_run_at_once_as_may_and_the_others_wait_without_a_timer() {
     }
     assert_eq!(
         add(&mut stage, "d", plan(JobSchedule::At { at: Millis(2_000) })),
-        "refused: there are 3 jobs, which is the most"
+        "refused: there are already 3 jobs, which is the limit"
     );
     assert_eq!(pass(&mut stage), "Done: schedule fired, schedule fired");
     assert_eq!(stage.engine.state().next_deadline(), None);

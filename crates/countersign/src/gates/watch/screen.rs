@@ -21,8 +21,8 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 /// The longest reason that is taken.
 const LONGEST: usize = 500;
 /// Description of the keys, in the columns of the smallest usual terminal.
-const KEYS: &str = "q leave   up/down   a allow   s session   A always   d deny   ? more";
-const MORE: &str = "space b page   s also in this session   A always   d deny, with a reason";
+const KEYS: &str = "q quit   up/down   a allow   s session   A always   d deny   ? more";
+const MORE: &str = "space/b page   s allow in this session   A allow always   d deny with a reason";
 
 /// Action of a key.
 #[derive(Debug, PartialEq)]
@@ -187,7 +187,7 @@ impl GateScreen {
 
     fn allow_gate(&mut self, scope: ApprovalScope, now: Duration) -> KeyAction {
         if self.chosen.is_some() && !self.is_read {
-            self.notice = "not all of it was shown: press space until its end, in a terminal where it fits".to_owned();
+            self.notice = "not fully shown yet: press space until the end, in a larger terminal if needed".to_owned();
             return KeyAction::Nothing;
         }
         self.answer_gate(now, |id| Request::Allow { id, scope, rule: None, lasts: None })
@@ -202,7 +202,7 @@ impl GateScreen {
 
     fn may_answer(&mut self, now: Duration) -> bool {
         if self.chosen.is_some() && now < self.paused {
-            self.notice = "this one has just come: look at it, and press again".to_owned();
+            self.notice = "this approval has just appeared: read it, and press the key again".to_owned();
             return false;
         }
         self.notice.clear();
@@ -233,9 +233,9 @@ impl GateScreen {
         let from = at.unwrap_or(0).saturating_sub(shown.saturating_sub(1));
         let mut text = Vec::new();
         let waits = match self.rows.len() {
-            0 => "Nothing waits.".to_owned(),
-            1 => "1 waits".to_owned(),
-            count => format!("{count} wait"),
+            0 => "No pending approvals.".to_owned(),
+            1 => "1 pending approval".to_owned(),
+            count => format!("{count} pending approvals"),
         };
         text.push(paint.apply_style(TextStyle::Strong, cut_to_width(&waits, columns)));
         for (number, row) in self.rows.iter().enumerate().skip(from).take(shown) {
@@ -273,13 +273,13 @@ impl GateScreen {
         let (first, second) = match &self.typing {
             Some(TypedText::Reason(reason)) => {
                 let tail = end_of_width(reason, columns.saturating_sub(9));
-                (cut_to_width(&format!("reason: {tail}_"), columns), "enter denies   escape does not")
+                (cut_to_width(&format!("reason: {tail}_"), columns), "enter: deny   escape: cancel")
             }
             Some(TypedText::Void(gate)) => {
-                let notice = format!("{gate} is over: the reason is void, and nothing that you type is sent");
+                let notice = format!("{gate} has ended: the reason is discarded, and nothing that you type is sent");
                 (
                     paint.apply_style(TextStyle::Asking, cut_to_width(&notice, columns)),
-                    "enter or escape: back to the keys",
+                    "enter or escape: back to the list",
                 )
             }
             None => (paint.apply_style(TextStyle::Asking, cut_to_width(&self.notice, columns)), KEYS),
@@ -335,13 +335,13 @@ fn detail_lines(row: &GateRow, columns: usize) -> Vec<String> {
         text.push(format!("in folder {}", one_line(folder)));
     }
     if let Some(intent) = &row.intent {
-        text.push(format!("it says {}", one_line(intent)));
+        text.push(format!("intent {}", one_line(intent)));
     }
     if !row.reason.is_empty() {
-        text.push(format!("asked {}", one_line(&row.reason)));
+        text.push(format!("reason {}", one_line(&row.reason)));
     }
     if let Some(approvals) = &row.approvals {
-        text.push(format!("allowed by {}", one_line(&approvals.to_string())));
+        text.push(format!("approvals {}", one_line(&approvals.to_string())));
     }
     text.push(format!("asked by {}", requester_text(row)));
     if let Some(deadline) = &row.deadline {
@@ -471,14 +471,14 @@ mod tests {
             let mut screen = screen(&rows);
             keys(&mut screen, "rthat");
             screen.show_rows(rows[1..].to_vec(), LATER);
-            assert!(screen.draw(120, 24).contains("the reason is void"));
+            assert!(screen.draw(120, 24).contains("the reason is discarded"));
             let much_later = LATER + 10 * PAUSE;
             for byte in " was a bad Ads".bytes() {
                 assert_eq!(screen.press_key(byte, much_later), KeyAction::Nothing);
-                assert!(screen.draw(120, 24).contains("the reason is void"));
+                assert!(screen.draw(120, 24).contains("the reason is discarded"));
             }
             assert_eq!(screen.press_key(end, much_later), KeyAction::Nothing);
-            assert!(!screen.draw(120, 24).contains("the reason is void"));
+            assert!(!screen.draw(120, 24).contains("the reason is discarded"));
             assert_eq!(screen.press_key(b'a', much_later + PAUSE / 2), KeyAction::Nothing, "it was hardly looked at");
             assert_eq!(screen.press_key(b'a', much_later + 2 * PAUSE), allow("b"));
         }

@@ -95,7 +95,7 @@ pub(super) fn run(
             };
             let error = JournalError(format!("cannot be written: {error}"));
             if !std::mem::replace(&mut is_known, true) {
-                tracing::error!(%error, "what happens is kept in memory until it can");
+                tracing::error!(%error, "events are kept in memory until the journal can be written");
             }
             let (kept, refused): (Vec<_>, Vec<_>) = batch.into_iter().partition(JournalOrder::is_retried);
             refused.into_iter().for_each(|order| order.refuse_with(&error));
@@ -121,7 +121,7 @@ pub(super) fn run(
         if pruned.elapsed() >= PRUNED {
             pruned = Instant::now();
             if let Err(error) = table.in_transaction(|noting| noting.prune_calls()) {
-                tracing::warn!(%error, "the journal forgets nothing for now");
+                tracing::warn!(%error, "cannot prune the journal; retrying later");
             }
         }
     }

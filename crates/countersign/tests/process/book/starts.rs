@@ -44,7 +44,7 @@ fn an_agent_is_embedded_as_the_page_says() {
     let (out, folder) = (&followed.out, &guide.place.folder);
     assert_eq!(out.matches("which?").count(), 1, "{out}");
     assert!(out.contains("command: rm -rf ../published") && out.contains("  1. Allow once"), "{out}");
-    assert!(out.contains("allowed once by host") && out.contains("every record fits"), "{out}");
+    assert!(out.contains("allowed once by host") && out.contains("chain     intact"), "{out}");
     assert!(fs::read_to_string(folder.join("published/greet.sh")).unwrap().contains("$name!"));
 }
 
@@ -56,7 +56,7 @@ fn an_agent_is_embedded_as_the_page_says_where_folders_are_there_to_stay() {
     let (out, folder) = (&followed.out, &guide.place.folder);
     assert_eq!(out.matches("which?").count(), 2, "{out}");
     assert!(out.contains("command: rm -rf ../published") && out.contains("  1. Yes\n  2. No"), "{out}");
-    assert!(out.contains("every record fits"), "{out}");
+    assert!(out.contains("chain     intact"), "{out}");
     assert!(fs::read_to_string(folder.join("published/greet.sh")).unwrap().contains("$name!"));
 }
 
@@ -105,7 +105,7 @@ fn a_gateway_has_a_node_as_the_page_says() {
     let transcript = format!("{}\n{}", followed.out, followed.err);
     assert!(followed.out.contains("tools of nodes: kitchen__Bash"), "{transcript}");
     assert!(followed.out.contains("kitchen says: Linux") && followed.out.contains("note.txt"), "{transcript}");
-    assert!(followed.out.contains("every record fits"), "{transcript}");
+    assert!(followed.out.contains("chain     intact"), "{transcript}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn read_reply(answer: &[u8], theirs: SocketAddr, ours: SocketAddr) -> io::Result
             let inode = number(HEAD + 68).ok_or_else(short)?;
             Ok(Some(PeerSocket { user, inode: inode.into() }))
         }
-        _ => Err(io::Error::other("the kernel answers something else")),
+        _ => Err(io::Error::other("unexpected kind of answer from the kernel")),
     }
 }
 

@@ -63,7 +63,7 @@ impl LogOwner {
                         Ok(_) => return Err(AppendError::Io(cause)),
                         Err(_) if self.inbox.is_closed() => return Err(AppendError::Closed),
                         Err(failed) => {
-                            warn!(error = %failed, "it is not known whether the last batch was recorded");
+                            warn!(error = %failed, "cannot read whether the last batch was recorded; retrying");
                             if Instant::now() >= patience {
                                 self.is_unsure(&failed.to_string().into(), releases);
                             }

@@ -79,7 +79,7 @@ impl LogOwner {
         self.ring.publish();
         let rebuilt = if fatal { self.rebuild_engine(&[]).await } else { self.rebuild_patiently(&why).await };
         if let Err(failed) = rebuilt {
-            error!(error = %failed, "the state could not be rebuilt");
+            error!(error = %failed, "cannot rebuild the state from the log");
             return StepOutcome::End;
         }
         self.contents.forget_after(self.engine.state().head_lsn());
@@ -102,7 +102,7 @@ impl LogOwner {
                 Err(failed @ (OwnerOpenError::Read(_) | OwnerOpenError::Other { .. }))
                     if Instant::now() < until && !self.inbox.is_closed() =>
                 {
-                    error!(error = %failed, "the state cannot be rebuilt; it is tried again");
+                    error!(error = %failed, "cannot rebuild the state from the log; retrying");
                     for waiting in self.inbox.take_expecting_reply() {
                         if let InboxItem::Command(_, Some(reply)) = waiting.item {
                             let _ = reply.send(Err(NotRecorded(Arc::clone(why)).into()));

@@ -124,7 +124,7 @@ async fn health_compares_the_status_only() {
     for status in [401, 403] {
         let unwell = services.check_health("home").await.unwrap_err();
         assert_eq!(
-            (&unwell, unwell.to_string().contains("refuses the credentials")),
+            (&unwell, unwell.to_string().contains("rejected the credentials")),
             (&HealthFailure::Refused(status), true)
         );
     }

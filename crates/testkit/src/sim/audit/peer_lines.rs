@@ -11,9 +11,9 @@ impl LogAudit {
             peer::Event::Came { peer, line, memory } => {
                 self.memories.insert(peer.clone(), *memory);
                 let before = self.lines.insert(peer.clone(), *line);
-                ensure(before.is_none_or(|before| before < *line), "a line comes back that was gone")
+                ensure(before.is_none_or(|before| before < *line), "an ended connection of a peer is used again")
             }
-            peer::Event::Gone { peer } => ensure(self.lines.remove(peer).is_some(), "a peer goes that is away"),
+            peer::Event::Gone { peer } => ensure(self.lines.remove(peer).is_some(), "a disconnected peer disconnects"),
         }
     }
 }

@@ -36,11 +36,11 @@ impl SimOwner {
         let again = self.log.replay_engine(self.rules.clone())?;
         let live = &self.engine;
         if *again.state() != *live.state() {
-            return Err("a replay gives another state".to_owned());
+            return Err("a replay results in another state".to_owned());
         }
         self.audit.networks.is_all_there(live.state())?;
         if *again.admitted() != *live.admitted() {
-            return Err(format!("a replay admits something else: {:?} is not {:?}", again.admitted(), live.admitted()));
+            return Err(format!("a replay admits other content: {:?} is not {:?}", again.admitted(), live.admitted()));
         }
         self.world.confirm_done(&self.audit)
     }
@@ -93,19 +93,19 @@ impl SimOwner {
                 run::RunPhase::Thinking { .. } | run::RunPhase::Between | run::RunPhase::Ended(_) => false,
             };
             if !waits {
-                return Err(format!("{} is forgotten: {run:?}", run.id()));
+                return Err(format!("{} has no work and waits for nothing: {run:?}", run.id()));
             }
         }
         for call in state.calls().filter(|call| call.run().is_none()) {
             if !state.gate_of(call.id()).is_some_and(gate::Gate::is_pending) {
-                return Err(format!("a request is forgotten: {call:?}"));
+                return Err(format!("a request has no work and waits for nothing: {call:?}"));
             }
         }
         match state
             .sessions()
             .find(|session| session.active_compaction().is_some() || session.commands().next().is_some())
         {
-            Some(session) => Err(format!("work in {} is forgotten", session.id())),
+            Some(session) => Err(format!("work in {} does not end", session.id())),
             None => Ok(()),
         }
     }
@@ -120,13 +120,13 @@ impl SimOwner {
 
     fn is_done(&mut self) -> Result<(), String> {
         if let Some(call) = self.engine.state().calls().next() {
-            return Err(format!("{} waits for nothing that has a deadline", call.id()));
+            return Err(format!("{} is open at the end and waits for no deadline", call.id()));
         }
         if let Some(run) = self.engine.state().runs().next() {
-            return Err(format!("{} waits for nothing that has a deadline", run.id()));
+            return Err(format!("{} is open at the end and waits for no deadline", run.id()));
         }
         if let Some(job) = self.audit.jobs.is_open() {
-            return Err(format!("a firing of {job} is forgotten"));
+            return Err(format!("a firing of {job} does not end"));
         }
         if !self.open.is_empty() {
             return Err(format!("{} requests have no reply", self.open.len()));
@@ -135,7 +135,7 @@ impl SimOwner {
         // A session of a host waits for it after every restart.
         let goes_on = |id: &SessionId| id.as_str() != hosts::SESSION || self.audit.boot_number() == 1;
         if !self.has_waited && self.audit.waiting_messages(MessageQueue::Prompt, goes_on) > 0 {
-            return Err("a prompt that was taken is forgotten".to_owned());
+            return Err("an accepted prompt is lost".to_owned());
         }
         self.same_as_the_log()
     }
@@ -162,7 +162,7 @@ pub(super) fn starts_behind_its_decision(batch: &[RecordedFact], audit: &LogAudi
 pub(super) fn rules_are_recorded(engine: &Engine) -> Result<(), String> {
     let recorded = engine.state().policy().digest();
     let is_so = recorded.is_none_or(|recorded| recorded == engine.rules().digest());
-    if is_so { Ok(()) } else { Err("rules are in force of which the log knows nothing".to_owned()) }
+    if is_so { Ok(()) } else { Err("the rules in force are not in the log".to_owned()) }
 }
 
 /// Checks that an error about an earlier approver is backed by the log.
@@ -170,7 +170,7 @@ pub(super) fn refusal_is_so(refusal: Option<&CommandError>, durable: &State) -> 
     if let Some(CommandError::Answer(AnswerError::KeyTaken(gate))) = refusal {
         let waits = durable.gate(*gate).is_none_or(gate::Gate::is_pending);
         return if waits {
-            Err(format!("a key is refused that answered {gate}, which the log has waiting"))
+            Err(format!("a key is refused as that of an answer to {gate}, which is pending in the log"))
         } else {
             Ok(())
         };
@@ -182,7 +182,7 @@ pub(super) fn refusal_is_so(refusal: Option<&CommandError>, durable: &State) -> 
     if recorded == Some(resolution) {
         return Ok(());
     }
-    Err(format!("an answer is refused because {gate} was resolved with {resolution:?}, and the log says {recorded:?}"))
+    Err(format!("an answer is refused because {gate} was resolved with {resolution:?}, but the log has {recorded:?}"))
 }
 
 fn is_answer(recorded: &RecordedFact) -> bool {
@@ -203,5 +203,5 @@ pub(super) fn check_answer(
         (Some(Err(refusal)), Err(CommandError::Answer(got))) => got == refusal,
         (Some(_), _) => false,
     };
-    if holds { Ok(()) } else { Err(format!("a late answer came to {outcome:?} and not to {expected:?}")) }
+    if holds { Ok(()) } else { Err(format!("a late answer returned {outcome:?}, expected {expected:?}")) }
 }

@@ -86,6 +86,6 @@ impl SimOwner {
             }
             self.run_batch(64, BatchMishap::None)?;
         }
-        self.crash_process("as it should")
+        self.crash_process("after a clean shutdown")
     }
 }
