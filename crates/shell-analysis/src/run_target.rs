@@ -39,15 +39,33 @@ impl RunTarget {
 pub(super) const MOST_TAILS: usize = 16;
 
 /// The most words of a program that is not known at which a command may begin.
-const MOST_ARGUMENTS: usize = 64;
+const MOST_ARGUMENTS: usize = 1024;
+
+/// Words in the name of an option whose value is a command, at any program.
+const COMMAND_OPTIONS: [&str; 7] = ["command", "cmd", "exec", "run", "call", "shell", "script"];
 
 /// Returns the tails of `argv` that begin with a word that may be a program, and the words that may be texts of the shell.
-pub(super) fn argument_commands(argv: &[ShellWord]) -> (Vec<Vec<ShellWord>>, Vec<String>) {
-    let is_start = |at: &usize| !argv[*at].value.starts_with('-') && !argv[*at].value.contains('=');
-    let tails = (1..argv.len()).filter(is_start).take(MOST_ARGUMENTS).map(|at| argv[at..].to_vec());
-    let is_text = |word: &&ShellWord| word.value.contains(char::is_whitespace);
-    let texts = argv.iter().skip(1).filter(is_text).take(MOST_ARGUMENTS).map(ShellWord::approximate_text);
-    (tails.collect(), texts.collect())
+///
+/// The value of an option is a text if the name of the option says so: others are messages and searches. A text of several lines is
+/// prose, such as the description of a change: programs that run a text take it in one line.
+pub(super) fn argument_commands(argv: &[ShellWord]) -> (Vec<&[ShellWord]>, Vec<String>) {
+    // A word with a blank in it is a text, and no name of a program.
+    let is_start = |at: &usize| {
+        let value = &argv[*at].value;
+        !value.starts_with('-') && !value.contains(['=', ' ', '\n'])
+    };
+    let tails = (1..argv.len()).filter(is_start).take(MOST_ARGUMENTS).map(|at| &argv[at..]);
+    let text = |at: usize| {
+        let word = argv[at].approximate_text();
+        let joined = word.strip_prefix('-').and_then(|option| option.split_once('='));
+        let (option, text) = match joined {
+            Some((option, value)) => (option, value),
+            None => (argv[at - 1].value.strip_prefix('-').filter(|_| at > 1).unwrap_or("command"), word.as_str()),
+        };
+        let is_command = option == "c" || COMMAND_OPTIONS.iter().any(|name| option.contains(name));
+        (is_command && text.contains(' ') && !text.contains('\n')).then(|| text.to_owned())
+    };
+    (tails.collect(), (1..argv.len()).filter_map(text).take(MOST_TAILS).collect())
 }
 
 /// Returns every tail that begins with a word that may be a program, and every word that may be a text of the shell.

@@ -47,7 +47,8 @@ const RUNNERS_BY_WORD: [(&str, &[&str], usize); 22] = [
     ("hatch", &["run"], 1),
     ("conda", &["run"], 0),
     ("bundle", &["exec"], 0),
-    ("npm", &["exec"], 0),
+    // Its words may be cut short.
+    ("npm", &["exec", "exe", "ex", "x", "explore"], 0),
     ("pnpm", &["exec", "dlx"], 0),
     ("yarn", &["exec", "dlx"], 0),
     ("perf", &["stat", "record"], 0),
@@ -103,25 +104,22 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
         is_open: words.iter().take(1).any(is_open),
         ..NestedCommands::default()
     };
-    // The value of the first of these options, in the next word or in its own.
-    let value_of = |options: &[&str]| {
-        let joined = |word: &ShellWord| {
-            let (option, value) = word.value.split_once('=').filter(|(option, _)| options.contains(option))?;
-            Some(ShellWord {
-                value: value.to_owned(),
-                raw: word.raw.replacen(&format!("{option}="), "", 1),
-                ..word.clone()
-            })
-        };
-        match arguments.iter().find_map(joined) {
-            Some(value) => text(&[value]),
-            None => text(behind(&|text| options.contains(&text))),
+    // The values of these options, in the next word or in its own: a program takes the last one, or the first.
+    let values_of = |options: &[&str]| {
+        let mut found = NestedCommands::default();
+        for (at, word) in arguments.iter().enumerate() {
+            let joined = word.value.split_once('=').filter(|(option, _)| options.contains(option));
+            let next = arguments.get(at + 1).filter(|_| options.contains(&word.value.as_str()));
+            found.texts.extend(joined.map(|(_, value)| value.replace(UNKNOWN, "$unknown")));
+            found.texts.extend(next.map(ShellWord::approximate_text));
+            found.is_open |= joined.is_some() && is_open(word) || next.is_some_and(is_open);
         }
+        found
     };
     let is_short = |text: &str, letter: char| text.starts_with('-') && !text.starts_with("--") && text.contains(letter);
     if let Some((_, words, operands)) = RUNNERS_BY_WORD.iter().find(|(runner, ..)| *runner == program) {
         let texts = match program {
-            "npm" | "pnpm" | "yarn" => value_of(&["-c", "--call", "--shell-mode"]),
+            "npm" | "pnpm" | "yarn" => values_of(&["-c", "--call", "--shell-mode"]),
             _ => NestedCommands::default(),
         };
         return NestedCommands { commands: command_tails(behind(&|text| words.contains(&text)), *operands), ..texts };
@@ -147,15 +145,20 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
             let marked: Vec<ShellWord> = arguments[..inputs.unwrap_or(arguments.len())].iter().map(marked).collect();
             with_unknown_words(&marked)
         }
-        "nix-shell" => value_of(&["--run", "--command"]),
-        "mapfile" | "readarray" => text(behind(&|text| is_short(text, 'C'))),
+        "nix-shell" => values_of(&["--run", "--command"]),
+        "mapfile" | "readarray" => {
+            let glued = arguments.iter().filter_map(ShellWord::as_literal).filter_map(|word| glued_text(word, 'C'));
+            let mut found = values_of(&["-C"]);
+            found.texts.extend(glued);
+            found
+        }
         "start-stop-daemon" => started_commands(arguments),
         "hyperfine" | "sg" => NestedCommands {
             texts: arguments.iter().map(ShellWord::approximate_text).collect(),
             ..NestedCommands::default()
         },
         name if is_listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
-        "npx" => NestedCommands { commands: command_tails(arguments, 0), ..value_of(&["-c", "--call"]) },
+        "npx" => NestedCommands { commands: command_tails(arguments, 0), ..values_of(&["-c", "--call"]) },
         name if is_listed(RUNNERS_BEHIND_OPERAND, name) => commands(arguments, 1),
         name if is_listed(RUNNERS, name) || LOADERS.iter().any(|loader| name.starts_with(loader)) => {
             commands(arguments, 0)

@@ -260,21 +260,32 @@ fn analyze_command(
     CommandAnalysis { forms, covers: all, narrow: Vec::new(), begun, wild, sets, wrapped: Vec::new() }
 }
 
+/// The most words of a command in the arguments of another one that are compared in full. Of a longer one the beginning counts.
+const MOST_COMPARED: usize = 16;
+
 /// Returns a command of its own for the arguments of a program that may be a wrapper: what it may run, for deny rules.
-pub(super) fn wrapped_analysis(tool: &str, commands: &[Vec<ShellWord>]) -> CommandAnalysis {
+pub(super) fn wrapped_analysis(tool: &str, commands: &[&[ShellWord]]) -> CommandAnalysis {
     let mut found = CommandAnalysis::default();
     for argv in commands {
         let Some(program) = argv.first().and_then(ShellWord::as_literal) else { continue };
+        let (argv, is_whole) = (&argv[..argv.len().min(MOST_COMPARED)], argv.len() <= MOST_COMPARED);
         let rest: Vec<String> = argv[1..].iter().map(|word| word.plain_text().to_owned()).collect();
         let arguments: String = rest.iter().flat_map(|word| [" ", word.as_str()]).collect();
-        let name = base_name(program);
-        found.wrapped.push(format!("{tool}({program}{arguments})"));
-        found.wrapped.extend((name != program).then(|| format!("{tool}({name}{arguments})")));
+        // Another path is a file that it works on, not a program.
+        let name = if program.starts_with('/') { base_name(program) } else { program };
+        let mut texts = vec![format!("{program}{arguments}")];
+        texts.extend((name != program).then(|| format!("{name}{arguments}")));
         if let Some(command) = name.strip_prefix("git-") {
-            found.wrapped.push(format!("{tool}(git {command}{arguments})"));
+            texts.push(format!("git {command}{arguments}"));
         }
         if name == "git" {
-            found.wrapped.extend(git::plain_forms(&rest).into_iter().map(|form| format!("{tool}({form})")));
+            texts.extend(git::plain_forms(&rest));
+        }
+        let forms = texts.into_iter().map(|text| format!("{tool}({text}"));
+        if is_whole {
+            found.wrapped.extend(forms.map(|form| format!("{form})")));
+        } else {
+            found.begun.extend(forms);
         }
         found.begun.extend(begun_forms(tool, argv));
     }

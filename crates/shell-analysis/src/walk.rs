@@ -31,7 +31,9 @@ const MOST_COMMANDS: usize = 4_000;
 /// may hand on as much as they like.
 const MOST_JUDGED: usize = 1 << 20;
 /// The most bytes of commands in the arguments of programs that are not known. Beyond them such a program may run any command.
-const MOST_WRAPPED: usize = 1 << 17;
+const MOST_WRAPPED: usize = 1 << 20;
+/// The most wrappers in the arguments of such a program that are unwrapped.
+const MOST_WRAPPERS: usize = 4;
 
 /// The most words that braces may make in one line.
 const MOST_MADE: usize = 4_000;

@@ -29,7 +29,7 @@ pub enum Command {
     Recover(ResumeMode),
     /// Puts these rules in force.
     UseRules(Box<ActiveRules>),
-    /// Records that a person is about to change the file of rules, or to have it read again, before that happens. A mere
+    /// Records that a person is about to change the rules file, or to have it read again, before that happens. A mere
     /// read that finds the rules in force is not recorded.
     EditRules {
         /// The person.

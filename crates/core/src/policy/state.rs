@@ -21,7 +21,7 @@ pub enum Event {
         /// Digest of the normalised rules.
         digest: Digest,
     },
-    /// A person changes the file of rules, or has it read again. The result is a later [`Event::Compiled`], if any.
+    /// A person changes the rules file, or has it read again. The result is a later [`Event::Compiled`], if any.
     /// The content is the change in readable form, if there was one.
     Edited {
         /// The person.

@@ -2,13 +2,13 @@
 
 use brush_parser::ast;
 
-use super::{LineWalk, MOST_COMMANDS, MOST_TEXTS_DEEP, MOST_WRAPPED, unparsed::MOST_PARTS};
+use super::{LineWalk, MOST_COMMANDS, MOST_TEXTS_DEEP, MOST_WRAPPED, MOST_WRAPPERS};
 use crate::{
     action_class::ActionClass as Class,
     classes, declarations, disk, find,
     line::CommandAnalysis,
     narrow_words,
-    programs::base_name,
+    programs::{SHELLS, base_name},
     protect,
     run_target::{self, RunTarget},
     runners, secret,
@@ -129,7 +129,7 @@ impl LineWalk<'_> {
         }
         match runs {
             RunTarget::Itself => {
-                self.note_wrapped(argv);
+                self.note_wrapped(argv, wrapped);
                 self.change_folder(argv);
                 // Another program that is called so leaves the shell where it is.
                 if wrapped > 0 || cover != CoverNeed::Needed {
@@ -234,23 +234,37 @@ impl LineWalk<'_> {
     }
 
     /// Notes the commands in the arguments of a program that is not known, since it may be a wrapper.
-    fn note_wrapped(&mut self, argv: &[ShellWord]) {
+    fn note_wrapped(&mut self, argv: &[ShellWord], wrapped: usize) {
         let program = argv.first().and_then(ShellWord::as_literal).map(base_name);
         if !program.is_some_and(runners::may_wrap) {
             return;
         }
-        let (mut commands, texts) = run_target::argument_commands(argv);
-        for text in texts {
-            let parts = text.split(['\n', ';', '|', '&', '(', ')', '{', '}', '`']).take(MOST_PARTS);
-            commands.extend(parts.map(|part| part.split_whitespace().flat_map(|raw| self.scan_words(raw)).collect()));
-        }
-        self.wrapped += commands.iter().flatten().map(|word: &ShellWord| word.value.len() + 1).sum::<usize>();
+        let (commands, texts) = run_target::argument_commands(argv);
+        let found = simple_command::wrapped_analysis(&self.place.tool, &commands);
+        self.wrapped += found.wrapped.iter().chain(&found.begun).map(String::len).sum::<usize>();
         if self.wrapped > MOST_WRAPPED {
             return self.any_command();
         }
-        let wrapped = simple_command::wrapped_analysis(&self.place.tool, &commands);
-        if !wrapped.wrapped.is_empty() {
-            self.line.commands.push(wrapped);
+        // What is a wrapper itself, and the texts, are judged in full, and count as no more than possible.
+        let runs = |argv: &&&[ShellWord]| {
+            let first = argv[0].as_literal().map(base_name);
+            argv.len() > 1 && first.is_some_and(|first| SHELLS.contains(&first) || unwrap::is_known(first))
+        };
+        let before = (std::mem::take(&mut self.line), self.here.clone());
+        for argv in commands.iter().filter(runs).take(MOST_WRAPPERS) {
+            self.invoke_command(&[], argv, CoverNeed::Perhaps, wrapped + 1);
+        }
+        texts.iter().for_each(|text| self.suppose_commands(text));
+        let (line, here) = before;
+        let possible = std::mem::replace(&mut self.line, line);
+        self.here = here;
+        let mut found = found;
+        for command in possible.commands {
+            found.wrapped.extend(command.forms.into_iter().chain(command.wrapped));
+            found.begun.extend(command.begun);
+        }
+        if !found.wrapped.is_empty() || !found.begun.is_empty() {
+            self.line.commands.push(found);
         }
     }
 

@@ -6,7 +6,7 @@ use super::{LineWalk, MOST_TEXTS_DEEP};
 use crate::{action_class::ActionClass as Class, line::UNPARSABLE, programs, word::ShellWord};
 
 /// Maximum number of pieces of a text that cannot be parsed that are looked at.
-pub(super) const MOST_PARTS: usize = 256;
+const MOST_PARTS: usize = 256;
 
 impl LineWalk<'_> {
     pub(super) fn note_beyond(&mut self, reason: &str) {

@@ -214,6 +214,22 @@ fn a_command_in_the_arguments_of_an_unknown_program_asks() {
             ("retry git -C x push", "ask"),
             ("retry git \"$A\"", "ask"),
             ("retry sudo git push", "ask"),
+            ("retry sh -c 'A=1 git push'", "ask"),
+            ("retry sh -c 'if true; then git push; fi'", "ask"),
+            ("retry 'env git push'", "ask"),
+            ("retry \"sh -c 'git push'\"", "ask"),
+            ("retry 'true && ! git push'", "ask"),
+            ("retry --cmd='git push'", "ask"),
+            ("nix develop --command='git push'", "ask"),
+            ("npm x -- git push", "deny"),
+            ("npm exec --call=true --call='git push'", "deny"),
+            ("mapfile -C'git push;:' -c 1 x < f", "deny"),
+            ("mapfile -C true -C 'git push' x < f", "deny"),
+            ("gh pr create --body \"Steps:\ngit push origin main\"", "allow"),
+            ("gh issue create --title 'git push asks twice'", "allow"),
+            ("gh pr create --title='git push fix'", "allow"),
+            ("nodemon --exec 'git push'", "ask"),
+            ("pytest tests/git push", "allow"),
             ("retry git status", "allow"),
             ("doppler run -- make test", "allow"),
             ("gh pr list --author git", "allow"),
@@ -225,6 +241,8 @@ fn a_command_in_the_arguments_of_an_unknown_program_asks() {
     );
     let defaults = ["allow bash(retry *)", "deny bash(git push*)"];
     assert_eq!(word(&PolicyFixture::new(&defaults).judge(&bash("retry git push"))), "ask");
+    let many: String = (0..300).map(|at| format!(" src/file{at}.rs")).collect();
+    judge_each(&NO_PUSH, &[(&format!("prettier --check{many}"), "allow"), (&format!("retry{many} git push"), "ask")]);
     let free = PolicyFixture::new(&["deny bash(rm *)", "allow *"]).judge(&bash("retry git push"));
     assert_eq!(word(&free), "allow", "{free}");
 }
