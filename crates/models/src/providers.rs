@@ -105,7 +105,7 @@ impl HttpClients {
         let mut beginning = Vec::new();
         // Some servers and proxies name another type for a stream of events. Its first line tells.
         if let Some(form) = form.filter(|form| !form.trim_start().to_lowercase().starts_with("text/event-stream")) {
-            beginning = read_first_bytes(&mut response, silence).await;
+            beginning = read_first_bytes(&mut response, silence).await?;
             if !begins_event_stream(&beginning) {
                 let form = format!("{} with {}", status.as_u16(), excerpt(&form));
                 return Err(no_stream(Some(&form), &read_rest(beginning, response, silence).await));
@@ -178,27 +178,39 @@ fn request_headers(wire: &[(String, String)], request: &ModelRequest) -> Result<
 }
 
 fn body_stream(response: Response) -> impl Stream<Item = Result<Bytes, ModelFailure>> + Send + 'static {
-    response.bytes_stream().map_err(|error| {
-        let message =
-            format!("connection error: the stream broke (terminated): {}", error_causes(&error.without_url()));
-        ModelFailure::new(FailureKind::Network, message)
-    })
+    response.bytes_stream().map_err(broken_stream)
 }
 
-/// Reads a body until its first line shows whether it is a stream of events.
-async fn read_first_bytes(response: &mut Response, silence: Duration) -> Vec<u8> {
+fn broken_stream(error: reqwest::Error) -> ModelFailure {
+    let message = format!("connection error: the stream broke (terminated): {}", error_causes(&error.without_url()));
+    ModelFailure::new(FailureKind::Network, message)
+}
+
+/// Reads a body until its first line shows whether it is a stream of events, or until it ends.
+async fn read_first_bytes(response: &mut Response, silence: Duration) -> Result<Vec<u8>, ModelFailure> {
+    let until = tokio::time::Instant::now() + silence;
     let mut body = Vec::new();
-    while body.trim_ascii_start().len() < LONGEST_FIELD && body.len() < ERROR_LIMIT {
-        let Ok(Ok(Some(chunk))) = tokio::time::timeout(silence, response.chunk()).await else { break };
-        body.extend_from_slice(&chunk);
+    while first_line(&body).len() < LONGEST_FIELD && body.len() < ERROR_LIMIT {
+        match tokio::time::timeout_at(until, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+            Ok(Ok(None)) => break,
+            Ok(Err(error)) => return Err(broken_stream(error)),
+            Err(_) => return Err(silence_failure(silence)),
+        }
     }
-    body
+    Ok(body)
+}
+
+/// Returns a body without a byte order mark and blanks at its beginning.
+fn first_line(body: &[u8]) -> &[u8] {
+    const MARK: &[u8] = "\u{feff}".as_bytes();
+    if MARK.starts_with(body) { &[] } else { body.strip_prefix(MARK).unwrap_or(body).trim_ascii_start() }
 }
 
 /// Reports whether a body begins with a field or a comment of an event stream. Source: the HTML standard, server-sent events.
 fn begins_event_stream(body: &[u8]) -> bool {
-    let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body).trim_ascii_start();
-    [b"data:".as_slice(), b"event:", b"id:", b"retry:", b":"].iter().any(|field| body.starts_with(field))
+    let line = first_line(body);
+    [b"data:".as_slice(), b"event:", b"id:", b"retry:", b":"].iter().any(|field| line.starts_with(field))
 }
 
 /// Reads the beginning of a body that is no stream, as far as it comes.

@@ -161,6 +161,17 @@ fn unreadable_content(what: &str) -> ModelFailure {
     ModelFailure::new(FailureKind::Refused, format!("the answer holds content that cannot be read: {what}"))
 }
 
+/// Reports whether an error says anything. Some servers send an empty one with every chunk.
+pub(crate) fn says_something(error: &serde_json::Value) -> bool {
+    use serde_json::Value;
+    match error {
+        Value::Null => false,
+        Value::Object(members) => !members.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => true,
+    }
+}
+
 /// Returns the failure of an answer that does not fit together.
 fn malformed_stream(what: &str) -> ModelFailure {
     ModelFailure::new(FailureKind::Broken, format!("malformed stream (terminated): {}", crate::failure::excerpt(what)))

@@ -171,7 +171,7 @@ pub(crate) fn event_role(data: &str, known: &[&str]) -> Result<EventRole, ModelF
     // A wire whose events have types has no message without one.
     let is_part = all.contains_key("type")
         || all.iter().any(|(name, raw)| is_known(name) && !(name == "message" && raw.get().starts_with('"')));
-    let has_answer = all.keys().any(|name| is_known(name) && is_answer(name));
+    let known_names: Vec<&str> = known.iter().copied().filter(|name| all.contains_key(*name)).collect();
     let is_well = is_part && all.iter().any(|(name, raw)| is_zero_code(name, raw.get()));
     let is_other_error = is_known("error") && all.contains_key("error");
     let is_wire_error = is_other_error || ["type", "object"].iter().any(|name| is_known(name) && is_error(name));
@@ -193,11 +193,11 @@ pub(crate) fn event_role(data: &str, known: &[&str]) -> Result<EventRole, ModelF
         return Ok(EventRole::Failure);
     }
     // If an event holds only an id, a message may be the answer.
-    let has_status = has_answer || !is_part;
-    let is_beside = |name: &str, value: &Value| is_echo(name) || (has_status && value.is_string() && is_status(name));
+    let has_status = || !is_part || known_names.iter().any(|name| is_answer(name));
+    let is_beside = |name: &str, value: &Value| is_echo(name) || (value.is_string() && is_status(name) && has_status());
     match members
         .iter()
-        .find(|(name, value)| !is_beside(name, value) && is_content(name, value, ContentRule::NamedText))
+        .find(|(name, value)| is_content(name, value, ContentRule::NamedText) && !is_beside(name, value))
     {
         Some((name, _)) => Err(unreadable_content(&format!("an event with {name}"))),
         None if is_remark => Ok(EventRole::Remark),
@@ -220,7 +220,7 @@ fn is_answer(name: &str) -> bool {
 
 /// Reports whether a member is the code that no error occurred.
 fn is_zero_code(name: &str, json: &str) -> bool {
-    name_words(name).last().is_some_and(|last| last == "code") && ["0", "\"0\""].contains(&json)
+    ["0", "\"0\""].contains(&json) && name_words(name).last().is_some_and(|last| last == "code")
 }
 
 /// Reports whether a member repeats the request, by its name.
@@ -239,12 +239,15 @@ fn is_said(raw: Option<&RawValue>) -> bool {
 
 /// Reports whether a member says that the provider failed.
 fn is_failure(name: &str, value: &Value) -> bool {
+    // Nearly all members of an event are of this kind, and the words of a name cost more to find.
+    if matches!(value, Value::Null | Value::Bool(_) | Value::Number(_)) || is_empty(value) {
+        return false;
+    }
     let words = name_words(name);
     let (Some(first), Some(last)) = (words.first(), words.last()) else { return false };
     let is_text = FAILURES.contains(&first.as_str()) && FAILURE_TEXTS.contains(&last.as_str());
-    let is_told = matches!(value, Value::String(_) | Value::Array(_) | Value::Object(_));
-    let is_denied = value.as_str().is_some_and(|text| NO_FAILURE.contains(&text.trim().to_lowercase().as_str()));
-    is_told && !is_denied && !is_empty(value) && (is_text || FAILURES.contains(&last.as_str()))
+    let is_denied = || value.as_str().is_some_and(|text| NO_FAILURE.contains(&text.trim().to_lowercase().as_str()));
+    (is_text || FAILURES.contains(&last.as_str())) && !is_denied()
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -258,6 +261,9 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn is_content(name: &str, value: &Value, rule: ContentRule) -> bool {
+    if matches!(value, Value::Null | Value::Bool(_) | Value::Number(_)) {
+        return false;
+    }
     if rule == ContentRule::NamedText {
         return is_named_text(name, value, false);
     }
@@ -282,6 +288,9 @@ fn is_content(name: &str, value: &Value, rule: ContentRule) -> bool {
 
 /// Reports whether a member is a call or a text by its name, or holds one. `is_inside` of a member that holds a whole answer.
 fn is_named_text(name: &str, value: &Value, is_inside: bool) -> bool {
+    if matches!(value, Value::Null | Value::Bool(_) | Value::Number(_)) {
+        return false;
+    }
     let words = name_words(name);
     let last = words.last().map_or("", String::as_str);
     if ABOUT.contains(&last) || words.iter().any(|word| SEALED.contains(&word.as_str())) {
@@ -311,13 +320,19 @@ pub(super) fn name_words(name: &str) -> Vec<String> {
             words.push(String::new());
         }
         if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
-            word.extend(c.to_lowercase());
+            if c.is_ascii() {
+                word.push(c.to_ascii_lowercase());
+            } else {
+                word.extend(c.to_lowercase());
+            }
+        }
+    }
+    for word in &mut words {
+        if word.strip_suffix('s').is_some_and(|one| !one.ends_with('u')) {
+            word.pop();
         }
     }
     words
-        .iter()
-        .map(|word| word.strip_suffix('s').filter(|one| !one.ends_with('u')).unwrap_or(word).to_owned())
-        .collect()
 }
 
 #[cfg(test)]

@@ -150,6 +150,27 @@ async fn a_stream_of_events_is_read_under_any_content_type() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn silence_before_the_first_line_ends_under_any_content_type() {
+    for begin in ["", "data", "\u{feff}"] {
+        let server = ReplyServer::start(vec![plain_text(begin, ReplyEnd::Hang)]).await;
+        let items = ask(&server).await;
+        assert_eq!(failure(&items).kind, FailureKind::Silence, "{begin:?}: {items:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_in_the_first_line_is_a_network_failure() {
+    let server = ReplyServer::start(vec![plain_text("da", ReplyEnd::Cut)]).await;
+    let items = ask(&server).await;
+    assert_eq!(failure(&items).kind, FailureKind::Network, "{items:?}");
+}
+
+fn plain_text(begin: &str, end: ReplyEnd) -> HttpReply {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n";
+    HttpReply { pieces: vec![format!("{head}{begin}")], end }
+}
+
 #[tokio::test]
 async fn an_empty_error_next_to_content_is_none() {
     for error in ["null", "{}", r#""""#] {

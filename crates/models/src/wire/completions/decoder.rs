@@ -21,7 +21,7 @@ use crate::{
         kept_members::KeptMembers,
         malformed_stream, parse_json,
         parts::PartAssembler,
-        unfinished_stream,
+        says_something, unfinished_stream,
         unplaced::{ContentRule, check_placed, find_unplaced},
         unreadable_content,
     },
@@ -133,16 +133,6 @@ impl AnswerDecoder for CompletionsDecoder {
 
     fn known_members(&self) -> &'static [&'static str] {
         &EVENT
-    }
-}
-
-/// Reports whether an error says anything. Some servers send an empty one with every chunk.
-fn says_something(error: &Value) -> bool {
-    match error {
-        Value::Null => false,
-        Value::Object(members) => !members.is_empty(),
-        Value::String(text) => !text.is_empty(),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) => true,
     }
 }
 

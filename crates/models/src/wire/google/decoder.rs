@@ -12,7 +12,7 @@ use crate::{
     wire::{
         AnswerDecoder, AnswerProgress, lenient, parse_json,
         parts::PartAssembler,
-        unfinished_stream,
+        says_something, unfinished_stream,
         unplaced::{ContentRule, find_unplaced_in},
         unreadable_content, withheld_answer,
     },
@@ -118,7 +118,7 @@ impl AnswerDecoder for GoogleDecoder {
             return Ok(AnswerProgress::Ended);
         }
         let frame: GoogleFrame<'_> = parse_json(data)?;
-        if frame.error.is_some() {
+        if frame.error.as_ref().is_some_and(says_something) {
             return Err(in_stream(data));
         }
         if self.response.is_none() {

@@ -9,7 +9,8 @@ use crate::{
     FinishReason, ModelEvent, ModelFailure, ModelUsage,
     failure::{AnswerEnding, in_stream, known_ending, read_ending},
     wire::{
-        AnswerDecoder, AnswerProgress, cut_call, lenient, malformed_stream, parse_json, unfinished_stream,
+        AnswerDecoder, AnswerProgress, cut_call, lenient, malformed_stream, parse_json, says_something,
+        unfinished_stream,
         unplaced::{ContentRule, find_unplaced, find_unplaced_in},
         unreadable_content,
     },
@@ -279,7 +280,9 @@ impl ResponsesDecoder {
             self.items.finish_answer(&[], None, if incomplete { FinishReason::Length } else { FinishReason::Stop })?;
             return Ok(AnswerProgress::Ended);
         };
-        if let Some(error) = response.error.filter(|error| error.get() != "null") {
+        if let Some(error) =
+            response.error.filter(|error| serde_json::from_str(error.get()).is_ok_and(|error| says_something(&error)))
+        {
             return Err(in_stream(error.get()));
         }
         let reason = response.incomplete_details.and_then(|details| details.reason).filter(|reason| !reason.is_empty());
