@@ -21,7 +21,7 @@ pub use grant_writer::GrantWriter;
 /// Time for sessions to bring their files up to date when the gateway ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// State that a host's process hands over: all that its adapter would have read from the process and from the files of rules.
+/// State that a host's process hands over: all that its adapter would have read from the process and from the rules files.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachParams {
     /// Name of the adapter, such as `omp`.

@@ -117,7 +117,7 @@ async fn open_attached(
     notice: &(impl Fn(&str) + Sync),
 ) -> Result<OpenAdapter, StartError> {
     let AttachParams { door, arguments, cwd, temporary, variables, rules, process, moves } = params;
-    let product = AgentProduct::from_name(&door).ok_or_else(|| StartError::new(format!("unknown door {door:?}")))?;
+    let product = AgentProduct::from_name(&door).ok_or_else(|| StartError::new(format!("unknown adapter {door:?}")))?;
     let flags = flags::parse_for(product, arguments).map_err(StartError::new)?;
     let process_of_host = LaunchEnvironment { cwd, temporary, variables };
     let surroundings = ProcessContext {

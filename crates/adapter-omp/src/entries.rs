@@ -58,6 +58,10 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
         SessionEntryKind::Compaction { first_kept, tokens_before } => {
             let Ok(StoredMessage::CompactionSummary(summary)) = serde_json::from_str(content) else { return None };
             let extra = |key: &str| summary.extra.get(key).cloned().map(RawJson::from);
+            let mut members = ExtraMembers::default();
+            if let Some(method) = summary.extra.get("method") {
+                members.insert("method", method.clone());
+            }
             SessionEntryBody::Compaction(CompactionEntry {
                 summary: summary.summary.clone(),
                 short_summary: summary.short_summary.clone(),
@@ -66,7 +70,7 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
                 details: extra("details"),
                 preserve_data: extra("preserveData"),
                 from_extension: None,
-                extra: ExtraMembers::default(),
+                extra: members,
             })
         }
         SessionEntryKind::User

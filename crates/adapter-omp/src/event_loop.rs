@@ -72,8 +72,11 @@ impl OmpAdapter {
                 self.take_its_turn(waiting).await;
                 continue;
             }
+            let Some(number) = self.seat.as_ref().map(|seat| seat.subscriber.position()) else { break };
+            if !self.outbox.is_full() && host::send_due_call(&mut self, number) {
+                continue;
+            }
             let Some(seat) = &mut self.seat else { break };
-            let number = seat.subscriber.position();
             if self.early.as_ref().is_some_and(|(position, _)| *position <= number)
                 && let Some((_, then)) = self.early.take()
             {
@@ -94,7 +97,7 @@ impl OmpAdapter {
                     }
                 }
                 // The stop of a call is sent before its end is.
-                order = self.host_calls.next(), if !self.outbox.is_full() => host::send_order(&mut self, order).await,
+                order = self.host_calls.next(), if !self.outbox.is_full() => host::take_order(&mut self, order).await,
                 Some(reply) = self.pending.next(), if self.early.is_none() && !self.pending.is_empty() => {
                     self.early = Some(reply);
                 }

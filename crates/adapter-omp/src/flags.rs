@@ -57,7 +57,7 @@ pub struct AdapterFlags {
     pub system_prompt: Option<String>,
     /// `--append-system-prompt`.
     pub append_system_prompt: Option<String>,
-    /// `--permissions`: the file of rules (ours).
+    /// `--permissions`: the rules file (ours).
     pub permissions: Option<PathBuf>,
     /// `--attach`: the session lives in the gateway of this machine (ours).
     pub attach: bool,
@@ -480,7 +480,7 @@ mod tests {
             (
                 "-allowed-tools read",
                 "-allowed-tools is not a known flag, and its name suggests a restriction: use --tools or \
-                 --exclude-tools with names of tools, or --permissions with a file of rules",
+                 --exclude-tools with names of tools, or --permissions with a rules file",
             ),
             ("\u{2014}tools read", "\u{2014}tools starts with '\u{2014}' instead of a hyphen: write --tools"),
             ("\u{2014}tools=x", "\u{2014}tools=x starts with '\u{2014}' instead of a hyphen: write --tools=x"),
@@ -570,9 +570,8 @@ mod tests {
 
     #[test]
     fn a_flag_of_another_program_that_restricts_by_its_name_is_refused() {
-        let tools = "use --tools or --exclude-tools with names of tools, or --permissions with a file of rules";
-        let approvals =
-            "use --approval-mode always-ask or --approval-mode write, or --permissions with a file of rules";
+        let tools = "use --tools or --exclude-tools with names of tools, or --permissions with a rules file";
+        let approvals = "use --approval-mode always-ask or --approval-mode write, or --permissions with a rules file";
         let holds = "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml \
                      for commands";
         let limits = "sessions have no limit on turns, tokens, time or cost; end the process, or set countersign.bash_timeout in config.yml";

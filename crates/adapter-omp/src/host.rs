@@ -52,14 +52,27 @@ pub(super) async fn serve_calls(door: &mut OmpAdapter) {
     door.host_calls.open_links(door.store.common.host_capabilities.peer_registry(), &seat.id, &seat.answers).await;
 }
 
-/// Sends an order to the host. A call follows the message that holds it: a host that gets the call first does not know what it is for.
-pub(super) async fn send_order(door: &mut OmpAdapter, order: PeerOrder) {
-    if matches!(order, PeerOrder::Do(_))
-        && let Some(seat) = &door.seat
-        && let Some((_, position)) = seat.requests.read_state(|_| Some(())).await
-    {
-        door.catch_up(position).await;
+/// Takes an order. A stop is sent at once. A call follows the message that holds it, so it waits until the host has all that is recorded now.
+pub(super) async fn take_order(door: &mut OmpAdapter, order: PeerOrder) {
+    match order {
+        PeerOrder::Do(call) => {
+            let read = match &door.seat {
+                Some(seat) => seat.requests.read_state(|_| ()).await,
+                None => None,
+            };
+            door.host_calls.hold_call(read.map_or(0, |((), position)| position), call);
+        }
+        order => send_order(door, order),
     }
+}
+
+/// Sends the next call whose message the host has, at `position`. Returns whether there was one.
+pub(super) fn send_due_call(door: &mut OmpAdapter, position: u64) -> bool {
+    let call = door.host_calls.take_due_call(position);
+    call.map(|call| send_order(door, PeerOrder::Do(call))).is_some()
+}
+
+fn send_order(door: &mut OmpAdapter, order: PeerOrder) {
     match door.host_calls.take_order(order, &door.store.common.host_capabilities) {
         Some(HostCallFrame::Tool(frame)) => door.write_frame(OutgoingFrame::HostTool(&frame)),
         Some(HostCallFrame::Uri(frame)) => door.write_frame(OutgoingFrame::HostUri(&frame)),

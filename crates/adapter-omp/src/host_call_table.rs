@@ -67,6 +67,8 @@ pub(crate) struct HostCallTable {
     offers: HostOffers,
     tools: Option<PeerLink>,
     uris: Option<PeerLink>,
+    /// Calls that are not sent yet, each with the position that the host must have reached before.
+    held: VecDeque<(u64, Box<PeerCall>)>,
     open: BTreeMap<String, OpenHostCall>,
     ids: BTreeMap<CallId, String>,
     /// Oldest first.
@@ -86,6 +88,7 @@ impl HostCallTable {
         if self.session.as_ref() != Some(session) {
             self.tools = None;
             self.uris = None;
+            self.held.clear();
             self.session = Some(session.clone());
         }
         if self.is_away {
@@ -123,6 +126,16 @@ impl HostCallTable {
             Some(order) = next_order(&mut self.uris) => order,
             else => std::future::pending().await,
         }
+    }
+
+    /// Holds a call until the host has reached `position`.
+    pub(crate) fn hold_call(&mut self, position: u64, call: Box<PeerCall>) {
+        self.held.push_back((position, call));
+    }
+
+    /// Takes the oldest call that is held, if the host has reached its position.
+    pub(crate) fn take_due_call(&mut self, position: u64) -> Option<Box<PeerCall>> {
+        self.held.pop_front_if(|(due, _)| *due <= position).map(|(_, call)| call)
     }
 
     /// Lets go of everything: the host has gone, and what it has in hand ends as that says.

@@ -33,7 +33,6 @@ mod models;
 mod open_session;
 mod open_session_error;
 mod outbox;
-mod own_dialect;
 mod question_settings;
 mod recover_unwritten;
 pub mod refusal_text;

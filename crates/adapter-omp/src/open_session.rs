@@ -26,7 +26,7 @@ use countersign_runtime::{
 
 pub(crate) use self::session_start::{SessionStart, first_entries};
 
-use self::logged_session::{cwd_of, is_copy, is_recorded, name_of, record_mark, tree_of};
+use self::logged_session::{cwd_of, is_copy, is_recorded, name_of, path_of, record_mark, tree_of};
 use super::{
     dialect_options::SessionIdForm,
     entries,
@@ -325,11 +325,13 @@ impl OpenSession {
         record_mark(&requests, &id, &writer).await?;
         let file_writer = start_file_writer(&handle, &id, writer, due, following, head);
         let all = tree_of(&requests, &id).await.flatten().map(|tree| tree.entries).unwrap_or_default();
-        let notes: Vec<&SessionEntry> = all
+        // Those of abandoned branches do not count.
+        let on_path = path_of(&requests, &id).await.unwrap_or_default();
+        let notes: Vec<&SessionEntry> = on_path
             .iter()
             .filter(|entry| matches!(entry.kind, SessionEntryKind::ModelChange | SessionEntryKind::ThinkingChange))
             .collect();
-        let answer = all.iter().rev().find(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }));
+        let answer = on_path.iter().rev().find(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }));
         let lsns: Vec<_> = answer.into_iter().chain(notes.iter().copied()).map(|entry| entry.content).collect();
         let mut texts =
             handle.contents().get(&lsns).await.map_err(|error| OpenSessionError::Owner(error.to_string()))?.into_iter();

@@ -28,7 +28,7 @@ pub enum RulesError {
     /// The file that was named cannot be read.
     #[error("--permissions {0}")]
     Named(ConfigErrors),
-    /// A file cannot be read or is not what a file of rules is.
+    /// A file cannot be read or is not what a rules file is.
     #[error(transparent)]
     Form(#[from] ConfigErrors),
     /// Rules contradict themselves or cannot be compiled.
@@ -72,7 +72,7 @@ pub struct RulesContext<'a> {
     pub approval: ApprovalMode,
 }
 
-/// Reads the files of rules of a stdio adapter: `--permissions`, or those of the agent directory, and the working folder's own.
+/// Reads the rules files of a stdio adapter: `--permissions`, or those of the agent directory, and the working folder's own.
 ///
 /// # Errors
 /// [`RulesError`] for the first file that cannot be read.
@@ -183,7 +183,7 @@ fn unknown_doors(source: &RuleSource) -> Vec<String> {
         let is_known = known.iter().any(|name| RuleScopeKey::Door.matches_id(pattern, name));
         (!is_known).then(|| {
             let (file, line, known) = (&source.name, rule.line, known.join(", "));
-            format!("{file}:{line}: unknown door \"{pattern}\": expected one of {known}; this rule matches nothing")
+            format!("{file}:{line}: unknown adapter \"{pattern}\": expected one of {known}; this rule matches nothing")
         })
     });
     unknown.collect()
@@ -259,7 +259,7 @@ mod tests {
         };
         for door in ["OMP", "opm", "cli", ""] {
             let warnings = unknown_doors(&source(door));
-            let want = format!("permissions.yaml:7: unknown door \"{door}\": expected one of agent-gate, ");
+            let want = format!("permissions.yaml:7: unknown adapter \"{door}\": expected one of agent-gate, ");
             assert!(warnings.len() == 1 && warnings[0].starts_with(&want), "{warnings:?}");
         }
         for door in ["omp", "gjc", "gsv", "o*", "*"] {

@@ -127,13 +127,24 @@ pub(crate) async fn fork_opened(
     let entries = entries.await.map_err(StartError::new)?;
     let is_note =
         |entry: &&ImportedEntry| matches!(entry.kind, SessionEntryKind::ModelChange | SessionEntryKind::ThinkingChange);
-    let answer = entries.iter().rev().find(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }));
+    let on_path = path_to_last(&entries);
+    let answer = on_path.iter().rev().find(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }));
     let model = answer.and_then(|entry| Some((entry.id.clone(), models::note_of_answer(&entry.message.content)?)));
-    let notes = entries.iter().filter(is_note).map(|entry| (entry.id.clone(), entry.message.content.to_string()));
+    let notes =
+        on_path.iter().copied().filter(is_note).map(|entry| (entry.id.clone(), entry.message.content.to_string()));
     let settings = settings(&model.into_iter().chain(notes).collect::<Vec<_>>());
     let beginning = SessionStart { path: None, parent, name, settings, entries };
     let seat = OpenSession::begin_new(session_store, beginning).await.map_err(StartError::from)?;
     Ok(OpenSession { damage, ..seat })
+}
+
+/// Returns the entries from the first to the last of a file, without those of abandoned branches.
+fn path_to_last(entries: &[ImportedEntry]) -> Vec<&ImportedEntry> {
+    let by_id: HashMap<&EntryId, &ImportedEntry> = entries.iter().map(|entry| (&entry.id, entry)).collect();
+    let next = |entry: &&ImportedEntry| by_id.get(entry.parent.as_ref()?).copied();
+    let mut path: Vec<_> = std::iter::successors(entries.last(), next).take(entries.len()).collect();
+    path.reverse();
+    path
 }
 
 /// Returns the thinking level that a session had last, as far as it is known here. `None` as well if that was the one of its start.

@@ -91,10 +91,10 @@ pub(super) fn is_message(argument: &str) -> bool {
 const fn alternative_to(what: RestrictionKind) -> &'static str {
     match what {
         RestrictionKind::Tools => {
-            "use --tools or --exclude-tools with names of tools, or --permissions with a file of rules"
+            "use --tools or --exclude-tools with names of tools, or --permissions with a rules file"
         }
         RestrictionKind::Approvals => {
-            "use --approval-mode always-ask or --approval-mode write, or --permissions with a file of rules"
+            "use --approval-mode always-ask or --approval-mode write, or --permissions with a rules file"
         }
         RestrictionKind::Reach => {
             "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml for commands"

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use countersign_core::{engine::Command, id::SessionId, session};
+use countersign_core::{engine::Command, id::SessionId, session, session::SessionEntry};
 use countersign_runtime::{CommandSource, InboxLane, OwnerHandle};
 
 use crate::{
@@ -61,6 +61,14 @@ pub(super) async fn is_recorded(requests: &CommandSource, id: &SessionId, writer
         (file == (now.0.as_str(), now.1, now.2.as_str())).then_some(())
     });
     matches!(read.await, Some((Some(()), _)))
+}
+
+/// Returns the entries from the first to the leaf.
+pub(super) async fn path_of(requests: &CommandSource, id: &SessionId) -> Option<Vec<SessionEntry>> {
+    let id = id.clone();
+    let read = requests
+        .read_state(move |engine| Some(engine.state().session(&id)?.path_entries().into_iter().cloned().collect()));
+    read.await.and_then(|(path, _)| path)
 }
 
 /// Returns the entries of a session as they are now; none inside if there is no such session.

@@ -106,6 +106,10 @@ pub fn from_entry(entry: &SessionFileEntry) -> Option<(StoredMessage, Option<Mil
                     summary.extra.insert(name.to_owned(), value);
                 }
             }
+            // It says whether the summary is the text, so it stays with the data.
+            if let Some(method) = body.extra.get("method") {
+                summary.extra.insert("method".to_owned(), method.clone());
+            }
             summary.extra.insert("firstKeptEntryId".to_owned(), body.first_kept_entry_id.clone().into());
             Some((StoredMessage::CompactionSummary(summary), at))
         }

@@ -146,6 +146,28 @@ fn a_summary_takes_in_what_an_archive_stood_for_and_has_no_archive_itself() {
 }
 
 #[test]
+fn a_fork_keeps_the_method_that_says_that_a_summary_is_words() {
+    let place = HostFixture::new();
+    let mut members = pictures();
+    members["method"] = "soft".into();
+    members["summary"] = "in short".into();
+    let (host, path) = open(&place, &compacted(members), "");
+    host.close_cleanly();
+    let mut fork = place.start(&["--fork", &path]);
+    let all = fork.message_texts();
+    assert_eq!(all.first().map(String::as_str), Some("in short"), "{all:?}");
+    let forked = fork.session_state()["sessionFile"].as_str().unwrap().to_owned();
+    fork.run_turn("next");
+    fork.close_cleanly();
+    let line = std::fs::read_to_string(&forked).unwrap();
+    assert!(line.contains(r#""method":"soft""#), "{line}");
+    let mut again = place.start(&["--session", &forked]);
+    assert_eq!(again.message_texts().first(), all.first());
+    assert!(!has_notice(&again));
+    again.close_cleanly();
+}
+
+#[test]
 fn nothing_before_the_newest_reset_is_sent() {
     let reset =
         |id: &str, parent: &str| json!({ "type": "reset_boundary", "id": id, "parentId": parent, "timestamp": AT });

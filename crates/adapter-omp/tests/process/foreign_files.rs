@@ -342,9 +342,38 @@ fn a_session_that_names_no_model_goes_on_with_the_one_of_its_answers() {
             fallback.clone(),
         ];
         let path = write(&place, &lines, "");
+        for flag in ["--session", "--fork"] {
+            let mut host = RpcHost::start(&place, &[flag, &path]);
+            assert_eq!(host.session_state()["model"]["id"], want, "{flag} {model}");
+        }
         let mut host = place.start(&["--no-session"]);
         host.command_data(json!({ "type": "switch_session", "sessionPath": path }));
         assert_eq!(host.session_state()["model"]["id"], want, "{model}");
+    }
+}
+
+#[test]
+fn an_abandoned_branch_does_not_say_with_what_a_session_goes_on() {
+    let place = HostFixture::new();
+    let mut other = says("r2");
+    other["model"] = "fake-2".into();
+    let level = json!({ "type": "thinking_level_change", "id": "00000005", "parentId": "00000004", "timestamp": AT,
+        "thinkingLevel": "low" });
+    let lines = [
+        header(3),
+        message("00000001", None, user("one")),
+        message("00000002", Some("00000001"), says("r1")),
+        message("00000003", Some("00000002"), user("two")),
+        message("00000004", Some("00000003"), other),
+        level,
+        message("00000006", Some("00000002"), user("three")),
+    ];
+    let path = write(&place, &lines, "");
+    for flag in ["--fork", "--session"] {
+        let mut host = RpcHost::start(&place, &[flag, &path]);
+        let state = host.session_state();
+        assert_eq!(state["model"]["id"], "fake-1", "{flag}");
+        assert_ne!(state["thinkingLevel"], "low", "{flag}");
     }
 }
 
