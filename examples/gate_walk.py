@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Walks one agent, one person and one service through `countersign serve`, and prints what it saw.
+"""Runs a whole session of one agent, one approver and one service with `countersign serve`, and checks each step.
 
     python3 examples/gate_walk.py [path to countersign]
 
-It uses copies of the example files beside it, with a Home Assistant and a Telegram of its own on loopback. What it expects
-stands in docs/protocol/agent-gate.md. It needs no key and no network, and ends with 0 only if everything was as it should be.
+It uses copies of the example files in its folder, with a Home Assistant and a Telegram of its own on loopback. The protocol
+is described in docs/protocol/agent-gate.md. It needs no key and no network. The exit code is 0 only if all checks passed.
 """
 
 import base64
@@ -26,11 +26,11 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 FILES = ["config.yaml", "permissions.yaml", "homeassistant.yaml"]
-PATIENCE = 20  # seconds that anything may take which should happen at once
+PATIENCE = 20  # timeout in seconds of each step
 
 
 class Report:
-    """Prints what was seen, and remembers what was not as it should be."""
+    """Prints each check, and keeps the failed ones."""
 
     def __init__(self):
         self.wrong = []
@@ -42,7 +42,7 @@ class Report:
         print(f"      {what}")
 
     def check(self, holds, rule):
-        print(f"  {'ok' if holds else 'NO'}  {rule}")
+        print(f"  {'ok' if holds else 'FAILED'}  {rule}")
         if not holds:
             self.wrong.append(rule)
 
@@ -51,7 +51,7 @@ PERSON = 123456789  # the chat and the user of config.yaml
 
 
 class Telephone:
-    """A Telegram with one chat: what the gateway sends to it, and what is tapped in it."""
+    """A Telegram with one chat: the messages of the gateway, and the taps of users."""
 
     def __init__(self):
         self.changed = threading.Condition()
@@ -73,7 +73,7 @@ class Telephone:
             return True
 
     def card(self, *words):
-        """The number and the text of the card that holds all of these words, as soon as there is one."""
+        """Waits for the card that contains all of these words, and returns its number and text."""
         end = time.monotonic() + PATIENCE
         with self.changed:
             while time.monotonic() < end:
@@ -81,7 +81,7 @@ class Telephone:
                     if all(word in text for word in words):
                         return id, text
                 self.changed.wait(0.5)
-        return None, f"(no card says {words})"
+        return None, f"(no card contains {words})"
 
     def tap(self, card, button, user):
         if card is None:
@@ -97,11 +97,11 @@ class Telephone:
 
 class Server(http.server.ThreadingHTTPServer):
     def handle_error(self, *_):
-        """A gateway that is killed leaves its connections: that is meant."""
+        """Ignores broken connections: the gateway is killed on purpose."""
 
 
 class House(http.server.BaseHTTPRequestHandler):
-    """A Home Assistant with one sensor and lights, which remembers what was asked of it."""
+    """A Home Assistant with one sensor and lights, which keeps the calls that it received."""
 
     token = secrets.token_hex(16)
     acts = []
@@ -123,7 +123,7 @@ class House(http.server.BaseHTTPRequestHandler):
         elif self.path == "/api/states/sensor.temperature":
             self.answer(200, {"entity_id": "sensor.temperature", "state": "21.5"})
         else:
-            self.answer(404, {"message": "there is no such thing"})
+            self.answer(404, {"message": "not found"})
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -141,7 +141,7 @@ class House(http.server.BaseHTTPRequestHandler):
 
 
 class Closed(Exception):
-    """The gateway ended the connection, with this code."""
+    """The gateway closed the connection, with this code."""
 
     def __init__(self, code):
         super().__init__(f"closed with {code}")
@@ -149,9 +149,9 @@ class Closed(Exception):
 
 
 class Agent:
-    """A WebSocket and JSON-RPC on it. Replies may come in any order; pings are answered wherever frames are read."""
+    """JSON-RPC over a WebSocket. Replies come in any order; pings are answered whenever frames are read."""
 
-    last = 0  # ids go on over all connections, as those of one program do
+    last = 0  # ids increase over all connections, as those of one program do
 
     def __init__(self, port, token):
         self.replies = {}
@@ -221,7 +221,7 @@ class Agent:
         return self.replies.pop(id)
 
     def settle(self):
-        """Returns when the gateway has had our pongs: its pong to our ping is behind them."""
+        """Returns when the gateway has received our pongs: its pong to our ping comes after them."""
         self.frame(9, b"")
         while self.pump() != 10:
             pass
@@ -231,7 +231,7 @@ class Agent:
 
 
 class Gateway:
-    """`countersign serve`, and the person who uses its command line."""
+    """`countersign serve`, and an approver who uses the command line."""
 
     def __init__(self, binary, folder, environment):
         self.binary, self.folder, self.environment = binary, folder, environment
@@ -265,21 +265,21 @@ class Gateway:
         return json.loads(text) if code == 0 else []
 
     def the_gate(self):
-        """The one gate that waits, as soon as it does."""
+        """Waits for a pending approval and returns it."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             gates = self.gates()
             if gates:
                 return gates[0]
             time.sleep(0.05)
-        raise SystemExit("no gate opened")
+        raise SystemExit("no approval is pending")
 
     def decide(self, *words):
         return self.run("gates", *words, "--data", "data")
 
 
 def prepared(folder, house):
-    """Copies of the example files that point at our own house."""
+    """Copies the example files, with the addresses of our own servers."""
     for name in FILES:
         shutil.copy(HERE / name, folder / name)
     change(folder, "http://homeassistant.local:8123", house)
@@ -290,7 +290,7 @@ def change(folder, old, new):
     path = folder / "config.yaml"
     text = path.read_text()
     if text.count(old) != 1:
-        raise SystemExit(f"config.yaml should hold {old!r} once")
+        raise SystemExit(f"config.yaml must contain {old!r} exactly once")
     path.write_text(text.replace(old, new))
 
 
@@ -307,46 +307,46 @@ def walk(report, gateway, token):
     answer = health.getresponse()
     checks = json.loads(answer.read())["checks"]
     health.close()
-    report.check(answer.status == 200 and checks["services"] == {"homeassistant": True}, "it is well, and so is its service")
+    report.check(answer.status == 200 and checks["services"] == {"homeassistant": True}, "gateway and service are healthy")
 
     report.scene("An agent connects")
     stranger = Agent(gateway.port, "not-the-token")
-    report.check(error(stranger.hello) == (-32005, "Invalid token"), "a wrong token is refused")
+    report.check(error(stranger.hello) == (-32005, "Invalid token"), "a wrong token is rejected")
     agent = Agent(gateway.port, token)
-    report.check(agent.hello.get("result") == {"status": "authenticated"}, "the right one is not")
+    report.check(agent.hello.get("result") == {"status": "authenticated"}, "the right token is accepted")
     tools = agent.reply(agent.send("list_tools", {}))["result"]["tools"]
-    report.check([tool["name"] for tool in tools][:2] == ["ha_get_state", "ha_get_states"], "it sees the tools in their order")
+    report.check([tool["name"] for tool in tools][:2] == ["ha_get_state", "ha_get_states"], "the agent gets the tools, in order")
 
-    report.scene("Allow: it reads a sensor")
+    report.scene("Allow: the agent reads a sensor")
     reply = agent.reply(agent.ask("ha_get_state", entity_id="sensor.temperature"))
     report.saw(json.dumps(reply.get("result", reply)))
     wanted = {"status": "executed", "data": {"entity_id": "sensor.temperature", "state": "21.5"}}
-    report.check(reply.get("result") == wanted, "the rules allow it, and the answer is there at once")
+    report.check(reply.get("result") == wanted, "the rules allow the call, and the agent gets the answer at once")
 
-    report.scene("Deny: it wants to open the door")
+    report.scene("Deny: the agent tries to open the door")
     reply = agent.reply(agent.ask("ha_call_service", domain="lock", service="unlock", entity_id="lock.front"))
     report.saw(json.dumps(reply.get("error", reply)))
-    report.check(error(reply) == (-32003, "Denied by policy"), "the rules deny it")
+    report.check(error(reply) == (-32003, "Denied by policy"), "the rules deny the call")
     reply = agent.reply(agent.ask("ha_call_service", domain="light", service="turn_on", entity_id="light.*"))
-    report.check(error(reply)[0] == -32600, "an argument that is a pattern is refused")
-    report.check(acts == [], "nothing reached the house")
+    report.check(error(reply)[0] == -32600, "an argument with a wildcard is rejected")
+    report.check(acts == [], "no call reached Home Assistant")
 
-    report.scene("Ask and approve: it wants light")
+    report.scene("Ask and approve: the agent turns on a light")
     id = agent.ask("ha_call_service", domain="light", service="turn_on", entity_id="light.bedroom")
     gate = gateway.the_gate()
-    report.saw(f"{gate['id']} waits: {gate['subject']}")
-    report.check(gate["subject"] == "ha_call_service(light.turn_on, light.bedroom)", "the person sees what was asked")
-    report.check(acts == [], "nothing happens before a person allows it")
-    report.check(gateway.decide("allow", gate["id"][-8:])[0] == 0, "the person allows it")
+    report.saw(f"{gate['id']} is pending: {gate['subject']}")
+    report.check(gate["subject"] == "ha_call_service(light.turn_on, light.bedroom)", "the approver sees the exact call")
+    report.check(acts == [], "nothing runs before the approval")
+    report.check(gateway.decide("allow", gate["id"][-8:])[0] == 0, "the approver allows the call")
     reply = agent.reply(id)
     report.saw(json.dumps(reply.get("result", reply)))
-    report.check(reply.get("result", {}).get("status") == "executed", "the agent has its answer")
-    report.check(acts == [("light/turn_on", {"entity_id": "light.bedroom"})], "it was done once, as it was shown")
+    report.check(reply.get("result", {}).get("status") == "executed", "the agent gets the result")
+    report.check(acts == [("light/turn_on", {"entity_id": "light.bedroom"})], "the call ran once, exactly as shown")
     late = gateway.decide("deny", gate["id"])
     report.saw(late[1])
-    report.check(late[0] == 1, "who is late is told so")
+    report.check(late[0] == 1, "a late answer is rejected")
 
-    report.scene("Ask and tap: the same on the telephone")
+    report.scene("Ask and tap: approval in Telegram")
     id = agent.ask("ha_call_service", domain="light", service="turn_on", entity_id="light.kitchen")
     card, text = telephone.card("light.kitchen")
     for line in text.splitlines():
@@ -354,22 +354,22 @@ def walk(report, gateway, token):
     telephone.tap(card, "Allow", 999)
     telephone.tap(card, "Allow", PERSON)
     reply = agent.reply(id)
-    report.check(reply.get("result", {}).get("status") == "executed", "a tap allows it")
+    report.check(reply.get("result", {}).get("status") == "executed", "a tap on Allow approves the call")
     _, text = telephone.card("light.kitchen", "Approved by @ana")
     report.saw(text.splitlines()[-1])
-    report.check("Approved by @ana" in text, "the card says who, and when")
-    report.check("tap-999" not in telephone.answered, "a stranger's tap is not even answered")
+    report.check("Approved by @ana" in text, "the card shows the approver and the time")
+    report.check("tap-999" not in telephone.answered, "the tap of an unknown user is ignored")
 
-    report.scene("Ask and refuse: a person says no")
+    report.scene("Ask and deny: the approver denies the call")
     id = agent.ask("ha_call_service", domain="light", service="turn_on", entity_id="light.garden")
-    gateway.decide("deny", gateway.the_gate()["id"], "--reason", "they sleep there")
+    gateway.decide("deny", gateway.the_gate()["id"], "--reason", "someone sleeps there")
     reply = agent.reply(id)
     report.saw(json.dumps(reply.get("error", reply)))
-    report.check(error(reply) == (-32001, "Denied by user"), "the agent is told who refused")
+    report.check(error(reply) == (-32001, "Denied by user"), "the agent gets the denial with its reason")
     reply = agent.reply(agent.ask("ha_call_service", domain="light", service="turn_on", entity_id="light.garden"))
-    report.check(error(reply)[0] == -32003, "asking again asks nobody: the denial binds")
+    report.check(error(reply)[0] == -32003, "the repeated call is denied without asking")
 
-    report.scene("Restart while it waits: kill -9, and the agent is away when a person allows it")
+    report.scene("Restart with a pending approval: kill -9, then approval while the agent is disconnected")
     before = len(acts)
     agent.settle()
     id = agent.ask("ha_call_service", domain="switch", service="turn_on", entity_id="switch.heater")
@@ -377,60 +377,60 @@ def walk(report, gateway, token):
     gateway.stop(signal.SIGKILL)
     try:
         agent.reply(id)
-        report.check(False, "the connection is gone")
+        report.check(False, "the connection of the agent is closed")
     except Closed:
-        report.check(True, "the connection is gone")
-    report.check([waits["id"] for waits in gateway.gates()] == [gate["id"]], "the record alone still says what waits")
+        report.check(True, "the connection of the agent is closed")
+    report.check([waits["id"] for waits in gateway.gates()] == [gate["id"]], "the approval is still pending in the record")
     report.saw(gateway.start())
-    report.check([waits["id"] for waits in gateway.gates()] == [gate["id"]], "the gate waits in the new process")
-    report.check(gateway.decide("allow", gate["id"])[0] == 0, "the person allows it")
-    # The card says so once the end is in the record; that the house was called is not enough.
+    report.check([waits["id"] for waits in gateway.gates()] == [gate["id"]], "the approval is pending in the new process")
+    report.check(gateway.decide("allow", gate["id"])[0] == 0, "the approver allows the call")
+    # The card changes when the outcome is in the record, which is after the call of Home Assistant.
     _, text = telephone.card("switch.heater", "while the agent was away")
     report.saw(text.splitlines()[-1])
-    report.check("while the agent was away" in text, "the card says that the agent was away")
+    report.check("while the agent was away" in text, "the card shows that the agent was disconnected")
     agent = Agent(gateway.port, token)
     missed = agent.reply(agent.send("get_pending_results", {}))["result"]
     rows = [(row["request_id"], json.loads(row["result"])["status"]) for row in missed["results"]]
-    # The ordinary reply follows under the agent's own id, so that the list names the gate.
-    report.check(rows == [(gate["id"], "executed")], "the agent comes back and finds its result")
+    # The usual reply follows under the agent's own id; this list has the id of the gate.
+    report.check(rows == [(gate["id"], "executed")], "the agent reconnects and finds its result under the id of the gate")
     queued = [(row["request_id"], row["status"]) for row in missed["queued"]]
-    report.check(queued == [(str(id), "executed")], "in both forms")
-    report.check(agent.reply(id).get("result", {}).get("status") == "executed", "and as the answer to its own id")
+    report.check(queued == [(str(id), "executed")], "the result is listed under the id of the request too")
+    report.check(agent.reply(id).get("result", {}).get("status") == "executed", "the agent gets the reply to its request")
     agent.settle()
     missed = agent.reply(agent.send("get_pending_results", {}))["result"]
-    report.check(missed == {"results": [], "queued": []}, "what was received is not told again")
-    report.check(acts[before:] == [("switch/turn_on", {"entity_id": "switch.heater"})], "it was done once")
+    report.check(missed == {"results": [], "queued": []}, "a received result is not sent again")
+    report.check(acts[before:] == [("switch/turn_on", {"entity_id": "switch.heater"})], "the call ran once")
 
     report.scene("Shutdown")
     begun = time.monotonic()
     code = gateway.stop(signal.SIGTERM)
-    report.check(code == 0 and time.monotonic() - begun < 5, "it ends within five seconds, with 0")
+    report.check(code == 0 and time.monotonic() - begun < 5, "SIGTERM stops the gateway within five seconds, with exit code 0")
     try:
         while True:
             agent.pump()
     except Closed as closed:
-        report.check(closed.code == 1012, "and tells agents to come back (1012)")
+        report.check(closed.code == 1012, "agents are asked to reconnect (close code 1012)")
 
-    report.scene("Ask and time out: approvals wait for one second now")
+    report.scene("Ask and time out: with a timeout of one second")
     change(gateway.folder, "approval_timeout: 900", "approval_timeout: 1")
     report.saw(gateway.start())
     before = len(acts)
     agent = Agent(gateway.port, token)
     reply = agent.reply(agent.ask("ha_call_service", domain="light", service="turn_off", entity_id="light.attic"))
     report.saw(json.dumps(reply.get("error", reply)))
-    report.check(error(reply) == (-32002, "Approval timed out"), "nobody answers, and the agent is told")
-    report.check(len(acts) == before and gateway.gates() == [], "nothing was done, and nothing waits")
-    report.check(telephone.card("light.attic", "Expired")[0] is not None, "the card says so too")
+    report.check(error(reply) == (-32002, "Approval timed out"), "without an answer, the call is denied")
+    report.check(len(acts) == before and gateway.gates() == [], "nothing ran, and no approval is pending")
+    report.check(telephone.card("light.attic", "Expired")[0] is not None, "the card shows that the approval expired")
 
     report.scene("The record")
     code, text = gateway.run("audit", "tail", "-n", "60", "--log", "data/countersign.db")
     print(text)
-    report.check(code == 0, "it can be read while the gateway runs")
+    report.check(code == 0, "the record can be read while the gateway runs")
     code, text = gateway.run("audit", "verify", "--log", "data/countersign.db")
     print(text)
-    report.check(code == 0, "its chain holds")
+    report.check(code == 0, "the hash chain is intact")
     code, text = gateway.run("audit", "export", "--log", "data/countersign.db")
-    report.check(code == 0 and token not in text and House.token not in text, "no credential is in it")
+    report.check(code == 0 and token not in text and House.token not in text, "the record contains no credentials")
     gateway.stop(signal.SIGTERM)
 
 
@@ -440,7 +440,7 @@ def main():
         usual = pathlib.Path(shutil.which("countersign") or usual)
     binary = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else usual
     if not binary.exists():
-        raise SystemExit(f"{binary} is not there: cargo build --release -p countersign")
+        raise SystemExit(f"{binary} does not exist; build it with: cargo build --release -p countersign")
     House.telephone = Telephone()
     server = Server(("127.0.0.1", 0), House)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -455,7 +455,7 @@ def main():
         try:
             walk(report, gateway, token)
         except (Closed, TimeoutError, ConnectionError) as gone:
-            report.check(False, f"the walk broke off: {gone!r}")
+            report.check(False, f"connection lost: {gone!r}")
         finally:
             if gateway.process:
                 gateway.process.kill()
@@ -464,9 +464,9 @@ def main():
     server.shutdown()
     print()
     if report.wrong:
-        print("Not as it should be:", *report.wrong, sep="\n  ")
+        print("Failed checks:", *report.wrong, sep="\n  ")
         return 1
-    print("Everything was as it should be.")
+    print("All checks passed.")
     return 0
 
 
