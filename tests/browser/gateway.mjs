@@ -122,12 +122,12 @@ ${more}
     return id;
   }
 
-  /** Writes the file of rules, as it was or otherwise. */
+  /** Writes the rules file, as it was or otherwise. */
   rules(text = RULES) {
     writeFileSync(join(this.folder, "permissions.yaml"), text, { mode: 0o600 });
   }
 
-  /** The file of rules as it is. */
+  /** The rules file as it is. */
   text() {
     return readFileSync(join(this.folder, "permissions.yaml"), "utf8");
   }

@@ -82,13 +82,19 @@ impl<S: Send + Sync, T: RequestBody> FromRequest<S> for ApiRequest<T> {
 /// Reads the members of a body.
 fn read_body<T: RequestBody>(members: &Map<String, Value>) -> Result<T, ApiError> {
     T::deserialize(BodyMembers(members)).map_err(|error| match error {
+        BodyError::Unknown { name, known: [] } => {
+            ApiError::bad_request(format!("unknown member {name:?}: expected no members"))
+        }
         BodyError::Unknown { name, known } => {
             ApiError::bad_request(format!("unknown member {name:?}: expected one of {}", known.join(", ")))
         }
         BodyError::Member(member, MemberError::Unfit) => T::invalid_member(member),
         BodyError::Member(member, MemberError::NoText) => ApiError::bad_request(format!("{member} must be a string")),
-        BodyError::Member(member, MemberError::Empty) => {
+        BodyError::Member(member, MemberError::Empty { is_optional: true }) => {
             ApiError::bad_request(format!("{member} is empty: leave it out, or give a text"))
+        }
+        BodyError::Member(member, MemberError::Empty { is_optional: false }) => {
+            ApiError::bad_request(format!("{member} is empty: give a text"))
         }
         BodyError::Member(member, MemberError::NoObject) => {
             ApiError::bad_request(format!("{member} must be an object"))
@@ -123,7 +129,9 @@ enum MemberError {
     /// Missing, or its type does not take its value.
     Unfit,
     NoText,
-    Empty,
+    Empty {
+        is_optional: bool,
+    },
     NoObject,
     /// Value that is none of the known words.
     NoneOf {
@@ -221,18 +229,22 @@ impl<'de> MapAccess<'de> for OrderedMembers<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, BodyError> {
         let (name, value) = self.next.take().ok_or(MemberError::Unfit)?;
-        seed.deserialize(BodyMember(value)).map_err(|error| error.with_member(name))
+        seed.deserialize(BodyMember { value, is_optional: false }).map_err(|error| error.with_member(name))
     }
 }
 
 /// Value of one member, which is not null.
-struct BodyMember<'a>(&'a Value);
+struct BodyMember<'a> {
+    value: &'a Value,
+    /// True if the body may leave it out.
+    is_optional: bool,
+}
 
 impl BodyMember<'_> {
     fn text_value(&self) -> Result<&str, BodyError> {
-        match self.0.as_str().map(str::trim) {
+        match self.value.as_str().map(str::trim) {
             None => Err(MemberError::NoText.into()),
-            Some("") => Err(MemberError::Empty.into()),
+            Some("") => Err(MemberError::Empty { is_optional: self.is_optional }.into()),
             Some(text) => Ok(text),
         }
     }
@@ -242,11 +254,11 @@ impl<'de> Deserializer<'de> for BodyMember<'_> {
     type Error = BodyError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
-        self.0.clone().deserialize_any(visitor).map_err(de::Error::custom)
+        self.value.clone().deserialize_any(visitor).map_err(de::Error::custom)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
-        visitor.visit_some(self)
+        visitor.visit_some(Self { is_optional: true, ..self })
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, BodyError> {
@@ -271,7 +283,7 @@ impl<'de> Deserializer<'de> for BodyMember<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
-        if !self.0.is_object() {
+        if !self.value.is_object() {
             return Err(MemberError::NoObject.into());
         }
         self.deserialize_any(visitor)
@@ -330,7 +342,7 @@ mod tests {
                 describe_problem::<AllowRequest>(json!({ "scop": "once", "lasts": 0 })),
                 r#"unknown member \"scop\": expected one of scope, rule, lasts"#,
             ),
-            (describe_problem::<StopRequest>(json!({ "now": true })), r#"unknown member \"now\": expected one of "#),
+            (describe_problem::<StopRequest>(json!({ "now": true })), r#"unknown member \"now\": expected no members"#),
             (describe_problem::<AllowRequest>(json!({ "rule": 1, "scope": 1 })), "scope must be a string"),
             (describe_problem::<AllowRequest>(json!({ "scope": " " })), "scope is empty: leave it out, or give a text"),
             (
@@ -383,7 +395,7 @@ mod tests {
                 describe_problem::<MessageRequest>(json!({ "text": "x", "when_busy": "wait" })),
                 r#"invalid when_busy \"wait\": expected refuse, queue or steer"#,
             ),
-            (describe_problem::<SteerRequest>(json!({ "text": "\n" })), "text is empty: leave it out, or give a text"),
+            (describe_problem::<SteerRequest>(json!({ "text": "\n" })), "text is empty: give a text"),
             (
                 describe_problem::<ExplainRequest>(json!({ "arguments": {} })),
                 "tool is missing: give the name of a tool",

@@ -15,7 +15,7 @@ const ESCALATION: &[&str] = &["after", "to", "approvals"];
 /// More people than any step needs, and more time than any wait.
 const MOST: i64 = 1_000_000_000;
 
-/// Sets of people by name: `sets` of a file of rules.
+/// Sets of people by name: `sets` of a rules file.
 pub(super) type PeopleSets = BTreeMap<String, BTreeSet<String>>;
 
 /// Reads the sets at `place`.

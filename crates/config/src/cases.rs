@@ -1,4 +1,4 @@
-//! Cases that a file of rules is tested with: a request, and the expected action.
+//! Cases that a rules file is tested with: a request, and the expected action.
 //!
 //! ```yaml
 //! tests:

@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use super::{
     diagnostics::{FileDiagnostics, LiteralCredential},
     problem::{ANY, ConfigFault},
-    value::{ConfigValue, ValueForm, has_shell_variable},
+    value::{ConfigValue, ValueForm, shell_variable_form},
 };
 
 /// The value under a key, or its absence.
@@ -247,8 +247,14 @@ impl<'a> ConfigField<'a> {
         if value.from_environment {
             return;
         }
-        if matches!(self.value_form(), Some(ValueForm::Text(text)) if has_shell_variable(text)) {
-            self.report_warning("the credential itself is in the file: use an environment variable, written ${NAME}");
+        let form = match self.value_form() {
+            Some(ValueForm::Text(text)) => shell_variable_form(text),
+            _ => None,
+        };
+        if let Some(form) = form {
+            self.report_warning(&format!(
+                "`{form}` is taken as the credential itself: write ${{NAME}} for an environment variable"
+            ));
         }
         let literal = LiteralCredential { line: self.line, key: self.key.clone() };
         self.notes.literals.borrow_mut().push(literal);

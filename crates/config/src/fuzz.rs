@@ -1,4 +1,4 @@
-//! The ways in for a fuzz loop: any bytes are a configuration file, or a file of rules.
+//! The ways in for a fuzz loop: any bytes are a configuration file, or a rules file.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ pub fn settings(bytes: &[u8]) {
     assert!(!is_secret || elsewhere || !output.contains(SECRET), "{output}");
 }
 
-/// Reads `bytes` as a file of rules, and checks that every refusal names a line of the file or a key, that every rule that was read
+/// Reads `bytes` as a rules file, and checks that every refusal names a line of the file or a key, that every rule that was read
 /// has a line of the file, and that a rule that is put in is there afterwards and the others are as they were.
 ///
 /// # Panics

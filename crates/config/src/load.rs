@@ -97,7 +97,7 @@ pub fn load_config(
     let notes = FileDiagnostics::for_file(path.unwrap_or_else(|| Path::new("")));
     let text = config_text(path, &notes);
     let read = read_config(&text, path, flags, environment, notes);
-    // A file of rules that is named has to be there: without any, other things happen than its author thinks.
+    // A rules file that is named has to be there: without any, other things happen than its author thinks.
     let Some(named) = flags.permissions.as_deref().filter(|named| !named.exists()) else { return read };
     let rules = FileDiagnostics::for_file(named);
     rules.add_fault(0, "", ConfigFault::Io("file not found".to_owned()));

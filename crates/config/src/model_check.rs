@@ -32,12 +32,12 @@ pub(super) fn check_model(
         let names = providers.keys().map(String::as_str).chain([scripted.provider.as_str()]).collect();
         let is_built_in = catalogue::builtin_models().iter().any(|entry| entry.provider == model.provider);
         let wants = if is_built_in {
-            format!(". Its models are built in and need its key: set providers.{}.api_key", model.provider)
+            format!(". The models of {0} are built in and need its key: set providers.{0}.api_key", model.provider)
         } else {
             String::new()
         };
         place.at("provider").report_refusal(format!(
-            "unknown provider \"{}\"; `providers` has {}{wants}",
+            "unknown provider \"{}\": expected one of {}{wants}",
             model.provider,
             some_names(names)
         ));

@@ -1,4 +1,4 @@
-//! A file of rules, with the line of every rule, and the cases that it is tested with.
+//! A rules file, with the line of every rule, and the cases that it is tested with.
 //!
 //! It must not decide anything: rules are compiled and cases judged in core.
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::yaml::LARGEST;
 
-/// A file of rules, read.
+/// A rules file, read.
 ///
 /// # Example
 ///
@@ -69,7 +69,7 @@ const RULE: &[&str] = &[
     "escalate",
 ];
 
-/// The text of a file of rules as it was read, so that another process can compile the same.
+/// The text of a rules file as it was read, so that another process can compile the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RulesText {
     /// Path of the file.

@@ -1,4 +1,4 @@
-//! Puts a rule into the text of a file of rules, or takes one or a default out, and leaves everything else as it is, to the
+//! Puts a rule into the text of a rules file, or takes one or a default out, and leaves everything else as it is, to the
 //! letter.
 //!
 //! It must not know what rules mean. Text is only put in or cut out between lines, or before the bracket that closes a list.
@@ -18,7 +18,7 @@ const LIST: &str = "rules";
 /// The lists of a file with entries that can be changed.
 const LISTS: [&str; 2] = [LIST, "defaults"];
 
-/// Returns a rule as one line of a file of rules, without the dash: a mapping in braces, all of whose texts are in quotes.
+/// Returns a rule as one line of a rules file, without the dash: a mapping in braces, all of whose texts are in quotes.
 ///
 /// It holds the rule's pattern, principal, action and description.
 pub fn rule_line(rule: &Rule) -> String {

@@ -119,17 +119,22 @@ fn is_misspelt_variable(text: &str) -> bool {
     text.split("${").skip(1).any(|behind| !is_whole(behind))
 }
 
-/// Reports whether a word of it looks like a variable of a shell, which is a text as any other here: `$NAME`, `Bearer $NAME`, `%NAME%`.
-pub(super) fn has_shell_variable(text: &str) -> bool {
+/// Returns the form of the first word that looks like a variable of a shell, for example of `Bearer $NAME` or `%NAME%`. Here
+/// such a word is plain text. The form has a placeholder for the name, because the word may be a credential.
+pub(super) fn shell_variable_form(text: &str) -> Option<&'static str> {
     let is_name = |name: &str| {
         name.starts_with(|letter: char| letter.is_ascii_uppercase())
             && name.chars().all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_')
     };
-    let name = |word: &'_ str| {
-        let of_windows = || word.strip_prefix('%').and_then(|rest| rest.strip_suffix('%'));
-        word.strip_prefix('$').or_else(of_windows).is_some_and(is_name)
+    let form = |word: &str| {
+        let of_windows = word.strip_prefix('%').and_then(|rest| rest.strip_suffix('%'));
+        match (word.strip_prefix('$'), of_windows) {
+            (Some(name), _) if is_name(name) => Some("$NAME"),
+            (_, Some(name)) if is_name(name) => Some("%NAME%"),
+            _ => None,
+        }
     };
-    text.split_whitespace().any(name)
+    text.split_whitespace().find_map(form)
 }
 
 /// Returns the text as it was before it was marked.

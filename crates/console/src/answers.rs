@@ -201,13 +201,18 @@ pub(super) fn answer_error(refused: &OwnerError, people: &IdentityMap) -> (Statu
             "This call needs several approvers, and your login is not listed under `people` in the configuration."
                 .to_owned(),
         ),
-        OwnerError::NotRecorded(_) | OwnerError::Unsure(_) | OwnerError::Unreadable(_) | OwnerError::Closed => {
+        OwnerError::Unsure(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "It is unknown whether the decision was recorded: reload the page.".to_owned(),
+        ),
+        OwnerError::NotRecorded(_) | OwnerError::Unreadable(_) | OwnerError::Closed => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("Could not record the decision: {refused}."))
         }
         OwnerError::Refusal(CommandError::Answer(AnswerError::KeyTaken(_))) => {
             (StatusCode::CONFLICT, "This window already sent another answer, which was recorded.".to_owned())
         }
-        OwnerError::Refusal(_) | OwnerError::TooLarge | OwnerError::Panicked => {
+        OwnerError::Refusal(_) => (StatusCode::BAD_REQUEST, format!("The decision was rejected: {refused}.")),
+        OwnerError::TooLarge | OwnerError::Panicked => {
             (StatusCode::BAD_REQUEST, format!("Could not record the decision: {refused}."))
         }
     }

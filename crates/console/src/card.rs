@@ -258,7 +258,7 @@ impl ConsoleGate {
             }
             dl.facts {
                 @if let Some(intent) = &card.intent { div { dt { "Purpose" } dd.said { "“" (labels::mark_escapes(intent)) "”" } } }
-                @if !card.reason.is_empty() { div { dt { "Why" } dd { (labels::mark_escapes(card.reason.strip_prefix("because ").unwrap_or(&card.reason))) } } }
+                @if !card.reason.is_empty() { div { dt { "Reason" } dd { (labels::mark_escapes(card.reason.strip_prefix("because ").unwrap_or(&card.reason))) } } }
                 @if let Some(approvals) = &self.approvals {
                     div { dt { "Approvals" } dd { (plain_text(&approvals.to_string())) } }
                 }

@@ -220,12 +220,12 @@ impl RuleEffect {
         html! {
             @if self.now.total_calls() == 0 { "No call like this is in the record yet." }
             @else {
-                "Of " (count_text(self.now.total_calls(), "recorded call")) " it would have "
-                strong { "allowed " (allowed) } ", asked " (gated) ", denied " (denied)
-                @if self.changes == 0 { ", as the rules do now." }
-                @else { "; the rules now allow " (self.now.allowed) ", ask " (self.now.gated) ", deny " (self.now.denied) "." }
+                "Of " (count_text(self.now.total_calls(), "recorded call")) " "
+                strong { (allowed) " would be allowed" } ", " (gated) " would need approval, " (denied) " would be denied"
+                @if self.changes == 0 { ", the same as now." }
+                @else { "; under the current rules: " (self.now.allowed) ", " (self.now.gated) " and " (self.now.denied) "." }
                 @if self.against > 0 {
-                    " " strong.warn { (count_text(self.against, "call")) " among those that it would allow " @if self.against == 1 { "was" } @else { "were" } " denied by a person." }
+                    " " strong.warn { (count_text(self.against, "call")) " that would be allowed " @if self.against == 1 { "was" } @else { "were" } " denied by an approver." }
                 }
             }
         }

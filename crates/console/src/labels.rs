@@ -79,7 +79,7 @@ pub(super) fn principal_name(people: &IdentityMap, id: &PrincipalId) -> String {
         Some(("token", name)) => format!("the token {}", plain_text(name)),
         Some(("web", "open")) => "a local user".to_owned(),
         Some(("agent", name)) => plain_text(name),
-        _ if text == "web" => "console user".to_owned(),
+        _ if text == "web" => "a console user".to_owned(),
         _ => plain_text(text),
     }
 }
@@ -111,6 +111,15 @@ pub(super) const fn action_badge(action: RuleAction) -> (&'static str, &'static 
         RuleAction::Allow => ("good", "allow"),
         RuleAction::Deny => ("bad", "deny"),
         RuleAction::Ask => ("ask", "ask"),
+    }
+}
+
+/// Returns the class and the word for a verdict.
+pub(super) const fn verdict_badge(verdict: RuleAction) -> (&'static str, &'static str) {
+    match verdict {
+        RuleAction::Allow => ("good", "allowed"),
+        RuleAction::Deny => ("bad", "denied"),
+        RuleAction::Ask => ("ask", "needs approval"),
     }
 }
 

@@ -59,7 +59,7 @@ pub struct ConsoleContext {
     pub config: Arc<Config>,
     /// Agents, tools, approvers and folders that rules name.
     pub tool_inventory: ToolInventory,
-    /// File of rules.
+    /// Rules file.
     pub rules_file: Arc<RulesFile>,
     /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,

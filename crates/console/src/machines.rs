@@ -78,7 +78,7 @@ pub(super) async fn show_agents(
             @if services.is_empty() { p.empty { "No service is configured." } }
             @else { (render_table(&["Service", "State", "Address", "Tools"], services.iter().map(|(service, health)| html! {
                 td { (plain_text(&service.name)) }
-                td { (state_badge(health.is_ok(), "Healthy", "Unhealthy")) @if let Err(why) = health { p.note { (escape_line(why)) } } }
+                td { (state_badge(health.is_ok(), "healthy", "unhealthy")) @if let Err(why) = health { p.note { (escape_line(why)) } } }
                 td { code { (plain_text(&service.url)) } }
                 td.number data-label="Tools" { (service.tools.len()) }
             }))) }
@@ -92,7 +92,7 @@ pub(super) async fn show_agents(
             h2 #models { "Models" }
             @let usual = context.chats.models().default_model();
             (render_table(&["Model", "Provider", "Context"], context.chats.models().entries().map(|entry| html! {
-                td { (plain_text(&entry.name)) " " code { (plain_text(&entry.id)) } @if usual.as_ref().is_some_and(|usual| usual.id == entry.id && usual.provider == entry.provider) { " " span.bound { "Default" } } }
+                td { (plain_text(&entry.name)) " " code { (plain_text(&entry.id)) } @if usual.as_ref().is_some_and(|usual| usual.id == entry.id && usual.provider == entry.provider) { " " span.bound { "default" } } }
                 td data-label="Provider" { (plain_text(&entry.provider)) }
                 td.number data-label="Context" { (entry.context_window) }
             })))
@@ -160,7 +160,7 @@ fn messenger_table(console: &ConsoleState, now: Millis) -> Markup {
         &["Messenger", "State", "Last success", "Last error"],
         std::iter::once(html! {
             td { "Telegram" }
-            td { (state_badge(is_well, "Healthy", "Unhealthy")) }
+            td { (state_badge(is_well, "healthy", "unhealthy")) }
             td data-label="Last success" { (ago_or_never(report.worked, now)) }
             td data-label="Last error" { @match &report.failed { Some((at, why)) => { (escape_line(why)) ", " (time_ago(*at, now)) }, None => "none" } }
         }),

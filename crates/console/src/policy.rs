@@ -23,7 +23,7 @@ use serde::Deserialize;
 
 use super::{
     ConsoleState, PageContext, explain,
-    labels::{action_badge, escape_line, escape_lines, plain_text, principal_name, time_ago, time_left},
+    labels::{action_badge, count_text, escape_line, escape_lines, plain_text, principal_name, time_ago, time_left},
     page::{ConsoleTab, PageError, render_page},
     rule_form::RuleForm,
     trial,
@@ -154,13 +154,17 @@ fn steps_text(steps: &[ApprovalStep]) -> String {
     let descriptions = steps.iter().map(|step| {
         let people =
             step.from.as_ref().map(|from| from.iter().map(|one| plain_text(one)).collect::<Vec<_>>().join(", "));
-        let people = people.unwrap_or_else(|| "any approver".to_owned());
+        let approvers = match people {
+            Some(people) => format!("{} of {people}", step.approvals),
+            None => count_text(u64::from(step.approvals), "approver"),
+        };
         let within = step.within.map_or_else(String::new, |within| format!(" within {} s", within.as_secs()));
         let then = match step.on_expiry {
             OnExpiry::Deny | OnExpiry::Next => String::new(),
-            OnExpiry::Again(times) => format!(" (repeated {times} times)"),
+            OnExpiry::Again(1) => " (asked again once)".to_owned(),
+            OnExpiry::Again(times) => format!(" (asked again {times} times)"),
         };
-        format!("{} of {people}{within}{then}", step.approvals)
+        format!("{approvers}{within}{then}")
     });
     descriptions.collect::<Vec<_>>().join(", else ")
 }
@@ -187,7 +191,7 @@ fn rules_table(rows: &[RuleRow]) -> Markup {
                 @if !defaults.is_empty() {
                     tbody { tr.group { th scope="rowgroup" colspan="3" { "Defaults, the first match decides" } } @for row in defaults { (render_row(row)) } }
                 }
-                tbody { tr.fixed { td colspan="3" { @if rows.is_empty() { "No rules: reads inside the workspace are allowed. Anything else: ask." } @else { "Anything else: ask." } } } }
+                tbody { tr.fixed { td colspan="3" { @if rows.is_empty() { "No rules: reads inside the workspace are allowed. Anything else needs approval." } @else { "Anything else needs approval." } } } }
             }
         }
     }
@@ -201,7 +205,7 @@ fn render_row(row: &RuleRow) -> Markup {
             td {
                 code { (escape_line(&row.text)) }
                 @for (side, pattern) in &row.bound { " " span.bound { (side) " " code { (pattern) } } }
-                @if !row.steps.is_empty() { " " span.bound { "approved by " (row.steps) } }
+                @if !row.steps.is_empty() { " " span.bound { "needs approval by " (row.steps) } }
                 @if let Some(description) = &row.description { p.note { (escape_line(description)) } }
             }
             td.origin {
@@ -320,7 +324,7 @@ mod tests {
             ApprovalStep { approvals: 2, from, within, on_expiry: OnExpiry::Next },
             ApprovalStep { on_expiry: OnExpiry::Again(3), ..ApprovalStep::default() },
         ];
-        let want = "2 of ana, bo\\u{202e} within 600 s, else 1 of any approver (repeated 3 times)";
+        let want = "2 of ana, bo\\u{202e} within 600 s, else 1 approver (asked again 3 times)";
         assert_eq!(super::steps_text(&steps), want);
         assert_eq!(super::steps_text(&[]), "");
     }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ConsoleState, PageContext,
-    labels::{plain_text, time_element, url_path},
+    labels::{count_text, plain_text, time_element, url_path},
     page::{ConsoleTab, PageError, render_page},
 };
 
@@ -101,8 +101,18 @@ pub(super) async fn verify_chain(
     let report =
         console.context.handle.log().verify_chain(Partition::ZERO, None).await.map_err(PageError::unreadable_record)?;
     let notice = match &report.flaw {
-        None => (true, format!("Chain verified: {} records, {} redacted.", report.records, report.redacted)),
-        Some(flaw) => (false, format!("Chain broken: {flaw}. The {} records before it are valid.", report.records)),
+        None => {
+            let records = count_text(report.records, "record");
+            (true, format!("Chain verified: {records}, {} redacted.", report.redacted))
+        }
+        Some(flaw) => {
+            let valid = match report.records {
+                0 => String::new(),
+                1 => " The record before it is valid.".to_owned(),
+                records => format!(" The {records} records before it are valid."),
+            };
+            (false, format!("Chain broken: {flaw}.{valid}"))
+        }
     };
     console.record_page(&ctx, &RecordQuery::default(), Some(notice)).await
 }

@@ -23,7 +23,7 @@ use super::{
     effect::{ActionCounts, PolicySnapshot, RuleEffect, compare_policies},
     gates::fresh_key,
     history::{CallVerdict, PastCall},
-    labels::{action_badge, count_text, escape_line, escape_lines, time_ago, url_path},
+    labels::{count_text, escape_line, escape_lines, time_ago, url_path, verdict_badge},
     page::{ConsoleTab, PageError, render_page_with},
     rule_fit::{RuleFit, fit_rule},
     rule_form::{ACTIONS, REMOVE, RuleForm, YAML},
@@ -307,7 +307,7 @@ fn render_trial(tried: &RuleTrial, now: Millis) -> Markup {
             thead { tr { th scope="col" { "Recorded calls" } th.number scope="col" { "Now" } th.number scope="col" { "After" } th scope="col" { span.unseen { "Change" } } } }
             tbody {
                 (row("allowed", |sums| sums.allowed))
-                (row("asked", |sums| sums.gated))
+                (row("needs approval", |sums| sums.gated))
                 (row("denied", |sums| sums.denied))
             }
         }
@@ -316,7 +316,7 @@ fn render_trial(tried: &RuleTrial, now: Millis) -> Markup {
             ul.changed {
                 @for (made, before, after) in &effect.changed {
                     li {
-                        span.badge.(action_badge(*before).0) { (action_badge(*before).1) } " → " span.badge.(action_badge(*after).0) { (action_badge(*after).1) } " "
+                        span.badge.(verdict_badge(*before).0) { (verdict_badge(*before).1) } " → " span.badge.(verdict_badge(*after).0) { (verdict_badge(*after).1) } " "
                         a href=(url_path("/console/record/", &made.id.to_string())) { code { (escape_line(&made.signature)) } } " " (time_ago(made.at, now))
                     }
                 }
@@ -334,7 +334,7 @@ fn render_fit(fit: &RuleFit) -> Markup {
         h2 { "Matching calls" }
         p.fits {
             @if calls == 0 { "No call like this is in the record yet." }
-            @else { (count_text(calls, "recorded call")) ": it would have " strong { "allowed " (allowed) } ", asked " (gated) ", denied " (denied) "." }
+            @else { (count_text(calls, "recorded call")) ": " strong { (allowed) " would be allowed" } ", " (gated) " would need approval, " (denied) " would be denied." }
         }
         @if let Some(rule) = &fit.outranked {
             p { strong.warn { "The rule would have no effect" } ": " code { (escape_line(rule)) } " takes precedence wherever it matches." }

@@ -124,7 +124,8 @@ pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: Outp
         paint.apply_style(TextStyle::Strong, display_path(&options.to)),
         manifest.files.len()
     )?;
-    writeln!(out, "record    {} entries, chain verified", manifest.records)?;
+    let entries = if manifest.records == 1 { "entry" } else { "entries" };
+    writeln!(out, "record    {} {entries}, chain verified", manifest.records)?;
     writeln!(out, "head      {}", manifest.head)?;
     if !left.is_empty() {
         writeln!(out, "left out  {}: they contain secrets; --secrets includes them", one_line(&left.join(", ")))?;
@@ -169,7 +170,7 @@ fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
         bail!("{shown_to} exists already: choose a folder that does not exist");
     }
     if target::is_here(&to) {
-        bail!("{shown_to} is your working directory: choose a folder that does not exist");
+        bail!("{shown_to} is your working folder: choose a folder that does not exist");
     }
     if target::is_mount_point(&to) {
         bail!("{shown_to} is a mount point, which cannot be replaced: choose a folder in it");

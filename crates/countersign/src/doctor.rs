@@ -151,12 +151,12 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
     );
     let advice = |problem: &str| match config.check_binding().err() {
         Some(open @ BindError::Open) if open.to_string() == problem => {
-            "set one of them, or listen on 127.0.0.1: `serve` does not start like this"
+            "set one of them, or listen on 127.0.0.1: `serve` does not start until this is fixed"
         }
         Some(plain @ BindError::Plaintext) if plain.to_string() == problem => {
             "give gateway.tls a certificate, listen on 127.0.0.1, or start `serve --insecure` behind a TLS proxy"
         }
-        Some(_) | None => "correct it: `serve` does not start like this",
+        Some(_) | None => "correct it: `serve` does not start until this is fixed",
     };
     let unusable = checkup::config_problems(config).into_iter();
     checks.extend(unusable.map(|problem| DoctorCheck::fix("configuration", problem.clone(), advice(&problem))));
@@ -280,7 +280,7 @@ fn check_rules(config: &Config) -> DoctorCheck {
     let file = config.permissions.display();
     match checkup::check_rules(config) {
         Err(error) => {
-            DoctorCheck::fix("rules", error.to_string(), "correct them: an invalid file of rules does not apply")
+            DoctorCheck::fix("rules", error.to_string(), "correct them: an invalid rules file does not apply")
         }
         Ok(warnings) if !warnings.is_empty() => {
             DoctorCheck::warn("rules", warnings.join("\n"), "correct the rules that do not say what you intend")
@@ -362,7 +362,7 @@ fn check_traces() -> Option<DoctorCheck> {
         Ok(false) => None,
         Ok(true) => Some(DoctorCheck::ok("traces", "exported to the collector that the environment names")),
         Err(problem) => {
-            let advice = "correct or unset the variable in the environment of `serve`, which does not start like this";
+            let advice = "correct or unset the variable for `serve`, which does not start until this is fixed";
             Some(DoctorCheck::fix("traces", problem, advice))
         }
     }
@@ -394,7 +394,8 @@ fn check_gateway(place: &DataDir) -> DoctorCheck {
     match local.with_timeout(PATIENCE).and_then(|mut local| local.send_request(&Request::Gates)) {
         Ok(waiting) => {
             let count = waiting.as_array().map_or(0, Vec::len);
-            DoctorCheck::ok("gateway", format!("runs with the data directory {shown}; {count} pending"))
+            let pending = if count == 1 { "pending approval" } else { "pending approvals" };
+            DoctorCheck::ok("gateway", format!("runs with the data directory {shown}; {count} {pending}"))
         }
         Err(problem) => DoctorCheck::fix("gateway", format!("runs but does not answer: {problem:#}"), "restart it"),
     }

@@ -215,7 +215,7 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
         writeln!(out, "  in folder {}", one(folder))?;
     }
     if let Some(intent) = &row.intent {
-        writeln!(out, "  intent    {}", one(intent))?;
+        writeln!(out, "  purpose   {}", one(intent))?;
     }
     writeln!(
         out,

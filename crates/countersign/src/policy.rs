@@ -18,7 +18,7 @@ use countersign_core::{
 use countersign_gateway::adapter;
 use countersign_policy_admin::{
     adapter::TrialAdapter,
-    case_result::{CaseFailure, CaseResult, action_word},
+    case_result::{CaseFailure, CaseResult, expectation_text, verdict_text, verdict_word},
     explained::{ExplainedVerdict, kept_off, verdict_action},
     loaded_rules::LoadedRules,
     rules,
@@ -63,7 +63,7 @@ impl PolicyFiles {
     /// rules if there is one. For a stdio adapter the rules, else those of its agent directory; it has no configuration.
     pub(crate) fn new(named: &PolicySelection<'_>, usual: Option<PathBuf>) -> anyhow::Result<Self> {
         let environment = ProcessEnvironment::of_process();
-        let cwd = std::env::current_dir().context("the working directory is unknown")?;
+        let cwd = std::env::current_dir().context("the working folder is unknown")?;
         let adapter = match (named.door, named.rules) {
             (Some(door), _) => Some(adapter::find_adapter(door, &environment, &cwd)),
             (None, Some(rules)) => adapter::adapter_for_file(rules, &environment, &cwd).transpose(),
@@ -273,9 +273,9 @@ pub(crate) fn test_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::Re
         )?;
         writeln!(
             out,
-            "        should be {}, but is {}: {}",
-            action_word(case.expect),
-            styled_action(*got, paint),
+            "        {}, but {}: {}",
+            expectation_text(case.expect),
+            paint.apply_style(verdict_style(*got), verdict_text(*got)),
             one_line(why)
         )?;
     }
@@ -338,7 +338,8 @@ fn print_explanation(
 ) -> std::io::Result<()> {
     let (paint, ExplainedVerdict { subject, verdict, near }) = (ColourMode::for_stdout(), explained);
     let signature = paint.apply_style(TextStyle::Strong, one_line(&subject.signature));
-    writeln!(out, "{}  {signature}", styled_action(verdict_action(verdict), paint))?;
+    let action = verdict_action(verdict);
+    writeln!(out, "{}  {signature}", paint.apply_style(verdict_style(action), verdict_word(action)))?;
     for further in &subject.further_signatures {
         writeln!(out, "  and     {}", one_line(further))?;
     }
@@ -405,9 +406,10 @@ struct ApprovalLine {
 /// Returns the required approvals, a line each, and the steps if they do not come.
 fn approval_lines(explained: &ExplainedVerdict) -> Vec<ApprovalLine> {
     let to_line = |(at, step): (usize, &ApprovalStep)| {
-        let of = match &step.from {
-            Some(from) => from.iter().cloned().collect::<Vec<_>>().join(", "),
-            None => "all approvers".to_owned(),
+        let approvers = match &step.from {
+            Some(from) => format!("{} of {}", step.approvals, from.iter().cloned().collect::<Vec<_>>().join(", ")),
+            None if step.approvals == 1 => "1 approver".to_owned(),
+            None => format!("{} approvers", step.approvals),
         };
         let within = step.within.map_or_else(|| "approval_timeout".to_owned(), |time| format!("{} s", time.as_secs()));
         let behind = match step.on_expiry {
@@ -418,19 +420,18 @@ fn approval_lines(explained: &ExplainedVerdict) -> Vec<ApprovalLine> {
             ),
             OnExpiry::Next => String::new(),
         };
-        let text = format!("{} of {of} within {within}{behind}", step.approvals);
-        ApprovalLine { key: if at == 0 { "allowed" } else { "else" }, text }
+        let text = format!("{approvers} within {within}{behind}");
+        ApprovalLine { key: if at == 0 { "needs" } else { "else" }, text }
     };
     explained.approval_steps().iter().enumerate().map(to_line).collect()
 }
 
-fn styled_action(action: RuleAction, paint: ColourMode) -> String {
-    let tone = match action {
+const fn verdict_style(action: RuleAction) -> TextStyle {
+    match action {
         RuleAction::Allow => TextStyle::Good,
         RuleAction::Deny => TextStyle::Bad,
         RuleAction::Ask => TextStyle::Asking,
-    };
-    paint.apply_style(tone, action_word(action))
+    }
 }
 
 const fn action_verb(action: RuleAction) -> &'static str {

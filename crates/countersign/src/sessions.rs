@@ -151,7 +151,7 @@ pub(crate) fn print_sessions(path: &Path, gateway: Option<&Path>, form: OutputFo
         for (count, one, many) in [
             (count_messages(session) as u64, "message", "messages"),
             (tally.calls, "call", "calls"),
-            (read.waiting_gates(session) as u64, "pending", "pending"),
+            (read.waiting_gates(session) as u64, "pending approval", "pending approvals"),
         ] {
             if count > 0 {
                 counts.push(format!("{count} {}", if count == 1 { one } else { many }));
@@ -211,7 +211,8 @@ pub(crate) fn print_session(
     writeln!(out, "  opened    {}", text("opened_at"))?;
     writeln!(out, "  last      {}", text("last_at"))?;
     writeln!(out, "  messages  {}", row["messages"])?;
-    writeln!(out, "  calls     {}, {} pending\n", row["calls"], row["waiting"])?;
+    let plural = if row["waiting"] == 1 { "" } else { "s" };
+    writeln!(out, "  calls     {}, {} pending approval{plural}\n", row["calls"], row["waiting"])?;
     if row["waits_for_host"] == true {
         writeln!(out, "  The session is paused until its host opens it again.\n")?;
     }

@@ -108,7 +108,7 @@ enum SessionPlacement {
 /// Finds the place of the session, as flags and settings say.
 fn locate_session(flags: &omp::flags::AdapterFlags, arguments: &[String]) -> Result<SessionPlacement, String> {
     let process =
-        omp::LaunchEnvironment::from_current().map_err(|error| format!("the working directory is unknown: {error}"))?;
+        omp::LaunchEnvironment::from_current().map_err(|error| format!("the working folder is unknown: {error}"))?;
     let plan = omp::attach_plan(flags, &process).map_err(|error| error.to_string())?;
     let is_must = match plan.when {
         AttachMode::Never => return Ok(SessionPlacement::Own),

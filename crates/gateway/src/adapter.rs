@@ -52,11 +52,11 @@ pub fn find_adapter(name: &str, environment: &ProcessEnvironment, cwd: &Path) ->
     }
     let names = gateway.into_iter().chain(STDIO.map(AgentProduct::name)).collect::<Vec<_>>().join(", ");
     let product =
-        AgentProduct::from_name(name).ok_or_else(|| format!("unknown door {name:?}: expected one of {names}"))?;
+        AgentProduct::from_name(name).ok_or_else(|| format!("unknown adapter {name:?}: expected one of {names}"))?;
     Ok(TrialAdapter::Stdio(Arc::new(StdioAdapter::new(product, environment, cwd)?)))
 }
 
-/// Finds the stdio adapter in whose agent directory `file` is the file of rules.
+/// Finds the stdio adapter in whose agent directory `file` is the rules file.
 ///
 /// # Errors
 /// The reason why its settings cannot be read.
@@ -75,7 +75,7 @@ pub fn adapter_for_file(
     product.map(|product| Ok(TrialAdapter::Stdio(Arc::new(StdioAdapter::new(product, environment, cwd)?)))).transpose()
 }
 
-/// Stdio adapters. Each has a file of rules in its agent directory.
+/// Stdio adapters. Each has a rules file in its agent directory.
 const STDIO: [AgentProduct; 2] = [AgentProduct::Omp, AgentProduct::Gjc];
 
 /// Stdio adapter with its agent directory and settings.

@@ -141,10 +141,10 @@ impl LoadOutcome {
             .map(ActivityKind::name)
             .collect();
         vec![
-            LoadCheck { holds: wrongs == 0, text: format!("no failures ({wrongs})"), is_measure: false },
+            LoadCheck { holds: wrongs == 0, text: format!("failures: {wrongs}"), is_measure: false },
             LoadCheck {
                 holds: self.repeated == 0,
-                text: format!("no repeated effects ({})", self.repeated),
+                text: format!("repeated effects: {}", self.repeated),
                 is_measure: false,
             },
             LoadCheck {

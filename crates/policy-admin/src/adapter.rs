@@ -27,7 +27,7 @@ pub trait StdioRules: Debug + Send + Sync {
     /// Returns the name that rules know it by.
     fn name(&self) -> &'static str;
 
-    /// Returns the path of the file of rules in its agent directory.
+    /// Returns the path of the rules file in its agent directory.
     fn permissions_path(&self) -> PathBuf;
 
     /// Reads the rules that a session would start with: those of the file `named`, or of the agent directory.

@@ -27,8 +27,9 @@ pub struct UnknownApprover {
 /// A step that asks for more people than can answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{file}:{line}: approval step {step} needs {needed} approvers and only {there} can answer: each needs in `people` an \
-     account under `local`, one under `telegram` that is in `allowed_users`, or a login under `console` that is in `web.users`"
+    "{file}:{line}: approval step {step} needs {needed} approvals, but only {there} can answer: each \
+     approver needs in `people` an account under `local`, one under `telegram` that is in `allowed_users`, or a login under \
+     `console` that is in `web.users`"
 )]
 pub struct TooFew {
     /// The file.

@@ -1,4 +1,4 @@
-//! Results of the cases that a file of rules is tested with, as texts for people.
+//! Results of the cases that a rules file is tested with, as texts for people.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl fmt::Display for CaseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CaseResult { case, got, why } = &*self.0;
         write!(f, "{}:{}: ", case.file.display(), case.line)?;
-        write!(f, "{} is {} and should be {}: {why}", request_line(case), action_word(*got), action_word(case.expect))
+        write!(f, "{} {}, but {}: {why}", request_line(case), verdict_text(*got), expectation_text(case.expect))
     }
 }
 
@@ -53,11 +53,29 @@ fn request_line(case: &PolicyCase) -> String {
     text
 }
 
-/// Returns the word for an action in texts for people.
-pub const fn action_word(action: RuleAction) -> &'static str {
+/// Returns the word for a verdict in texts for people.
+pub const fn verdict_word(action: RuleAction) -> &'static str {
     match action {
         RuleAction::Allow => "allowed",
         RuleAction::Deny => "denied",
-        RuleAction::Ask => "asked about",
+        RuleAction::Ask => "needs approval",
+    }
+}
+
+/// Returns the verdict that a request got, as a predicate.
+pub const fn verdict_text(action: RuleAction) -> &'static str {
+    match action {
+        RuleAction::Allow => "is allowed",
+        RuleAction::Deny => "is denied",
+        RuleAction::Ask => "needs approval",
+    }
+}
+
+/// Returns the verdict that a case expects, as a predicate.
+pub const fn expectation_text(action: RuleAction) -> &'static str {
+    match action {
+        RuleAction::Allow => "should be allowed",
+        RuleAction::Deny => "should be denied",
+        RuleAction::Ask => "should need approval",
     }
 }

@@ -169,7 +169,7 @@ mod tests {
         let path = folder.path().join("permissions.yaml");
         let rules = "rules:\n  - { pattern: 'pay(*)', action: ask }\ntests:\n  - { request: 'pay a=1', expect: ";
         for (expect, want) in
-            [("ask", None), ("allow", Some("permissions.yaml:4: pay a=1 is asked about and should be allowed: "))]
+            [("ask", None), ("allow", Some("permissions.yaml:4: pay a=1 needs approval, but should be allowed: "))]
         {
             std::fs::write(&path, format!("{rules}{expect} }}\n")).unwrap();
             let loaded = load_rules(&path, &unknown());
@@ -210,10 +210,10 @@ mod tests {
         let household: ToolInventory = test_inventory(config::known_entities(&configuration, &|_| None).unwrap());
         for (who, want) in [
             ("approvals: 2", None),
-            ("approvals: 3", Some("permissions.yaml:2: approval step 1 needs 3 approvers and only 2 can answer")),
+            ("approvals: 3", Some("permissions.yaml:2: approval step 1 needs 3 approvals, but only 2 can answer")),
             ("from: [ana, x]", None),
-            ("from: [ana, x], approvals: 2", Some("needs 2 approvers and only 1 can answer")),
-            ("from: ana, escalate: [ { after: 5, to: x } ]", Some("approval step 2 needs 1 approvers and only 0")),
+            ("from: [ana, x], approvals: 2", Some("needs 2 approvals, but only 1 can answer")),
+            ("from: ana, escalate: [ { after: 5, to: x } ]", Some("approval step 2 needs 1 approvals, but only 0")),
         ] {
             std::fs::write(&path, format!("rules:\n- {{ pattern: 'pay(*)', action: ask, {who} }}\n")).unwrap();
             let refused = load_rules(&path, &household).err().map(|error| error.to_string()).unwrap_or_default();
@@ -248,15 +248,15 @@ mod tests {
         assert_eq!(
             warnings(&test_inventory(known)),
             [
-                "4: there is no principal \"agent*\" here, only kitchen-pi; this rule matches nothing",
-                "5: there is no door \"gate\" here, only agent-gate, console, api, gsv, hermes; this rule matches nothing",
-                "5: there is no target \"house\" here, only homeassistant; this rule matches nothing",
+                "4: unknown principal \"agent*\": expected one of kitchen-pi; this rule matches nothing",
+                "5: unknown adapter \"gate\": expected one of agent-gate, console, api, gsv, hermes; this rule matches nothing",
+                "5: unknown target \"house\": expected one of homeassistant; this rule matches nothing",
             ]
         );
         assert_eq!(
             warnings(&test_inventory(KnownEntities::default())),
             [
-                "5: there is no door \"gate\" here, only agent-gate, console, api, gsv, hermes; this rule matches nothing"
+                "5: unknown adapter \"gate\": expected one of agent-gate, console, api, gsv, hermes; this rule matches nothing"
             ],
             "`agent*` is about agents whose ids begin so, and goes before nothing about `kitchen-pi`"
         );

@@ -9,7 +9,7 @@ use super::case_result::CaseFailure;
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesLoadError {
-    /// The file cannot be read, or is no file of rules.
+    /// The file cannot be read, or is no rules file.
     #[error(transparent)]
     Form(#[from] ConfigErrors),
     /// The rules cannot be compiled.

@@ -1,4 +1,4 @@
-//! The file of rules of a gateway that runs: who has it read again, and who changes it, one after the other.
+//! The rules file of a gateway that runs: who has it read again, and who changes it, one after the other.
 //!
 //! A change is recorded with who makes it before the file is replaced, and the rules come into force by reading the file, as
 //! they would at the next start. Whatever is wrong leaves the file and the rules as they were.

@@ -26,7 +26,7 @@ use countersign_view::Protocol;
 
 const AGENT_GATE: &str = Protocol::AgentGate.name();
 
-/// Tries the cases of a file of rules.
+/// Tries the cases of a rules file.
 pub fn run_cases(loaded: &LoadedRules, household: &ToolInventory) -> Vec<CaseResult> {
     let tried = |case: &PolicyCase| {
         let subject = trial_subject(household, &case.agent, case.tool.clone(), case.args.clone());

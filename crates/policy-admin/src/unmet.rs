@@ -59,15 +59,25 @@ pub(super) fn unmet_rules(source: &RuleSource, household: &ToolInventory) -> Unm
                          --permissions, not from a gateway; this rule matches nothing here"
                     ),
                     None => format!(
-                        "{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"
+                        "{file}:{line}: unknown {} \"{pattern}\": expected one of {there}; this rule matches nothing",
+                        side_noun(side)
                     ),
                 };
                 unmet.push((line, warning));
             }
         }
     }
-    let unchecked = unchecked_note(&source.name, left, "unknown principals, doors and targets");
+    let unchecked = unchecked_note(&source.name, left, "unknown principals, adapters and targets");
     UnmetRules { unmet, unchecked }
+}
+
+/// Returns the noun for what a rule is bound to, in texts for people.
+const fn side_noun(side: RuleScopeKey) -> &'static str {
+    match side {
+        RuleScopeKey::Principal => "principal",
+        RuleScopeKey::Door => "adapter",
+        RuleScopeKey::Target => "target",
+    }
 }
 
 pub(super) fn rule_count(source: &RuleSource) -> usize {

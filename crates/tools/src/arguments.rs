@@ -109,7 +109,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     let working = tokio::task::spawn_blocking(work);
     tokio::select! {
         biased;
-        done = working => done.unwrap_or_else(|error| Err(CallFailure::Failed(format!("the tool failed: {error}")))),
+        done = working => done.unwrap_or_else(|error| Err(CallFailure::Failed(format!("the tool panicked: {error}")))),
         () = cx.cancel.cancelled() => Err(CallFailure::Cancelled("Tool execution was aborted".to_owned())),
     }
 }
@@ -124,7 +124,9 @@ pub(crate) async fn run_to_completion<T: Send + 'static>(
         return Err(CallFailure::Cancelled("Tool execution was aborted".to_owned()));
     }
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(CallFailure::InDoubt(format!("the tool failed: {error}"))))
+    done.unwrap_or_else(|error| {
+        Err(CallFailure::InDoubt(format!("the tool panicked, and its outcome is unknown: {error}")))
+    })
 }
 
 #[cfg(test)]

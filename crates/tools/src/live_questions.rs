@@ -91,7 +91,11 @@ impl CallQuestions {
         }
         let refused = answers.values().filter(|answer| matches!(answer, HostAccessAnswer::No(_))).count();
         if refused >= MOST_REFUSED || answers.len() >= MOST_ASKED {
-            return Some(HostAccessAnswer::No("this command has requested too many approvals".to_owned()));
+            let why = format!(
+                "this command has requested too many approvals: the limit is {MOST_REFUSED} refused or {MOST_ASKED} \
+                 requested"
+            );
+            return Some(HostAccessAnswer::No(why));
         }
         let host: Arc<str> = host.into();
         asking.lock_waited().since = Some(Instant::now());
@@ -180,7 +184,8 @@ mod tests {
             assert_eq!(asks.ask_host(host, std::future::pending()).await, Some(HostAccessAnswer::No("no".to_owned())));
         }
         let more = asks.ask_host("y:1", std::future::pending()).await;
-        assert!(matches!(more, Some(HostAccessAnswer::No(why)) if why.contains("too many approvals")));
+        let limits = "the limit is 3 refused or 20 requested";
+        assert!(matches!(more, Some(HostAccessAnswer::No(why)) if why.contains(limits)));
         assert_eq!(people.0.lock().unwrap().len(), 3);
     }
 

@@ -198,7 +198,7 @@ impl CallNeeds {
 pub enum SandboxError {
     /// The kernel cannot hold it, and the settings refuse that.
     #[error(
-        "no command is run here: the settings require a sandbox (sandbox.on_missing: refuse), and {0}. Tell the user; `countersign doctor` suggests a fix"
+        "no command is run here: the settings require a sandbox (sandbox.on_missing: refuse), and {0}. Tell the person; `countersign doctor` suggests a fix"
     )]
     Missing(String),
     /// A requested file cannot be made.

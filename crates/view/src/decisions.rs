@@ -55,10 +55,10 @@ pub async fn revoke_by_id(source: &CommandSource, id: &str, by: &PrincipalId) ->
         return Ok(id.to_owned());
     }
     let grant = GrantId::parse(id)
-        .ok_or_else(|| format!("invalid grant id {id}: `countersign grants list` lists the grants"))?;
+        .ok_or_else(|| format!("invalid id {id}: `countersign grants list` lists the standing approvals"))?;
     let known = read_engine(source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
     if !known {
-        return Err(format!("there is no grant {id}: `countersign grants list` lists the grants"));
+        return Err(format!("there is no standing approval {id}: `countersign grants list` lists them"));
     }
     send_command(source, Command::Revoke { grant, by: by.clone() }).await?;
     Ok(grant.to_string())

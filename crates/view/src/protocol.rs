@@ -27,7 +27,7 @@ pub enum Protocol {
 impl Protocol {
     /// The protocols that a gateway serves, in the order in which texts list them.
     pub const OF_GATEWAY: [Self; 5] = [Self::AgentGate, Self::Console, Self::Api, Self::Gsv, Self::Hermes];
-    /// The protocols over standard input and output. Each has a file of rules in its agent directory.
+    /// The protocols over standard input and output. Each has a rules file in its agent directory.
     pub const STDIO: [Self; 2] = [Self::Omp, Self::Gjc];
 
     /// Returns the name under which records keep it.

@@ -257,7 +257,7 @@ pub(crate) struct GateVote {
     pub(crate) need: u32,
 }
 
-/// Allows the call of a gate.
+/// Allows what a gate asks for.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Allow")]
@@ -288,7 +288,7 @@ impl<'de> Deserialize<'de> for GrantSeconds {
     }
 }
 
-/// Denies the call of a gate, or declines a question.
+/// Denies what a gate asks for, or declines a question.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Deny")]

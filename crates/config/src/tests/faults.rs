@@ -252,11 +252,11 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "model: { provider: nope, id: x }",
-            "config.yaml:1: model.provider: unknown provider \"nope\"; `providers` has demo",
+            "config.yaml:1: model.provider: unknown provider \"nope\": expected one of demo",
         ),
         (
             "model: { provider: anthropic, id: x }",
-            "config.yaml:1: model.provider: unknown provider \"anthropic\"; `providers` has demo. Its models are built in and need its key: set providers.anthropic.api_key",
+            "config.yaml:1: model.provider: unknown provider \"anthropic\": expected one of demo. The models of anthropic are built in and need its key: set providers.anthropic.api_key",
         ),
         (
             "model: { provider: p, id: n }\nproviders: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m } ] } }",

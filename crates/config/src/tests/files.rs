@@ -196,18 +196,23 @@ fn a_variable_alone_is_what_it_says_and_text_where_text_is_needed() {
         let config = ConfigFixture::new(text).load_with(&ConfigFlags::default(), &[("V", variable)]).unwrap().config;
         assert_eq!(config.agents[0].token.expose_secret(), want, "{text}");
     }
-    for (token, is_warned) in [
-        ("$NAME", true),
-        ("'$NAME '", true),
-        ("Bearer $MY_NAME", true),
-        ("'%NAME%'", true),
-        ("pa$$NAME", false),
-        ("'100%'", false),
-        ("$5 a day", false),
+    for (token, form) in [
+        ("$NAME", Some("$NAME")),
+        ("'$NAME '", Some("$NAME")),
+        ("Bearer $MY_NAME", Some("$NAME")),
+        ("'%MY_NAME%'", Some("%NAME%")),
+        ("pa$$NAME", None),
+        ("'100%'", None),
+        ("$5 a day", None),
     ] {
         let warned = ConfigFixture::new(&format!("agent: {{ token: {token} }}")).load().unwrap().warnings;
-        let is_told = warned.iter().any(|warning| warning.contains("use an environment variable, written ${NAME}"));
-        assert_eq!(is_told, is_warned, "{token}: {warned:?}");
+        let told = ["$NAME", "%NAME%"].into_iter().find(|form| {
+            let want =
+                format!("`{form}` is taken as the credential itself: write ${{NAME}} for an environment variable");
+            warned.iter().any(|warning| warning.contains(&want))
+        });
+        assert_eq!(told, form, "{token}: {warned:?}");
+        assert!(!warned.iter().any(|warning| warning.contains("MY_NAME")), "{token}: {warned:?}");
     }
     for (variable, want) in [("[111, 112]", vec![111, 112]), ("[-5]", vec![-5])] {
         let text = "messenger: { type: telegram, telegram: { token: t, chat_id: '${ID}', allowed_users: ${V} } }";

@@ -1,4 +1,4 @@
-//! Files of rules and the cases next to them.
+//! Rules files and the cases next to them.
 
 use countersign_core::{
     gate::{ApprovalStep, OnExpiry},

@@ -184,7 +184,7 @@ fn other_sites_and_windows_without_the_token_change_nothing() {
     assert_eq!(place.pending_gates().len(), 1);
     assert_eq!(visitor.post_form(&gateway, &path, &whole).status, 303);
     let done = visitor.get_page(&gateway, &path);
-    assert!(done.text.contains("by console user"), "{}", done.text);
+    assert!(done.text.contains("by a console user"), "{}", done.text);
 }
 
 #[test]

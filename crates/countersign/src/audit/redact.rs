@@ -113,7 +113,8 @@ pub(crate) fn redact_contents(
         let unreceived = unreceived_contents(&engine);
         if let Some(lsn) = lsns.iter().find(|lsn| unreceived.contains(lsn)).filter(|_| reach == RedactScope::Received) {
             bail!(
-                "entry {lsn} belongs to a call whose result the agent has not received, and never will with --unreceived"
+                "entry {lsn} belongs to a call whose result the agent has not received yet; --unreceived removes it \
+                 anyway, and the agent never gets it"
             );
         }
         let removed = log.redact_contents(Partition::ZERO, &lsns).await.map_err(|error| match error {

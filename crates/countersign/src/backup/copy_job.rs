@@ -159,7 +159,10 @@ impl CopyJob {
             Ok(to)
         })?;
         let Some(left) = self.holes.checked_sub(holes) else {
-            let why = format!("{holes} bytes of it are holes, which exceeds the limit for all files");
+            let why = format!(
+                "{holes} bytes of it are holes, which exceeds the remaining limit ({} GiB for all files)",
+                HOLES >> 30
+            );
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         };
         self.holes = left;

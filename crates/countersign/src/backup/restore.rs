@@ -102,7 +102,8 @@ pub(crate) fn restore_backup(
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(out, "restored  {}", ColourMode::for_stdout().apply_style(TextStyle::Strong, display_path(&target)))?;
-    writeln!(out, "record    {} entries, chain verified", report.records)?;
+    let entries = if report.records == 1 { "entry" } else { "entries" };
+    writeln!(out, "record    {} {entries}, chain verified", report.records)?;
     writeln!(out, "head      {}", format_head(report.head))?;
     if let Some(old) = old {
         writeln!(out, "before    {} is the previous data directory", display_path(&old))?;

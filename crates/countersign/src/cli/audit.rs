@@ -122,7 +122,7 @@ pub(super) enum AuditCommand {
         /// Id of a call or gate, or at least its last 8 characters; or the position of one entry, such as 57 or #57
         #[arg(value_name = "ID|LSN")]
         what: String,
-        /// Also remove results that the agent has not received yet, and never will
+        /// Also remove results that the agent has not received yet; the agent never gets them
         #[arg(long)]
         unreceived: bool,
     },

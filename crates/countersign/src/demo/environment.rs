@@ -27,7 +27,7 @@ use futures_util::{StreamExt as _, stream::BoxStream};
 pub(crate) const RULES: [(&str, &str); 3] = [
     ("reading, searching and editing in the project", "allowed by rule"),
     ("the command `sh test.sh`", "allowed by rule"),
-    ("everything else", "requires approval"),
+    ("everything else", "needs approval"),
 ];
 
 /// The same for the engine. The tools themselves reach nothing outside of the project.

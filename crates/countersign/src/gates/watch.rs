@@ -29,13 +29,13 @@ use crate::control_client::ControlClient;
 enum WatchEvent {
     Rows(Vec<GateRow>),
     Pressed(u8),
-    /// The gateway, or the terminal, is gone.
-    Gone,
+    /// The gateway, or the terminal, is gone, with the error for the user.
+    Gone(&'static str),
 }
 
 /// Shows what waits and takes answers, until the person or the gateway ends it.
 pub(crate) fn watch_interactively(folder: &Path, rows: ControlClient) -> anyhow::Result<ExitCode> {
-    let mut answers = ControlClient::connect(folder).context("the gateway closed the connection")?;
+    let mut answers = ControlClient::connect(folder).context("cannot connect to the gateway")?;
     let (sender, happened) = channel();
     follow_rows(rows, sender.clone())?;
     thread::spawn(move || {
@@ -45,7 +45,7 @@ pub(crate) fn watch_interactively(folder: &Path, rows: ControlClient) -> anyhow:
                 return;
             }
         }
-        let _ = sender.send(WatchEvent::Gone);
+        let _ = sender.send(WatchEvent::Gone("the terminal closed the input"));
     });
     let terminal = RawTerminal::enter_raw()?;
     let mut screen = GateScreen::default();
@@ -62,9 +62,9 @@ pub(crate) fn watch_interactively(folder: &Path, rows: ControlClient) -> anyhow:
                     KeyAction::Ask(request) => screen.show_notice(send_answer(&mut answers, &request)),
                     KeyAction::End => return Ok(ExitCode::SUCCESS),
                 },
-                WatchEvent::Gone => {
+                WatchEvent::Gone(why) => {
                     drop(terminal);
-                    anyhow::bail!("the gateway closed the connection");
+                    anyhow::bail!(why);
                 }
             }
         }
@@ -82,7 +82,7 @@ fn follow_rows(mut rows: ControlClient, sender: Sender<WatchEvent>) -> anyhow::R
                 return;
             }
         }
-        let _ = sender.send(WatchEvent::Gone);
+        let _ = sender.send(WatchEvent::Gone("the gateway closed the connection"));
     });
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use countersign_protocol::gsv::{close, tool::ToolResultParams};
+use countersign_protocol::gsv::{close, code, tool::ToolResultParams};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
@@ -102,10 +102,12 @@ impl<R: Fn(&str, &str)> ReconnectLoop<R> {
         };
         match socket::connect_node(&self.address, &self.hello, token.as_deref()).await {
             Ok(socket) => Ok(ReconnectStep::Connected(Box::new(socket))),
-            Err(refused @ NodeConnectError::Rejected(_)) if is_first => {
-                let none = if token.is_some() { "" } else { "; no token was given: use --token-file or --token-env" };
-                Err(anyhow::anyhow!("{refused}{none}"))
+            Err(NodeConnectError::Rejected(fault))
+                if is_first && token.is_none() && fault.code == code::UNAUTHORIZED =>
+            {
+                Err(anyhow::anyhow!("the gateway requires a token: use --token-file or --token-env"))
             }
+            Err(refused @ NodeConnectError::Rejected(_)) if is_first => Err(anyhow::anyhow!("{refused}")),
             Err(refused) => {
                 let pause = backoff.next_pause(random_fraction());
                 warn!("not connected: {refused}; retrying in {} s", format_seconds(pause));

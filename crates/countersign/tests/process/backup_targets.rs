@@ -170,7 +170,7 @@ fn what_would_fail_at_its_end_or_put_its_source_aside_is_refused_before_it_begin
     fs::create_dir(&here).unwrap();
     let data = place.data_dir();
     let output = run_in(&place, &here, &["backup", ".", "--data", data.to_str().unwrap()]);
-    assert!(output.code == Some(1) && output.err.contains("is your working directory"), "{output:?}");
+    assert!(output.code == Some(1) && output.err.contains("is your working folder"), "{output:?}");
     assert!(listed(&here).is_empty() && !place.folder.join(".here.part").exists());
     assert_eq!(backup(&place, "kept", &[]).code, Some(0));
     let inside = restore(&place, "kept", "kept/again", &[]);

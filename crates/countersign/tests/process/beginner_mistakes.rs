@@ -65,7 +65,7 @@ fn where_there_is_no_file_of_rules_it_is_explained_what_holds_without() {
     fs::remove_file(place.folder.join("permissions.yaml")).unwrap();
     let explained = place.run(&["--config", "config.yaml", "policy", "explain", "turn", "thing=lamp"]);
     assert_eq!(explained.code, Some(0), "{explained:?}");
-    assert!(explained.out.starts_with("asked about  turn(lamp"), "{explained:?}");
+    assert!(explained.out.starts_with("needs approval  turn(lamp"), "{explained:?}");
     assert!(explained.out.contains("permissions.yaml does not exist"), "{explained:?}");
     let explanation =
         place.run(&["--config", "config.yaml", "policy", "explain", "turn", "thing=lamp", "--json"]).json();

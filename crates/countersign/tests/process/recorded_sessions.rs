@@ -21,9 +21,10 @@ fn the_sessions_of_agents_are_listed_shown_and_exported_while_the_gateway_runs_a
         );
         let text = run(&["list"]).out;
         let first = text.lines().next().unwrap();
-        assert!(first.starts_with("agent:default  2") && first.ends_with("Z, 2 calls, 1 pending  default"), "{text}");
+        let end = "Z, 2 calls, 1 pending approval  default";
+        assert!(first.starts_with("agent:default  2") && first.ends_with(end), "{text}");
         let shown = run(&["show", "default"]).out;
-        assert!(shown.contains("  calls     2, 1 pending\n") && shown.contains("done: look(cat)"), "{shown}");
+        assert!(shown.contains("  calls     2, 1 pending approval\n") && shown.contains("done: look(cat)"), "{shown}");
         let entries = run(&["show", "default", "--json"]).json()["entries"].as_array().unwrap().len();
         let exported = run(&["export", "agent:default"]).out;
         let lines: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

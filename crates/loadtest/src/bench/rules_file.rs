@@ -1,4 +1,4 @@
-//! Time from a file of rules to a decision: the file is read, compiled and checked for rules that make no sense, and one call is
+//! Time from a rules file to a decision: the file is read, compiled and checked for rules that make no sense, and one call is
 //! judged, in a process of its own.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command, time::Instant};

@@ -53,7 +53,7 @@ fn what_is_wrong_with_rules_is_told_as_serve_tells_it() {
             "tests:\n- { request: look thing=a, expect: deny }\n",
             2,
             "tests",
-            "look thing=a is asked about and should be denied",
+            "look thing=a needs approval, but should be denied",
         ),
     ] {
         let place = place(rules);
@@ -105,7 +105,7 @@ fn the_rules_of_an_agent_directory_are_judged_as_their_adapter_does() {
     for (rules, more, want) in [
         ("rules: []\n", ["--door", "omp"], "allowed"),
         ("rules: []\n", ["--permissions", file], "allowed"),
-        ("rules: []\n", ["--door", "console"], "asked about"),
+        ("rules: []\n", ["--door", "console"], "needs approval"),
         (denied, ["--door", "omp"], "denied"),
         (denied, ["--permissions", file], "denied"),
         (denied, ["--door", "gjc"], "allowed"),
@@ -216,7 +216,7 @@ fn an_explanation_says_who_has_to_allow() {
     let output = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     let lines =
-        "  allowed 2 of ana, ben within 600 s\n  else    1 of cleo within approval_timeout, else asked again (once)\n";
+        "  needs   2 of ana, ben within 600 s\n  else    1 of cleo within approval_timeout, else asked again (once)\n";
     assert!(output.out.contains(lines), "{output:?}");
     let explanation = policy(&place, &["explain", "turn", "thing=lamp", "way=open", "--json"]).json();
     let want = json!([
@@ -225,7 +225,7 @@ fn an_explanation_says_who_has_to_allow() {
     ]);
     assert_eq!(explanation["steps"], want);
     let output = policy(&place, &["explain", "look", "thing=lamp"]);
-    assert!(output.out.contains("  allowed 1 of all approvers within approval_timeout, else denied\n"), "{output:?}");
+    assert!(output.out.contains("  needs   1 approver within approval_timeout, else denied\n"), "{output:?}");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn each_case_that_fails_is_told_with_what_became_of_it() {
     );
     let output = policy(&place, &["test"]);
     let want = "failed  turn thing=lamp way=shut (anybody may)  permissions.test.yaml:3
-        should be allowed, but is asked about: by rule \"turn*, door agent-gate, target desk\" (permissions.yaml:6)
+        should be allowed, but needs approval: by rule \"turn*, door agent-gate, target desk\" (permissions.yaml:6)
 failed  2 of 3 cases passed (with the agents and tools of config.yaml)
 ";
     assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(1), want, ""));

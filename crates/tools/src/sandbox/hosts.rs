@@ -41,7 +41,8 @@ pub(crate) struct HostTarget {
 /// Reason that a text names no host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid host {text:?}: {why}; valid are for example crates.io, *.debian.org, api.example.com:8443, 192.0.2.7:80 and [2001:db8::7]:443"
+    "invalid host {text:?}: {why}; for example crates.io, *.debian.org, api.example.com:8443, 192.0.2.7:80 and \
+     [2001:db8::7]:443 are valid"
 )]
 pub struct HostError {
     text: String,

@@ -139,7 +139,7 @@ impl ChildLink {
         match &self.proxy {
             ProxyState::None | ProxyState::Awaited(_) => Vec::new(),
             ProxyState::Lacking(lacks) => vec![format!(
-                "[This ran without a network: the settings list hosts, but {lacks}. Tell the user; `countersign doctor` suggests a fix]"
+                "[This ran without a network: the settings list hosts, but {lacks}. Tell the person; `countersign doctor` suggests a fix]"
             )],
             ProxyState::Open(proxy) => {
                 let refused = proxy.end_call();

@@ -127,7 +127,7 @@ fn gate_text(event: &gate::Event, content: Option<&str>, about: &RecordSubject) 
             let person = person.as_ref().map_or_else(String::new, |person| format!(" ({person})"));
             format!("{by}{person} allowed it, one of several approvals: {what}")
         }
-        gate::Event::Escalated { step, .. } => format!("approvers asked again, step {}: {what}", step + 1),
+        gate::Event::Escalated { step, .. } => format!("approvers of step {} asked: {what}", step + 1),
         gate::Event::Reminded { .. } => format!("approvers reminded: {what}"),
         gate::Event::Extended { .. } => format!("deadline extended: {what}"),
         gate::Event::Shown { surface, .. } => format!("shown on {surface}: {what}"),
@@ -192,7 +192,7 @@ fn session_text(event: &session::Event, content: Option<&str>) -> String {
         session::Event::Dequeued { queue } => format!("left the queue ({})", plain_word(queue)),
         session::Event::Cleared => "queues emptied".to_owned(),
         session::Event::Renewed => "conversation restarted".to_owned(),
-        session::Event::Remembered { .. } => "work after the restart of the conversation is done".to_owned(),
+        session::Event::Remembered { .. } => "extraction of memories from the earlier conversation ended".to_owned(),
         session::Event::Trimmed { first_kept } => {
             format!("messages before entry {first_kept} removed from the conversation")
         }
@@ -202,7 +202,7 @@ fn session_text(event: &session::Event, content: Option<&str>) -> String {
         session::Event::CompactionAborting => "compaction: stop requested".to_owned(),
         session::Event::CompactionEnded { ok: true, .. } => "compaction done".to_owned(),
         session::Event::CompactionEnded { ok: false, .. } => "compaction failed".to_owned(),
-        session::Event::SequenceRecorded { number, .. } => format!("events numbered up to {number}"),
+        session::Event::SequenceRecorded { number, .. } => format!("events to the host numbered up to {number}"),
         session::Event::CompactionDropped { epoch } => format!("late outcome of compaction {epoch} ignored"),
         session::Event::FileWritten { path, length, .. } => format!("file written, {length} bytes: {path}"),
         session::Event::Folder { path } => format!("the shell is in {path}"),

@@ -335,7 +335,7 @@ fn detail_lines(row: &GateRow, columns: usize) -> Vec<String> {
         text.push(format!("in folder {}", one_line(folder)));
     }
     if let Some(intent) = &row.intent {
-        text.push(format!("intent {}", one_line(intent)));
+        text.push(format!("purpose {}", one_line(intent)));
     }
     if !row.reason.is_empty() {
         text.push(format!("reason {}", one_line(&row.reason)));
