@@ -258,6 +258,10 @@ impl LineWalk<'_> {
         let (line, here) = before;
         let possible = std::mem::replace(&mut self.line, line);
         self.here = here;
+        // What is too involved to be judged may be any command, and so may what destroys something.
+        if possible.floor.is_some() {
+            return self.any_command();
+        }
         let mut found = found;
         for command in possible.commands {
             found.wrapped.extend(command.forms.into_iter().chain(command.wrapped));

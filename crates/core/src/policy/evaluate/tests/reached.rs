@@ -242,7 +242,9 @@ fn a_command_in_the_arguments_of_an_unknown_program_asks() {
     let defaults = ["allow bash(retry *)", "deny bash(git push*)"];
     assert_eq!(word(&PolicyFixture::new(&defaults).judge(&bash("retry git push"))), "ask");
     let many: String = (0..300).map(|at| format!(" src/file{at}.rs")).collect();
-    judge_each(&NO_PUSH, &[(&format!("prettier --check{many}"), "allow"), (&format!("retry{many} git push"), "ask")]);
+    let (checked, long) = (format!("prettier --check{many}"), format!("retry{many} git push"));
+    let nested = format!("retry {}git push", "sudo ".repeat(200));
+    judge_each(&NO_PUSH, &[(&checked, "allow"), (&long, "ask"), (&nested, "ask")]);
     let free = PolicyFixture::new(&["deny bash(rm *)", "allow *"]).judge(&bash("retry git push"));
     assert_eq!(word(&free), "allow", "{free}");
 }
