@@ -276,7 +276,7 @@ mod tests {
             let rules = policy::RuleSet { rules: (0..2_000).map(rule).collect(), ..policy::RuleSet::default() };
             let found = unmet_rules(&RuleSource { name: "p".to_owned(), layer: RuleLayer::Main, rules }, &household);
             assert_eq!((found.unmet.is_empty(), found.unchecked.is_none()), (is_met, is_whole), "{}", name(0));
-            let prefix = "p: 1811 rules were not checked for unknown principals, doors and targets: ";
+            let prefix = "p: 1811 rules were not checked for unknown principals, adapters and targets: ";
             assert!(found.unchecked.as_ref().is_none_or(|line| line.starts_with(prefix)), "{:?}", found.unchecked);
         }
     }

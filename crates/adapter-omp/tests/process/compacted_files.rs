@@ -3,7 +3,7 @@
 use countersign_testkit::process::{HostFixture, RpcHost, lines_with, provider::text_reply};
 use serde_json::{Value, json};
 
-use super::foreign_files::{AT, header, message, open, says, user};
+use super::foreign_files::{AT, header, message, open, says, user, write};
 
 const KEEP: &str = "compaction: { keepRecentTokens: 30 }\n";
 
@@ -151,8 +151,7 @@ fn a_fork_keeps_the_method_that_says_that_a_summary_is_words() {
     let mut members = pictures();
     members["method"] = "soft".into();
     members["summary"] = "in short".into();
-    let (host, path) = open(&place, &compacted(members), "");
-    host.close_cleanly();
+    let path = write(&place, &compacted(members), "");
     let mut fork = place.start(&["--fork", &path]);
     let all = fork.message_texts();
     assert_eq!(all.first().map(String::as_str), Some("in short"), "{all:?}");
