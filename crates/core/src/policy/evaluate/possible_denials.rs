@@ -3,7 +3,7 @@
 //! It must not know grants, or the verdict that follows from such a denial.
 
 use super::{PolicyEvaluator, PolicyOutcome};
-use crate::policy::{indirect, shell::GlobForm, verdict::VerdictCause};
+use crate::policy::{indirect, shell::GlobForm, table::RuleLookup, verdict::VerdictCause};
 
 impl PolicyEvaluator<'_> {
     /// Returns the denial that a call may violate though its signatures do not show it. Such a call asks in any case.
@@ -16,38 +16,26 @@ impl PolicyEvaluator<'_> {
             PolicyOutcome::Allow(VerdictCause::Default(_)) => self.covering_rank(&tables.default_allow).ok(),
             _ => None,
         };
+        let denial = |find: &dyn Fn(&RuleLookup<'_>) -> Option<usize>| {
+            let by_default = || find(&default_deny).filter(|denied| default_allow.is_some_and(|allow| *denied < allow));
+            denying.iter().filter_map(find).min().or_else(by_default)
+        };
         let (tool, arguments) = (&self.subject.tool, &self.subject.arguments);
         let by_service = indirect::possible_calls(self.subject).into_iter().find_map(|possible| {
-            let met = denying.iter().filter_map(|table| table.first_possible(tool, arguments, &possible));
-            let by_default = || {
-                let denied = default_deny.first_possible(tool, arguments, &possible)?;
-                (denied < default_allow?).then_some(denied)
-            };
-            Some((met.min().or_else(by_default)?, possible.through))
+            Some((denial(&|table| table.first_possible(tool, arguments, &possible))?, possible.through))
         });
         // For a shell line: the words that are only known at run time.
         let by_line = || {
             self.line?.begun_forms().find_map(|begun| {
-                let met = denying.iter().filter_map(|table| table.first_going_on(begun)).min();
-                let by_default = || {
-                    let denied = default_deny.first_going_on(begun)?;
-                    (denied < default_allow?).then_some(denied)
-                };
-                Some((
-                    met.or_else(by_default)?,
-                    format!("{begun}…, which goes on with what is only known when it runs,"),
-                ))
+                let rank = denial(&|table| table.first_going_on(begun))?;
+                Some((rank, format!("{begun}…, which goes on with what is only known when it runs,")))
             })
         };
         // For a program that is not known: the commands in its arguments, which it runs if it is a wrapper.
         let by_wrapper = || {
             self.line?.wrapped_forms().find_map(|form| {
-                let met = denying.iter().filter_map(|table| table.first_match(form)).min();
-                let by_default = || {
-                    let denied = default_deny.first_match(form)?;
-                    (denied < default_allow?).then_some(denied)
-                };
-                Some((met.or_else(by_default)?, format!("{form}, which a program that is not known may run,")))
+                let rank = denial(&|table| table.first_match(form))?;
+                Some((rank, format!("{form}, which a program that is not known may run,")))
             })
         };
         let (rank, through) = by_service.or_else(by_line).or_else(by_wrapper)?;
