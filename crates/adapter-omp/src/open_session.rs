@@ -140,11 +140,12 @@ impl OpenSession {
         })
     }
 
-    /// Opens the session of the file at `path`, which must be one. `settings` may change what is set once the entries are known.
+    /// Opens the session of the file at `path`, which must be one. `settings` makes the settings from the changes of model
+    /// and level on the path to the leaf.
     pub(crate) async fn reopen_file(
         session_store: &SessionStore,
         path: &Path,
-        settings: impl FnOnce(&[SessionEntry], &[(EntryId, String)]) -> Settings,
+        settings: impl FnOnce(&[(EntryId, String)]) -> Settings,
     ) -> Result<Option<Self>, OpenSessionError> {
         let Some(opened) = read_file(path).await? else {
             let Some(id) = recover_unwritten::find_by_path(session_store, path).await else { return Ok(None) };
@@ -208,7 +209,7 @@ impl OpenSession {
         file: SessionOrigin,
         header: SessionHeader,
         sent_tasks: TodoList,
-        settings: impl FnOnce(&[SessionEntry], &[(EntryId, String)]) -> Settings,
+        settings: impl FnOnce(&[(EntryId, String)]) -> Settings,
     ) -> Result<Self, OpenSessionError> {
         let OpenedLog { handle, environment, attach_guard } = open;
         let damage = match &file {
@@ -324,7 +325,6 @@ impl OpenSession {
         }
         record_mark(&requests, &id, &writer).await?;
         let file_writer = start_file_writer(&handle, &id, writer, due, following, head);
-        let all = tree_of(&requests, &id).await.flatten().map(|tree| tree.entries).unwrap_or_default();
         // Those of abandoned branches do not count.
         let on_path = path_of(&requests, &id).await.unwrap_or_default();
         let notes: Vec<&SessionEntry> = on_path
@@ -341,7 +341,7 @@ impl OpenSession {
         });
         let notes = notes.iter().zip(texts).filter_map(|(entry, text)| Some((entry.id.clone(), text?.to_string())));
         let notes: Vec<(EntryId, String)> = model.into_iter().chain(notes).collect();
-        let all_settings = settings(&all, &notes);
+        let all_settings = settings(&notes);
         let set = session::Command::Set { setting: SessionSetting::All(Box::new(all_settings)), entry: None };
         requests.send_command(Command::Session(id.clone(), set)).await?;
         import_grants(session_store, &requests).await?;

@@ -61,7 +61,7 @@ pub(super) async fn open_session(
     let restore =
         |settings: Settings, notes: &[(EntryId, String)]| start_settings(session_store, flags, choice, settings, notes);
     let fallback = settings.clone();
-    let opened = OpenSession::reopen_file(session_store, &path, |_, notes| restore(settings, notes)).await;
+    let opened = OpenSession::reopen_file(session_store, &path, |notes| restore(settings, notes)).await;
     let opened = match opened {
         Err(OpenSessionError::Copy(copy)) => {
             return fork_opened(session_store, copy, |notes| restore(fallback, notes)).await;

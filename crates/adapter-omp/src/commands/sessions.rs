@@ -318,7 +318,7 @@ async fn open_file(door: &mut OmpAdapter, path: PathBuf) -> Result<OpenSession, 
     let settings = current_settings(door).await;
     let session_store = door.store.clone();
     let fallback = settings.clone();
-    let opened = OpenSession::reopen_file(&door.store, &path, |_, notes| {
+    let opened = OpenSession::reopen_file(&door.store, &path, |notes| {
         select_session::restored_settings(&session_store, settings, notes)
     })
     .await;

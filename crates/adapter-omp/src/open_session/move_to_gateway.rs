@@ -5,7 +5,7 @@ use std::path::Path;
 use countersign_core::{
     engine::Command,
     id::{EntryId, SessionId},
-    session::{self, SessionEntry, Settings},
+    session::{self, Settings},
 };
 use countersign_runtime::tools::TodoList;
 
@@ -37,7 +37,7 @@ pub(super) async fn move_session(
         }
         opened => opened?.close().await,
     }
-    let kept = |_: &[SessionEntry], _: &[(EntryId, String)]| Settings::default();
+    let kept = |_: &[(EntryId, String)]| Settings::default();
     let Some(seat) = Box::pin(OpenSession::reopen_file(&own_store, path, kept)).await? else { return Ok(false) };
     let written = seat.path().unwrap_or(path).to_owned();
     let left = async {
