@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{FutureExt as _, Stream, StreamExt, stream};
 use sse_stream::SseByteStream;
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ use crate::{
     failure::{in_stream, no_stream},
     wire::{
         AnswerDecoder, AnswerProgress,
-        unplaced::{EventRole, event_role, is_end_without_reason},
+        unplaced::{EventJudge, EventRole, is_end_without_reason},
     },
 };
 
@@ -48,6 +48,9 @@ const STEP: usize = 1 << 10;
 /// Time that an event that grows may take until it is complete, as a multiple of the limit of silence.
 const PATIENCE: u64 = 4;
 
+/// Bytes of text after which no further event is added to a delta.
+const MERGED: usize = 16 << 10;
+
 /// Wait for further frames after a complete answer.
 pub(crate) const TRAIL: Duration = Duration::from_secs(2);
 
@@ -66,6 +69,7 @@ where
     let frames = SseByteStream::new(Box::pin(watch_silence(bytes, Arc::clone(&meter), silence)));
     let reading = AnswerReader {
         frames: Box::pin(frames),
+        judge: EventJudge::new(decoder.known_members()),
         decoder,
         notice: silence.map(|limit| IdleNotice { limit, is_due: true }),
         meter,
@@ -83,6 +87,7 @@ type SseFrames = Pin<Box<dyn Stream<Item = Result<sse_stream::Sse, sse_stream::E
 
 struct AnswerReader {
     frames: SseFrames,
+    judge: EventJudge,
     decoder: Box<dyn AnswerDecoder>,
     meter: Arc<ActivityMeter>,
     /// Of a provider that is alive and says nothing; none where no clock is needed.
@@ -102,14 +107,18 @@ struct AnswerReader {
 impl AnswerReader {
     async fn next(&mut self) -> Option<Result<ModelEvent, ModelFailure>> {
         loop {
-            if let Some(item) = self.ready.pop_front() {
-                return Some(item);
-            }
-            if self.over {
-                return None;
-            }
             let held = self.decoder.held_bytes();
-            let Some(outcome) = self.step_or_notice().await else { continue };
+            let outcome = if self.over || !self.ready.is_empty() {
+                // Events that came together make one delta: each costs its readers more than its text does.
+                let is_open = !self.over && self.ready.back().is_some_and(may_grow);
+                match is_open.then(|| self.read_frame().now_or_never()).flatten() {
+                    Some(outcome) => outcome,
+                    None => return self.ready.pop_front(),
+                }
+            } else {
+                let Some(outcome) = self.step_or_notice().await else { continue };
+                outcome
+            };
             let events = self.decoder.take_events();
             let is_new = self.adds_usage(&events);
             let weight = events.iter().map(event_weight).sum::<usize>();
@@ -126,9 +135,10 @@ impl AnswerReader {
             if self.weight.saturating_add(self.decoder.held_bytes()) > ANSWER_LIMIT {
                 self.over = true;
                 let message = format!("the answer is longer than {ANSWER_LIMIT} bytes (terminated)");
-                return Some(Err(ModelFailure::new(FailureKind::Refused, message)));
+                self.ready.push_back(Err(ModelFailure::new(FailureKind::Refused, message)));
+                continue;
             }
-            self.ready.extend(events.into_iter().map(Ok));
+            events.into_iter().for_each(|event| self.push_event(event));
             match outcome {
                 Ok(AnswerProgress::Open) => {}
                 Ok(AnswerProgress::Whole) => self.meter.whole.store(true, Ordering::Relaxed),
@@ -138,6 +148,18 @@ impl AnswerReader {
                     self.ready.push_back(Err(failure));
                 }
             }
+        }
+    }
+
+    /// Adds an event to those that are ready, and more of the part in the last one to that.
+    fn push_event(&mut self, event: ModelEvent) {
+        if let (Some(Ok(ModelEvent::Delta { index, text })), ModelEvent::Delta { index: at, text: more }) =
+            (self.ready.back_mut(), &event)
+            && index == at
+        {
+            text.push_str(more);
+        } else {
+            self.ready.push_back(Ok(event));
         }
     }
 
@@ -208,7 +230,10 @@ impl AnswerReader {
     /// Reads an event. A name, a line or a member outside the wire that reports an error takes nothing from a complete
     /// answer.
     fn handle_event(&mut self, name: Option<&str>, data: &str, whole: bool) -> Result<AnswerProgress, ModelFailure> {
-        let standing = event_role(data, self.decoder.known_members());
+        if name.is_none() && !whole && self.decoder.decode_text(data) {
+            return Ok(AnswerProgress::Open);
+        }
+        let standing = self.judge.event_role(data);
         let is_line = matches!(name, Some(lines::OBJECT | lines::ERROR));
         if standing == Ok(EventRole::Error) && !is_line {
             return Err(in_stream(data));
@@ -253,6 +278,11 @@ impl AnswerReader {
         let body = body.trim_start_matches('\u{feff}').trim_start();
         body.starts_with(['<', '{', '[']).then(|| no_stream(None, body))
     }
+}
+
+/// Reports whether more text can be added to this item.
+fn may_grow(item: &Result<ModelEvent, ModelFailure>) -> bool {
+    matches!(item, Ok(ModelEvent::Delta { text, .. }) if text.len() < MERGED)
 }
 
 fn event_weight(event: &ModelEvent) -> usize {

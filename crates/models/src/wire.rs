@@ -46,6 +46,12 @@ pub(crate) trait AnswerDecoder: Send {
     /// The provider's error in the stream, or [`FailureKind::Broken`]. Items that were ready before stay to be taken.
     fn decode_event(&mut self, data: &str) -> Result<AnswerProgress, ModelFailure>;
 
+    /// Reads the data of an event that certainly holds more of the open text and nothing else, as nearly all do. If it returns
+    /// `false`, nothing was read: [`AnswerDecoder::decode_event`] reads any event.
+    fn decode_text(&mut self, _data: &str) -> bool {
+        false
+    }
+
     /// Learns that nothing more comes.
     ///
     /// # Errors

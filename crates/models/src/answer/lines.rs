@@ -45,7 +45,24 @@ impl LineFilter {
     pub(super) fn pass_chunk(&mut self, chunk: Bytes) -> (Bytes, usize) {
         let mut grown = 0;
         let mut changed: Option<Vec<u8>> = None;
-        for (at, byte) in chunk.iter().copied().enumerate() {
+        let mut next = 0;
+        while let Some(byte) = chunk.get(next).copied() {
+            if matches!(self.place, LinePosition::Field | LinePosition::Comment) {
+                let rest = &chunk[next..];
+                let line = &rest[..memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len())];
+                if !line.is_empty() {
+                    if matches!(self.place, LinePosition::Field) {
+                        grown += line.iter().filter(|byte| !byte.is_ascii_whitespace()).count();
+                    }
+                    if let Some(changed) = &mut changed {
+                        changed.extend_from_slice(line);
+                    }
+                    next += line.len();
+                    continue;
+                }
+            }
+            let at = next;
+            next += 1;
             let is_end = matches!(byte, b'\n' | b'\r');
             let begins_data = !self.has_field && byte == b'd' && matches!(self.place, LinePosition::LineStart);
             self.place = match self.place {

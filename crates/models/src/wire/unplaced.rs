@@ -6,8 +6,12 @@
 //! under any other name is opaque: a seal, an id, a state. Data about an answer, and the thoughts of a model, are
 //! no content.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
+use serde::{
+    Deserializer as _,
+    de::{MapAccess, Visitor},
+};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{parse_json, unreadable_content};
@@ -158,11 +162,94 @@ fn is_empty_json(raw: &str) -> bool {
     }
 }
 
+/// Judges the events of one answer.
+///
+/// Nearly all events of a stream have the same members, so that the names of texts beside the answer are judged once.
+pub(crate) struct EventJudge {
+    /// Members of events that the wire reads.
+    known: &'static [&'static str],
+    /// Names under which a text is neither content nor an error.
+    harmless: Vec<String>,
+}
+
+impl EventJudge {
+    /// The most names that are kept: a server may send another one with each event.
+    const MOST: usize = 16;
+
+    /// Returns a judge of a wire that reads the `known` members.
+    pub(crate) fn new(known: &'static [&'static str]) -> Self {
+        Self { known, harmless: Vec::new() }
+    }
+
+    /// Returns the role of an event.
+    ///
+    /// # Errors
+    /// [`crate::FailureKind::Refused`], naming another member that holds content.
+    pub(crate) fn event_role(&mut self, data: &str) -> Result<EventRole, ModelFailure> {
+        let known = self.known;
+        if self.is_plain_part(data).unwrap_or(false) { Ok(EventRole::Part) } else { event_role(data, known) }
+    }
+
+    /// Reports whether an event is part of the answer for certain, without its values being read. If not, [`event_role`] decides.
+    fn is_plain_part(&mut self, data: &str) -> serde_json::Result<bool> {
+        let mut reader = serde_json::Deserializer::from_str(data);
+        let is_plain = reader.deserialize_map(PlainEventVisitor(self))?;
+        reader.end()?;
+        Ok(is_plain)
+    }
+
+    /// Reports whether a text under this name is neither content nor an error.
+    fn is_harmless(&mut self, name: &str) -> bool {
+        if self.harmless.iter().any(|harmless| harmless == name) {
+            return true;
+        }
+        let words = name_words(name);
+        let is_named = |words: &[&str], word: Option<&String>| word.is_some_and(|word| words.contains(&word.as_str()));
+        let (first, last) = (words.first(), words.last());
+        let is_harmless = !is_named(&CONTENT, last) && !is_named(&FAILURES, last) && !is_named(&FAILURES, first);
+        if is_harmless && self.harmless.len() < Self::MOST {
+            self.harmless.push(name.to_owned());
+        }
+        is_harmless
+    }
+}
+
+/// Reads an event for [`EventJudge::is_plain_part`].
+struct PlainEventVisitor<'a>(&'a mut EventJudge);
+
+impl<'de> Visitor<'de> for PlainEventVisitor<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<bool, A::Error> {
+        let (mut has_answer, mut is_plain) = (false, true);
+        while let Some(name) = members.next_key::<&str>()? {
+            let raw = members.next_value::<&RawValue>()?.get();
+            if raw == "null" {
+                continue;
+            }
+            let is_known = self.0.known.contains(&name);
+            has_answer |= is_known || name == "type";
+            is_plain &= match name {
+                "error" | "message" | "detail" => false,
+                "type" | "object" => raw != "\"error\"",
+                _ if is_known => true,
+                _ if raw.starts_with('"') => self.0.is_harmless(name),
+                _ => !raw.starts_with(['{', '[']),
+            };
+        }
+        Ok(has_answer && is_plain)
+    }
+}
+
 /// Returns the role of an event for an answer over a wire that has the `known` members there.
 ///
 /// # Errors
 /// [`crate::FailureKind::Refused`], naming another member that holds content.
-pub(crate) fn event_role(data: &str, known: &[&str]) -> Result<EventRole, ModelFailure> {
+fn event_role(data: &str, known: &[&str]) -> Result<EventRole, ModelFailure> {
     let Ok(mut all) = serde_json::from_str::<BTreeMap<String, &RawValue>>(data) else { return Ok(EventRole::Part) };
     // An error that says nothing is none.
     all.retain(|name, raw| raw.get() != "null" && !(name == "error" && is_empty_json(raw.get())));

@@ -1,6 +1,6 @@
 //! Sends a request to a model and hands on its answer, until it is done, fails, or is stopped.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::Command,
@@ -217,15 +217,17 @@ impl<'a> MessageAssembler<'a> {
         mut stream: impl Stream<Item = Result<ModelEvent, models::ModelFailure>> + Unpin,
         cancel: &CancellationToken,
     ) -> StreamOutcome {
+        let mut cancelled = pin!(cancel.cancelled());
         loop {
             let event = tokio::select! {
                 biased;
-                () = cancel.cancelled() => return StreamOutcome::Aborted,
+                () = &mut cancelled => return StreamOutcome::Aborted,
+                // Before the window, whose timer costs more than an event: an event sends the updates itself once they are due.
+                event = stream.next() => event,
                 () = self.wait_for_window() => {
                     self.flush().await;
                     continue;
                 }
-                event = stream.next() => event,
             };
             match event {
                 Some(Ok(event)) => {

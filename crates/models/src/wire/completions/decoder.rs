@@ -2,6 +2,7 @@
 //! usage may follow the reason.
 
 mod streamed_calls;
+mod text_chunk;
 
 use serde_json::{Map, Value};
 
@@ -27,6 +28,7 @@ use crate::{
     },
 };
 use streamed_calls::StreamedCall;
+use text_chunk::TextChunk;
 
 #[derive(Default)]
 pub(crate) struct CompletionsDecoder {
@@ -99,6 +101,16 @@ impl AnswerDecoder for CompletionsDecoder {
         Ok(if self.finish.is_some() { AnswerProgress::Whole } else { AnswerProgress::Open })
     }
 
+    fn decode_text(&mut self, data: &str) -> bool {
+        if self.finish.is_some() || !matches!(self.prose, Some((ProseKind::Text, _))) {
+            return false;
+        }
+        let Some(text) = TextChunk::read_text(data) else { return false };
+        self.chunks += 1;
+        self.push_prose(ProseKind::Text, &text);
+        true
+    }
+
     fn finish_stream(&mut self) -> Result<(), ModelFailure> {
         if self.finish.is_some() {
             self.close_prose();
@@ -165,7 +177,7 @@ impl CompletionsDecoder {
             _ => return Err(malformed_stream("the text of a choice does not match its delta")),
         }
         if let Some(message) = choice.message {
-            self.read_message(message, data)?;
+            self.read_message(*message, data)?;
         }
         if let Some(Value::String(word)) = choice.native_finish_reason {
             self.native = Some(word);
@@ -182,6 +194,7 @@ impl CompletionsDecoder {
     }
 
     fn read_delta(&mut self, mut delta: CompletionsDelta, data: &str) -> Result<(), ModelFailure> {
+        let has_others = !delta.rest.is_empty();
         content::place_content(&mut delta)?;
         if let Some((name, thought)) = provider_extensions::take_thought(&mut delta.rest) {
             self.push_prose(ProseKind::Thinking(name), &thought);
@@ -197,6 +210,9 @@ impl CompletionsDecoder {
         }
         if let Some(function) = delta.function_call {
             self.read_call(ToolCallDelta::from_function(function), data)?;
+        }
+        if !has_others {
+            return Ok(());
         }
         if let Some(name) = provider_extensions::unreadable_member(&delta.rest) {
             return Err(unreadable_content(name));

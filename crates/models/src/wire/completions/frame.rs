@@ -2,7 +2,12 @@
 //!
 //! It must not know the answer that the chunks make.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, SeqAccess, Visitor, value::SeqAccessDeserializer},
+};
 use serde_json::{Map, Value};
 
 use super::provider_extensions;
@@ -35,7 +40,7 @@ pub(super) struct CompletionsChoice {
     pub(super) index: Option<u64>,
     pub(super) delta: Option<CompletionsDelta>,
     /// The whole answer, which some servers send in the place of deltas or after them.
-    pub(super) message: Option<CompletionsDelta>,
+    pub(super) message: Option<Box<CompletionsDelta>>,
     /// Of servers that answer as the older Completions did.
     pub(super) text: Option<String>,
     pub(super) finish_reason: Option<String>,
@@ -61,12 +66,39 @@ pub(super) struct CompletionsDelta {
     pub(super) rest: Map<String, Value>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
 pub(super) enum DeltaContent {
     Text(String),
     /// Mistral's and Databricks', where thinking has parts of its own.
     Parts(Vec<ContentPart>),
+}
+
+impl<'de> Deserialize<'de> for DeltaContent {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_any(DeltaContentVisitor)
+    }
+}
+
+/// Reads a [`DeltaContent`] without a copy, which every event of a stream has.
+struct DeltaContentVisitor;
+
+impl<'de> Visitor<'de> for DeltaContentVisitor {
+    type Value = DeltaContent;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a list of parts")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<DeltaContent, E> {
+        Ok(DeltaContent::Text(text.to_owned()))
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<DeltaContent, E> {
+        Ok(DeltaContent::Text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<DeltaContent, A::Error> {
+        Deserialize::deserialize(SeqAccessDeserializer::new(parts)).map(DeltaContent::Parts)
+    }
 }
 
 #[derive(Default, Deserialize, Serialize)]
@@ -209,7 +241,7 @@ impl CompletionsChoice {
                 || delta.function_call.is_some()
                 || find_unplaced(&delta.rest, ContentRule::Content).is_some()
         };
-        [&self.delta, &self.message].into_iter().flatten().any(has)
+        self.delta.iter().chain(self.message.as_deref()).any(has)
             || self.text.as_ref().is_some_and(|text| !text.is_empty())
             || find_unplaced(&self.rest, ContentRule::NamedText).is_some()
     }
