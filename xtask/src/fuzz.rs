@@ -86,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     }
     for target in targets {
         let status = Command::new(cargo_path())
-            .args(["run", "--profile", "bench-fast", "-p", "countersign-testkit", "--example", "fuzz", "--"])
+            .args(["run", "--release", "-p", "countersign-testkit", "--example", "fuzz", "--"])
             .arg(target)
             .args(&options.rest)
             .arg("--findings")
