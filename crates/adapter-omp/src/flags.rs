@@ -588,6 +588,8 @@ mod tests {
                     "--no-bash",
                     "--disable_network",
                     "--without-edits",
+                    "--disable bash",
+                    "--noexec",
                 ][..],
             ),
             (
@@ -599,11 +601,13 @@ mod tests {
                     "--ask-for-approval",
                     "--confirm",
                     "--safe-mode",
+                    "--manual",
+                    "--no-yolo",
                     "--policy p.yaml",
                     "--dangerously-skip-permissions",
                 ],
             ),
-            (holds, &["--read-only", "--readonly", "--sandbox workspace-write", "--SANDBOX", "--dry-run"]),
+            (holds, &["--read-only", "--readonly", "--ro", "--sandbox workspace-write", "--SANDBOX", "--dry-run"]),
             (limits, &["--max-turns 3", "--max-budget-usd 1", "--rate-limit 5"]),
         ] {
             for line in lines {

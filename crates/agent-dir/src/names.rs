@@ -38,11 +38,11 @@ const WORDS: [(&[&str], RestrictionKind); 4] = [
     (
         &[
             "approv*", "permi*", "confirm*", "ask", "polic*", "safe*", "secur*", "guard*", "protect*", "strict*",
-            "trust*", "untrust*", "requir*", "review*", "rule*",
+            "trust*", "untrust*", "requir*", "review*", "rule*", "manual*",
         ],
         RestrictionKind::Approvals,
     ),
-    (&["sandbox*", "readonly", "only", "isolat*", "jail*", "access*", "dry", "dryrun"], RestrictionKind::Reach),
+    (&["sandbox*", "readonly", "ro", "only", "isolat*", "jail*", "access*", "dry", "dryrun"], RestrictionKind::Reach),
     (&["max", "limit*", "budget*", "quota*"], RestrictionKind::Amount),
 ];
 
@@ -53,11 +53,31 @@ pub(super) const NEGATIONS: [&str; 5] = ["no", "not", "without", "disable*", "pr
 pub(super) const ABILITIES: [&str; 10] =
     ["bash", "shell*", "exec*", "command*", "writ*", "edit*", "net", "network*", "internet", "web*"];
 
+/// Words for running without approvals. With one of [`NEGATIONS`] they restrict.
+const UNATTENDED: [&str; 3] = ["yolo", "unattended", "autonomous"];
+
 /// Returns what a flag called `name` says that it restricts, if one of its words says so.
 pub fn restriction_of(name: &str) -> Option<RestrictionKind> {
-    let words = name_words(name);
+    let words = flag_words(name);
     let by_word = WORDS.iter().find(|(patterns, _)| has_word(&words, patterns)).map(|(_, what)| *what);
-    by_word.or_else(|| (has_word(&words, &NEGATIONS) && has_word(&words, &ABILITIES)).then_some(RestrictionKind::Tools))
+    // A name with nothing but a negation takes away what its value names.
+    let is_bare = !words.is_empty() && words.iter().all(|word| has_word(std::slice::from_ref(word), &NEGATIONS));
+    let is_negated = |objects: &[&str]| has_word(&words, &NEGATIONS) && has_word(&words, objects);
+    by_word
+        .or_else(|| (is_bare || is_negated(&ABILITIES)).then_some(RestrictionKind::Tools))
+        .or_else(|| is_negated(&UNATTENDED).then_some(RestrictionKind::Approvals))
+}
+
+/// Returns the words of a flag's name. A `no` that is written together with an ability, or with a word for running without
+/// approvals, is a word of its own.
+fn flag_words(name: &str) -> Vec<String> {
+    let apart = |word: String| match word.strip_prefix("no") {
+        Some(rest) if has_word(&[rest.to_owned()], &ABILITIES) || has_word(&[rest.to_owned()], &UNATTENDED) => {
+            vec!["no".to_owned(), rest.to_owned()]
+        }
+        Some(_) | None => vec![word],
+    };
+    name_words(name).into_iter().flat_map(apart).collect()
 }
 
 /// Returns the words of a name in small letters: apart at dashes, underscores, dots and capitals.
@@ -102,7 +122,22 @@ mod tests {
             ("readOnly", Some(RestrictionKind::Reach)),
             ("SANDBOX", Some(RestrictionKind::Reach)),
             ("max-turns", Some(RestrictionKind::Amount)),
+            ("disable", Some(RestrictionKind::Tools)),
+            ("without", Some(RestrictionKind::Tools)),
+            ("noexec", Some(RestrictionKind::Tools)),
+            ("noNetwork", Some(RestrictionKind::Tools)),
+            ("no-yolo", Some(RestrictionKind::Approvals)),
+            ("noyolo", Some(RestrictionKind::Approvals)),
+            ("manual", Some(RestrictionKind::Approvals)),
+            ("manual-mode", Some(RestrictionKind::Approvals)),
+            ("ro", Some(RestrictionKind::Reach)),
             ("no-color", None),
+            ("disable-telemetry", None),
+            ("notebook", None),
+            ("node", None),
+            ("no-auto-update", None),
+            ("yolo", None),
+            ("rocket", None),
             ("masked", None),
             ("bash", None),
             ("", None),
