@@ -21,8 +21,10 @@ use countersign_policy_admin::{
     case_result::{CaseFailure, CaseResult, expectation_text, verdict_text, verdict_word},
     explained::{ExplainedVerdict, kept_off, verdict_action},
     loaded_rules::LoadedRules,
+    malformed::{MalformedRule, malformed_rules},
     rules,
     rules_error::{RulesLoadError, TooFew, UnknownApprover},
+    shell_hints::shell_hints,
     tool_inventory::ToolInventory,
     trial,
 };
@@ -165,23 +167,36 @@ pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::R
     let inventory = files.tool_inventory()?;
     files.ensure_exists()?;
     let loaded = rules::load_rules(&files.rules, &inventory);
-    let warnings = loaded.as_ref().map(|loaded| loaded.warnings.clone()).unwrap_or_default();
-    let problems = loaded.as_ref().err().map(problem_rows).unwrap_or_default();
+    // A start only reports such a rule; here it is an error, as in the editor of the console.
+    let malformed = loaded.as_ref().map(restrictions_without_effect).unwrap_or_default();
+    let mut warnings = loaded.as_ref().map(|loaded| loaded.warnings.clone()).unwrap_or_default();
+    warnings.retain(|warning| malformed.iter().all(|rule| rule.message != *warning));
+    warnings.extend(loaded.as_ref().map(|loaded| shell_hints(&loaded.rules.compiled)).unwrap_or_default());
+    let mut problems = loaded.as_ref().err().map(problem_rows).unwrap_or_default();
+    problems.extend(malformed.iter().map(|rule| {
+        let at = &rule.origin;
+        json!({ "file": at.file, "line": at.line, "key": "", "message": rule.message })
+    }));
+    let is_ok = problems.is_empty();
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
         let summary = json!({
-            "file": files.rules, "config": files.config, "ok": loaded.is_ok(), "errors": problems, "warnings": warnings,
+            "file": files.rules, "config": files.config, "ok": is_ok, "errors": problems, "warnings": warnings,
             "rules": loaded.as_ref().ok().map(|loaded| loaded.count),
             "cases": loaded.as_ref().ok().map(|loaded| loaded.cases.len()),
         });
         writeln!(out, "{summary:#}")?;
-        return Ok(exit_code(loaded.is_ok()));
+        return Ok(exit_code(is_ok));
     }
     let paint = ColourMode::for_stdout();
     for warning in &warnings {
         writeln!(out, "{}  {}", paint.apply_style(TextStyle::Asking, "warning"), one_line(warning))?;
     }
+    for rule in &malformed {
+        writeln!(out, "{}    {}", paint.apply_style(TextStyle::Bad, "error"), one_line(&rule.message))?;
+    }
     match &loaded {
+        Ok(_) if !is_ok => {}
         Ok(LoadedRules { count, cases, .. }) => {
             let file = files.rules.display();
             let summary = format!("{file}: {}, {}", count_text(*count, "rule"), count_text(cases.len(), "case"));
@@ -198,7 +213,12 @@ pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::R
             }
         }
     }
-    Ok(exit_code(loaded.is_ok()))
+    Ok(exit_code(is_ok))
+}
+
+/// Returns the rules that deny or ask and that a mistake keeps from matching anything.
+fn restrictions_without_effect(loaded: &LoadedRules) -> Vec<MalformedRule> {
+    malformed_rules(&loaded.rules.compiled).into_iter().filter(|rule| rule.restricts).collect()
 }
 
 /// Returns the problems as rows, for programs.

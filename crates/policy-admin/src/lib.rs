@@ -9,11 +9,13 @@ mod calls;
 pub mod case_result;
 pub mod explained;
 pub mod loaded_rules;
+pub mod malformed;
 pub mod outranked;
 pub mod rules;
 pub mod rules_error;
 pub mod rules_file;
 pub mod service_tools;
+pub mod shell_hints;
 #[cfg(test)]
 mod testing;
 pub mod tool_inventory;

@@ -8,7 +8,7 @@ use countersign_config::{
 };
 use countersign_core::{
     engine::ActiveRules,
-    policy::{self, DefaultPolicy, RuleLayer, RuleSource, RuleWarning, signature},
+    policy::{self, DefaultPolicy, RuleLayer, RuleSource, signature},
 };
 use countersign_runtime::tools::ToolRegistry;
 
@@ -17,6 +17,7 @@ use super::{
     approvers,
     case_result::{CaseFailure, CaseResult},
     loaded_rules::LoadedRules,
+    malformed::malformed_rules,
     rules_error::RulesLoadError,
     service_tools::ServiceTools,
     tool_inventory::{self, ToolInventory},
@@ -95,14 +96,7 @@ pub(super) fn compile_rules(read: ParsedRules, household: &ToolInventory) -> Res
     lints.append(&mut approvers::outranked_steps(&source));
     let (count, name) = (rule_count(&source), source.name.clone());
     let compiled = policy::compile_rules(vec![source]).map_err(RulesLoadError::Compile)?;
-    let never = compiled.warnings().iter().filter_map(|warning| match warning {
-        RuleWarning::NeverMatches { origin, .. } => Some((origin.line, warning.to_string())),
-        RuleWarning::AllowIgnored(_)
-        | RuleWarning::MissesBareCalls { .. }
-        | RuleWarning::ForeignForm { .. }
-        | RuleWarning::Odd { .. }
-        | RuleWarning::HiddenCharacter { .. } => None,
-    });
+    let never = malformed_rules(&compiled).into_iter().map(|rule| (rule.origin.line, rule.message));
     let idle: Vec<(u32, String)> = never.chain(unmet).collect();
     let lines: BTreeSet<u32> = idle.iter().map(|(line, _)| *line).collect();
     lints.append(&mut super::outranked::outranked_rules(&name, &compiled, &lines));

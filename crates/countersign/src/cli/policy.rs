@@ -12,7 +12,7 @@ use crate::{
 
 #[derive(Subcommand)]
 pub(super) enum PolicyCommand {
-    /// Print errors and warnings of a rules file; the exit code is 1 if `serve` would reject it
+    /// Print errors and warnings of a rules file; the exit code is 1 if it has an error
     Check {
         /// The rules [default: permissions.yaml, next to the configuration if one is given]
         file: Option<PathBuf>,

@@ -95,6 +95,35 @@ fn rules_that_do_not_do_what_they_look_like_draw_warnings() {
 }
 
 #[test]
+fn a_malformed_rule_that_restricts_is_an_error() {
+    for (rules, code, word) in [
+        ("rules:\n- { pattern: 'bash(git push', action: deny }\n", 1, "error  "),
+        ("rules:\n- { pattern: 'bash(git push', action: ask }\n", 1, "error  "),
+        ("rules:\n- { tool: 'bash(rm *)', action: deny }\n", 1, "error  "),
+        ("rules:\n- { pattern: 'bash(git push', action: allow }\n", 0, "warning"),
+    ] {
+        let place = place(rules);
+        let output = policy(&place, &["check"]);
+        let (pattern, line) = (rules.split('\'').nth(1).unwrap(), format!("{word}  permissions.yaml:2: \""));
+        assert_eq!(output.code, Some(code), "{rules}: {output:?}");
+        assert!(output.out.contains(&format!("{line}{pattern}\" matches nothing: ")), "{rules}: {output:?}");
+        assert_eq!(output.out.contains("ok  "), code == 0, "{rules}: {output:?}");
+        let report = policy(&place, &["check", "--json"]).json();
+        let errors = report["errors"].as_array().unwrap();
+        assert_eq!((&report["ok"], errors.is_empty()), (&json!(code == 0), code == 0), "{report}");
+    }
+}
+
+#[test]
+fn a_rule_on_commands_that_covers_less_than_it_seems_draws_a_hint() {
+    let place = place("rules:\n- { pattern: 'bash(rm -rf*)', action: deny }\n- { pattern: 'bash(*)', action: allow }\n");
+    let output = policy(&place, &["check"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.out.contains("such as \"rm -fr\" or \"rm -r -f\"; deny \"bash(rm*)\""), "{output:?}");
+    assert!(output.out.contains("permissions.yaml:3: \"bash(*)\" does not cover every command"), "{output:?}");
+}
+
+#[test]
 fn the_rules_of_an_agent_directory_are_judged_as_their_adapter_does() {
     let place = place("rules:\n- { pattern: '*', action: ask }\n");
     let folder = place.folder.join(".omp/agent");
