@@ -7,6 +7,7 @@ mod sockets;
 
 use std::{
     io::Write as _,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -31,12 +32,14 @@ use countersign_telegram::{BotChatKind, BotCheck, BotCheckError};
 use countersign_view::{LineMode, escape, shell_quote};
 use serde::Serialize;
 use serde_json::json;
+use tokio_tungstenite::tungstenite::http::Uri;
 
 use crate::{
     audit::{OutputFormat, block_on},
     config,
     control_client::ControlClient,
     data_dir::DataDir,
+    node::is_loopback,
     style::{ColourMode, TextStyle, terminal_columns},
     wrap::wrap_text,
 };
@@ -189,7 +192,10 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
         Ok((services, messenger, checkup::check_keys(config).await))
     });
     let Ok((services, messenger, keys)) = reached else { return checks };
-    checks.extend(keys.into_iter().map(|(name, found)| check_provider(&name, found)));
+    checks.extend(keys.into_iter().map(|(name, found)| {
+        let base = config.providers.get(&name).and_then(|provider| provider.base_url.as_deref());
+        check_provider(&name, found, base.is_some_and(is_own_server))
+    }));
     for (name, health) in services.unwrap_or_default() {
         let check = format!("service {name}");
         checks.push(match health {
@@ -254,8 +260,15 @@ fn check_messenger(config: &Config, found: &BotCheck) -> DoctorCheck {
     }
 }
 
-/// Checks the key of a provider of models by the provider's answer.
-fn check_provider(name: &str, found: Result<KeyCheck, String>) -> DoctorCheck {
+/// Reports whether a server of models at `url` is on this machine or in its own network, where an operator can start it.
+fn is_own_server(url: &str) -> bool {
+    let Some(host) = url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)) else { return false };
+    let is_private = host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_private());
+    is_loopback(&host) || is_private || !host.contains(['.', ':']) || host.ends_with(".local")
+}
+
+/// Checks the key of a provider of models by the provider's answer. `is_own` means that an operator can start the server.
+fn check_provider(name: &str, found: Result<KeyCheck, String>, is_own: bool) -> DoctorCheck {
     let check = format!("provider {name}");
     match found {
         Ok(KeyCheck::Taken) => DoctorCheck::ok(&check, "accepts the API key"),
@@ -270,7 +283,11 @@ fn check_provider(name: &str, found: Result<KeyCheck, String>) -> DoctorCheck {
             DoctorCheck::fix(&check, format!("rejects the key of providers.{name}.api_key ({status})"), advice)
         }
         Err(problem) => {
-            let advice = format!("start it, or correct providers.{name}.base_url or the network connection");
+            let advice = if is_own {
+                format!("start it, or correct providers.{name}.base_url")
+            } else {
+                format!("check the network connection, a proxy in the environment, and providers.{name}.base_url")
+            };
             DoctorCheck::fix(&check, format!("cannot be reached: {problem}"), advice)
         }
     }
@@ -460,4 +477,28 @@ fn print_checks(checks: &[DoctorCheck], form: OutputFormat) -> anyhow::Result<Ex
         count => writeln!(out, "\n{count} things to do.")?,
     }
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_provider, is_own_server};
+
+    #[test]
+    fn a_server_that_can_be_started_is_told_from_one_of_somebody_else() {
+        for (url, is_own) in [
+            ("http://127.0.0.1:11434/v1", true),
+            ("http://[::1]:8000", true),
+            ("http://localhost:8000/v1", true),
+            ("http://192.168.1.7/v1", true),
+            ("http://ollama:11434", true),
+            ("http://box.local/v1", true),
+            ("https://api.anthropic.com", false),
+            ("https://203.0.113.7/v1", false),
+            ("no url", false),
+        ] {
+            assert_eq!(is_own_server(url), is_own, "{url}");
+            let found = check_provider("p", Err("refused".to_owned()), is_own);
+            assert_eq!(found.advice.is_some_and(|advice| advice.starts_with("start it")), is_own, "{url}");
+        }
+    }
 }

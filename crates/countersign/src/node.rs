@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use address::GatewayAddress;
-pub(crate) use address::InsecurePolicy;
+pub(crate) use address::{InsecurePolicy, is_loopback};
 use calls::CallRunner;
 use connection::NodeServices;
 use data_dir::{NodeDataDir, NodeTokenSource};

@@ -50,15 +50,20 @@ pub async fn revoke_by_id(source: &CommandSource, id: &str, by: &PrincipalId) ->
         });
         let (principal, key, session) = found
             .await?
-            .ok_or_else(|| format!("there is no denial {id}: `countersign grants denials` lists the active denials"))?;
+            .ok_or_else(|| format!("there is no denial {id}: `countersign grants denials` lists the active denials; nothing was revoked"))?;
         send_command(source, Command::Lift { principal, key, session, by: by.clone() }).await?;
         return Ok(id.to_owned());
     }
     let grant = GrantId::parse(id)
-        .ok_or_else(|| format!("invalid id {id}: `countersign grants list` lists the standing approvals"))?;
+        .ok_or_else(|| {
+            format!(
+                "unknown id {id}: expected the id of a standing approval, as `countersign grants list` prints it, or of a \
+                 denial, as `countersign grants denials` prints it; nothing was revoked"
+            )
+        })?;
     let known = read_engine(source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
     if !known {
-        return Err(format!("there is no standing approval {id}: `countersign grants list` lists them"));
+        return Err(format!("there is no standing approval {id}: `countersign grants list` lists them; nothing was revoked"));
     }
     send_command(source, Command::Revoke { grant, by: by.clone() }).await?;
     Ok(grant.to_string())
@@ -99,13 +104,13 @@ pub fn check_id_length(id: &str) -> Result<(), String> {
 pub fn find_pending(engine: &Engine, id: &str) -> Result<GateRow, String> {
     let suffix = id.strip_prefix("gate_").unwrap_or(id);
     if suffix.is_empty() {
-        return Err("empty gate id: `countersign gates list` shows the pending gates".to_owned());
+        return Err("empty id of an approval: `countersign gates list` shows the pending approvals".to_owned());
     }
     let mut found = pending_rows(engine).into_iter().filter(|row| row.id.ends_with(suffix));
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
-        (None, _) => Err(resolved_notice(engine, suffix).unwrap_or_else(|| format!("there is no pending gate {id}"))),
-        (Some(_), Some(_)) => Err(format!("the ids of several gates end with {id}: give more characters")),
+        (None, _) => Err(resolved_notice(engine, suffix).unwrap_or_else(|| format!("there is no pending approval {id}"))),
+        (Some(_), Some(_)) => Err(format!("the ids of several pending approvals end with {id}: give more characters")),
     }
 }
 

@@ -17,6 +17,9 @@ use crate::{
     style::{ColourMode, TextStyle},
 };
 
+/// Form of a position, for error texts.
+const POSITION: &str = "the position of an entry, a number that `audit tail` prints at the beginning of its line";
+
 /// Extent of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedactScope {
@@ -63,11 +66,14 @@ impl<'a> RedactTarget<'a> {
         match position {
             Some(position) => match position.parse() {
                 Ok(lsn) if digits(position) => Ok(Self::Entry(Lsn(lsn))),
-                _ => bail!("invalid position {text}: expected a number, such as #57"),
+                _ => bail!("invalid position {text:?}: expected {POSITION}"),
             },
             None => match check_id_length(text) {
                 Ok(()) => Ok(Self::Named(text)),
-                Err(why) => bail!("{why}, or the position of an entry, such as #57"),
+                Err(_) => bail!(
+                    "{text:?} is not an id or a position: expected the id of a call or gate, or at least its last 8 \
+                     characters, or {POSITION}"
+                ),
             },
         }
     }
@@ -191,7 +197,7 @@ async fn find_contents(log: &AnyLog, what: &RedactTarget<'_>) -> anyhow::Result<
         bail!("more than one id ends with {what}: give more of it");
     }
     found.retain(|found| named.contains(&found.owner));
-    anyhow::ensure!(!found.is_empty(), "nothing with a content matches {what}");
+    anyhow::ensure!(!found.is_empty(), "no call or gate with a content matches {what}: `audit tail` shows positions and ids");
     anyhow::ensure!(found.iter().any(|found| found.is_there), "the contents of {what} were removed already");
     Ok(found)
 }
@@ -207,7 +213,7 @@ fn unreceived_contents(engine: &Engine) -> BTreeSet<Lsn> {
 mod tests {
     use countersign_core::id::Lsn;
 
-    use super::RedactTarget;
+    use super::{POSITION, RedactTarget};
 
     #[test]
     fn a_number_is_a_position_only_where_it_cannot_be_the_end_of_an_id() {
@@ -219,7 +225,7 @@ mod tests {
         }
         for text in ["", "#", "#a", "#+5", "+5", "a", "057", "1a2b3c4", "gate_1", "call_1234567"] {
             let why = RedactTarget::parse_target(text).unwrap_err().to_string();
-            assert!(why.contains("such as #57"), "{text}: {why}");
+            assert!(why.contains(&format!("{text:?}")) && why.contains(POSITION), "{text}: {why}");
         }
     }
 }

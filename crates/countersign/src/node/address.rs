@@ -76,7 +76,8 @@ fn parse_url(given: &str) -> anyhow::Result<Uri> {
     whole.parse().with_context(|| format!("--url {given} is not a valid address"))
 }
 
-fn is_loopback(host: &str) -> bool {
+/// Reports whether `host` is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.eq_ignore_ascii_case("localhost")
         || bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())

@@ -161,12 +161,12 @@ fn a_gate_that_waits_no_more_is_told_of_with_who_decided_and_when() {
     agent.wait_reply(&json!(1));
     let end = &gate[gate.len() - 8..];
     for (id, want) in [
-        ("", "empty gate id".to_owned()),
+        ("", "empty id of an approval".to_owned()),
         (&*gate, format!("{gate} is already resolved: allowed")),
         (end, format!("{gate} is already resolved: allowed")),
         (
             "gate_0193f1b0000070008000000000000001",
-            "there is no pending gate gate_0193f1b0000070008000000000000001".to_owned(),
+            "there is no pending approval gate_0193f1b0000070008000000000000001".to_owned(),
         ),
     ] {
         let shown = place.run_as_person(&["gates", "show", id]);

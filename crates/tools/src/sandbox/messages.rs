@@ -57,7 +57,7 @@ impl Sandbox {
     }
 
     /// Returns the writable folders in which commands cannot make anything new, because the gateway's own files are somewhere
-    /// below them; each with such a path.
+    /// below them; each with such a path. Files that do not exist yet do not count.
     pub fn crowded_folders(&self) -> Vec<(PathBuf, PathBuf)> {
         if self.0.settings.mode != SandboxMode::Workspace {
             return Vec::new();
@@ -66,8 +66,8 @@ impl Sandbox {
         let home = std::env::home_dir();
         let more = self.0.settings.write.iter().map(|path| trees::expand_home(path, home.as_deref()));
         let open = self.temporary_folders(&CommandEnvironment::clean_with([])).chain(more);
-        open.filter_map(|tree| own.iter().find(|path| path.starts_with(&tree)).map(|path| (tree, path.clone())))
-            .collect()
+        let is_below = |path: &Path, tree: &Path| path.starts_with(tree) && path.exists();
+        open.filter_map(|tree| own.iter().find(|path| is_below(path, &tree)).map(|path| (tree, path.clone()))).collect()
     }
 
     pub(super) fn writable_summary(&self, cwd: &Path) -> String {
