@@ -13,7 +13,7 @@ mod sessions;
 mod target;
 mod tokens;
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -309,7 +309,15 @@ fn flags_of(product: AgentProduct) -> String {
 }
 
 pub(crate) fn main() -> ExitCode {
-    report_outcome(run(Cli::parse()))
+    report_outcome(run(Cli::parse_from(plain_help(std::env::args_os().collect()))))
+}
+
+/// Removes the flag for help after the command for help: `countersign help gates --help` is `countersign help gates`.
+fn plain_help(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|command| command == "help") {
+        arguments.retain(|argument| argument != "--help" && argument != "-h");
+    }
+    arguments
 }
 
 /// Runs the command line under the name `agentpass`: without a command it serves.
@@ -321,7 +329,7 @@ pub(crate) fn agentpass_main(arguments: Vec<String>) -> ExitCode {
     };
     let serves = !arguments.first().is_some_and(is_known);
     let named = ["agentpass".to_owned()].into_iter().chain(serves.then(|| "serve".to_owned()));
-    report_outcome(run(Cli::parse_from(named.chain(arguments))))
+    report_outcome(run(Cli::parse_from(plain_help(named.chain(arguments).map(OsString::from).collect()))))
 }
 
 fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
@@ -473,7 +481,7 @@ impl From<GatesCommand> for gates::GatesAction {
 mod tests {
     use clap::CommandFactory as _;
 
-    use super::{Cli, flags};
+    use super::{Cli, flags, plain_help};
 
     #[test]
     fn the_help_of_a_door_names_its_flags() {
@@ -484,6 +492,22 @@ mod tests {
         for listed in flags::FLAG_HELP {
             let is_there = help.contains(&format!("--{} ", listed.name)) && help.contains(&words(listed.help));
             assert!(is_there, "{}", listed.name);
+        }
+    }
+
+    #[test]
+    fn the_flag_for_help_after_the_command_for_help_changes_nothing() {
+        let plain = |line: &str| -> String {
+            let plain = plain_help(line.split(' ').map(Into::into).collect());
+            plain.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        for (line, want) in [
+            ("countersign help --help", "countersign help"),
+            ("countersign help gates -h", "countersign help gates"),
+            ("countersign gates --help", "countersign gates --help"),
+            ("countersign --help", "countersign --help"),
+        ] {
+            assert_eq!(plain(line), want, "{line}");
         }
     }
 
