@@ -73,8 +73,10 @@ pub enum AgentChange<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum AgentsError {
     /// The file cannot be read or replaced.
-    #[error("{}: {source}", file.display())]
+    #[error("cannot {action} {}: {source}", file.display())]
     Io {
+        /// Failed action: `read` or `write`.
+        action: &'static str,
         /// The file.
         file: PathBuf,
         /// The system's error.
@@ -142,7 +144,7 @@ pub fn list_agents(path: &Path) -> Result<Vec<ListedAgent>, AgentsError> {
 /// # Errors
 /// [`AgentsError`], with the file as it was.
 pub fn change_agents(path: &Path, change: AgentChange<'_>) -> Result<bool, AgentsError> {
-    let io = |source| AgentsError::Io { file: path.to_owned(), source };
+    let io = |source| AgentsError::Io { action: "write", file: path.to_owned(), source };
     let is_new = !path.exists() && matches!(change, AgentChange::Add { .. });
     let text = if is_new { String::new() } else { read_agents_text(path)? };
     let known = if is_new { Vec::new() } else { list_agents(path)? };
@@ -180,7 +182,8 @@ fn is_name(id: &str) -> bool {
 }
 
 fn read_agents_text(path: &Path) -> Result<String, AgentsError> {
-    regular::read_text(path, LARGEST).map_err(|source| AgentsError::Io { file: path.to_owned(), source })
+    let failed = |source| AgentsError::Io { action: "read", file: path.to_owned(), source };
+    regular::read_text(path, LARGEST).map_err(failed)
 }
 
 fn parse_tree(text: &str) -> Result<Value, String> {

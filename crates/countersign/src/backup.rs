@@ -26,6 +26,7 @@ use serde_json::json;
 use crate::{
     audit::{EVENT_FORMAT, OutputFormat, block_on, open_record},
     data_dir::DataDir,
+    error_text,
     style::{ColourMode, TextStyle},
 };
 
@@ -62,19 +63,19 @@ pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: Outp
     // Says in words of its own why there is nothing to read.
     drop(open_record(&place.log)?);
     let part = StagingFolder::for_target(&to)?;
-    let data = part.staged_folder().make_folder(DATA.as_ref()).context(DATA)?;
+    let data = part.staged_folder().make_folder(DATA.as_ref()).with_context(|| cannot("create", &to))?;
     // SQLite fills a file that is empty, and leaves its mode.
-    drop(data.make_file(&log).with_context(|| display_path(Path::new(&log)))?);
+    drop(data.make_file(&log).with_context(|| cannot("create", &to))?);
     let copied = part.path().join(DATA).join(&log);
     countersign_store::copy_log(&place.log, &copied, EVENT_FORMAT)
-        .with_context(|| format!("{} could not be copied", display_path(&place.log)))?;
-    let report = verify_log(&copied, None)?;
+        .with_context(|| cannot("copy", &place.log))?;
+    let report = verify_log(&copied, None, &place.log)?;
     // Objects lie there before the record names them, so those of the copy are there by now.
     let (mut left, mut links) = (Vec::new(), Vec::new());
     // Rules and configuration have a place of their own, and may have to stay out.
     let mut copying = CopyJob::excluding_files(options.settings.file_ids());
-    let source = FolderHandle::open(&place.folder).with_context(|| display_path(&place.folder))?;
-    for entry in source.entry_names().with_context(|| display_path(&place.folder))? {
+    let source = FolderHandle::open(&place.folder).with_context(|| cannot("open", &place.folder))?;
+    for entry in source.entry_names().with_context(|| cannot("read", &place.folder))? {
         let path = place.folder.join(&entry);
         let name = entry.to_str().unwrap_or_default().to_owned();
         if is_of_the_log(&name, &log.to_string_lossy()) || PASSING.contains(&name.as_str()) || name.ends_with(".new") {
@@ -144,18 +145,27 @@ pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: Outp
     Ok(ExitCode::SUCCESS)
 }
 
-/// Walks along the chain of a record, and refuses one that does not fit.
-fn verify_log(log: &Path, expected: Option<LogHead>) -> anyhow::Result<VerifyReport> {
+/// Walks along the chain of a copied record, and refuses one that does not fit. Errors name `source`, of which it is a copy.
+fn verify_log(copy: &Path, expected: Option<LogHead>, source: &Path) -> anyhow::Result<VerifyReport> {
+    let shown_source = display_path(source);
     let report = block_on(async {
-        let log = open_record(log)?;
+        let log = open_record(copy)?;
         let report = log.verify_chain(Partition::ZERO, expected).await?;
         log.close().await;
         Ok(report)
+    });
+    let report = report.map_err(|error| {
+        anyhow::Error::msg(error_text::chain_text(&error).replace(&copy.display().to_string(), &shown_source))
     })?;
     match &report.flaw {
         None => Ok(report),
-        Some(flaw) => bail!("{}: {flaw}", display_path(log)),
+        Some(flaw) => bail!("{shown_source}: {flaw}"),
     }
+}
+
+/// Returns the text of a failed action on a path.
+fn cannot(action: &str, path: &Path) -> String {
+    format!("cannot {action} {}", display_path(path))
 }
 
 fn format_head(head: LogHead) -> String {

@@ -211,10 +211,10 @@ impl DemoPaths {
         let place =
             Self { project: root.join("project"), published: root.join("published"), record: root.join("record.db") };
         for folder in [&place.project, &place.published] {
-            std::fs::create_dir(folder).with_context(|| folder.display().to_string())?;
+            std::fs::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))?;
             for (name, text) in script::PROJECT {
                 let path = folder.join(name);
-                std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+                std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             }
         }
         Ok(place)

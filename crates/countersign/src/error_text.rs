@@ -1,5 +1,18 @@
 //! Error texts for users.
 
+/// Returns an error with its causes in one line. A cause that the text before it names already is left out.
+pub(crate) fn chain_text(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// Returns an error text without the system's numbers at its end.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
@@ -12,7 +25,22 @@ pub(crate) fn without_numbers(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::without_numbers;
+    use super::{chain_text, without_numbers};
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let cause = || std::io::Error::other("Permission denied");
+        for (error, want) in [
+            (anyhow::Error::from(cause()).context("cannot read x"), "cannot read x: Permission denied"),
+            (
+                anyhow::Error::from(cause()).context("cannot read x: Permission denied").context("no agents"),
+                "no agents: cannot read x: Permission denied",
+            ),
+            (anyhow::Error::from(cause()), "Permission denied"),
+        ] {
+            assert_eq!(chain_text(&error), want);
+        }
+    }
 
     #[test]
     fn what_went_wrong_is_told_in_words_alone() {

@@ -17,7 +17,7 @@ pub(crate) fn report_outcome(outcome: anyhow::Result<ExitCode>) -> ExitCode {
         // The reader of the output closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("countersign: {}", error_text::without_numbers(&format!("{error:#}")));
+            eprintln!("countersign: {}", error_text::without_numbers(&error_text::chain_text(&error)));
             ExitCode::FAILURE
         }
     }

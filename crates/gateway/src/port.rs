@@ -37,7 +37,8 @@ impl PortAddress {
 /// [`ServeError::Io`]: the host has no address.
 pub(crate) fn resolve_address(host: &str, port: u16) -> Result<SocketAddr, ServeError> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let mut found = (bare, port).to_socket_addrs().map_err(|source| ServeError::of_io(host, source))?;
+    let what = format!("cannot resolve {host}");
+    let mut found = (bare, port).to_socket_addrs().map_err(|source| ServeError::of_io(&what, source))?;
     found.next().ok_or_else(|| ServeError::of_io(host, std::io::Error::other("the host name has no address")))
 }
 

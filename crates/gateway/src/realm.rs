@@ -110,8 +110,9 @@ impl GatewayRealm {
         let RealmOptions { platform: Platform { program, record, clock, entropy }, address, levels, collector } =
             options;
         let log = record(&config, log_views())?;
-        make_workspaces(&config)
-            .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
+        make_workspaces(&config).map_err(|problem| {
+            ServeError::of_io(&format!("cannot create the workspaces in {}", config.agents_dir.display()), problem)
+        })?;
         let models = Arc::new(GatewayModels::from_config(&config));
         let sandbox = checkup::build_sandbox(&config);
         let workspaces =
@@ -148,7 +149,9 @@ impl GatewayRealm {
             folder: config.storage.folder.clone(),
         };
         let attach_server = AttachServer::open(attach_options).await.ok_or(ServeError::Lost)?;
-        let in_folder = |problem| ServeError::of_io(&config.storage.folder.display().to_string(), problem);
+        let in_folder = |problem| {
+            ServeError::of_io(&format!("cannot use the data directory {}", config.storage.folder.display()), problem)
+        };
         let open_connections = OpenConnections::default();
         let attached = Arc::clone(&open_connections.attached);
         let control =
@@ -170,8 +173,9 @@ impl GatewayRealm {
             Some(Box::new(WatchedTokens::new(&config.storage.folder, clock.clone()))),
         );
         let auth = Arc::new(auth.map_err(in_folder)?.behind_proxy(config.gateway.public_url.as_deref()));
-        let folder = std::fs::canonicalize(&config.agents_dir)
-            .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
+        let folder = std::fs::canonicalize(&config.agents_dir).map_err(|problem| {
+            ServeError::of_io(&format!("cannot open {}", config.agents_dir.display()), problem)
+        })?;
         let timeouts = (config.approval_timeout, config.clarify_timeout);
         let rules_file = RulesFile::new(handle.clone(), config.permissions.clone(), tool_inventory.clone());
         let chats = Arc::new(Conversations::new(handle.clone(), models, folder, timeouts, config.retry_policy()));

@@ -58,7 +58,7 @@ pub enum ServeError {
     /// A file or a port failed.
     #[error("{what}: {problem}")]
     Io {
-        /// File or port.
+        /// Port, or failed action with its file.
         what: String,
         /// Error of the system. It is part of the message already, and no further source.
         problem: std::io::Error,

@@ -63,8 +63,10 @@ struct TokenFile {
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
     /// The file cannot be read or replaced.
-    #[error("{}: {source}", file.display())]
+    #[error("cannot {action} {}: {source}", file.display())]
     Io {
+        /// Failed action: `read` or `write`.
+        action: &'static str,
         /// The file.
         file: PathBuf,
         /// The system's error.
@@ -104,7 +106,7 @@ pub fn list_tokens(folder: &Path) -> Result<Vec<ApiToken>, TokensError> {
     let text = match fs::read(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(TokensError::Io { file, source }),
+        Err(source) => return Err(TokensError::Io { action: "read", file, source }),
     };
     match serde_json::from_slice::<TokenFile>(&text) {
         Ok(kept) if kept.version == VERSION => Ok(kept.tokens),
@@ -171,7 +173,7 @@ fn edit_tokens(
     edit: impl FnOnce(&mut Vec<ApiToken>) -> Result<(), TokensError>,
 ) -> Result<(), TokensError> {
     let file = folder.join(FILE);
-    let failed = |source| TokensError::Io { file: file.clone(), source };
+    let failed = |source| TokensError::Io { action: "write", file: file.clone(), source };
     fs::create_dir_all(folder).map_err(failed)?;
     // Two commands at once would each leave out the other's change.
     let _lock = lock_file(&folder.join(format!("{FILE}.lock"))).map_err(failed)?;

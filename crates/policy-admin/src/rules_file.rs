@@ -64,9 +64,11 @@ const FIRST: &str = "this is the first rule. As long as there are no rules, read
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum DraftError {
-    /// The file cannot be read.
-    #[error("{file}: {source}", file = .file.display())]
+    /// The file cannot be read or written.
+    #[error("cannot {action} {file}: {source}", file = .file.display())]
     Io {
+        /// Failed action: `read` or `write`.
+        action: &'static str,
         /// The file.
         file: PathBuf,
         /// The system's error.
@@ -214,7 +216,7 @@ impl RulesFile {
         match regular::read_text(&self.path, LARGEST) {
             Ok(text) => Ok(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            Err(source) => Err(DraftError::Io { file: self.path.clone(), source }),
+            Err(source) => Err(DraftError::Io { action: "read", file: self.path.clone(), source }),
         }
     }
 
@@ -304,7 +306,7 @@ impl RulesFile {
         if self.read_text()? != draft.before {
             return Err(SaveError::Changed);
         }
-        let io = |source| DraftError::Io { file: self.path.clone(), source };
+        let io = |source| DraftError::Io { action: "write", file: self.path.clone(), source };
         Ok(replace_file(&self.path, draft.after.as_bytes(), FileAccess::Private).map_err(io)?)
     }
 }

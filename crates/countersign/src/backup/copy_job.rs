@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use super::{
-    display_path,
+    cannot, display_path,
     folder::{FolderEntry, FolderHandle},
 };
 
@@ -107,7 +107,7 @@ impl CopyJob {
                 return Ok(());
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error).with_context(|| display_path(&from.path)),
+            Err(error) => return Err(error).with_context(|| cannot("copy", &from.path)),
         };
         for name in &inside.names {
             let source = CopySource { folder: &inside.from, name, path: from.path.join(name) };

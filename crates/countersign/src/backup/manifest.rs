@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    display_path,
+    cannot, display_path,
     folder::{self, FolderHandle},
     one_line,
 };
@@ -52,7 +52,8 @@ pub(super) struct ManifestEntry {
 impl BackupManifest {
     pub(super) fn write_to(&self, folder: &FolderHandle) -> anyhow::Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
-        folder.make_file(NAME.as_ref()).and_then(|mut made| made.write_all(&text)).context(NAME)
+        let written = folder.make_file(NAME.as_ref()).and_then(|mut made| made.write_all(&text));
+        written.with_context(|| format!("cannot write {NAME}"))
     }
 
     /// Reads that of the backup at `path`, which is `folder`.
@@ -103,16 +104,16 @@ pub(super) fn list_files(folder: &FolderHandle) -> anyhow::Result<Vec<ManifestEn
 }
 
 fn collect_files(folder: &FolderHandle, above: &Path, entries: &mut Vec<ManifestEntry>) -> anyhow::Result<()> {
-    for name in folder.entry_names().with_context(|| display_path(above))? {
+    for name in folder.entry_names().with_context(|| cannot("read", above))? {
         let path: PathBuf = above.join(&name);
         let Some(text) = path.to_str() else { bail!("the path {} is not valid UTF-8", display_path(&path)) };
         if text == NAME {
             continue;
         }
-        match folder.open_entry(&name).with_context(|| display_path(&path))? {
+        match folder.open_entry(&name).with_context(|| cannot("read", &path))? {
             folder::FolderEntry::Folder(inside) => collect_files(&inside, &path, entries)?,
             folder::FolderEntry::File(file) => {
-                let (size, sha256) = hash_file(file).with_context(|| display_path(&path))?;
+                let (size, sha256) = hash_file(file).with_context(|| cannot("read", &path))?;
                 entries.push(ManifestEntry { path: text.to_owned(), size, sha256 });
             }
             folder::FolderEntry::Link(_) => {}

@@ -13,7 +13,7 @@ use countersign_view::time::format_iso;
 use serde_json::json;
 
 use super::{
-    BackupManifest, DATA, SETTINGS, WORKSPACES,
+    BackupManifest, DATA, SETTINGS, WORKSPACES, cannot,
     copy_job::{CopyJob, CopyPolicy, CopySource},
     display_path,
     folder::FolderHandle,
@@ -67,7 +67,7 @@ pub(crate) fn restore_backup(
         copying.copy_entry(CopySource { folder: &data, name: &name, path }, made.staged_folder(), named, need)?;
     }
     let log = made.path().join(place.log.file_name().context("the path of the record has no file name")?);
-    let report = verify_log(&log, Some(head))?;
+    let report = verify_log(&log, Some(head), &options.from.join(DATA).join(&manifest.log))?;
     ensure!(
         (report.head, report.records) == (head, manifest.records),
         "the backup has {} entries, but {} were restored",
@@ -77,7 +77,7 @@ pub(crate) fn restore_backup(
     // The gateway is the owner of the folder; of one that did not exist, the owner of the one around it.
     let around = target.ancestors().find(|folder| folder.exists()).unwrap_or(&target);
     if let Some(owner) = privileges::folder_owner(around) {
-        made.staged_folder().change_owner(owner).with_context(|| display_path(made.path()))?;
+        made.staged_folder().change_owner(owner).with_context(|| cannot("change the owner of", &target))?;
     }
     let old = if is_there {
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -150,7 +150,7 @@ fn ensure_restorable(target: &Path, is_there: bool, options: &RestoreOptions) ->
 /// Takes the locks of a gateway or session, and fails if one has them. Missing ones are made: a process that starts a moment later
 /// would otherwise find no lock, and lose the folder under it.
 fn lock_data_dir(path: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
-    let folder = FolderHandle::open(path).with_context(|| display_path(path))?;
+    let folder = FolderHandle::open(path).with_context(|| cannot("open", path))?;
     let owner = privileges::folder_owner(path);
     let mut name = log.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
@@ -159,19 +159,20 @@ fn lock_data_dir(path: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
         let at = path.join(&name);
         let file = match folder.lock_file(&name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let made = folder.make_file(&name).with_context(|| display_path(&at))?;
+                let made = folder.make_file(&name).with_context(|| cannot("create", &at))?;
                 if let Some((user, group)) = owner {
                     // The gateway could not open root's, once this folder is put back.
-                    nix::unistd::fchown(&made, Some(user), Some(group)).with_context(|| display_path(&at))?;
+                    nix::unistd::fchown(&made, Some(user), Some(group))
+                        .with_context(|| cannot("change the owner of", &at))?;
                 }
                 made
             }
-            opened => opened.with_context(|| display_path(&at))?,
+            opened => opened.with_context(|| cannot("open", &at))?,
         };
         match file.try_lock() {
             Ok(()) => held.push(file),
             Err(TryLockError::WouldBlock) => bail!("{} is in use: stop the gateway first", display_path(path)),
-            Err(TryLockError::Error(error)) => return Err(error).with_context(|| display_path(&at)),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| cannot("lock", &at)),
         }
     }
     // A socket that answers without a lock would be an older gateway's.

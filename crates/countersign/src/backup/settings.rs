@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::{copy_job::copy_file, display_path, folder::FolderHandle};
+use super::{cannot, copy_job::copy_file, folder::FolderHandle};
 
 /// The files, wherever they lie.
 pub(crate) struct SettingsFiles {
@@ -66,9 +66,9 @@ impl SettingsFiles {
             }
             let folder = match &folder {
                 Some(folder) => folder,
-                None => folder.insert(backup.make_folder(name.as_ref()).context("settings")?),
+                None => folder.insert(backup.make_folder(name.as_ref()).context("cannot create the folder of the settings")?),
             };
-            let place = self.put_file(folder, file, base.to_owned()).with_context(|| display_path(file))?;
+            let place = self.put_file(folder, file, base.to_owned()).with_context(|| cannot("copy", file))?;
             if place != self.relative_path(file).unwrap_or_else(|| PathBuf::from(base)) {
                 taken.renamed.push((file.clone(), Path::new(name).join(place)));
             }

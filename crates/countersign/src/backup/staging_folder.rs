@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{
-    display_path,
+    cannot, display_path,
     folder::{FolderEntry, FolderHandle},
 };
 
@@ -50,10 +50,10 @@ impl StagingFolder {
         let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
             bail!("{} cannot be the name of a folder", display_path(&target));
         };
-        fs::create_dir_all(above).with_context(|| display_path(above))?;
+        fs::create_dir_all(above).with_context(|| cannot("create", above))?;
         let part = OsString::from(format!(".{}.part", name.to_string_lossy()));
         let path = above.join(&part);
-        let above = FolderHandle::open(above).with_context(|| display_path(above))?;
+        let above = FolderHandle::open(above).with_context(|| cannot("open", above))?;
         let own = match above.make_folder(&part) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match above.open_entry(&part) {
                 Ok(FolderEntry::Folder(found)) => found,
@@ -61,17 +61,17 @@ impl StagingFolder {
                     bail!(foreign_folder_text(&path))
                 }
             },
-            made => made.with_context(|| display_path(&path))?,
+            made => made.with_context(|| cannot("create", &target))?,
         };
         match flock(&own, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => bail!("another process is creating {}", display_path(&target)),
-            Err(error) => return Err(io::Error::from(error)).with_context(|| display_path(&path)),
+            Err(error) => return Err(io::Error::from(error)).with_context(|| cannot("create", &target)),
         }
-        if !is_ours(&own).with_context(|| display_path(&path))? {
+        if !is_ours(&own).with_context(|| cannot("create", &target))? {
             bail!(foreign_folder_text(&path));
         }
-        let folder = begin_staging(&own).with_context(|| display_path(&path))?;
+        let folder = begin_staging(&own).with_context(|| cannot("create", &target))?;
         Ok(Self { above, target, name: part, own, folder, path: path.join(WHOLE) })
     }
 
@@ -91,26 +91,26 @@ impl StagingFolder {
 
     /// Gives it its name. Nothing, or an empty folder, may be there.
     pub(super) fn put_in_place(self) -> anyhow::Result<()> {
-        self.folder.sync_tree().with_context(|| display_path(&self.path))?;
+        self.folder.sync_tree().with_context(|| cannot("write", &self.target))?;
         let renamed = renameat(&self.own, WHOLE, &self.above, self.target_name()).map_err(io::Error::from);
-        renamed.with_context(|| display_path(&self.target))?;
-        Ok(self.above.sync_names()?)
+        renamed.with_context(|| cannot("create", &self.target))?;
+        self.above.sync_names().with_context(|| cannot("write", &self.target))
     }
 
     /// Moves it to its name, and the existing entry to the name `old`, next to it. There is no moment without either.
     pub(super) fn put_in_place_of(self, old: &OsStr) -> anyhow::Result<()> {
-        self.folder.sync_tree().with_context(|| display_path(&self.path))?;
+        self.folder.sync_tree().with_context(|| cannot("write", &self.target))?;
         // It takes that name first: what was there would otherwise lie for a moment where the next attempt clears away.
         renameat_with(&self.own, WHOLE, &self.above, old, RenameFlags::NOREPLACE)
             .map_err(io::Error::from)
-            .with_context(|| display_path(Path::new(old)))?;
+            .with_context(|| cannot("replace", &self.target))?;
         if let Err(error) = renameat_with(&self.above, old, &self.above, self.target_name(), RenameFlags::EXCHANGE) {
             let back = renameat(&self.above, old, &self.own, WHOLE).map_err(io::Error::from);
-            back.with_context(|| display_path(Path::new(old)))?;
+            back.with_context(|| cannot("replace", &self.target))?;
             let what = format!("{} could not replace the existing folder", display_path(&self.target));
             return Err(io::Error::from(error)).context(what);
         }
-        Ok(self.above.sync_names()?)
+        self.above.sync_names().with_context(|| cannot("write", &self.target))
     }
 }
 

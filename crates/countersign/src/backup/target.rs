@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use super::display_path;
+use super::{cannot, display_path};
 
 /// Resolves a path. The target of a link is what its owner calls by the link's name, so that is checked and replaced.
 pub(super) fn resolve_target(path: &Path) -> anyhow::Result<PathBuf> {
@@ -18,7 +18,7 @@ pub(super) fn resolve_target(path: &Path) -> anyhow::Result<PathBuf> {
     let path: PathBuf = std::path::absolute(path)?.components().collect();
     match path.canonicalize() {
         Ok(real) => Ok(real),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| display_path(&path)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| cannot("open", &path)),
         Err(_) if path.is_symlink() => {
             bail!("{} is a dangling symlink: create its target, or choose another path", display_path(&path))
         }
@@ -32,7 +32,7 @@ pub(super) fn is_occupied(path: &Path) -> anyhow::Result<bool> {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(true),
-        Err(error) => Err(error).with_context(|| display_path(path)),
+        Err(error) => Err(error).with_context(|| cannot("read", path)),
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct ScratchDir {
 impl ScratchDir {
     /// Makes a new folder in `parent` that is named for `purpose`.
     pub(crate) fn new(parent: &Path, purpose: &str, keep: KeepFolder) -> anyhow::Result<Self> {
-        let parent = parent.canonicalize().with_context(|| parent.display().to_string())?;
+        let parent = parent.canonicalize().with_context(|| format!("cannot open {}", parent.display()))?;
         let process = std::process::id();
         for attempt in 0..ATTEMPTS {
             let path = parent.join(format!("countersign-{purpose}-{process}-{attempt}"));
@@ -39,7 +39,7 @@ impl ScratchDir {
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self { path, keep }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).with_context(|| path.display().to_string()),
+                Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
             }
         }
         bail!("{}: there is no free name for a scratch folder", parent.display())
@@ -47,7 +47,7 @@ impl ScratchDir {
 
     /// Takes `folder`, which must be absent or empty. It is kept.
     pub(crate) fn in_folder(folder: &Path) -> anyhow::Result<Self> {
-        let named = || folder.display().to_string();
+        let named = || format!("cannot use the folder {}", folder.display());
         DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(named)?;
         let path = folder.canonicalize().with_context(named)?;
         if path.read_dir().with_context(named)?.next().is_some() {

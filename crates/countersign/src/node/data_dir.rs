@@ -142,7 +142,7 @@ pub(crate) fn resolve_workspace(given: &Path) -> anyhow::Result<PathBuf> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             bail!("--workspace {} does not exist: create the folder first", given.display())
         }
-        Err(error) => return Err(error).with_context(|| format!("--workspace {}", given.display())),
+        Err(error) => return Err(error).with_context(|| format!("--workspace {}: cannot open it", given.display())),
     };
     if !folder.is_dir() {
         bail!("--workspace {} is not a folder", given.display());

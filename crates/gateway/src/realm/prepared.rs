@@ -60,7 +60,8 @@ impl PreparedRealm {
             Arc::new(ServiceClient::new(run_environment::service_definitions(&config))?.with_secrets(secrets.clone()));
         let users: Vec<u32> = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
         let folder = &config.storage.folder;
-        let failed = |problem| ServeError::of_io(&folder.display().to_string(), problem);
+        let what = format!("cannot use the data directory {}", folder.display());
+        let failed = |problem| ServeError::of_io(&what, problem);
         // Other users of this machine find the socket in it by its name.
         std::fs::DirBuilder::new()
             .recursive(true)

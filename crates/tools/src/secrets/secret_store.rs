@@ -48,8 +48,10 @@ pub enum StoreError {
         folder: PathBuf,
     },
     /// The system returned an error.
-    #[error("{}: {problem}", path.display())]
+    #[error("cannot {action} {}: {problem}", path.display())]
     Io {
+        /// Failed action: `read`, `write` or `remove`.
+        action: &'static str,
         /// Path of the file.
         path: PathBuf,
         /// The error.
@@ -199,7 +201,7 @@ fn file_stamps(folder: &Path) -> FileStamps {
 pub fn list_secrets(folder: &Path) -> Result<Vec<SecretEntry>, StoreError> {
     match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(problem) => return Err(StoreError::Io { path: folder.to_owned(), problem }),
+        Err(problem) => return Err(StoreError::Io { action: "read", path: folder.to_owned(), problem }),
         Ok(_) => {}
     }
     let kept = |name: String| {
@@ -227,7 +229,7 @@ pub fn set_secret(folder: &Path, name: &str, value: &SecretString) -> Result<boo
     }
     let io = |path: &Path| {
         let path = path.to_owned();
-        move |problem| StoreError::Io { path, problem }
+        move |problem| StoreError::Io { action: "write", path, problem }
     };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io(folder))?;
     let path = folder.join(name);
@@ -263,6 +265,6 @@ pub fn remove_secret(folder: &Path, name: &str) -> Result<(), StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(StoreError::Unknown { name: name.to_owned(), folder: folder.to_owned() })
         }
-        Err(problem) => Err(StoreError::Io { path, problem }),
+        Err(problem) => Err(StoreError::Io { action: "remove", path, problem }),
     }
 }
