@@ -289,7 +289,7 @@ impl<'a> ConfigField<'a> {
             Some(ValueForm::Bool(_) | ValueForm::List(_) | ValueForm::Map(_)) => None,
         };
         if number.is_none() {
-            self.report_refusal(format!("Cannot convert {} to int: {}", self.key, self.shown_value()));
+            self.report_refusal(format!("expected a whole number, found {}", self.shown_value()));
         }
         number
     }
@@ -340,7 +340,7 @@ impl<'a> ConfigField<'a> {
         None
     }
 
-    /// Returns a whole number above zero that is no text, in agentpass' words.
+    /// Returns a whole number above zero that is no text.
     pub(super) fn positive_integer(&self) -> Option<u64> {
         self.not_empty("a whole number above zero");
         match self.value_form() {
@@ -353,7 +353,7 @@ impl<'a> ConfigField<'a> {
             }
             Some(ValueForm::Bool(_) | ValueForm::Text(_) | ValueForm::List(_) | ValueForm::Map(_)) => {}
         }
-        self.report_refusal(format!("{} must be a positive integer, got: {}", self.key, self.shown_value()));
+        self.report_refusal(format!("expected a whole number from 1 to 1000000000, found {}", self.shown_value()));
         None
     }
 

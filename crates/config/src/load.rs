@@ -266,7 +266,7 @@ fn read_gateway(place: &ConfigField<'_>, flags: &ConfigFlags) -> GatewayConfig {
         insecure: flags.insecure,
     };
     if gateway.health.as_ref().is_some_and(|(_, health)| *health == gateway.port) {
-        health_port.report_refusal("gateway.health_port must differ from gateway.port");
+        health_port.report_refusal("must differ from gateway.port");
     }
     gateway
 }

@@ -19,7 +19,7 @@ pub struct ConfigProblem {
     pub fault: ConfigFault,
 }
 
-/// Kind of a problem. If agentpass has words for it, the message has them too.
+/// Kind of a problem. Messages do not name the key: [`ConfigProblem`] shows it before them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigFault {
     /// The file cannot be read.
@@ -35,10 +35,10 @@ pub enum ConfigFault {
     #[error("unknown key; expected one of {}", .0.join(", "))]
     UnknownKey(&'static [&'static str]),
     /// A key that must be there is not, or is empty.
-    #[error("Missing required config: {0}")]
+    #[error("Missing required config")]
     Missing(String),
     /// A key that must be there names a variable that is empty.
-    #[error("Missing required config: {key}: the environment variable {variable} is empty")]
+    #[error("Missing required config: the environment variable {variable} is empty")]
     Empty {
         /// The key.
         key: String,

@@ -1,4 +1,4 @@
-//! Every fault with its file, line and key, in the words that users of agentpass know.
+//! Every fault with its file, line and key.
 
 use super::ConfigFixture;
 
@@ -13,36 +13,36 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "gateway:\n  hots: x",
             "config.yaml:2: gateway.hots: unknown key; did you mean `host`? Expected one of host, port,",
         ),
-        ("gateway:\n  port: abc", "config.yaml:2: gateway.port: Cannot convert gateway.port to int: 'abc'"),
+        ("gateway:\n  port: abc", "config.yaml:2: gateway.port: expected a whole number, found 'abc'"),
         (
             "gateway: { port: 70000 }",
             "config.yaml:1: gateway.port: expected a whole number from 0 to 65535, got: 70000",
         ),
-        ("gateway: { port: true }", "config.yaml:1: gateway.port: Cannot convert gateway.port to int: true"),
+        ("gateway: { port: true }", "config.yaml:1: gateway.port: expected a whole number, found true"),
         (
             "gateway: { port: ${AGENT_TOKEN} }",
-            "config.yaml:1: gateway.port: Cannot convert gateway.port to int: (from the environment)",
+            "config.yaml:1: gateway.port: expected a whole number, found (from the environment)",
         ),
         ("gateway: 5", "config.yaml:1: gateway: expected a mapping, found a number"),
         (
             "gateway: { host: 5 }",
             "config.yaml:1: gateway.host: expected text (quote it if it looks like something else), found a number",
         ),
-        ("gateway: { tls: { cert: a } }", "config.yaml:1: gateway.tls.key: Missing required config: gateway.tls.key"),
-        ("gateway: { tls: { key: a } }", "config.yaml:1: gateway.tls.cert: Missing required config: gateway.tls.cert"),
+        ("gateway: { tls: { cert: a } }", "config.yaml:1: gateway.tls.key: Missing required config"),
+        ("gateway: { tls: { key: a } }", "config.yaml:1: gateway.tls.cert: Missing required config"),
         (
             "gateway: { port: 81, health_port: 81 }",
-            "config.yaml:1: gateway.health_port: gateway.health_port must differ from gateway.port",
+            "config.yaml:1: gateway.health_port: must differ from gateway.port",
         ),
         (
             "gateway: { public_url: gate.example }",
             "config.yaml:1: gateway.public_url: expected an address that starts with http:// or https://",
         ),
-        ("agent: {}", "config.yaml:1: agent.token: Missing required config: agent.token"),
-        ("agent: { token: '' }", "config.yaml:1: agent.token: Missing required config: agent.token"),
+        ("agent: {}", "config.yaml:1: agent.token: Missing required config"),
+        ("agent: { token: '' }", "config.yaml:1: agent.token: Missing required config"),
         (
             "agent: { token: ${EMPTY} }",
-            "config.yaml:1: agent.token: Missing required config: agent.token: the environment variable EMPTY is empty",
+            "config.yaml:1: agent.token: Missing required config: the environment variable EMPTY is empty",
         ),
         (
             "agent: { token: 5 }",
@@ -63,11 +63,11 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "agent: { token: t1 }\nagents:\n- { id: a, token: t1 }",
             "config.yaml:3: agents[0].token: another agent has this token",
         ),
-        ("agents: [ { token: t1 } ]", "config.yaml:1: agents[0].id: Missing required config: agents[0].id"),
+        ("agents: [ { token: t1 } ]", "config.yaml:1: agents[0].id: Missing required config"),
         ("agents: { a: t1 }", "config.yaml:1: agents: expected a list, found a mapping"),
         (
             "messenger: { telegram: { token: t, chat_id: 1, allowed_users: [1] } }",
-            "config.yaml:1: messenger.type: Missing required config: messenger.type",
+            "config.yaml:1: messenger.type: Missing required config",
         ),
         (
             "messenger: { type: x }",
@@ -75,23 +75,23 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "messenger: { type: telegram }",
-            "config.yaml:1: messenger.telegram: Missing required config: messenger.telegram",
+            "config.yaml:1: messenger.telegram: Missing required config",
         ),
         (
             "messenger: { type: telegram, telegram: { chat_id: 1, allowed_users: [1] } }",
-            "config.yaml:1: messenger.telegram.token: Missing required config: messenger.telegram.token",
+            "config.yaml:1: messenger.telegram.token: Missing required config",
         ),
         (
             "messenger: { type: telegram, telegram: { token: t, allowed_users: [1] } }",
-            "config.yaml:1: messenger.telegram.chat_id: Missing required config: messenger.telegram.chat_id",
+            "config.yaml:1: messenger.telegram.chat_id: Missing required config",
         ),
         (
             "messenger: { type: telegram, telegram: { token: t, chat_id: me, allowed_users: [1] } }",
-            "config.yaml:1: messenger.telegram.chat_id: Cannot convert messenger.telegram.chat_id to int: 'me'",
+            "config.yaml:1: messenger.telegram.chat_id: expected a whole number, found 'me'",
         ),
         (
             "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [1], message_thread_id: x } }",
-            "config.yaml:1: messenger.telegram.message_thread_id: Cannot convert messenger.telegram.message_thread_id to int: 'x'",
+            "config.yaml:1: messenger.telegram.message_thread_id: expected a whole number, found 'x'",
         ),
         (
             "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [1], message_thread_id: 0 } }",
@@ -115,13 +115,13 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [me] } }",
-            "config.yaml:1: messenger.telegram.allowed_users[0]: Cannot convert messenger.telegram.allowed_users[0] to int: 'me'",
+            "config.yaml:1: messenger.telegram.allowed_users[0]: expected a whole number, found 'me'",
         ),
         ("services: []", "config.yaml:1: services: expected a mapping, found a list"),
         ("services:\n  x: http://h", "config.yaml:2: services.x: Service 'x' must be a mapping"),
         (
             "services: { x: { auth: { type: none } } }",
-            "config.yaml:1: services.x.url: Missing required config: services.x.url",
+            "config.yaml:1: services.x.url: Missing required config",
         ),
         (
             "services: { x: { url: 'ftp://h', auth: { type: none } } }",
@@ -129,15 +129,15 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "services: { x: { url: 'http://h' } }",
-            "config.yaml:1: services.x.auth: Missing required config: services.x.auth",
+            "config.yaml:1: services.x.auth: Missing required config",
         ),
         (
             "services: { x: { url: 'http://h', auth: {} } }",
-            "config.yaml:1: services.x.auth.type: Missing required config: services.x.auth.type",
+            "config.yaml:1: services.x.auth.type: Missing required config",
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: bearer } } }",
-            "config.yaml:1: services.x.auth.token: Missing required config: services.x.auth.token",
+            "config.yaml:1: services.x.auth.token: Missing required config",
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: bearer, token: \"a\\nb\" } } }",
@@ -145,7 +145,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: header, token: t } } }",
-            "config.yaml:1: services.x.auth.header_name: Missing required config: services.x.auth.header_name",
+            "config.yaml:1: services.x.auth.header_name: Missing required config",
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: header, header_name: 'a b', token: t } } }",
@@ -153,7 +153,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: query, token: t } } }",
-            "config.yaml:1: services.x.auth.query_param: Missing required config: services.x.auth.query_param",
+            "config.yaml:1: services.x.auth.query_param: Missing required config",
         ),
         (
             "services: { x: { url: 'http://h', token: t, auth: { type: none } } }",
@@ -169,7 +169,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: none }, health: { expect_status: ok } } }",
-            "config.yaml:1: services.x.health.expect_status: Cannot convert services.x.health.expect_status to int: 'ok'",
+            "config.yaml:1: services.x.health.expect_status: expected a whole number, found 'ok'",
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: none }, health: { methd: GET } } }",
@@ -185,7 +185,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         (
             "services: { x: { url: 'http://h', auth: { type: none }, errors: [ { status: x, message: m } ] } }",
-            "config.yaml:1: services.x.errors[0].status: Cannot convert services.x.errors[0].status to int: 'x'",
+            "config.yaml:1: services.x.errors[0].status: expected a whole number, found 'x'",
         ),
         (
             "storage: { type: postgres, path: a }",
@@ -195,30 +195,30 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ("storage: { path: . }", "config.yaml:1: storage.path: expected the path of a file, found a folder"),
         (
             "approval_timeout: '900'",
-            "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: '900'",
+            "config.yaml:1: approval_timeout: expected a whole number from 1 to 1000000000, found '900'",
         ),
-        ("approval_timeout: 0", "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: 0"),
+        ("approval_timeout: 0", "config.yaml:1: approval_timeout: expected a whole number from 1 to 1000000000, found 0"),
         (
             "approval_timeout: -1",
-            "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: -1",
+            "config.yaml:1: approval_timeout: expected a whole number from 1 to 1000000000, found -1",
         ),
         (
             "approval_timeout: 1.5",
-            "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: 1.5",
+            "config.yaml:1: approval_timeout: expected a whole number from 1 to 1000000000, found 1.5",
         ),
         (
             "approval_timeout: true",
-            "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: true",
+            "config.yaml:1: approval_timeout: expected a whole number from 1 to 1000000000, found true",
         ),
         (
             "clarify_timeout: soon",
-            "config.yaml:1: clarify_timeout: clarify_timeout must be a positive integer, got: 'soon'",
+            "config.yaml:1: clarify_timeout: expected a whole number from 1 to 1000000000, found 'soon'",
         ),
-        ("retry_max_wait: 0", "config.yaml:1: retry_max_wait: retry_max_wait must be a positive integer, got: 0"),
-        ("retry_max_wait: 30m", "config.yaml:1: retry_max_wait: retry_max_wait must be a positive integer, got: '30m'"),
+        ("retry_max_wait: 0", "config.yaml:1: retry_max_wait: expected a whole number from 1 to 1000000000, found 0"),
+        ("retry_max_wait: 30m", "config.yaml:1: retry_max_wait: expected a whole number from 1 to 1000000000, found '30m'"),
         (
             "retry_ask_after: [180]",
-            "config.yaml:1: retry_ask_after: retry_ask_after must be a positive integer, got: a list",
+            "config.yaml:1: retry_ask_after: expected a whole number from 1 to 1000000000, found a list",
         ),
         ("on_shutdown: wait", "config.yaml:1: on_shutdown: expected keep or deny"),
         (
@@ -243,9 +243,9 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "rate_limit: { max_requests: 1 }",
             "config.yaml:1: rate_limit.max_requests: unknown key; expected one of max_pending_approvals,",
         ),
-        ("clients: {}", "config.yaml:1: clients.token: Missing required config: clients.token"),
-        ("web: { password: ~, users: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
-        ("web: { password: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
+        ("clients: {}", "config.yaml:1: clients.token: Missing required config"),
+        ("web: { password: ~, users: ~ }", "config.yaml:1: web.password: Missing required config"),
+        ("web: { password: ~ }", "config.yaml:1: web.password: Missing required config"),
         (
             "web: { pasword: x }",
             "config.yaml:1: web.pasword: unknown key; did you mean `password`? Expected one of password, users",
@@ -262,19 +262,19 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "model: { provider: p, id: n }\nproviders: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m } ] } }",
             "config.yaml:1: model.id: \"p\" has no model \"n\"; it has m. Add others under providers.p.models",
         ),
-        ("model: { id: x }", "config.yaml:1: model.provider: Missing required config: model.provider"),
+        ("model: { id: x }", "config.yaml:1: model.provider: Missing required config"),
         ("providers: { p: { api: smoke } }", "config.yaml:1: providers.p.api: unknown api \"smoke\""),
         (
             "providers: { p: { api: openai-responses, models: [ { id: m } ] } }",
-            "config.yaml:1: providers.p.base_url: Missing required config: providers.p.base_url",
+            "config.yaml:1: providers.p.base_url: Missing required config",
         ),
         (
             "providers: { p: { base_url: 'http://h', models: [ { id: m } ] } }",
-            "config.yaml:1: providers.p.api: Missing required config: providers.p.api",
+            "config.yaml:1: providers.p.api: Missing required config",
         ),
         (
             "providers: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m, max_tokens: 0 } ] } }",
-            "config.yaml:1: providers.p.models[0].max_tokens: providers.p.models[0].max_tokens must be a positive integer, got: 0",
+            "config.yaml:1: providers.p.models[0].max_tokens: expected a whole number from 1 to 1000000000, found 0",
         ),
         (
             "providers: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m }, { id: m } ] } }",
@@ -359,7 +359,7 @@ fn everything_that_is_wrong_is_told_at_once() {
             "config.yaml:1: agent.token: Environment variable A is not set",
             "config.yaml:2: messenger.telegram.token: Environment variable B is not set",
             "config.yaml:2: messenger.telegram.allowed_users: messenger.telegram.allowed_users must be a non-empty list",
-            "config.yaml:2: messenger.telegram.chat_id: Cannot convert messenger.telegram.chat_id to int: 'x'",
+            "config.yaml:2: messenger.telegram.chat_id: expected a whole number, found 'x'",
             "config.yaml:3: web: expected a mapping, found a number",
         ]
     );
@@ -421,7 +421,7 @@ fn what_is_wrong_in_a_tools_file_is_named_there() {
         ),
         (
             "tools:\n  t: { max_response: -1 }",
-            "tools.yaml:2: tools.t.max_response: tools.t.max_response must be a positive integer, got: -1",
+            "tools.yaml:2: tools.t.max_response: expected a whole number from 1 to 1000000000, found -1",
         ),
         (
             "tools:\n  t: { args: { a: { validate: '' } } }",

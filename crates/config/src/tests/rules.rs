@@ -100,23 +100,23 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         ("rules: {}", "permissions.yaml:1: rules: expected a list, found a mapping"),
         ("rules:\n- x", "permissions.yaml:2: rules[0]: expected a mapping, found text"),
-        ("rules:\n- ~", "permissions.yaml:2: rules[0]: Missing required config: rules[0]"),
+        ("rules:\n- ~", "permissions.yaml:2: rules[0]: Missing required config"),
         (
             "rules:\n- { pattern: x, action: DENY }",
             "permissions.yaml:2: rules[0].action: Invalid permission action: 'DENY' (must be allow/deny/ask)",
         ),
-        ("rules:\n- { pattern: x }", "permissions.yaml:2: rules[0].action: Missing required config: rules[0].action"),
+        ("rules:\n- { pattern: x }", "permissions.yaml:2: rules[0].action: Missing required config"),
         (
             "defaults:\n- { action: deny }",
-            "permissions.yaml:2: defaults[0].pattern: Missing required config: defaults[0].pattern",
+            "permissions.yaml:2: defaults[0].pattern: Missing required config",
         ),
         (
             "rules:\n- { pattern: '', action: deny }",
-            "permissions.yaml:2: rules[0].pattern: Missing required config: rules[0].pattern",
+            "permissions.yaml:2: rules[0].pattern: Missing required config",
         ),
         (
             "rules:\n- { tool: '', action: deny }",
-            "permissions.yaml:2: rules[0].tool: Missing required config: rules[0].tool",
+            "permissions.yaml:2: rules[0].tool: Missing required config",
         ),
         (
             "rules:\n- { pattern: x, approvals: , action: ask }",
@@ -173,15 +173,15 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "rules:\n- { tool: x, action: allow, args: ~ }",
-            "permissions.yaml:2: rules[0].args: Missing required config: rules[0].args",
+            "permissions.yaml:2: rules[0].args: Missing required config",
         ),
         (
             "rules:\n- tool: x\n  principal:\n  action: allow",
-            "permissions.yaml:3: rules[0].principal: Missing required config: rules[0].principal",
+            "permissions.yaml:3: rules[0].principal: Missing required config",
         ),
         (
             "rules:\n- { pattern: x, door: '', action: allow }",
-            "permissions.yaml:2: rules[0].door: Missing required config: rules[0].door",
+            "permissions.yaml:2: rules[0].door: Missing required config",
         ),
         ("rules:\n- { pattern: x, target: [a], action: allow }", "permissions.yaml:2: rules[0].target: expected text"),
         ("rules:\n- { pattern: x, action: deny, action: ask }", "permissions.yaml:2: duplicate key action"),
@@ -208,7 +208,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "tests:\n- { request: '', expect: ask }",
-            "permissions.yaml:2: tests[0].request: Missing required config: tests[0].request",
+            "permissions.yaml:2: tests[0].request: Missing required config",
         ),
         (
             "tests:\n- { request: 'a b', expect: ask }",
@@ -224,7 +224,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "tests:\n- { request: { args: {} }, expect: ask }",
-            "permissions.yaml:2: tests[0].request.tool: Missing required config: tests[0].request.tool",
+            "permissions.yaml:2: tests[0].request.tool: Missing required config",
         ),
     ] {
         let scene = ConfigFixture::new("");

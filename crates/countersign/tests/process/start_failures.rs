@@ -22,7 +22,7 @@ fn a_configuration_that_is_wrong_is_named_with_file_line_and_key() {
     for (more, file, line, key, what) in [
         ("gatway: {}", "config.yaml", next, "gatway", "unknown key"),
         ("rate_limit: { max_pending: 1 }", "config.yaml", next, "rate_limit.max_pending", "unknown key"),
-        ("approval_timeout: soon", "config.yaml", next, "approval_timeout", "must be a positive integer"),
+        ("approval_timeout: soon", "config.yaml", next, "approval_timeout", "expected a whole number from 1"),
         ("web: { password: \"${NOWHERE}\" }", "config.yaml", next, "web.password", "NOWHERE is not set"),
         ("clients: 5", "config.yaml", next, "clients", "expected a mapping"),
         ("web: [", "config.yaml", next, "", ""),
