@@ -25,7 +25,10 @@ pub(crate) use csv::export_csv;
 pub(crate) use outcome::{OutcomeArg, outcome_style};
 pub(crate) use redact::{RedactScope, redact_contents};
 
-use crate::style::{ColourMode, TextStyle, cut_to_width};
+use crate::{
+    exit::print_notice,
+    style::{ColourMode, TextStyle, cut_to_width},
+};
 
 /// The newest form of events that this program reads.
 pub(crate) const EVENT_FORMAT: u32 = 1;
@@ -114,6 +117,11 @@ pub(crate) fn print_tail(
         .await?;
         Ok(newest)
     })?;
+    let empty_notice = match (newest.is_empty() && count > 0, filter.is_empty()) {
+        (false, _) => None,
+        (true, true) => Some("the record has no entries yet"),
+        (true, false) => Some("no entry of the record matches the filters"),
+    };
     let mut output = BufWriter::new(std::io::stdout().lock());
     let when = TimestampStyle::for_entries(newest.iter().map(|(stored, ..)| stored));
     for (stored, about, text) in newest {
@@ -123,6 +131,10 @@ pub(crate) fn print_tail(
         }
     }
     output.flush()?;
+    drop(output);
+    if let Some(notice) = empty_notice {
+        print_notice(notice);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -187,7 +199,7 @@ pub(crate) fn verify_record(path: &Path, expected: Option<LogHead>, form: Output
                 Some(flaw) => paint.apply_style(TextStyle::Bad, format!("FLAW: {flaw}")),
             };
             writeln!(output, "chain     {verdict}")?;
-            writeln!(output, "records   {} verified, {} of them redacted", report.records, report.redacted)?;
+            writeln!(output, "entries   {} verified, {} of them redacted", report.records, report.redacted)?;
             writeln!(output, "head      {head}")?;
         }
     }

@@ -12,7 +12,10 @@ use countersign_gateway::checkup;
 use countersign_http::tokens;
 use serde_json::json;
 
-use crate::style::{ColourMode, TextStyle};
+use crate::{
+    exit::print_notice,
+    style::{ColourMode, TextStyle},
+};
 
 /// Reads the configuration as `serve` would.
 pub(crate) fn load_config(file: Option<&Path>, data: Option<PathBuf>) -> Result<LoadedConfig, ConfigErrors> {
@@ -54,7 +57,10 @@ pub(crate) fn check_config(file: Option<&Path>, data: Option<PathBuf>, is_json: 
     for warning in &warnings {
         writeln!(out, "{}  {warning}", paint.apply_style(TextStyle::Asking, "warning"))?;
     }
-    let what = file.map_or_else(|| "no configuration".to_owned(), |file| file.display().to_string());
+    if file.is_none() {
+        print_notice("no --config, and no config.yaml in this folder: the defaults are checked");
+    }
+    let what = file.map_or_else(|| "defaults".to_owned(), |file| file.display().to_string());
     match problems.len() {
         0 => writeln!(out, "{what}: {}", paint.apply_style(TextStyle::Good, "valid"))?,
         1 => writeln!(out, "{what}: 1 error")?,

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use countersign_core::{engine::Engine, gate::ApprovalScope};
 use countersign_gateway::control::Request;
-use countersign_store::{Log as _, Partition, StoredContent};
+use countersign_store::{AnyLog, Log as _, Partition, StoredContent};
 use countersign_view::{
     LineMode, decisions, escape,
     gate_row::{self, GateRow},
@@ -119,18 +119,28 @@ fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
     )
 }
 
+/// Opens the record of a gateway that does not run.
+fn open_recorded(log: &Path) -> anyhow::Result<AnyLog> {
+    if let Some(folder) = log.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+        bail!(
+            "no gateway runs with the data directory {}, which does not exist: select another with --config or --data",
+            folder.display()
+        );
+    }
+    audit::open_record(log).context("no gateway runs, and its record cannot be read")
+}
+
 /// Returns the engine state from the record of a gateway that does not run.
 fn recorded_engine(log: &Path) -> anyhow::Result<Engine> {
     block_on(async {
-        let log = audit::open_record(log).context("no gateway runs, and its record cannot be read")?;
-        inspect_log(&log).await
+        inspect_log(&open_recorded(log)?).await
     })
 }
 
 /// Returns the denials that bind by the record of a gateway that does not run.
 fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
     block_on(async {
-        let log = audit::open_record(log).context("no gateway runs, and its record cannot be read")?;
+        let log = open_recorded(log)?;
         let engine = inspect_log(&log).await?;
         let (state, constraints) = (engine.state(), engine.state().policy().constraints());
         let gates = constraints.iter().filter_map(|one| state.gate(one.gate?));

@@ -34,6 +34,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     agent,
     audit::OutputFormat,
+    exit::print_notice,
     style::{ColourMode, TextStyle},
 };
 
@@ -276,6 +277,13 @@ pub(crate) fn test_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::Re
         });
         writeln!(out, "{summary:#}")?;
         return Ok(exit_code(failed == 0));
+    }
+    if tried.is_empty() {
+        let file = files.rules.display();
+        print_notice(&format!(
+            "{file} has no cases, so nothing was tested: add cases under `tests` in it, or in its .test.yaml file"
+        ));
+        return Ok(ExitCode::SUCCESS);
     }
     let paint = ColourMode::for_stdout();
     for tried in tried.iter().filter(|tried| !tried.is_as_expected()) {

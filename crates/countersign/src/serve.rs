@@ -6,6 +6,7 @@ use countersign_config as config;
 use countersign_config::{Config, ConfigFlags};
 use countersign_gateway as gateway;
 use countersign_tools::exec;
+use countersign_view::shell_quote;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot},
@@ -65,26 +66,29 @@ pub(crate) fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the parts that a gateway starts without, for the operator: agents, services, messengers.
+/// Lists the parts that a gateway starts without, with the next step, for the operator: agents, services, messengers.
 fn configuration_gaps(config: &Config) -> Vec<String> {
     let (agents, services) = (config.agents.len(), config.services.len());
     let mut lacks = Vec::new();
     let is_empty = agents == 0 && services == 0 && config.telegram.is_none();
     if is_empty && config.providers.is_empty() {
-        let read = match &config.file {
-            Some(file) => format!("{} configures", file.display()),
-            None => "no configuration is loaded (no --config, and no config.yaml in this folder): there is".to_owned(),
+        let (read, file) = match &config.file {
+            Some(file) => (format!("{} configures", file.display()), shell_quote(file.display())),
+            None => (
+                "no configuration is loaded (no --config, and no config.yaml in this folder): there is".to_owned(),
+                "config.yaml".to_owned(),
+            ),
         };
         lacks.push(format!(
-            "{read} no agent, no service and no messenger: agents cannot connect, and approvers can only use the console and \
-             `countersign gates`"
+            "note: {read} no agent, no service and no messenger yet. Approvers use the console and `countersign gates`; to let \
+             an agent connect, run `countersign agents add ID --config {file}` and restart"
         ));
     } else if agents == 0 && services > 0 {
         lacks.push(
-            "no agent is configured, so the services are unused: add one with `countersign agents add ID`".to_owned(),
+            "note: no agent is configured, so the services are unused; add one with `countersign agents add ID`".to_owned(),
         );
     } else if agents > 0 && services == 0 {
-        lacks.push("no service is configured, so agents have no tools to call".to_owned());
+        lacks.push("note: no service is configured, so agents have no tools to call; add one under `services`".to_owned());
     }
     lacks
 }

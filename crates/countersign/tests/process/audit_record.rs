@@ -43,6 +43,9 @@ fn every_end_says_by_what_or_whom_it_was_decided() {
     let mut gateway = start_with_decisions(&place);
     let by = tail_rows(&place, &["--kind", "gate", "--outcome", "allowed"])[0]["by"].as_str().unwrap().to_owned();
     gateway.stop();
+    let nothing = audit(&place, &["tail", "--tool", "nosuchtool"]);
+    assert_eq!((nothing.code, nothing.out.as_str()), (Some(0), ""), "{nothing:?}");
+    assert!(nothing.err.contains("no entry of the record matches the filters"), "{nothing:?}");
     let tail = audit(&place, &["tail", "-n", "1000"]).out;
     for want in [
         "done: turn(lamp, on) (allowed by rule \"turn(lamp*\" (permissions.yaml:6))".to_owned(),

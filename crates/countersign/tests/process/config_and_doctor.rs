@@ -292,3 +292,12 @@ fn what_is_wrong_is_told_once_and_with_what_helps() {
     assert_eq!(report["findings"], json!(1), "a door that nobody needs is no trouble: {report:#}");
     assert!(check(&report, "data")["what"].as_str().unwrap().contains("is not a folder"));
 }
+
+#[test]
+fn a_folder_without_a_configuration_has_the_defaults_checked() {
+    let place = GatewayFixture::new();
+    fs::remove_file(place.folder.join("config.yaml")).unwrap();
+    let output = place.run(&["config", "check"]);
+    assert!(output.code == Some(0) && output.out.ends_with("defaults: valid\n"), "{output:?}");
+    assert!(output.err.contains("no config.yaml in this folder: the defaults are checked"), "{output:?}");
+}
