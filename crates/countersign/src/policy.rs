@@ -28,7 +28,7 @@ use countersign_policy_admin::{
     tool_inventory::ToolInventory,
     trial,
 };
-use countersign_view::{LineMode, Protocol, escape, shell_quote};
+use countersign_view::{LineMode, Protocol, escape, shell_quote, time::duration_text};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -439,7 +439,7 @@ fn approval_lines(explained: &ExplainedVerdict) -> Vec<ApprovalLine> {
             None if step.approvals == 1 => "1 approver".to_owned(),
             None => format!("{} approvers", step.approvals),
         };
-        let within = step.within.map_or_else(|| "approval_timeout".to_owned(), |time| format!("{} s", time.as_secs()));
+        let within = step.within.map_or_else(|| "approval_timeout".to_owned(), duration_text);
         let behind = match step.on_expiry {
             OnExpiry::Deny => ", else denied".to_owned(),
             OnExpiry::Again(times) => format!(

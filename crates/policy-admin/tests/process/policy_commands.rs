@@ -245,7 +245,7 @@ fn an_explanation_says_who_has_to_allow() {
     let output = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     let lines =
-        "  needs   2 of ana, ben within 600 s\n  else    1 of cleo within approval_timeout, else asked again (once)\n";
+        "  needs   2 of ana, ben within 10 min\n  else    1 of cleo within approval_timeout, else asked again (once)\n";
     assert!(output.out.contains(lines), "{output:?}");
     let explanation = policy(&place, &["explain", "turn", "thing=lamp", "way=open", "--json"]).json();
     let want = json!([

@@ -1,9 +1,13 @@
 //! Short texts for events of a session's contract.
 
+use std::time::Duration;
+
 use countersign_core::{
     ledger::{BudgetAmount, BudgetBreach, LedgerMetric},
     unattended::{BreachPoint, ContractTerms, Event},
 };
+
+use crate::time::duration_text;
 
 pub(super) fn contract_text(event: &Event) -> String {
     match event {
@@ -71,7 +75,7 @@ fn amount_text(metric: LedgerMetric, value: u64) -> String {
     match metric {
         LedgerMetric::Tokens => format!("{value} tokens"),
         LedgerMetric::ToolCalls => format!("{value} calls"),
-        LedgerMetric::WallTime => format!("{}.{:03} s", value / 1000, value % 1000),
+        LedgerMetric::WallTime => duration_text(Duration::from_millis(value)),
         LedgerMetric::Cost => format!("${}.{:06}", value / 1_000_000, value % 1_000_000),
     }
 }

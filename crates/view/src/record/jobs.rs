@@ -1,5 +1,7 @@
 //! Short texts for events of jobs.
 
+use std::time::Duration;
+
 use countersign_core::{
     run::RunOutcome,
     schedule::{
@@ -7,6 +9,8 @@ use countersign_core::{
     },
     time::Millis,
 };
+
+use crate::time::duration_text;
 
 pub(super) fn schedule_text(event: &Event, content: Option<&str>) -> String {
     match event {
@@ -17,7 +21,8 @@ pub(super) fn schedule_text(event: &Event, content: Option<&str>) -> String {
         Event::Clocked { ahead } => {
             let by = ahead.unsigned_abs();
             let way = if *ahead < 0 { "behind" } else { "ahead of" };
-            format!("the wall clock is {}.{:03} s {way} the clock of the record; jobs follow it", by / 1000, by % 1000)
+            let by = duration_text(Duration::from_millis(by));
+            format!("the wall clock is {by} {way} the clock of the record; jobs follow it")
         }
         Event::Added { job, plan, next } => format!("{job} scheduled {}{}", plan_text(plan), next_text(*next)),
         Event::Changed { job, plan, next } => format!("{job} rescheduled {}{}", plan_text(plan), next_text(*next)),
@@ -39,12 +44,7 @@ pub(super) fn schedule_text(event: &Event, content: Option<&str>) -> String {
             };
             let why = outcome.error.map_or_else(String::new, |error| format!(": {error}"));
             let report_note = if *reported { ", users notified" } else { "" };
-            format!(
-                "{} {how} after {}.{:03} s{report_note}{why}",
-                firing_name(firing),
-                took.as_secs(),
-                took.subsec_millis()
-            )
+            format!("{} {how} after {}{report_note}{why}", firing_name(firing), duration_text(*took))
         }
     }
 }
@@ -57,7 +57,7 @@ fn plan_text(plan: &JobPlan) -> String {
     let when = match &plan.schedule {
         JobSchedule::At { .. } if plan.kind == JobKind::Heartbeat => "by request".to_owned(),
         JobSchedule::At { at } => format!("at {}", time_text(*at)),
-        JobSchedule::Every { every, .. } => format!("every {}.{:03} s", every / 1000, every % 1000),
+        JobSchedule::Every { every, .. } => format!("every {}", duration_text(Duration::from_millis(*every))),
         JobSchedule::Cron { expression, zone } => format!("at {expression} in {zone}"),
     };
     let off = if plan.enabled { "" } else { ", disabled" };
