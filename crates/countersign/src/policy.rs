@@ -19,7 +19,7 @@ use countersign_gateway::adapter;
 use countersign_policy_admin::{
     adapter::TrialAdapter,
     case_result::{CaseFailure, CaseResult, expectation_text, verdict_text, verdict_word},
-    explained::{ExplainedVerdict, kept_off, verdict_action},
+    explained::{ExplainedVerdict, kept_off, reason_text, verdict_action},
     loaded_rules::LoadedRules,
     malformed::{MalformedRule, malformed_rules},
     rules,
@@ -352,7 +352,7 @@ pub(crate) fn explain_policy(
                 paint.apply_style(TextStyle::Bad, "refused"),
                 paint.apply_style(TextStyle::Strong, one_line(&query.tool))
             )?;
-            writeln!(out, "  why     {}, so policy is not evaluated", one_line(&refused))?;
+            writeln!(out, "  reason  {}, so policy is not evaluated", one_line(&refused))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -371,7 +371,7 @@ fn print_explanation(
     for further in &subject.further_signatures {
         writeln!(out, "  and     {}", one_line(further))?;
     }
-    writeln!(out, "  why     {}", one_line(&verdict.why().to_string()))?;
+    writeln!(out, "  reason  {}", one_line(&reason_text(verdict)))?;
     if let Some(description) = explained.deciding_rule().and_then(|(rule, _)| rule.description.as_deref()) {
         writeln!(out, "          {}", paint.apply_style(TextStyle::Faint, one_line(description)))?;
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use countersign_core::{
     gate::{ApprovalStep, OnExpiry},
-    policy::{NamedRule, NearMiss, PolicySubject, RuleAction, Verdict},
+    policy::{NamedRule, NearMiss, PolicySubject, RuleAction, Verdict, VerdictCause},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,6 +29,21 @@ pub const fn verdict_action(verdict: &Verdict) -> RuleAction {
         Verdict::Allow(_) => RuleAction::Allow,
         Verdict::Deny(_) => RuleAction::Deny,
         Verdict::Ask(_) => RuleAction::Ask,
+    }
+}
+
+/// Returns the reason of a verdict for the author of the rules. Agents and the record have that of the verdict itself.
+pub fn reason_text(verdict: &Verdict) -> String {
+    match &verdict.why().cause {
+        VerdictCause::Default(rule) => {
+            let action = match verdict_action(verdict) {
+                RuleAction::Allow => "allow",
+                RuleAction::Deny => "deny",
+                RuleAction::Ask => "ask",
+            };
+            format!("no rule matches, and the default {rule} is {action}")
+        }
+        _ => verdict.why().to_string(),
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     adapter::TrialAdapter,
     calls,
     case_result::CaseResult,
-    explained::{ExplainedVerdict, verdict_action},
+    explained::{ExplainedVerdict, reason_text, verdict_action},
     loaded_rules::LoadedRules,
     service_tools,
     tool_inventory::ToolInventory,
@@ -35,7 +35,7 @@ pub fn run_cases(loaded: &LoadedRules, household: &ToolInventory) -> Vec<CaseRes
             Err(problem) => (RuleAction::Deny, problem),
             Ok(subject) => {
                 let verdict = judge_subject(loaded, &subject);
-                (verdict_action(&verdict), verdict.why().to_string())
+                (verdict_action(&verdict), reason_text(&verdict))
             }
         };
         CaseResult { case: case.clone(), got, why }
@@ -177,8 +177,20 @@ fn policy_layers<'a>(rules: &'a ActiveRules, constraints: &'a Constraints, grant
 mod tests {
     use serde_json::json;
 
-    use super::{RuleAction, explain_request, verdict_action};
+    use super::{RuleAction, explain_request, reason_text, verdict_action};
     use crate::{rules::read_rules, testing::test_inventory};
+
+    #[test]
+    fn a_default_is_named_as_what_holds_without_a_rule() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("permissions.yaml");
+        std::fs::write(&path, "defaults: [ { pattern: '*', action: deny } ]\n").unwrap();
+        let household = test_inventory(countersign_config::KnownEntities::default());
+        let loaded = read_rules(&path, &household).unwrap();
+        let explained = explain_request(&loaded, &household, "default", "pay", serde_json::Map::new()).unwrap();
+        let want = format!("no rule matches, and the default \"*\" ({}:1) is deny", path.display());
+        assert_eq!(reason_text(&explained.verdict), want);
+    }
 
     #[test]
     fn an_explanation_has_the_signature_the_verdict_and_what_nearly_decided() {

@@ -56,7 +56,7 @@ pub(super) struct NodeArgs {
     #[arg(long)]
     insecure: bool,
     /// Log format on stderr
-    #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     log_format: NodeLogFormatArg,
 }
 

@@ -171,7 +171,7 @@ fn an_explanation_names_the_rule_and_those_that_nearly_decided() {
     let place = place(GOOD);
     let output = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
     let want = "denied  turn(lamp, open)
-  why     by rule \"turn {\"way\":{\"in\":[\"open\",\"wide\"]}}\" (permissions.yaml:5)
+  reason  by rule \"turn {\"way\":{\"in\":[\"open\",\"wide\"]}}\" (permissions.yaml:5)
           Nothing is opened
   agent   default
   adapter agent-gate
@@ -261,7 +261,7 @@ fn an_explanation_says_who_has_to_allow() {
 fn what_is_refused_before_policy_is_explained_as_such() {
     let place = place(GOOD);
     let output = policy(&place, &["explain", "look"]);
-    let want = "refused  look\n  why     Missing required argument: thing, so policy is not evaluated\n";
+    let want = "refused  look\n  reason  Missing required argument: thing, so policy is not evaluated\n";
     assert_eq!((output.code, output.out.as_str()), (Some(0), want), "{output:?}");
     for arguments in [&["explain", "look", "thing"][..], &["explain", "look", "a=1", "--args", "{\"a\":1}"]] {
         let output = policy(&place, arguments);
