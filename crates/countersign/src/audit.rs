@@ -253,7 +253,7 @@ pub(crate) fn export_jsonl(path: &Path, filter: &RecordFilter) -> anyhow::Result
                 return Ok(());
             }
             let facts: &RawValue =
-                serde_json::from_str(&stored.facts).with_context(|| format!("record {} is not JSON", stored.lsn))?;
+                serde_json::from_str(&stored.facts).with_context(|| format!("entry {} is not JSON", stored.lsn))?;
             let exported = ExportedRecord {
                 lsn: stored.lsn.0,
                 at: format_iso(stored.at),

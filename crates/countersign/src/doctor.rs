@@ -39,6 +39,7 @@ use crate::{
     config,
     control_client::ControlClient,
     data_dir::DataDir,
+    error_text::chain_text,
     node::is_loopback,
     style::{ColourMode, TextStyle, terminal_columns},
     wrap::wrap_text,
@@ -125,7 +126,7 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
         }
         Err(error) => checks.push(DoctorCheck::fix(
             "data",
-            format!("{error:#}"),
+            chain_text(&error),
             "correct `storage`, or pass the folder with --data",
         )),
         Ok(place) => {
@@ -360,7 +361,7 @@ fn check_named_hosts(config: &Config) -> Option<DoctorCheck> {
         let shells = SessionShell::with_sandbox(ExecLauncher::new(&std::env::current_exe()?), sandbox);
         Ok(shells.lacks_named_hosts(&std::env::temp_dir(), &CommandEnvironment::clean_with([])).await)
     });
-    let lacks = lacks.unwrap_or_else(|error| Some(format!("{error:#}")));
+    let lacks = lacks.unwrap_or_else(|error| Some(chain_text(&error)));
     let Some(lacks) = lacks else {
         return Some(DoctorCheck::ok("named hosts", "commands reach only the hosts in sandbox.network.hosts"));
     };

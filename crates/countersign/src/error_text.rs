@@ -1,13 +1,18 @@
 //! Error texts for users.
 
-/// Returns an error with its causes in one line. A cause that the text before it names already is left out.
+/// Returns an error with its causes in one line. A cause that the text before it names already is left out, and so is the path at
+/// the beginning of a cause if the text before it has that path.
 pub(crate) fn chain_text(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
             text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
+            continue;
+        }
+        let is_known = |path: &str| !path.is_empty() && !path.contains(' ') && text.contains(path);
+        let rest = cause.split_once(": ").filter(|(path, _)| is_known(path)).map_or(cause.as_str(), |(_, rest)| rest);
+        if !text.contains(rest) {
+            text = format!("{text}: {rest}");
         }
     }
     text
@@ -37,6 +42,7 @@ mod tests {
                 "no agents: cannot read x: Permission denied",
             ),
             (anyhow::Error::from(cause()), "Permission denied"),
+            (anyhow::anyhow!("d/x: is full").context("d/x could not be opened"), "d/x could not be opened: is full"),
         ] {
             assert_eq!(chain_text(&error), want);
         }

@@ -24,6 +24,7 @@ use crate::{
     audit::{self, OutputFormat, block_on},
     control_client::ControlClient,
     data_dir::DataDir,
+    error_text::chain_text,
     inspect::inspect_log,
     style::{ColourMode, TextStyle},
 };
@@ -92,7 +93,7 @@ pub(crate) fn run_grants_action(place: &DataDir, what: GrantsAction, form: Outpu
     match (what, local) {
         (GrantsAction::List, Some(mut local)) => print_grants(&local.send_request(&Request::Grants)?, form),
         (GrantsAction::List, None) => {
-            let recorded = recorded_engine(&place.log).map_err(|error| anyhow::anyhow!("{error:#}; {OF_HOSTS}"))?;
+            let recorded = recorded_engine(&place.log).map_err(|error| anyhow::anyhow!("{}; {OF_HOSTS}", chain_text(&error)))?;
             print_grants(&decisions::grants_json(recorded.state().policy().grants()), form)
         }
         (GrantsAction::Denials, Some(mut local)) => print_denials(&local.send_request(&Request::Denials)?, form),

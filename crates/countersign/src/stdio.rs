@@ -93,7 +93,7 @@ fn in_process(serve: impl FnOnce(std::path::PathBuf) -> anyhow::Result<ExitCode>
     let program = std::env::current_exe().map_err(anyhow::Error::from);
     match program.and_then(serve) {
         Ok(code) => code,
-        Err(error) => fail_with(&format!("{error:#}")),
+        Err(error) => fail_with(&crate::error_text::chain_text(&error)),
     }
 }
 

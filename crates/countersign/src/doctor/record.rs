@@ -15,6 +15,7 @@ use super::{DoctorCheck, display_folder};
 use crate::{
     audit::{block_on, open_record},
     data_dir::DataDir,
+    error_text::chain_text,
 };
 
 /// Less free space than this is soon too little.
@@ -49,7 +50,7 @@ pub(super) fn record_checks(place: &DataDir, meant: &str, now: Millis) -> Vec<Do
                 let advice = format!(
                     "a newer version of countersign wrote it: use that version, or restore an earlier backup with `countersign restore DIR --replace{meant}`"
                 );
-                checks.push(DoctorCheck::fix("record", format!("{error:#}"), advice));
+                checks.push(DoctorCheck::fix("record", chain_text(&error), advice));
                 None
             }
             Err(error) => {
@@ -57,12 +58,12 @@ pub(super) fn record_checks(place: &DataDir, meant: &str, now: Millis) -> Vec<Do
                     "keep the file, and restore a backup with `countersign restore DIR --replace{meant}`; `countersign audit verify{meant}` \
                      shows where it is damaged"
                 );
-                checks.push(DoctorCheck::fix("record", format!("{error:#}"), advice));
+                checks.push(DoctorCheck::fix("record", chain_text(&error), advice));
                 None
             }
         }
     } else if let Some(error) = open_record(&place.log).err().filter(is_parted) {
-        checks.push(DoctorCheck::fix("record", format!("{error:#}"), "do this before you start `serve`"));
+        checks.push(DoctorCheck::fix("record", chain_text(&error), "do this before you start `serve`"));
         None
     } else {
         checks.push(DoctorCheck::note("record", format!("none yet: {} does not exist", place.log.display())));
