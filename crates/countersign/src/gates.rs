@@ -93,7 +93,8 @@ pub(crate) fn run_grants_action(place: &DataDir, what: GrantsAction, form: Outpu
     match (what, local) {
         (GrantsAction::List, Some(mut local)) => print_grants(&local.send_request(&Request::Grants)?, form),
         (GrantsAction::List, None) => {
-            let recorded = recorded_engine(&place.log).map_err(|error| anyhow::anyhow!("{}; {OF_HOSTS}", chain_text(&error)))?;
+            let recorded = recorded_engine(&place.log)
+                .map_err(|error| anyhow::anyhow!("{}; {OF_HOSTS}", chain_text(&error)))?;
             print_grants(&decisions::grants_json(recorded.state().policy().grants()), form)
         }
         (GrantsAction::Denials, Some(mut local)) => print_denials(&local.send_request(&Request::Denials)?, form),

@@ -58,8 +58,8 @@ pub struct RulesDraft {
 }
 
 /// Effect of the first rule of all in addition to its own.
-const FIRST: &str = "this is the first rule. As long as there are no rules, reading files in the workspace needs no approval; from the \
-    first rule on it does. To keep it as it is, also add a rule that allows \"read*\"";
+const FIRST: &str = "this is the first rule. As long as there are no rules, reading files in the workspace needs no approval; \
+    from the first rule on it does. To keep it as it is, also add a rule that allows \"read*\"";
 
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error)]

@@ -48,9 +48,11 @@ pub async fn revoke_by_id(source: &CommandSource, id: &str, by: &PrincipalId) ->
             let found = denials.iter().find(|one| denial_id(one) == target);
             found.map(|one| (one.principal.clone(), one.key, one.session.clone()))
         });
-        let (principal, key, session) = found
-            .await?
-            .ok_or_else(|| format!("there is no denial {id}: `countersign grants denials` lists the active denials; nothing was revoked"))?;
+        let (principal, key, session) = found.await?.ok_or_else(|| {
+            format!(
+                "there is no denial {id}: `countersign grants denials` lists the active denials; nothing was revoked"
+            )
+        })?;
         send_command(source, Command::Lift { principal, key, session, by: by.clone() }).await?;
         return Ok(id.to_owned());
     }
@@ -63,7 +65,9 @@ pub async fn revoke_by_id(source: &CommandSource, id: &str, by: &PrincipalId) ->
         })?;
     let known = read_engine(source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
     if !known {
-        return Err(format!("there is no standing approval {id}: `countersign grants list` lists them; nothing was revoked"));
+        return Err(format!(
+            "there is no standing approval {id}: `countersign grants list` lists them; nothing was revoked"
+        ));
     }
     send_command(source, Command::Revoke { grant, by: by.clone() }).await?;
     Ok(grant.to_string())
@@ -109,7 +113,9 @@ pub fn find_pending(engine: &Engine, id: &str) -> Result<GateRow, String> {
     let mut found = pending_rows(engine).into_iter().filter(|row| row.id.ends_with(suffix));
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
-        (None, _) => Err(resolved_notice(engine, suffix).unwrap_or_else(|| format!("there is no pending approval {id}"))),
+        (None, _) => {
+            Err(resolved_notice(engine, suffix).unwrap_or_else(|| format!("there is no pending approval {id}")))
+        }
         (Some(_), Some(_)) => Err(format!("the ids of several pending approvals end with {id}: give more characters")),
     }
 }

@@ -197,7 +197,10 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "approval_timeout: '900'",
             "config.yaml:1: approval_timeout: expected a whole number from 1 to 1000000000, found '900'",
         ),
-        ("approval_timeout: 0", "config.yaml:1: approval_timeout: expected a whole number from 1 to 1000000000, found 0"),
+        (
+            "approval_timeout: 0",
+            "config.yaml:1: approval_timeout: expected a whole number from 1 to 1000000000, found 0",
+        ),
         (
             "approval_timeout: -1",
             "config.yaml:1: approval_timeout: expected a whole number from 1 to 1000000000, found -1",
@@ -215,7 +218,10 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "config.yaml:1: clarify_timeout: expected a whole number from 1 to 1000000000, found 'soon'",
         ),
         ("retry_max_wait: 0", "config.yaml:1: retry_max_wait: expected a whole number from 1 to 1000000000, found 0"),
-        ("retry_max_wait: 30m", "config.yaml:1: retry_max_wait: expected a whole number from 1 to 1000000000, found '30m'"),
+        (
+            "retry_max_wait: 30m",
+            "config.yaml:1: retry_max_wait: expected a whole number from 1 to 1000000000, found '30m'",
+        ),
         (
             "retry_ask_after: [180]",
             "config.yaml:1: retry_ask_after: expected a whole number from 1 to 1000000000, found a list",

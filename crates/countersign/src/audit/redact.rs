@@ -197,7 +197,10 @@ async fn find_contents(log: &AnyLog, what: &RedactTarget<'_>) -> anyhow::Result<
         bail!("more than one id ends with {what}: give more of it");
     }
     found.retain(|found| named.contains(&found.owner));
-    anyhow::ensure!(!found.is_empty(), "no call or gate with a content matches {what}: `audit tail` shows positions and ids");
+    anyhow::ensure!(
+        !found.is_empty(),
+        "no call or gate with a content matches {what}: `audit tail` shows positions and ids"
+    );
     anyhow::ensure!(found.iter().any(|found| found.is_there), "the contents of {what} were removed already");
     Ok(found)
 }

@@ -66,7 +66,7 @@ impl SettingsFiles {
             }
             let folder = match &folder {
                 Some(folder) => folder,
-                None => folder.insert(backup.make_folder(name.as_ref()).context("cannot create the folder of the settings")?),
+                None => folder.insert(backup.make_folder(name.as_ref()).context("cannot create the settings")?),
             };
             let place = self.put_file(folder, file, base.to_owned()).with_context(|| cannot("copy", file))?;
             if place != self.relative_path(file).unwrap_or_else(|| PathBuf::from(base)) {

@@ -35,7 +35,8 @@ pub(super) fn completion_script(shell: Shell) -> Vec<u8> {
 pub(super) fn write_manual(folder: &Path) -> anyhow::Result<ExitCode> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let whole = full_command().disable_help_subcommand(true);
-    clap_mangen::generate_to(whole, folder).with_context(|| format!("cannot write the pages into {}", folder.display()))?;
+    clap_mangen::generate_to(whole, folder)
+        .with_context(|| format!("cannot write the pages into {}", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
