@@ -10,7 +10,7 @@ use axum::{
 use countersign_core::{
     call::{self, CallDetails},
     engine::Event,
-    gate,
+    gate::{self, IdentityMap},
     id::{CallId, GateId, Lsn},
     time::Millis,
 };
@@ -46,13 +46,13 @@ pub(super) async fn show_decision(
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
     let ctx = console.page_context(caller).await?;
-    let missing = || PageError::not_found(format!("call or gate {id} in the record"));
+    let missing = || PageError::not_found(format!("call or approval {id} in the record"));
     let gate = id.starts_with("gate_").then(|| GateId::parse(&id)).flatten();
     let call = match gate {
         Some(gate) => console.call_of(gate).await?,
         None => Some(CallId::parse(&id).ok_or_else(missing)?),
     };
-    let found = console.trace_call(call, gate).await?;
+    let found = console.trace_call(call, gate, &ctx.people).await?;
     if found.entries.is_empty() {
         return Err(missing());
     }
@@ -103,13 +103,18 @@ impl ConsoleState {
     }
 
     /// Reads every record of a call and its gate.
-    async fn trace_call(&self, call: Option<CallId>, gate: Option<GateId>) -> Result<CallTrace, PageError> {
+    async fn trace_call(
+        &self,
+        call: Option<CallId>,
+        gate: Option<GateId>,
+        people: &IdentityMap,
+    ) -> Result<CallTrace, PageError> {
         let mut found = CallTrace::default();
         let id = call.map(|id| id.to_string()).or_else(|| gate.map(|id| id.to_string()));
         let Some(begun) = id.as_deref().and_then(made_at) else { return Ok(found) };
         let first = self.first_at(begun).await?;
         let mut after = first;
-        let mut formatter = RecordFormatter::default();
+        let mut formatter = RecordFormatter::with_names(people.clone());
         let is_ours = |entry: &ListedEntry| {
             call.is_some() && entry.about.call == call || gate.is_some() && entry.about.gate == gate
         };

@@ -8,7 +8,12 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use countersign_core::{engine::Event, id::Lsn, time::Millis};
+use countersign_core::{
+    engine::Event,
+    gate::IdentityMap,
+    id::{Lsn, PrincipalId},
+    time::Millis,
+};
 use countersign_http::web::{BodyFields, HttpCaller};
 use countersign_runtime::store::{Log as _, Partition, StoredRecord};
 use countersign_view::{
@@ -136,7 +141,7 @@ impl ConsoleState {
         notice: Option<(bool, String)>,
     ) -> Result<Response, PageError> {
         let head = self.context.handle.log().head(Partition::ZERO).await.map_err(PageError::unreadable_record)?;
-        let listed = self.find_entries(search, ctx.head.0).await?;
+        let listed = self.find_entries(search, ctx.head.0, &ctx.people).await?;
         let body = html! {
             h1 { "Record" }
             (record_tabs("/console/record"))
@@ -170,13 +175,18 @@ impl ConsoleState {
     }
 
     /// Finds the newest matching entries, from the end or from the end of the page before.
-    async fn find_entries(&self, search: &RecordQuery, head: u64) -> Result<EntryPage, PageError> {
-        let filter = EntryFilter::from_query(search);
+    async fn find_entries(
+        &self,
+        search: &RecordQuery,
+        head: u64,
+        people: &IdentityMap,
+    ) -> Result<EntryPage, PageError> {
+        let filter = EntryFilter::from_query(search, people);
         let mut end = search.before.parse::<u64>().map_or(head, |before| before.saturating_sub(1).min(head));
         let mut entries: Vec<ListedEntry> = Vec::new();
         for _ in 0..WINDOWS {
             let first = end.saturating_sub(WINDOW);
-            let mut found = self.read_window(first, end).await?;
+            let mut found = self.read_window(first, end, people).await?;
             let is_past = found.first().is_some_and(|entry| filter.since.is_some_and(|since| entry.stored.at < since));
             found.retain(|entry| filter.matches_entry(entry));
             entries.extend(found.into_iter().rev());
@@ -194,8 +204,8 @@ impl ConsoleState {
     }
 
     /// Reads the entries after `first` and up to `last`, each described in words.
-    async fn read_window(&self, first: u64, last: u64) -> Result<Vec<ListedEntry>, PageError> {
-        let mut formatter = RecordFormatter::default();
+    async fn read_window(&self, first: u64, last: u64, people: &IdentityMap) -> Result<Vec<ListedEntry>, PageError> {
+        let mut formatter = RecordFormatter::with_names(people.clone());
         let mut entries = Vec::new();
         let mut after = Lsn(first.saturating_sub(LOOK_BACK));
         while after.0 < last {
@@ -267,9 +277,16 @@ pub(super) fn entries_table(entries: &[ListedEntry], links: EntryLinks) -> Marku
     }
 }
 
-/// Returns the text after the word for a denial, without a repetition.
+/// Returns the text without the outcome at its beginning, which precedes it already.
 fn text_after_outcome(outcome: Option<RecordOutcome>, text: &str) -> &str {
-    if outcome == Some(RecordOutcome::Denied) { text.strip_prefix("denied ").unwrap_or(text) } else { text }
+    let repeated = match outcome {
+        None => return text,
+        Some(RecordOutcome::Error) => "done, with an error",
+        Some(RecordOutcome::Unknown) => "outcome unknown",
+        Some(outcome) => outcome.as_str(),
+    };
+    let rest = text.strip_prefix(repeated).filter(|rest| rest.starts_with([' ', ',', ':']));
+    rest.map_or(text, |rest| rest.trim_start_matches([' ', ',', ':']))
 }
 
 const fn outcome_class(outcome: RecordOutcome) -> &'static str {
@@ -318,12 +335,14 @@ struct EntryFilter<'a> {
     text: String,
     since: Option<Millis>,
     until: Option<Millis>,
+    people: &'a IdentityMap,
 }
 
 impl<'a> EntryFilter<'a> {
-    fn from_query(search: &'a RecordQuery) -> Self {
+    fn from_query(search: &'a RecordQuery, people: &'a IdentityMap) -> Self {
         Self {
             search,
+            people,
             text: search.text.trim().to_lowercase(),
             since: parse_time(&search.since),
             until: parse_time(&search.until),
@@ -339,10 +358,16 @@ impl<'a> EntryFilter<'a> {
             && is(outcome, decided)
             && is(tool, about.tool.as_deref())
             && (is(session, of) || of.and_then(|of| of.strip_prefix("agent:")) == Some(session.trim()))
-            && (who.trim().is_empty() || about.by.as_deref().is_some_and(|by| by.contains(who.trim())))
+            && (who.trim().is_empty() || about.by.as_ref().is_some_and(|by| self.is_decided_by(by, who.trim())))
             && self.since.is_none_or(|since| stored.at >= since)
             && self.until.is_none_or(|until| stored.at < until)
             && (self.text.is_empty() || text.to_lowercase().contains(&self.text))
+    }
+
+    /// Reports whether the id `by`, or the name of its person, contains `who`.
+    fn is_decided_by(&self, by: &Arc<str>, who: &str) -> bool {
+        by.contains(who)
+            || self.people.person_of(&PrincipalId::new(Arc::clone(by))).is_some_and(|person| person.contains(who))
     }
 }
 
@@ -354,7 +379,21 @@ fn parse_time(text: &str) -> Option<Millis> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RecordQuery, parse_time, query_before};
+    use super::{RecordOutcome, RecordQuery, parse_time, query_before, text_after_outcome};
+
+    #[test]
+    fn the_outcome_of_an_entry_is_not_repeated_in_its_text() {
+        for (outcome, text, want) in [
+            (RecordOutcome::Done, "done: bash(ls)", "bash(ls)"),
+            (RecordOutcome::Error, "done, with an error: bash(ls)", "bash(ls)"),
+            (RecordOutcome::Allowed, "allowed because no rule covers it: ls(.)", "because no rule covers it: ls(.)"),
+            (RecordOutcome::Expired, "expired without an answer, not run: ls(.)", "without an answer, not run: ls(.)"),
+            (RecordOutcome::Failed, "could not be run: ls(.)", "could not be run: ls(.)"),
+        ] {
+            assert_eq!(text_after_outcome(Some(outcome), text), want);
+        }
+        assert_eq!(text_after_outcome(None, "done: x"), "done: x");
+    }
 
     #[test]
     fn a_page_of_older_entries_keeps_what_was_looked_for() {

@@ -1,4 +1,4 @@
-//! Times as session files write them.
+//! Times as session files write them, and durations as users read them.
 //!
 //! It must not read a clock.
 

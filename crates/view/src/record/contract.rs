@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use countersign_core::{
+    gate::IdentityMap,
     ledger::{BudgetAmount, BudgetBreach, LedgerMetric},
     unattended::{BreachPoint, ContractTerms, Event},
 };
 
+use super::record_formatter::approver_name;
 use crate::time::duration_text;
 
-pub(super) fn contract_text(event: &Event) -> String {
+pub(super) fn contract_text(event: &Event, people: &IdentityMap) -> String {
     match event {
         Event::Declared { terms, spent, .. } => {
             let before = if *spent == BudgetAmount::default() { "" } else { ", earlier use counts" };
@@ -18,7 +20,7 @@ pub(super) fn contract_text(event: &Event) -> String {
         Event::Narrowed { again: true, .. } => "contract declared again, unchanged".to_owned(),
         Event::Narrowed { terms, .. } => format!("contract narrowed: {}", terms_of(terms)),
         Event::Proposed { terms, .. } => format!("wider contract requested: {}", terms_of(terms)),
-        Event::Widened { by: Some(by) } => format!("contract widened by {by}"),
+        Event::Widened { by: Some(by) } => format!("contract widened by {}", approver_name(people, by)),
         Event::Widened { by: None } => "contract widened".to_owned(),
         Event::Kept => "wider contract not accepted".to_owned(),
         Event::Counted { command } => format!("{command} counts as a call of the budget"),
@@ -31,7 +33,7 @@ pub(super) fn contract_text(event: &Event) -> String {
             format!("{} ({}), {then}", of_breach(breach), of_place(place))
         }
         Event::Extended { metric, limit, by } => {
-            let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let by = by.as_ref().map_or_else(String::new, |by| format!(" by {}", approver_name(people, by)));
             format!("{} raised to {}{by}", metric_name(*metric), amount_text(*metric, *limit))
         }
         Event::Ended => "budget not raised, work ended".to_owned(),

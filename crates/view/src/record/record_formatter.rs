@@ -5,7 +5,8 @@
 use countersign_core::{
     call::{self, CallEnd},
     engine::Event,
-    gate::{self, ApprovalScope, GateResolution},
+    gate::{self, ApprovalScope, GateResolution, IdentityMap},
+    id::PrincipalId,
     message::{StoredMessage, text_of},
     peer, policy, run, schedule,
     session::{self, CompactionTiming, DenialReach, ListingFlags, ModelRef, SessionEntryKind, SessionSetting},
@@ -24,9 +25,15 @@ use crate::{LineMode, escape};
 #[derive(Debug, Default)]
 pub struct RecordFormatter {
     trail: RecordContext,
+    people: IdentityMap,
 }
 
 impl RecordFormatter {
+    /// Creates a formatter that writes the names of `people` instead of their ids.
+    pub fn with_names(people: IdentityMap) -> Self {
+        Self { people, ..Self::default() }
+    }
+
     /// Returns the event in one line.
     pub fn format_line(&mut self, stored: &StoredRecord, content: Option<&str>) -> String {
         self.describe_record(stored, content).1
@@ -37,7 +44,7 @@ impl RecordFormatter {
         let (about, text) = match Event::decode(&stored.kind, stored.version, &stored.facts) {
             Ok(event) => {
                 let about = self.trail.follow_event(&event, content);
-                let text = event_text(&event, content, &about);
+                let text = event_text(&event, content, &about, &self.people);
                 (about, text)
             }
             Err(_) => (RecordSubject::default(), stored.facts.to_string()),
@@ -48,36 +55,49 @@ impl RecordFormatter {
     }
 }
 
-fn event_text(event: &Event, content: Option<&str>, about: &RecordSubject) -> String {
+fn event_text(event: &Event, content: Option<&str>, about: &RecordSubject, people: &IdentityMap) -> String {
     match event {
         Event::Booted => "process started".to_owned(),
         Event::Session(event) => session_text(event, content),
         Event::Run(event) => run_text(event),
-        Event::Call(event) => call_text(event, about),
-        Event::Gate(event) => gate_text(event, content, about),
+        Event::Call(event) => call_text(event, about, people),
+        Event::Gate(event) => gate_text(event, content, about, people),
         Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} connected"),
         Event::Peer(peer::Event::Registered { peer }) => format!("{peer} registered its properties and tools"),
         Event::Peer(peer::Event::Gone { peer }) => format!("{peer} disconnected"),
         Event::Channel(event) => channels::channel_text(event),
-        Event::Policy(event) => policy_text(event, content),
-        Event::Settings(event) => settings_text(event),
-        Event::Unattended(event) => contract::contract_text(event),
+        Event::Policy(event) => policy_text(event, content, people),
+        Event::Settings(event) => settings_text(event, people),
+        Event::Unattended(event) => contract::contract_text(event, people),
         Event::Schedule(event) => jobs::schedule_text(event, content),
     }
 }
 
-fn settings_text(event: &settings::Event) -> String {
+/// Returns the name of an approver, or the id if it belongs to no person.
+pub(super) fn approver_name<'a>(people: &'a IdentityMap, by: &'a PrincipalId) -> &'a str {
+    people.person_of(by).unwrap_or_else(|| by.as_str())
+}
+
+/// Returns a reason, with the name of the approver in place of the id.
+fn named_reason(why: &str, about: &RecordSubject, people: &IdentityMap) -> String {
+    let Some(by) = about.by.clone().map(PrincipalId::new) else { return why.to_owned() };
+    why.replacen(&format!("by {by}"), &format!("by {}", approver_name(people, &by)), 1)
+}
+
+fn settings_text(event: &settings::Event, people: &IdentityMap) -> String {
+    let by = approver_name(people, event.by());
     match event {
-        settings::Event::Set { by, path, value: None, secrets } if secrets.is_empty() => {
+        settings::Event::Set { path, value: None, secrets, .. } if secrets.is_empty() => {
             format!("{by} removed the setting {path}")
         }
-        settings::Event::Set { by, path, .. } => format!("{by} changed the setting {path}"),
-        settings::Event::Added { by, path, item } => format!("{by} added {item} to the setting {path}"),
+        settings::Event::Set { path, .. } => format!("{by} changed the setting {path}"),
+        settings::Event::Added { path, item, .. } => format!("{by} added {item} to the setting {path}"),
     }
 }
 
-fn call_text(event: &call::Event, about: &RecordSubject) -> String {
+fn call_text(event: &call::Event, about: &RecordSubject, people: &IdentityMap) -> String {
     let what = about.subject.clone().unwrap_or_else(|| short_id(event.call()).into());
+    let named = |why: &str| named_reason(why, about, people);
     match event {
         call::Event::Requested { wire, .. } => format!("requested under the agent's id {wire}"),
         call::Event::Proposed { .. } if about.subject.is_none() => {
@@ -85,7 +105,7 @@ fn call_text(event: &call::Event, about: &RecordSubject) -> String {
         }
         call::Event::Proposed { .. } => format!("requested: {what}"),
         call::Event::Received { .. } => format!("result received by the requester: {what}"),
-        call::Event::Allowed { why, .. } => format!("allowed {}: {what}", plain_reason(why)),
+        call::Event::Allowed { why, .. } => format!("allowed {}: {what}", named(plain_reason(why))),
         call::Event::Gated { why, .. } => format!("approval required {why}: {what}"),
         call::Event::Waits { .. } => format!("waiting for its node or host to connect: {what}"),
         call::Event::Started { .. } => format!("started: {what}"),
@@ -95,11 +115,11 @@ fn call_text(event: &call::Event, about: &RecordSubject) -> String {
         call::Event::AskedAgain { .. } => format!("asking its node or host for the outcome: {what}"),
         call::Event::LeftBehind { execution, .. } => format!("{execution} continues in the background: {what}"),
         call::Event::Ended { end: CallEnd::Denied | CallEnd::Refused, .. } if about.why.is_some() => {
-            format!("denied {}, not run: {what}", about.why.as_deref().unwrap_or_default())
+            format!("denied {}, not run: {what}", named(about.why.as_deref().unwrap_or_default()))
         }
         call::Event::Ended { end, .. } => {
             let let_through = about.why.as_ref().filter(|_| was_run(*end));
-            let let_through = let_through.map_or_else(String::new, |why| format!(" (allowed {why})"));
+            let let_through = let_through.map_or_else(String::new, |why| format!(" (allowed {})", named(why)));
             format!("{}: {what}{let_through}", end_text(*end))
         }
         call::Event::ResultDropped { .. } => format!("late result ignored: {what}"),
@@ -119,12 +139,15 @@ const fn was_run(end: CallEnd) -> bool {
     }
 }
 
-fn gate_text(event: &gate::Event, content: Option<&str>, about: &RecordSubject) -> String {
+fn gate_text(event: &gate::Event, content: Option<&str>, about: &RecordSubject, people: &IdentityMap) -> String {
     let what = about.subject.clone().unwrap_or_else(|| short_id(event.gate()).into());
     match event {
         gate::Event::Opened { .. } => format!("waiting for an approver: {what}"),
         gate::Event::Voted { by, person, .. } => {
-            let person = person.as_ref().map_or_else(String::new, |person| format!(" ({person})"));
+            let known = people.person_of(by);
+            let person = person.as_ref().filter(|_| known.is_none());
+            let person = person.map_or_else(String::new, |person| format!(" ({person})"));
+            let by = known.unwrap_or_else(|| by.as_str());
             format!("{by}{person} allowed it, one of several approvals: {what}")
         }
         gate::Event::Escalated { step, .. } => format!("approvers of step {} asked: {what}", step + 1),
@@ -133,7 +156,7 @@ fn gate_text(event: &gate::Event, content: Option<&str>, about: &RecordSubject) 
         gate::Event::Shown { surface, .. } => format!("shown on {surface}: {what}"),
         gate::Event::Updated { surface, .. } => format!("outcome shown on {surface}: {what}"),
         gate::Event::Resolved { resolution, by, .. } => {
-            let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let by = by.as_ref().map_or_else(String::new, |by| format!(" by {}", approver_name(people, by)));
             let answer =
                 content.map(|text| gate::parse_words(text).map_or_else(|| text.to_owned(), |parts| parts.join(", ")));
             let suffix = answer.map_or_else(String::new, |text| format!(" ({text})"));
@@ -304,20 +327,21 @@ fn run_text(event: &run::Event) -> String {
     }
 }
 
-fn policy_text(event: &policy::Event, content: Option<&str>) -> String {
+fn policy_text(event: &policy::Event, content: Option<&str>, people: &IdentityMap) -> String {
+    let name = |by| approver_name(people, by);
     match event {
         policy::Event::Edited { by, .. } => match content {
-            Some(change) => format!("{by} edits the rules file: {change}"),
-            None => format!("{by} reloads the rules file"),
+            Some(change) => format!("{} edits the rules file: {change}", name(by)),
+            None => format!("{} reloads the rules file", name(by)),
         },
         policy::Event::Compiled { digest } => format!("rules in force: {digest}"),
-        policy::Event::Granted(grant) => format!("granted by {}: {}", grant.by, grant.label),
-        policy::Event::Revoked { id, by } => format!("{id} revoked by {by}"),
+        policy::Event::Granted(grant) => format!("granted by {}: {}", name(&grant.by), grant.label),
+        policy::Event::Revoked { id, by } => format!("{id} revoked by {}", name(by)),
         policy::Event::Constrained(constraint) => {
             let where_to = if constraint.session.is_some() { " in this session" } else { "" };
-            format!("denial by {} in force: the same call stays denied{where_to}", constraint.by)
+            format!("denial by {} in force: the same call stays denied{where_to}", name(&constraint.by))
         }
-        policy::Event::Lifted { by, .. } => format!("denial lifted by {by}"),
+        policy::Event::Lifted { by, .. } => format!("denial lifted by {}", name(by)),
         policy::Event::Tidied { .. } => "expired grants and denials removed".to_owned(),
     }
 }
