@@ -39,9 +39,9 @@ pub(super) async fn answer_gate(
     body: BodyFields,
 ) -> Result<Response, PageError> {
     let ctx = console.page_context(caller).await?;
-    let gate = GateId::parse(&id).ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
+    let gate = GateId::parse(&id).ok_or_else(|| PageError::not_found(format!("approval {id}")))?;
     let found = console.load_gate(gate).await?;
-    let (console_gate, _) = found.ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
+    let (console_gate, _) = found.ok_or_else(|| PageError::not_found(format!("approval {id}")))?;
     let problem = match parse_answer(&body, &console_gate) {
         Err(problem) => Some((StatusCode::BAD_REQUEST, problem)),
         Ok(answer) => {
@@ -60,7 +60,7 @@ pub(super) async fn answer_gate(
     if headers.contains_key("x-fragment") {
         // The script replaces the old card with this one.
         let (console_gate, answered) =
-            console.load_gate(gate).await?.ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
+            console.load_gate(gate).await?.ok_or_else(|| PageError::not_found(format!("approval {id}")))?;
         let key = fresh_key();
         let reader = CardContext {
             now: ctx.now,
@@ -96,7 +96,7 @@ pub(super) async fn answer_several(
     let source = console.context.handle.source(InboxLane::Result);
     for (name, shown) in body.0.iter().filter_map(|(name, value)| Some((name.strip_prefix("gate.")?, value.as_str()?)))
     {
-        let gate = GateId::parse(name).ok_or_else(|| bad("Invalid gate id in the selection."))?;
+        let gate = GateId::parse(name).ok_or_else(|| bad("Invalid id in the selection."))?;
         let Some((console_gate, _)) = console.load_gate(gate).await? else { continue };
         // The card of each shows whether it counted.
         if console_gate.digest() == shown && console_gate.is_whole(CardPlace::List) {
@@ -105,7 +105,7 @@ pub(super) async fn answer_several(
         done.push(gate.to_string());
     }
     if done.is_empty() {
-        return Err(bad("No gate is selected."));
+        return Err(bad("No approval is selected."));
     }
     Ok(redirect_to(&format!("/console/?done={}", done.join(","))))
 }
@@ -157,7 +157,7 @@ fn parse_grant(body: &BodyFields) -> Result<GateReply, String> {
 
 fn chosen_answer(body: &BodyFields, console_gate: &ConsoleGate) -> Result<GateReply, String> {
     let Some(QuestionRequest { choices, is_multi, .. }) = console_gate.request.question() else {
-        return Err("This gate is not a question.".to_owned());
+        return Err("This is not a question.".to_owned());
     };
     let chosen: Vec<String> = if is_multi {
         let chosen = choices.iter().enumerate().filter(|(at, _)| body.is_set(&format!("choice.{at}")));

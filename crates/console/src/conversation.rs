@@ -81,10 +81,10 @@ impl ConsoleState {
             @else { (render_conversation(&transcript, ctx, &at)) }
             @if can_speak && before.is_none() { (self.message_form(ctx, about, &at, &written)) }
             @else if !about.is_spoken_for && before.is_none() {
-                p.note { "The client of this session sends its messages. You can read it here, answer its gates and stop it." }
+                p.note { "The client of this session sends its messages. You can read it here, answer its pending approvals and stop it." }
                 div.speak #speak { @if about.run.is_some() { (stop_form(ctx, &at)) } }
             }
-            @else if !about.is_agents && before.is_none() { p.note { "The host of this session sends its messages. You can read it here and answer its gates." } }
+            @else if !about.is_agents && before.is_none() { p.note { "The host of this session sends its messages. You can read it here and answer its pending approvals." } }
         };
         let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
         let follows = before.is_none().then_some(id.as_str());

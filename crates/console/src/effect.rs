@@ -218,7 +218,7 @@ impl RuleEffect {
     pub(super) fn summary_sentence(&self) -> Markup {
         let ActionCounts { allowed, gated, denied } = self.then;
         html! {
-            @if self.now.total_calls() == 0 { "No call like this is in the record yet." }
+            @if self.now.total_calls() == 0 { "The record has no calls to compare with yet." }
             @else {
                 "Of " (count_text(self.now.total_calls(), "recorded call")) " "
                 strong { (allowed) " would be allowed" } ", " (gated) " would need approval, " (denied) " would be denied"

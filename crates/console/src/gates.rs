@@ -118,7 +118,7 @@ pub(super) async fn show_gate(
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
     let ctx = console.page_context(caller).await?;
-    let gate = GateId::parse(&id).ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
+    let gate = GateId::parse(&id).ok_or_else(|| PageError::not_found(format!("approval {id}")))?;
     console.gate_page(&ctx, gate, None).await
 }
 
@@ -157,7 +157,7 @@ impl ConsoleState {
         notice: Option<(axum::http::StatusCode, &str)>,
     ) -> Result<Response, PageError> {
         let found = self.load_gate(id).await?;
-        let (console_gate, answered) = found.ok_or_else(|| PageError::not_found(format!("gate {id}")))?;
+        let (console_gate, answered) = found.ok_or_else(|| PageError::not_found(format!("approval {id}")))?;
         let key = fresh_key();
         let reader = CardContext {
             now: ctx.now,
@@ -213,7 +213,7 @@ impl ConsoleState {
                     }
                 }
                 @if !console_gate.is_hosted() {
-                    p.note { a href={ "/console/try?of=" (id) } { "Edit a rule instead" } ": you see its effect before you save it to the rules file." }
+                    p.note { a href={ "/console/try?of=" (id) } { "Create a rule instead" } ": you see its effect before you save it to the rules file." }
                 }
             }
         })

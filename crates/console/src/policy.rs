@@ -17,7 +17,7 @@ use countersign_core::{
 use countersign_http::web::{BodyFields, HttpCaller};
 use countersign_policy_admin::rules_file::is_plain;
 use countersign_runtime::InboxLane;
-use countersign_view::decisions;
+use countersign_view::{decisions, time::duration_text};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -158,7 +158,9 @@ fn steps_text(steps: &[ApprovalStep]) -> String {
             Some(people) => format!("{} of {people}", step.approvals),
             None => count_text(u64::from(step.approvals), "approver"),
         };
-        let within = step.within.map_or_else(String::new, |within| format!(" within {} s", within.as_secs()));
+        let within = step.within.map_or_else(String::new, |within| {
+            format!(" within {}", duration_text(within.as_secs().saturating_mul(1000)))
+        });
         let then = match step.on_expiry {
             OnExpiry::Deny | OnExpiry::Next => String::new(),
             OnExpiry::Again(1) => " (asked again once)".to_owned(),
@@ -184,7 +186,7 @@ fn rules_table(rows: &[RuleRow]) -> Markup {
             table.rules {
                 thead { tr { th scope="col" { "Action" } th scope="col" { "Pattern" } th scope="col" { "Source" } } }
                 (group("Deny, before all other rules", RuleAction::Deny))
-                tbody { tr.fixed { td colspan="3" { (if of(RuleAction::Deny, false).next().is_some() { "Then" } else { "First" }) " active denials, and the floor: calls that destroy data outside the workspace and temporary folders always need approval." } } }
+                tbody { tr.fixed { td colspan="3" { (if of(RuleAction::Deny, false).next().is_some() { "Then" } else { "First" }) " active denials, and the floor: calls that destroy data beyond the working folder and temporary folders always need approval." } } }
                 (group("Allow", RuleAction::Allow))
                 tbody { tr.fixed { td colspan="3" { "Then standing approvals." } } }
                 (group("Ask", RuleAction::Ask))
@@ -324,7 +326,7 @@ mod tests {
             ApprovalStep { approvals: 2, from, within, on_expiry: OnExpiry::Next },
             ApprovalStep { on_expiry: OnExpiry::Again(3), ..ApprovalStep::default() },
         ];
-        let want = "2 of ana, bo\\u{202e} within 600 s, else 1 approver (asked again 3 times)";
+        let want = "2 of ana, bo\\u{202e} within 10 min, else 1 approver (asked again 3 times)";
         assert_eq!(super::steps_text(&steps), want);
         assert_eq!(super::steps_text(&[]), "");
     }

@@ -127,7 +127,11 @@ impl ConsoleState {
             Err(problem) => Some(Err(problem)),
         };
         let status = notice.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
-        let title = if rule_form.action == REMOVE { "Remove a rule" } else { "Edit a rule" };
+        let title = match rule_form.action == REMOVE {
+            true => "Remove a rule",
+            false if rule_form.line.is_empty() => "New rule",
+            false => "Edit a rule",
+        };
         let body = html! {
             p.back { a href="/console/policy" { "← Policy" } }
             h1 { (title) }
@@ -333,7 +337,7 @@ fn render_fit(fit: &RuleFit) -> Markup {
     html! {
         h2 { "Matching calls" }
         p.fits {
-            @if calls == 0 { "No call like this is in the record yet." }
+            @if calls == 0 { "No call in the record matches this rule." }
             @else { (count_text(calls, "recorded call")) ": " strong { (allowed) " would be allowed" } ", " (gated) " would need approval, " (denied) " would be denied." }
         }
         @if let Some(rule) = &fit.outranked {
