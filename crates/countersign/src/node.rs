@@ -137,7 +137,10 @@ async fn serve_node(ready: PreparedNode, launcher: ExecLauncher) -> anyhow::Resu
         tracing::warn!("{warning}");
     }
     if token == NodeTokenSource::Nowhere {
-        tracing::warn!("no token given: only a gateway on this machine that has no token itself accepts this node");
+        tracing::warn!(
+            "no token given: this node can connect only to a gateway on this machine that requires none. For any other gateway, \
+             write its `clients.token` to a file that only you can read, and start the node with --token-file FILE"
+        );
     }
     let (journal, broken) = JournalHandle::open(&data.journal_path())?;
     let number = journal.id();

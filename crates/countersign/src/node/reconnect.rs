@@ -105,7 +105,10 @@ impl<R: Fn(&str, &str)> ReconnectLoop<R> {
             Err(NodeConnectError::Rejected(fault))
                 if is_first && token.is_none() && fault.code == code::UNAUTHORIZED =>
             {
-                Err(anyhow::anyhow!("the gateway requires a token: use --token-file or --token-env"))
+                Err(anyhow::anyhow!(
+                    "the gateway requires a token: write its `clients.token` to a file that only you can read, and start the node \
+                     with --token-file FILE or --token-env NAME"
+                ))
             }
             Err(refused @ NodeConnectError::Rejected(_)) if is_first => Err(anyhow::anyhow!("{refused}")),
             Err(refused) => {
