@@ -22,8 +22,10 @@ use super::{
     printer::DemoPrinter,
 };
 
-/// Name of the approver if no user could or did deny.
-pub(super) const NOBODY: &str = "nobody";
+/// Id in the record if no user could or did answer.
+pub(super) const NO_USER: &str = "demo";
+/// Id of the user at the terminal.
+pub(super) const PERSON: &str = "person:terminal";
 
 /// Outcome of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +229,7 @@ impl DemoDriver<'_> {
     async fn handle_opened_gate(&mut self, gate: GateId, request: &GateRequest) -> anyhow::Result<()> {
         let cwd = self.cwd.to_string_lossy();
         let Some(call) = request.call() else {
-            return self.answer_gate(gate, GateReply::Decline, NOBODY).await;
+            return self.answer_gate(gate, GateReply::Decline, NO_USER).await;
         };
         self.printer.print_card(&GateCard::new(&GateCardInput::of_agent(call, &cwd, &["Allow once", "Deny"])))?;
         let denied = |reason: &str| GateReply::Deny { reason: Some(reason.to_owned()) };
@@ -235,7 +237,8 @@ impl DemoDriver<'_> {
             DemoPerson::Yes => self.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "flag:--yes").await,
             DemoPerson::No => self.answer_gate(gate, denied("the demo was started with --no"), "flag:--no").await,
             DemoPerson::Nobody => {
-                self.answer_gate(gate, denied("there is no terminal to ask a person on"), NOBODY).await
+                self.printer.print_no_terminal()?;
+                self.answer_gate(gate, denied("no terminal is attached, so nobody could answer"), NO_USER).await
             }
             DemoPerson::AtTheTerminal(lines) => {
                 // A line typed before the card was there is no answer to it.
@@ -247,23 +250,22 @@ impl DemoDriver<'_> {
     }
 
     async fn handle_line(&mut self, line: Option<String>) -> anyhow::Result<()> {
-        let person = "person:terminal";
         match (self.asking, line) {
             (PromptState::Nothing, _) => Ok(()),
             // The denial was given; only its reason is missing.
             (PromptState::Reason(gate), None) => {
                 self.printer.line_ends()?;
-                self.answer_gate(gate, GateReply::Deny { reason: None }, person).await
+                self.answer_gate(gate, GateReply::Deny { reason: None }, PERSON).await
             }
             (PromptState::Leave(gate), None) => {
                 self.printer.line_ends()?;
                 let reason = Some("the terminal was closed before an answer came".to_owned());
-                self.answer_gate(gate, GateReply::Deny { reason }, NOBODY).await
+                self.answer_gate(gate, GateReply::Deny { reason }, NO_USER).await
             }
             (PromptState::Leave(gate), Some(line)) => match parse_reply(&line) {
-                ApprovalReply::Yes => self.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), person).await,
+                ApprovalReply::Yes => self.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), PERSON).await,
                 ApprovalReply::No(Some(reason)) => {
-                    self.answer_gate(gate, GateReply::Deny { reason: Some(reason) }, person).await
+                    self.answer_gate(gate, GateReply::Deny { reason: Some(reason) }, PERSON).await
                 }
                 ApprovalReply::No(None) => {
                     self.asking = PromptState::Reason(gate);
@@ -272,7 +274,7 @@ impl DemoDriver<'_> {
                 ApprovalReply::Unclear => Ok(self.printer.ask_again()?),
             },
             (PromptState::Reason(gate), Some(line)) => {
-                self.answer_gate(gate, GateReply::Deny { reason: parse_reason(&line) }, person).await
+                self.answer_gate(gate, GateReply::Deny { reason: parse_reason(&line) }, PERSON).await
             }
         }
     }

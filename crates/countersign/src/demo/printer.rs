@@ -86,9 +86,9 @@ impl DemoPrinter {
         }
         let unasked = match person {
             DemoPerson::AtTheTerminal(_) => return Ok(()),
-            DemoPerson::Yes => "This run does not ask for approval: --yes allows it.",
-            DemoPerson::No => "This run does not ask for approval: --no denies it.",
-            DemoPerson::Nobody => "Without a terminal to ask on, it is denied; --yes allows it.",
+            DemoPerson::Yes => "You are not asked in this run: --yes allows the command that needs approval.",
+            DemoPerson::No => "You are not asked in this run: --no denies the command that needs approval.",
+            DemoPerson::Nobody => "No terminal is attached, so nobody can be asked in this run.",
         };
         self.write_text(format_args!("\n"))?;
         self.print_paragraph(unasked)?;
@@ -146,15 +146,15 @@ impl DemoPrinter {
             | CallEnd::Cancelled
             | CallEnd::Unknown => ("✗", TextStyle::Bad),
         };
+        let resolver = if end == CallEnd::Denied { self.resolver.take() } else { None };
         let (verdict, who) = match (&known.allowed, end) {
             (_, CallEnd::Denied) => {
-                let who =
-                    self.resolver.take().map_or_else(|| "denied by a rule".to_owned(), |by| format!("denied{by}"));
+                let who = resolver.as_ref().map_or_else(|| "denied by a rule".to_owned(), |by| format!("denied{by}"));
                 ("denied, not run".to_owned(), who)
             }
             (Some(AllowedBy { why, by: None }), _) => (one_line(&allowed_text(why)), "allowed by a rule".to_owned()),
             (Some(AllowedBy { by: Some(by), .. }), _) => {
-                let text = one_line(&format_args!("allowed by {by}"));
+                let text = format!("allowed{}", resolver_text(by));
                 (text.clone(), text)
             }
             (None, _) => (audit::end_text(end).to_owned(), audit::end_text(end).to_owned()),
@@ -165,7 +165,10 @@ impl DemoPrinter {
         self.decided.push((signature, who, tone));
         match known.content.tool.as_ref() {
             "edit" if end == (CallEnd::Done { error: false }) => self.print_change(known)?,
-            _ => self.print_result(&result.map(|result| text_of(&result.content)).unwrap_or_default())?,
+            _ => {
+                let text = result.map(|result| text_of(&result.content)).unwrap_or_default();
+                self.print_result(without_refusal(&text))?;
+            }
         }
         self.write_text(format_args!("\n"))
     }
@@ -210,6 +213,14 @@ impl DemoPrinter {
         self.write_text(format_args!("  {}\n", self.paint.apply_style(TextStyle::Asking, "└")))
     }
 
+    /// Prints why nobody can answer, and how to run the demo so that somebody can.
+    pub(super) fn print_no_terminal(&mut self) -> io::Result<()> {
+        self.print_paragraph(
+            "No terminal is attached, so nobody can answer, and the demo denies the command. To answer yourself, run \
+             `countersign demo` in a terminal, without a pipe. To decide without a terminal, add --yes or --no.",
+        )
+    }
+
     pub(super) fn ask_approval(&mut self) -> io::Result<()> {
         self.print_question("Allow it once? (y / n, or n and a reason) ")
     }
@@ -240,15 +251,11 @@ impl DemoPrinter {
             GateResolution::Expired => (TextStyle::Bad, "Denied: no answer in time"),
             GateResolution::Withdrawn => (TextStyle::Bad, "Withdrawn"),
         };
-        let by = match by {
-            Some(by) if by.as_str() == driver::NOBODY => ": no answer".to_owned(),
-            Some(by) => format!(" by {}", one_line(by)),
-            None => String::new(),
-        };
+        let by = by.map_or_else(String::new, resolver_text);
         self.resolver = Some(by.clone());
         self.write_text(format_args!(
             "  {}\n\n",
-            self.paint.apply_style(tone, format!("{word}{by}. That is on the record."))
+            self.paint.apply_style(tone, format!("{word}{by}. This decision is in the record."))
         ))
     }
 
@@ -316,9 +323,9 @@ impl DemoPrinter {
     /// Prints the path of the record, if it stays, and the next steps.
     pub(super) fn print_closing(&mut self, record: Option<&Path>) -> io::Result<()> {
         match record {
-            None => {
-                self.write_text(format_args!("\n  The scratch folder is removed; --keep keeps it, with the record.\n"))
-            }
+            None => self.write_text(format_args!(
+                "\n  The demo removes its folder. With --keep, the folder and its record stay.\n"
+            )),
             Some(record) => self.write_text(format_args!(
                 "\n  The record is kept. To verify it again:\n  countersign audit verify --log {}\n",
                 shell_quote(one_line(&record.display()))
@@ -357,6 +364,23 @@ impl DemoPrinter {
 /// Returns the reason why a call was allowed, beginning with "allowed".
 fn allowed_text(why: &str) -> String {
     if why.starts_with("allowed") { why.to_owned() } else { format!("allowed {why}") }
+}
+
+/// Returns the approver of a decision, to follow a word such as "denied".
+fn resolver_text(by: &PrincipalId) -> String {
+    match by.as_str() {
+        driver::NO_USER => ": no answer".to_owned(),
+        driver::PERSON => " by you".to_owned(),
+        id => format!(" by {}", one_line(&id.strip_prefix("flag:").unwrap_or(id))),
+    }
+}
+
+/// Returns the result of a denied call without the sentence about a refusal if nobody refused it.
+fn without_refusal(text: &str) -> &str {
+    match text.strip_prefix("Denied by ").and_then(|rest| rest.strip_prefix(driver::NO_USER)) {
+        Some(rest) => rest.trim_start_matches(": ").lines().next().unwrap_or_default(),
+        None => text,
+    }
 }
 
 fn one_line(text: &dyn fmt::Display) -> String {

@@ -62,12 +62,14 @@ impl DemoProcess {
 #[test]
 fn the_command_runs_only_if_it_was_allowed_and_the_rest_happens_either_way() {
     for (flags, want, by) in [
-        (&["--yes"][..], "Hello, $name!", "Allowed by flag:--yes."),
-        (&["--no"], "Hello, $nmae!", "Denied by flag:--no."),
+        (&["--yes"][..], "Hello, $name!", "Allowed by --yes."),
+        (&["--no"], "Hello, $nmae!", "Denied by --no."),
         (&[], "Hello, $nmae!", "Denied: no answer."),
     ] {
         let demo = DemoProcess::run(flags);
         assert!(demo.output.contains("scripted") && demo.output.contains(by), "{flags:?}: {}", demo.output);
+        let is_refused = flags == ["--no"];
+        assert_eq!(demo.output.contains("A person refused this"), is_refused, "{flags:?}: {}", demo.output);
         assert!(demo.output.contains("rm -rf ../published && cp -R . ../published"), "{flags:?}");
         assert!(demo.output.contains("all tests passed"), "{flags:?}");
         assert!(demo.output.contains("chain verified"), "{flags:?}");
@@ -88,7 +90,10 @@ fn a_yes_that_is_no_terminals_counts_for_nothing() {
     child.stdin.take().unwrap().write_all(b"y\ny\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert!(stdout(&output).contains("Denied: no answer."));
+    let output = stdout(&output);
+    assert!(output.contains("Denied: no answer."), "{output}");
+    assert!(output.contains("No terminal is attached, so nobody can answer"), "{output}");
+    assert!(!output.contains("A person refused this") && !output.contains("nobody:"), "{output}");
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn the_card_is_shown_whole_and_only_a_clear_yes_allows() {
         assert!(!terminal.is_published(), "{wrong:?}");
     }
     terminal.press("y\n");
-    terminal.see("Allowed by person:terminal. That is on the record.");
+    terminal.see("Allowed by you. This decision is in the record.");
     assert_eq!(terminal.end(), Some(0));
     assert!(terminal.is_published());
 }
@@ -148,7 +148,7 @@ fn a_no_denies_with_the_reason_that_is_asked_for() {
     terminal.press("n\n");
     terminal.see("Reason for the agent (Enter for none):");
     terminal.press("not on a Friday\n");
-    terminal.see("Denied by person:terminal. That is on the record.");
+    terminal.see("Denied by you. This decision is in the record.");
     terminal.see("not on a Friday");
     assert_eq!(terminal.end(), Some(0));
     assert!(!terminal.is_published());
@@ -171,7 +171,7 @@ fn a_no_whose_reason_never_comes_is_still_the_persons() {
     terminal.press("n\n");
     terminal.see("Reason for the agent (Enter for none):");
     terminal.press("\u{4}");
-    terminal.see("Denied by person:terminal. That is on the record.");
+    terminal.see("Denied by you. This decision is in the record.");
     assert_eq!(terminal.end(), Some(0));
     assert!(!terminal.is_published());
 }
