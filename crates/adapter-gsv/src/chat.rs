@@ -2,9 +2,8 @@
 
 mod answering;
 mod archive;
-mod card;
-mod cards;
 mod chat_broadcaster;
+mod chat_card;
 mod commands;
 pub(super) mod memory;
 mod messages;
@@ -13,6 +12,7 @@ mod send;
 mod session_lifecycle;
 mod session_locks;
 mod session_snapshot;
+mod shown_cards;
 mod trimming;
 
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use super::{
 pub(super) use session_lifecycle::ADAPTER_NAME;
 
 pub(super) use super::registry::session_of;
-pub(super) use card::{prompt_text, resolution_text};
-pub(super) use cards::{CardMoment, ShownCards, in_chat};
+pub(super) use chat_card::{prompt_text, resolution_text};
 pub use memory::MemoriesView;
 pub(super) use session_locks::SessionLocks;
+pub(super) use shown_cards::{CardMoment, ShownCards, in_chat};
 
 pub(super) use chat_broadcaster::follow_sessions;
 pub(super) use methods::last_messages;

@@ -5,11 +5,11 @@
 
 mod answer_dedup;
 mod approvals;
-pub(crate) mod card;
 mod clarify;
 mod follower;
 mod form;
 mod prompt_broadcast;
+pub(crate) mod prompt_card;
 mod queue;
 mod streams;
 mod yolo;
@@ -209,7 +209,7 @@ impl SessionPrompts {
         let id = named.map(GateId::parse);
         let look = move |engine: &Engine| {
             let is_here = |gate: &&Gate| {
-                gate.session() == Some(&session) && card::is_question(gate) == (kind == PromptKind::Questions)
+                gate.session() == Some(&session) && prompt_card::is_question(gate) == (kind == PromptKind::Questions)
             };
             let found = match id {
                 None => engine.state().pending_gates().find(is_here),
@@ -299,7 +299,7 @@ pub(super) async fn pending_gate_event(handle: &OwnerHandle, gate: GateId) -> Op
     let source = handle.source(InboxLane::Request);
     let read = source.read_state(move |engine| {
         let gate = engine.state().gate(gate).filter(|gate| gate.is_pending())?;
-        card::gate_event(engine, gate)
+        prompt_card::gate_event(engine, gate)
     });
     let (name, data) = read.await?.0?;
     Some(HermesEvent::new(name, data))

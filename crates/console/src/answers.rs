@@ -22,7 +22,7 @@ use countersign_view::{decisions, gate_request::QuestionRequest};
 
 use super::{
     ConsoleState,
-    card::{CardContext, CardPlace, ConsoleGate},
+    console_card::{CardContext, CardPlace, ConsoleGate},
     gates::fresh_key,
     labels,
     page::PageError,

@@ -21,7 +21,7 @@ use maud::html;
 
 use super::{
     ConsoleState,
-    card::{CardContext, CardPlace, render_piece},
+    console_card::{CardContext, CardPlace, render_piece},
     labels::{self, escape_line, plain_text, url_path},
     page::{ConsoleTab, PageError, render_page},
     record::{EntryLinks, ListedEntry, entries_table, record_tabs},

@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use super::{
     ConsoleState, PageContext,
-    card::{AnswerText, CardContext, CardPlace, ConsoleGate},
+    console_card::{AnswerText, CardContext, CardPlace, ConsoleGate},
     effect,
     labels::{count_text, url_path},
     page::{ConsoleTab, PageError, render_page},

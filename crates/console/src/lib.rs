@@ -4,8 +4,8 @@
 
 mod answers;
 mod assets;
-mod card;
 mod charts;
+mod console_card;
 mod conversation;
 mod decision;
 mod effect;

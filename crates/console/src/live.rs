@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
-use super::card::{AnswerText, CardContext, CardPlace, ConsoleGate};
+use super::console_card::{AnswerText, CardContext, CardPlace, ConsoleGate};
 
 /// Most frames that a window may be behind before it must reload.
 const BEHIND: usize = 512;

@@ -14,7 +14,8 @@ use countersign_runtime::InboxLane;
 use countersign_view::decisions;
 
 use super::{
-    ConsoleState, PageContext, answers, card::ConsoleGate, history::PastCall, page::PageError, rule_form::RuleForm,
+    ConsoleState, PageContext, answers, console_card::ConsoleGate, history::PastCall, page::PageError,
+    rule_form::RuleForm,
 };
 
 pub(super) async fn save_rule(

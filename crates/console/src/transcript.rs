@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::{
     ConsoleState,
-    card::{change, render_piece},
+    console_card::{change, render_piece},
     labels::{self, Severity, escape_line, escape_lines, plain_text, time_element, url_path},
     page::PageError,
 };

@@ -19,7 +19,7 @@ use maud::{Markup, html};
 
 use super::{
     ConsoleState, PageContext,
-    card::{AnswerText, CardContext, CardPlace, ConsoleGate},
+    console_card::{AnswerText, CardContext, CardPlace, ConsoleGate},
     effect::{ActionCounts, PolicySnapshot, RuleEffect, compare_policies},
     gates::fresh_key,
     history::{CallVerdict, PastCall},

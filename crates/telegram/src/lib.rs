@@ -5,8 +5,7 @@
 
 mod bot;
 mod bot_check;
-mod card;
-mod cards;
+mod card_writer;
 mod chat_sender;
 mod client;
 mod files;
@@ -14,6 +13,7 @@ mod health;
 mod poll;
 mod rates;
 mod refs;
+mod telegram_card;
 pub mod transport;
 mod uploads;
 pub mod wire;
@@ -49,7 +49,7 @@ pub use self::{
 };
 use self::{
     bot::{BotClient, MessageTarget},
-    cards::CardWriter,
+    card_writer::CardWriter,
     client::BotTransport,
     health::HealthTracker,
     poll::UpdatePoller,

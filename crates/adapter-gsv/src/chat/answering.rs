@@ -17,10 +17,10 @@ use countersign_runtime::{InboxLane, OwnerError};
 
 use super::{
     super::{GsvAdapter, channels::media, registry::session_of},
-    card::{gate_token, resolution_text},
-    cards::in_chat,
+    chat_card::{gate_token, resolution_text},
     send::{MessageAuthor, MessageInput},
     session_snapshot::{SessionGate, SessionSnapshot},
+    shown_cards::in_chat,
 };
 
 /// Returns the reply to a message that is a late or invalid answer.

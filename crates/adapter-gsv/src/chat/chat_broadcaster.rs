@@ -306,7 +306,7 @@ impl ChatBroadcaster {
                 if !std::mem::take(&mut talk.is_referred) && *resolution != gate::GateResolution::Withdrawn {
                     // It was decided elsewhere: the following events have a name of their own, which is announced first.
                     talk.called = gate.to_string();
-                    let text = card::resolution_text(*gate, resolution, by.as_ref());
+                    let text = chat_card::resolution_text(*gate, resolution, by.as_ref());
                     let notice = ChatEventState::partial_message(&Shown::gateway_message(&text, recorded.meta.at.0));
                     self.broadcast_state(session, notice, recorded.meta.lsn);
                 }
@@ -323,7 +323,7 @@ impl ChatBroadcaster {
         let Some(ask) = talk.asks.front() else { return };
         talk.prompted = Some(ask.gate);
         self.door.cards.note_shown(session, ask.gate);
-        let text = card::prompt_text(ask.gate, &ask.request, &ask.scopes, &cwd, talk.asks.len() - 1);
+        let text = chat_card::prompt_text(ask.gate, &ask.request, &ask.scopes, &cwd, talk.asks.len() - 1);
         self.broadcast_state(session, ChatEventState::final_message(&Shown::gateway_message(&text, at.0)), lsn);
     }
 

@@ -168,7 +168,7 @@ async fn waiting_card(door: &Arc<GsvAdapter>, seen: &SessionSnapshot) -> Result<
     let texts = door.context.handle.contents().get(&[gate.content]).await.map_err(read_error)?;
     let text = texts.into_iter().next().flatten();
     let Some(request) = text.and_then(|text| GateRequest::from_record(&text)) else { return Ok(None) };
-    let text = card::prompt_text(gate.id, &request, &gate.scopes, &seen.cwd, seen.waiting_behind);
+    let text = chat_card::prompt_text(gate.id, &request, &gate.scopes, &seen.cwd, seen.waiting_behind);
     Ok(Some(GsvMessage::gateway_message(&text, gate.opened_at.0)))
 }
 

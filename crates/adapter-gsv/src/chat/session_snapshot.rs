@@ -144,7 +144,7 @@ fn session_gate(state: &State, gate: &Gate) -> SessionGate {
     let decided = match gate.phase() {
         GatePhase::Pending => None,
         GatePhase::Resolved { at, .. } => {
-            Some(GateDecision { at: *at, by: gate.resolved_by().cloned(), text: super::card::decision_text(gate) })
+            Some(GateDecision { at: *at, by: gate.resolved_by().cloned(), text: super::chat_card::decision_text(gate) })
         }
     };
     let is_question = gate.kind() == gate::Kind::Question;

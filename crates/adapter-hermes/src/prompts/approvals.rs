@@ -49,7 +49,7 @@ impl ApprovalChoice {
 
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Allow(scope) => card::scope_word(scope),
+            Self::Allow(scope) => prompt_card::scope_word(scope),
             Self::Deny => "deny",
         }
     }
@@ -195,7 +195,7 @@ async fn decide_gate(
         };
         let answer = match choice {
             ApprovalChoice::Deny => GateReply::Deny { reason: None },
-            ApprovalChoice::Allow(scope) => GateReply::Allow(card::widest_scope(&gate, scope)),
+            ApprovalChoice::Allow(scope) => GateReply::Allow(prompt_card::widest_scope(&gate, scope)),
         };
         let key = format!("web:{}:{}", caller.principal, choice.as_str());
         let refused = match prompts.answer_gate(&gate, answer, &caller.principal, key).await {

@@ -162,7 +162,7 @@ impl PromptFollower {
             "run_id": run.to_string(),
             "stream_id": turn_stream::stream_id(run),
             "pending_started_at": transcript::unix_seconds(recorded.meta.at),
-            "route": card::session_route(session.as_str()),
+            "route": prompt_card::session_route(session.as_str()),
         });
         // A client whose own message began it knows of its stream. It would take any other for a second turn.
         let event = if is_for_prompt { "turn_started" } else { "server_turn_started" };
@@ -189,7 +189,7 @@ impl PromptFollower {
             "stream_id": turn_stream::stream_id(run),
             "status": status,
             "summary": text.as_deref().unwrap_or(otherwise),
-            "route": card::session_route(session.as_str()),
+            "route": prompt_card::session_route(session.as_str()),
         });
         if event == "turn_failed" {
             ended["error"] = answer.problem.as_deref().unwrap_or(otherwise).into();
@@ -275,7 +275,7 @@ fn activity_summary(session: &SessionId, tool: &str, status: &str) -> Value {
         "session_id": session,
         "summary": if status == "running" { "The agent is at work." } else { "The agent goes on." },
         "tool": { "name": tool, "status": status },
-        "route": card::session_route(session.as_str()),
+        "route": prompt_card::session_route(session.as_str()),
     })
 }
 

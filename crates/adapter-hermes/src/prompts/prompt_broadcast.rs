@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    card::PromptCard,
+    prompt_card::PromptCard,
     queue::{PromptKind, PromptQueues},
 };
 

@@ -11,7 +11,7 @@ use countersign_core::{
 use countersign_http::web::sse;
 use serde_json::{Value, json};
 
-use super::card::{self, PromptCard};
+use super::prompt_card::{self, PromptCard};
 
 /// The two queues of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ impl PromptQueues {
         for gate in engine.state().pending_gates() {
             let Some(queues) = gate.session().and_then(|session| all.get_mut(session)) else { continue };
             if let Some(prompt) = PromptCard::from_gate(engine, gate) {
-                let is_question = card::is_question(gate);
+                let is_question = prompt_card::is_question(gate);
                 if is_question { queues.questions.push(prompt) } else { queues.approvals.push(prompt) }
             }
         }
@@ -100,6 +100,6 @@ impl PromptQueues {
     /// Returns the names of all pending gates, with their queue.
     pub(crate) fn waiting_gates(&self) -> BTreeMap<GateId, PromptKind> {
         let all = self.approvals.iter().chain(&self.questions);
-        all.map(|prompt| (prompt.id(), PromptKind::from_is_question(card::is_question(prompt.gate())))).collect()
+        all.map(|prompt| (prompt.id(), PromptKind::from_is_question(prompt_card::is_question(prompt.gate())))).collect()
     }
 }

@@ -161,7 +161,7 @@ async fn subscribe_session(
             "stream_id": turn_stream::stream_id(run),
             "input_type": "chat",
             "recovered": true,
-            "route": card::session_route(session.as_str()),
+            "route": prompt_card::session_route(session.as_str()),
         });
         first.extend(sse::encode_frame(None, "server_turn_started", &started));
     } else if known.is_some_and(|known| known < count) {

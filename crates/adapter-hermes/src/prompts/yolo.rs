@@ -112,7 +112,7 @@ impl SessionPrompts {
         let of = session.clone();
         let waiting = move |engine: &Engine| -> Vec<GateId> {
             let here = engine.state().pending_gates().filter(|gate| gate.session() == Some(&of));
-            here.filter(|gate| card::is_coverable(gate)).map(Gate::id).collect()
+            here.filter(|gate| prompt_card::is_coverable(gate)).map(Gate::id).collect()
         };
         let source = self.handle.source(InboxLane::Result);
         let mut outcome = Ok(());

@@ -270,7 +270,7 @@ const CLASSES: [FaultClass; 29] = [
                 TAPS,
                 &["what_is_too_long_is_sent_whole_before_it_can_be_allowed", "what_is_far_too_long_can_only_be_denied"],
             ),
-            ("telegram/src/card/tests.rs", &["a_card_of_any_length_fits_into_a_message"]),
+            ("telegram/src/telegram_card/tests.rs", &["a_card_of_any_length_fits_into_a_message"]),
             ("countersign/src/gates/watch/screen.rs", &["what_was_not_shown_whole_is_not_allowed_but_can_be_denied"]),
             ("adapter-gsv/tests/process/approvals.rs", &["what_would_run_is_shown_whole_and_the_next_message_answers"]),
             ("console/tests/process/gates.rs", &["only_what_was_shown_is_allowed_and_only_what_is_offered"]),

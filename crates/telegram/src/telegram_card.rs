@@ -35,9 +35,9 @@ const LONGEST_RULE: usize = 48;
 /// Reason for a gate after denials.
 const DENIED: &str = "because several of its requests in a row were denied; until then nothing else is asked";
 
-/// Request on a card.
+/// Content of a card: the request that it shows, and the offered answers.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct CardRequest {
+pub(super) struct CardContent {
     gate: GateId,
     tool: String,
     /// The signature and every argument that is not in it.
@@ -100,7 +100,7 @@ pub(super) struct CardEnding {
     pub(super) outcome: Option<CardOutcome>,
 }
 
-impl CardRequest {
+impl CardContent {
     /// Creates the request of a gate. Without `call` every argument counts as one that the signature does not show. `rules`
     /// are those that are proposed for it, `folder` is where it would run.
     pub(super) fn new(

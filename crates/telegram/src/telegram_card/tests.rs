@@ -7,7 +7,7 @@ use countersign_core::{
 };
 use serde_json::{Value, json};
 
-use super::{super::refs::ButtonCodec, CardEnding, CardOutcome, CardRequest, CardStage, LIMIT, utf16_units};
+use super::{super::refs::ButtonCodec, CardContent, CardEnding, CardOutcome, CardStage, LIMIT, utf16_units};
 
 fn time(at: Millis) -> String {
     format!("{:02}:{:02}", at.0 / 3_600_000, at.0 / 60_000 % 60)
@@ -35,7 +35,7 @@ fn gate(scopes: &[ApprovalScope]) -> Gate {
 
 const ALL: [ApprovalScope; 3] = [ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always];
 
-fn card_request(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) -> CardRequest {
+fn card_request(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) -> CardContent {
     let Value::Object(arguments) = arguments else { panic!("an object") };
     let content = GateContent::Approval {
         tool: tool.into(),
@@ -66,7 +66,7 @@ fn card_request(tool: &str, signature: &str, arguments: Value, named: Option<&[&
             undeclared: vec!["extra".to_owned()],
         })),
     });
-    CardRequest::new(&gate(&ALL), &content.into(), call.as_ref(), Vec::new(), None)
+    CardContent::new(&gate(&ALL), &content.into(), call.as_ref(), Vec::new(), None)
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_question_offers_its_choices_and_nothing_that_allows() {
         recommended: Some(1),
         about: serde_json::Map::new(),
     };
-    let card = CardRequest::new(&gate(&ALL), &content.into(), None, Vec::new(), None);
+    let card = CardContent::new(&gate(&ALL), &content.into(), None, Vec::new(), None);
     let text = card.waiting_text(CardStage::First, Millis(0), time);
     assert!(
         text.starts_with("\u{2753} Question\nWhich?\nSay so.\n1. Left\n2. Right\\u{200b} (recommended)\n\nAgent: "),

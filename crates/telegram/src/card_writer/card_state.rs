@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use super::{
     super::{
         SHUTDOWN, SURFACE,
-        card::{CardEnding, CardOutcome, CardRequest},
         refs::CardLocation,
+        telegram_card::{CardContent, CardEnding, CardOutcome},
         time_of_day,
     },
     AttemptResult, CardWriter,
@@ -33,7 +33,7 @@ pub(super) struct CallEnding {
 pub(super) struct CardSnapshot {
     pub(super) gate: Gate,
     /// Its request; absent if this surface cannot show it.
-    pub(super) request: Option<CardRequest>,
+    pub(super) request: Option<CardContent>,
     /// The cards that do not say how it ended.
     pub(super) places: Vec<CardLocation>,
     /// Cards that show an earlier round, and those whose last change is not shown.
@@ -114,12 +114,12 @@ impl CardWriter {
         call: Option<&call::CallDetails>,
         rules: Vec<String>,
         folder: Option<&str>,
-    ) -> Result<Option<CardRequest>, AttemptResult> {
+    ) -> Result<Option<CardContent>, AttemptResult> {
         let Ok(mut texts) = self.shared.handle.contents().get(&[gate.content_lsn()]).await else {
             return Err(AttemptResult::Later);
         };
         let request = texts.pop().flatten().and_then(|text| GateRequest::from_record(&text));
-        Ok(request.map(|request| CardRequest::new(gate, &request, call, rules, folder)))
+        Ok(request.map(|request| CardContent::new(gate, &request, call, rules, folder)))
     }
 
     /// Returns a person's text with a denial, or as an answer.

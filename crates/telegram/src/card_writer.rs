@@ -25,9 +25,9 @@ use self::card_state::{CallEnding, CardSnapshot};
 use super::{
     MessengerContext, SURFACE,
     bot::{BotCallFailure, RetryBackoff},
-    card::{CardRequest, CardStage},
     rates::{RateMeter, WriteKind, WriteRates},
     refs::CardLocation,
+    telegram_card::{CardContent, CardStage},
     time_of_day,
 };
 
@@ -45,7 +45,7 @@ struct DueGate {
 /// Memory of a gate whose card is not final. All of it can be found again.
 #[derive(Debug, Default)]
 struct GateMemory {
-    request: Option<CardRequest>,
+    request: Option<CardContent>,
     /// Cards that were sent and could not be recorded yet.
     sent: Vec<CardLocation>,
     texts: BTreeMap<CardLocation, String>,
@@ -285,7 +285,7 @@ impl CardWriter {
     async fn change_card(
         &mut self,
         gate: &gate::Gate,
-        request: CardRequest,
+        request: CardContent,
         place: CardLocation,
         is_earlier: bool,
     ) -> AttemptResult {
@@ -385,7 +385,7 @@ impl CardWriter {
             return;
         }
         // After a restart it is made from the record, with the first part.
-        let parts = request.and_then(CardRequest::text_parts).unwrap_or_default().into();
+        let parts = request.and_then(CardContent::text_parts).unwrap_or_default().into();
         self.wholes.push_back(PendingFullText { gate, parts, at: Instant::now() });
     }
 
