@@ -1,6 +1,6 @@
 //! The gjc adapter: omp's, in a dialect of its own, with what only this dialect has. Source: docs/protocol/gjc.md.
 //!
-//! The adapter itself is [`countersign_adapter_omp`]'s: it reads lines, keeps the lanes and follows the session. The differences join it
+//! The adapter itself is [`countersign_adapter_omp`]'s: it reads lines, keeps the order and follows the session. The differences join it
 //! through hooks (`extension`): the encoding of frames (`EnvelopeWriter`), the commands that omp has not (`commands`). It decides nothing
 //! about calls, gates or runs.
 

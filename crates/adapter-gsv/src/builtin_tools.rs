@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock};
 use countersign_config::lint::{ExtraArguments, KnownTool};
 use countersign_core::{
     id::RunId,
-    tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
+    tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gsv::tool::{NATIVE, ToolDefinition};
 use countersign_runtime::tools::{AgentTool, CallFailure, CallOutput, CallRoute, ToolContext};
@@ -106,9 +106,9 @@ static SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
         name: format!("{NATIVE}__{}", native.name),
         description: native.description.to_owned(),
         schema: (native.schema)(),
-        lane: match native.effect {
-            ToolEffect::Reads => Lane::Shared,
-            ToolEffect::Changes => Lane::Exclusive,
+        concurrency: match native.effect {
+            ToolEffect::Reads => CallConcurrency::Shared,
+            ToolEffect::Changes => CallConcurrency::Exclusive,
         },
         repeat: match native.effect {
             ToolEffect::Reads => RepeatMode::Idempotent,

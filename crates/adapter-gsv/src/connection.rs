@@ -218,9 +218,9 @@ struct GsvConnection<'a> {
     posts: OutboxReceiver,
     /// Events of chats, for clients.
     chats: Option<broadcast::Receiver<Arc<BroadcastEvent>>>,
-    /// Sender to the lane of requests that are answered in order, by a task of its own: a request is finished
+    /// Sender of the requests that are answered in order, by a task of its own: a request is finished
     /// whether or not the peer stays, and a peer that does not read delays no other.
-    lane: Option<mpsc::UnboundedSender<RequestFuture>>,
+    ordered_requests: Option<mpsc::UnboundedSender<RequestFuture>>,
     /// Requests that are not answered yet.
     load: OpenRequests,
     /// Time from which the peer gets events.
@@ -243,7 +243,7 @@ impl<'a> GsvConnection<'a> {
             outbox,
             posts,
             chats,
-            lane: None,
+            ordered_requests: None,
             load: OpenRequests::default(),
             listens_at: Instant::now(),
             proofs: VecDeque::new(),
@@ -430,17 +430,17 @@ impl<'a> GsvConnection<'a> {
                 outbox.send_in_turn(answer).await;
             });
         } else {
-            let lane = self.lane.get_or_insert_with(|| start_lane(self.outbox.clone()));
+            let requests = self.ordered_requests.get_or_insert_with(|| start_ordered_requests(self.outbox.clone()));
             // It ends only by a bug; then no request would ever be answered.
-            lane.send(work.boxed()).map_err(|_| DisconnectReason::Gone)?;
+            requests.send(work.boxed()).map_err(|_| DisconnectReason::Gone)?;
         }
         Ok(None)
     }
 }
 
 /// Starts the task that handles requests one after the other, to the last of them.
-fn start_lane(outbox: ConnectionOutbox) -> mpsc::UnboundedSender<RequestFuture> {
-    let (lane, mut works) = mpsc::unbounded_channel::<RequestFuture>();
+fn start_ordered_requests(outbox: ConnectionOutbox) -> mpsc::UnboundedSender<RequestFuture> {
+    let (requests, mut works) = mpsc::unbounded_channel::<RequestFuture>();
     tokio::spawn(async move {
         while let Some(work) = works.recv().await {
             let (answer, _held) = work.await;
@@ -448,7 +448,7 @@ fn start_lane(outbox: ConnectionOutbox) -> mpsc::UnboundedSender<RequestFuture> 
             let _ = outbox.send_frame(answer);
         }
     });
-    lane
+    requests
 }
 
 /// Client that subscribed to streamed output.

@@ -188,7 +188,7 @@ impl OmpAdapter {
         !self.store.common.dialect.reads_at_once && command_kind::reads_session(command) && (is_leaving() || leaves())
     }
 
-    /// Takes the next command out of the queue that may be done now. Commands that do not need the lane pass one that takes long, but they
+    /// Takes the next command out of the queue that may be done now. Commands outside of the order pass one that takes long, but they
     /// pass only commands of the user that wait for it.
     fn next_command(&mut self) -> Option<QueuedCommand> {
         if !self.waiters.is_empty() || self.stops > 0 || self.outbox.is_overfull() {
@@ -222,7 +222,7 @@ impl OmpAdapter {
     async fn handle_line(&mut self, line: &DecodedLine) {
         match self.dialect.hooks.decode(line) {
             Ok(GjcInboundFrame::Command { id, command }) => {
-                if command.lane() == gjc::CommandLane::Fast && !self.is_about_to_leave(&command) {
+                if command.order() == gjc::CommandOrder::Fast && !self.is_about_to_leave(&command) {
                     self.dispatch_command(id, command).await;
                 } else if self.waiting.len() >= LANE {
                     let problem = format!("too many commands are waiting (limit {LANE})");

@@ -299,7 +299,7 @@ mod tests {
         digest::Digest,
         id::{CallId, SessionId},
         time::Millis,
-        tool::{Lane, RepeatMode, ToolEffect},
+        tool::{CallConcurrency, RepeatMode, ToolEffect},
     };
     use uuid::Uuid;
 
@@ -324,7 +324,7 @@ mod tests {
             call: CallId::new(Uuid::from_u128(at)),
             run: None,
             executor: Executor::Service,
-            lane: Lane::Shared,
+            concurrency: CallConcurrency::Shared,
             repeat: RepeatMode::Once,
             effect: ToolEffect::Changes,
             arguments: Digest::hash_bytes(b""),

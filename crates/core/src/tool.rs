@@ -1,13 +1,13 @@
-//! Properties of a tool for the engine: its name, its arguments, and its lane. Other crates run it.
+//! Properties of a tool for the engine: its name, its arguments, and whether its calls run alone. Other crates run it.
 
 pub(crate) use countersign_shell_analysis::is_shell_in_rules;
 pub use countersign_shell_analysis::{ForeignTool, ShellInput, ShellMachine};
 use serde_json::{Map, Value};
 
-/// Lane of a tool's calls among the other calls of the same model message.
+/// Whether a call runs together with the other calls of the same model message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Lane {
+pub enum CallConcurrency {
     /// Parallel to other shared calls.
     Shared,
     /// Alone, in the order of the message.
@@ -43,8 +43,8 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of the arguments object.
     pub schema: Value,
-    /// Lane of its calls.
-    pub lane: Lane,
+    /// Whether its calls run alone or with others.
+    pub concurrency: CallConcurrency,
     /// Repeat mode: whether it may be repeated.
     pub repeat: RepeatMode,
     /// Effect: whether it changes anything.
@@ -90,7 +90,7 @@ pub(crate) fn value_text(value: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Lane, RepeatMode, ToolEffect, ToolSpec};
+    use super::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 
     #[test]
     fn a_signature_names_the_arguments_that_the_tool_declares() {
@@ -98,7 +98,7 @@ mod tests {
             name: "grep".to_owned(),
             description: String::new(),
             schema: json!({}),
-            lane: Lane::Shared,
+            concurrency: CallConcurrency::Shared,
             repeat: RepeatMode::Idempotent,
             effect: ToolEffect::Reads,
             signature,

@@ -24,7 +24,7 @@ pub fn host_tool_subject(door: &str, cwd: &str, tool: &str, arguments: &Map<Stri
         name: tool.to_owned(),
         description: String::new(),
         schema: Value::Null,
-        lane: countersign_core::tool::Lane::Shared,
+        concurrency: countersign_core::tool::CallConcurrency::Shared,
         repeat: countersign_core::tool::RepeatMode::Once,
         effect: ToolEffect::Changes,
         signature: &[],

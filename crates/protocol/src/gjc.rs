@@ -18,7 +18,7 @@ pub mod ui;
 pub mod unattended;
 pub mod workflow;
 
-pub use command::{CommandLane, GjcCommand, GjcInboundFrame, GjcParseError, parse_line, receive_line};
+pub use command::{CommandOrder, GjcCommand, GjcInboundFrame, GjcParseError, parse_line, receive_line};
 pub use event::{GjcEnvelope, GjcEvent, PROTOCOL_VERSION};
 
 pub use crate::omp::{OmpRequestId, OmpResponse, host_tool, host_uri};

@@ -1,7 +1,7 @@
 //! Frames of hosts, and the answers to those that cannot be read.
 
 use countersign_protocol::gjc::bridge::{self, BridgeError, DialogAnswer, PermissionAnswer, PermissionKind};
-use countersign_protocol::gjc::command::CommandLane;
+use countersign_protocol::gjc::command::CommandOrder;
 use countersign_protocol::gjc::host_tool::HostToolAnswer;
 use countersign_protocol::gjc::state::StateIncludes;
 use countersign_protocol::gjc::ui::UiAnswer;
@@ -17,11 +17,11 @@ fn read(line: &str) -> GjcCommand {
     }
 }
 
-/// Every command with its lane and scope, one line for each.
+/// Every command with its order and scope, one line for each.
 #[test]
 fn every_command_has_its_lane_and_its_scope() {
-    let (fast, ordered) = (CommandLane::Fast, CommandLane::Ordered);
-    for (line, lane, scope) in [
+    let (fast, ordered) = (CommandOrder::Fast, CommandOrder::Ordered);
+    for (line, order, scope) in [
         (r#"{"type":"prompt","message":"m"}"#, ordered, CommandScope::Prompt),
         (r#"{"type":"steer","message":"m"}"#, ordered, CommandScope::Prompt),
         (r#"{"type":"follow_up","message":"m"}"#, ordered, CommandScope::Prompt),
@@ -64,7 +64,7 @@ fn every_command_has_its_lane_and_its_scope() {
         (r#"{"type":"login","providerId":"p"}"#, ordered, CommandScope::Admin),
     ] {
         let command = read(line);
-        assert_eq!((command.lane(), command.required_scope()), (lane, scope), "{line}");
+        assert_eq!((command.order(), command.required_scope()), (order, scope), "{line}");
         assert!(line.starts_with(&format!(r#"{{"type":"{}""#, command.name())), "{line}");
     }
 }

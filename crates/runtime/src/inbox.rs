@@ -87,8 +87,8 @@ pub(crate) struct QueuedItem {
     pub(crate) item: InboxItem,
     pub(crate) source: u64,
     pub(crate) lane: InboxLane,
-    /// When it came into the line.
-    pub(crate) since: Instant,
+    /// Time at which it was put into the queue.
+    pub(crate) queued_at: Instant,
     /// Held until the item is settled, which is what bounds the source.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
 }

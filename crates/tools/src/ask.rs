@@ -2,7 +2,7 @@
 //!
 //! It must not ask: the engine opens one gate per question, puts the answers into a result and never runs this tool.
 
-use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -73,7 +73,7 @@ impl Default for AskTool {
                 name: "ask".to_owned(),
                 description: "Asks the person one or more questions and waits for the answers. Ask only what you cannot find out yourself.".to_owned(),
                 schema: questions_schema(),
-                lane: Lane::Exclusive,
+                concurrency: CallConcurrency::Exclusive,
                 repeat: RepeatMode::Once,
                 effect: ToolEffect::Reads,
                 signature: &[],

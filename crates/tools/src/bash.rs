@@ -14,7 +14,7 @@ use std::{
 use countersign_core::{
     call::Pins,
     secret,
-    tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
+    tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec},
 };
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -113,7 +113,7 @@ impl Default for BashTool {
                     "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Variables for this command alone"},
                     "pty": {"type": "boolean", "description": "Ignored: commands have no terminal"},
                 }}),
-                lane: Lane::Exclusive,
+                concurrency: CallConcurrency::Exclusive,
                 repeat: RepeatMode::Once,
                 effect: ToolEffect::Changes,
                 signature: &["command"],

@@ -8,7 +8,7 @@ mod nearest;
 mod patch;
 mod replace;
 
-use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -44,7 +44,7 @@ impl EditTool {
             name: "edit".to_owned(),
             description: description.to_owned(),
             schema,
-            lane: Lane::Exclusive,
+            concurrency: CallConcurrency::Exclusive,
             repeat: RepeatMode::Once,
             effect: ToolEffect::Changes,
             signature: &["path"],

@@ -4,7 +4,7 @@
 
 use std::{path::Path, time::SystemTime};
 
-use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
@@ -41,7 +41,7 @@ impl Default for FindTool {
                     "hidden": {"type": "boolean", "description": "Hidden files too (default true)"},
                     "limit": {"type": "integer", "minimum": 1, "maximum": 10000, "description": "Paths shown (default 1000)"},
                 }}),
-                lane: Lane::Shared,
+                concurrency: CallConcurrency::Shared,
                 repeat: RepeatMode::Idempotent,
                 effect: ToolEffect::Reads,
                 signature: &["pattern", "path"],

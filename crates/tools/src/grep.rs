@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
@@ -56,7 +56,7 @@ impl Default for GrepTool {
                     "limit": {"type": "integer", "minimum": 1, "maximum": 10000, "description": "Matches shown (default 20)"},
                     "offset": {"type": "integer", "minimum": 0, "description": "Matches skipped"},
                 }}),
-                lane: Lane::Shared,
+                concurrency: CallConcurrency::Shared,
                 repeat: RepeatMode::Idempotent,
                 effect: ToolEffect::Reads,
                 signature: &["pattern", "path"],

@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -34,7 +34,7 @@ impl Default for LsTool {
                 schema: json!({"type": "object", "properties": {
                     "path": {"type": "string", "description": "Folder (default: the working folder)"},
                 }}),
-                lane: Lane::Shared,
+                concurrency: CallConcurrency::Shared,
                 repeat: RepeatMode::Idempotent,
                 effect: ToolEffect::Reads,
                 signature: &["path"],

@@ -13,7 +13,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::{
     message::{ImageBlock, MessageBlock},
-    tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
+    tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec},
 };
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -67,7 +67,7 @@ impl Default for ReadTool {
                     "timeout": {"type": "integer", "minimum": 1, "maximum": 3600, "description": "Seconds after which it is given up"},
                     "raw": {"type": "boolean", "description": "Text only: no line marks and no notes"},
                 }}),
-                lane: Lane::Shared,
+                concurrency: CallConcurrency::Shared,
                 repeat: RepeatMode::Idempotent,
                 effect: ToolEffect::Reads,
                 signature: &["path"],

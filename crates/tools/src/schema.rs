@@ -237,7 +237,7 @@ pub(crate) fn brief_value(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+    use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
     use serde_json::{Value, json};
 
     use super::{strip_intent, validate_arguments, with_intent};
@@ -256,7 +256,7 @@ mod tests {
                 "free": {"type": "object", "additionalProperties": true},
                 "loc": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["pos"], "properties": {"pos": {"type": "integer"}}}]},
             }}),
-            lane: Lane::Shared,
+            concurrency: CallConcurrency::Shared,
             repeat: RepeatMode::Idempotent,
             effect: ToolEffect::Reads,
             signature: &[],

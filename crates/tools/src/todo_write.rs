@@ -2,7 +2,7 @@
 //!
 //! It must not keep the list: the runner of the call takes it from the result and passes it in again.
 
-use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -47,7 +47,7 @@ impl Default for TodoWriteTool {
                         "details": text("More than the one line"),
                     }}},
                 }}),
-                lane: Lane::Exclusive,
+                concurrency: CallConcurrency::Exclusive,
                 repeat: RepeatMode::Once,
                 // The list is part of the conversation.
                 effect: ToolEffect::Reads,

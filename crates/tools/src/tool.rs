@@ -56,7 +56,7 @@ pub struct PeerRoute {
 ///
 /// ```
 /// # use std::path::Path;
-/// use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+/// use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 /// use countersign_tools::{AgentTool, CallFailure, CallOutput, ToolContext};
 /// # use countersign_tools::{AllowedRoots, CommandEnvironment, SessionShell, exec::ExecLauncher};
 /// use futures_util::future::BoxFuture;
@@ -88,7 +88,7 @@ pub struct PeerRoute {
 ///     name: "count_words".to_owned(),
 ///     description: "Counts the words of a text.".to_owned(),
 ///     schema: json!({ "type": "object", "required": ["text"], "properties": { "text": { "type": "string" } } }),
-///     lane: Lane::Shared,
+///     concurrency: CallConcurrency::Shared,
 ///     repeat: RepeatMode::Idempotent,
 ///     effect: ToolEffect::Reads,
 ///     signature: &["text"],

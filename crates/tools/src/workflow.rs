@@ -2,7 +2,7 @@
 //!
 //! It must not ask, as `ask` does not: the engine opens the gates, puts the answers into a result and never runs these tools.
 
-use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ impl WorkflowTool {
                 name: name.to_owned(),
                 description: description.to_owned(),
                 schema,
-                lane: Lane::Exclusive,
+                concurrency: CallConcurrency::Exclusive,
                 repeat: RepeatMode::Once,
                 effect: ToolEffect::Reads,
                 signature: &[],

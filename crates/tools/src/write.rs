@@ -2,7 +2,7 @@
 //!
 //! It must not merge: what was there is gone.
 
-use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -31,7 +31,7 @@ impl Default for WriteTool {
                     "path": {"type": "string", "description": "File, absolute or relative to the working folder"},
                     "content": {"type": "string", "description": "All that the file is to hold"},
                 }}),
-                lane: Lane::Exclusive,
+                concurrency: CallConcurrency::Exclusive,
                 repeat: RepeatMode::Idempotent,
                 effect: ToolEffect::Changes,
                 signature: &["path"],

@@ -3,7 +3,7 @@
 use countersign_core::{
     call,
     policy::Class,
-    tool::{ForeignTool, Lane, RepeatMode, ShellInput, ShellMachine, ToolEffect, ToolSpec},
+    tool::{CallConcurrency, ForeignTool, RepeatMode, ShellInput, ShellMachine, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gsv::{
     runtime::{MachineCapability, RuntimeInfo},
@@ -39,7 +39,7 @@ impl NodeTool {
             name: name_for_models(node, &definition.name),
             description: definition.description.clone(),
             schema: Value::Object(schema),
-            lane: Lane::Shared,
+            concurrency: CallConcurrency::Shared,
             repeat: RepeatMode::Once,
             effect: ToolEffect::Changes,
             signature: signature_arguments(&definition.name),

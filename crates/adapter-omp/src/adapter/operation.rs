@@ -1,11 +1,11 @@
-//! The lane of commands that are done one after the other, and what it waits for.
+//! The ordered commands, which are done one after the other, and what they wait for.
 
 use countersign_core::id::CallId;
 use countersign_protocol::{RawJson, omp::OmpRequestId};
 
 use crate::open_session::OpenSession;
 
-/// A command that takes long: the ordered lane waits for it.
+/// A command that takes long: later ordered commands wait for it.
 pub(crate) enum ActiveOperation {
     Free,
     /// Until the work is stopped, so that a compaction can begin, unless it was cancelled meanwhile.
@@ -26,7 +26,7 @@ pub(crate) enum ActiveOperation {
     Short,
 }
 
-/// End for which a command waits, outside of the lane; while one does, the lane is not free.
+/// End for which a command waits outside of the order; meanwhile no ordered command starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitUntil {
     RunEnded,

@@ -56,12 +56,12 @@ pub(super) async fn start_compaction(door: &mut OmpAdapter, id: Option<OmpReques
     stop_run(
         door,
         Box::new(move |door, stopped| {
-            let lane = std::mem::replace(&mut door.operation, ActiveOperation::Free);
+            let operation = std::mem::replace(&mut door.operation, ActiveOperation::Free);
             if let Err(refused) = stopped {
                 door.encoder.attach();
                 return door.write_frame(&door.dialect.hooks.broken_off(id, "compact", refusal_message(&refused)));
             }
-            if matches!(lane, ActiveOperation::ToCompact { is_given_up: true }) {
+            if matches!(operation, ActiveOperation::ToCompact { is_given_up: true }) {
                 return door.write_frame(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
             }
             let Some(seat) = door.current_session() else { return };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_core::{
     id::PeerId,
     policy::Class,
-    tool::{ForeignTool, Lane, RepeatMode, ShellInput, ShellMachine, ToolEffect, ToolSpec},
+    tool::{CallConcurrency, ForeignTool, RepeatMode, ShellInput, ShellMachine, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gjc::host_tool::HostTool;
 use countersign_runtime::tools::{
@@ -36,7 +36,7 @@ impl HostProvidedTool {
             name: tool.name.clone(),
             description: tool.description.clone(),
             schema: shown,
-            lane: Lane::Shared,
+            concurrency: CallConcurrency::Shared,
             repeat: RepeatMode::Once,
             effect: ToolEffect::Changes,
             signature: &[],

@@ -6,7 +6,7 @@ use std::{
 use countersign_agent_dir::{AgentDir, AgentProduct, ProcessEnvironment};
 use countersign_core::{
     time::Millis,
-    tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
+    tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec},
 };
 use serde_json::json;
 
@@ -28,7 +28,7 @@ fn spec(name: &str, description: &str) -> ToolSpec {
         name: name.to_owned(),
         description: description.to_owned(),
         schema: json!({}),
-        lane: Lane::Shared,
+        concurrency: CallConcurrency::Shared,
         repeat: RepeatMode::Idempotent,
         effect: ToolEffect::Reads,
         signature: &[],

@@ -11,7 +11,7 @@ use crate::{
     id::{CallId, EntryId, PeerId, PrincipalId, RunId, SessionId},
     peer::{PeerLine, PeerMemory},
     time::Millis,
-    tool::{Lane, RepeatMode, ShellInput, ToolEffect},
+    tool::{CallConcurrency, RepeatMode, ShellInput, ToolEffect},
 };
 use countersign_shell_analysis::ActionClass as Class;
 
@@ -154,8 +154,9 @@ pub enum Event {
         run: Option<RunId>,
         /// The executor that runs it.
         executor: Executor,
-        /// Its lane.
-        lane: Lane,
+        /// Whether it runs alone or with other calls.
+        #[serde(rename = "lane")]
+        concurrency: CallConcurrency,
         /// Repeat mode: whether it may be repeated.
         repeat: RepeatMode,
         /// Effect of the tool: whether it changes anything.

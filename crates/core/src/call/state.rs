@@ -8,7 +8,7 @@ use crate::{
     id::{CallId, Lsn, PeerId, RunId, SessionId},
     peer::{PeerLine, PeerMemory},
     time::Millis,
-    tool::{Lane, RepeatMode, ToolEffect},
+    tool::{CallConcurrency, RepeatMode, ToolEffect},
 };
 
 /// Phase of a call.
@@ -40,7 +40,8 @@ pub struct Call {
     pub(crate) session: SessionId,
     pub(crate) run: Option<RunId>,
     pub(crate) executor: Executor,
-    pub(crate) lane: Lane,
+    #[serde(rename = "lane")]
+    pub(crate) concurrency: CallConcurrency,
     pub(crate) repeat: RepeatMode,
     pub(crate) effect: ToolEffect,
     pub(crate) arguments: Digest,
@@ -78,13 +79,15 @@ impl Call {
     }
 
     pub(crate) fn from_event(event: &Event, session: SessionId, lsn: Lsn) -> Option<Self> {
-        let Event::Proposed { call, run, executor, lane, repeat, effect, arguments, pins } = event else { return None };
+        let Event::Proposed { call, run, executor, concurrency, repeat, effect, arguments, pins } = event else {
+            return None;
+        };
         Some(Self {
             id: *call,
             session,
             run: *run,
             executor: executor.clone(),
-            lane: *lane,
+            concurrency: *concurrency,
             repeat: *repeat,
             effect: *effect,
             arguments: *arguments,

@@ -11,7 +11,7 @@ use crate::{
     message::StopReason,
     message_content::MessageContent,
     model_ref::ModelRef,
-    tool::{Lane, RepeatMode, ToolEffect},
+    tool::{CallConcurrency, RepeatMode, ToolEffect},
 };
 
 /// Consequences of a provider's failure.
@@ -40,8 +40,8 @@ pub struct ResolvedCall {
     pub signature: String,
     /// The arguments that the signature names; empty means all.
     pub named: Vec<String>,
-    /// Its lane.
-    pub lane: Lane,
+    /// Whether it runs alone or with other calls.
+    pub concurrency: CallConcurrency,
     /// Repeat mode: whether it may be repeated.
     pub repeat: RepeatMode,
     /// Effect of the tool: whether it changes anything.

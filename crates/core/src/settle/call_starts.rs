@@ -11,7 +11,7 @@ use crate::{
     peer::PeerLine,
     policy::{PolicySubject, Verdict, VerdictReason},
     run::{self, AbortState},
-    tool::Lane,
+    tool::CallConcurrency,
     unattended::BreachPoint,
 };
 
@@ -78,9 +78,9 @@ fn next_call(docket: OpenCalls<'_>) -> Option<(&Call, CallTarget)> {
         if call.is_over() {
             continue;
         }
-        let may_start = match call.lane {
-            Lane::Shared => true,
-            Lane::Exclusive => !any_open,
+        let may_start = match call.concurrency {
+            CallConcurrency::Shared => true,
+            CallConcurrency::Exclusive => !any_open,
         } && call.let_through.is_none_or(|at| at <= docket.view.durable);
         if *call.phase() == CallPhase::Ready && may_start {
             match call.peer().map(|peer| docket.view.state.line_of(peer)) {
@@ -91,7 +91,7 @@ fn next_call(docket: OpenCalls<'_>) -> Option<(&Call, CallTarget)> {
                 Some(None) => {}
             }
         }
-        if call.lane == Lane::Exclusive {
+        if call.concurrency == CallConcurrency::Exclusive {
             return None;
         }
         any_open = true;

@@ -16,7 +16,7 @@ use countersign_core::{
         self, ImportedEntry, MessageContent, ModelRef, Session, SessionEntryKind, SessionSetting, Settings, WhenBusy,
     },
     time::Millis,
-    tool::{Lane, RepeatMode, ToolEffect},
+    tool::{CallConcurrency, RepeatMode, ToolEffect},
 };
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ pub(crate) fn sample_message(tokens: u64) -> MessageContent {
     MessageContent { content: r#"{"role":"user","content":[]}"#.into(), tokens }
 }
 
-/// Returns a call of `tool` on `path`; `look` only reads and shares its lane.
+/// Returns a call of `tool` on `path`; `look` only reads and runs with others.
 pub(crate) fn tool_call(tool: &str, path: &str) -> ResolvedCall {
     let reads = tool == "look";
     let arguments = match tool {
@@ -100,7 +100,7 @@ pub(crate) fn tool_call(tool: &str, path: &str) -> ResolvedCall {
         intent: None,
         signature: format!("{tool}({path})"),
         named: vec![if tool == "bash" { "command" } else { "path" }.to_owned()],
-        lane: if reads { Lane::Shared } else { Lane::Exclusive },
+        concurrency: if reads { CallConcurrency::Shared } else { CallConcurrency::Exclusive },
         repeat: if reads { RepeatMode::Idempotent } else { RepeatMode::Once },
         effect: if reads { ToolEffect::Reads } else { ToolEffect::Changes },
         executor: if ["ask", "plan", "execution"].contains(&tool) { Executor::Person } else { Executor::Builtin },

@@ -70,7 +70,7 @@ fn thinking(terms: ContractTerms) -> EngineFixture {
     stage
 }
 
-/// Returns a run under `terms` whose model requests `calls`, of which each shares its lane or none does.
+/// Returns a run under `terms` whose model requests `calls`, which run together or one after the other.
 fn calling(terms: ContractTerms, calls: usize, tool: &str) -> EngineFixture {
     let mut stage = thinking(terms);
     stage.answer(StopReason::ToolUse, (0..calls).map(|at| tool_call(tool, &at.to_string())).collect(), None);

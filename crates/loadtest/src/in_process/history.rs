@@ -11,7 +11,7 @@ use countersign_core::{
     run::{self, ModelAnswer, ResolvedCall},
     session::{self, MessageContent, ModelRef, Settings, WhenBusy},
     time::Millis,
-    tool::{Lane, RepeatMode, ToolEffect},
+    tool::{CallConcurrency, RepeatMode, ToolEffect},
 };
 use serde_json::{Map, Value};
 
@@ -156,7 +156,7 @@ fn requested_call(tool: &str, argument: &str) -> ResolvedCall {
         intent: None,
         signature: format!("{tool}({argument})"),
         named: vec![name.to_owned()],
-        lane: Lane::Shared,
+        concurrency: CallConcurrency::Shared,
         repeat: RepeatMode::Idempotent,
         effect: if tool == "bash" { ToolEffect::Changes } else { ToolEffect::Reads },
         executor: Executor::Builtin,

@@ -7,7 +7,7 @@ mod malformed;
 mod requirements;
 
 pub use self::malformed::{CommandStrictness, GjcParseError};
-pub use self::requirements::CommandLane;
+pub use self::requirements::CommandOrder;
 use super::host_tool::HostToolAnswer;
 use super::host_uri::HostUriResult;
 use super::state::{StateIncludes, THINKING_LEVELS};
@@ -161,7 +161,7 @@ pub fn fuzz(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
     match parse_line(&line) {
         Ok(GjcInboundFrame::Command { command, .. }) => {
-            command.lane();
+            command.order();
             command.required_scope();
             command.name();
         }

@@ -28,7 +28,7 @@ impl CommandSource {
             item,
             source: self.id,
             lane: self.lane,
-            since: Instant::now(),
+            queued_at: Instant::now(),
             permit: Some(permit),
         })
     }
@@ -40,7 +40,7 @@ impl CommandSource {
             item,
             source: self.id,
             lane: self.lane,
-            since: Instant::now(),
+            queued_at: Instant::now(),
             permit: Some(permit),
         })
     }

@@ -83,8 +83,8 @@ pub(super) struct LogOwner {
     /// Reads that depend on facts which are not durable, and the items after them in their lines. They come first in the
     /// next batch, so that a read result is never taken back.
     held: Vec<QueuedItem>,
-    /// Time before now at which the commands of this batch are decided: that of the first answer in it.
-    lag: Duration,
+    /// Time that the oldest answer of this batch was queued: the commands of the batch are decided as if they came then.
+    oldest_answer_age: Duration,
     /// True if deadlines passed while the log could not be written.
     owes_time: bool,
     snapshots: SnapshotScheduler,
@@ -117,7 +117,7 @@ impl LogOwner {
             is_lost: false,
             tick_after: None,
             held: Vec::new(),
-            lag: Duration::ZERO,
+            oldest_answer_age: Duration::ZERO,
             owes_time: false,
             // In the line of results, which a closing owner still takes.
             parked: ParkedItems::new(log.clone(), inbox.source(InboxLane::Result)),
@@ -228,7 +228,7 @@ impl LogOwner {
         let mut releases = Vec::new();
         // An answer that came in time counts, however long it was queued here: time passes after it, and not before.
         let answers = waiting.iter().filter(|waiting| waiting.item.is_answer());
-        self.lag = answers.map(|waiting| waiting.since.elapsed()).max().unwrap_or_default();
+        self.oldest_answer_age = answers.map(|waiting| waiting.queued_at.elapsed()).max().unwrap_or_default();
         if self.degraded.is_none() && self.owes_time {
             self.decide_time_command(Command::Extend, &mut recorded, &mut releases).await;
         }
@@ -245,7 +245,7 @@ impl LogOwner {
         for waiting in waiting {
             self.take_up(waiting, &mut taken, &mut recorded, &mut releases).await;
         }
-        self.lag = Duration::ZERO;
+        self.oldest_answer_age = Duration::ZERO;
         if self.degraded.is_none() {
             self.run_tick(&mut recorded, &mut releases).await;
         }
@@ -378,7 +378,7 @@ impl LogOwner {
             self.held.push(waiting);
             return;
         }
-        let QueuedItem { item, source, lane, since, permit } = waiting;
+        let QueuedItem { item, source, lane, queued_at, permit } = waiting;
         match item {
             InboxItem::Fetched(..) => {}
             InboxItem::Live(live) => releases.push(PendingRelease::Live(live)),
@@ -389,7 +389,7 @@ impl LogOwner {
                 }
                 (reply, _) => {
                     let item = InboxItem::Command(command, reply);
-                    self.inbox.put_back(vec![QueuedItem { item, source, lane, since, permit }]);
+                    self.inbox.put_back(vec![QueuedItem { item, source, lane, queued_at, permit }]);
                 }
             },
             InboxItem::Command(command, reply) => {
@@ -399,7 +399,7 @@ impl LogOwner {
                 let broken = if is_one_way { crate::work::failure_command(&command) } else { None };
                 if is_one_way {
                     let item = InboxItem::Command(command.clone(), None);
-                    taken.push(QueuedItem { item, source, lane, since, permit });
+                    taken.push(QueuedItem { item, source, lane, queued_at, permit });
                 }
                 let mut decided = self.decide_command(*command, recorded).await;
                 if let (Err(_), Some(broken)) = (&decided, broken) {
@@ -433,7 +433,8 @@ impl LogOwner {
         batch: &[RecordedFact],
     ) -> Result<Result<(Vec<RecordedFact>, engine::EngineReply), engine::CommandError>, OwnerError> {
         let mut context = self.options.engine_context();
-        context.now = Millis(context.now.0.saturating_sub(u64::try_from(self.lag.as_millis()).unwrap_or(u64::MAX)));
+        context.now =
+            Millis(context.now.0.saturating_sub(u64::try_from(self.oldest_answer_age.as_millis()).unwrap_or(u64::MAX)));
         let rules = if let Command::UseRules(rules) = &command { Some((**rules).clone()) } else { None };
         let engine = &mut self.engine;
         let refused = match catch_unwind(AssertUnwindSafe(|| engine.handle_command(command, &mut context))) {

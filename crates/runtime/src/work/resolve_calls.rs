@@ -4,7 +4,7 @@ use countersign_core::{
     call::Executor,
     id::SessionId,
     run::ResolvedCall,
-    tool::{Lane, RepeatMode, ToolEffect},
+    tool::{CallConcurrency, RepeatMode, ToolEffect},
 };
 use countersign_models::MessagePart;
 use countersign_tools::{CallFailure, CallRoute, ToolRegistry, leads_to, strip_intent};
@@ -113,7 +113,7 @@ pub(super) fn resolve_call(
         named: spec.map_or_else(Vec::new, |spec| spec.signature.iter().map(|name| (*name).to_owned()).collect()),
         arguments,
         intent: intent.map(Into::into),
-        lane: spec.map_or(Lane::Shared, |spec| spec.lane),
+        concurrency: spec.map_or(CallConcurrency::Shared, |spec| spec.concurrency),
         // A call that left for a peer is not sent again.
         repeat: spec.filter(|_| !is_away).map_or(RepeatMode::Once, |spec| spec.repeat),
         effect: spec.map_or(ToolEffect::Changes, |spec| spec.effect),

@@ -9,7 +9,7 @@ use countersign_core::{
     policy::{self, DefaultPolicy, PathContext},
     schedule,
     session::{self, MessageContent, ModelRef, Settings, WhenBusy},
-    tool::{Lane, RepeatMode, ShellInput, ToolEffect, ToolSpec},
+    tool::{CallConcurrency, RepeatMode, ShellInput, ToolEffect, ToolSpec},
 };
 use countersign_runtime::{
     self as runtime, Clock, CommandSource, DueFiring, OwnerHandle, OwnerOptions, PeerRegistry, ResolvedModel,
@@ -54,7 +54,7 @@ fn far() -> Arc<dyn AgentTool> {
         name: FAR.to_owned(),
         description: String::new(),
         schema: json!({ "type": "object" }),
-        lane: Lane::Shared,
+        concurrency: CallConcurrency::Shared,
         repeat: RepeatMode::Once,
         effect: ToolEffect::Changes,
         signature: &[],

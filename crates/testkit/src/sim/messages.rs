@@ -11,7 +11,7 @@ use countersign_core::{
     policy::Class,
     run::{ModelAnswer, ProviderFailure, ResolvedCall},
     session::{MessageContent, ModelRef},
-    tool::{Lane, RepeatMode, ToolEffect},
+    tool::{CallConcurrency, RepeatMode, ToolEffect},
 };
 use serde_json::{Map, Value, json};
 
@@ -48,20 +48,27 @@ fn json_object(value: Value) -> Map<String, Value> {
 fn random_call(rng: &mut SimRng, at: usize) -> ResolvedCall {
     let path = rng.pick(&["a1", "a2", "b1", "c1"]);
     let command = rng.pick(&["ls -l", "make all", "rm -rf /", "rm -rf build"]);
-    let (tool, arguments, named, lane, repeat, effect) = match rng.below(10) {
-        0..3 => ("look", json!({"path": path}), "path", Lane::Shared, RepeatMode::Idempotent, ToolEffect::Reads),
+    let (tool, arguments, named, concurrency, repeat, effect) = match rng.below(10) {
+        0..3 => {
+            ("look", json!({"path": path}), "path", CallConcurrency::Shared, RepeatMode::Idempotent, ToolEffect::Reads)
+        }
         3..6 => (
             "write",
             json!({"path": path, "text": "x"}),
             "path",
-            Lane::Exclusive,
+            CallConcurrency::Exclusive,
             RepeatMode::Once,
             ToolEffect::Changes,
         ),
-        6 => ("note", json!({"path": path}), "path", Lane::Shared, RepeatMode::Once, ToolEffect::Changes),
-        7 | 8 => {
-            ("bash", json!({"command": command}), "command", Lane::Exclusive, RepeatMode::Once, ToolEffect::Changes)
-        }
+        6 => ("note", json!({"path": path}), "path", CallConcurrency::Shared, RepeatMode::Once, ToolEffect::Changes),
+        7 | 8 => (
+            "bash",
+            json!({"command": command}),
+            "command",
+            CallConcurrency::Exclusive,
+            RepeatMode::Once,
+            ToolEffect::Changes,
+        ),
         _ => {
             let questions = if rng.chance(10) {
                 json!("what?")
@@ -76,7 +83,7 @@ fn random_call(rng: &mut SimRng, at: usize) -> ResolvedCall {
                 1 => json!({"execution": "It was moved."}),
                 _ => json!({"questions": questions}),
             };
-            ("ask", arguments, "questions", Lane::Exclusive, RepeatMode::Once, ToolEffect::Reads)
+            ("ask", arguments, "questions", CallConcurrency::Exclusive, RepeatMode::Once, ToolEffect::Reads)
         }
     };
     // A long line must not make a fact that fits into no log.
@@ -92,7 +99,7 @@ fn random_call(rng: &mut SimRng, at: usize) -> ResolvedCall {
         intent: None,
         signature,
         named: vec![named.to_owned()],
-        lane,
+        concurrency,
         repeat: if is_away { RepeatMode::Once } else { repeat },
         effect,
         executor: match tool {

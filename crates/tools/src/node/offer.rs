@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use crate::schema::validate_arguments;
@@ -179,11 +179,19 @@ fn tool_spec(
     effect: ToolEffect,
     signature: &'static [&'static str],
 ) -> ToolSpec {
-    let (lane, repeat) = match effect {
-        ToolEffect::Reads => (Lane::Shared, RepeatMode::Idempotent),
-        ToolEffect::Changes => (Lane::Exclusive, RepeatMode::Once),
+    let (concurrency, repeat) = match effect {
+        ToolEffect::Reads => (CallConcurrency::Shared, RepeatMode::Idempotent),
+        ToolEffect::Changes => (CallConcurrency::Exclusive, RepeatMode::Once),
     };
-    ToolSpec { name: name.to_owned(), description: description.to_owned(), schema, lane, repeat, effect, signature }
+    ToolSpec {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        schema,
+        concurrency,
+        repeat,
+        effect,
+        signature,
+    }
 }
 
 impl NodeToolOffer {

@@ -18,7 +18,7 @@ use crate::{
     run::ResolvedCall,
     session::{self, MessageQueue, SessionEntryKind},
     settle,
-    tool::{Lane, RepeatMode, ToolEffect},
+    tool::{CallConcurrency, RepeatMode, ToolEffect},
 };
 
 /// Maximum length of a folder that is followed: a command in a longer one is refused by the shell's own check.
@@ -58,7 +58,7 @@ pub(super) fn run_own(
         intent: None,
         signature: own.signature,
         named: vec!["command".to_owned()],
-        lane: Lane::Exclusive,
+        concurrency: CallConcurrency::Exclusive,
         repeat: RepeatMode::Once,
         effect: ToolEffect::Changes,
         executor: own.executor,
@@ -105,7 +105,7 @@ pub(super) fn start_peer_action(
         intent: act.intent,
         signature: act.signature,
         named: act.named,
-        lane: Lane::Shared,
+        concurrency: CallConcurrency::Shared,
         repeat: RepeatMode::Once,
         effect: ToolEffect::Changes,
         executor: Executor::Peer(act.peer.clone()),

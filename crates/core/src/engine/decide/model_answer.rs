@@ -68,7 +68,7 @@ pub(super) fn proposed_call(call: CallId, run: Option<RunId>, requested: Resolve
         call,
         run,
         executor: requested.executor,
-        lane: requested.lane,
+        concurrency: requested.concurrency,
         repeat: requested.repeat,
         effect: requested.effect,
         arguments: Digest::hash_bytes(canonical_json(&arguments).as_bytes()),

@@ -13,7 +13,7 @@ use crate::{
     policy::{self, Grant, GrantId},
     principal,
     session::Session,
-    tool::Lane,
+    tool::CallConcurrency,
 };
 
 /// Maximum length of an agent's id of a request, and of a key.
@@ -81,7 +81,7 @@ pub(super) fn submit_request(
         call,
         run: None,
         executor: Executor::Service,
-        lane: Lane::Shared,
+        concurrency: CallConcurrency::Shared,
         repeat: request.repeat,
         effect: request.effect,
         arguments: Digest::hash_bytes(canonical_json(&arguments).as_bytes()),

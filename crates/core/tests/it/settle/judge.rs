@@ -1,7 +1,7 @@
 use countersign_core::{
     engine::ActiveRules,
     run::ResolvedCall,
-    tool::{Lane, RepeatMode, ToolEffect},
+    tool::{CallConcurrency, RepeatMode, ToolEffect},
 };
 
 use super::facts_from;
@@ -71,8 +71,9 @@ fn the_model_is_told_why_a_call_was_not_run() {
 #[test]
 fn each_call_of_a_message_is_judged_by_itself_and_in_order() {
     let mut stage = thinking(rules_from(&["deny write(b)", "ask write(c)"]));
-    let outcome = stage
-        .request_calls(["a", "b", "c"].map(|path| ResolvedCall { lane: Lane::Shared, ..tool_call("write", path) }));
+    let outcome = stage.request_calls(
+        ["a", "b", "c"].map(|path| ResolvedCall { concurrency: CallConcurrency::Shared, ..tool_call("write", path) }),
+    );
     let want = "call wanted, call wanted, call wanted, call allowed, session entry tool_result, call ended denied, \
                 call gated, gate opened approval [\"once\",\"session\",\"always\"], call started";
     assert_eq!(facts_from(&outcome, "call wanted"), want);
@@ -90,7 +91,7 @@ fn a_tool_that_may_change_something_is_asked_about_whatever_its_lane() {
     let reads = tool_call("look", "a");
     for (case, wants, want) in [
         ("reads", reads.clone(), STARTS),
-        ("reads, alone", ResolvedCall { lane: Lane::Exclusive, ..reads.clone() }, STARTS),
+        ("reads, alone", ResolvedCall { concurrency: CallConcurrency::Exclusive, ..reads.clone() }, STARTS),
         ("reads, not to be repeated", ResolvedCall { repeat: RepeatMode::Once, ..reads.clone() }, STARTS),
         ("changes", ResolvedCall { effect: ToolEffect::Changes, ..reads }, ASKS),
     ] {

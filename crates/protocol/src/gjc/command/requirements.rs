@@ -1,4 +1,4 @@
-//! Name, lane and scope of each command.
+//! Name, order and scope of each command.
 //!
 //! It must not know how a command is read or done.
 
@@ -8,7 +8,7 @@ use crate::omp::{AdoptedCommand as Adopted, OmpCommand as Shared};
 
 /// Order of a command relative to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommandLane {
+pub enum CommandOrder {
     /// Done at once.
     Fast,
     /// Done after the commands before it.
@@ -30,8 +30,8 @@ impl GjcCommand {
         }
     }
 
-    /// Returns the lane. Commands that stop, read, or answer a gate do not wait; setters wait on purpose.
-    pub fn lane(&self) -> CommandLane {
+    /// Returns the order. Commands that stop, read, or answer a gate do not wait; setters wait on purpose.
+    pub fn order(&self) -> CommandOrder {
         match self {
             Self::GetState { .. }
             | Self::Adopted(Adopted::GetLoginProviders)
@@ -56,7 +56,7 @@ impl GjcCommand {
                 | Shared::GetSubagentMessages { .. }
                 | Shared::NegotiateProtocol { .. }
                 | Shared::NotServed { .. },
-            ) => CommandLane::Fast,
+            ) => CommandOrder::Fast,
             Self::Shared(_)
             | Self::Adopted(
                 Adopted::SetTodos { .. }
@@ -67,7 +67,7 @@ impl GjcCommand {
             )
             | Self::NegotiateUnattended { .. }
             | Self::SetCapabilities { .. }
-            | Self::SetDefaultModelSelection { .. } => CommandLane::Ordered,
+            | Self::SetDefaultModelSelection { .. } => CommandOrder::Ordered,
         }
     }
 

@@ -14,7 +14,7 @@ use countersign_core::{
     run,
     session::{self, MessageContent, WhenBusy},
     time::Millis,
-    tool::{Lane as Order, RepeatMode, ToolEffect, ToolSpec},
+    tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec},
 };
 use countersign_runtime::{
     Clock, CommandSource, InboxLane, OwnerError, OwnerHandle,
@@ -123,7 +123,7 @@ fn strike(world: &SimulatedWorld) -> Arc<dyn AgentTool> {
         name: STRIKE.to_owned(),
         description: String::new(),
         schema,
-        lane: Order::Shared,
+        concurrency: CallConcurrency::Shared,
         repeat: RepeatMode::Once,
         effect: ToolEffect::Changes,
         signature: &["thing"],
