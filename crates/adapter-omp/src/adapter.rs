@@ -143,7 +143,7 @@ impl OmpAdapter {
         self.pending.push_back(Box::pin(async move {
             let replied: Result<OwnerReply, OwnerError> = reply.await.unwrap_or(Err(OwnerError::Closed));
             let position = replied.as_ref().map_or(0, |reply| reply.position);
-            let then: AdapterCallback = Box::new(move |door| then(door, replied.map(|reply| reply.outcome)));
+            let then: AdapterCallback = Box::new(move |adapter| then(adapter, replied.map(|reply| reply.outcome)));
             (position, then)
         }));
     }

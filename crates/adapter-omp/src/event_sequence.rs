@@ -31,10 +31,10 @@ pub(super) fn initial_sequence(opened: Millis, begun: Millis, now: Millis) -> u6
 
 /// Notes in the log that processes before this one sent all earlier events; this one counts after `counted`. None if there was none.
 pub(super) async fn record_sequence(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     counted: u64,
 ) -> Result<Option<EarlierEvents>, OpenSessionError> {
-    let Some(seat) = door.current_session().filter(|_| counted > 0) else { return Ok(None) };
+    let Some(seat) = adapter.current_session().filter(|_| counted > 0) else { return Ok(None) };
     let command = SessionCommand::RecordSequence { number: counted, upto: None };
     seat.requests.send_command(Command::Session(seat.id.clone(), command)).await?;
     Ok(Some(EarlierEvents { handle: seat.handle.clone(), session: seat.id.clone(), until: counted }))

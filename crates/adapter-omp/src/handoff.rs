@@ -48,32 +48,33 @@ struct HandoffSummary {
 }
 
 /// Has the agent write down where it stands and begins a session with that.
-pub(super) async fn hand_off(door: &mut OmpAdapter, id: Option<OmpRequestId>, instructions: Option<String>) {
-    if std::mem::take(&mut door.is_given_up) {
+pub(super) async fn hand_off(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, instructions: Option<String>) {
+    if std::mem::take(&mut adapter.is_given_up) {
         // As of one whose run was stopped.
-        return door.write_frame(&OmpResponse::success(id, NAME, &()));
+        return adapter.write_frame(&OmpResponse::success(id, NAME, &()));
     }
-    let Some(seat) = door.current_session() else { return };
+    let Some(seat) = adapter.current_session() else { return };
     let session = seat.id.clone();
     let read =
         seat.requests.read_state(move |engine| Some(engine.state().session(&session)?.model_context().is_empty()));
     if !matches!(read.await, Some((Some(false), _))) {
-        return door.write_frame(&OmpResponse::failure(id, NAME, NOTHING));
+        return adapter.write_frame(&OmpResponse::failure(id, NAME, NOTHING));
     }
-    let Some(seat) = door.current_session() else { return };
-    if !door.encoder.is_running() {
+    let Some(seat) = adapter.current_session() else { return };
+    if !adapter.encoder.is_running() {
         seat.environment.release_halt();
     }
     let prompt = EngineCommand::Session(seat.id.clone(), Command::HandOff { message: handoff_prompt(instructions) });
-    door.operation = ActiveOperation::HandOff;
-    door.send_command(prompt, move |door, replied| match replied {
-        Ok(_) => door.run_after(WaitUntil::RunEnded, Box::new(move |door| follow_handoff(door, id))),
-        Err(refused) => {
-            door.operation = ActiveOperation::Free;
-            door.write_frame(&OmpResponse::failure(id, NAME, refusal_message(&refused)));
-        }
-    })
-    .await;
+    adapter.operation = ActiveOperation::HandOff;
+    adapter
+        .send_command(prompt, move |adapter, replied| match replied {
+            Ok(_) => adapter.run_after(WaitUntil::RunEnded, Box::new(move |adapter| follow_handoff(adapter, id))),
+            Err(refused) => {
+                adapter.operation = ActiveOperation::Free;
+                adapter.write_frame(&OmpResponse::failure(id, NAME, refusal_message(&refused)));
+            }
+        })
+        .await;
 }
 
 fn handoff_prompt(instructions: Option<String>) -> MessageContent {
@@ -93,14 +94,14 @@ fn handoff_prompt(instructions: Option<String>) -> MessageContent {
 }
 
 /// Continues after the end of the run: its text begins the other session.
-fn follow_handoff(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
-    let Some(seat) = door.seat.as_ref().filter(|_| !door.is_closing) else {
-        door.operation = ActiveOperation::Free;
-        return door.write_frame(&OmpResponse::failure(id, NAME, CLOSING));
+fn follow_handoff(adapter: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    let Some(seat) = adapter.seat.as_ref().filter(|_| !adapter.is_closing) else {
+        adapter.operation = ActiveOperation::Free;
+        return adapter.write_frame(&OmpResponse::failure(id, NAME, CLOSING));
     };
     let (session, requests, contents) = (seat.id.clone(), seat.requests.clone(), seat.handle.contents().clone());
-    let (old, session_store) = (seat.path().map(PathBuf::from), door.store.clone());
-    door.reply_in_order(async move {
+    let (old, session_store) = (seat.path().map(PathBuf::from), adapter.store.clone());
+    adapter.reply_in_order(async move {
         let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session)?;
             // A reply stands before the facts that it speaks of: the run may only begin.
@@ -120,8 +121,9 @@ fn follow_handoff(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
         let (next, position) = read.await.unwrap_or((None, 0));
         let written = match next {
             Some(HandoffStep::After(until)) => {
-                let then: AdapterCallback =
-                    Box::new(move |door| door.run_after(until, Box::new(move |door| follow_handoff(door, id))));
+                let then: AdapterCallback = Box::new(move |adapter| {
+                    adapter.run_after(until, Box::new(move |adapter| follow_handoff(adapter, id)))
+                });
                 return (position, then);
             }
             Some(HandoffStep::Begin(written)) => Some(*written),
@@ -137,19 +139,19 @@ fn follow_handoff(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
             // It was stopped, or had no text.
             None => Ok(None),
         };
-        let then: AdapterCallback = Box::new(move |door| {
-            door.operation = ActiveOperation::Free;
+        let then: AdapterCallback = Box::new(move |adapter| {
+            adapter.operation = ActiveOperation::Free;
             match begun {
                 Ok(Some((seat, handed))) => {
-                    door.operation = ActiveOperation::Session(Box::new(SessionSwitch::new(
+                    adapter.operation = ActiveOperation::Session(Box::new(SessionSwitch::new(
                         id,
                         NAME,
                         seat,
                         RawJson::from_wire(&handed),
                     )));
                 }
-                Ok(None) => door.write_frame(&OmpResponse::success(id, NAME, &())),
-                Err(problem) => door.write_frame(&OmpResponse::failure(id, NAME, problem)),
+                Ok(None) => adapter.write_frame(&OmpResponse::success(id, NAME, &())),
+                Err(problem) => adapter.write_frame(&OmpResponse::failure(id, NAME, problem)),
             }
         });
         (position, then)

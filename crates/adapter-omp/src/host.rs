@@ -18,95 +18,98 @@ use super::{
 };
 
 /// Takes over the tools of the host.
-pub(super) async fn set_tools(door: &mut OmpAdapter, id: Option<OmpRequestId>, tools: Vec<HostTool>) {
+pub(super) async fn set_tools(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, tools: Vec<HostTool>) {
     const NAME: &str = "set_host_tools";
-    let capabilities = Arc::clone(&door.store.common.host_capabilities);
+    let capabilities = Arc::clone(&adapter.store.common.host_capabilities);
     match capabilities.set_tools(tools) {
         Ok(tool_names) => {
-            door.dialect.hooks.on_tools_changed(door).await;
-            update_offers(door, HostCallTable::offer_tools).await;
-            door.write_frame(&OmpResponse::success(id, NAME, &ToolNames { tool_names }));
+            adapter.dialect.hooks.on_tools_changed(adapter).await;
+            update_offers(adapter, HostCallTable::offer_tools).await;
+            adapter.write_frame(&OmpResponse::success(id, NAME, &ToolNames { tool_names }));
         }
-        Err(error) => door.write_frame(&OmpResponse::failure(id, NAME, error.to_string())),
+        Err(error) => adapter.write_frame(&OmpResponse::failure(id, NAME, error.to_string())),
     }
 }
 
 /// Takes over the URI schemes of the host.
-pub(super) async fn set_uri_schemes(door: &mut OmpAdapter, id: Option<OmpRequestId>, schemes: Vec<HostScheme>) {
+pub(super) async fn set_uri_schemes(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, schemes: Vec<HostScheme>) {
     let names = SchemeNames { schemes: schemes.iter().map(|scheme| scheme.scheme.clone()).collect() };
-    let capabilities = Arc::clone(&door.store.common.host_capabilities);
+    let capabilities = Arc::clone(&adapter.store.common.host_capabilities);
     capabilities.set_schemes(schemes);
-    update_offers(door, HostCallTable::offer_uris).await;
-    door.write_frame(&OmpResponse::success(id, "set_host_uri_schemes", &names));
+    update_offers(adapter, HostCallTable::offer_uris).await;
+    adapter.write_frame(&OmpResponse::success(id, "set_host_uri_schemes", &names));
 }
 
 /// Notes that the current client lends a capability, and gives it the calls that waited for that.
-async fn update_offers(door: &mut OmpAdapter, note: impl FnOnce(&mut HostCallTable)) {
-    note(&mut door.host_calls);
-    serve_calls(door).await;
+async fn update_offers(adapter: &mut OmpAdapter, note: impl FnOnce(&mut HostCallTable)) {
+    note(&mut adapter.host_calls);
+    serve_calls(adapter).await;
 }
 
 /// Has the host be given the calls of the session that is open, if it lends anything.
-pub(super) async fn serve_calls(door: &mut OmpAdapter) {
-    let Some(seat) = &door.seat else { return };
-    door.host_calls.open_links(door.store.common.host_capabilities.peer_registry(), &seat.id, &seat.answers).await;
+pub(super) async fn serve_calls(adapter: &mut OmpAdapter) {
+    let Some(seat) = &adapter.seat else { return };
+    adapter
+        .host_calls
+        .open_links(adapter.store.common.host_capabilities.peer_registry(), &seat.id, &seat.answers)
+        .await;
 }
 
 /// Takes an order. A stop is sent at once. A call follows the message that holds it, so it waits until the host has all that is recorded now.
-pub(super) async fn take_order(door: &mut OmpAdapter, order: PeerOrder) {
+pub(super) async fn take_order(adapter: &mut OmpAdapter, order: PeerOrder) {
     match order {
         PeerOrder::Do(call) => {
-            let read = match &door.seat {
+            let read = match &adapter.seat {
                 Some(seat) => seat.requests.read_state(|_| ()).await,
                 None => None,
             };
-            door.host_calls.hold_call(read.map_or(0, |((), position)| position), call);
+            adapter.host_calls.hold_call(read.map_or(0, |((), position)| position), call);
         }
-        order => send_order(door, order),
+        order => send_order(adapter, order),
     }
 }
 
 /// Sends the next call whose message the host has, at `position`. Returns whether there was one.
-pub(super) fn send_due_call(door: &mut OmpAdapter, position: u64) -> bool {
-    let call = door.host_calls.take_due_call(position);
-    call.map(|call| send_order(door, PeerOrder::Do(call))).is_some()
+pub(super) fn send_due_call(adapter: &mut OmpAdapter, position: u64) -> bool {
+    let call = adapter.host_calls.take_due_call(position);
+    call.map(|call| send_order(adapter, PeerOrder::Do(call))).is_some()
 }
 
-fn send_order(door: &mut OmpAdapter, order: PeerOrder) {
-    match door.host_calls.take_order(order, &door.store.common.host_capabilities) {
-        Some(HostCallFrame::Tool(frame)) => door.write_frame(OutgoingFrame::HostTool(&frame)),
-        Some(HostCallFrame::Uri(frame)) => door.write_frame(OutgoingFrame::HostUri(&frame)),
+fn send_order(adapter: &mut OmpAdapter, order: PeerOrder) {
+    match adapter.host_calls.take_order(order, &adapter.store.common.host_capabilities) {
+        Some(HostCallFrame::Tool(frame)) => adapter.write_frame(OutgoingFrame::HostTool(&frame)),
+        Some(HostCallFrame::Uri(frame)) => adapter.write_frame(OutgoingFrame::HostUri(&frame)),
         None => {}
     }
 }
 
 /// Takes the host's answer to a call of its tool. Returns whether there was such a request.
-pub(super) async fn tool_answered(door: &mut OmpAdapter, id: &str, answer: HostToolAnswer) -> bool {
-    door.host_calls.tool_answered(id, answer).await
+pub(super) async fn tool_answered(adapter: &mut OmpAdapter, id: &str, answer: HostToolAnswer) -> bool {
+    adapter.host_calls.tool_answered(id, answer).await
 }
 
 /// Takes the host's answer to a request at one of its URIs. Returns whether there was such a request.
-pub(super) async fn uri_answered(door: &mut OmpAdapter, id: &str, result: HostUriResult) -> bool {
-    door.host_calls.uri_answered(id, result).await
+pub(super) async fn uri_answered(adapter: &mut OmpAdapter, id: &str, result: HostUriResult) -> bool {
+    adapter.host_calls.uri_answered(id, result).await
 }
 
 /// Ends what the host has in hand: it has gone. Calls of what it lent wait for the next.
-pub(super) async fn host_left(door: &mut OmpAdapter) {
-    door.host_calls.host_left().await;
+pub(super) async fn host_left(adapter: &mut OmpAdapter) {
+    adapter.host_calls.host_left().await;
 }
 
 /// Handles a new client, which has no calls yet. Frames after the one that announces it are for it.
-pub(super) async fn host_arrived(door: &mut OmpAdapter, client: u64) {
-    door.host_calls.host_arrived().await;
-    door.dialect.hooks.on_client(door);
-    door.write_frame(OutgoingFrame::Client(client));
-    serve_calls(door).await;
+pub(super) async fn host_arrived(adapter: &mut OmpAdapter, client: u64) {
+    adapter.host_calls.host_arrived().await;
+    adapter.dialect.hooks.on_client(adapter);
+    adapter.write_frame(OutgoingFrame::Client(client));
+    serve_calls(adapter).await;
 }
 
 /// Handles a client that is back: it still lends what it lent.
-pub(super) async fn host_resumed(door: &mut OmpAdapter) {
-    let (has_tools, has_uris) = door.store.common.host_capabilities.has_tools_and_schemes();
-    update_offers(door, |calls| {
+pub(super) async fn host_resumed(adapter: &mut OmpAdapter) {
+    let (has_tools, has_uris) = adapter.store.common.host_capabilities.has_tools_and_schemes();
+    update_offers(adapter, |calls| {
         if has_tools {
             calls.offer_tools();
         }

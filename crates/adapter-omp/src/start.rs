@@ -151,7 +151,7 @@ pub async fn open_adapter(
 
 /// An adapter whose session is open.
 pub struct OpenAdapter {
-    door: OmpAdapter,
+    adapter: OmpAdapter,
     /// `provider/id`, as the session began.
     model: Option<String>,
     /// Events of the session that earlier processes sent, if clients may request them.
@@ -164,7 +164,7 @@ impl OpenAdapter {
     /// # Errors
     /// [`StartError`] if the session's log ended before that.
     pub async fn run(self, input: LineReceiver, stop: impl Future<Output = ()>) -> Result<(), StartError> {
-        self.door.run(InputSource::Host(input), stop).await.map_err(StartError::new)
+        self.adapter.run(InputSource::Host(input), stop).await.map_err(StartError::new)
     }
 
     /// Runs it for clients that come and go until `stop` is ready.
@@ -176,17 +176,17 @@ impl OpenAdapter {
         clients: mpsc::Receiver<ClientInput>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), StartError> {
-        self.door.run(InputSource::Clients(clients), stop).await.map_err(StartError::new)
+        self.adapter.run(InputSource::Clients(clients), stop).await.map_err(StartError::new)
     }
 
     /// Returns a receiver of the id of the open session, updated when the host switches sessions.
     pub fn current_session(&self) -> watch::Receiver<String> {
-        self.door.current.subscribe()
+        self.adapter.current.subscribe()
     }
 
     /// Returns the number of the last event that was sent.
     pub fn last_seq(&self) -> u64 {
-        self.door.dialect.hooks.event_sequence(&self.door)
+        self.adapter.dialect.hooks.event_sequence(&self.adapter)
     }
 
     /// Takes the events of the session that earlier processes sent.
@@ -197,14 +197,14 @@ impl OpenAdapter {
     /// Describes its session as other programs find it.
     pub fn session_listing(&self) -> SessionListing {
         SessionListing {
-            agent_dir: self.door.store.common.folder.clone(),
+            agent_dir: self.adapter.store.common.folder.clone(),
             record: SessionRecord {
-                session_id: self.door.current.borrow().clone(),
+                session_id: self.adapter.current.borrow().clone(),
                 pid: std::process::id(),
                 transport: SessionTransport::Stdio,
-                cwd: self.door.store.cwd.display().to_string(),
+                cwd: self.adapter.store.cwd.display().to_string(),
                 model: self.model.clone(),
-                started_at: time::format_iso(self.door.store.common.clock.now()),
+                started_at: time::format_iso(self.adapter.store.common.clock.now()),
                 endpoint: None,
             },
             current: self.current_session(),
@@ -213,18 +213,18 @@ impl OpenAdapter {
 
     /// Reports whether lines of its host that are not UTF-8 are read as well as they can be.
     pub(crate) fn reads_lossy(&self) -> bool {
-        self.door.store.common.dialect.lossy_lines
+        self.adapter.store.common.dialect.lossy_lines
     }
 
     /// Lists its session where other programs look for it, until what is returned is dropped.
     pub fn list_session(&self) -> Option<Box<dyn Send>> {
-        self.door.dialect.hooks.list_session(self.session_listing())
+        self.adapter.dialect.hooks.list_session(self.session_listing())
     }
 
     /// Leaves without having taken input.
     pub async fn leave_session(mut self) {
         // There was no message in it.
-        if let Some(seat) = self.door.seat.take() {
+        if let Some(seat) = self.adapter.seat.take() {
             let _ = seat.close().await;
         }
     }
@@ -342,20 +342,20 @@ pub(super) async fn open_in(
     });
     let (level, model, opened) = found.await.and_then(|(found, _)| found).unwrap_or_default();
     let thinking_level = level.unwrap_or(thinking_level);
-    let mut door = OmpAdapter::new(session_store, seat, dialect, output);
-    door.modes = modes;
-    door.scoped = scoped;
-    door.requested_level = Some(thinking_level);
+    let mut adapter = OmpAdapter::new(session_store, seat, dialect, output);
+    adapter.modes = modes;
+    adapter.scoped = scoped;
+    adapter.requested_level = Some(thinking_level);
     if options.changing_clients {
-        door.host_calls.expect_host();
+        adapter.host_calls.expect_host();
     }
     let mut earlier_events = None;
     if options.lasting_numbers {
-        let counted = initial_sequence(opened, begun, door.store.common.clock.now());
-        door.dialect.hooks.continue_sequence(&mut door, counted);
-        earlier_events = record_sequence(&mut door, counted).await.map_err(StartError::new)?;
+        let counted = initial_sequence(opened, begun, adapter.store.common.clock.now());
+        adapter.dialect.hooks.continue_sequence(&mut adapter, counted);
+        earlier_events = record_sequence(&mut adapter, counted).await.map_err(StartError::new)?;
     }
-    Ok(OpenAdapter { door, model, earlier_events })
+    Ok(OpenAdapter { adapter, model, earlier_events })
 }
 
 /// Settings of sessions that are not in the flags.

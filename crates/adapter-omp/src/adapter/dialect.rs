@@ -103,7 +103,7 @@ pub trait DialectExtension: Sync {
     /// Does a command whose turn has come.
     fn on_command<'a>(
         &self,
-        door: &'a mut OmpAdapter,
+        adapter: &'a mut OmpAdapter,
         id: Option<OmpRequestId>,
         command: GjcCommand,
     ) -> BoxFuture<'a, ()>;
@@ -121,11 +121,11 @@ pub trait DialectExtension: Sync {
     /// Answers an unknown command.
     fn on_unknown<'a>(
         &self,
-        door: &'a mut OmpAdapter,
+        adapter: &'a mut OmpAdapter,
         id: Option<OmpRequestId>,
         name: Option<String>,
     ) -> BoxFuture<'a, ()> {
-        async move { door.write_frame(&OmpResponse::unknown_command_with_id(id, name)) }.boxed()
+        async move { adapter.write_frame(&OmpResponse::unknown_command_with_id(id, name)) }.boxed()
     }
 
     /// Takes note of a fact of the session that was released.

@@ -176,16 +176,16 @@ impl OmpAdapter {
         self.reply_in_order(async move {
             let refused = replied.await.unwrap_or(Err(OwnerError::Closed)).err();
             let not_recorded = refused.as_ref().filter(|refused| is_not_recorded(refused)).map(OwnerError::to_string);
-            let then: AdapterCallback = Box::new(move |door| {
+            let then: AdapterCallback = Box::new(move |adapter| {
                 match (refused, not_recorded) {
                     (Some(OwnerError::Refusal(CommandError::Answer(AnswerError::NotOffered { .. }))), _) => {
-                        door.show_again(gate, Duration::ZERO);
+                        adapter.show_again(gate, Duration::ZERO);
                     }
                     (_, Some(why)) => {
                         let text = format!("The answer does not count, and will be asked for again: {why}");
-                        door.notify_host(text, NotifyType::Error);
+                        adapter.notify_host(text, NotifyType::Error);
                         // A host that answers by itself would be asked again and again until the log takes something.
-                        door.show_again(gate, BEFORE_AGAIN);
+                        adapter.show_again(gate, BEFORE_AGAIN);
                     }
                     _ => {}
                 }
@@ -203,9 +203,10 @@ impl OmpAdapter {
             sleep(after).await;
             let (found, position) =
                 requests.read_state(move |engine| pending_gate(engine, gate)).await.unwrap_or((None, 0));
-            let then: AdapterCallback = Box::new(move |door| {
-                if let Some(found) = found.filter(|_| door.current_session().is_some_and(|seat| seat.id == session)) {
-                    door.open_dialog(found, AnswerDraft::default());
+            let then: AdapterCallback = Box::new(move |adapter| {
+                if let Some(found) = found.filter(|_| adapter.current_session().is_some_and(|seat| seat.id == session))
+                {
+                    adapter.open_dialog(found, AnswerDraft::default());
                 }
             });
             (position, then)

@@ -26,22 +26,22 @@ impl OmpAdapter {
     pub(crate) async fn check_log(&mut self) {
         // A log that works refuses this, as there is no such session; one that does not says so.
         let nothing = Command::Session(SessionId::new(""), session::Command::AbortCompaction);
-        self.send_command(nothing, |door, replied| {
+        self.send_command(nothing, |adapter, replied| {
             let problem = match replied {
                 Err(refused @ OwnerError::NotRecorded(_)) => Some(refused.to_string()),
                 _ => None,
             };
-            match (problem, door.is_log_stuck) {
+            match (problem, adapter.is_log_stuck) {
                 (Some(problem), false) => {
-                    door.is_log_stuck = true;
-                    door.notify_host(
+                    adapter.is_log_stuck = true;
+                    adapter.notify_host(
                         format!("{problem}. The run waits until the log can be written"),
                         NotifyType::Error,
                     );
                 }
                 (None, true) => {
-                    door.is_log_stuck = false;
-                    door.notify_host("the log can be written again".to_owned(), NotifyType::Info);
+                    adapter.is_log_stuck = false;
+                    adapter.notify_host("the log can be written again".to_owned(), NotifyType::Info);
                 }
                 (Some(_), true) | (None, false) => {}
             }

@@ -51,21 +51,21 @@ pub async fn serve_attached(
     for notice in notices.into_inner() {
         write_reply(&mut writing, &AttachReply::Notice(notice)).await?;
     }
-    let door = match opened {
-        Ok(door) => door,
+    let adapter = match opened {
+        Ok(adapter) => adapter,
         Err(error) => return write_reply(&mut writing, &AttachReply::Error(error.to_string())).await,
     };
     if let Err(gone) = write_reply(&mut writing, &AttachReply::Ok {}).await {
-        door.leave_session().await;
+        adapter.leave_session().await;
         return Err(gone);
     }
     // One dialect gives up a line that is no text, another reads it as well as it can.
-    let decoder = if door.reads_lossy() { LineDecoder::default().with_lossy_utf8() } else { LineDecoder::default() };
-    let listed = door.list_session();
+    let decoder = if adapter.reads_lossy() { LineDecoder::default().with_lossy_utf8() } else { LineDecoder::default() };
+    let listed = adapter.list_session();
     let (lines, input) = mpsc::channel(WAITING);
     let read = tokio::spawn(read_lines(reading, decoder, lines));
     let written = tokio::spawn(write_frames(writing, frames));
-    if let Err(ended) = door.run(input, std::future::pending()).await {
+    if let Err(ended) = adapter.run(input, std::future::pending()).await {
         tracing::debug!(%ended, "the connection to a host ended");
     }
     drop(listed);

@@ -27,16 +27,16 @@ use crate::{
 
 /// Reads something of the session in the order of the other answers, then fetches the content that it names, then answers.
 async fn answer_from_session<T: Send + 'static>(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     name: &'static str,
     what: impl FnOnce(&Session) -> (T, Vec<Lsn>) + Send + 'static,
     answer: impl FnOnce(T, Vec<Option<Arc<str>>>) -> RawJson + Send + 'static,
 ) {
-    let Some(seat) = door.current_session() else { return };
+    let Some(seat) = adapter.current_session() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let contents: ContentCache = seat.handle.contents().clone();
-    door.reply_in_order(async move {
+    adapter.reply_in_order(async move {
         let read = requests.read_state(move |engine| engine.state().session(&session).map(what)).await;
         let (position, answer) = match read {
             Some((Some((value, lsns)), position)) => match contents.get(&lsns).await {
@@ -45,9 +45,9 @@ async fn answer_from_session<T: Send + 'static>(
             },
             _ => (0, Err("the session is closed".to_owned())),
         };
-        let then: AdapterCallback = Box::new(move |door| match answer {
-            Ok(data) => door.write_frame(&OmpResponse::success(id, name, &data)),
-            Err(problem) => door.write_frame(&OmpResponse::failure(id, name, problem)),
+        let then: AdapterCallback = Box::new(move |adapter| match answer {
+            Ok(data) => adapter.write_frame(&OmpResponse::success(id, name, &data)),
+            Err(problem) => adapter.write_frame(&OmpResponse::failure(id, name, problem)),
         });
         (position, then)
     });
@@ -66,13 +66,13 @@ pub struct StateReply {
     pub context: Option<(u64, u64)>,
 }
 
-pub(super) async fn get_state(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
-    reply_with_state(door, id, |door, snapshot| RawJson::from_wire(&extended_state(door, snapshot))).await;
+pub(super) async fn get_state(adapter: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    reply_with_state(adapter, id, |adapter, snapshot| RawJson::from_wire(&extended_state(adapter, snapshot))).await;
 }
 
 /// Returns the state with what clients of later versions read.
-fn extended_state(door: &OmpAdapter, snapshot: StateReply) -> ExtendedState {
-    let todo_phases = door.current_session().map(|seat| seat.environment.todo_list().get()).unwrap_or_default();
+fn extended_state(adapter: &OmpAdapter, snapshot: StateReply) -> ExtendedState {
+    let todo_phases = adapter.current_session().map(|seat| seat.environment.todo_list().get()).unwrap_or_default();
     ExtendedState {
         todo_phases: todo_phases.iter().map(todos::to_wire).collect(),
         context_usage: snapshot.context.map(|(tokens, window)| context_usage(tokens, window)),
@@ -92,14 +92,14 @@ pub fn context_usage(tokens: u64, window: u64) -> ContextUsage {
 
 /// Answers `get_state` with what `data` makes of the session's state.
 pub async fn reply_with_state(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     data: impl FnOnce(&mut OmpAdapter, StateReply) -> RawJson + Send + 'static,
 ) {
-    let Some(seat) = door.current_session() else { return };
+    let Some(seat) = adapter.current_session() else { return };
     let (session_id, requests) = (seat.id.clone(), seat.requests.clone());
     let path = seat.path().map(|path| path.display().to_string());
-    door.reply_in_order(async move {
+    adapter.reply_in_order(async move {
         let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session_id)?;
             let settings = session.settings();
@@ -118,14 +118,15 @@ pub async fn reply_with_state(
             ))
         });
         let Some((Some(read), position)) = read.await else {
-            let then: AdapterCallback =
-                Box::new(move |door| door.write_frame(&OmpResponse::failure(id, "get_state", "the session is closed")));
+            let then: AdapterCallback = Box::new(move |adapter| {
+                adapter.write_frame(&OmpResponse::failure(id, "get_state", "the session is closed"))
+            });
             return (0, then);
         };
         let (model, thinking, is_streaming, is_compacting, name, auto, messages, queued, session_id, context) = read;
-        let then: AdapterCallback = Box::new(move |door| {
-            let entry = model.and_then(|model| door.store.common.model_entry(&model.provider, &model.id));
-            let [steering, follow_up, interrupt] = door.modes.clone();
+        let then: AdapterCallback = Box::new(move |adapter| {
+            let entry = model.and_then(|model| adapter.store.common.model_entry(&model.provider, &model.id));
+            let [steering, follow_up, interrupt] = adapter.modes.clone();
             let state = RpcSessionState {
                 model: entry.as_ref().map(models::to_wire),
                 thinking_level: thinking,
@@ -141,8 +142,8 @@ pub async fn reply_with_state(
                 message_count: messages,
                 queued_message_count: queued,
             };
-            let data = data(door, StateReply { state, context });
-            door.write_frame(&OmpResponse::success(id, "get_state", &data));
+            let data = data(adapter, StateReply { state, context });
+            adapter.write_frame(&OmpResponse::success(id, "get_state", &data));
         });
         (position, then)
     });
@@ -155,8 +156,8 @@ fn context_entries(session: &Session) -> (Vec<SessionEntry>, Vec<Lsn>) {
     (entries, lsns)
 }
 
-pub(super) async fn get_messages(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
-    answer_from_session(door, id, "get_messages", context_entries, move |entries, texts| {
+pub(super) async fn get_messages(adapter: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    answer_from_session(adapter, id, "get_messages", context_entries, move |entries, texts| {
         let messages: Vec<RawJson> =
             entries.iter().zip(texts).filter_map(|(entry, text)| entries::to_wire(entry, &text?)).collect();
         RawJson::from_wire(&ContextMessages { messages })
@@ -164,14 +165,14 @@ pub(super) async fn get_messages(door: &mut OmpAdapter, id: Option<OmpRequestId>
     .await;
 }
 
-pub(super) async fn branch_messages(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: &'static str) {
+pub(super) async fn branch_messages(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, name: &'static str) {
     let users = |session: &Session| {
         let entries: Vec<SessionEntry> =
             session.entries().iter().filter(|entry| entry.kind == SessionEntryKind::User).cloned().collect();
         let lsns = entries.iter().map(|entry| entry.content).collect();
         (entries, lsns)
     };
-    answer_from_session(door, id, name, users, move |entries, texts| {
+    answer_from_session(adapter, id, name, users, move |entries, texts| {
         let messages = entries
             .iter()
             .zip(texts)
@@ -193,8 +194,8 @@ pub(super) fn user_text(content: &str) -> Option<String> {
     }
 }
 
-pub(super) async fn last_text(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
-    answer_from_session(door, id, "get_last_assistant_text", context_entries, move |entries, texts| {
+pub(super) async fn last_text(adapter: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    answer_from_session(adapter, id, "get_last_assistant_text", context_entries, move |entries, texts| {
         let text = entries.iter().zip(texts).rev().find_map(|(entry, text)| {
             if !matches!(entry.kind, SessionEntryKind::Assistant { .. }) {
                 return None;
@@ -209,10 +210,10 @@ pub(super) async fn last_text(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     .await;
 }
 
-pub(super) async fn get_session_stats(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
-    let Some(seat) = door.current_session() else { return };
+pub(super) async fn get_session_stats(adapter: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    let Some(seat) = adapter.current_session() else { return };
     let (session_id, path) = (seat.id.to_string(), seat.path().map(|path| path.display().to_string()));
-    answer_from_session(door, id, "get_session_stats", context_entries, move |entries, texts| {
+    answer_from_session(adapter, id, "get_session_stats", context_entries, move |entries, texts| {
         let mut stats = SessionStats { session_file: path, session_id, ..SessionStats::default() };
         let mut cost = 0.0;
         for (_, text) in entries.iter().zip(texts) {

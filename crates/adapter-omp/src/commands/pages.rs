@@ -79,7 +79,7 @@ fn find_page(session: &Session, cursor: Option<&PageCursor>, limit: usize) -> Pa
 }
 
 pub(super) async fn get_messages_page(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     cursor: Option<String>,
     limit: PageLimit,
@@ -87,15 +87,15 @@ pub(super) async fn get_messages_page(
     let cursor = match cursor.map(|text| PageCursor::parse(&text).ok_or(text)) {
         Some(Err(text)) => {
             let problem = format!("{NAME}: `cursor` {text:?} is not the nextCursor of a page");
-            return door.write_frame(&OmpResponse::failure(id, NAME, problem));
+            return adapter.write_frame(&OmpResponse::failure(id, NAME, problem));
         }
         Some(Ok(cursor)) => Some(cursor),
         None => None,
     };
-    let Some(seat) = door.current_session() else { return };
+    let Some(seat) = adapter.current_session() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let contents = seat.handle.contents().clone();
-    door.reply_in_order(async move {
+    adapter.reply_in_order(async move {
         let read = requests
             .read_state(move |engine| Some(find_page(engine.state().session(&session)?, cursor.as_ref(), limit.get())));
         let failed = |(problem, code): (&str, &'static str), id| OmpResponse::coded_failure(id, NAME, problem, code);
@@ -116,7 +116,7 @@ pub(super) async fn get_messages_page(
             Some((Some(PageLookup::Stale), position)) => (position, failed(STALE, id)),
             Some((None, _)) | None => (0, OmpResponse::failure(id, NAME, "the session is closed")),
         };
-        let then: AdapterCallback = Box::new(move |door| door.write_frame(&response));
+        let then: AdapterCallback = Box::new(move |adapter| adapter.write_frame(&response));
         (position, then)
     });
 }

@@ -48,60 +48,60 @@ const TEXT: usize = 16 << 20;
 const IMAGES: usize = 64;
 
 pub(super) async fn submit_prompt(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     text: String,
     images: Vec<ImageContent>,
     behavior: Option<StreamingBehavior>,
 ) {
-    if std::mem::take(&mut door.is_given_up) {
-        return door.write_frame(&OmpResponse::failure(id, "prompt", ABORTED));
+    if std::mem::take(&mut adapter.is_given_up) {
+        return adapter.write_frame(&OmpResponse::failure(id, "prompt", ABORTED));
     }
     let when_busy = match behavior {
         None => WhenBusy::Refuse,
         Some(StreamingBehavior::Steer) => WhenBusy::Steer,
         Some(StreamingBehavior::FollowUp) => WhenBusy::FollowUp,
     };
-    send_prompt(door, id, "prompt", text, images, when_busy).await;
+    send_prompt(adapter, id, "prompt", text, images, when_busy).await;
 }
 
 pub(super) async fn abort_and_prompt(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     text: String,
     images: Vec<ImageContent>,
 ) {
-    if std::mem::take(&mut door.is_given_up) {
-        return door.write_frame(&OmpResponse::failure(id, "abort_and_prompt", ABORTED));
+    if std::mem::take(&mut adapter.is_given_up) {
+        return adapter.write_frame(&OmpResponse::failure(id, "abort_and_prompt", ABORTED));
     }
     if let Err(problem) = check_limits(&text, &images) {
-        return door.write_frame(&OmpResponse::failure(id, "abort_and_prompt", problem));
+        return adapter.write_frame(&OmpResponse::failure(id, "abort_and_prompt", problem));
     }
-    let text = expand_message(text, door).await;
+    let text = expand_message(text, adapter).await;
     let message = user_message(&text, &images);
-    let with = read_mentions(&text, door).await;
-    door.is_replacing = true;
+    let with = read_mentions(&text, adapter).await;
+    adapter.is_replacing = true;
     stop_all(
-        door,
-        Box::new(move |door, stopped| {
-            door.is_replacing = false;
+        adapter,
+        Box::new(move |adapter, stopped| {
+            adapter.is_replacing = false;
             if let Err(refused) = stopped {
-                return door.write_frame(&OmpResponse::failure(id, "abort_and_prompt", refusal_message(&refused)));
+                return adapter.write_frame(&OmpResponse::failure(id, "abort_and_prompt", refusal_message(&refused)));
             }
-            let Some(seat) = door.current_session() else { return };
+            let Some(seat) = adapter.current_session() else { return };
             seat.environment.release_halt();
             let command = Command::Prompt { message, with, when_busy: WhenBusy::Refuse };
             let Some(replied) = seat.requests.try_submit_command(EngineCommand::Session(seat.id.clone(), command))
             else {
-                return door.write_frame(&OmpResponse::failure(id, "abort_and_prompt", not_sent(door)));
+                return adapter.write_frame(&OmpResponse::failure(id, "abort_and_prompt", not_sent(adapter)));
             };
-            door.is_replacing = true;
-            door.reply_in_order(async move {
+            adapter.is_replacing = true;
+            adapter.reply_in_order(async move {
                 let replied = replied.await.unwrap_or(Err(OwnerError::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
-                let then: AdapterCallback = Box::new(move |door| {
-                    door.is_replacing = false;
-                    write_ack(door, id, "abort_and_prompt", replied.map(|reply| reply.outcome));
+                let then: AdapterCallback = Box::new(move |adapter| {
+                    adapter.is_replacing = false;
+                    write_ack(adapter, id, "abort_and_prompt", replied.map(|reply| reply.outcome));
                 });
                 (position, then)
             });
@@ -111,7 +111,7 @@ pub(super) async fn abort_and_prompt(
 }
 
 async fn send_prompt(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     name: &'static str,
     text: String,
@@ -119,63 +119,64 @@ async fn send_prompt(
     when_busy: WhenBusy,
 ) {
     if let Err(problem) = check_limits(&text, &images) {
-        return door.write_frame(&OmpResponse::failure(id, name, problem));
+        return adapter.write_frame(&OmpResponse::failure(id, name, problem));
     }
-    let text = expand_message(text, door).await;
-    let finished = finished_tasks(door);
-    let with = read_mentions(&text, door).await;
-    let Some(seat) = door.current_session() else { return };
-    if !door.encoder.is_running() {
+    let text = expand_message(text, adapter).await;
+    let finished = finished_tasks(adapter);
+    let with = read_mentions(&text, adapter).await;
+    let Some(seat) = adapter.current_session() else { return };
+    if !adapter.encoder.is_running() {
         seat.environment.release_halt();
     }
     let command = Command::Prompt { message: user_message(&text, &images), with, when_busy };
     let command = EngineCommand::Session(seat.id.clone(), command);
-    door.send_command(command, move |door, replied| match replied {
-        Ok(outcome) => {
-            door.write_frame(&OmpResponse::ack(id, name));
-            if matches!(outcome, EngineReply::Started(_))
-                && let Some((todos, list)) = finished
-                && todos.get() == list
-            {
-                todos.set(Vec::new());
-                if let Some(seat) = door.current_session() {
-                    seat.sent_tasks.set(Vec::new());
+    adapter
+        .send_command(command, move |adapter, replied| match replied {
+            Ok(outcome) => {
+                adapter.write_frame(&OmpResponse::ack(id, name));
+                if matches!(outcome, EngineReply::Started(_))
+                    && let Some((todos, list)) = finished
+                    && todos.get() == list
+                {
+                    todos.set(Vec::new());
+                    if let Some(seat) = adapter.current_session() {
+                        seat.sent_tasks.set(Vec::new());
+                    }
+                    adapter.write_frame(&OmpEvent::TodoAutoClear);
                 }
-                door.write_frame(&OmpEvent::TodoAutoClear);
             }
-        }
-        Err(refused) => door.write_frame(&OmpResponse::failure(id, name, refusal_message(&refused))),
-    })
-    .await;
+            Err(refused) => adapter.write_frame(&OmpResponse::failure(id, name, refusal_message(&refused))),
+        })
+        .await;
 }
 
 /// Returns the list of tasks, if all of them are done: it goes when the next prompt starts.
-fn finished_tasks(door: &OmpAdapter) -> Option<(TodoList, Vec<todo::TaskPhase>)> {
-    let todos = door.current_session().filter(|_| !door.encoder.is_running())?.environment.todo_list().clone();
+fn finished_tasks(adapter: &OmpAdapter) -> Option<(TodoList, Vec<todo::TaskPhase>)> {
+    let todos = adapter.current_session().filter(|_| !adapter.encoder.is_running())?.environment.todo_list().clone();
     let list = todos.get();
     (!list.is_empty() && todos.open_count() == 0).then_some((todos, list))
 }
 
 pub(super) async fn queue_steering(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     text: String,
     images: Vec<ImageContent>,
 ) {
-    queue_message(door, id, "steer", MessageQueue::Steering, text, &images).await;
+    queue_message(adapter, id, "steer", MessageQueue::Steering, text, &images).await;
 }
 
 pub(super) async fn follow_up(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     text: String,
     images: Vec<ImageContent>,
 ) {
-    queue_message(door, id, "follow_up", MessageQueue::FollowUp, text, &images).await;
+    queue_message(adapter, id, "follow_up", MessageQueue::FollowUp, text, &images).await;
 }
 
 async fn queue_message(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     name: &'static str,
     queue: MessageQueue,
@@ -183,23 +184,23 @@ async fn queue_message(
     images: &[ImageContent],
 ) {
     if let Err(problem) = check_limits(&text, images) {
-        return door.write_frame(&OmpResponse::failure(id, name, problem));
+        return adapter.write_frame(&OmpResponse::failure(id, name, problem));
     }
-    let text = expand_message(text, door).await;
-    let Some(seat) = door.current_session() else { return };
+    let text = expand_message(text, adapter).await;
+    let Some(seat) = adapter.current_session() else { return };
     let command = Command::Queue { queue, message: user_message(&text, images) };
     let command = EngineCommand::Session(seat.id.clone(), command);
-    door.send_command(command, move |door, replied| write_ack(door, id, name, replied)).await;
+    adapter.send_command(command, move |adapter, replied| write_ack(adapter, id, name, replied)).await;
 }
 
 /// Returns the text that a message stands for: a file's content, if it names one as `/name`, or the expansion of the dialect.
-async fn expand_message(text: String, door: &mut OmpAdapter) -> String {
-    let hooks = door.dialect.hooks;
-    let text = hooks.on_prompt(door, text);
+async fn expand_message(text: String, adapter: &mut OmpAdapter) -> String {
+    let hooks = adapter.dialect.hooks;
+    let text = hooks.on_prompt(adapter, text);
     if !text.starts_with('/') {
         return text;
     }
-    let (common, cwd) = (Arc::clone(&door.store.common), door.store.cwd.clone());
+    let (common, cwd) = (Arc::clone(&adapter.store.common), adapter.store.cwd.clone());
     let expanded = if common.reads_templates {
         let prompt_text = text.clone();
         let expand = move || slash_commands::expand_command(&prompt_text, &common.folder, &cwd, &prompt::DiskFiles);
@@ -244,14 +245,14 @@ fn user_message(text: &str, images: &[ImageContent]) -> MessageContent {
 }
 
 /// Returns the files that a text mentions as `@path`, with what they hold; images too, if the model sees them.
-async fn read_mentions(text: &str, door: &mut OmpAdapter) -> Vec<(SessionEntryKind, MessageContent)> {
+async fn read_mentions(text: &str, adapter: &mut OmpAdapter) -> Vec<(SessionEntryKind, MessageContent)> {
     let names: Vec<String> = mentioned_names(text).map(str::to_owned).collect();
     if names.is_empty() {
         return Vec::new();
     }
-    let (common, cwd) = (Arc::clone(&door.store.common), door.store.cwd.clone());
+    let (common, cwd) = (Arc::clone(&adapter.store.common), adapter.store.cwd.clone());
     let sees = !common.block_images
-        && current_model(door).await.is_some_and(|entry| entry.input.contains(&InputModality::Image));
+        && current_model(adapter).await.is_some_and(|entry| entry.input.contains(&InputModality::Image));
     let read = move || {
         let boundary = common.roots.boundary();
         let mut left = MentionBudget { text: MENTIONED_IN_ALL, images: if sees { MENTIONED_IMAGES } else { 0 } };

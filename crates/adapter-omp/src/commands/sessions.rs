@@ -47,43 +47,51 @@ const NAMED: Duration = Duration::from_secs(5);
 const CLOSED: &str = "the session is closed";
 
 /// Summarises old entries. A run is stopped first, and is no longer reported.
-pub(super) async fn start_compaction(door: &mut OmpAdapter, id: Option<OmpRequestId>, instructions: Option<String>) {
-    if std::mem::take(&mut door.is_given_up) {
-        return door.write_frame(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
+pub(super) async fn start_compaction(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, instructions: Option<String>) {
+    if std::mem::take(&mut adapter.is_given_up) {
+        return adapter.write_frame(&adapter.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
     }
-    door.encoder.detach();
-    door.operation = ActiveOperation::ToCompact { is_given_up: false };
+    adapter.encoder.detach();
+    adapter.operation = ActiveOperation::ToCompact { is_given_up: false };
     stop_run(
-        door,
-        Box::new(move |door, stopped| {
-            let operation = std::mem::replace(&mut door.operation, ActiveOperation::Free);
+        adapter,
+        Box::new(move |adapter, stopped| {
+            let operation = std::mem::replace(&mut adapter.operation, ActiveOperation::Free);
             if let Err(refused) = stopped {
-                door.encoder.attach();
-                return door.write_frame(&door.dialect.hooks.broken_off(id, "compact", refusal_message(&refused)));
+                adapter.encoder.attach();
+                return adapter.write_frame(&adapter.dialect.hooks.broken_off(
+                    id,
+                    "compact",
+                    refusal_message(&refused),
+                ));
             }
             if matches!(operation, ActiveOperation::ToCompact { is_given_up: true }) {
-                return door.write_frame(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
+                return adapter.write_frame(&adapter.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
             }
-            let Some(seat) = door.current_session() else { return };
+            let Some(seat) = adapter.current_session() else { return };
             seat.environment.release_halt();
             let compact = Command::Compact { instructions: instructions.map(Into::into) };
             let Some(replied) = seat.requests.try_submit_command(EngineCommand::Session(seat.id.clone(), compact))
             else {
-                return door.write_frame(&OmpResponse::failure(id, "compact", not_sent(door)));
+                return adapter.write_frame(&OmpResponse::failure(id, "compact", not_sent(adapter)));
             };
-            door.operation = ActiveOperation::ToCompact { is_given_up: false };
-            door.reply_in_order(async move {
+            adapter.operation = ActiveOperation::ToCompact { is_given_up: false };
+            adapter.reply_in_order(async move {
                 let replied = replied.await.unwrap_or(Err(countersign_runtime::OwnerError::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
-                let then: AdapterCallback = Box::new(move |door| match replied.map(|reply| reply.outcome) {
-                    Ok(EngineReply::Compacting { .. }) => door.operation = ActiveOperation::Compaction(id),
+                let then: AdapterCallback = Box::new(move |adapter| match replied.map(|reply| reply.outcome) {
+                    Ok(EngineReply::Compacting { .. }) => adapter.operation = ActiveOperation::Compaction(id),
                     Ok(_) => {
-                        door.operation = ActiveOperation::Free;
-                        door.write_frame(&OmpResponse::failure(id, "compact", "the compaction was not begun"));
+                        adapter.operation = ActiveOperation::Free;
+                        adapter.write_frame(&OmpResponse::failure(id, "compact", "the compaction was not begun"));
                     }
                     Err(refused) => {
-                        door.operation = ActiveOperation::Free;
-                        door.write_frame(&door.dialect.hooks.broken_off(id, "compact", refusal_message(&refused)));
+                        adapter.operation = ActiveOperation::Free;
+                        adapter.write_frame(&adapter.dialect.hooks.broken_off(
+                            id,
+                            "compact",
+                            refusal_message(&refused),
+                        ));
                     }
                 });
                 (position, then)
@@ -93,43 +101,43 @@ pub(super) async fn start_compaction(door: &mut OmpAdapter, id: Option<OmpReques
     .await;
 }
 
-pub(super) async fn new_session(door: &mut OmpAdapter, id: Option<OmpRequestId>, parent: Option<String>) {
-    let settings = current_settings(door).await;
+pub(super) async fn new_session(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, parent: Option<String>) {
+    let settings = current_settings(adapter).await;
     let beginning = SessionStart { path: None, parent, name: None, settings, entries: Vec::new() };
-    let opened = begin_session(door, beginning).await;
-    leave_silently(door, id, "new_session", opened).await;
+    let opened = begin_session(adapter, beginning).await;
+    leave_silently(adapter, id, "new_session", opened).await;
 }
 
 /// Reloads the open session from its beginning: its work is stopped, no message is queued, and later commands see the session as it
 /// is then.
-async fn reload_session(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
+async fn reload_session(adapter: &mut OmpAdapter, id: Option<OmpRequestId>) {
     const NAME: &str = "switch_session";
-    door.encoder.detach();
-    door.operation = ActiveOperation::Short;
+    adapter.encoder.detach();
+    adapter.operation = ActiveOperation::Short;
     stop_run(
-        door,
-        Box::new(move |door, stopped| {
-            door.operation = ActiveOperation::Free;
+        adapter,
+        Box::new(move |adapter, stopped| {
+            adapter.operation = ActiveOperation::Free;
             if let Err(refused) = stopped {
-                door.encoder.attach();
-                return door.write_frame(&OmpResponse::failure(id, NAME, refusal_message(&refused)));
+                adapter.encoder.attach();
+                return adapter.write_frame(&OmpResponse::failure(id, NAME, refusal_message(&refused)));
             }
-            let Some(seat) = door.current_session() else { return };
+            let Some(seat) = adapter.current_session() else { return };
             let clear = EngineCommand::Session(seat.id.clone(), Command::Clear);
             let Some(replied) = seat.requests.try_submit_command(clear) else {
-                return door.write_frame(&OmpResponse::failure(id, NAME, not_sent(door)));
+                return adapter.write_frame(&OmpResponse::failure(id, NAME, not_sent(adapter)));
             };
-            door.operation = ActiveOperation::Short;
-            door.reply_in_order(async move {
+            adapter.operation = ActiveOperation::Short;
+            adapter.reply_in_order(async move {
                 let replied = replied.await.unwrap_or(Err(countersign_runtime::OwnerError::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
                 let answer = match replied {
                     Ok(_) => OmpResponse::success(id, NAME, &SessionSwitchResult { cancelled: false }),
                     Err(refused) => OmpResponse::failure(id, NAME, refusal_message(&refused)),
                 };
-                let then: AdapterCallback = Box::new(move |door| {
-                    door.operation = ActiveOperation::Free;
-                    door.write_frame(&answer);
+                let then: AdapterCallback = Box::new(move |adapter| {
+                    adapter.operation = ActiveOperation::Free;
+                    adapter.write_frame(&answer);
                 });
                 (position, then)
             });
@@ -138,21 +146,26 @@ async fn reload_session(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     .await;
 }
 
-pub(super) async fn switch_session(door: &mut OmpAdapter, id: Option<OmpRequestId>, path: String) {
-    let path = door.store.cwd.join(paths::expand_home(&path, door.store.common.folder.home()));
-    if door.current_session().and_then(OpenSession::path).is_some_and(|own| is_same_file(own, &path)) {
-        return reload_session(door, id).await;
+pub(super) async fn switch_session(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, path: String) {
+    let path = adapter.store.cwd.join(paths::expand_home(&path, adapter.store.common.folder.home()));
+    if adapter.current_session().and_then(OpenSession::path).is_some_and(|own| is_same_file(own, &path)) {
+        return reload_session(adapter, id).await;
     }
-    let opened = match may_open(door, &path) {
-        Ok(()) => open_file(door, path).await,
+    let opened = match may_open(adapter, &path) {
+        Ok(()) => open_file(adapter, path).await,
         Err(problem) => Err(problem),
     };
-    leave_silently(door, id, "switch_session", opened).await;
+    leave_silently(adapter, id, "switch_session", opened).await;
 }
 
 /// Goes on in a new session from before a message. `name` is the command that asks for it.
-pub(super) async fn branch_session(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: &'static str, entry: String) {
-    let Some(seat) = door.current_session() else { return };
+pub(super) async fn branch_session(
+    adapter: &mut OmpAdapter,
+    id: Option<OmpRequestId>,
+    name: &'static str,
+    entry: String,
+) {
+    let Some(seat) = adapter.current_session() else { return };
     let (session, entry) = (seat.id.clone(), EntryId::new(entry));
     let target = entry.clone();
     let read = seat.requests.read_state(move |engine| {
@@ -160,37 +173,37 @@ pub(super) async fn branch_session(door: &mut OmpAdapter, id: Option<OmpRequestI
         (entry.kind == SessionEntryKind::User).then_some(())
     });
     let opened = match read.await {
-        Some((Some(()), _)) => branch_from(door, &entry).await,
+        Some((Some(()), _)) => branch_from(adapter, &entry).await,
         _ => Err("Invalid entry ID for branching".to_owned()),
     };
     match opened {
         // A host expects all events of the run it branches from.
         Ok((seat, text)) => {
             let data = RawJson::from_wire(&BranchResult { text, cancelled: false });
-            leave_session(door, SessionSwitch::new(id, name, seat, data)).await;
+            leave_session(adapter, SessionSwitch::new(id, name, seat, data)).await;
         }
-        Err(problem) => door.write_frame(&door.dialect.hooks.broken_off(id, name, problem)),
+        Err(problem) => adapter.write_frame(&adapter.dialect.hooks.broken_off(id, name, problem)),
     }
 }
 
 /// Goes on in a new session with the whole conversation of this one.
-pub(super) async fn clone_session(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
+pub(super) async fn clone_session(adapter: &mut OmpAdapter, id: Option<OmpRequestId>) {
     const NAME: &str = "clone";
-    match open_clone(door).await {
+    match open_clone(adapter).await {
         Ok(seat) => {
             leave_session(
-                door,
+                adapter,
                 SessionSwitch::new(id, NAME, seat, RawJson::from_wire(&SessionSwitchResult { cancelled: false })),
             )
             .await
         }
-        Err(problem) => door.write_frame(&OmpResponse::failure(id, NAME, problem)),
+        Err(problem) => adapter.write_frame(&OmpResponse::failure(id, NAME, problem)),
     }
 }
 
-async fn open_clone(door: &mut OmpAdapter) -> Result<OpenSession, String> {
-    let settings = current_settings(door).await;
-    let Some(old) = door.current_session() else { return Err(CLOSED.to_owned()) };
+async fn open_clone(adapter: &mut OmpAdapter) -> Result<OpenSession, String> {
+    let settings = current_settings(adapter).await;
+    let Some(old) = adapter.current_session() else { return Err(CLOSED.to_owned()) };
     let session = old.id.clone();
     let read = old.requests.read_state(move |engine| {
         let session = engine.state().session(&session)?;
@@ -202,7 +215,7 @@ async fn open_clone(door: &mut OmpAdapter) -> Result<OpenSession, String> {
     let texts = old.handle.contents().get(&lsns).await.map_err(|error| error.to_string())?;
     let parent = old.path().map(|path| path.display().to_string());
     let entries = imported_entries(path, texts);
-    begin_session(door, SessionStart { path: None, parent, name, settings, entries }).await
+    begin_session(adapter, SessionStart { path: None, parent, name, settings, entries }).await
 }
 
 /// Returns entries of one session as another begins with them; none if there is no message among them.
@@ -219,62 +232,59 @@ fn imported_entries(path: Vec<SessionEntry>, texts: Vec<Option<Arc<str>>>) -> Ve
 
 /// Leaves for a session, telling nothing more of what works in the one before. If it could not be opened nothing is stopped.
 async fn leave_silently(
-    door: &mut OmpAdapter,
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     command: &'static str,
     opened: Result<OpenSession, String>,
 ) {
     match opened {
         Ok(seat) => {
-            door.encoder.detach();
-            leave_session(
-                door,
-                SessionSwitch::new(id, command, seat, RawJson::from_wire(&SessionSwitchResult { cancelled: false })),
-            )
-            .await;
+            adapter.encoder.detach();
+            let answer = RawJson::from_wire(&SessionSwitchResult { cancelled: false });
+            leave_session(adapter, SessionSwitch::new(id, command, seat, answer)).await;
         }
-        Err(problem) => door.write_frame(&OmpResponse::failure(id, command, problem)),
+        Err(problem) => adapter.write_frame(&OmpResponse::failure(id, command, problem)),
     }
 }
 
 /// Stops what works in the session and has the other one take its place.
-async fn leave_session(door: &mut OmpAdapter, switch: SessionSwitch) {
+async fn leave_session(adapter: &mut OmpAdapter, switch: SessionSwitch) {
     let switch = Box::new(switch);
-    door.operation = ActiveOperation::Short;
+    adapter.operation = ActiveOperation::Short;
     // Work that the log could not be informed of is stopped when the session is closed.
-    stop_run(door, Box::new(move |door, _| door.operation = ActiveOperation::Session(switch))).await;
+    stop_run(adapter, Box::new(move |adapter, _| adapter.operation = ActiveOperation::Session(switch))).await;
 }
 
 /// Puts the other session in the place of the old one.
-pub(crate) async fn finish_switch(door: &mut OmpAdapter) {
-    let ActiveOperation::Session(switch) = std::mem::replace(&mut door.operation, ActiveOperation::Free) else {
+pub(crate) async fn finish_switch(adapter: &mut OmpAdapter) {
+    let ActiveOperation::Session(switch) = std::mem::replace(&mut adapter.operation, ActiveOperation::Free) else {
         return;
     };
     let SessionSwitch { id, command, seat, data } = *switch;
-    let carried = match door.current_session() {
+    let carried = match adapter.current_session() {
         Some(old) => transfer_contract(old, &seat).await,
         None => Ok(()),
     };
     if let Err(problem) = carried {
         // There was no message in it.
         let _ = seat.close().await;
-        door.encoder.attach();
-        return door.write_frame(&OmpResponse::failure(id, command, problem));
+        adapter.encoder.attach();
+        return adapter.write_frame(&OmpResponse::failure(id, command, problem));
     }
-    if let Some(old) = door.seat.replace(seat)
+    if let Some(old) = adapter.seat.replace(seat)
         && let Err(unwritten) = old.close().await
     {
-        door.notify_host(unwritten.to_string(), NotifyType::Warning);
+        adapter.notify_host(unwritten.to_string(), NotifyType::Warning);
     }
-    door.encoder = door.encoder.successor_encoder();
-    door.write_frame(&OmpResponse::success(id, command, &data));
-    door.run_waiters();
-    door.resume_session().await;
-    host::serve_calls(door).await;
+    adapter.encoder = adapter.encoder.successor_encoder();
+    adapter.write_frame(&OmpResponse::success(id, command, &data));
+    adapter.run_waiters();
+    adapter.resume_session().await;
+    host::serve_calls(adapter).await;
 }
 
 /// Checks that a session may be open at `path`: an existing one, or a new one in a folder of sessions.
-fn may_open(door: &OmpAdapter, path: &Path) -> Result<(), String> {
+fn may_open(adapter: &OmpAdapter, path: &Path) -> Result<(), String> {
     if path.exists() {
         return Ok(());
     }
@@ -285,14 +295,14 @@ fn may_open(door: &OmpAdapter, path: &Path) -> Result<(), String> {
         return refused();
     }
     let is = |ours: &Path| paths::resolve_path(ours).is_some_and(|ours| ours == folder);
-    let sessions = paths::resolve_path(&door.store.common.folder.sessions_dir());
+    let sessions = paths::resolve_path(&adapter.store.common.folder.sessions_dir());
     let is_below = sessions.is_some() && folder.parent() == sessions.as_deref();
-    let is_ours = door.store.folder.as_deref().is_some_and(is) || is_below || is(&door.store.cwd);
+    let is_ours = adapter.store.folder.as_deref().is_some_and(is) || is_below || is(&adapter.store.cwd);
     if is_ours { Ok(()) } else { refused() }
 }
 
-async fn current_settings(door: &mut OmpAdapter) -> Settings {
-    match door.current_session() {
+async fn current_settings(adapter: &mut OmpAdapter) -> Settings {
+    match adapter.current_session() {
         Some(seat) => settings_of(seat).await.unwrap_or_default(),
         None => Settings::default(),
     }
@@ -305,27 +315,27 @@ async fn settings_of(seat: &OpenSession) -> Option<Settings> {
     read.await?.0
 }
 
-async fn begin_session(door: &mut OmpAdapter, mut beginning: SessionStart) -> Result<OpenSession, String> {
-    door.grants_written().await;
+async fn begin_session(adapter: &mut OmpAdapter, mut beginning: SessionStart) -> Result<OpenSession, String> {
+    adapter.grants_written().await;
     if beginning.entries.is_empty() {
         beginning.entries = first_entries(&beginning.settings);
     }
-    OpenSession::begin_new(&door.store, beginning).await.map_err(|error| error.to_string())
+    OpenSession::begin_new(&adapter.store, beginning).await.map_err(|error| error.to_string())
 }
 
-async fn open_file(door: &mut OmpAdapter, path: PathBuf) -> Result<OpenSession, String> {
-    door.grants_written().await;
-    let settings = current_settings(door).await;
-    let session_store = door.store.clone();
+async fn open_file(adapter: &mut OmpAdapter, path: PathBuf) -> Result<OpenSession, String> {
+    adapter.grants_written().await;
+    let settings = current_settings(adapter).await;
+    let session_store = adapter.store.clone();
     let fallback = settings.clone();
-    let opened = OpenSession::reopen_file(&door.store, &path, |notes| {
+    let opened = OpenSession::reopen_file(&adapter.store, &path, |notes| {
         select_session::restored_settings(&session_store, settings, notes)
     })
     .await;
     let opened = match opened {
         Err(OpenSessionError::Copy(copy)) => {
             let restore = |notes: &[_]| select_session::restored_settings(&session_store, fallback, notes);
-            return select_session::fork_opened(&door.store, copy, restore).await.map_err(|error| error.to_string());
+            return select_session::fork_opened(&adapter.store, copy, restore).await.map_err(|error| error.to_string());
         }
         opened => opened.map_err(|error| error.to_string())?,
     };
@@ -333,7 +343,7 @@ async fn open_file(door: &mut OmpAdapter, path: PathBuf) -> Result<OpenSession, 
         Some(seat) => Ok(seat),
         None => {
             let (path, entries) = (Some(path), Vec::new());
-            begin_session(door, SessionStart { path, parent: None, name: None, settings: fallback, entries }).await
+            begin_session(adapter, SessionStart { path, parent: None, name: None, settings: fallback, entries }).await
         }
     }
 }
@@ -344,9 +354,9 @@ fn is_same_file(left: &Path, right: &Path) -> bool {
 }
 
 /// Returns a new session with everything before a message of a person, whose text the host gets to edit.
-async fn branch_from(door: &mut OmpAdapter, entry: &EntryId) -> Result<(OpenSession, String), String> {
-    let settings = current_settings(door).await;
-    let Some(old) = door.current_session() else { return Err(CLOSED.to_owned()) };
+async fn branch_from(adapter: &mut OmpAdapter, entry: &EntryId) -> Result<(OpenSession, String), String> {
+    let settings = current_settings(adapter).await;
+    let Some(old) = adapter.current_session() else { return Err(CLOSED.to_owned()) };
     let (session, target) = (old.id.clone(), entry.clone());
     let read = old.requests.read_state(move |engine| {
         let session = engine.state().session(&session)?;
@@ -371,52 +381,54 @@ async fn branch_from(door: &mut OmpAdapter, entry: &EntryId) -> Result<(OpenSess
     let text = texts.pop().flatten().and_then(|text| user_text(&text)).unwrap_or_default();
     let parent = old.path().map(|path| path.display().to_string());
     let entries = imported_entries(path, texts);
-    let seat = begin_session(door, SessionStart { path: None, parent, name, settings, entries }).await?;
+    let seat = begin_session(adapter, SessionStart { path: None, parent, name, settings, entries }).await?;
     Ok((seat, text))
 }
 
-pub(super) async fn set_name(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: String) {
-    let Some(seat) = door.current_session() else { return };
+pub(super) async fn set_name(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, name: String) {
+    let Some(seat) = adapter.current_session() else { return };
     // A name is one line, and shown in terminals.
     let name = escape(name.trim(), LineMode::One).into_owned();
     let (names, requests) = (seat.file_writer.as_ref().map(SessionFileWriter::name_positions), seat.requests.clone());
     let command = EngineCommand::Session(seat.id.clone(), Command::Name { name });
-    door.send_command(command, move |door, replied| {
-        let Some(mut names) = names.filter(|_| replied.is_ok()) else {
-            return write_ack(door, id, "set_session_name", replied);
-        };
-        door.reply_unordered(async move {
-            // The next process that opens the file takes the name in it for the newest. A writer that has ended, or gets no more events,
-            // writes nothing any more.
-            let written = async {
-                let ((), behind) = requests.read_state(|_| ()).await?;
-                names.wait_for(|before| *before >= behind).await.ok().map(|_| behind)
+    adapter
+        .send_command(command, move |adapter, replied| {
+            let Some(mut names) = names.filter(|_| replied.is_ok()) else {
+                return write_ack(adapter, id, "set_session_name", replied);
             };
-            let position = tokio::time::timeout(NAMED, written).await.ok().flatten().unwrap_or(0);
-            let then: AdapterCallback = Box::new(move |door| write_ack(door, id, "set_session_name", replied));
-            (position, then)
-        });
-    })
-    .await;
+            adapter.reply_unordered(async move {
+                // The next process that opens the file takes the name in it for the newest. A writer that has ended, or gets no more events,
+                // writes nothing any more.
+                let written = async {
+                    let ((), behind) = requests.read_state(|_| ()).await?;
+                    names.wait_for(|before| *before >= behind).await.ok().map(|_| behind)
+                };
+                let position = tokio::time::timeout(NAMED, written).await.ok().flatten().unwrap_or(0);
+                let then: AdapterCallback =
+                    Box::new(move |adapter| write_ack(adapter, id, "set_session_name", replied));
+                (position, then)
+            });
+        })
+        .await;
 }
 
-pub(super) async fn export_html(door: &mut OmpAdapter, id: Option<OmpRequestId>, path: Option<String>) {
-    let Some(seat) = door.current_session() else { return };
+pub(super) async fn export_html(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, path: Option<String>) {
+    let Some(seat) = adapter.current_session() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let contents = seat.handle.contents().clone();
     let stem = seat.path().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-    let product = door.store.common.product.name();
+    let product = adapter.store.common.product.name();
     let shown =
         path.unwrap_or_else(|| format!("{product}-session-{}.html", stem.unwrap_or_else(|| session.to_string())));
     let target = ExportTarget {
-        given: paths::expand_home(&shown, door.store.common.folder.home()).display().to_string(),
-        cwd: door.store.cwd.clone(),
-        roots: door.store.common.roots.clone(),
+        given: paths::expand_home(&shown, adapter.store.common.folder.home()).display().to_string(),
+        cwd: adapter.store.cwd.clone(),
+        roots: adapter.store.common.roots.clone(),
         own: seat.path().map(Path::to_owned),
     };
-    let now = door.store.common.clock.now();
-    let turns = std::sync::Arc::clone(&door.pages);
-    door.reply_unordered(async move {
+    let now = adapter.store.common.clock.now();
+    let turns = std::sync::Arc::clone(&adapter.pages);
+    adapter.reply_unordered(async move {
         let _turn = turns.acquire().await.ok();
         let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session)?;
@@ -438,9 +450,9 @@ pub(super) async fn export_html(door: &mut OmpAdapter, id: Option<OmpRequestId>,
             }
             _ => (0, Err("the session is closed".to_owned())),
         };
-        let then: AdapterCallback = Box::new(move |door| match answer {
-            Ok(()) => door.write_frame(&OmpResponse::success(id, "export_html", &ExportedHtml { path: shown })),
-            Err(problem) => door.write_frame(&OmpResponse::failure(id, "export_html", problem)),
+        let then: AdapterCallback = Box::new(move |adapter| match answer {
+            Ok(()) => adapter.write_frame(&OmpResponse::success(id, "export_html", &ExportedHtml { path: shown })),
+            Err(problem) => adapter.write_frame(&OmpResponse::failure(id, "export_html", problem)),
         });
         (position, then)
     });
