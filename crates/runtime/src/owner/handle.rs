@@ -20,11 +20,12 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// # use std::{sync::Arc, time::Duration};
+/// # use std::{path::Path, sync::Arc, time::Duration};
 /// # use countersign_core::{gate::IdentityMap, id::SessionId, policy::{CompiledRules, DefaultPolicy, PathContext}};
 /// # use countersign_core::{session::{self, ModelRef}, tool::ToolSpec};
 /// # use countersign_runtime::{Clock, ResolvedModel, RunEnvironment, system_entropy};
-/// # use countersign_runtime::tools::{ToolContext, ToolRegistry};
+/// # use countersign_runtime::tools::{AllowedRoots, CommandEnvironment, SessionShell};
+/// # use countersign_runtime::tools::{ToolContext, ToolRegistry, exec::ExecLauncher};
 /// use countersign_core::engine::{ActiveRules, Command, EngineReply, ResumeMode};
 /// use countersign_runtime::{InboxLane, OwnerHandle, OwnerOptions, store::MemoryLog};
 ///
@@ -33,7 +34,10 @@ use crate::{
 /// #     fn resolve_model(&self, _: &ModelRef) -> Result<ResolvedModel, String> { Err("there is none".to_owned()) }
 /// #     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> { Arc::new(ToolRegistry::standard()) }
 /// #     fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String { String::new() }
-/// #     fn tool_context(&self, _: &SessionId, _: &str) -> ToolContext { unimplemented!("no call is made") }
+/// #     fn tool_context(&self, _: &SessionId, cwd: &str) -> ToolContext {
+/// #         let shell = SessionShell::new(ExecLauncher::new(Path::new("/bin/false")));
+/// #         ToolContext::new(cwd.into(), AllowedRoots::whole_filesystem([]), CommandEnvironment::clean_with([]), shell)
+/// #     }
 /// # }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
