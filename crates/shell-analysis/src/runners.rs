@@ -64,6 +64,14 @@ const RUNNERS_BY_WORD: [(&str, &[&str], usize); 22] = [
     ("micromamba", &["run"], 0),
 ];
 
+/// Programs with a form of their own, each with the function that finds what it runs.
+const RUNNERS_BY_FORM: [(&str, fn(&[ShellWord]) -> NestedCommands); 4] = [
+    ("parallel", parallel_commands),
+    ("start-stop-daemon", started_commands),
+    ("hyperfine", argument_texts),
+    ("sg", argument_texts),
+];
+
 /// Options of these that have no value.
 const FLAGS: &str = "-- -y --yes --no --no-install -q --quiet --silent --offline --verbose --no-sync --frozen --locked";
 
@@ -76,8 +84,8 @@ pub(super) fn reads_commands(program: &str) -> bool {
 /// Reports whether `program` may be a wrapper that is not known: none of the tables of this crate has its name.
 pub(super) fn may_wrap(program: &str) -> bool {
     let is_runner = RUNNERS_BY_WORD.iter().any(|(runner, ..)| *runner == program)
-        || [RUNNERS, RUNNERS_BEHIND_OPERAND, OTHER_SHELLS].iter().any(|list| is_listed(list, program))
-        || matches!(program, "parallel" | "start-stop-daemon" | "hyperfine" | "sg");
+        || RUNNERS_BY_FORM.iter().any(|(runner, _)| *runner == program)
+        || [RUNNERS, RUNNERS_BEHIND_OPERAND, OTHER_SHELLS].iter().any(|list| is_listed(list, program));
     !is_runner
         && !unwrap::is_known(program)
         && !programs::is_listed_program(program)
@@ -124,6 +132,9 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
         };
         return NestedCommands { commands: command_tails(behind(&|text| words.contains(&text)), *operands), ..texts };
     }
+    if let Some((_, commands_of)) = RUNNERS_BY_FORM.iter().find(|(runner, _)| *runner == program) {
+        return commands_of(arguments);
+    }
     match program {
         "git" => by_git(arguments),
         "tar" | "gtar" | "bsdtar" | "make" | "gmake" | "dpkg" => {
@@ -134,17 +145,6 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
         "fd" | "fdfind" => {
             with_unknown_words(behind(&|text| is_short(text, 'x') || is_short(text, 'X') || text.starts_with("--exec")))
         }
-        // The words after colons are those that it appends to the command.
-        "parallel" => {
-            let inputs = arguments.iter().position(|word| word.value.starts_with(":::"));
-            let marked = |word: &ShellWord| {
-                let mut word = word.clone();
-                ["{}", "{1}", "{.}", "{/}"].iter().for_each(|mark| replace_mark(&mut word, mark, &UNKNOWN.to_string()));
-                word
-            };
-            let marked: Vec<ShellWord> = arguments[..inputs.unwrap_or(arguments.len())].iter().map(marked).collect();
-            with_unknown_words(&marked)
-        }
         "nix-shell" => values_of(&["--run", "--command"]),
         "mapfile" | "readarray" => {
             let glued = arguments.iter().filter_map(ShellWord::as_literal).filter_map(|word| glued_text(word, 'C'));
@@ -152,11 +152,6 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
             found.texts.extend(glued);
             found
         }
-        "start-stop-daemon" => started_commands(arguments),
-        "hyperfine" | "sg" => NestedCommands {
-            texts: arguments.iter().map(ShellWord::approximate_text).collect(),
-            ..NestedCommands::default()
-        },
         name if is_listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
         "npx" => NestedCommands { commands: command_tails(arguments, 0), ..values_of(&["-c", "--call"]) },
         name if is_listed(RUNNERS_BEHIND_OPERAND, name) => commands(arguments, 1),
@@ -165,6 +160,23 @@ pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
         }
         _ => NestedCommands::default(),
     }
+}
+
+/// Returns the commands that `parallel` runs. The words after colons are those that it appends to the command.
+fn parallel_commands(arguments: &[ShellWord]) -> NestedCommands {
+    let inputs = arguments.iter().position(|word| word.value.starts_with(":::"));
+    let marked = |word: &ShellWord| {
+        let mut word = word.clone();
+        ["{}", "{1}", "{.}", "{/}"].iter().for_each(|mark| replace_mark(&mut word, mark, &UNKNOWN.to_string()));
+        word
+    };
+    let marked: Vec<ShellWord> = arguments[..inputs.unwrap_or(arguments.len())].iter().map(marked).collect();
+    with_unknown_words(&marked)
+}
+
+/// Returns every argument as a text that a shell may read.
+fn argument_texts(arguments: &[ShellWord]) -> NestedCommands {
+    NestedCommands { texts: arguments.iter().map(ShellWord::approximate_text).collect(), ..NestedCommands::default() }
 }
 
 /// Returns the command that `start-stop-daemon` starts: the program is an option's value, its arguments follow two dashes.
