@@ -348,43 +348,40 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn is_content(name: &str, value: &Value, rule: ContentRule) -> bool {
-    if matches!(value, Value::Null | Value::Bool(_) | Value::Number(_)) {
-        return false;
-    }
     if rule == ContentRule::NamedText {
         return is_named_text(name, value, false);
     }
-    let words = name_words(name);
-    let last = words.last().map_or("", String::as_str);
-    if ABOUT.contains(&last) || words.iter().any(|word| SEALED.contains(&word.as_str())) {
-        return false;
-    }
-    let is_named = CONTENT.contains(&last);
+    let Some(last) = content_word(name, value) else { return false };
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
         Value::String(text) => {
+            let is_named = CONTENT.contains(&last.as_str());
             !text.is_empty() && (is_named || rule == ContentRule::AnyText || text.contains(char::is_whitespace))
         }
         Value::Array(items) => items.iter().any(|item| is_content(name, item, rule)),
         Value::Object(members) => {
-            (ARGUMENTS.contains(&last) && !members.is_empty())
+            (ARGUMENTS.contains(&last.as_str()) && !members.is_empty())
                 || members.iter().any(|(name, value)| is_content(name, value, rule))
         }
+        _ => false,
     }
+}
+
+/// Returns the last word of a member's name. `None` if the member holds no content: by its value, or by its name.
+fn content_word(name: &str, value: &Value) -> Option<String> {
+    // Nearly all members of an event are of this kind, and the words of a name cost more to find.
+    if matches!(value, Value::Null | Value::Bool(_) | Value::Number(_)) {
+        return None;
+    }
+    let mut words = name_words(name);
+    let is_sealed = words.iter().any(|word| SEALED.contains(&word.as_str()));
+    Some(words.pop().unwrap_or_default()).filter(|last| !is_sealed && !ABOUT.contains(&last.as_str()))
 }
 
 /// Reports whether a member is a call or a text by its name, or holds one. `is_inside` of a member that holds a whole answer.
 fn is_named_text(name: &str, value: &Value, is_inside: bool) -> bool {
-    if matches!(value, Value::Null | Value::Bool(_) | Value::Number(_)) {
-        return false;
-    }
-    let words = name_words(name);
-    let last = words.last().map_or("", String::as_str);
-    if ABOUT.contains(&last) || words.iter().any(|word| SEALED.contains(&word.as_str())) {
-        return false;
-    }
+    let Some(last) = content_word(name, value) else { return false };
+    let last = last.as_str();
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
         Value::String(text) if VAGUE.contains(&last) => text.trim().contains(char::is_whitespace),
         Value::String(text) => CONTENT.contains(&last) && !text.is_empty(),
         Value::Array(items) => items.iter().any(|item| is_named_text(name, item, is_inside)),
@@ -393,6 +390,7 @@ fn is_named_text(name: &str, value: &Value, is_inside: bool) -> bool {
             (last == CALL && !members.is_empty())
                 || (is_inside && members.iter().any(|(name, value)| is_named_text(name, value, true)))
         }
+        _ => false,
     }
 }
 
