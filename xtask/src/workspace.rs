@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kinds_of_dependencies_are_told_apart() {
+    fn kinds_of_dependencies_are_distinguished() {
         let metadata = json!({
             "workspace_root": "/w",
             "target_directory": "/w/target",

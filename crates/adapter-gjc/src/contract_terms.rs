@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scope_and_action_is_told_to_the_engine_and_read_back_by_its_name() {
+    fn every_scope_and_action_survives_the_way_to_the_engine_and_back() {
         let none = terms_from_declaration(&declared(json!({})));
         for scope in CommandScope::ALL {
             let terms = terms_from_declaration(&declared(json!({ "scopes": [scope.name()] })));

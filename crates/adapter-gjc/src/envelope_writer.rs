@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_told_when_it_is_another() {
+    fn a_level_is_sent_when_it_changes() {
         let mut voice = EnvelopeWriter::default();
         let frame = read(&mut voice, OutgoingFrame::Level(Some("high")));
         assert_eq!(

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_back_gets_what_is_kept_behind_its_place_and_is_told_what_is_not() {
+    fn a_returning_reader_gets_the_kept_frames_and_a_notice_about_lost_ones() {
         let window = FrameWindow::new(3, 0);
         assert_eq!(frames_at_hand(&window, 0), [""; 0]);
         push_frames(&window, 5);

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_put_while_somebody_waits_comes_and_what_nobody_takes_any_more_is_said_to() {
+    async fn a_frame_wakes_a_waiting_reader_and_a_closed_outbox_is_reported() {
         let (outbox, mut posts) = new_outbox();
         let mut next = Box::pin(posts.next());
         assert!(futures_util::poll!(&mut next).is_pending());

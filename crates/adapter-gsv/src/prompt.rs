@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_long_is_cut_and_says_so_and_an_empty_one_is_not_told() {
+    fn a_long_file_is_cut_with_a_notice_and_an_empty_one_is_left_out() {
         let long = "ü".repeat(40_000);
         let (_kept, folder) = folder(&[("SOUL.md", &long), ("USER.md", " \n")]);
         let files = AgentFiles::read_files(&folder, PromptOccasion::Other, LATE, Zone::UTC);

@@ -248,7 +248,7 @@ mod tests {
     use super::{StreamCursor, requested_cursor};
 
     #[test]
-    fn a_query_goes_before_the_header_and_what_is_not_understood_begins_anew() {
+    fn the_query_precedes_the_header_and_an_invalid_cursor_starts_over() {
         for (query, header, want) in [
             (&[][..], None, StreamCursor::Start),
             (&[], Some("s:4"), StreamCursor::Behind(4)),

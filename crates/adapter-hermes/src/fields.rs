@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_value_is_told_with_those_that_are_known() {
+    fn an_error_for_an_unknown_value_lists_the_known_ones() {
         let message_for = |known: usize| unknown_value("f", (0..known).map(|number| format!("v{number}")), "x").text;
         assert_eq!(message_for(2), "f must be one of v0, v1, not x");
         assert!(message_for(MOST_LISTED + 3).ends_with("v29 or 3 more, not x"), "{}", message_for(MOST_LISTED + 3));

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_streamed_is_not_said_again() {
+    fn streamed_text_is_not_repeated() {
         for (case, live, want) in [
             ("nothing was", vec![], vec!["reasoning hm", "token hello there"]),
             (

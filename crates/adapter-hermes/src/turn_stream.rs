@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_goes_on_behind_its_cursor_or_begins_anew() {
+    async fn a_reader_continues_after_its_cursor_or_starts_over() {
         for (before, cursor, want) in [
             (0, StreamCursor::Start, "1 2 3"),
             (0, StreamCursor::Behind(0), "1 2 3"),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_left_out_of_a_very_long_turn_is_told() {
+    async fn a_very_long_turn_reports_its_omissions() {
         let short = TurnStream { most: 3000, ..TurnStream::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
         (0..100).for_each(|_| short.push(&HermesEvent::token(&"x".repeat(100)), false));
         short.push(&HermesEvent::stream_end("s"), true);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cursor_within_what_is_told_briefly_begins_anew_and_a_reader_that_waits_there_is_closed() {
+    async fn a_cursor_within_the_omitted_part_starts_over_and_a_waiting_reader_is_closed() {
         let journal =
             Arc::new(TurnStream { most: 400, ..TurnStream::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) });
         let mut slow = std::pin::pin!(Arc::clone(&journal).follow_from(StreamCursor::Start));

@@ -434,7 +434,7 @@ mod tests {
     use super::{EventEncoder, OmpEvent};
 
     #[test]
-    fn quiet_after_a_run_that_another_session_stopped_is_told_once() {
+    fn the_end_of_a_run_that_another_session_stopped_is_sent_once() {
         for (case, encoder, want) in [
             ("quiet", EventEncoder::default(), None),
             ("stopped", EventEncoder { owes_settled: true, ..EventEncoder::default() }, Some(OmpEvent::AgentSettled)),

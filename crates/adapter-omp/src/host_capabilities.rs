@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_told_of_schemes() {
+    fn the_model_reads_the_schemes() {
         let capabilities = new_capabilities();
         schemes(
             &capabilities,

@@ -92,7 +92,7 @@ mod tests {
     use countersign_agent_dir::{AgentDir, AgentProduct, AgentSettings, ProcessEnvironment};
 
     #[test]
-    fn what_names_other_settings_is_told() {
+    fn other_places_of_settings_are_reported() {
         let root = tempfile::tempdir().unwrap();
         let agent = root.path().to_str().unwrap();
         let environment: ProcessEnvironment =
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_tool_has_is_told_or_a_slip() {
+    fn an_unknown_tool_name_is_an_error_or_a_notice() {
         let notices = RefCell::new(Vec::new());
         let of = |product, list: &str| {
             let flags = ["--exclude-tools", list].map(str::to_owned);

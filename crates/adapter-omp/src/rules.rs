@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_on_a_door_that_no_program_has_is_told() {
+    fn a_rule_on_an_unknown_adapter_is_reported() {
         let rule =
             |door: &str| Rule { door: Some(door.to_owned()), line: 7, ..Rule::new("bash(x*)", RuleAction::Deny) };
         let source = |door: &str| {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_misspelt_is_told_of_with_its_line() {
+    fn a_misspelt_tool_is_reported_with_its_line() {
         for (tool, want) in [
             ("pattern: 'bahs(git push*)'", Some(("bahs", "bash"))),
             ("pattern: 'Read(*.pem)'", Some(("Read", "read"))),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said_with_its_line() {
+    fn an_error_in_a_file_names_its_line() {
         for (text, want) in [
             ("rules: none\n", "rules.yaml:1: rules: expected a list, found text"),
             (

@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_restricts_by_its_name_is_told() {
+    fn a_setting_that_restricts_by_its_name_is_reported() {
         const TOOLS: &str = "<tool>.enabled, tools.approval or bash.patterns";
         const APPROVALS: &str = "tools.approvalMode or tools.approval";
         const REACH: &str = "countersign.sandbox for commands, and tools.approvalMode for calls that change something";

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_ours_where_it_does_not_count_is_told() {
+    fn a_key_of_ours_in_the_wrong_place_is_reported() {
         assert_eq!(checked("sandbox: { mode: guard }"), Ok(Vec::new()));
         let want = "config.yml:1: bash_timeout was ignored; did you mean countersign.bash_timeout?";
         assert_eq!(checked("bash_timeout: 1"), Ok(vec![want.to_owned()]));

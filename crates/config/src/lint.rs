@@ -222,7 +222,7 @@ mod tests {
     use super::{ExtraArguments, KnownTool, NameIndex, ToolCoverage, lint_rule};
 
     #[test]
-    fn the_name_that_another_agent_has_for_a_tool_is_told() {
+    fn a_tool_name_of_another_agent_is_reported() {
         let bash = KnownTool { name: "bash", takes: vec!["command"], others: ExtraArguments::No };
         let command = KnownTool { name: "run_command", ..bash.clone() };
         let names: BTreeMap<&str, KnownTool<'_>> = [bash, command].map(|tool| (tool.name, tool)).into();

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sandbox_is_what_is_said_and_a_workspace_where_nothing_is() {
+    fn the_sandbox_is_as_configured_and_workspace_by_default() {
         assert_eq!(settings(""), Ok(super::default_settings()));
         assert_eq!(
             settings("sandbox: { mode: off }"),

@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_the_text_of_the_file() {
+    fn errors_do_not_contain_the_text_of_the_file() {
         for value in [
             "!Secret1 x",
             "!Secret1!x y",

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_when_nobody_looked_reads_everything_that_nobody_was_told() {
+    fn a_window_opened_after_a_gap_reloads() {
         let live = live();
         assert!(live.nobody_looks(Lsn(5)));
         assert_eq!(live.join(Lsn(4), None).first, [reload_frame()], "its page is older than what was passed over");
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_before_all_that_is_kept_begins_anew() {
+    fn a_cursor_before_the_kept_frames_reloads() {
         let live = live();
         let frame = |lsn: u64| changed_frame(&SessionId::new(lsn.to_string()), false);
         let kept = (0..KEPT as u64).map(|lsn| (Lsn(lsn + 10), frame(lsn + 10))).collect();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_in_the_middle_of_a_message_has_what_was_said_so_far() {
+    fn a_window_opened_during_a_message_gets_its_text_so_far() {
         let live = live();
         live.send_frame(&live_frame(LiveKind::PartStarted { index: 0, part: LivePartKind::Text }));
         live.send_frame(&live_frame(LiveKind::Delta { index: 0, text: "hello \u{202e}".into() }));

@@ -319,7 +319,7 @@ mod tests {
     use countersign_core::gate::{ApprovalStep, OnExpiry};
 
     #[test]
-    fn who_has_to_allow_is_said_step_by_step() {
+    fn required_approvers_are_listed_step_by_step() {
         let from = Some(BTreeSet::from(["ana".to_owned(), "bo\u{202e}".to_owned()]));
         let within = Some(Duration::from_secs(600));
         let steps = [

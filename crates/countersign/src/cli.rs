@@ -484,7 +484,7 @@ mod tests {
     use super::{Cli, flags, plain_help};
 
     #[test]
-    fn the_help_of_a_door_names_its_flags() {
+    fn the_help_of_an_adapter_names_its_flags() {
         let mut command = Cli::command();
         // Lines break where the terminal ends.
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

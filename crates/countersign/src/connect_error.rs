@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_libraries_say_is_said_for_people() {
+    fn errors_of_libraries_become_plain_texts() {
         for (message, want) in [
             (
                 "IO error: invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))",

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told_in_words_alone() {
+    fn an_error_is_text_alone() {
         for (text, want) in [
             ("a: Permission denied (os error 13)", "a: Permission denied"),
             ("a: gone (os error 2): b (os error 5).", "a: gone: b."),

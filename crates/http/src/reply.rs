@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_told_in_the_words_of_its_door() {
+    fn a_problem_has_the_form_of_its_adapter() {
         let problem = HttpProblem::new(StatusCode::NOT_FOUND, "there is no such gate");
         for (path, want) in [
             ("/api/v1/gates/1", "application/problem+json"),

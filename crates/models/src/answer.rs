@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_remark_beside_an_answer_is_told_only_if_the_answer_has_no_end() {
+    async fn a_remark_next_to_an_answer_is_reported_only_if_the_answer_has_no_end() {
         const DONE: &str = "data: [DONE]\n\n";
         for remark in [
             "data: {\"message\":\"queued\"}\n\n",
@@ -769,7 +769,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_told_once_that_a_provider_is_alive_and_says_nothing() {
+    async fn a_silent_provider_is_reported_once() {
         const SCRIPT: &[(u64, &str)] = &[(50, ": here\n\n"), (50, ": here\n\n"), (15, HI), (70, ": here\n\n")];
         let received = items(ModelApi::OpenaiCompletions, SCRIPT).await;
         let idle: Vec<_> = received.iter().filter(|item| matches!(item, Ok(ModelEvent::Idle { .. }))).collect();

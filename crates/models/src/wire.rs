@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn anthropic_is_not_asked_to_think_on_behind_calls_that_were_made_without_thinking() {
+    fn anthropic_gets_no_thinking_after_calls_made_without_thinking() {
         let mut request = request(ModelApi::AnthropicMessages, "https://api.anthropic.com");
         assert_eq!(body(&request)["thinking"], json!({"type": "enabled", "budget_tokens": 16_384}));
         request.messages.extend(called("a"));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn anthropics_own_features_are_asked_of_anthropic_only() {
+    fn features_of_anthropic_are_requested_from_anthropic_only() {
         let of = |base_url| {
             let prepared = prepare_request(&request(ModelApi::AnthropicMessages, base_url)).unwrap();
             let beta = prepared.headers.into_iter().find(|(name, _)| name == "anthropic-beta").map(|(_, value)| value);

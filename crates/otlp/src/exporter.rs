@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn why_a_collector_cannot_be_reached_is_told_without_its_address() {
+    async fn an_unreachable_collector_is_reported_without_its_address() {
         // Bound and let go of: no listener is left there.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_where_nobody_is_named_or_it_is_switched_off() {
+    fn nothing_is_exported_without_a_collector_or_if_disabled() {
         for set in [
             &[][..],
             &[("OTEL_SERVICE_NAME", "x"), ("OTEL_TRACES_SAMPLER", "nonsense")],

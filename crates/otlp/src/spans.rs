@@ -476,7 +476,7 @@ mod tests {
     use super::plain_name;
 
     #[test]
-    fn names_of_others_are_told_only_where_they_are_plain() {
+    fn names_of_others_are_exported_only_if_they_are_plain() {
         for (name, want) in [
             ("read", "read"),
             ("mac__Bash", "mac__Bash"),

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_nobody_could_satisfy_is_told_of() {
+    fn a_step_without_enough_approvers_is_reported() {
         let people = [person("ana", &[111], &[]), person("ben", &[222], &[]), person("cleo", &[], &[0])];
         let nameless = person("x", &[], &[]);
         let login = |id: &str| PersonConfig { console: vec![id.to_owned()], ..person(id, &[], &[]) };

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_is_asked_by_the_agent_that_it_names() {
+    fn a_case_is_requested_by_the_agent_that_it_names() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("permissions.yaml");
         let text = "rules:\n- { pattern: '*', principal: kitchen, door: agent-gate, action: allow }\ntests:\n- { request: t, agent: kitchen, expect: allow }\n- { request: t, expect: ask }\n";

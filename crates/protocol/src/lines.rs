@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_told_before_it_ends_and_not_buffered() {
+    fn a_line_that_is_too_long_is_reported_before_it_ends_and_not_buffered() {
         let mut lines = LineDecoder::new(4);
         lines.push(b"123456");
         assert_eq!(lines.next_line(), Some(DecodedLine::TooLong { limit: 4 }));

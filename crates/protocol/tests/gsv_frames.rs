@@ -516,7 +516,7 @@ fn a_frame_that_cannot_be_read_is_answered_if_it_has_an_id() {
 }
 
 #[test]
-fn a_gateway_answers_what_it_is_not_asked_if_that_has_an_id() {
+fn a_gateway_answers_unknown_frames_that_have_an_id() {
     let malformed = |message: &str| GsvInboundFrame::Malformed {
         id: GsvRequestId::from_text("1"),
         fault: GsvError::bad_request(message),

@@ -342,7 +342,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_said_arrives(message in any::<String>(), id in any::<String>()) {
+    fn every_message_arrives(message in any::<String>(), id in any::<String>()) {
         let line = format!(r#"{{"type":"follow_up","id":{},"message":{}}}"#,
             serde_json::to_string(&id).unwrap(), serde_json::to_string(&message).unwrap());
         let command = OmpCommand::FollowUp { message, images: Vec::new() };

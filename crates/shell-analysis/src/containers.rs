@@ -37,7 +37,7 @@ mod tests {
     use super::{ShellWord, only_look};
 
     #[test]
-    fn looking_at_containers_is_told_from_what_runs_in_them() {
+    fn inspecting_containers_is_distinguished_from_running_in_them() {
         for (line, want) in [
             ("docker ps -a", true),
             ("docker logs --tail 50 web", true),

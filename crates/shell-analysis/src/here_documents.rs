@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_ends_in_joined_lines_is_told() {
+    fn a_document_that_ends_in_joined_lines_is_detected() {
         for text in [
             "cat <<E\nE\\\n\nevil\nE",
             "cat <<-E\n\tE\\\n\nevil\nE",

@@ -209,7 +209,7 @@ mod tests {
 
     /// A few dozen of them would be more than any machine holds.
     #[test]
-    fn variables_that_double_without_end_are_asked_about() {
+    fn variables_that_double_without_end_need_approval() {
         let chain: String = (0..40).map(|at| format!("A{}=$A{at}$A{at}; ", at + 1)).collect();
         for text in [
             format!("A=a; {}cat $A", "A=\"$A $A\"; ".repeat(40)),

@@ -261,7 +261,7 @@ mod tests {
     use crate::GlobForm;
 
     #[test]
-    fn what_others_run_or_obey_is_told_by_its_name() {
+    fn obeyed_files_are_recognised_by_name() {
         for path in [
             "/w/.git/hooks/pre-commit",
             "/w/.git",

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_told_from_files() {
+    fn scripts_are_distinguished_from_files() {
         for (words, want) in [
             (&["/x/d", "/etc/d"][..], vec![0]),
             (&["-n", "-e", "/x/p", "/etc/d"], vec![2]),

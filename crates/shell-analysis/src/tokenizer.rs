@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn where_quotes_or_documents_end_elsewhere_it_is_told() {
+    fn ambiguous_ends_of_quotes_or_documents_are_detected() {
         for text in [
             "echo ${x:-a<<E}\nevil\nE",
             "echo ${x:-((}; cat <<ls; evil\nls x\nls",

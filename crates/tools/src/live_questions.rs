@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_host_is_asked_about_once_and_one_after_the_other() {
+    async fn each_host_opens_one_question_one_after_the_other() {
         let people = SlowApprover::default();
         let asks = CallQuestions::new(people.clone());
         let ask = |host| asks.ask_host(host, std::future::pending());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_asked_for_who_has_gone_before_it_was_their_turn() {
+    async fn a_question_whose_asker_is_gone_is_not_opened() {
         let people = SlowApprover::default();
         let asks = CallQuestions::new(people.clone());
         let gone = || tokio::time::sleep(Duration::from_secs(4));

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_have_one_order_whatever_is_asked_for() {
+    fn tools_have_one_order_for_any_selection() {
         let all = ToolRegistry::standard();
         assert_eq!(names(&all), ["read", "write", "edit", "bash", "grep", "find", "ls", "todo_write", "ask"]);
         assert_eq!(names(&all.only_named(&["bash", "none", "read"])), ["read", "bash"]);

@@ -183,7 +183,7 @@ mod tests {
     use super::{GateRequest, RequestKind};
 
     #[test]
-    fn who_is_asked_for_more_sees_the_reason_and_nothing_that_hides() {
+    fn a_request_for_more_shows_its_reason_and_hidden_characters() {
         let request = GateRequest::from(GateContent::GoOn {
             asker: "main".to_owned(),
             question: "May it run a\u{202e}b?".to_owned(),

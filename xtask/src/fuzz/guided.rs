@@ -115,7 +115,7 @@ mod tests {
     use super::fuzzer_bounds;
 
     #[test]
-    fn minutes_and_seeds_are_said_in_the_words_of_libfuzzer() {
+    fn minutes_and_seeds_become_options_of_libfuzzer() {
         let parse_line = |line: &str| {
             let rest: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             fuzzer_bounds(&rest).map_err(|error| error.to_string())

@@ -14,7 +14,7 @@ fn error_reply(id: Value, code: i64, message: &str) -> AgentSocketEvent {
 }
 
 #[test]
-fn whoever_does_not_show_a_token_is_told_why_and_closed_with_1000() {
+fn a_connection_without_a_token_gets_a_reason_and_is_closed_with_1000() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let invalid = "Invalid request: ";
@@ -65,7 +65,7 @@ fn parameters_that_are_null_show_no_token() {
 }
 
 #[test]
-fn a_token_opens_the_door_once_in_text_or_binary() {
+fn a_token_authenticates_once_in_text_or_binary() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect(&gateway);
@@ -133,7 +133,7 @@ fn a_connection_that_answers_no_ping_gives_its_place_up() {
 }
 
 #[test]
-fn pongs_that_nobody_asked_for_keep_no_place_for_longer() {
+fn unsolicited_pongs_do_not_extend_a_connection() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut first = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);

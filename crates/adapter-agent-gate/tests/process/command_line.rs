@@ -106,7 +106,7 @@ fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
 }
 
 #[test]
-fn whoever_is_asked_about_a_tool_that_there_is_not_is_told_so() {
+fn a_request_for_an_unknown_tool_is_refused() {
     let place = GatewayFixture::with_config_and_rules("", "rules: [ { pattern: 'turn(lock*', action: deny } ]");
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);

@@ -24,7 +24,7 @@ fn stranger(gateway: &GatewayServer) -> TcpStream {
 }
 
 #[test]
-fn who_has_not_said_who_it_is_makes_room_and_then_the_newest_is_refused() {
+fn unauthenticated_connections_make_room_and_then_the_newest_is_refused() {
     let place = GatewayFixture::with_config_and_rules("rate_limit: { max_connections: 2 }", RULES);
     let gateway = GatewayServer::start(&place);
     let mut silent = stranger(&gateway);

@@ -193,7 +193,7 @@ fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
 
 /// Checks that each of many ids under one key has its reply, also if the first was confirmed while others are on their way.
 #[test]
-fn what_is_asked_for_under_many_ids_is_answered_under_each() {
+fn a_request_under_many_ids_is_answered_under_each() {
     let place = GatewayFixture::new();
     let large = json!({ "text": "x".repeat(700 << 10) }).to_string();
     place.service.set_behavior("/turn/door", ServiceBehavior::Answer(200, "application/json", large));
@@ -212,7 +212,7 @@ fn what_is_asked_for_under_many_ids_is_answered_under_each() {
 
 /// Sends the same ids from another program of the same agent meanwhile: the gateway cannot distinguish the two.
 #[test]
-fn what_one_of_two_programs_asked_for_is_told_to_neither_under_an_id_of_both() {
+fn a_result_under_an_id_of_two_programs_goes_to_neither() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     for thing in ["door", "tap"] {
@@ -271,7 +271,7 @@ fn two_requests_with_one_key_wait_for_one_approval() {
 }
 
 #[test]
-fn what_a_person_denied_is_not_asked_again_at_once() {
+fn a_denied_call_is_denied_again_without_a_gate() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);

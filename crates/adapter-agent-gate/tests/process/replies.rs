@@ -152,7 +152,7 @@ fn policy_decides_what_reaches_the_service() {
 }
 
 #[test]
-fn what_the_service_does_is_told_and_its_secret_is_not() {
+fn the_outcome_of_the_service_is_sent_without_its_secret() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
@@ -235,7 +235,7 @@ fn tools_are_listed_in_the_order_of_the_file() {
 }
 
 #[test]
-fn arguments_that_a_tool_does_not_declare_are_asked_about() {
+fn undeclared_arguments_need_approval() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);

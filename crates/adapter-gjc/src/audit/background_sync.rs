@@ -104,7 +104,7 @@ mod tests {
     use super::BackgroundSync;
 
     #[test]
-    fn what_a_disk_does_not_take_is_told_at_every_line_after_it() {
+    fn a_failed_write_is_reported_at_every_later_line() {
         // A pipe cannot be synchronised.
         let (_reader, writer) = std::io::pipe().unwrap();
         let disk = BackgroundSync::new(File::from(std::os::fd::OwnedFd::from(writer)));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_in_a_runtime_and_a_failure_is_told_later() {
+    async fn syncing_does_not_block_the_runtime_and_reports_failures_later() {
         let (_reader, writer) = std::io::pipe().unwrap();
         let disk = BackgroundSync::new(File::from(std::os::fd::OwnedFd::from(writer)));
         let _ = disk.request_sync();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_brought_to_the_disk_as_often_as_it_is_asked() {
+    fn a_file_is_synced_as_often_as_requested() {
         let mut file = tempfile::tempfile().unwrap();
         let disk = BackgroundSync::new(file.try_clone().unwrap());
         for _ in 0..3 {

@@ -94,7 +94,7 @@ mod tests {
     use super::{dialog_answer, permission_answer};
 
     #[test]
-    fn what_a_client_says_is_what_the_door_reads() {
+    fn the_adapter_reads_the_frames_of_a_client_unchanged() {
         let answered = |answer| GjcInboundFrame::UiResponse { id: "d1".to_owned(), answer };
         for (body, want) in [
             (r#"{"status":"value","value":"x"}"#, UiAnswer::Value("x".to_owned())),

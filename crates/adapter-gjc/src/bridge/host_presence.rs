@@ -70,7 +70,7 @@ mod tests {
     use super::{HostPresence, report_presence};
 
     #[tokio::test]
-    async fn the_door_is_told_who_is_there_and_of_those_that_only_passed_by_nothing() {
+    async fn the_adapter_learns_of_present_hosts_and_not_of_brief_ones() {
         let (changes, present) = watch::channel(HostPresence::default());
         let (adapter, mut messages) = mpsc::channel(8);
         tokio::spawn(report_presence(present, adapter));

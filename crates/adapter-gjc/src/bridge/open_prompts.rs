@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_answered_once() {
+    fn a_prompt_is_answered_once() {
         let mut waiting = OpenPrompts::default();
         assert_eq!(waiting.take_prompt("a"), Err(NotWaiting::Unknown));
         waiting.add_prompt("a".into(), dialog("a"));

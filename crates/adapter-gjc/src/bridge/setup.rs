@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_does_without_tls_only_where_that_is_asked_for() {
+    fn loopback_needs_no_tls_only_if_configured() {
         let environment: ProcessEnvironment = [("GJC_BRIDGE_TOKEN", "t")].into_iter().collect();
         let setup = BridgeSetup::from_environment(&environment, TlsPolicy::OnLoopback)
             .map_err(|error| error.to_string())

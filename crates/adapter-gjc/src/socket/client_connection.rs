@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_told_again_unless_it_is_asked_for() {
+    async fn nothing_is_replayed_unless_requested() {
         let output = new_output(0);
         event(&output, 1);
         let (mut client, _input) = connect(&output);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_missed_comes_before_what_is_told_now_and_each_once() {
+    async fn missed_events_precede_new_ones_and_each_comes_once() {
         let output = new_output(40);
         for seq in 41..=44 {
             event(&output, seq);

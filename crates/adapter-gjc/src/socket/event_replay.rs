@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_up_to_a_rest_gets_the_rest_and_who_was_not_is_told_so_and_gets_all_that_may_be_missing() {
+    fn a_client_with_a_known_position_gets_the_rest_and_any_other_gets_a_notice_and_all_that_may_be_missing() {
         for (case, after, want) in [
             ("nothing yet", 0, &["96", "97", "98", "99", "100"][..]),
             ("within the first run", 3, &["reset 96", "96", "97", "98", "99", "100"]),

@@ -181,7 +181,7 @@ impl BridgeEventReader {
 }
 
 #[test]
-fn a_prompt_is_told_over_https_under_one_count() {
+fn a_prompt_is_streamed_over_https_under_one_count() {
     let place = HostFixture::new();
     place.provider.script_replies([text_reply("Hello.")]);
     let bridge = RunningBridge::start(&place, &[]);
@@ -305,7 +305,7 @@ fn the_bridge_does_not_start_by_halves() {
 }
 
 #[test]
-fn loopback_does_without_tls_where_that_is_asked_for() {
+fn loopback_needs_no_tls_if_configured() {
     let place = HostFixture::new();
     let mut command = command(&place, &["--insecure"]);
     command.env_remove("GJC_BRIDGE_TLS_CERT").env_remove("GJC_BRIDGE_TLS_KEY");

@@ -16,7 +16,7 @@ fn notice(host: &RpcHost, from: usize) -> String {
 }
 
 #[test]
-fn a_wait_is_told_with_its_end_by_the_next_process_and_goes_on() {
+fn the_next_process_sends_a_wait_with_its_end_and_continues_it() {
     for (case, ask_after) in [("told", 0), ("answered", 60)] {
         let config =
             format!("retry: {{ provider: {{ maxRetries: 0 }} }}\ncountersign: {{ retry_ask_after: {ask_after} }}\n");

@@ -118,7 +118,7 @@ fn every_line_that_came_before_the_end_of_input_is_answered() {
 }
 
 #[test]
-fn a_door_that_cannot_open_says_so_and_writes_no_frame() {
+fn an_adapter_that_cannot_open_reports_the_reason_and_writes_no_frame() {
     let place = HostFixture::new();
     for (flags, want) in [
         (&["@notes.md"][..], "@notes.md: files cannot be given on the command line in rpc mode"),
@@ -147,7 +147,7 @@ fn a_session_whose_file_cannot_be_written_says_so_at_its_end() {
 }
 
 #[test]
-fn a_host_that_wants_titles_is_told_what_its_session_is_called() {
+fn a_host_that_requests_titles_gets_the_name_of_its_session() {
     for (value, count) in [("yes", 1), ("0", 0)] {
         let place = HostFixture::new();
         let mut command = command(&place, &[]);

@@ -38,7 +38,7 @@ fn pending(host: &mut RpcHost) -> Value {
 }
 
 #[test]
-fn a_host_without_dialogs_is_not_asked_and_its_run_is_aborted() {
+fn a_host_without_dialogs_gets_no_question_and_its_run_is_aborted() {
     let place = HostFixture::new();
     place.provider.script_replies([ask()]);
     let mut host = start(&place, &[]);
@@ -141,7 +141,7 @@ fn a_question_and_a_plan_are_dialogs_and_their_answers_are_in_the_file() {
 }
 
 #[test]
-fn a_run_whose_approved_call_was_cut_off_stands_and_the_host_is_told() {
+fn a_run_whose_approved_call_was_cut_off_does_not_resume_and_the_host_is_notified() {
     let place = HostFixture::with_ask_rule();
     let command = "echo ran >> count; sh -c 'echo $$ > pid; exec sleep 300'";
     place.provider.script_replies([ProviderReply::new(vec![bash_part("k9", command)])]);
@@ -320,7 +320,7 @@ fn an_answer_that_counted_is_audited_also_where_the_process_died_before_its_line
 }
 
 #[test]
-fn a_run_that_goes_on_by_itself_after_a_kill_is_told_whole() {
+fn a_run_that_resumes_by_itself_after_a_kill_is_sent_whole() {
     let place = HostFixture::new();
     place.provider.script_replies([plan(), ProviderReply::new(vec![ReplyPart::Hang]), text_reply("done")]);
     let mut host = start(&place, &[]);

@@ -57,7 +57,7 @@ fn calls(frames: &[Value]) -> usize {
 }
 
 #[test]
-fn an_image_of_a_host_that_can_be_none_is_told_as_that() {
+fn an_invalid_image_of_a_host_is_reported_as_invalid() {
     let place = HostFixture::new();
     place.provider.script_replies([wants(3), text_reply("done")]);
     let mut host = start(&place, &[]);
@@ -181,7 +181,7 @@ fn the_model_has_the_tools_that_the_host_lends_now() {
 }
 
 #[test]
-fn an_abort_is_told_at_once_and_what_comes_later_is_not_told_to_the_model() {
+fn an_abort_is_sent_at_once_and_later_results_do_not_reach_the_model() {
     let place = HostFixture::new();
     place.provider.script_replies([wants(1), text_reply("again")]);
     let mut host = start(&place, &[]);
@@ -276,7 +276,7 @@ fn a_call_that_was_let_through_and_not_sent_waits_for_the_host_that_lends_its_to
 }
 
 #[test]
-fn an_update_and_the_result_in_one_write_are_both_told_in_this_order() {
+fn an_update_and_the_result_in_one_write_are_sent_in_this_order() {
     let place = HostFixture::new();
     place.provider.script_replies([wants(2), text_reply("done")]);
     let mut host = start(&place, &[]);

@@ -133,7 +133,7 @@ fn a_failure_is_what_the_host_says() {
 }
 
 #[test]
-fn an_abort_of_a_read_is_told_at_once() {
+fn an_abort_of_a_read_is_sent_at_once() {
     let place = HostFixture::new();
     place.provider.script_replies([wants("read", &json!({"path": "ro://a"}))]);
     let mut host = start(&place, &[]);

@@ -121,7 +121,7 @@ fn seqs(frames: &[Value]) -> Vec<u64> {
 }
 
 #[test]
-fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() {
+fn a_session_continues_without_a_client_and_missed_events_are_replayed_on_request() {
     let place = HostFixture::new();
     let held = Latch::default();
     place.provider.script_replies([ProviderReply::new(vec![
@@ -163,7 +163,7 @@ fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() 
 }
 
 #[test]
-fn a_question_that_waits_is_asked_of_whoever_comes() {
+fn a_pending_question_is_shown_to_each_new_client() {
     let place = HostFixture::with_ask_rule();
     place.provider.script_replies([
         ProviderReply::new(vec![bash_part("call_1", "echo done > done.txt")]),
@@ -217,7 +217,7 @@ fn kinds(frames: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
+fn events_missed_before_a_power_cut_are_replayed_from_the_log() {
     let place = HostFixture::new();
     place.provider.script_replies([text_reply("One."), text_reply("Two."), text_reply("Three.")]);
     let process = SocketProcess::start(&place, &[]);

@@ -130,7 +130,7 @@ fn each_budget_that_is_used_up_ends_the_run() {
 }
 
 #[test]
-fn a_breach_is_told_to_the_prompt_whose_run_it_ends() {
+fn a_breach_is_reported_to_the_prompt_whose_run_it_ends() {
     let place = HostFixture::new();
     place.provider.script_replies([ProviderReply::new(vec![
         bash_part("a", "ls"),
@@ -251,7 +251,7 @@ fn what_policy_asks_about_is_approved_like_a_plan() {
 }
 
 #[test]
-fn a_request_is_counted_with_what_the_model_is_told_first() {
+fn a_request_is_counted_with_the_system_prompt() {
     let place = HostFixture::new();
     let mut host = start(&place, &[]);
     // The prompt alone would fit by far.

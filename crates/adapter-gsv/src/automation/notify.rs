@@ -134,7 +134,7 @@ mod tests {
     use super::{DeliveryTarget, NotifyTarget};
 
     #[test]
-    fn who_is_named_is_told_and_else_whoever_spoke_last() {
+    fn the_named_recipient_is_notified_and_else_the_last_sender() {
         let account = ChannelAccount { network: "wx".to_owned(), name: "a".to_owned() };
         let last = ChatAddress { account, kind: AddressKind::Group, chat: "g1".to_owned() };
         let chat = |channel: &str, to: &str, kind, account: Option<&str>| DeliveryTarget::Chat {

@@ -56,7 +56,7 @@ mod tests {
     use super::ShownCards;
 
     #[test]
-    fn what_came_before_a_card_was_told_is_no_answer_to_it() {
+    fn a_message_before_a_card_was_shown_is_no_answer_to_it() {
         let (cards, here, other) = (ShownCards::default(), SessionId::new("here"), SessionId::new("other"));
         let (first, second) = (GateId::new(Uuid::from_u128(1)), GateId::new(Uuid::from_u128(2)));
         let early = cards.current_moment();

@@ -176,7 +176,7 @@ mod tests {
     use super::{NewestLines, newest_lines};
 
     #[test]
-    fn of_a_log_that_is_longer_than_was_asked_for_the_newest_lines_stay() {
+    fn a_long_log_is_cut_to_its_newest_lines() {
         let lines = || ["aa", "bb", "cc"].map(str::to_owned).to_vec();
         let want =
             |kept: &[&str], is_cut| NewestLines { kept: kept.iter().map(|line| (*line).to_owned()).collect(), is_cut };

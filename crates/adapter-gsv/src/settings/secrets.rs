@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_not_written_over_and_its_text_is_not_told() {
+    fn an_unreadable_file_is_not_overwritten_and_its_text_is_not_printed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(FILE), "- path: [hunter2").unwrap();
         let error = SecretsFile::open(folder.path()).err().unwrap().to_string();

@@ -26,7 +26,7 @@ fn start_in_background(line: &mut FakeConnection, call: &str, command: &str) -> 
 }
 
 #[test]
-fn a_command_is_told_of_behind_its_result_event_by_event() {
+fn the_events_of_a_command_follow_its_result() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let (_node, mut line) = place.start_connected(&gateway);
     let command = json!({ "command": "read -r line; echo \"got $line\"; exit 4", "background": true });
@@ -86,7 +86,7 @@ fn events_wait_for_the_gateway_in_their_order() {
 }
 
 #[test]
-fn a_command_that_died_with_the_process_is_told_of() {
+fn a_command_that_died_with_the_process_is_reported() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let (node, mut line) = place.start_connected(&gateway);
     let id = start_in_background(&mut line, "c1", "sleep 600");

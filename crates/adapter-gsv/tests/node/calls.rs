@@ -69,7 +69,7 @@ fn each_tool_does_what_gateways_expect() {
 }
 
 #[test]
-fn a_call_is_done_once_however_often_it_is_asked_for() {
+fn a_repeated_call_runs_once() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let (_node, mut line) = place.start_connected(&gateway);
     let append = json!({ "command": "echo once >> marks" });

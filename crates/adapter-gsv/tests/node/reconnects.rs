@@ -17,7 +17,7 @@ fn wait_for_start(place: &NodeFixture) {
 }
 
 #[test]
-fn a_call_goes_on_while_the_line_is_cut_and_its_result_is_given_when_it_is_asked_for() {
+fn a_call_continues_while_disconnected_and_its_result_is_sent_on_request() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let (_node, mut line) = place.start_connected(&gateway);
     line.invoke("c1", "Bash", held());
@@ -86,7 +86,7 @@ fn a_call_that_never_came_is_not_begun_and_never_will_be() {
 }
 
 #[test]
-fn a_result_that_cannot_be_taken_now_is_told_again() {
+fn a_result_that_cannot_be_taken_now_is_sent_again() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let (_node, mut line) = place.start_connected(&gateway);
     line.invoke("c1", "Glob", json!({ "pattern": "*" }));
@@ -126,7 +126,7 @@ fn a_node_whose_place_is_taken_says_so() {
 }
 
 #[test]
-fn a_node_that_is_ended_tells_what_it_stopped() {
+fn a_stopped_node_reports_the_calls_that_it_stopped() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let (mut node, mut line) = place.start_connected(&gateway);
     line.invoke("c1", "Bash", held());

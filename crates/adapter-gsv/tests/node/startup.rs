@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn what_is_wrong_is_said_before_anything_is_begun() {
+fn errors_are_reported_before_anything_starts() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     place.write("empty", "");
     let url = gateway.url();
@@ -88,7 +88,7 @@ fn two_nodes_do_not_share_a_data_directory() {
 }
 
 #[test]
-fn what_happens_is_told_as_json_to_programs() {
+fn the_log_can_be_json() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let node = SpawnedNode::spawn(place.command(&gateway.url(), &["--token-file", "token", "--log-format", "json"]));
     let _line = gateway.accept();

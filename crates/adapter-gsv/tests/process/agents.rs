@@ -24,7 +24,7 @@ fn system(scene: &GatewayFixture, number: usize) -> String {
 }
 
 #[test]
-fn an_agents_files_are_told_as_they_were_when_its_run_began() {
+fn a_run_has_the_files_of_its_agent_as_they_were_at_its_start() {
     let scene = GatewayFixture::for_peers();
     for (name, text) in
         [("SOUL.md", "I am calm."), ("MEMORY.md", "Ana has a cat."), ("BOOTSTRAP.md", "Say hello first.")]
@@ -67,7 +67,7 @@ fn an_agents_files_are_told_as_they_were_when_its_run_began() {
 }
 
 #[test]
-fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() {
+fn an_unusable_model_reports_the_reason_and_a_new_key_counts_at_once() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let model = |provider: &str, id: &str| json!({ "model": { "provider": provider, "id": id } });
@@ -97,7 +97,7 @@ fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() 
 }
 
 #[test]
-fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
+fn the_model_reads_the_skills_that_can_be_used() {
     let scene = GatewayFixture::for_peers();
     write(
         &scene,
@@ -242,7 +242,7 @@ fn a_stop_while_a_summary_is_made_says_which_run_does_not_begin() {
 }
 
 #[test]
-fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
+fn a_session_reset_extracts_memories_of_the_conversation() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     scene.provider.script_replies([text_reply("noted")]);
@@ -268,7 +268,7 @@ fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
 }
 
 #[test]
-fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
+fn extraction_of_memories_is_repeated_after_a_kill_and_noted_once() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
     scene.provider.script_replies([text_reply("Nice to meet you."), ProviderReply::new(vec![ReplyPart::Hang])]);

@@ -65,7 +65,7 @@ fn what_would_run_is_shown_whole_and_the_next_message_answers() {
 }
 
 #[test]
-fn any_other_message_is_told_so_and_waits_behind_the_answer() {
+fn another_message_gets_a_notice_and_waits_for_the_answer() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     scene.provider.script_replies([
@@ -152,7 +152,7 @@ fn a_preview_ends_with_the_card_that_waits() {
 }
 
 #[test]
-fn several_are_asked_about_one_at_a_time() {
+fn several_gates_are_shown_one_at_a_time() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let first = start_gated_run(&scene, &mut peer, &["a.txt", "b.txt"]);
@@ -178,7 +178,7 @@ fn several_are_asked_about_one_at_a_time() {
 }
 
 #[test]
-fn an_answer_for_the_session_is_not_asked_for_again_and_ends_with_it() {
+fn an_approval_for_the_session_covers_later_calls_until_its_end() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     start_gated_run(&scene, &mut peer, &["a.txt"]);

@@ -45,7 +45,7 @@ fn network(scene: &GatewayFixture) -> (GatewayServer, GsvPeer, GsvPeer) {
 }
 
 #[test]
-fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
+fn a_message_is_answered_in_its_chat_and_clients_get_its_events() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     let looks = ProviderReply::new(vec![
@@ -125,7 +125,7 @@ fn whoever_is_not_on_the_list_is_blocked() {
 }
 
 #[test]
-fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
+fn a_pairing_is_approved_on_any_surface_and_the_sender_may_write_then() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
@@ -159,7 +159,7 @@ fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
 }
 
 #[test]
-fn whoever_knocks_has_the_name_of_the_sender_or_of_the_chat() {
+fn a_pairing_request_has_the_name_of_the_sender_or_of_the_chat() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
@@ -263,7 +263,7 @@ fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
 }
 
 #[test]
-fn a_gate_that_was_decided_elsewhere_is_told_in_the_chat() {
+fn a_decision_on_another_surface_is_shown_in_the_chat() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
     scene.provider.script_replies([ProviderReply::new(vec![write_part("c0", "a.txt")]), text_reply("done")]);
@@ -322,7 +322,7 @@ fn a_message_that_comes_again_after_a_kill_is_the_same_message() {
 }
 
 #[test]
-fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
+fn a_gate_is_not_shown_again_after_a_kill_and_can_be_answered() {
     let scene = GatewayFixture::for_peers();
     let (gateway, client, mut wx) = network(&scene);
     scene.create_marks();
@@ -346,7 +346,7 @@ fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
 }
 
 #[test]
-fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
+fn images_are_kept_and_shown_until_the_session_is_reset() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     // A model that sees pictures.
@@ -501,7 +501,7 @@ fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
 }
 
 #[test]
-fn a_long_wait_for_a_provider_is_asked_about_in_the_chat() {
+fn a_long_wait_for_a_provider_opens_a_question_in_the_chat() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
     scene

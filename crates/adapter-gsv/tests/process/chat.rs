@@ -45,7 +45,7 @@ fn a_message_is_answered_to_every_client_under_the_key_that_each_wrote() {
 }
 
 #[test]
-fn who_asks_for_it_hears_what_is_said_while_it_is_said() {
+fn clients_that_subscribe_get_streamed_text() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut listener = GsvPeer::open_connection(&gateway);
@@ -70,7 +70,7 @@ fn who_asks_for_it_hears_what_is_said_while_it_is_said() {
 }
 
 #[test]
-fn nodes_and_channels_hear_nothing_of_chats() {
+fn nodes_and_channels_get_no_events_of_chats() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "n1", &["A"]);
@@ -81,7 +81,7 @@ fn nodes_and_channels_hear_nothing_of_chats() {
 }
 
 #[test]
-fn what_cannot_be_said_is_refused() {
+fn invalid_messages_are_refused() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let missing = error_body(400, "sessionKey and message required");
@@ -124,7 +124,7 @@ fn runs_have_the_gateways_tools_those_of_nodes_and_a_question_to_their_person() 
 }
 
 #[test]
-fn text_beside_calls_is_told_on_the_way_with_its_message() {
+fn text_next_to_calls_is_sent_during_the_run_with_its_message() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     scene.provider.script_replies([
@@ -178,7 +178,7 @@ fn messages_behind_a_run_wait_in_order_and_a_stop_lets_the_next_one_begin() {
 }
 
 #[test]
-fn a_session_begins_anew_though_whoever_asked_for_it_has_gone() {
+fn a_session_is_reset_even_if_its_client_has_disconnected() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();

@@ -12,7 +12,7 @@ fn with(mut params: Value, path: &str, value: Value) -> Value {
 }
 
 #[test]
-fn what_is_wrong_with_a_connect_is_said_in_order_and_leaves_the_line_open() {
+fn errors_of_a_connect_come_in_order_and_keep_the_connection_open() {
     let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
     let mut peer = GsvPeer::open_connection(&gateway);
@@ -86,7 +86,7 @@ fn a_wrong_token_is_answered_before_the_line_is_closed() {
 }
 
 #[test]
-fn an_address_that_guesses_is_not_heard_for_a_while() {
+fn an_address_that_guesses_tokens_is_locked_out_for_a_while() {
     let gateway = GatewayOptions::for_models()
         .with_config(&format!("clients: {{ token: {TOKEN} }}\nrate_limit: {{ max_failed_auth_per_minute: 2 }}\n"))
         .create()
@@ -127,7 +127,7 @@ fn a_page_of_somebody_else_is_refused() {
 
 /// Checks that a page of another program on this machine is refused: where no token is required, it would have full access.
 #[test]
-fn a_page_of_another_port_is_refused_where_no_token_is_asked_for() {
+fn a_page_of_another_port_is_refused_where_no_token_is_required() {
     for (more, want) in [("", Some(403)), ("clients: { token: secret-of-clients }\n", None)] {
         let scene = GatewayOptions::for_models().with_config(more).create();
         let gateway = scene.start();
@@ -226,7 +226,7 @@ fn a_newer_connection_of_the_same_peer_replaces_the_older() {
 }
 
 #[test]
-fn a_gateway_that_ends_tells_its_peers_to_come_back() {
+fn a_stopping_gateway_asks_its_peers_to_reconnect() {
     let scene = GatewayFixture::for_peers();
     let (mut gateway, mut peer) = scene.start_peer();
     assert_eq!(gateway.stop().code, Some(0));

@@ -128,7 +128,7 @@ fn a_file_goes_to_a_chat_without_words_and_as_a_signed_post() {
 }
 
 #[test]
-fn what_an_agent_cannot_send_it_is_told_and_nothing_of_it_stays() {
+fn a_file_that_cannot_be_sent_is_reported_to_the_agent_and_not_kept() {
     let scene = open();
     let (_gateway, mut client) = scene.start_peer();
     put(&scene, "a.csv", b"1,2\n");

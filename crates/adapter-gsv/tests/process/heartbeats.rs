@@ -45,7 +45,7 @@ fn whoever_connects_first_starts_the_heartbeats_and_a_kill_does_not_move_them() 
 }
 
 #[test]
-fn a_heartbeat_reads_the_list_anew_each_time_and_people_are_told_what_is_news() {
+fn a_heartbeat_reads_the_list_each_time_and_users_get_only_news() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let list = scene.folder.join("agents/main/HEARTBEAT.md");
@@ -66,7 +66,7 @@ fn a_heartbeat_reads_the_list_anew_each_time_and_people_are_told_what_is_news() 
 }
 
 #[test]
-fn what_a_heartbeat_cannot_do_is_said() {
+fn invalid_heartbeats_are_refused_with_a_reason() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let unknown = peer.expect_ok("heartbeat.trigger", json!({ "agentId": "nobody" }));
@@ -79,7 +79,7 @@ fn what_a_heartbeat_cannot_do_is_said() {
 }
 
 #[test]
-fn whoever_wants_a_heartbeat_of_an_agent_that_is_removed_is_told_so() {
+fn a_heartbeat_of_a_removed_agent_is_refused() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
     for _ in 0..20 {

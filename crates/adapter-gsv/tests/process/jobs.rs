@@ -163,7 +163,7 @@ fn what_was_missed_while_nobody_was_there_runs_once() {
 }
 
 #[test]
-fn a_system_event_is_said_in_the_main_session() {
+fn a_system_event_is_a_message_in_the_main_session() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     talk(&mut peer, "main", "hello", "r-1");
@@ -577,7 +577,7 @@ fn a_delivery_that_a_kill_cut_off_is_made_and_is_the_same_letter() {
 }
 
 #[test]
-fn of_what_jobs_said_as_many_archives_are_kept_as_runs_are_remembered() {
+fn archives_of_jobs_are_kept_for_as_many_runs_as_are_remembered() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     peer.expect_ok("config.set", json!({ "path": "cron.maxRunsPerJobHistory", "value": 1 }));

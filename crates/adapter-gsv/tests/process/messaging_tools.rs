@@ -60,7 +60,7 @@ fn a_message_goes_to_whoever_last_spoke_or_to_a_chat_that_is_named() {
 }
 
 #[test]
-fn a_session_is_asked_and_its_reply_is_read_and_what_looks_like_an_answer_is_none() {
+fn a_message_to_a_session_returns_its_reply_and_answers_no_gate() {
     let scene = open();
     scene.write_file(
         "permissions.yaml",

@@ -149,7 +149,7 @@ fn a_result_that_cannot_be_read_ends_its_call() {
 }
 
 #[test]
-fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
+fn only_the_queried_node_answers_and_late_results_are_dropped() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
@@ -261,7 +261,7 @@ fn an_id_goes_to_one_of_those_who_ask_for_it_at_once() {
 }
 
 #[test]
-fn what_was_asked_for_is_done_whether_or_not_its_asker_stays() {
+fn a_request_is_executed_even_if_its_client_disconnects() {
     let scene = GatewayFixture::for_peers();
     let (gateway, _client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);
@@ -274,7 +274,7 @@ fn what_was_asked_for_is_done_whether_or_not_its_asker_stays() {
 }
 
 #[test]
-fn a_node_that_keeps_a_journal_is_asked_what_became_of_a_clients_call() {
+fn a_node_with_a_journal_is_asked_for_the_outcome_of_a_clients_call() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut node = connect_journaling_node(&gateway, "box", &["Once"]);
@@ -294,7 +294,7 @@ fn a_node_that_keeps_a_journal_is_asked_what_became_of_a_clients_call() {
 }
 
 #[test]
-fn nodes_are_asked_which_programs_they_have_that_skills_need() {
+fn nodes_are_asked_for_programs_that_skills_need() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let folder = scene.folder.join("agents/main/skills/make");
@@ -324,7 +324,7 @@ fn nodes_are_asked_which_programs_they_have_that_skills_need() {
 }
 
 #[test]
-fn a_node_that_connects_is_asked_by_itself_for_the_programs_of_every_agents_skills() {
+fn a_new_node_is_asked_automatically_for_the_programs_of_all_skills() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     for (agent, program) in [("main", "git"), ("other", "kettle")] {

@@ -295,7 +295,7 @@ fn the_end_of_what_a_run_left_working_begins_a_run_once() {
 }
 
 #[test]
-fn what_happened_is_told_before_what_people_said_meanwhile() {
+fn events_of_a_run_precede_messages_that_came_meanwhile() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Bash"]);

@@ -175,7 +175,7 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
 }
 
 #[test]
-fn a_call_in_whose_middle_the_node_is_killed_is_begun_once_and_said_to_be_unknown() {
+fn a_call_during_which_the_node_is_killed_starts_once_and_ends_unknown() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let mut machine = RealNode::start(&scene, &gateway);
@@ -229,7 +229,7 @@ fn a_node_goes_on_while_the_gateway_is_killed_and_gives_the_next_one_what_came_o
 }
 
 #[test]
-fn a_command_in_the_background_of_a_node_tells_its_session_when_it_is_over() {
+fn a_background_command_of_a_node_reports_its_end_to_its_session() {
     let scene = GatewayOptions::for_peers().with_rules(RULES).create();
     let (gateway, mut client) = scene.start_peer();
     let _machine = RealNode::start(&scene, &gateway);

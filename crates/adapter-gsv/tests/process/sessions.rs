@@ -42,7 +42,7 @@ fn every_method_about_a_session_wants_its_key() {
 }
 
 #[test]
-fn a_session_that_nobody_spoke_in_is_told_as_it_would_be_and_is_not_listed() {
+fn an_unused_session_is_described_by_its_defaults_and_not_listed() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     let details = session(&mut peer, "never");
@@ -111,7 +111,7 @@ fn the_last_active_session_is_listed_first_under_its_label() {
 }
 
 #[test]
-fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() {
+fn a_reset_archives_the_conversation_and_keeps_the_key() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     peer.expect_ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
@@ -181,7 +181,7 @@ fn a_reset_ends_what_works_and_what_waits() {
 }
 
 #[test]
-fn a_session_that_is_due_begins_anew_with_the_message_that_comes() {
+fn a_session_that_is_due_is_reset_by_the_next_message() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
     peer.expect_ok(

@@ -60,7 +60,7 @@ pub(crate) fn set_up(client: &mut GsvPeer, url: Option<&str>) {
 }
 
 #[test]
-fn what_is_signed_is_taken_once_and_what_is_said_is_posted_signed_until_it_is_taken() {
+fn signed_messages_count_once_and_replies_are_posted_signed_until_accepted() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let count = AtomicUsize::new(0);

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_slowly_misses_no_end_of_a_turn_and_is_told_none_twice() {
+    fn a_slow_reader_gets_the_end_of_each_turn_exactly_once() {
         let mut board = PromptBroadcast::new(Lsn(0));
         let (mut notices, last) = board.subscribe_notices();
         board.send_notice("turn_started", &json!({}));

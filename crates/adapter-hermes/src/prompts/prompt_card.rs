@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_said_once() {
+    fn a_command_appears_once() {
         let echo = arguments(json!({ "command": "echo hi > made" }));
         assert_eq!(without_command("because no rule covers echo hi > made", &echo, ""), "because no rule covers it");
         assert_eq!(without_command("because no rule covers git push", &echo, "x"), "because no rule covers git push");

@@ -52,7 +52,7 @@ fn a_turn_is_a_stream_that_can_be_read_again_from_anywhere() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
+fn invalid_requests_get_errors_in_the_form_of_the_protocol() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     let session = http.create_session();
@@ -259,7 +259,7 @@ fn a_turn_is_steered_on_its_way() {
 }
 
 #[test]
-fn a_failure_of_the_model_is_told_and_closes_the_stream() {
+fn a_failure_of_the_model_is_reported_and_closes_the_stream() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     talk.provider.script_replies([error_reply(400, "no such thing")]);
@@ -303,7 +303,7 @@ fn a_turn_goes_on_after_a_power_cut() {
 }
 
 #[test]
-fn what_was_said_is_there_after_a_restart() {
+fn messages_are_there_after_a_restart() {
     let talk = GatewayFixture::for_web();
     let (mut gateway, http) = talk.start_web();
     talk.provider.script_replies([spoken()]);
@@ -424,7 +424,7 @@ fn a_front_end_is_served_with_our_facts_in_it() {
 }
 
 #[test]
-fn a_browser_that_asks_first_is_told_nothing_that_lets_another_origin_in() {
+fn a_preflight_request_gets_no_permission_for_another_origin() {
     let talk = GatewayOptions::for_web().with_config("web: { password: open-sesame }\n").create();
     let (gateway, ours) = talk.start_web();
     let theirs = HttpClient::new(&gateway.address).with_header("origin", "http://evil.example");

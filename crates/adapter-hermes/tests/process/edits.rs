@@ -126,7 +126,7 @@ fn what_is_cut_keeps_the_results_of_calls_that_ran() {
 }
 
 #[test]
-fn an_answer_is_asked_for_again_in_its_place() {
+fn a_regenerated_answer_replaces_the_earlier_one() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     let session = http.create_session();
@@ -249,7 +249,7 @@ fn settings_drafts_and_the_reasoning_effort_are_kept() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_the_name_of_its_field() {
+fn an_error_names_the_invalid_field() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     let session = create_conversation(&talk, &http, &["first"]);
@@ -414,7 +414,7 @@ fn a_model_and_a_folder_are_chosen_in_the_ways_that_clients_write_them() {
 }
 
 #[test]
-fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
+fn a_denial_binds_its_conversation_alone_and_both_sides_read_that() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
     let [here, there] = [(); 2].map(|()| http.create_session());
@@ -514,7 +514,7 @@ fn arguments_are_texts_in_events_and_in_the_history() {
 }
 
 #[test]
-fn an_answer_has_its_own_time_and_its_tokens_are_told_wherever_they_are_counted() {
+fn an_answer_has_its_own_time_and_its_tokens_in_every_count() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     let session = http.create_session();
@@ -568,7 +568,7 @@ fn a_card_says_a_command_once() {
 }
 
 #[test]
-fn the_reasoning_effort_that_is_set_is_asked_for() {
+fn the_reasoning_effort_in_the_settings_is_requested() {
     let provider = FakeProvider::start();
     let models = format!(
         "model: {{ provider: local, id: deep }}\nproviders:\n  local:\n    api: openai-completions\n    base_url: {}/v1\n    api_key: key\n    models: [ {{ id: deep, reasoning: true, context_window: 100000, max_tokens: 4096 }} ]\n",

@@ -277,7 +277,7 @@ fn what_waits_keeps_its_names_through_a_power_cut() {
 }
 
 #[test]
-fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
+fn the_floor_offers_one_approval_only_and_the_model_reads_a_denial() {
     let talk = GatewayFixture::for_web();
     let (gateway, _) = talk.start_web();
     let destroys = "rm -rf / --one-file-system --nope";
@@ -412,7 +412,7 @@ fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
 }
 
 #[test]
-fn a_foreign_origin_is_told_so_in_the_words_of_the_door() {
+fn a_foreign_origin_is_refused_in_the_form_of_the_adapter() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let http = HttpClient::new(&gateway.address).with_header("origin", "http://evil.example");

@@ -193,7 +193,7 @@ fn a_turn_that_was_too_long_asks_again_across_a_restart() {
 }
 
 #[test]
-fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
+fn stopping_a_summary_reports_that_something_was_stopped() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     let held = ProviderReply::new(vec![saying("a sum"), ReplyPart::Hang]);
@@ -289,7 +289,7 @@ fn a_form_that_is_posted_twice_opens_one_session_and_says_one_thing() {
 }
 
 #[test]
-fn older_messages_are_asked_for_by_where_the_page_began() {
+fn older_messages_are_requested_by_the_beginning_of_the_page() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     talk.provider.script_replies([text_reply("one"), text_reply("two")]);
@@ -317,7 +317,7 @@ fn older_messages_are_asked_for_by_where_the_page_began() {
 }
 
 #[test]
-fn a_look_at_the_health_tells_what_was_looked_at() {
+fn a_health_check_names_the_checked_parts() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     let health = http.get("/health").json();

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_without_choices_is_asked_again_until_something_is_said() {
+    fn a_question_without_choices_is_repeated_until_it_is_answered() {
         assert_eq!(
             question_transcript(&content(&[], true, None), &["", "because, of it"]),
             ["Which?", "Which?", "= because, of it"]

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_told_by_its_type() {
+    fn a_reset_is_recognised_by_its_type() {
         for (members, want) in [
             (json!({ "type": "reset_boundary" }), true),
             (json!({ "type": "reset_boundary", "more": 1 }), true),

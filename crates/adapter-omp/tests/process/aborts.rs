@@ -130,7 +130,7 @@ fn a_prompt_behind_an_abort_finds_no_run() {
 
 /// Tests that an abort stops all earlier requests: a run that remained would never end.
 #[test]
-fn an_abort_leaves_nothing_behind_that_was_asked_for_before_it() {
+fn an_abort_leaves_no_earlier_request_unfinished() {
     for batch in [
         "abort prompt abort",
         "switch_session prompt abort",

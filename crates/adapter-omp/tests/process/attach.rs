@@ -126,7 +126,7 @@ fn what_a_host_leaves_goes_on_without_it() {
 }
 
 #[test]
-fn a_host_that_comes_back_in_the_middle_of_an_answer_hears_all_of_it() {
+fn a_host_that_reconnects_in_the_middle_of_an_answer_gets_all_of_it() {
     let attached = AttachFixture::new();
     let _gateway = attached.start_gateway();
     let mut host = attached.start_host(&[]);
@@ -199,7 +199,7 @@ fn a_session_has_one_host() {
 }
 
 #[test]
-fn what_an_attached_host_says_is_said_by_nobody_else() {
+fn messages_of_an_attached_host_come_from_no_other_client() {
     let attached = AttachFixture::new();
     let gateway = attached.start_gateway();
     let http = HttpClient::new(&gateway.address);

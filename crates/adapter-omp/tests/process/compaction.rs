@@ -126,7 +126,7 @@ fn a_compaction_that_is_aborted_before_it_begins_never_begins() {
 }
 
 #[test]
-fn a_compaction_stops_the_run_and_tells_nothing_more_of_it() {
+fn a_compaction_stops_the_run_and_sends_no_more_of_its_events() {
     let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     talk(&mut host, 4);
@@ -160,7 +160,7 @@ fn past_the_threshold_the_session_compacts_itself_and_goes_on() {
 }
 
 #[test]
-fn what_is_too_long_for_the_provider_is_compacted_and_asked_again() {
+fn a_context_too_long_for_the_provider_is_compacted_and_sent_again() {
     for refusal in ["prompt is too long: 300000 tokens", "This model's maximum context length is 128000 tokens."] {
         let place = HostFixture::with_config(KEEP);
         let mut host = place.start(&[]);
@@ -192,7 +192,7 @@ fn a_run_that_got_on_behind_a_summary_may_grow_too_long_again() {
 }
 
 #[test]
-fn what_was_said_with_an_image_is_in_the_summary() {
+fn a_message_with_an_image_is_in_the_summary() {
     let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     let from = host.frame_position();

@@ -75,7 +75,7 @@ fn while_a_command_that_left_its_group_runs_it_dies_too() {
 }
 
 #[test]
-fn while_a_command_of_the_person_runs_it_dies_and_is_told_of() {
+fn a_crash_during_a_users_command_is_reported() {
     let place = HostFixture::new();
     let mut host = begun(&place);
     host.send_command(json!({ "type": "bash", "command": sleeping() }));

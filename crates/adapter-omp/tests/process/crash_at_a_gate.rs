@@ -90,7 +90,7 @@ fn a_gate_that_was_shown_again_can_be_denied_and_aborted() {
 }
 
 #[test]
-fn of_several_questions_those_that_were_answered_are_not_asked_again() {
+fn answered_questions_of_several_are_not_repeated() {
     let place = HostFixture::new();
     let mut host = begun(&place);
     let questions = json!({ "questions": [
@@ -113,7 +113,7 @@ fn of_several_questions_those_that_were_answered_are_not_asked_again() {
 }
 
 #[test]
-fn an_answer_that_was_given_is_not_asked_for_again() {
+fn an_answered_gate_is_not_shown_again() {
     let place = HostFixture::with_ask_rule();
     let mut host = begun(&place);
     place.provider.script_replies([ProviderReply::new(vec![bash_part(

@@ -77,7 +77,7 @@ fn go_on_with_another_model(host: &mut RpcHost, place: &HostFixture) {
 }
 
 #[test]
-fn a_wait_that_was_told_outlives_every_way_to_end() {
+fn a_reported_wait_survives_every_way_to_end() {
     type EndHost = fn(RpcHost);
     for (case, end) in [
         ("kill", (|host| host.kill()) as EndHost),
@@ -144,7 +144,7 @@ fn a_wait_that_is_over_when_its_session_is_opened_is_not_waited_for_again() {
 }
 
 #[test]
-fn what_was_answered_about_a_wait_is_told_with_its_end() {
+fn the_answer_about_a_wait_is_sent_with_its_end() {
     let place = HostFixture::with_config(ASKING_CONFIG);
     let (mut host, from) = begun(&place, vec![limited("100")]);
     let dialog = host.wait_dialog(from);

@@ -6,7 +6,7 @@ use countersign_testkit::process::{HostFixture, RpcHost, eventually, lines_with}
 use serde_json::json;
 
 #[test]
-fn a_session_file_that_somebody_else_changed_or_removed_is_told_of_once() {
+fn a_session_file_that_another_program_changed_or_removed_is_reported_once() {
     for is_removed in [false, true] {
         let place = HostFixture::new();
         let mut host = place.start(&[]);

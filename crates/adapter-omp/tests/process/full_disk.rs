@@ -45,7 +45,7 @@ fn there(host: &RpcHost, script: &str, place: &HostFixture) {
 }
 
 #[test]
-fn a_run_that_cannot_be_recorded_is_told_of_and_stopped_all_the_same() {
+fn a_run_that_cannot_be_recorded_is_reported_and_stopped() {
     for command in ["abort", "abort_and_prompt"] {
         let place = HostFixture::new();
         let Some(mut host) = start(&place) else { return };

@@ -64,7 +64,7 @@ fn whatever_is_not_clearly_allowed_does_not_run() {
 }
 
 #[test]
-fn an_answer_that_is_not_recorded_is_asked_for_again() {
+fn a_gate_is_shown_again_if_its_answer_is_not_recorded() {
     let place = HostFixture::with_ask_rule();
     let mut host = place.start(&[]);
     let (from, dialog) = want(&mut host, &place, "touch ran");
@@ -176,7 +176,7 @@ fn without_an_answer_in_time_the_call_is_denied() {
 }
 
 #[test]
-fn what_destroys_beyond_the_folder_is_asked_for_without_any_rule() {
+fn deletions_beyond_the_folder_need_approval_without_any_rule() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     for command in ["rm -rf /", "rm -rf ~", "rm -rf ..", "bash -c 'rm -rf /'", "x=/; rm -rf $x", "mkfs.ext4 /dev/sdb1"]

@@ -94,7 +94,7 @@ fn an_editor_that_nobody_needs_any_more_is_taken_away() {
 }
 
 #[test]
-fn a_question_begins_anew_in_the_next_process() {
+fn a_question_starts_over_in_the_next_process() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let first = first_dialog(&mut host, &place);

@@ -77,7 +77,7 @@ fn a_stream_at_its_own_pace_gets_at_most_twenty_updates_a_second() {
 }
 
 #[test]
-fn without_merging_each_delta_is_told() {
+fn without_merging_each_delta_is_sent() {
     let place = HostFixture::new();
     let mut host = place.start(&["--no-merge-deltas"]);
     place.provider.script_replies([ProviderReply::new(vec![ReplyPart::Text(words()[..200].to_vec())])]);

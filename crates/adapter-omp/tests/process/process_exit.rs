@@ -70,7 +70,7 @@ fn what_a_command_left_behind_ends_with_the_process() {
 }
 
 #[test]
-fn what_was_said_before_the_end_of_input_is_answered() {
+fn messages_before_the_end_of_input_are_answered() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.run_turn("one");

@@ -65,7 +65,7 @@ fn what_was_acknowledged_before_the_first_answer_is_found_again() {
 }
 
 #[test]
-fn an_end_that_was_told_is_found_again_at_once() {
+fn an_answer_is_in_the_session_once_the_end_of_its_run_was_sent() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let from = host.send_prompt("one");

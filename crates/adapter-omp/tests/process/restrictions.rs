@@ -237,7 +237,7 @@ fn check(field: &str, config: &str, flags: &[&str], want: ExpectedEffect) {
 }
 
 #[test]
-fn each_field_that_restricts_is_enforced_refused_or_told() {
+fn each_restricting_field_is_enforced_refused_or_reported() {
     for (field, config, flags, want) in rows() {
         check(field, config, flags, want);
     }

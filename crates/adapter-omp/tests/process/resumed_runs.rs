@@ -96,7 +96,7 @@ fn check_order(frames: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn a_run_that_waited_is_told_from_its_beginning_to_its_end() {
+fn a_run_that_waited_is_sent_from_its_beginning_to_its_end() {
     let place = HostFixture::with_ask_rule();
     left(&place, vec![ProviderReply::new(vec![bash_part("k1", "touch ran")]), text_reply("after it")]);
     let mut again = place.resume_host();
@@ -139,7 +139,7 @@ fn a_turn_of_which_one_call_was_done_ends_with_all_its_results() {
 }
 
 #[test]
-fn what_earlier_turns_of_the_run_said_is_part_of_its_end() {
+fn the_end_of_a_run_has_the_messages_of_its_earlier_turns() {
     let place = HostFixture::with_ask_rule();
     place.write_rules(
         "rules:\n  - { pattern: \"bash(true)\", action: allow }\n  - { pattern: \"bash(*)\", action: ask }\n",
@@ -157,7 +157,7 @@ fn what_earlier_turns_of_the_run_said_is_part_of_its_end() {
 }
 
 #[test]
-fn a_question_that_was_asked_is_a_call_that_runs() {
+fn a_pending_question_is_a_running_call() {
     let place = HostFixture::with_ask_rule();
     let questions = json!({ "questions": [{ "id": "a", "question": "Which?", "options": [{ "label": "A" }] }] });
     left(&place, vec![ProviderReply::new(vec![call_part("k1", "ask", &questions)]), text_reply("after it")]);
@@ -168,7 +168,7 @@ fn a_question_that_was_asked_is_a_call_that_runs() {
 }
 
 #[test]
-fn a_run_that_goes_on_by_itself_is_told_whole() {
+fn a_run_that_resumes_by_itself_is_sent_whole() {
     let place = HostFixture::with_ask_rule();
     let questions = json!({ "questions": [{ "id": "a", "question": "Which?", "options": [{ "label": "A" }] }] });
     let replies = vec![
@@ -217,7 +217,7 @@ fn a_run_that_is_denied_or_stopped_after_a_restart_ends_with_all_that_it_added()
 }
 
 #[test]
-fn a_run_is_told_as_it_is_after_its_prompt_was_edited() {
+fn a_run_is_sent_as_it_is_after_its_prompt_was_edited() {
     let place = HostFixture::with_ask_rule();
     let path = left_in_its_file(&place);
     let edited = fs::read_to_string(&path).unwrap().replace("\"two\"", "\"twain\"").replace("\"one\"", "\"once\"");
@@ -229,7 +229,7 @@ fn a_run_is_told_as_it_is_after_its_prompt_was_edited() {
 }
 
 #[test]
-fn a_session_that_is_switched_to_tells_of_its_run_behind_the_answer() {
+fn a_session_sends_its_run_after_the_answer_to_the_switch() {
     let place = HostFixture::with_ask_rule();
     let path = left_in_its_file(&place);
     let mut other = place.start(&[]);

@@ -13,7 +13,7 @@ const FAILED: &str = "+assistant -assistant turn_end agent_end";
 const AGAIN: &str = "auto_retry_start agent_start turn_start";
 
 #[test]
-fn a_failure_is_tried_again_and_the_success_told_before_the_turn_ends() {
+fn a_failure_is_retried_and_the_success_is_sent_before_the_turn_ends() {
     let place = HostFixture::with_config(QUICK);
     let mut host = place.start(&[]);
     place.provider.script_replies([error_reply(503, "overloaded"), text_reply("fine")]);
@@ -78,7 +78,7 @@ fn an_abort_ends_a_silent_wait() {
 }
 
 #[test]
-fn the_end_of_a_long_wait_is_told_with_its_zone() {
+fn the_end_of_a_long_wait_is_shown_with_its_zone() {
     let quota = r#"{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","resets_in_seconds":7200}}"#;
     for (config, is_waited) in [("retry: { maxDelayMs: 0 }\n", true), ("retry: { maxDelayMs: 60000 }\n", false)] {
         let place = HostFixture::with_config(config);

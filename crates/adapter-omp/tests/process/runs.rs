@@ -28,7 +28,7 @@ fn the_message_of_a_person_says_so_on_the_wire_and_in_the_file() {
 }
 
 #[test]
-fn a_text_is_told_in_order() {
+fn a_text_is_sent_in_order() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script_replies([ProviderReply {
@@ -86,7 +86,7 @@ fn thinking_comes_before_the_text_on_both_wires() {
 }
 
 #[test]
-fn calls_are_told_one_after_the_other_and_go_back_paired_on_both_wires() {
+fn calls_are_sent_one_after_the_other_and_return_paired_on_both_wires() {
     for model in ["fake/fake-1", "claude/claude-1"] {
         let place = HostFixture::new();
         let mut host = RpcHost::start(&place, &["--model", model]);
@@ -148,7 +148,7 @@ fn an_answer_that_was_cut_off_by_its_limit_says_so() {
 }
 
 #[test]
-fn the_output_of_a_command_is_told_while_it_runs() {
+fn the_output_of_a_command_is_sent_while_it_runs() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let waits = "echo early; until test -e go; do sleep 0.01; done; echo late";

@@ -70,7 +70,7 @@ fn server() -> u16 {
 }
 
 #[test]
-fn the_host_is_asked_for_another_machine_while_the_command_waits() {
+fn the_host_is_asked_about_a_machine_while_the_command_waits() {
     for (confirmed, want) in [(true, "here"), (false, "a person refused it")] {
         let place = HostFixture::with_config("countersign: { sandbox: { network: { hosts: [crates.io] } } }\n");
         let mut host = place.start(&[]);

@@ -27,7 +27,7 @@ fn a_new_session_is_empty_and_names_its_parent() {
 }
 
 #[test]
-fn what_is_asked_behind_a_command_for_another_session_is_about_that() {
+fn requests_after_a_switch_are_about_the_new_session() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.run_turn("one");
@@ -44,7 +44,7 @@ fn what_is_asked_behind_a_command_for_another_session_is_about_that() {
 
 /// Tests that a name waits for the session's file, and later commands do not, and are not answered before it.
 #[test]
-fn a_name_holds_up_nothing_that_is_asked_behind_it() {
+fn a_name_delays_no_later_request() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.run_turn("one");
@@ -125,7 +125,7 @@ fn what_is_no_session_is_refused_untouched_and_the_old_one_stays() {
 }
 
 #[test]
-fn a_run_that_a_switch_stops_is_told_of_no_more() {
+fn a_run_that_a_switch_stops_sends_no_more_events() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.run_turn("one");
@@ -142,7 +142,7 @@ fn a_run_that_a_switch_stops_is_told_of_no_more() {
 }
 
 #[test]
-fn what_comes_behind_a_switch_to_the_same_session_is_said_to_it_as_it_is_then() {
+fn messages_after_a_switch_to_the_same_session_reach_it_as_it_is_then() {
     for behavior in [None, Some("steer"), Some("followUp")] {
         let place = HostFixture::new();
         let mut host = place.start(&[]);

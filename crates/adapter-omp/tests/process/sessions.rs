@@ -27,7 +27,7 @@ fn there_is_no_file_before_a_model_has_answered() {
 }
 
 #[test]
-fn what_is_said_and_set_is_appended_and_a_name_rewrites_the_first_line_only() {
+fn messages_and_settings_are_appended_and_a_name_rewrites_the_first_line_only() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.run_turn("one");

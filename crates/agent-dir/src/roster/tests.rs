@@ -200,7 +200,7 @@ fn each_built_in_provider_has_a_usual_model() {
 }
 
 #[test]
-fn what_is_missing_is_told_as_it_was_written() {
+fn missing_models_are_reported_as_written() {
     let nameless = ModelPreference { provider: Some("nope"), ..ModelPreference::default() };
     assert_eq!(
         roster(&[]).initial_model(nameless).unwrap_err().to_string(),

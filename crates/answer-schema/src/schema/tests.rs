@@ -13,7 +13,7 @@ fn mismatch_texts(schema: Value, answer: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_keyword_tells_its_path_and_what_it_expects() {
+fn every_keyword_reports_its_path_and_the_expected_value() {
     for (schema, answer, want) in [
         (json!({}), json!({"any": [1]}), vec![]),
         (json!({"type": "string"}), json!(1), vec!["# type: expected string [\"string\"]"]),
@@ -133,7 +133,7 @@ fn an_answer_that_is_too_large_is_looked_at_no_further() {
 }
 
 #[test]
-fn no_answer_is_told_of_more_than_anybody_reads() {
+fn the_errors_of_an_answer_are_bounded() {
     let answer: serde_json::Map<String, Value> = (0..1000).map(|at| (at.to_string(), json!(1))).collect();
     assert_eq!(mismatch_texts(json!({"additionalProperties": false}), &Value::Object(answer)).len(), 256);
 }

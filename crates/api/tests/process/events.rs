@@ -160,7 +160,7 @@ fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misse
 }
 
 #[test]
-fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_over() {
+fn a_cursor_of_another_record_or_of_the_future_is_reported_and_nothing_is_skipped() {
     let (place, other) = (
         GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES),
         GatewayFixture::new(),
@@ -197,7 +197,7 @@ fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_
 }
 
 #[test]
-fn what_is_said_is_heard_while_it_is_said_by_those_who_ask_for_it() {
+fn text_is_streamed_to_clients_that_request_it() {
     let place = GatewayFixture::with_config_and_rules("model: { provider: demo, id: scripted-1 }", RULES);
     let gateway = GatewayServer::start(&place);
     let [mut lively, mut plain] =

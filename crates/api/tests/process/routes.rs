@@ -328,7 +328,7 @@ fn a_request_is_explained_as_the_command_line_does_and_the_interface_describes_i
 }
 
 #[test]
-fn json_that_is_called_a_form_is_told_what_to_send() {
+fn json_sent_as_a_form_gets_an_error_with_the_expected_type() {
     let place = GatewayFixture::with_config_and_rules(MORE, RULES);
     let gateway = GatewayServer::start(&place);
     let program = program(&place, &gateway, "ci", "read,answer");

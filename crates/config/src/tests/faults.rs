@@ -355,7 +355,7 @@ fn a_key_with_nothing_behind_it_is_refused_by_its_name() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let scene = ConfigFixture::new(
         "agent: { token: '${A}' }\nmessenger: { type: telegram, telegram: { token: '${B}', chat_id: x } }\nweb: 5\n",
     );

@@ -282,7 +282,7 @@ fn a_rule_says_who_has_to_allow_in_which_steps() {
 }
 
 #[test]
-fn who_is_asked_later_is_asked_for_as_many_as_before() {
+fn a_later_step_needs_as_many_approvals_as_before() {
     let scene = ConfigFixture::new("");
     scene.write(
         "permissions.yaml",

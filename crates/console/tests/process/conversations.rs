@@ -20,7 +20,7 @@ fn working(talk: &GatewayFixture, http: &HttpClient) -> (String, String) {
 }
 
 #[test]
-fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
+fn queued_messages_are_shown_and_withdrawn_by_hand_or_by_stop() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
     let visitor = BrowserClient::default();
@@ -62,7 +62,7 @@ fn a_run_that_a_program_began_is_stopped_by_a_person() {
 }
 
 #[test]
-fn a_message_that_cannot_be_said_opens_no_session() {
+fn a_message_that_cannot_be_sent_opens_no_session() {
     let place = GatewayFixture::with_config_and_rules("", RULES);
     let gateway = GatewayServer::start(&place);
     let http = HttpClient::new(&gateway.address);

@@ -57,7 +57,7 @@ fn what_waits_is_listed_whole_and_allowed_by_a_form() {
 }
 
 #[test]
-fn a_denial_carries_its_reason_and_whoever_is_late_hears_who_was_first() {
+fn a_denial_has_its_reason_and_a_late_answer_gets_the_first_approver() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let (mut agent, gate) = waiting(&place, &gateway, "door");
@@ -134,7 +134,7 @@ fn several_are_denied_at_once() {
 }
 
 #[test]
-fn a_window_that_comes_back_hears_what_it_missed_or_that_it_missed_too_much() {
+fn a_window_that_reconnects_gets_the_missed_frames_or_reloads() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let visitor = BrowserClient::default();
@@ -222,7 +222,7 @@ fn every_page_is_there_and_small_and_what_is_not_is_not_found() {
 }
 
 #[test]
-fn an_action_that_is_none_is_tried_as_no_other() {
+fn an_unknown_action_is_refused() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let page = BrowserClient::default().get_page(&gateway, "/console/try?pattern=look*&action=alow");
@@ -272,7 +272,7 @@ fn a_chat_is_started_and_read_without_script() {
 }
 
 #[test]
-fn a_time_that_is_not_understood_is_said_to_be() {
+fn an_invalid_time_is_reported() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let visitor = BrowserClient::default();
@@ -283,7 +283,7 @@ fn a_time_that_is_not_understood_is_said_to_be() {
 }
 
 #[test]
-fn a_denial_that_binds_says_what_it_covers() {
+fn an_active_denial_shows_the_calls_that_it_covers() {
     let place = GatewayFixture::new();
     let mut gateway = GatewayServer::start(&place);
     let (_agent, gate) = waiting(&place, &gateway, "door");
@@ -298,7 +298,7 @@ fn a_denial_that_binds_says_what_it_covers() {
 }
 
 #[test]
-fn what_is_nowhere_is_a_page_and_the_address_of_a_form_leads_back() {
+fn an_unknown_path_is_a_page_and_the_path_of_a_form_redirects() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let visitor = BrowserClient::default();

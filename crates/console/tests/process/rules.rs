@@ -222,7 +222,7 @@ fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_rule_that_others_make_void_is_said_to_be() {
+fn a_rule_without_effect_is_reported() {
     let place = GatewayFixture::with_config_and_rules("", RULES);
     let gateway = GatewayServer::start(&place);
     let visitor = BrowserClient::default();

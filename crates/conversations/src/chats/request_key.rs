@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_of_its_caller_and_knows_what_was_asked_for() {
+    fn a_key_belongs_to_its_caller_and_its_request() {
         let first = asking("ana", "k", "say", &json!({ "text": "a" }));
         for (case, other, same_name, same_asks) in [
             ("again", asking("ana", "k", "say", &json!({ "text": "a", "csrf": "x", "key": "k" })), true, true),

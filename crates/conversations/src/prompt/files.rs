@@ -85,7 +85,7 @@ mod tests {
     use super::{DiskFiles, FileHead, PromptFiles as _};
 
     #[test]
-    fn only_ordinary_files_are_read_and_never_more_than_was_asked_for() {
+    fn only_regular_files_are_read_up_to_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         std::fs::write(&file, "aßb").unwrap();

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_at_the_beginning_of_a_file_are_not_said() {
+    fn front_matter_is_not_part_of_the_text() {
         for (text, want) in [
             ("---\na: b\n---\n\ntext\n", "text"),
             ("---\r\na: b\r\n---\r\ntext", "text"),

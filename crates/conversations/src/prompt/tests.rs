@@ -91,7 +91,7 @@ fn without_a_repository_the_home_folder_is_the_top_and_elsewhere_only_the_folder
 }
 
 #[test]
-fn a_text_is_told_once_where_it_is_nearest_and_long_ones_are_cut_with_a_notice() {
+fn a_text_appears_once_at_its_nearest_place_and_long_ones_are_cut_with_a_notice() {
     let long = "x".repeat(70_000);
     let files = [
         ("/home/ana/.omp/agent/AGENTS.md", "same\n"),

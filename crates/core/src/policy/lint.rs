@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_another_agent_is_told_with_what_it_matches_and_what_was_meant() {
+    fn a_pattern_in_the_form_of_another_agent_is_reported_with_a_correction() {
         let foreign_warning = |begins: &str, pattern: &str, proposed: &str| {
             let more = if proposed.ends_with("*)") { " with any arguments" } else { "" };
             vec![format!(
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_something_else_in_a_pattern_is_told() {
+    fn characters_with_another_meaning_in_a_pattern_are_reported() {
         let regex = |pattern: &str, sign: &str| {
             vec![format!(
                 "p:1: \"{pattern}\" contains \"{sign}\", but a pattern is not a regular expression: \"*\" matches any text, \"?\" \

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_comes_before_what_misses_and_the_decider_is_not_told_of() {
+    fn matching_rules_precede_near_misses_and_the_deciding_rule_is_left_out() {
         let rules = json!({
             "rules": [
                 {"pattern": "t(b*)", "action": "allow"},

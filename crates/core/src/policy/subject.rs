@@ -197,7 +197,7 @@ mod tests {
     };
 
     #[test]
-    fn an_exact_digest_tells_every_argument_and_the_folder_apart() {
+    fn an_exact_digest_depends_on_every_argument_and_the_folder() {
         let one = subject("t", json!({"a": "x"}));
         let mut elsewhere = one.clone();
         elsewhere.cwd = "/other".to_owned();

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_counts_on_or_began_anew() {
+    fn a_program_continues_its_count_or_starts_over() {
         let from = ProgramGeneration::From(1);
         for (waits, id, lowest, want) in [
             ("2", "3", Some(3), from),

@@ -114,7 +114,7 @@ fn no_more_wait_than_may() {
 }
 
 #[test]
-fn a_key_names_one_request_and_an_id_that_comes_again_begins_anew() {
+fn a_key_names_one_request_and_a_repeated_id_is_a_new_one() {
     let mut stage = agents(open_rules(), 10);
     let first = stage.send_command(request_command("1", Some("k"), "a")).1.expect("it is taken");
     let EngineReply::Requested { call, over: None } = first else { panic!("{first:?}") };
@@ -140,7 +140,7 @@ fn a_key_names_one_request_and_an_id_that_comes_again_begins_anew() {
 }
 
 #[test]
-fn a_program_that_begins_anew_leaves_no_grants_of_its_sessions_behind() {
+fn a_restarted_program_keeps_no_grants_of_its_sessions() {
     let mut stage = agents(asking_rules(), 10);
     request(&mut stage, "1", "a");
     let gate = stage.oldest_gate();

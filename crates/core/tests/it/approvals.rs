@@ -180,7 +180,7 @@ fn a_step_that_expires_does_what_it_says() {
 }
 
 #[test]
-fn others_that_are_asked_begin_anew_and_the_same_go_on() {
+fn other_approvers_start_over_and_the_same_ones_continue() {
     let next = step(2, &["ben", "cleo"], 60, OnExpiry::Deny);
     let (mut stage, gate) = pending_gate(&[step(2, &["ana", "ben"], 60, OnExpiry::Next), next]);
     stage.answer_gate(gate, ALLOW, "chat:ben", None);

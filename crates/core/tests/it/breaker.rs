@@ -112,7 +112,7 @@ fn taking_a_denial_back_closes_it() {
 }
 
 #[test]
-fn what_was_asked_before_the_first_denial_counts_once() {
+fn requests_before_the_first_denial_count_once() {
     let mut stage = agents(asking_rules(), 10);
     for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c"), ("4", "d")] {
         request(&mut stage, wire, path);

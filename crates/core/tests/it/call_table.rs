@@ -91,7 +91,7 @@ fn phases() -> [CallPhaseCase; 10] {
 }
 
 #[test]
-fn people_are_asked_about_a_host_only_while_a_call_works() {
+fn a_host_opens_a_gate_only_while_a_call_runs() {
     for (case, scene, _) in phases() {
         let (mut stage, call) = scene();
         let gate = GateId::parse("gate_00000000000000000000000000000001").expect("it is one");
@@ -134,7 +134,7 @@ fn a_result_counts_once() {
 }
 
 #[test]
-fn the_model_is_told_what_became_of_a_call_that_gave_nothing_back() {
+fn the_model_reads_the_outcome_of_a_call_without_a_result() {
     for (case, progress, want) in [
         ("not begun", CallProgress::NotBegun("no shell".into()), "no shell"),
         ("broke off", CallProgress::Broke, "Outcome unknown"),
@@ -212,7 +212,7 @@ fn a_persons_commands_are_stopped_once_and_a_runs_calls_are_not_among_them() {
 }
 
 #[test]
-fn a_persons_command_is_told_at_once_at_rest_and_else_before_the_next_prompt() {
+fn a_users_command_is_added_at_once_at_rest_and_else_before_the_next_prompt() {
     for (case, progress, before, end_word) in [
         ("returned", returned_result(), "", "done"),
         ("not begun", CallProgress::NotBegun("no shell".into()), "", "failed"),

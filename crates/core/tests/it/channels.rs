@@ -101,7 +101,7 @@ fn what_a_message_has_done_is_recorded_with_it_and_not_done_again_when_it_comes_
 }
 
 #[test]
-fn a_message_with_an_id_is_heard_once_with_the_run_that_it_begins() {
+fn a_message_with_an_id_counts_once_with_the_run_that_it_begins() {
     let mut stage = idle();
     let began = hear(&mut stage, "m1", true);
     assert!(began.starts_with("Started: channel met, channel heard, run started prompt, run marked"), "{began}");
@@ -185,7 +185,7 @@ fn what_came_through_an_account_is_known_behind_its_logout_as_long_as_it_may_com
 }
 
 #[test]
-fn more_than_can_be_told_apart_is_refused_until_time_has_passed() {
+fn messages_beyond_the_remembered_ids_are_refused_for_ten_minutes() {
     let mut stage = idle();
     for number in 0..4096 {
         hear(&mut stage, &format!("m{number}"), false);
@@ -223,7 +223,7 @@ fn whoever_floods_shuts_nobody_out_for_good() {
 }
 
 #[test]
-fn people_are_asked_once_about_whoever_knocks_until_they_answer() {
+fn an_unknown_sender_opens_one_pairing_gate() {
     let mut stage = idle();
     let summary = knock(&mut stage, "+49");
     assert!(summary.contains("gate opened") && summary.contains("channel owed"), "{summary}");

@@ -274,7 +274,7 @@ fn nothing_follows_a_compaction_that_was_stopped() {
 }
 
 #[test]
-fn who_stops_a_request_that_is_asked_again_takes_back_what_it_was_told_and_nothing_else() {
+fn stopping_a_retried_request_takes_back_its_prompt_and_nothing_else() {
     let overflowed = || {
         let mut stage = idle();
         stage.change_setting(SessionSetting::AutoCompaction(false));
@@ -326,7 +326,7 @@ fn asks_again(stopped: StoppedRun) -> EngineFixture {
 }
 
 #[test]
-fn whoever_stops_a_request_that_is_asked_again_takes_back_what_it_is_about_where_a_session_is_set_so() {
+fn stopping_a_retried_request_takes_back_its_subject_if_the_session_is_set_so() {
     let abort = || EngineCommand::Run(run::Command::Abort { session: session_id() });
     let done = || CompactionOutcome::Done { summary: sample_message(1), spent: None };
     for stopped in [StoppedRun::Stays, StoppedRun::IsForgotten] {
@@ -381,7 +381,7 @@ fn what_is_queued_waits_for_a_compaction_behind_what_is_in_the_queue() {
 
 /// The settings of a model may be larger than its limit: its refusal shows the limit.
 #[test]
-fn a_message_that_a_model_would_not_take_is_not_kept_whatever_is_said_of_the_model() {
+fn a_message_that_a_model_rejects_is_not_kept() {
     let mut stage = idle();
     stage.change_setting(settings(100_000, plain()));
     stage.import([("u", User, 9), ("v", User, 400)]);

@@ -156,7 +156,7 @@ fn a_run_goes_on_while_its_message_is_on_the_way_to_the_leaf() {
 }
 
 #[test]
-fn a_model_that_is_asked_about_what_the_file_no_longer_holds_is_not_waited_for() {
+fn a_run_ends_if_the_file_no_longer_has_its_entries() {
     let mut stage = begun();
     stage.send_prompt(WhenBusy::Refuse);
     let run = stage.current_run();

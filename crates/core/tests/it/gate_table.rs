@@ -193,7 +193,7 @@ fn what_an_answer_comes_to_is_recorded_with_it() {
 }
 
 #[test]
-fn whoever_is_late_is_told_how_it_was_resolved_and_by_whom() {
+fn a_late_answer_gets_the_resolution_and_its_approver() {
     let ana = || Some(PrincipalId::new("ana"));
     let allow = |scope| GateResolution::Allowed { scope };
     let scenes: [ResolvedGateCase; 11] = [

@@ -65,7 +65,7 @@ fn an_agent_that_asks_for_years_costs_as_much_as_one_that_began_today() {
 }
 
 #[test]
-fn sessions_that_rest_leave_nothing_whatever_was_said_and_done_in_them() {
+fn sessions_at_rest_leave_nothing_in_memory() {
     let mut stage = agents(asking_rules(), 10);
     let bare = rested(&mut agents(asking_rules(), 10));
     talk(&mut stage, 3);

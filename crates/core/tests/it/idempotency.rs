@@ -40,7 +40,7 @@ fn stop(stage: &mut EngineFixture, run: RunId) -> crate::engine_fixture::EngineO
 }
 
 #[test]
-fn what_is_asked_for_again_under_its_key_has_happened_already() {
+fn a_repeated_key_gets_the_first_result() {
     let steer = || Command::Steer { message: sample_message(1) };
     for (case, stage, command) in [
         ("a run began", idle as fn() -> EngineFixture, prompt(WhenBusy::Refuse)),
@@ -64,7 +64,7 @@ fn what_is_asked_for_again_under_its_key_has_happened_already() {
 }
 
 #[test]
-fn what_was_refused_under_a_key_can_be_asked_for_again() {
+fn a_refused_request_can_be_repeated_under_its_key() {
     let mut stage = thinking(open_rules());
     let prompt = || once("k", "a", prompt(WhenBusy::Refuse));
     assert!(stage.session_command(prompt()).1.is_err());
@@ -90,7 +90,7 @@ fn a_session_is_opened_once_under_its_key_and_by_no_other() {
 }
 
 #[test]
-fn only_what_is_said_has_a_key_and_no_key_is_endless() {
+fn only_messages_have_keys_and_a_key_has_a_maximum_length() {
     let refused = "refused: only opening a session and sending a message accept a key";
     let every = "idle, command, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
     let clear = |stage: &mut EngineFixture| stage.session_command(once("k", "a", Command::Clear));
@@ -101,7 +101,7 @@ fn only_what_is_said_has_a_key_and_no_key_is_endless() {
 }
 
 #[test]
-fn only_a_run_that_goes_on_or_is_promised_is_told_something() {
+fn only_a_running_or_promised_run_takes_steering_messages() {
     let steer = |stage: &mut EngineFixture| stage.session_command(Command::Steer { message: sample_message(1) });
     let queued = "Steering: session queued user steering";
     in_every_state(

@@ -36,7 +36,7 @@ fn resolution(stage: &EngineFixture, gate: u8) -> Option<GateResolution> {
 }
 
 #[test]
-fn people_are_asked_while_the_command_runs() {
+fn approvers_are_asked_while_the_command_runs() {
     let mut stage = running();
     let outcome = reach(&mut stage, 1, "example.org:443");
     assert_eq!(outcome, EngineOutcome(vec!["gate opened budget [\"once\"]".to_owned()], Ok(EngineReply::Done)));
@@ -115,7 +115,7 @@ fn an_address_behind_the_gateway_is_called_one() {
 }
 
 #[test]
-fn the_end_of_the_command_withdraws_what_it_asked() {
+fn the_end_of_the_command_withdraws_its_gates() {
     let mut stage = running();
     reach(&mut stage, 1, "a.org:443").1.unwrap();
     let outcome = stage.end_call(0);
@@ -145,7 +145,7 @@ fn a_process_that_ends_takes_the_question_along() {
 }
 
 #[test]
-fn what_may_not_be_asked_is_refused_and_leaves_nothing() {
+fn an_invalid_request_for_a_host_is_refused_and_leaves_nothing() {
     let of = |change: fn(&mut EngineFixture)| {
         let mut stage = running();
         change(&mut stage);
@@ -170,7 +170,7 @@ fn what_may_not_be_asked_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn what_rules_deny_is_asked_of_nobody() {
+fn a_host_that_rules_deny_opens_no_gate() {
     let mut stage = EngineFixture::new(rules_from(&["allow write(a)"]));
     stage.send_prompt(WhenBusy::Refuse);
     stage.request_calls([tool_call("write", "a")]);

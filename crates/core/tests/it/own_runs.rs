@@ -67,7 +67,7 @@ fn what_waits_for_its_run_gets_it_after_a_stop_and_after_a_restart() {
 }
 
 #[test]
-fn a_message_waits_behind_a_run_that_another_door_began() {
+fn a_message_waits_for_a_run_of_another_adapter() {
     let mut stage = thinking(open_rules());
     say(&mut stage, "r1");
     assert_eq!(called(&stage), None);
@@ -145,7 +145,7 @@ fn a_run_is_called_otherwise_by_whoever_answers_while_its_gate_waits() {
 }
 
 #[test]
-fn a_conversation_begins_anew_only_at_rest_and_takes_its_grants_along() {
+fn a_conversation_restarts_only_at_rest_and_drops_its_grants() {
     let mut stage = EngineFixture::new(asking_rules());
     say(&mut stage, "r1");
     say(&mut stage, "r2");
@@ -168,7 +168,7 @@ fn a_conversation_begins_anew_only_at_rest_and_takes_its_grants_along() {
 }
 
 #[test]
-fn what_was_said_before_an_entry_goes_and_nothing_that_a_run_works_on() {
+fn trimming_removes_messages_before_an_entry_and_none_of_a_run() {
     let mut stage = idle();
     let assistant = |stop| SessionEntryKind::Assistant { stop, total_tokens: 0 };
     stage.import([

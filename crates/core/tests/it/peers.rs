@@ -157,7 +157,7 @@ fn in_doubt() -> EngineFixture {
 }
 
 #[test]
-fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line() {
+fn a_peer_with_a_journal_is_asked_over_its_next_connection() {
     let mut stage = in_doubt();
     assert_eq!(came_with(&mut stage, 2, PeerMemory::Forgets), "Done: peer came");
     assert_eq!(came_with(&mut stage, 3, PeerMemory::Keeps), "Done: peer came, call asked_again");
@@ -173,7 +173,7 @@ fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line() {
 }
 
 #[test]
-fn only_the_journal_in_which_a_call_is_noted_is_asked_about_it() {
+fn only_the_journal_of_a_call_is_asked_about_it() {
     let mut stage = thinking(open_rules());
     came_with(&mut stage, 1, PeerMemory::Journal(7));
     stage.request_calls([away("a")]);
@@ -219,13 +219,13 @@ fn a_restart_asks_for_what_its_peer_has_and_ends_it_once() {
 }
 
 #[test]
-fn an_abort_does_not_wait_until_a_peer_can_be_asked() {
+fn an_abort_does_not_wait_for_a_disconnected_peer() {
     let summary = in_doubt().abort().table_cell();
     assert!(summary.contains("call ended unknown"), "{summary}");
 }
 
 #[test]
-fn a_peer_that_goes_whenever_it_is_asked_is_given_up() {
+fn a_peer_that_disconnects_at_every_query_is_given_up() {
     let mut stage = in_doubt();
     let mut summary = String::new();
     for line in 2..60 {
@@ -284,7 +284,7 @@ fn a_rule_that_denies_stops_what_a_person_wants_too() {
 }
 
 #[test]
-fn what_a_person_had_a_peer_do_is_asked_for_like_any_call() {
+fn a_users_command_at_a_peer_is_recovered_like_any_call() {
     let mut stage = EngineFixture::new(open_rules());
     came_with(&mut stage, 1, PeerMemory::Keeps);
     stage.send_command(act(1));
@@ -311,7 +311,7 @@ fn without_a_journal_it_is_unknown_at_once() {
 }
 
 #[test]
-fn an_abort_ends_what_waits_and_tells_what_was_sent() {
+fn an_abort_ends_waiting_calls_and_aborts_sent_ones() {
     let summary = waiting().abort().table_cell();
     assert!(summary.contains("call ended cancelled"), "{summary}");
     let mut stage = sent();

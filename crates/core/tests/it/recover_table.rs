@@ -105,7 +105,7 @@ fn a_compaction_ends_and_what_was_to_follow_it_is_begun_again() {
 }
 
 #[test]
-fn a_prompt_that_waited_for_a_compaction_is_said_before_the_next() {
+fn a_prompt_that_waited_for_a_compaction_precedes_the_next() {
     let mut stage = behind();
     stage.change_setting(SessionSetting::AutoCompaction(false));
     stage.restart(open_rules(), ResumeMode::Wait);
@@ -144,7 +144,7 @@ fn a_compaction_that_somebody_stopped_stays_stopped() {
 }
 
 #[test]
-fn what_was_queued_during_a_compaction_that_somebody_asked_for_is_not_left_lying() {
+fn messages_queued_during_a_requested_compaction_are_sent() {
     let during: fn() -> EngineFixture = || {
         let mut stage = compacting();
         stage.session_command(session::Command::Queue { queue: MessageQueue::FollowUp, message: sample_message(1) });
@@ -236,7 +236,7 @@ fn a_run_that_was_stopped_stays_stopped() {
 }
 
 #[test]
-fn a_turn_that_nobody_was_asked_in_is_asked_or_ended() {
+fn a_turn_without_a_model_request_is_requested_or_ended() {
     let opened: fn() -> EngineFixture = || {
         let mut stage = calling(["write"]);
         stage.engine.quiesce();
@@ -380,7 +380,7 @@ fn a_late_result_of_the_process_before_is_only_recorded() {
 }
 
 #[test]
-fn a_run_goes_on_behind_an_answer_that_the_model_has_said_nothing_to() {
+fn a_run_continues_after_a_result_without_a_model_answer() {
     fn answered(tool: &str, answers: &[&str]) -> EngineFixture {
         let mut stage = calling([tool]);
         let words = answers.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();

@@ -57,7 +57,7 @@ fn a_restart_takes_up_or_ends_what_the_last_process_left() {
 }
 
 #[test]
-fn a_turn_that_was_opened_while_the_process_closed_is_asked_by_the_next() {
+fn a_turn_that_was_opened_while_closing_is_requested_by_the_next_process() {
     let mut stage = with(open_rules(), "write");
     stage.engine.quiesce();
     assert_eq!(stage.end_call(0).0.last().unwrap(), "run turn_opened");

@@ -43,7 +43,7 @@ fn answered(stage: &mut EngineFixture, off: u32) -> EngineOutcome {
 }
 
 #[test]
-fn an_answer_counts_for_the_attempt_that_is_asked_and_is_else_only_recorded() {
+fn an_answer_counts_for_the_current_attempt_and_is_else_only_recorded() {
     let others = "none, idle, command, calling, gated, asked, backoff, stopping, compacting, behind";
     let ends = "Done: session entry assistant, run answered, run turn_closed, run ended completed";
     let late = "Dropped: run result_dropped";
@@ -203,7 +203,7 @@ fn every_answer_of_a_model_has_its_consequence() {
 }
 
 #[test]
-fn retries_are_counted_anew_after_an_answer() {
+fn an_answer_resets_the_count_of_retries() {
     let mut stage = backing_off();
     let next = |stage: &mut EngineFixture| {
         stage.now = stage.engine.state().next_deadline().unwrap();

@@ -67,7 +67,7 @@ fn a_steering_message_skips_what_has_not_begun_once_a_call_has_ended() {
 }
 
 #[test]
-fn a_context_that_does_not_fit_is_compacted_once_and_asked_again() {
+fn a_context_that_does_not_fit_is_compacted_once_and_sent_again() {
     let mut stage = thinking(open_rules());
     stage.answer(StopReason::Stop, Vec::new(), None);
     let queue = session::Command::Queue { queue: MessageQueue::Steering, message: sample_message(60) };

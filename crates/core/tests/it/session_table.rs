@@ -117,7 +117,7 @@ fn clearing_empties_every_queue_of_messages_and_says_nothing_where_none_has_any(
 }
 
 #[test]
-fn a_setting_changes_at_any_time_and_tells_of_it_where_it_is_asked_to() {
+fn a_setting_changes_at_any_time_and_adds_a_note_if_requested() {
     let model =
         ModelRef { provider: "p".to_owned(), id: "n".to_owned(), context_window: 9, max_tokens: 1, price: None };
     let modes = QueueModes { steering: TakeMode::All, ..QueueModes::default() };
@@ -227,7 +227,7 @@ fn a_session_moves_to_any_entry_of_its_tree() {
 }
 
 #[test]
-fn an_imported_answer_that_failed_and_was_asked_again_is_not_shown() {
+fn an_imported_answer_that_failed_and_was_retried_is_not_shown() {
     let answered = |stop| SessionEntryKind::Assistant { stop, total_tokens: 0 };
     let failed = answered(countersign_core::message::StopReason::Error);
     let stopped = answered(countersign_core::message::StopReason::Stop);
@@ -304,7 +304,7 @@ fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
 }
 
 #[test]
-fn how_far_a_door_had_told_is_recorded_in_any_state_and_changes_nothing() {
+fn the_event_sequence_is_recorded_in_any_state_and_changes_nothing() {
     let record_command = || Command::RecordSequence { number: 7, upto: None };
     in_every_state("told", tell(record_command), &[NONE, (ANY, "Done: session told")]);
 }

@@ -138,7 +138,7 @@ fn without_an_answer_it_is_as_without_the_question() {
 }
 
 #[test]
-fn nobody_is_asked_about_a_short_wait_or_where_nobody_is_there() {
+fn a_short_wait_or_a_missing_approver_opens_no_question() {
     let asks = |stage: &mut EngineFixture, after| {
         fails(stage, after);
         stage.first_gate().is_some()
@@ -257,7 +257,7 @@ fn a_death_behind_any_batch_asks_once_and_does_what_was_answered() {
 }
 
 #[test]
-fn what_was_said_of_a_wait_is_there_for_the_next_process() {
+fn the_answer_about_a_wait_is_there_for_the_next_process() {
     for label in [END, "Use q/one", "Stop"] {
         let mut stage = waiting(900);
         stage.restart(open_rules(), ResumeMode::Wait);

@@ -54,7 +54,7 @@ mod tests {
     use super::ReconnectBackoff;
 
     #[test]
-    fn pauses_grow_to_twenty_seconds_and_begin_anew_behind_a_good_connection() {
+    fn pauses_grow_to_twenty_seconds_and_start_over_after_a_good_connection() {
         let mut backoff = ReconnectBackoff::default();
         let pauses: Vec<u128> = (0..8).map(|_| backoff.next_pause(0.5).as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 20_000, 20_000]);

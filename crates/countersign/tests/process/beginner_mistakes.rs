@@ -127,7 +127,7 @@ tests:
 }
 
 #[test]
-fn a_second_gateway_is_told_of_the_first_and_not_of_its_port() {
+fn the_error_of_a_second_gateway_names_the_first_and_not_the_port() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let port = gateway.address.rsplit_once(':').unwrap().1;
@@ -151,7 +151,7 @@ fn a_part_that_does_not_log_is_named_beside_those_that_do() {
 }
 
 #[test]
-fn a_gate_that_waits_no_more_is_told_of_with_who_decided_and_when() {
+fn a_late_answer_gets_the_approver_and_the_time() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
@@ -197,7 +197,7 @@ fn a_certificate_that_is_not_there_is_named_once_and_with_its_key() {
 }
 
 #[test]
-fn a_key_that_a_provider_refuses_is_told_with_where_it_is_set() {
+fn a_refused_key_is_reported_with_the_place_where_it_is_set() {
     let place = GatewayFixture::new();
     for (status, state) in [(200, "ok"), (401, "fix"), (403, "fix"), (404, "note")] {
         place.service.set_behavior("/v1/models", ServiceBehavior::Answer(status, "application/json", "{}".to_owned()));
@@ -261,7 +261,7 @@ fn nothing_is_offered_where_a_page_cannot_notify() {
 }
 
 #[test]
-fn an_agent_that_finds_no_door_is_told_what_opens_one() {
+fn an_agent_without_an_adapter_gets_the_setting_that_enables_one() {
     let place = GatewayFixture::new();
     place
         .write_file("bare.yaml", "gateway: { host: 127.0.0.1, port: 0 }\nclients: { token: some-token-of-a-client }\n");

@@ -21,7 +21,7 @@ fn doctor(place: &GatewayFixture) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn a_configuration_that_can_be_used_is_said_to_be_so_and_one_that_cannot_says_why() {
+fn a_valid_configuration_is_confirmed_and_an_invalid_one_is_explained() {
     let place = GatewayFixture::new();
     let run = |arguments: &[&str]| place.run(&[arguments, &["--config", "config.yaml"]].concat());
     let fine = run(&["config", "check", "--json"]);
@@ -98,7 +98,7 @@ fn a_gateway_that_is_well_leaves_nothing_to_do() {
 }
 
 #[test]
-fn a_record_whose_middle_does_not_fit_and_traces_that_cannot_be_told_are_findings() {
+fn a_broken_record_and_unreachable_traces_are_findings() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
@@ -120,7 +120,7 @@ fn a_record_whose_middle_does_not_fit_and_traces_that_cannot_be_told_are_finding
 }
 
 #[test]
-fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
+fn doctor_reports_the_sandbox_and_the_missing_kernel_features() {
     let place = GatewayFixture::new();
     let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
     for (section, is_on) in
@@ -141,7 +141,7 @@ fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
 }
 
 #[test]
-fn a_folder_in_which_commands_make_nothing_since_the_gateway_lies_in_it_is_told() {
+fn a_folder_that_contains_the_gateway_is_reported_if_commands_are_to_write_there() {
     let place = GatewayFixture::new();
     let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
     let beside = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn a_folder_in_which_commands_make_nothing_since_the_gateway_lies_in_it_is_told(
 }
 
 #[test]
-fn whoever_has_a_record_of_a_newer_program_is_told_to_use_that() {
+fn a_record_of_a_newer_version_asks_for_that_version() {
     let place = GatewayFixture::new();
     let _ = GatewayServer::start(&place).stop();
     fs::copy(format!("{}/tests/logs/2026-11-22.db", env!("CARGO_MANIFEST_DIR")), place.log_path()).unwrap();
@@ -268,7 +268,7 @@ fn a_service_that_refuses_its_credentials_reads_otherwise_than_one_that_is_down(
 }
 
 #[test]
-fn what_is_wrong_is_told_once_and_with_what_helps() {
+fn an_error_is_reported_once_with_a_fix() {
     let place = GatewayFixture::new();
     place.write_file("config.yaml", "gateway: {port: 1\nagent");
     let (code, report) = doctor(&place);

@@ -120,7 +120,7 @@ fn what_nobody_had_to_approve_is_unknown_too() {
 }
 
 #[test]
-fn what_the_service_answered_before_the_crash_is_told_after_it() {
+fn an_answer_of_the_service_before_the_crash_is_delivered_after_it() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let agent = {
@@ -190,7 +190,7 @@ fn a_new_program_that_first_asks_for_results_under_its_id_one_gets_the_list_alon
 
 /// Tests that a request of a program under an id is answered under it, whatever another requested under the same before.
 #[test]
-fn a_new_program_that_asks_for_results_first_is_not_told_what_another_asked_for() {
+fn a_new_program_does_not_get_the_results_of_another() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);

@@ -72,7 +72,7 @@ fn a_gateway_for_nobody_and_nothing_says_so() {
 }
 
 #[test]
-fn an_empty_token_or_address_is_told_as_what_it_is() {
+fn an_empty_token_or_address_is_reported_as_empty() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let asks = |url: &str, token: &str| {

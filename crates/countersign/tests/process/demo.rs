@@ -179,7 +179,7 @@ fn an_export_has_every_record_with_its_content() {
 }
 
 #[test]
-fn a_tail_shows_as_many_of_the_newest_entries_as_were_asked_for() {
+fn a_tail_shows_the_requested_number_of_newest_entries() {
     let demo = DemoProcess::run(&["--yes"]);
     let (code, text) = demo.audit(&["tail", "-n", "3"]);
     assert_eq!((code, text.lines().count()), (Some(0), 3));
@@ -205,7 +205,7 @@ fn a_record_that_is_not_there_is_an_error_and_is_not_made() {
 }
 
 #[test]
-fn what_is_no_record_is_said_in_one_sentence() {
+fn a_file_that_is_no_record_gets_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("empty.db"), "").unwrap();
@@ -240,7 +240,7 @@ fn a_demo_that_nobody_reads_to_its_end_has_failed() {
 }
 
 #[test]
-fn the_flags_of_a_door_are_told_and_a_slip_in_them_too() {
+fn the_flags_of_an_adapter_are_listed_and_a_slip_is_corrected() {
     let run_command = |arguments: &[&str]| {
         let output = countersign(arguments).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())

@@ -142,7 +142,7 @@ fn the_card_is_shown_whole_and_only_a_clear_yes_allows() {
 }
 
 #[test]
-fn a_no_denies_with_the_reason_that_is_asked_for() {
+fn a_no_denies_with_the_reason_from_the_prompt() {
     let mut terminal = DemoTerminal::open();
     terminal.see(APPROVAL_PROMPT);
     terminal.press("n\n");

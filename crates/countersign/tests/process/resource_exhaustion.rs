@@ -246,7 +246,7 @@ fn run(scene: &GatewayFixture, http: &HttpClient, command: &str) -> PathBuf {
 }
 
 #[test]
-fn where_all_who_are_known_take_all_places_the_next_is_told_why() {
+fn if_authenticated_connections_take_all_places_the_next_gets_a_reason() {
     let (scene, gateway) = with_few();
     let mut known = Vec::new();
     let refused = eventually("a refusal", || {

@@ -213,7 +213,7 @@ fn what_a_wrapper_started_before_it_became_the_gateway_is_nobodys_command() {
 }
 
 #[test]
-fn what_an_earlier_command_left_in_a_variable_is_asked_about() {
+fn a_variable_from_an_earlier_command_needs_approval() {
     let left = || provider::bash_part("c1", "for x in ../../config.yaml; do echo; done");
     let taken = || provider::bash_part("c2", "cat \"$x\"");
     let apart = vec![vec![left()], vec![taken()]];

@@ -48,7 +48,7 @@ fn sigterm_closes_with_1012_and_ends_with_0_whatever_is_pending() {
 }
 
 #[test]
-fn where_settings_say_so_sigterm_denies_what_waits_and_it_may_be_asked_for_again() {
+fn with_on_shutdown_deny_sigterm_denies_pending_gates_and_agents_may_request_again() {
     let place = GatewayFixture::with_config_and_rules("on_shutdown: deny", RULES);
     let mut gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
@@ -106,7 +106,7 @@ fn rules_whose_file_is_gone_stay_in_force_and_one_that_is_named_has_to_be_there(
 }
 
 #[test]
-fn rules_that_came_after_an_approval_was_asked_for_still_deny() {
+fn rules_that_came_after_the_request_still_deny() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);

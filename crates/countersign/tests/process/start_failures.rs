@@ -86,7 +86,7 @@ fn an_address_that_others_reach_needs_a_credential_and_tls_or_the_flag() {
 }
 
 #[test]
-fn what_is_no_record_and_what_is_no_folder_is_said_once_with_what_helps() {
+fn a_wrong_record_or_folder_is_reported_once_with_a_fix() {
     let place = GatewayFixture::new();
     std::fs::create_dir(place.data_dir()).unwrap();
     std::fs::write(place.log_path(), "no record ".repeat(1000)).unwrap();

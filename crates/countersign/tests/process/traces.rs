@@ -144,7 +144,7 @@ fn a_collector_that_is_slow_to_come_changes_nothing_for_anybody_and_gets_what_wa
 }
 
 #[test]
-fn what_is_left_is_told_at_the_end() {
+fn remaining_spans_are_exported_at_the_end() {
     let scene = GatewayFixture::for_peers();
     let collector = FakeServer::start(|_| (200, String::new()));
     let mut gateway = start(&scene, &collector.url, &[("OTEL_BSP_SCHEDULE_DELAY", "600000")]);

@@ -216,7 +216,7 @@ fn a_working_folder_is_the_one_that_was_approved() {
 }
 
 #[test]
-fn what_the_same_message_writes_is_asked_about_anew() {
+fn a_file_written_by_the_same_message_needs_another_approval() {
     let desk = ApprovedFilesFixture::new();
     let mut host = desk.start(&[]);
     let write = call_part("w1", "write", &json!({ "path": "x.sh", "content": "echo new >> ran\n" }));

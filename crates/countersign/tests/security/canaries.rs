@@ -228,7 +228,7 @@ fn everything(scene: &GatewayFixture, gateway: &GatewayServer) -> Vec<String> {
 }
 
 #[test]
-fn no_credential_is_told_by_anything_that_a_gateway_writes_or_says() {
+fn no_output_of_a_gateway_contains_a_credential() {
     let api = telegram();
     let scene = GatewayOptions::for_models().with_config(&format!(
         "clients: {{ token: {TOKEN} }}\nweb: {{ password: {PASSWORD} }}\nmessenger: {{ type: telegram, telegram: {{ token: '{TELEGRAM}', chat_id: -5, allowed_users: [7], api_url: '{}' }} }}\n",
@@ -274,7 +274,7 @@ fn no_credential_is_told_by_anything_that_a_gateway_writes_or_says() {
 }
 
 #[test]
-fn no_credential_is_told_by_a_host_at_its_most_talkative() {
+fn no_output_of_a_host_contains_a_credential_at_the_highest_log_level() {
     for (product, variable) in [("omp", "PI_CODING_AGENT_DIR"), ("gjc", "GJC_CODING_AGENT_DIR")] {
         let scene = GatewayFixture::for_peers();
         let agent = stdio_host::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");

@@ -114,7 +114,7 @@ for round in range(20):
 "#;
 
 #[test]
-fn a_child_of_an_agent_that_asks_and_ends_is_told_nothing_over_the_control_socket() {
+fn a_short_lived_child_of_an_agent_gets_nothing_over_the_control_socket() {
     let scene = open();
     loose(&scene);
     let gateway = scene.start();

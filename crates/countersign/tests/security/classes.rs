@@ -53,14 +53,20 @@ const CLASSES: [FaultClass; 29] = [
                     "no_page_takes_the_address_of_a_server_from_its_own",
                 ],
             ),
-            (REFUSALS, &["pages_of_others_and_other_names_are_not_heard"]),
+            (REFUSALS, &["other_origins_and_host_names_are_refused"]),
         ],
     ),
     class(
         "HTTP on localhost without authentication, and CORS for everybody",
         "CVE-2026-22812",
         &[
-            (NAMES, &["unauthenticated_localhost_http", "a_door_that_needs_a_credential_is_closed_without_one"]),
+            (
+                NAMES,
+                &[
+                    "unauthenticated_localhost_http",
+                    "an_adapter_that_needs_a_credential_refuses_connections_without_one",
+                ],
+            ),
             (DOORS, &["privileged_mutation_without_auth"]),
             (
                 "countersign/tests/process/start_failures.rs",
@@ -76,7 +82,7 @@ const CLASSES: [FaultClass; 29] = [
         &[
             (NAMES, &["dns_rebinding", "names_of_a_host_that_were_made_by_chance_are_refused"]),
             ("http/src/listen/guard.rs", &["only_names_of_the_gateway_are_answered"]),
-            (REFUSALS, &["pages_of_others_and_other_names_are_not_heard"]),
+            (REFUSALS, &["other_origins_and_host_names_are_refused"]),
         ],
     ),
     class(
@@ -115,10 +121,10 @@ const CLASSES: [FaultClass; 29] = [
                 &[
                     "a_listed_host_is_reached_and_nothing_else",
                     "a_host_that_a_person_allows_is_reached_by_that_call_alone",
-                    "a_host_that_nobody_listed_is_asked_about_while_the_command_waits",
-                    "why_a_person_denied_a_host_is_told",
+                    "an_unlisted_host_needs_approval_while_the_command_waits",
+                    "the_reason_for_denying_a_host_is_reported",
                     "a_gateway_that_dies_while_a_command_waits_for_a_host_reaches_nothing",
-                    "what_names_no_host_is_refused_before_anybody_is_asked",
+                    "a_request_without_a_host_name_is_refused_without_a_gate",
                     "what_a_call_leaves_behind_has_no_way_out",
                 ],
             ),
@@ -145,7 +151,10 @@ const CLASSES: [FaultClass; 29] = [
                 &["a_rule_that_denies_stops_what_a_client_has_a_node_do", "what_cannot_be_called_is_refused"],
             ),
             ("adapter-agent-gate/tests/process/replies.rs", &["policy_decides_what_reaches_the_service"]),
-            ("core/tests/it/settle/judge.rs", &["a_tool_that_may_change_something_is_asked_about_whatever_its_lane"]),
+            (
+                "core/tests/it/settle/judge.rs",
+                &["a_tool_that_may_change_something_needs_approval_whatever_its_concurrency"],
+            ),
             (EVALUATE, &["a_contract_denies_the_classes_that_it_does_not_name"]),
         ],
     ),
@@ -157,8 +166,8 @@ const CLASSES: [FaultClass; 29] = [
             (
                 CANARIES,
                 &[
-                    "no_credential_is_told_by_anything_that_a_gateway_writes_or_says",
-                    "no_credential_is_told_by_a_host_at_its_most_talkative",
+                    "no_output_of_a_gateway_contains_a_credential",
+                    "no_output_of_a_host_contains_a_credential_at_the_highest_log_level",
                     "a_spelling_of_a_secret_is_found",
                 ],
             ),
@@ -168,10 +177,10 @@ const CLASSES: [FaultClass; 29] = [
             (
                 SECRETS,
                 &[
-                    "a_service_gets_a_secret_that_nobody_else_hears_of",
-                    "a_command_gets_a_secret_that_the_model_never_hears_of",
+                    "a_secret_reaches_its_service_only",
+                    "a_command_gets_a_secret_that_the_model_never_sees",
                     "a_command_cannot_read_the_file_of_a_secret",
-                    "a_host_without_secrets_is_told_that_there_are_none",
+                    "a_host_without_secrets_gets_an_error_that_there_are_none",
                 ],
             ),
             ("adapter-gjc/tests/process/bridge.rs", &["commands_of_the_agent_do_not_know_the_token"]),
@@ -257,7 +266,7 @@ const CLASSES: [FaultClass; 29] = [
         "shown is not run: identity but for white space",
         "CVE-2026-32065",
         &[
-            ("core/src/policy/subject.rs", &["an_exact_digest_tells_every_argument_and_the_folder_apart"]),
+            ("core/src/policy/subject.rs", &["an_exact_digest_depends_on_every_argument_and_the_folder"]),
             (STARTS, &["an_approval_holds_for_the_folder_that_was_shown"]),
             ("adapter-agent-gate/tests/process/decisions.rs", &["a_grant_covers_what_was_shown_until_it_is_revoked"]),
         ],
@@ -284,7 +293,7 @@ const CLASSES: [FaultClass; 29] = [
                 "countersign/tests/security/hidden_text.rs",
                 &[
                     "shown_is_not_run_zero_width_bidi_ansi_and_fences",
-                    "what_a_chat_is_asked_reads_back",
+                    "a_prompt_in_a_chat_reads_back",
                     "a_hosts_dialog_reads_back",
                 ],
             ),
@@ -299,7 +308,7 @@ const CLASSES: [FaultClass; 29] = [
         &[
             ("tools/src/disk.rs", &["a_link_put_there_after_the_decision_is_not_followed"]),
             (STARTS, &["an_approval_holds_for_the_folder_that_was_shown"]),
-            ("countersign/tests/process/signals.rs", &["rules_that_came_after_an_approval_was_asked_for_still_deny"]),
+            ("countersign/tests/process/signals.rs", &["rules_that_came_after_the_request_still_deny"]),
             (
                 "countersign/tests/security/approved_files.rs",
                 &[
@@ -308,7 +317,7 @@ const CLASSES: [FaultClass; 29] = [
                     "a_working_folder_is_the_one_that_was_approved",
                     "what_people_do_every_day_runs_while_others_work_beside_it",
                     "a_folder_may_be_named_in_every_way",
-                    "what_the_same_message_writes_is_asked_about_anew",
+                    "a_file_written_by_the_same_message_needs_another_approval",
                     "what_was_approved_binds_another_process",
                     "what_was_decided_and_not_begun_binds_another_process",
                 ],
@@ -353,7 +362,7 @@ const CLASSES: [FaultClass; 29] = [
         "somebody in a chat who may not approve",
         "hermes#18180, zeroclaw#9838, cadis#946, cadis#1032",
         &[
-            (TAPS, &["whoever_may_not_answer_is_not_even_told_so", "a_button_that_means_nothing_has_expired"]),
+            (TAPS, &["a_user_who_may_not_answer_gets_no_reply", "a_button_that_means_nothing_has_expired"]),
             (
                 "policy-admin/tests/process/approvals.rs",
                 &["only_those_whom_the_rule_names_allow_and_anybody_denies", "whom_nobody_knows_is_no_approver"],
@@ -378,14 +387,8 @@ const CLASSES: [FaultClass; 29] = [
                 ],
             ),
             ("adapter-gjc/src/bridge/tests/answering.rs", &["a_token_of_one_session_is_nothing_in_another"]),
-            (
-                "adapter-gjc/src/bridge/tests/working.rs",
-                &["a_call_is_told_to_who_is_there_and_never_to_who_comes_back"],
-            ),
-            (
-                "adapter-gsv/tests/process/nodes.rs",
-                &["only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped"],
-            ),
+            ("adapter-gjc/src/bridge/tests/working.rs", &["a_call_goes_to_present_clients_and_not_to_returning_ones"]),
+            ("adapter-gsv/tests/process/nodes.rs", &["only_the_queried_node_answers_and_late_results_are_dropped"]),
             ("adapter-gjc/tests/process/socket.rs", &["commands_of_the_agent_cannot_answer_for_the_host"]),
             (
                 "countersign/tests/process/self_approval.rs",
@@ -416,7 +419,7 @@ const CLASSES: [FaultClass; 29] = [
                 CHILDREN,
                 &[
                     "a_child_of_an_agent_acts_at_no_route_whatever_it_shows",
-                    "a_child_of_an_agent_that_asks_and_ends_is_told_nothing_over_the_control_socket",
+                    "a_short_lived_child_of_an_agent_gets_nothing_over_the_control_socket",
                 ],
             ),
             ("adapter-gjc/tests/process/unattended.rs", &["no_tool_writes_into_the_audit"]),
@@ -431,7 +434,7 @@ const CLASSES: [FaultClass; 29] = [
                 "adapter-omp/tests/process/gates.rs",
                 &[
                     "whatever_is_not_clearly_allowed_does_not_run",
-                    "what_destroys_beyond_the_folder_is_asked_for_without_any_rule",
+                    "deletions_beyond_the_folder_need_approval_without_any_rule",
                 ],
             ),
             ("adapter-gjc/tests/process/unattended.rs", &["the_agent_is_held_to_it_too"]),

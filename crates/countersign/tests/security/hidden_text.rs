@@ -154,7 +154,7 @@ fn wait_listed_gate(scene: &GatewayFixture, gateway: &GatewayServer, command: &s
 
 /// In a chat the card is a message like any other: Markdown around it must not end within it.
 #[test]
-fn what_a_chat_is_asked_reads_back() {
+fn a_prompt_in_a_chat_reads_back() {
     let scene = GatewayOptions::for_models().with_config("").create();
     scene.write_file("permissions.yaml", "defaults:\n  - { pattern: '*', action: ask }\n");
     let gateway = scene.start();

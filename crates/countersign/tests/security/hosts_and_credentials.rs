@@ -166,7 +166,7 @@ fn self_declared_scopes() {
 }
 
 #[test]
-fn a_door_that_needs_a_credential_is_closed_without_one() {
+fn an_adapter_that_needs_a_credential_refuses_connections_without_one() {
     // No agent and no clients' token: agents are rejected everywhere, with any token.
     let scene = GatewayOptions::for_models().with_config("").create();
     scene.write_file("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");

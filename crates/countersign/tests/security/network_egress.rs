@@ -180,7 +180,7 @@ fn wait_host_gate(stage: &EgressFixture, address: &str) -> String {
 }
 
 #[test]
-fn a_host_that_nobody_listed_is_asked_about_while_the_command_waits() {
+fn an_unlisted_host_needs_approval_while_the_command_waits() {
     for (answer, is_reached) in [("allow", true), ("deny", false)] {
         let server = PageServer::start();
         let address = format!("127.0.0.1:{}", server.port);
@@ -212,7 +212,7 @@ fn a_host_that_nobody_listed_is_asked_about_while_the_command_waits() {
 }
 
 #[test]
-fn why_a_person_denied_a_host_is_told() {
+fn the_reason_for_denying_a_host_is_reported() {
     let server = PageServer::start();
     let Some(stage) = EgressFixture::with("{ hosts: [crates.io] }") else { return };
     stage.scene.provider.script_replies([
@@ -287,7 +287,7 @@ fn a_gateway_that_dies_while_a_command_waits_for_a_host_reaches_nothing() {
 }
 
 #[test]
-fn what_names_no_host_is_refused_before_anybody_is_asked() {
+fn a_request_without_a_host_name_is_refused_without_a_gate() {
     let scene = GatewayOptions::for_models().with_config("sandbox: { network: off }\n").create();
     let stage = EgressFixture { gateway: scene.start(), scene };
     let mut results = String::new();

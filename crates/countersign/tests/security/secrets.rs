@@ -110,7 +110,7 @@ fn scene() -> GatewayFixture {
 }
 
 #[test]
-fn a_service_gets_a_secret_that_nobody_else_hears_of() {
+fn a_secret_reaches_its_service_only() {
     let scene = scene();
     let (gateway, tap) = start(&scene);
     let place = &scene;
@@ -175,7 +175,7 @@ fn hex(text: &str) -> String {
 }
 
 #[test]
-fn a_command_gets_a_secret_that_the_model_never_hears_of() {
+fn a_command_gets_a_secret_that_the_model_never_sees() {
     let scene = scene();
     let (gateway, tap) = start(&scene);
     let env = json!({ "KEY": "{{secret:DEPLOY}}", "PLAIN": "1" });
@@ -262,7 +262,7 @@ fn a_command_cannot_read_the_file_of_a_secret() {
 }
 
 #[test]
-fn a_host_without_secrets_is_told_that_there_are_none() {
+fn a_host_without_secrets_gets_an_error_that_there_are_none() {
     let scene = GatewayFixture::for_peers();
     let agent = stdio_host::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");
     let mut host = stdio_host::StdioHost::start(&scene, "omp", "PI_CODING_AGENT_DIR", &agent, &[]);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart_and_labels_say_what_the_list_allows() {
+    fn names_are_unique_and_labels_are_those_of_the_list() {
         let mut names = BTreeSet::new();
         for metric in ALL {
             assert!(names.insert(metric.name), "{} stands twice", metric.name);

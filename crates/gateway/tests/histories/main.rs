@@ -55,7 +55,7 @@ fn live(seed: u64) -> HistoryCounts {
 }
 
 #[test]
-fn at_five_doors_nothing_is_lost_nothing_is_done_twice_and_everybody_is_told_the_same() {
+fn five_adapters_lose_nothing_repeat_nothing_and_agree() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let histories = std::env::var("COUNTERSIGN_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(HISTORIES);
     let first = std::env::var(FIRST).ok().and_then(|text| text.parse().ok()).unwrap_or(0);

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_the_system_gives_no_connection_it_is_asked_less_and_less_and_strangers_go() {
+    async fn without_free_descriptors_accepting_slows_down_and_unauthenticated_connections_are_closed() {
         let crowd = ConnectionLimiter::new(ConnectionQuota::of_this_process(9));
         let place = crowd.acquire_permit(Ipv4Addr::LOCALHOST.into()).await.unwrap();
         let mut failing = AcceptFailures::default();

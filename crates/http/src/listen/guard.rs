@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_answered_is_told_the_name_and_the_keys() {
+    fn a_refused_host_name_is_reported_with_the_settings() {
         for (host, name) in [(Some("gate.example.org:8443"), ": gate.example.org"), (Some("<b>"), ""), (None, "")] {
             let want = "Its names are those of gateway.public_url and gateway.allowed_hosts.\n";
             assert_eq!(

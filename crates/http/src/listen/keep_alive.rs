@@ -52,7 +52,7 @@ mod tests {
     const PERIOD: Duration = Duration::from_secs(20);
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_is_dead_once_nothing_was_heard_between_two_questions() {
+    async fn a_connection_is_dead_if_nothing_arrives_between_two_probes() {
         let (begun, mut pulse) = (Instant::now(), KeepAlive::with_period(PERIOD));
         assert!(pulse.next_probe().await);
         pulse.note_activity();

@@ -32,7 +32,7 @@ mod tests {
     use super::{LogThrottle, QUIET};
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_said_at_once_and_then_once_a_minute() {
+    async fn a_line_is_logged_at_once_and_then_once_a_minute() {
         let mut seldom = LogThrottle::default();
         let logged = [seldom.try_log(), seldom.try_log(), seldom.try_log()];
         tokio::time::advance(QUIET).await;

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_is_asked_for_again() {
+    fn an_empty_answer_is_requested_again() {
         assert_eq!(empty_answer(None).message, "the model gave an empty answer");
         assert_eq!(empty_answer(Some("OTHER")).message, "the model gave an empty answer: OTHER");
         assert_eq!(empty_answer(None).kind, FailureKind::Empty);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_a_stream_that_comes_again_is_told_in_the_providers_word() {
+    fn a_repeated_error_in_a_stream_is_reported_in_the_providers_words() {
         for (body, want) in [
             (r#"{"error":{"code":"content_filter"}}"#, "the provider withheld the answer: content_filter"),
             (

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_whole_answer_says_is_not_said_twice() {
+    fn the_text_of_the_whole_answer_is_not_repeated() {
         let text = || json!({"type": "reasoning.text", "text": "I look", "signature": "S"});
         let sealed = || json!({"type": "reasoning.encrypted", "data": "E"});
         for (case, pieces, whole, want) in [

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_said_again_is_one_call() {
+    fn a_repeated_call_is_one_call() {
         for (given, want) in [
             (vec![("a", r#"{"p":1}"#), ("a", r#"{ "p": 1 }"#)], vec![("a", r#"{"p":1}"#)]),
             (vec![("a", r#"{"p":1}"#), ("a", " "), ("a", "")], vec![("a", r#"{"p":1}"#)]),

@@ -142,7 +142,7 @@ async fn the_task_takes_five_calls_and_its_end_says_what_came_of_them() {
 }
 
 #[tokio::test]
-async fn it_says_that_it_is_scripted_whatever_it_is_asked() {
+async fn it_states_that_it_is_scripted_for_any_prompt() {
     for prompt in [PROMPT, "What is the capital of France?"] {
         let (parts, _) = next(&[RequestMessage::User(vec![MessagePart::text(prompt)])]).await;
         assert!(

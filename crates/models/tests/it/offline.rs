@@ -28,7 +28,7 @@ fn a_request_prints_neither_its_key_nor_its_headers() {
 }
 
 #[test]
-fn a_level_is_asked_only_of_a_model_that_can_think() {
+fn a_level_is_sent_only_to_a_model_that_can_think() {
     let mut request = request(entry(ModelApi::OpenaiCompletions, ""));
     request.level = Some(ThinkingLevel::High);
     assert_eq!(request.thinking_level(), Some(ThinkingLevel::High));

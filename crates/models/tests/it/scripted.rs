@@ -31,7 +31,7 @@ async fn replies_come_in_their_order_and_then_no_more() {
 }
 
 #[tokio::test]
-async fn a_reply_waits_until_it_is_told_to_go_on_and_a_dropped_one_is_not_open() {
+async fn a_held_reply_waits_for_its_release_and_a_dropped_one_is_not_open() {
     let go = Arc::new(Notify::new());
     let model = ScriptedModel::new([
         ScriptedReply::new().add_text(["a"]).add_step(ReplyStep::Wait(Arc::clone(&go))).end(),

@@ -128,7 +128,7 @@ fn an_endless_event_is_cut_off() {
 }
 
 #[test]
-fn an_endless_answer_is_cut_off_and_not_asked_for_again() {
+fn an_endless_answer_is_cut_off_and_not_requested_again() {
     let expected = "failure Refused: the answer is longer than 16777216 bytes (terminated)\n";
     let text = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "y".repeat(1 << 20));
     let items = decode(ModelApi::OpenaiCompletions, std::iter::repeat_n(Bytes::from(text), 20));

@@ -100,7 +100,7 @@ fn a_proposed_rule_covers_what_it_says_for_as_long_as_it_says() {
 }
 
 #[test]
-fn an_agent_that_is_denied_again_and_again_is_asked_about_once() {
+fn repeated_denials_of_an_agent_open_one_gate() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);

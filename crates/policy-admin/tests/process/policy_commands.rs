@@ -39,7 +39,7 @@ fn sound_rules_pass_without_a_gateway_or_its_secrets() {
 }
 
 #[test]
-fn what_is_wrong_with_rules_is_told_as_serve_tells_it() {
+fn errors_in_rules_are_those_of_serve() {
     for (rules, line, key, message) in [
         (
             "rules:\n- tool: turn\n  action: deny\n  args:\n    way: { mx: 5 }\n",
@@ -158,7 +158,7 @@ fn the_rules_of_an_agent_directory_are_judged_as_their_adapter_does() {
 }
 
 #[test]
-fn what_is_wrong_is_told_once() {
+fn an_error_is_reported_once() {
     let place = place("rules:\n  - { pattern: '*', action: alow }\n");
     for arguments in [["policy", "test"].as_slice(), &["policy", "explain", "turn"]] {
         let output = place.run(arguments);
@@ -270,7 +270,7 @@ fn what_is_refused_before_policy_is_explained_as_such() {
 }
 
 #[test]
-fn each_case_that_fails_is_told_with_what_became_of_it() {
+fn each_failed_case_is_reported_with_its_verdict() {
     let place = place(GOOD);
     place.write_file(
         "permissions.test.yaml",

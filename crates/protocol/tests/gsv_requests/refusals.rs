@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
+fn missing_and_invalid_fields_get_the_texts_that_clients_know() {
     let job = |schedule: Value, spec: Value| json!({"name": "n", "schedule": schedule, "spec": spec});
     let event = json!({"mode": "systemEvent", "text": "t"});
     let every = json!({"kind": "every", "everyMs": 1});

@@ -105,7 +105,7 @@ fn chats_whose_ids_look_alike_in_a_key_share_no_session() {
 }
 
 #[test]
-fn phone_numbers_are_told_apart_from_other_ids() {
+fn phone_numbers_are_distinguished_from_other_ids() {
     for (id, want) in [
         ("491701234567@s.whatsapp.net", "+491701234567"),
         ("491701234567:12@s.whatsapp.net", "+491701234567"),
@@ -158,7 +158,7 @@ proptest! {
 }
 
 #[test]
-fn a_connection_is_told_the_keys_that_it_wrote() {
+fn a_connection_gets_the_keys_as_it_wrote_them() {
     let mut keys = RawKeys::default();
     keys.remember_key("agent:main:main", "agent:main:cli:dm:main");
     assert_eq!(keys.raw_key("agent:main:main"), "agent:main:cli:dm:main");

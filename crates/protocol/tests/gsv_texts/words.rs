@@ -195,7 +195,7 @@ fn the_end_of_an_execution_is_a_message_of_two_lines() {
 }
 
 #[test]
-fn who_may_speak_is_open_listed_or_asked_for() {
+fn senders_are_open_listed_or_paired() {
     let peer = |id: &str| ChatPeer { kind: PeerKind::Group, id: text(id), name: None, handle: None };
     let sender = |id: &str| MessageSender { id: text(id), name: None, handle: None };
     for (case, policy, list, want) in [
@@ -221,7 +221,7 @@ fn who_may_speak_is_open_listed_or_asked_for() {
 }
 
 #[test]
-fn an_archive_tells_its_session_whole_or_in_parts() {
+fn the_name_of_an_archive_has_its_session_whole_or_in_parts() {
     for (name, want) in [
         (session::archive_path("main", "s-1"), "s-1"),
         (session::archive_part("main", "s-1", 7), "s-1"),

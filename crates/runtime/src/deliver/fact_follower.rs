@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_batch_has_what_is_at_hand_and_no_more_than_was_asked_for() {
+    async fn a_batch_has_the_facts_at_hand_up_to_its_limit() {
         let facts = facts(9);
         let (ring, mut follower) = recorded(&facts).await;
         assert_eq!(follower.next_batch(3).now_or_never(), None);

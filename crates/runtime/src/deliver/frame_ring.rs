@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_gets_what_follows_it_or_hears_that_it_is_gone() {
+    fn a_cursor_gets_the_frames_after_it_or_a_notice_that_they_are_gone() {
         let ring = FrameRing::new(LIMIT, 1);
         assert_eq!((numbers(&ring, 1), numbers(&ring, 0)), (Ok(vec![]), Err(RingGap { first: 1 })));
         push(&ring, 6);

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_message_that_is_too_long_beginning_and_end_are_told() {
+    fn a_message_that_is_too_long_keeps_its_beginning_and_end() {
         let image = MessageBlock::Image(ImageBlock { data: "x".repeat(10_000), mime_type: "image/png".to_owned() });
         let long = format!("begins \u{e4}{} \u{fc} ends", "\u{f6}".repeat(9_001));
         let message = StoredMessage::User(InputMessage {

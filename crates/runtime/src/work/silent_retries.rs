@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_wait_that_the_provider_asks_for_is_kept_and_a_long_one_is_told() {
+    fn a_short_wait_of_the_provider_is_silent_and_a_long_one_is_reported() {
         let of = |after: &[u64]| waits(after.iter().map(|after| failure(FailureKind::RateLimit, Some(*after))));
         assert_eq!(of(&[1_000]), [1_000]);
         assert_eq!(of(&[100, 100]), [400, 800], "no attempt comes sooner");

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_long_wait_is_told_with_its_zone() {
+    fn the_end_of_a_long_wait_is_shown_with_its_zone() {
         let hour = Duration::from_secs(3600);
         for (after, want) in [
             (None, "429 rate limit"),

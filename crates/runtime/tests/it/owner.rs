@@ -58,7 +58,7 @@ async fn an_owner_that_was_fenced_does_none_of_the_others_work() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_that_is_held_works_only_when_told_and_its_subscriber_misses_nothing() {
+async fn a_held_owner_starts_work_on_request_and_its_subscriber_misses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
     let first = open(

@@ -127,7 +127,7 @@ async fn a_call_waits_for_its_peer_and_ends_with_what_that_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_comes_with_the_end_is_told_before_it() {
+async fn an_update_that_comes_with_the_end_is_reported_before_it() {
     for _ in 0..20 {
         let mut scene = PeerFixture::begin(1, LONG).await;
         let mut link = scene.link().await;
@@ -240,7 +240,7 @@ async fn next_asked_exchange(link: &mut countersign_runtime::PeerLink) -> PeerEx
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line_and_does_nothing_twice() {
+async fn a_peer_with_a_journal_reports_calls_over_its_next_connection_and_repeats_none() {
     let mut scene = PeerFixture::begin(1, LONG).await;
     let mut link = scene.noting().await;
     scene.prompt().await;
@@ -264,7 +264,7 @@ async fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_peer_that_was_asked_can_say_that_a_call_never_began() {
+async fn only_the_queried_peer_can_report_that_a_call_never_began() {
     for (case, want) in [("sent", call::CallEnd::Unknown), ("asked", call::CallEnd::Failed)] {
         let mut scene = PeerFixture::begin(1, LONG).await;
         let mut link = scene.noting().await;

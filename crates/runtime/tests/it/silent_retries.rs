@@ -129,7 +129,7 @@ async fn a_failure_before_the_answer_is_known_to_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_told_once_the_silent_attempts_are_over() {
+async fn failures_are_reported_after_the_silent_attempts() {
     let down = || fails(FailureKind::Overloaded, None);
     let model = ScriptedModel::new((0..6).map(|_| down()).chain([down(), ScriptedReply::from_text("back")]));
     let (stops, waits) = (vec![StopReason::Error, StopReason::Stop], vec![2_000]);
@@ -139,7 +139,7 @@ async fn failures_are_told_once_the_silent_attempts_are_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
+async fn a_long_wait_and_a_permanent_failure_are_reported_at_once() {
     let model = ScriptedModel::new([fails(FailureKind::RateLimit, Some(30_000)), ScriptedReply::from_text("later")]);
     let want = RunReport {
         end: Some(RunOutcome::Completed),
@@ -155,7 +155,7 @@ async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_in_the_middle_of_an_answer_is_told() {
+async fn a_fault_in_the_middle_of_an_answer_is_reported() {
     let broken = || ReplyStep::Fail(ModelFailure::new(FailureKind::Network, "it broke"));
     let model = ScriptedModel::new([
         ScriptedReply::new().add_text(["half"]).add_step(broken()),

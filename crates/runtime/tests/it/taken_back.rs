@@ -57,7 +57,7 @@ async fn rules_that_were_not_recorded_are_not_in_force() {
 }
 
 #[tokio::test]
-async fn nobody_is_told_of_an_answer_that_was_not_recorded() {
+async fn an_answer_that_was_not_recorded_is_not_released() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
     let owner = open(log.clone(), &ScriptedModel::new([writes()]), DefaultPolicy::Gateway, ResumeMode::Wait).await;

@@ -44,7 +44,7 @@ async fn no_fact_is_left(mut subscriber: Subscriber) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_is_told_and_no_fact_is_released() {
+async fn waiting_callers_get_an_error_and_no_fact_is_released() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
     let (owner, gate) = waits(&log, &folder).await;

@@ -182,7 +182,7 @@ fn a_name_is_looked_for_where_the_line_says() {
 }
 
 #[test]
-fn what_cannot_be_told_is_said() {
+fn unknown_programs_are_named_with_the_reason() {
     for (command, want) in [
         ("$X a", "$X: which program it is is only known when it runs"),
         ("sh $X", "$X: its name is only known when it runs"),

@@ -150,7 +150,7 @@ mod tests {
     use super::apply_operator;
 
     #[test]
-    fn what_is_cut_off_or_put_in_is_told() {
+    fn removed_and_inserted_text_is_known() {
         for (operator, want) in [
             ("%/*", vec!["", "/home/ana"]),
             ("%/", vec!["/home/ana/w"]),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_followed_is_not_told() {
+    fn operators_that_are_not_followed_are_unknown() {
         for operator in ["%$x", "@P", ": -3", "^^[a]", "#\"*\"", "/$(x)/y"] {
             assert_eq!(apply_operator(operator, &["/home/ana/w".to_owned()]), None, "{operator}");
         }

@@ -70,7 +70,7 @@ async fn each_planted_fault_ends_one_append_and_the_log_is_as_it_says() {
 }
 
 #[tokio::test]
-async fn a_fault_is_met_after_as_many_appends_as_were_said() {
+async fn a_fault_occurs_after_the_given_number_of_appends() {
     let log = MemoryLog::new();
     log.fail_after(1, LogFault::Full);
     append_as_owner(&log, Lsn(0), text_batch(&["one"])).await.unwrap();

@@ -48,7 +48,7 @@ fn failing_with(path: &Path, options: LogOptions) -> (SqliteLog, Arc<AtomicUsize
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_is_undone_and_told_as_not_written() {
+async fn a_commit_that_fails_is_undone_and_reported_as_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let (log, failures) = failing(&folder.path().join("log.db"));
     failures.store(1, Ordering::Relaxed);
@@ -92,7 +92,7 @@ async fn a_commit_that_fails_leaves_no_trace_in_a_view() {
 }
 
 #[tokio::test]
-async fn appends_that_shared_a_failed_commit_are_each_told_so() {
+async fn appends_that_shared_a_failed_commit_each_get_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let (log, failures) = failing(&folder.path().join("log.db"));
     failures.store(usize::MAX, Ordering::Relaxed);

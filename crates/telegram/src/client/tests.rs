@@ -52,7 +52,7 @@ async fn a_call_is_a_post_of_json_below_the_bots_address() {
 }
 
 #[tokio::test]
-async fn whatever_goes_wrong_the_token_is_not_told() {
+async fn no_error_contains_the_token() {
     let patience = Duration::from_secs(10);
     let cut = "HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n{";
     let nonsense = "bot123:very-secret is no HTTP\r\n\r\n";

@@ -44,7 +44,7 @@ async fn a_card_says_who_has_allowed_and_who_has_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_are_asked_with_a_card_of_their_own() {
+async fn other_approvers_get_a_card_of_their_own() {
     let ben = ApprovalStep { from: Some(["ben".to_owned()].into()), ..ApprovalStep::default() };
     let mut stage = MessengerFixture::ruled(asking(vec![two(60, OnExpiry::Next), ben])).await;
     stage.ask("light.bedroom").await;

@@ -62,7 +62,7 @@ async fn between_any_two_steps_a_restart_loses_nothing_and_repeats_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_card_of_a_process_before_can_be_answered_and_tells_the_truth() {
+async fn a_card_of_an_earlier_process_can_be_answered_and_shows_the_outcome() {
     let mut stage = MessengerFixture::new().await;
     stage.ask("light.first").await;
     stage.ask("light.second").await;

@@ -50,7 +50,7 @@ async fn a_card_is_sent_and_a_tap_runs_what_it_shows_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_may_not_answer_is_not_even_told_so() {
+async fn a_user_who_may_not_answer_gets_no_reply() {
     let (stage, card) = shown().await;
     let allow = card.button("Allow");
     let stranger = stage.api.tap(&card, &allow, STRANGER);

@@ -145,7 +145,7 @@ fn whoever_may_decide_may_speak_and_answers_there_what_their_run_asks() {
 }
 
 #[test]
-fn others_are_let_in_by_pairing_and_groups_are_heard_when_they_name_the_bot() {
+fn unknown_senders_need_pairing_and_groups_must_name_the_bot() {
     let stage = ChatFixture::new();
     let gateway = stage.scene.start();
     let mut client = GsvPeer::connect_client(&gateway, "tester");
@@ -188,7 +188,7 @@ fn what_was_written_before_a_kill_is_taken_once() {
 }
 
 #[test]
-fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_said() {
+fn images_and_files_come_with_or_without_text_and_rejected_ones_are_reported() {
     let stage = ChatFixture::new();
     stage.scene.provider.script_replies([text_reply("nice"), text_reply("thanks")]);
     let _gateway = stage.scene.start();

@@ -71,7 +71,7 @@ async fn a_command_is_taken_as_it_is_written() {
 }
 
 #[tokio::test]
-async fn a_command_hears_signals() {
+async fn a_command_gets_signals() {
     let case = ToolFixture::new();
     assert_eq!(output_of(&case, "grep SigBlk /proc/self/status").await, "SigBlk:\t0000000000000000\n");
     let ended = output_of(&case, "sleep 1000 & kill $!; wait $!; echo $?").await;
@@ -99,7 +99,7 @@ async fn a_code_other_than_zero_is_an_error_result_that_names_it() {
 }
 
 #[tokio::test]
-async fn a_shell_that_ends_is_replaced_in_its_folder_and_that_is_said() {
+async fn a_shell_that_ends_is_replaced_in_its_folder_with_a_notice() {
     let case = ToolFixture::new();
     fs::create_dir(case.path("sub")).unwrap();
     let got = case.run(&BashTool::default(), json!({"command": "x=1; cd sub; echo bye; exit 3"})).await;
@@ -388,7 +388,7 @@ async fn a_command_whose_end_nobody_saw_is_in_doubt_and_the_next_one_runs() {
 }
 
 #[tokio::test]
-async fn what_kept_a_command_from_beginning_is_told_apart() {
+async fn causes_of_failed_starts_are_distinguished() {
     let mut case = ToolFixture::new();
     for arguments in [json!({"command": "a\0b"}), json!({"command": "x", "cwd": "absent"})] {
         let got = case.run(&BashTool::default(), arguments.clone()).await;
@@ -421,7 +421,7 @@ async fn no_command_of_the_agent_takes_longer_than_the_longest() {
 }
 
 #[tokio::test]
-async fn a_command_for_which_there_is_a_tool_is_blocked_before_anybody_is_asked() {
+async fn a_command_with_a_tool_of_its_own_is_blocked_without_a_gate() {
     let mut case = ToolFixture::new();
     case.cx.interceptor =
         crate::CommandInterceptor::new(crate::InterceptRule::standard_rules(), |tool| tool == "write");

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_door_or_an_exec_child_runs_acts_for_agents_whoever_started_it() {
+    fn processes_of_an_adapter_or_an_exec_child_act_for_agents() {
         for (program, arguments, expected) in [
             ("sh", &["__exec"][..], ProcessKind::Exec),
             ("countersign", &["node", "--url", "ws://a/ws"], ProcessKind::Gateway),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_can_be_looked_at_nobody_is_said_not_to_act() {
+    fn if_processes_cannot_be_inspected_all_act_for_agents() {
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         let inputs = 3;
         setrlimit(Resource::RLIMIT_NOFILE, inputs, hard).unwrap();

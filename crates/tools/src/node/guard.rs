@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_would_not_deny_are_told() {
+    fn rules_that_would_not_deny_are_reported() {
         for (rule, want) in [
             (Rule::new("bash(ls*)", RuleAction::Allow), "rules:0: a node can only deny"),
             (Rule::new("*", RuleAction::Ask), "rules:0: a node can only deny"),

@@ -209,7 +209,7 @@ async fn what_a_command_leaves_running_ends_with_it() {
 }
 
 #[tokio::test]
-async fn a_command_in_the_background_is_told_of_and_looked_after() {
+async fn a_background_command_is_reported_and_supervised() {
     let case = case();
     let command = "echo ready; while read -r line; do echo got $line; [ \"$line\" = end ] && exit 7; done";
     let begun = case.ok("Bash", json!({"command": command, "background": true})).await;

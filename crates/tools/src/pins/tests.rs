@@ -123,7 +123,7 @@ fn every_way_to_change_what_is_run_is_seen() {
 }
 
 #[test]
-fn what_is_no_file_is_told_and_never_waited_for() {
+fn a_path_that_is_no_file_is_reported_and_never_blocks() {
     let case = PinFixture::new();
     nix::unistd::mkfifo(&case.at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::create_dir(case.at("folder")).unwrap();
@@ -135,7 +135,7 @@ fn what_is_no_file_is_told_and_never_waited_for() {
 }
 
 #[test]
-fn what_a_first_line_says_in_its_own_way_is_told() {
+fn unusual_interpreter_lines_are_reported() {
     let case = PinFixture::new();
     case.write("relative", "#!./interpreter\n");
     case.write("another", "#!/bin/sh ./other.sh\n");
@@ -239,7 +239,7 @@ fn no_more_files_are_pinned_than_are_bounded() {
 }
 
 #[test]
-fn what_the_line_makes_is_not_pinned_and_said() {
+fn files_that_the_line_creates_are_not_pinned_and_reported() {
     let case = PinFixture::new();
     for (command, want) in [
         ("echo true > x.sh && sh x.sh", "x.sh: the line itself writes it"),

@@ -190,7 +190,7 @@ async fn no_more_connections_than_a_shell_may_have_are_open_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_call_cuts_its_connections_and_tells_what_was_refused() {
+async fn the_end_of_a_call_cuts_its_connections_and_reports_the_refused_ones() {
     let (host, address) = host().await;
     let case = ProxyFixture::new(&[&address], CallQuestions::default());
     let mut client = case.tunnel(&address).await;
@@ -265,7 +265,7 @@ impl HostApprover for GatedApprover {
 }
 
 #[tokio::test]
-async fn what_a_program_gave_up_while_a_person_was_asked_is_not_done() {
+async fn a_connection_abandoned_while_pending_is_not_opened() {
     let ((host, address), (listed, open)) = (host().await, host().await);
     let (questions, leave) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let case = ProxyFixture::new(
@@ -317,7 +317,7 @@ async fn whoever_waits_for_a_person_keeps_no_seat_and_too_many_are_refused() {
 }
 
 #[tokio::test]
-async fn what_nobody_had_answered_is_told_at_the_end() {
+async fn unanswered_hosts_are_reported_at_the_end() {
     let questions = Arc::new(Semaphore::new(0));
     let people = GatedApprover { questions: Arc::clone(&questions), leave: Arc::new(Semaphore::new(0)) };
     let case = ProxyFixture::new(&[], CallQuestions::new(people));

@@ -381,7 +381,7 @@ async fn a_command_that_the_sandbox_made_fail_says_how_to_ask() {
 }
 
 #[tokio::test]
-async fn what_can_never_be_given_is_refused_before_anybody_is_asked() {
+async fn impossible_needs_are_refused_without_a_gate() {
     let world = SandboxFixture::new(workspace(), None);
     let bash = BashTool::default().in_sandbox(world.case.cx.shells.sandbox());
     let unset = json!({"command": "x", "env": {"BASH_ENV": "{{secret:KEY}}"}});

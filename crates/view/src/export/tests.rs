@@ -128,7 +128,7 @@ fn a_page_is_the_same_but_for_its_text_whatever_the_text() {
 }
 
 #[test]
-fn a_page_shows_what_was_said_and_its_images() {
+fn a_page_shows_the_messages_and_their_images() {
     let page = export_html(&header("My session"), &every_kind("hello"));
     for part in [
         "<title>My session</title>",

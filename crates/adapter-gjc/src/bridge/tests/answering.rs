@@ -82,7 +82,7 @@ async fn a_token_of_one_session_is_nothing_in_another() {
 }
 
 #[tokio::test]
-async fn gates_are_answered_by_their_id_and_told_what_became_of_the_answer() {
+async fn gates_are_answered_by_their_id_and_the_outcome_is_returned() {
     let mut stage = BridgeFixture::open();
     stage.says(json!({"type": "workflow_gate", "gate_id": "wg_1_ralplan_000001"})).await;
     let frame = stage.events("?last_seq=0").await.remove(0);

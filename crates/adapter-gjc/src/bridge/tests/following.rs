@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn whoever_comes_back_gets_what_was_missed_or_is_told_that_it_is_gone() {
+async fn a_returning_client_gets_the_missed_frames_or_a_notice_that_they_are_gone() {
     let stage = BridgeFixture::open();
     for number in 1..=1003 {
         let event = json!({"protocol_version": 2, "session_id": SESSION, "seq": number, "frame_id": "f", "type": "event",

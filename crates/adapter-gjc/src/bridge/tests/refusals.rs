@@ -102,7 +102,7 @@ async fn every_refusal_comes_in_its_order() {
 }
 
 #[tokio::test]
-async fn pages_of_others_and_other_names_are_not_heard() {
+async fn other_origins_and_host_names_are_refused() {
     let stage = BridgeFixture::open();
     for headers in [
         &[KNOWN, ("host", "evil.example")][..],
@@ -124,7 +124,7 @@ async fn nothing_is_on_by_itself_and_help_says_so() {
 }
 
 #[tokio::test]
-async fn a_value_that_a_command_cannot_have_is_told_in_its_response() {
+async fn an_invalid_value_of_a_command_is_reported_in_its_response() {
     let mut stage = BridgeFixture::new("commands", "model");
     let (status, reply) =
         stage.post("commands", &[], &json!({"id": "1", "type": "set_thinking_level", "level": "hard"})).await;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_handshake_tells_what_is_on_and_what_is_known() {
+async fn a_handshake_lists_the_active_and_known_features() {
     let mut stage = BridgeFixture::new("events", "message:read");
     let shake = |range: Value, more: Value| {
         let mut body = json!({"protocol_version_range": range, "capabilities": ["events", "workflow_gate", "telepathy"],
@@ -85,7 +85,7 @@ async fn a_session_is_found_under_every_id_that_it_had() {
 }
 
 #[tokio::test]
-async fn a_command_is_answered_under_the_id_of_its_client_and_is_told_to_all() {
+async fn a_command_is_answered_under_the_id_of_its_client_and_its_events_go_to_all() {
     let mut stage = BridgeFixture::open();
     let state = Arc::clone(&stage.state);
     let send = |id: &'static str| {

@@ -30,7 +30,7 @@ fn work(frames: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_the_host_did_is_told_once() {
+async fn the_result_of_the_host_is_sent_once() {
     let mut stage = BridgeFixture::open();
     let _host = stage.follow("", &[]).await;
     stage.is_for(1).await;
@@ -52,7 +52,7 @@ async fn what_the_host_did_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_call_is_told_to_who_is_there_and_never_to_who_comes_back() {
+async fn a_call_goes_to_present_clients_and_not_to_returning_ones() {
     let stage = BridgeFixture::open();
     let mut host = stage.follow("", &[]).await;
     stage.is_for(1).await;
@@ -76,7 +76,7 @@ async fn a_call_is_told_to_who_is_there_and_never_to_who_comes_back() {
 }
 
 #[tokio::test]
-async fn whoever_holds_control_and_follows_anew_takes_the_place_of_its_own_stream() {
+async fn a_controller_that_follows_again_replaces_its_own_stream() {
     let stage = BridgeFixture::open();
     let mut first = stage.follow("", &[]).await;
     stage.is_for(1).await;

@@ -38,7 +38,7 @@ fn next(stream: &mut SseStream, before: Option<&str>) -> (String, Value) {
 }
 
 #[test]
-fn a_question_is_shown_and_what_is_said_reaches_the_model() {
+fn a_question_is_shown_and_its_answer_reaches_the_model() {
     let talk = GatewayFixture::for_web();
     let (gateway, _) = talk.start_web();
     let script = [

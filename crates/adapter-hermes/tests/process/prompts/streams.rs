@@ -15,7 +15,7 @@ use super::{
 };
 
 #[test]
-fn a_session_tells_of_turns_approvals_and_tools() {
+fn the_stream_of_a_session_has_turns_approvals_and_tools() {
     let talk = GatewayFixture::for_web();
     let (gateway, http) = talk.start_web();
     let session = http.create_session();
@@ -61,7 +61,7 @@ fn a_session_tells_of_turns_approvals_and_tools() {
 }
 
 #[test]
-fn the_list_tells_that_it_changed_and_why() {
+fn the_stream_of_the_list_reports_changes_with_their_cause() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);

@@ -203,7 +203,7 @@ fn an_id_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn the_entries_of_a_beginning_are_counted_where_that_can_be_told() {
+fn the_entries_of_a_beginning_are_counted_where_known() {
     let header = V3.lines().next().unwrap();
     let line = "{\"type\":\"label\",\"id\":\"a\",\"parentId\":null,\"timestamp\":\"\",\"targetId\":\"x\"}";
     let other = line.replace("\"a\"", "\"b\"");
@@ -266,7 +266,7 @@ fn the_digest_of_every_beginning_is_known_without_the_file() {
 }
 
 #[test]
-fn what_was_left_out_or_moved_is_told_and_what_a_newer_program_wrote_is_not() {
+fn missing_and_moved_entries_are_reported_and_those_of_newer_programs_are_not() {
     const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
     let label = |id: &str, parent: &str| {
         format!(r#"{{"type":"label","id":"{id}","parentId":"{parent}","timestamp":"","targetId":"x"}}"#)
@@ -330,7 +330,7 @@ fn what_was_left_out_or_moved_is_told_and_what_a_newer_program_wrote_is_not() {
 }
 
 #[test]
-fn a_compaction_that_is_not_in_words_is_told_and_is_no_damage() {
+fn a_compaction_without_a_text_is_reported_and_is_no_damage() {
     const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
     let compaction = |id: &str, parent: &str, method: &str| {
         format!(
@@ -361,7 +361,7 @@ fn a_compaction_that_is_not_in_words_is_told_and_is_no_damage() {
 }
 
 #[test]
-fn what_released_programs_write_is_told_as_no_damage_and_other_forms_of_the_same_types_are() {
+fn entries_of_released_programs_are_no_damage_and_other_forms_of_them_are() {
     const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
     let level = |level: &str| format!(r#""type":"thinking_level_change","thinkingLevel":{level}"#);
     let model = |members: &str| format!(r#""type":"model_change",{members}"#);

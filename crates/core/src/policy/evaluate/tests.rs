@@ -110,7 +110,7 @@ fn word(verdict: &Verdict) -> &'static str {
 }
 
 #[test]
-fn who_has_to_allow_is_asked_whatever_else_asks() {
+fn required_approvers_are_asked_whatever_else_asks() {
     let stepped = |pattern: &str| Rule {
         steps: vec![crate::gate::ApprovalStep { approvals: 2, ..crate::gate::ApprovalStep::default() }],
         ..Rule::new(pattern, RuleAction::Ask)
@@ -274,7 +274,7 @@ fn file_tools_never_write_what_is_protected_and_ask_for_devices() {
 }
 
 #[test]
-fn what_a_command_needs_beyond_the_sandbox_is_asked_about_each_time() {
+fn needs_beyond_the_sandbox_need_approval_each_time() {
     let call = |needs| {
         let arguments = json!({"command": "ls", "needs": needs});
         PolicySubject { arguments: arguments.as_object().unwrap().clone(), ..bash("ls") }
@@ -538,7 +538,7 @@ fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
 }
 
 #[test]
-fn a_pattern_that_a_slip_keeps_from_matching_is_told_of() {
+fn a_pattern_with_a_slip_is_reported() {
     let origin = RuleOrigin { file: "permissions.yaml".to_owned(), line: 0 };
     for (pattern, want) in [
         ("read(*.pem", Some(PatternFault::Unclosed)),
@@ -563,7 +563,7 @@ fn a_pattern_that_a_slip_keeps_from_matching_is_told_of() {
 }
 
 #[test]
-fn the_digest_tells_rules_apart_but_not_their_files() {
+fn the_digest_depends_on_rules_and_not_on_their_files() {
     let digest = |texts: &[&str]| compiled(texts).digest();
     assert_eq!(digest(&["allow a"]), digest(&["allow a"]));
     assert_ne!(digest(&["allow a"]), digest(&["deny a"]));

@@ -76,7 +76,7 @@ fn only_words_that_say_nothing_are_held_back() {
 }
 
 #[test]
-fn the_same_words_are_said_again_after_a_day() {
+fn the_same_text_is_sent_again_after_a_day() {
     const DAY: u64 = 24 * 60 * 60 * 1000;
     for (case, last, now, want) in [
         ("within a day", ("Disk full", 1_000), DAY, HeartbeatReport::Repeated),

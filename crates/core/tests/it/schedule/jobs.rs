@@ -194,7 +194,7 @@ fn a_death_between_any_two_steps_changes_nothing_of_it() {
 }
 
 #[test]
-fn what_is_told_twice_happens_once() {
+fn a_repeated_command_happens_once() {
     let mut stage = EngineFixture::new(open_rules());
     let plan = every(&stage, 10);
     add(&mut stage, "j", plan);
@@ -282,7 +282,7 @@ fn who_forces_a_job_that_its_own_time_began_means_that_run_and_never_two() {
 }
 
 #[test]
-fn jobs_that_are_switched_off_wait_to_be_asked_for() {
+fn disabled_jobs_start_by_request_only() {
     let mut stage = EngineFixture::new(open_rules());
     let off = JobLimits { enabled: false, ..JobLimits::default() };
     tell(&mut stage, OfJobs::Limit(off));
@@ -374,7 +374,7 @@ fn summed_up() -> EngineFixture {
 }
 
 #[test]
-fn a_request_that_did_not_fit_is_asked_again_for_the_same_firing() {
+fn a_request_that_did_not_fit_is_sent_again_for_the_same_firing() {
     let mut stage = summed_up();
     let epoch = stage.current_session().active_compaction().unwrap().epoch;
     stage.session_command(session::Command::Compacted {
@@ -392,7 +392,7 @@ fn a_request_that_did_not_fit_is_asked_again_for_the_same_firing() {
 }
 
 #[test]
-fn a_summary_for_a_firing_that_a_process_leaves_is_told_as_stopped_and_the_firing_has_failed() {
+fn a_summary_cut_off_by_a_crash_is_reported_as_stopped_and_its_firing_as_failed() {
     for is_killed in [true, false] {
         let mut stage = summed_up();
         let summary = if is_killed {

@@ -5,7 +5,7 @@ use countersign_core::{schedule::ResetRule, time::Millis};
 use super::{at, zone};
 
 #[test]
-fn a_session_begins_anew_at_its_hour_or_after_its_rest() {
+fn a_session_is_reset_at_its_hour_or_after_its_idle_time() {
     let daily = ResetRule::Daily { hour: 4 };
     let berlin = "Europe/Berlin";
     for (case, reset, name, last, now, want) in [

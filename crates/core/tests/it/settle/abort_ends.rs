@@ -48,7 +48,7 @@ fn nothing_begins_in_a_run_that_is_to_stop() {
 }
 
 #[test]
-fn a_turn_that_nobody_was_asked_in_is_closed() {
+fn a_turn_without_a_model_request_is_closed() {
     let mut stage = calling(["write"]);
     stage.engine.quiesce();
     stage.end_call(0);
@@ -91,7 +91,7 @@ fn a_message_that_ended_in_an_error_wants_nothing_and_its_calls_leave_no_result(
 }
 
 #[test]
-fn the_model_is_told_that_a_call_was_aborted() {
+fn the_model_reads_that_a_call_was_aborted() {
     let mut stage = under(asking_rules(), ["write"]);
     stage.abort();
     assert!(stage.last_result().starts_with("Tool execution was aborted: "), "{}", stage.last_result());

@@ -32,7 +32,7 @@ fn each_question_to_the_model_has_a_number_of_its_own() {
 }
 
 #[test]
-fn nobody_is_asked_while_the_process_closes() {
+fn no_model_request_starts_while_the_process_closes() {
     let mut stage = calling(["write"]);
     stage.engine.quiesce();
     assert_eq!(facts_from(&stage.end_call(0), "run"), "run turn_closed, run turn_opened");

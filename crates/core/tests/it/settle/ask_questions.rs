@@ -28,7 +28,7 @@ fn says(label: &str) -> GateReply {
 }
 
 #[test]
-fn the_questions_of_a_call_are_asked_one_after_the_other() {
+fn the_questions_of_a_call_are_opened_one_after_the_other() {
     for (case, first, second) in [
         ("answered", says("left"), says("because")),
         ("declined", GateReply::Decline, GateReply::Decline),

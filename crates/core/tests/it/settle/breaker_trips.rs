@@ -33,7 +33,7 @@ fn denied(times: usize) -> EngineFixture {
 }
 
 #[test]
-fn the_third_denial_in_a_row_denies_everything_that_is_still_asked() {
+fn the_third_denial_in_a_row_denies_all_pending_gates() {
     for (times, waiting) in [(0, 5), (1, 4), (2, 3), (3, 0)] {
         assert_eq!(denied(times).engine.state().pending_gates().count(), waiting, "{times}");
     }
@@ -41,7 +41,7 @@ fn the_third_denial_in_a_row_denies_everything_that_is_still_asked() {
 }
 
 #[test]
-fn an_allow_between_denials_begins_the_count_anew() {
+fn an_allow_between_denials_resets_the_count() {
     let mut stage = denied(2);
     let gate = stage.oldest_gate();
     stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);

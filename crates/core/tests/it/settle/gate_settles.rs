@@ -44,7 +44,7 @@ fn a_gate_that_waits_settles_nothing() {
 }
 
 #[test]
-fn the_model_is_told_who_denied_it_and_why() {
+fn the_model_reads_who_denied_it_and_why() {
     let stays = "A person refused this. Do not retry it: the same action in other words stays denied.";
     for (case, given, want) in [
         ("why", deny(Some("not on a Friday")), "Denied by ana: not on a Friday\n"),

@@ -95,7 +95,7 @@ fn a_person_who_allows_for_longer_settles_what_else_that_covers() {
 }
 
 #[test]
-fn what_a_grant_covers_is_not_asked_about_until_it_is_revoked() {
+fn a_grant_covers_calls_until_it_is_revoked() {
     let mut stage = under(asking_rules(), ["write"]);
     let gate = stage.oldest_gate();
     stage.answer_gate(gate, GateReply::Allow(Reach::Session), "ana", None);

@@ -26,7 +26,7 @@ fn broken() -> ResolvedCall {
 }
 
 #[test]
-fn a_call_is_allowed_refused_or_asked_about_as_policy_says() {
+fn a_call_is_allowed_denied_or_gated_by_policy() {
     let refused = format!("session entry tool_result, call ended denied, {GOES_ON}");
     let failed = format!("session entry tool_result, call ended failed, {GOES_ON}");
     let question = "call allowed, call started, gate opened question []";
@@ -58,7 +58,7 @@ fn a_call_is_allowed_refused_or_asked_about_as_policy_says() {
 }
 
 #[test]
-fn the_model_is_told_why_a_call_was_not_run() {
+fn the_model_reads_why_a_call_was_not_run() {
     let rule = "Denied by policy: by rule \"write(a)\" (permissions.yaml)";
     for (case, rules, wants, want) in [
         ("by rule", rules_from(&["deny write(a)"]), tool_call("write", "a"), rule),
@@ -87,7 +87,7 @@ fn nothing_is_judged_while_the_process_closes() {
 }
 
 #[test]
-fn a_tool_that_may_change_something_is_asked_about_whatever_its_lane() {
+fn a_tool_that_may_change_something_needs_approval_whatever_its_concurrency() {
     let reads = tool_call("look", "a");
     for (case, wants, want) in [
         ("reads", reads.clone(), STARTS),

@@ -41,7 +41,7 @@ fn answered(asking: QuestionSettings, arguments: Value, answers: &[GateReply]) -
 }
 
 #[test]
-fn what_was_selected_is_told_in_the_words_that_are_set() {
+fn a_selection_is_reported_in_the_configured_words() {
     let one = |multi| {
         json!({"questions": [{"id": "q", "question": "Which?", "multi": multi,
             "options": [{"label": "left"}, {"label": "right"}]}]})
@@ -66,7 +66,7 @@ fn what_was_selected_is_told_in_the_words_that_are_set() {
 }
 
 #[test]
-fn plans_and_executions_are_told_as_decisions() {
+fn plans_and_executions_are_reported_as_decisions() {
     let plan =
         json!({"plan": "Move it.", "title": "The move", "summary": "Short", "artifacts": ["a.md"], "language": "en"});
     let execution = json!({"execution": "It was moved."});
@@ -160,7 +160,7 @@ fn a_call_that_cannot_ask_says_why() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_the_call_fails_and_its_run_is_stopped() {
+fn without_an_approver_the_call_fails_and_its_run_is_stopped() {
     let nobody = QuestionSettings {
         nobody: Some("Ask tool requires interactive mode".to_owned()),
         ..QuestionSettings::default()
@@ -173,7 +173,7 @@ fn where_nobody_can_be_asked_the_call_fails_and_its_run_is_stopped() {
 }
 
 #[test]
-fn a_question_that_was_asked_is_answered_even_where_nobody_is_asked_any_more() {
+fn an_open_question_is_answered_even_if_no_approver_can_be_asked_now() {
     let arguments = json!({"questions": [{"question": "Which?"}, {"question": "Why?"}]});
     let (mut stage, _) = asks(selected(), arguments);
     stage.change_setting(SessionSetting::Nobody(Some("Nobody is here".to_owned())));

@@ -133,7 +133,7 @@ fn a_persons_commands_stand_before_the_next_prompt_and_that_before_what_steers_i
 }
 
 #[test]
-fn what_was_said_during_a_compaction_is_said_after_it() {
+fn messages_during_a_compaction_are_sent_after_it() {
     let done = || CompactionOutcome::Done { summary: sample_message(1), spent: None };
     let failed = || CompactionOutcome::Failed { message: "no".into() };
     let (manual, prompted): (QueueFixtureFn, QueueFixtureFn) = (compacting, behind);

@@ -63,7 +63,7 @@ fn queues_wait_after_a_run_that_failed_or_was_stopped() {
 }
 
 #[test]
-fn a_stream_that_broke_is_no_finished_answer_whether_or_not_it_is_said_why() {
+fn a_broken_stream_is_no_finished_answer_with_or_without_a_reason() {
     for queue in [MessageQueue::Steering, MessageQueue::FollowUp] {
         let mut stage = queued(queue);
         assert_eq!(facts_from(&stage.answer(Error, Vec::new(), None), "run ended"), "run ended failed", "{queue:?}");
@@ -71,7 +71,7 @@ fn a_stream_that_broke_is_no_finished_answer_whether_or_not_it_is_said_why() {
 }
 
 #[test]
-fn what_steers_is_said_when_a_run_asks_again() {
+fn steering_messages_are_sent_with_the_next_request() {
     let steers = "run turn_opened, session dequeued steering, session entry user, run asked";
     let mut waiting = crate::states::backing_off();
     waiting.session_command(Command::Queue { queue: MessageQueue::Steering, message: sample_message(1) });
@@ -248,7 +248,7 @@ fn nothing_follows_a_last_message() {
 }
 
 #[test]
-fn reminders_are_counted_anew_when_a_person_has_spoken() {
+fn a_message_of_a_user_resets_the_count_of_reminders() {
     let mut stage = with_tasks(2, 1);
     assert_eq!(attempts(&mut stage), 2);
     stage.send_prompt(WhenBusy::Refuse);

@@ -100,7 +100,7 @@ fn what_a_person_allowed_and_has_not_begun_is_skipped_as_well() {
 }
 
 #[test]
-fn the_model_is_told_why_a_call_was_skipped() {
+fn the_model_reads_why_a_call_was_skipped() {
     let mut stage = calling(["write", "write"]);
     queue(&mut stage, MessageQueue::Steering);
     stage.end_call(0);

@@ -161,7 +161,7 @@ fn what_is_refused_takes_no_call() {
 }
 
 #[test]
-fn a_breach_is_told_once_and_what_only_reads_is_still_answered() {
+fn a_breach_is_reported_once_and_reads_are_still_answered() {
     let budget = BudgetLimits { calls: Some(1), ..BudgetLimits::default() };
     let breach = BudgetBreach { metric: LedgerMetric::ToolCalls, limit: 1, observed: 2 };
     let mut stage = under(limited(budget), open_rules());
@@ -176,7 +176,7 @@ fn a_breach_is_told_once_and_what_only_reads_is_still_answered() {
 }
 
 #[test]
-fn while_a_person_is_asked_for_more_no_command_begins_work() {
+fn while_more_budget_is_requested_no_command_begins_work() {
     let budget = BudgetLimits { calls: Some(1), ..BudgetLimits::default() };
     let breach = BudgetBreach { metric: LedgerMetric::ToolCalls, limit: 1, observed: 2 };
     let mut stage = under(asking(budget), open_rules());
@@ -188,7 +188,7 @@ fn while_a_person_is_asked_for_more_no_command_begins_work() {
 }
 
 #[test]
-fn while_a_person_is_asked_for_more_time_the_host_can_still_look_and_answer() {
+fn while_more_time_is_requested_the_host_can_still_read_and_answer() {
     let budget = BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() };
     let time = BudgetBreach { metric: LedgerMetric::WallTime, limit: 500, observed: 500 };
     let mut stage = thinking(asking(budget));

@@ -85,7 +85,7 @@ fn what_was_used_up_to_the_limit_is_no_breach() {
 }
 
 #[test]
-fn the_model_is_not_asked_where_not_one_token_is_left() {
+fn no_model_request_starts_without_a_token_left() {
     let mut stage = thinking(limited(BudgetLimits { tokens: Some(50), ..BudgetLimits::default() }));
     let outcome = spend(&mut stage, StopReason::ToolUse, vec![tool_call("look", "a")], Some(tokens(50)));
     assert_eq!(facts(&outcome), "run answered, call wanted, call allowed, call started");

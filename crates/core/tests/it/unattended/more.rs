@@ -27,7 +27,7 @@ fn nothing_new_begins_while_a_person_thinks_about_more_and_what_runs_may_end() {
 }
 
 #[test]
-fn a_person_is_told_what_is_used_up_and_how_much_more_is_asked_for() {
+fn the_approver_reads_the_used_budget_and_the_requested_one() {
     let stage = held();
     let content = stage.engine.admitted().gate_content(stage.oldest_gate()).unwrap();
     assert_eq!(
@@ -119,7 +119,7 @@ fn whoever_stops_the_run_withdraws_the_question() {
 }
 
 #[test]
-fn the_model_is_asked_once_there_is_more() {
+fn the_model_request_starts_once_the_budget_is_raised() {
     let mut stage = thinking(asking(BudgetLimits { tokens: Some(50), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::ToolUse, vec![tool_call("look", "a")], Some(tokens(50)));
     stage.end_call(0);

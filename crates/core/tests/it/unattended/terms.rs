@@ -104,7 +104,7 @@ fn proposed() -> (EngineFixture, countersign_core::id::GateId) {
 }
 
 #[test]
-fn where_the_first_declaration_said_so_a_person_may_widen_it() {
+fn an_approver_may_widen_a_contract_if_its_first_declaration_allows() {
     let (mut stage, gate) = proposed();
     assert_eq!(contract(&stage).terms(), &renegotiable(), "nothing changes before");
     assert_eq!(refused(&stage.send_command(declare(wider()))), Some(DeclareError::ProposalPending(gate)));

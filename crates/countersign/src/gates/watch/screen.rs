@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_fit_into_eighty_columns_and_more_is_told_of_them_when_asked() {
+    fn the_keys_fit_into_eighty_columns_and_help_lists_more() {
         let mut screen = screen(&[row("a", "ls")]);
         assert!(screen.draw(80, 24).contains(KEYS));
         assert_eq!(screen.press_key(b'?', LATER), KeyAction::Nothing);

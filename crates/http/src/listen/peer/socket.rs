@@ -187,7 +187,7 @@ mod tests {
     use super::{PeerSocket, find_in_table, find_socket, parse_row, query_kernel};
 
     #[test]
-    fn the_kernel_tells_of_one_socket_what_its_table_of_all_says() {
+    fn the_kernel_reports_one_socket_as_in_its_table_of_all() {
         for at in ["127.0.0.1:0", "[::1]:0"] {
             // Not every machine has the sixth version.
             let Ok(listener) = TcpListener::bind(at) else { continue };

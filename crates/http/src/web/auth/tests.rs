@@ -28,7 +28,7 @@ fn with(cookie: &str) -> HeaderMap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_password_tells_who_comes() {
+async fn a_password_identifies_its_user() {
     let folder = tempfile::tempdir().unwrap();
     let auth = open(folder.path(), web(Some("all"), &[("ana", "one"), ("bo", "two")]), 1_000);
     for (password, want) in [("all", "web"), ("one", "console:ana"), ("two", "console:bo")] {
@@ -64,7 +64,7 @@ async fn a_cookie_is_for_tls_alone_wherever_it_came_over_tls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_is_asked_for_everybody_is_the_same() {
+async fn without_a_login_all_users_are_one() {
     let folder = tempfile::tempdir().unwrap();
     let auth = open(folder.path(), WebConfig::default(), 1_000);
     assert_eq!(auth.find_caller(&HeaderMap::new()).unwrap().principal.as_str(), "web:open");
@@ -119,7 +119,7 @@ async fn what_is_no_cookie_of_ours_is_not_noted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_five_wrong_passwords_not_even_the_right_one_is_heard() {
+async fn after_five_wrong_passwords_even_the_right_one_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let auth = open(folder.path(), web(Some("all"), &[]), 1_000);
     for _ in 0..5 {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_level_is_told_in_the_words_of_the_wire() {
+async fn a_level_has_the_word_of_its_wire() {
     let mode = |mode, min_level, max_level| Some(ThinkingSupport { mode, min_level, max_level });
     let all = |of| mode(of, ThinkingLevel::Minimal, ThinkingLevel::Xhigh);
     for (case, api, thinking, level, field, want) in [
@@ -184,7 +184,7 @@ async fn what_another_model_kept_to_itself_is_not_sent_and_its_ids_are_made_to_f
 }
 
 #[tokio::test]
-async fn a_model_without_eyes_is_told_that_there_was_an_image() {
+async fn a_model_without_images_reads_that_there_was_one() {
     let change = |request: &mut ModelRequest| {
         let mut entry = (*request.entry).clone();
         entry.input = vec![InputModality::Text];

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_first_is_told() {
+    fn the_first_error_is_reported() {
         let invalid = RefusalCode::InvalidUnattendedDeclaration;
         let budget = RefusalCode::IncompleteBudget;
         for (declaration, code, message) in [

@@ -90,7 +90,7 @@ async fn no_text_and_no_value_holds_them() {
 }
 
 #[test]
-fn credentials_that_cannot_be_sent_are_refused_without_being_told() {
+fn credentials_that_cannot_be_sent_are_refused_and_not_printed() {
     let header = |name: &str, token: &str| ServiceAuth::Header { name: name.to_owned(), token: token.into() };
     for (auth, bad) in [
         (ServiceAuth::Bearer("s3cr3t\r\nx: y".into()), BadCredentials::Value),

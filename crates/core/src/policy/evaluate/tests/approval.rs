@@ -52,7 +52,7 @@ fn a_mode_asks_each_time_whatever_allows_and_denials_stay() {
 }
 
 #[test]
-fn what_was_granted_for_good_is_asked_in_a_mode() {
+fn a_standing_approval_does_not_cover_calls_in_an_approval_mode() {
     let call = bash("echo hi");
     let grants = grant_set([grant(1, GrantCoverage::Exact(call.digest()))]);
     let world = PolicyFixture { grants, ..PolicyFixture::new(&["ask bash(*)"]) };

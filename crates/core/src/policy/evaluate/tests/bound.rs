@@ -93,7 +93,7 @@ fn a_bound_allow_lets_nothing_through_for_others_and_a_bound_deny_stops_only_its
 }
 
 #[test]
-fn a_call_without_a_door_came_through_that_of_its_process() {
+fn a_call_without_an_adapter_has_that_of_its_process() {
     let compiled = written(json!({"rules": [{"pattern": "*", "door": "omp", "action": "deny"}]}));
     let world = PolicyFixture::new(&[]);
     let judge = |call: &PolicySubject, door: Option<&str>| {

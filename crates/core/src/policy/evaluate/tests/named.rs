@@ -67,7 +67,7 @@ fn what_others_obey_is_written_by_rules_alone_that_name_it() {
 }
 
 #[test]
-fn people_are_told_why_and_may_allow_it_for_good() {
+fn approvers_read_the_reason_and_may_allow_it_always() {
     for rules in [&["allow write(*)"][..], &["default allow *"], &["default ask *"], &["deny read(x)"]] {
         let verdict = PolicyFixture::new(rules).judge(&write(".git/config"));
         let expected = "needs approval because no rule covers a change of .git/config, which version control runs or obeys later; a rule \
@@ -177,7 +177,7 @@ fn a_rule_on_arguments_names_a_path_too() {
 }
 
 #[test]
-fn a_command_tells_why_its_rule_is_too_broad() {
+fn the_reason_names_why_a_rule_is_too_broad() {
     for (rules, command, expected) in [
         (&["allow bash(tee *)"][..], "tee /etc/x", "/etc/x, which is outside the working folder"),
         (&["allow bash(tee *)"], "tee .envrc", "a change of .envrc, which a shell runs in that folder later"),

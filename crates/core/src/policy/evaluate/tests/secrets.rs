@@ -50,7 +50,7 @@ fn only_rules_that_name_secrets_release_them() {
 }
 
 #[test]
-fn where_no_rules_are_a_host_is_asked_about_secrets_all_the_same() {
+fn without_rules_secrets_of_a_host_need_approval() {
     let world = PolicyFixture::new(&[]);
     assert_eq!(word(&world.judge(&command(json!({"KEY": "plain"})))), "allow");
     assert_eq!(word(&world.judge(&with_key())), "ask");
@@ -121,7 +121,7 @@ fn a_grant_releases_what_was_shown_and_a_pattern_nothing() {
 }
 
 #[test]
-fn whom_a_rule_for_a_secret_asks_is_asked() {
+fn the_approvers_of_a_rule_for_a_secret_are_asked() {
     let two = json!({"rules": [
         {"pattern": "bash(*)", "action": "allow"},
         {"pattern": "secret(*)", "action": "ask", "steps": [{"approvals": 2}]},

@@ -211,7 +211,7 @@ mod tests {
     type CallRow<'a> = (&'a str, &'a [&'a [CallChunk]], &'a [(&'a str, &'a str)]);
 
     #[test]
-    fn calls_without_ids_of_one_index_are_told_apart_and_a_name_that_is_said_again_begins_none() {
+    fn calls_without_ids_of_one_index_are_distinguished_and_a_repeated_name_begins_none() {
         const ARGUMENTS: &str = r#"{"p":1}"#;
         for index in [Some(0), None] {
             let named = |name, arguments| (index, "", name, arguments);
