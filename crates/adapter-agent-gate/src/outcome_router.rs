@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_let_go_of_is_claimed_by_whoever_finds_it_elsewhere() {
+    fn an_outcome_too_long_to_keep_is_claimed_once() {
         let (answers, (tx, mut rx)) = (OutcomeRouter::default(), unbounded_channel());
         answers.record_outcome(call(1), DONE, "x".repeat(KEPT_BYTES).into());
         answers.record_outcome(call(2), DONE, "[]".into());

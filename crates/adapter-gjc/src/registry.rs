@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_removes_what_is_dead_or_broken_and_nothing_else() {
+    fn reading_removes_dead_and_broken_entries_only() {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(&folder);
         let kept = registry.clone().add_session(record("here", std::process::id(), "2026")).unwrap();

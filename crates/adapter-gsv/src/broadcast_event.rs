@@ -104,7 +104,7 @@ mod tests {
     use super::{BroadcastEvent, RunEnding};
 
     #[test]
-    fn a_notice_beside_a_run_looks_like_its_end_and_is_none() {
+    fn a_notice_during_a_run_looks_like_its_end_and_is_none() {
         let message = GsvMessage::gateway_message("wait", 7);
         let notice = BroadcastEvent::new_notice("s", "r-1", &message);
         assert!(notice.frame_for("s").contains(r#""state":"final""#), "{}", notice.frame_for("s"));

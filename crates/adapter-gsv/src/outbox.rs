@@ -224,7 +224,7 @@ mod tests {
     use super::{MOST, MOST_IN_TURN, OutboxItem, Utf8Bytes, new_outbox};
 
     #[tokio::test]
-    async fn whoever_does_not_read_is_closed_and_costs_no_more() {
+    async fn a_peer_that_does_not_read_is_closed_and_costs_no_more() {
         let (outbox, mut posts) = new_outbox();
         let frame = "x".repeat(MOST / 2);
         assert!(outbox.send_frame(frame.as_str().into()) && outbox.send_frame(frame.as_str().into()));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_its_turn_has_it_when_there_is_room_or_nobody_reads() {
+    async fn a_waiting_sender_continues_when_there_is_room_or_no_reader() {
         let (outbox, mut posts) = new_outbox();
         let large = "x".repeat(MOST / 2 + 1);
         assert!(outbox.send_in_turn(large.as_str().into()).await, "one may be as large as it is");

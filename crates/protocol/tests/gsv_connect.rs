@@ -104,7 +104,7 @@ fn a_connect_is_looked_at_in_order() {
 }
 
 #[test]
-fn the_token_is_handed_to_whoever_knows_it() {
+fn the_token_is_passed_to_its_check() {
     for (auth, want) in [
         (json!({"token": "secret"}), Some("secret")),
         (json!({}), None),

@@ -91,7 +91,7 @@ mod tests {
     use super::CallGraph;
 
     #[test]
-    fn what_comes_back_beside_others_multiplies() {
+    fn recursion_next_to_other_calls_multiplies() {
         for (calls, want) in [
             (vec![("f", "f", true)], true),
             (vec![("f", "f", false)], false),

@@ -234,7 +234,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn whoever_closes_the_pipe_has_seen_enough() {
+fn a_closed_pipe_ends_the_output_without_an_error() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
     for arguments in [&["tools"][..], &["request", "look", "thing=a"], &["pending"]] {

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dialog_that_waits_is_shown_to_whoever_comes_until_it_is_answered() {
+    async fn a_pending_dialog_is_shown_to_each_new_client_until_it_is_answered() {
         let output = new_output(0);
         dialog(&output, "d1");
         dialog(&output, "d2");

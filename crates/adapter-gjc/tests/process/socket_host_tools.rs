@@ -69,7 +69,7 @@ fn a_client_that_goes_leaves_its_call_in_doubt_and_the_next_gets_only_what_it_le
 }
 
 #[test]
-fn whoever_takes_over_does_not_get_the_call_of_the_one_before_and_one_that_resumes_lends_on() {
+fn a_new_controller_does_not_get_earlier_calls_and_a_resuming_one_keeps_its_tools() {
     let place = HostFixture::new();
     place.provider.script_replies([wants("c1"), text_reply("done"), wants("c2"), text_reply("done")]);
     let process = SocketProcess::start(&place, &[]);

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_begins_a_run_of_the_same_name_whoever_asks() {
+    fn a_run_is_named_for_its_chat_and_message() {
         let here = addresses::chat_address(&inbound("wx", "a", PeerKind::Dm, "p"));
         let there = addresses::chat_address(&inbound("wx", "b", PeerKind::Dm, "p"));
         assert_eq!(run_name(&here, "m"), run_name(&here, "m"));

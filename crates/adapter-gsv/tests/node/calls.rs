@@ -82,7 +82,7 @@ fn a_repeated_call_runs_once() {
 }
 
 #[test]
-fn calls_work_beside_each_other_and_too_many_are_refused() {
+fn calls_run_in_parallel_and_too_many_are_refused() {
     let (place, gateway) = (NodeFixture::new(), FakeGateway::start());
     let (_node, mut line) = place.start_connected(&gateway);
     // The command waits for a file that does not exist yet.

@@ -113,7 +113,7 @@ fn groups_have_sessions_of_their_own_and_bindings_name_agents() {
 }
 
 #[test]
-fn whoever_is_not_on_the_list_is_blocked() {
+fn a_sender_that_is_not_listed_is_blocked() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("allowlist"));
@@ -193,7 +193,7 @@ fn a_pairing_request_has_the_name_of_the_sender_or_of_the_chat() {
 }
 
 #[test]
-fn pairing_is_answered_over_the_wire_and_whoever_is_rejected_may_ask_again() {
+fn pairing_is_answered_over_the_wire_and_a_rejected_sender_may_request_again() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
@@ -232,7 +232,7 @@ fn a_network_that_spells_itself_with_capitals_is_no_other_one() {
 }
 
 #[test]
-fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
+fn only_the_sender_who_began_a_run_answers_its_gates_in_the_chat() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
     scene.provider.script_replies([

@@ -29,7 +29,7 @@ fn trigger(peer: &mut GsvPeer) -> Value {
 }
 
 #[test]
-fn whoever_connects_first_starts_the_heartbeats_and_a_kill_does_not_move_them() {
+fn the_first_client_starts_the_heartbeats_and_a_kill_does_not_move_them() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut peer) = scene.start_peer();
     let first = planned(&mut peer);

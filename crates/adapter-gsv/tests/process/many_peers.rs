@@ -56,7 +56,7 @@ fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
 }
 
 #[test]
-fn whoever_never_connects_is_sent_away() {
+fn a_socket_without_a_connect_is_closed() {
     let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
     let mut silent = GsvPeer::open_connection(&gateway);

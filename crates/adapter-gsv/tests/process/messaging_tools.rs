@@ -29,7 +29,7 @@ fn result(scene: &GatewayFixture, request: usize, id: &str) -> Value {
 }
 
 #[test]
-fn a_message_goes_to_whoever_last_spoke_or_to_a_chat_that_is_named() {
+fn a_message_goes_to_the_last_sender_or_to_a_named_chat() {
     let scene = open();
     let (gateway, mut client) = scene.start_peer();
     let message_to = |id: &str, arguments: Value| ProviderReply::new(vec![call_part(id, "gsv__Message", &arguments)]);

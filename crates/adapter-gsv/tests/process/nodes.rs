@@ -207,7 +207,7 @@ fn what_a_lost_node_had_is_answered_at_once_and_never_sent_again() {
 }
 
 #[test]
-fn what_comes_after_a_restart_of_the_gateway_is_kept_beside_its_call_once() {
+fn a_result_after_a_restart_of_the_gateway_is_kept_once_with_its_call() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let mut node = GsvPeer::connect_node(&gateway, "box", &["Mute"]);

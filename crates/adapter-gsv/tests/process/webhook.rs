@@ -98,7 +98,7 @@ fn signed_messages_count_once_and_replies_are_posted_signed_until_accepted() {
 }
 
 #[test]
-fn what_is_not_signed_lately_by_whoever_has_the_secret_is_refused() {
+fn requests_without_a_recent_signature_are_refused() {
     let scene = GatewayFixture::for_peers();
     let (gateway, mut client) = scene.start_peer();
     let refused = |path: &str, age: u64, sign: &dyn Fn(String) -> String| {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_was_shown_what_waits_now_answers_that() {
+    async fn an_answer_after_a_look_at_the_prompts_is_a_new_one() {
         let nameless = AnswerDeduplicator::<u32>::default();
         let ana = post("ana", "s", "once");
         assert_eq!(nameless.answer_once(&ana, ready(1), |_| true).await, 1);

@@ -342,7 +342,7 @@ fn a_run_is_confined_to_its_workspace_and_to_the_rules() {
 }
 
 #[test]
-fn whoever_has_no_password_sees_nothing() {
+fn without_the_password_nothing_is_visible() {
     let talk = GatewayOptions::for_web().with_config("web: { password: open-sesame }\n").create();
     let (gateway, http) = talk.start_web();
     for path in ["/api/sessions", "/api/session?session_id=x", "/api/models", "/api/chat/stream?stream_id=x"] {

@@ -121,7 +121,7 @@ fn a_turn_that_fills_the_window_is_summed_up_before_the_next_and_holds_nobody_up
 }
 
 #[test]
-fn whoever_stops_a_turn_that_waits_takes_back_nobody_elses_message() {
+fn stopping_a_waiting_turn_takes_back_its_own_message_only() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();
     let held = ProviderReply::new(vec![saying("a sum"), ReplyPart::Hang]);

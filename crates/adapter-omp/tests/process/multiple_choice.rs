@@ -58,7 +58,7 @@ fn several_are_chosen_one_dialog_after_the_other() {
 }
 
 #[test]
-fn words_of_ones_own_come_beside_what_was_chosen() {
+fn a_written_answer_is_added_to_the_chosen_ones() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let first = first_dialog(&mut host, &place);

@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 use serde_json::json;
 
 #[test]
-fn an_image_beside_a_file_of_others_is_put_back() {
+fn an_image_next_to_a_file_of_another_program_is_restored() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
     let data = STANDARD.encode([7_u8; 3000]);

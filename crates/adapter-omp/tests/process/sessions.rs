@@ -168,7 +168,7 @@ fn a_start_without_a_usable_model_or_with_a_file_ends_with_a_message() {
 }
 
 #[test]
-fn a_long_image_lies_beside_the_file_and_comes_back() {
+fn a_long_image_is_stored_next_to_the_file_and_loaded_again() {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let place = HostFixture::new();
     let mut host = place.start(&[]);

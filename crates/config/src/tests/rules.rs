@@ -308,7 +308,7 @@ fn both_lists_may_be_absent_and_the_file_too() {
 }
 
 #[test]
-fn a_repositorys_own_file_brings_no_cases_from_beside() {
+fn a_test_file_next_to_a_repositorys_own_rules_is_not_read() {
     let scene = ConfigFixture::new("");
     scene.write("permissions.yaml", "");
     scene.write("permissions.test.yaml", "tests:\n- { request: a, expect: ask }");

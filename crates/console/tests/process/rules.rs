@@ -416,7 +416,7 @@ fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
 }
 
 #[test]
-fn whoever_saves_is_logged_in_and_on_a_page_of_ours_and_is_named() {
+fn saving_needs_a_login_and_a_page_of_the_console_and_records_the_author() {
     let place = GatewayFixture::with_config_and_rules("web: { password: open-sesame }", RULES);
     let gateway = GatewayServer::start(&place);
     let stranger = BrowserClient::default();

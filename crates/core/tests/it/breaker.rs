@@ -85,7 +85,7 @@ fn where_nobody_answers_the_next_request_asks_again() {
 }
 
 #[test]
-fn whoever_denied_takes_it_back_by_allowing_something() {
+fn an_approver_who_denied_resets_the_row_by_allowing_something() {
     for (by, want) in [("ana", vec![Kind::Approval]), ("ben", vec![Kind::Budget])] {
         let mut stage = agents(asking_rules(), 10);
         request(&mut stage, "0", "z");
@@ -126,7 +126,7 @@ fn requests_before_the_first_denial_count_once() {
 }
 
 #[test]
-fn a_row_ends_with_whoever_allows_something_and_with_time() {
+fn a_row_of_denials_ends_with_an_approval_and_with_time() {
     for (case, between) in [("allowed", Some("ben")), ("later", None)] {
         let mut stage = agents(asking_rules(), 10);
         for (wire, path) in [("1", "a"), ("2", "b"), ("4", "d"), ("5", "e")] {

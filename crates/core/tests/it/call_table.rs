@@ -173,7 +173,7 @@ fn what_a_call_did_to_the_shell_and_the_tasks_is_recorded_with_its_end() {
 }
 
 #[test]
-fn a_person_runs_a_command_beside_whatever_else_happens() {
+fn a_user_runs_a_command_during_any_other_work() {
     let any = "idle, command, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
     let runs = "Running: call wanted, call allowed, call started";
     in_every_state("run", run_command, &[("none", "refused: no session s"), (any, runs)]);

@@ -209,7 +209,7 @@ fn knock(stage: &mut EngineFixture, who: &str) -> String {
 }
 
 #[test]
-fn whoever_floods_shuts_nobody_out_for_good() {
+fn the_oldest_pairing_request_makes_room_after_a_day() {
     let mut stage = idle();
     for number in 0..256 {
         knock(&mut stage, &format!("+{number}"));

@@ -222,7 +222,7 @@ fn a_prompt_that_waits_is_kept_with_what_it_mentions() {
 }
 
 #[test]
-fn whoever_stops_what_a_prompt_waits_for_stops_the_prompt() {
+fn stopping_the_work_that_a_prompt_waits_for_stops_the_prompt() {
     let abort = EngineCommand::Run(run::Command::Abort { session: session_id() });
     let abort_compaction = EngineCommand::Session(session_id(), Command::AbortCompaction);
     for (case, stop, restarts) in [

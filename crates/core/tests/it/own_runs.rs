@@ -122,7 +122,7 @@ fn a_run_that_asks_again_behind_a_summary_is_what_the_one_before_was() {
 }
 
 #[test]
-fn a_run_is_called_otherwise_by_whoever_answers_while_its_gate_waits() {
+fn an_answer_that_counts_renames_the_run_of_its_gate() {
     let mut stage = EngineFixture::new(asking_rules());
     say(&mut stage, "r1");
     stage.request_calls([tool_call("write", "/w/a")]);

@@ -258,7 +258,7 @@ fn a_wait_for_another_attempt_goes_on_to_its_time() {
 }
 
 #[test]
-fn what_works_beside_a_gate_ends_and_the_gate_still_waits() {
+fn work_during_a_gate_ends_and_the_gate_stays_pending() {
     let again = "call in_doubt, call again, call started";
     table(asking_rules, &[("may be repeated", || under(asking_rules(), ["look", "write"]), again, UNKNOWN)]);
     for resume in [ResumeMode::Go, ResumeMode::Wait] {

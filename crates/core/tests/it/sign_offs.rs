@@ -47,7 +47,7 @@ fn reply_summary(tool: &str, answer: GateReply) -> String {
 }
 
 #[test]
-fn a_sign_off_takes_one_decision_and_words_beside_it() {
+fn a_sign_off_takes_one_decision_and_a_comment() {
     let (answered, declined) = ("Resolved answered", "Resolved declined");
     let one = "refused: it does not offer this answer: it takes one decision, and words beside it";
     let unnamed = "refused: it does not offer this answer: changes have to be named";
@@ -89,7 +89,7 @@ fn nothing_but_an_exact_approval_lets_a_plan_go_on() {
 }
 
 #[test]
-fn the_form_of_an_answer_is_kept_word_for_word_beside_what_it_says() {
+fn the_form_of_an_answer_is_kept_verbatim_with_its_meaning() {
     let given = json!({"selected": ["left"], "other": false});
     let text = json!({"said": ["left"], "form": given}).to_string();
     assert_eq!(

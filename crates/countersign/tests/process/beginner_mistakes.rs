@@ -138,7 +138,7 @@ fn the_error_of_a_second_gateway_names_the_first_and_not_the_port() {
 }
 
 #[test]
-fn a_part_that_does_not_log_is_named_beside_those_that_do() {
+fn an_unknown_part_of_a_log_filter_is_named_with_the_known_ones() {
     let place = GatewayFixture::new();
     let _gateway = GatewayServer::start(&place);
     let refused = place.run_as_person(&["log-level", "nosuchpart=debug"]);

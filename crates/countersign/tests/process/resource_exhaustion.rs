@@ -339,7 +339,7 @@ fn tokens_that_could_not_be_read_for_want_of_descriptors_are_read_again() {
 }
 
 #[test]
-fn whoever_holds_lines_to_the_control_socket_takes_no_descriptor_of_the_port() {
+fn connections_to_the_control_socket_take_no_descriptor_of_the_port() {
     let (scene, mut gateway) = with_few();
     let socket = scene.data_dir().join("countersign.sock");
     let held: Vec<UnixStream> = (0..2 * FEW).filter_map(|_| UnixStream::connect(&socket).ok()).collect();

@@ -355,7 +355,7 @@ const EVERY_DAY: [&str; 62] = [
 ];
 
 #[test]
-fn what_people_do_every_day_runs_while_others_work_beside_it() {
+fn everyday_commands_run_while_other_work_continues() {
     let desk = ApprovedFilesFixture::new();
     fs::create_dir_all(desk.at("sub/bin")).unwrap();
     for (name, line) in [

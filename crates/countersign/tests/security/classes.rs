@@ -248,7 +248,7 @@ const CLASSES: [FaultClass; 29] = [
         "pi-packages#481, CVE-2026-22708",
         &[
             (FORMS, &["allow_list_prefix_and_chaining"]),
-            (EVALUATE, &["what_a_shell_call_sets_beside_its_line_is_judged_like_assignments"]),
+            (EVALUATE, &["variables_of_a_shell_call_are_judged_like_assignments"]),
             ("tools/src/environment.rs", &["the_server_hands_on_the_named_variables_only"]),
             (RECORDED, &["every_recorded_shell_line_gets_its_verdict"]),
         ],
@@ -315,7 +315,7 @@ const CLASSES: [FaultClass; 29] = [
                     "what_changed_since_it_was_approved_does_not_run",
                     "what_stayed_as_it_was_runs",
                     "a_working_folder_is_the_one_that_was_approved",
-                    "what_people_do_every_day_runs_while_others_work_beside_it",
+                    "everyday_commands_run_while_other_work_continues",
                     "a_folder_may_be_named_in_every_way",
                     "a_file_written_by_the_same_message_needs_another_approval",
                     "what_was_approved_binds_another_process",
@@ -369,7 +369,7 @@ const CLASSES: [FaultClass; 29] = [
             ),
             (
                 "telegram/tests/process/chat_network.rs",
-                &["whoever_may_decide_may_speak_and_answers_there_what_their_run_asks"],
+                &["approvers_may_write_and_answer_the_gates_of_their_runs_in_the_chat"],
             ),
             (CHILDREN, &["a_child_of_an_agent_cannot_send_what_others_sign"]),
         ],

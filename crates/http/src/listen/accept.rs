@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_says_nothing_or_too_little_in_time_is_closed() {
+    async fn a_connection_that_sends_too_little_in_time_is_closed() {
         for sent in ["", "G", "GET / HTTP/1.1\r\nhost: a\r\nx: ", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
             let (mut client, _closing) = line().await;
             let begun = Instant::now();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_takes_nothing_of_the_answer_is_closed() {
+    async fn a_connection_that_reads_no_answer_is_closed() {
         let (mut client, _closing) = line().await;
         client.write_all(b"GET /much HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         let mut answer = vec![0; 1 << 20];

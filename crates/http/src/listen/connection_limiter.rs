@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_all_places_are_taken_the_oldest_stranger_goes_and_then_whoever_comes() {
+    async fn if_all_places_are_taken_the_oldest_unauthenticated_connection_is_closed_and_then_the_newest() {
         let crowd = crowd(3);
         let [first, second, third] = [enter(&crowd, 1).await, enter(&crowd, 1).await, enter(&crowd, 1).await];
         assert!(first.mark_authenticated());
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_descriptor_is_free_once_whoever_had_it_has_left() {
+    async fn a_descriptor_is_free_once_its_connection_has_ended() {
         let crowd = crowd(1);
         let stays = enter(&crowd, 1).await;
         // The rest of them belongs to other processes.

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_was_held_up_itself_listens_before_it_takes_a_line_for_dead() {
+    async fn a_delayed_probe_reads_before_it_takes_a_connection_for_dead() {
         let mut pulse = KeepAlive::with_period(PERIOD);
         assert!(pulse.next_probe().await);
         for _ in 0..3 {

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_resets_the_line_behind_its_requests_counts_as_a_command_from_any_address_of_this_machine() {
+    async fn a_local_connection_that_resets_after_its_requests_counts_as_a_command() {
         let _command = SleepCommand::start();
         for ip in own_addresses() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_an_answer_is_harmless_unless_it_is_prose_by_its_name_or_an_error() {
+    fn members_next_to_an_answer_are_harmless_unless_they_are_prose_or_an_error() {
         for harmless in [
             json!({"id": "r", "model": "m", "system_fingerprint": "fp_1", "service_tier": "default", "created": 1}),
             json!({"x_groq": {"id": "req_1", "usage": {"queue_time": 0.1}}, "provider": "Some Provider Inc"}),

@@ -102,7 +102,7 @@ async fn a_deadline_that_passes_while_nothing_can_be_recorded_gets_a_while_more(
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_asks_in_any_lane_is_answered_while_nothing_can_be_recorded() {
+async fn callers_in_any_lane_get_an_error_while_nothing_can_be_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
     let (owner, gate) = waits(&log, &folder).await;

@@ -115,7 +115,7 @@ fn is_to(request: &ServerRequest, chat: i64) -> bool {
 }
 
 #[test]
-fn whoever_may_decide_may_speak_and_answers_there_what_their_run_asks() {
+fn approvers_may_write_and_answer_the_gates_of_their_runs_in_the_chat() {
     let stage = ChatFixture::new();
     stage.scene.provider.script_replies([
         text_reply("hello Ana"),

@@ -122,7 +122,7 @@ transcripts! {
     restart_at_a_gate
     restart_at_a_gate_ends_its_turn
     restart_in_a_call
-    restart_in_a_told_wait
+    restart_in_a_reported_wait
     restart_in_a_wait
     restart_in_an_answered_wait
     restart_keeps_the_queues

@@ -296,7 +296,7 @@ async fn a_connection_abandoned_while_pending_is_not_opened() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_person_keeps_no_seat_and_too_many_are_refused() {
+async fn a_connection_that_waits_for_an_approver_takes_no_place_and_too_many_are_refused() {
     let (host, address) = host().await;
     let case = ProxyFixture::new(&[&address], CallQuestions::new(SilentApprover));
     let mut waiting = Vec::new();

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_signed_lately_by_whoever_has_the_secret_counts() {
+    fn only_recent_signatures_with_the_secret_count() {
         let (secret, other) = (SecretString::from("one"), SecretString::from("other"));
         let at = Millis(1_700_000_000_000);
         let signature = sign_body(&secret, "m1", at, b"{}").unwrap();

@@ -46,7 +46,7 @@ fn nobody_has_a_place_before_the_frames_begin() {
 }
 
 #[test]
-fn what_is_held_is_bounded_and_whoever_is_behind_is_sent_to_the_record() {
+fn held_events_are_bounded_and_a_late_reader_reads_the_record() {
     let (ring, mut frames) = ring();
     let begun = find_frame(&frames, Lsn(10)).unwrap();
     for lsn in 11..11 + LIMIT.frames as u64 + 5 {

@@ -320,7 +320,7 @@ fn no_tool_reads_where_the_keys_lie() {
 }
 
 #[test]
-fn what_a_shell_call_sets_beside_its_line_is_judged_like_assignments() {
+fn variables_of_a_shell_call_are_judged_like_assignments() {
     const TAR: &str = "tar cf a.tar x";
     for (command, beside, rules, want) in [
         (TAR, json!({}), vec!["allow bash(tar cf *)"], "allow"),

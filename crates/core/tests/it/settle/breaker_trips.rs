@@ -71,7 +71,7 @@ fn an_allow_forgives_the_same_persons_denials_and_nobody_elses() {
 }
 
 #[test]
-fn whoever_takes_the_denials_back_lets_a_run_ask_again_unless_it_is_the_agent() {
+fn forgiving_denials_lets_a_run_request_again_except_by_the_agent() {
     let forgive = |stage: &mut EngineFixture, by: &str| {
         let forgive = run::Command::Forgive { run: stage.current_run(), by: PrincipalId::new(by) };
         stage.send_command(Command::Run(forgive)).table_cell()

@@ -18,7 +18,7 @@ fn started(stage: &EngineFixture) -> usize {
 }
 
 #[test]
-fn shared_calls_work_beside_each_other_and_exclusive_ones_alone_and_in_order() {
+fn shared_calls_run_in_parallel_and_exclusive_ones_alone_and_in_order() {
     for (case, stage, want) in [
         ("one", calling(["write"]), 1),
         ("shared", calling(["look", "look", "look"]), 3),

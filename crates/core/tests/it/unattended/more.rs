@@ -112,7 +112,7 @@ fn without_more_it_ends() {
 }
 
 #[test]
-fn whoever_stops_the_run_withdraws_the_question() {
+fn stopping_the_run_withdraws_the_question() {
     let mut stage = held();
     let outcome = stage.abort();
     assert_eq!(outcome.0, ["gate resolved withdrawn", "run aborting", "unattended ended", "call aborting"]);

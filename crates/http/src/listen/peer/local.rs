@@ -108,7 +108,7 @@ mod tests {
     use super::LocalPeer;
 
     #[tokio::test]
-    async fn a_number_counts_only_as_long_as_whoever_connected_is_there() {
+    async fn a_process_id_counts_only_while_its_process_is_connected() {
         let (one, _other) = UnixStream::pair().unwrap();
         let own = LocalPeer::from_stream(&one).unwrap();
         assert!(own.is_there() && own.may_decide().await);

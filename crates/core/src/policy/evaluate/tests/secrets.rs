@@ -151,7 +151,7 @@ fn a_command_that_the_floor_holds_stays_held() {
 }
 
 #[test]
-fn what_a_secret_says_is_not_known_to_whoever_judges_a_command() {
+fn the_value_of_a_secret_is_unknown_when_a_command_is_judged() {
     let world = PolicyFixture::new(&["allow bash(*)", "allow secret(*)"]);
     for (command, value, want) in [
         ("rm -rf \"$KEY\"", "{{secret:DEPLOY}}", "floor"),
