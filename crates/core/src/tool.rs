@@ -4,7 +4,7 @@ pub(crate) use countersign_shell_analysis::is_shell_in_rules;
 pub use countersign_shell_analysis::{ForeignTool, ShellInput, ShellMachine};
 use serde_json::{Map, Value};
 
-/// Whether a call runs together with the other calls of the same model message.
+/// Concurrency of a call with the other calls of the same model message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CallConcurrency {
@@ -43,7 +43,7 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of the arguments object.
     pub schema: Value,
-    /// Whether its calls run alone or with others.
+    /// Concurrency of its calls.
     pub concurrency: CallConcurrency,
     /// Repeat mode: whether it may be repeated.
     pub repeat: RepeatMode,

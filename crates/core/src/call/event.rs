@@ -154,7 +154,7 @@ pub enum Event {
         run: Option<RunId>,
         /// The executor that runs it.
         executor: Executor,
-        /// Whether it runs alone or with other calls.
+        /// Concurrency with other calls.
         #[serde(rename = "lane")]
         concurrency: CallConcurrency,
         /// Repeat mode: whether it may be repeated.

@@ -40,7 +40,7 @@ pub struct ResolvedCall {
     pub signature: String,
     /// The arguments that the signature names; empty means all.
     pub named: Vec<String>,
-    /// Whether it runs alone or with other calls.
+    /// Concurrency with other calls.
     pub concurrency: CallConcurrency,
     /// Repeat mode: whether it may be repeated.
     pub repeat: RepeatMode,

@@ -238,7 +238,7 @@ impl DemoDriver<'_> {
             DemoPerson::No => self.answer_gate(gate, denied("the demo was started with --no"), "flag:--no").await,
             DemoPerson::Nobody => {
                 self.printer.print_no_terminal()?;
-                self.answer_gate(gate, denied("no terminal is attached, so nobody could answer"), NO_USER).await
+                self.answer_gate(gate, denied("no terminal is attached, so no user could answer"), NO_USER).await
             }
             DemoPerson::AtTheTerminal(lines) => {
                 // A line typed before the card was there is no answer to it.

@@ -88,7 +88,7 @@ impl DemoPrinter {
             DemoPerson::AtTheTerminal(_) => return Ok(()),
             DemoPerson::Yes => "You are not asked in this run: --yes allows the command that needs approval.",
             DemoPerson::No => "You are not asked in this run: --no denies the command that needs approval.",
-            DemoPerson::Nobody => "No terminal is attached, so nobody can be asked in this run.",
+            DemoPerson::Nobody => "No terminal is attached, so you cannot be asked in this run.",
         };
         self.write_text(format_args!("\n"))?;
         self.print_paragraph(unasked)?;
@@ -213,10 +213,10 @@ impl DemoPrinter {
         self.write_text(format_args!("  {}\n", self.paint.apply_style(TextStyle::Asking, "└")))
     }
 
-    /// Prints why nobody can answer, and how to run the demo so that somebody can.
+    /// Prints why the user cannot answer, and how to run the demo so that they can.
     pub(super) fn print_no_terminal(&mut self) -> io::Result<()> {
         self.print_paragraph(
-            "No terminal is attached, so nobody can answer, and the demo denies the command. To answer yourself, run \
+            "No terminal is attached, so you cannot answer, and the demo denies the command. To answer yourself, run \
              `countersign demo` in a terminal, without a pipe. To decide without a terminal, add --yes or --no.",
         )
     }

@@ -92,8 +92,8 @@ fn a_yes_that_is_no_terminals_counts_for_nothing() {
     assert_eq!(output.status.code(), Some(0));
     let output = stdout(&output);
     assert!(output.contains("Denied: no answer."), "{output}");
-    assert!(output.contains("No terminal is attached, so nobody can answer"), "{output}");
-    assert!(!output.contains("A person refused this") && !output.contains("nobody:"), "{output}");
+    assert!(output.contains("No terminal is attached, so you cannot answer"), "{output}");
+    assert!(!output.contains("A person refused this") && !output.contains("Denied by nobody"), "{output}");
 }
 
 #[test]
