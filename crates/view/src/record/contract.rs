@@ -9,7 +9,7 @@ use countersign_core::{
 };
 
 use super::record_formatter::approver_name;
-use crate::time::duration_text;
+use crate::time::exact_duration;
 
 pub(super) fn contract_text(event: &Event, people: &IdentityMap) -> String {
     match event {

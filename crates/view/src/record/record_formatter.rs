@@ -361,3 +361,19 @@ fn short_id(id: impl ToString) -> String {
     let start = id.len().saturating_sub(8);
     id.get(start..).unwrap_or(&id).to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{gate::IdentityMap, id::PrincipalId};
+
+    use super::{RecordSubject, named_reason};
+
+    #[test]
+    fn a_reason_names_the_person_of_an_id() {
+        let people = IdentityMap::new([("Ana".to_owned(), vec![PrincipalId::new("console:ana")])]);
+        for (id, want) in [("console:ana", "by Ana"), ("web:open", "by web:open")] {
+            let about = RecordSubject { by: Some(id.into()), ..RecordSubject::default() };
+            assert_eq!(named_reason(&format!("by {id}"), &about, &people), want);
+        }
+    }
+}
