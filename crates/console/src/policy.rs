@@ -17,7 +17,7 @@ use countersign_core::{
 use countersign_http::web::{BodyFields, HttpCaller};
 use countersign_policy_admin::rules_file::is_plain;
 use countersign_runtime::InboxLane;
-use countersign_view::{decisions, time::exact_duration};
+use countersign_view::{decisions, time::duration_text};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -158,9 +158,7 @@ fn steps_text(steps: &[ApprovalStep]) -> String {
             Some(people) => format!("{} of {people}", step.approvals),
             None => count_text(u64::from(step.approvals), "approver"),
         };
-        let within = step.within.map_or_else(String::new, |within| {
-            format!(" within {}", exact_duration(within.as_secs().saturating_mul(1000)))
-        });
+        let within = step.within.map_or_else(String::new, |within| format!(" within {}", duration_text(within)));
         let then = match step.on_expiry {
             OnExpiry::Deny | OnExpiry::Next => String::new(),
             OnExpiry::Again(1) => " (asked again once)".to_owned(),

@@ -67,8 +67,7 @@ pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: Outp
     // SQLite fills a file that is empty, and leaves its mode.
     drop(data.make_file(&log).with_context(|| cannot("create", &to))?);
     let copied = part.path().join(DATA).join(&log);
-    countersign_store::copy_log(&place.log, &copied, EVENT_FORMAT)
-        .with_context(|| cannot("copy", &place.log))?;
+    countersign_store::copy_log(&place.log, &copied, EVENT_FORMAT).with_context(|| cannot("copy", &place.log))?;
     let report = verify_log(&copied, None, &place.log)?;
     // Objects lie there before the record names them, so those of the copy are there by now.
     let (mut left, mut links) = (Vec::new(), Vec::new());

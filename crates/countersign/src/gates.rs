@@ -93,8 +93,8 @@ pub(crate) fn run_grants_action(place: &DataDir, what: GrantsAction, form: Outpu
     match (what, local) {
         (GrantsAction::List, Some(mut local)) => print_grants(&local.send_request(&Request::Grants)?, form),
         (GrantsAction::List, None) => {
-            let recorded = recorded_engine(&place.log)
-                .map_err(|error| anyhow::anyhow!("{}; {OF_HOSTS}", chain_text(&error)))?;
+            let recorded =
+                recorded_engine(&place.log).map_err(|error| anyhow::anyhow!("{}; {OF_HOSTS}", chain_text(&error)))?;
             print_grants(&decisions::grants_json(recorded.state().policy().grants()), form)
         }
         (GrantsAction::Denials, Some(mut local)) => print_denials(&local.send_request(&Request::Denials)?, form),
@@ -134,9 +134,7 @@ fn open_recorded(log: &Path) -> anyhow::Result<AnyLog> {
 
 /// Returns the engine state from the record of a gateway that does not run.
 fn recorded_engine(log: &Path) -> anyhow::Result<Engine> {
-    block_on(async {
-        inspect_log(&open_recorded(log)?).await
-    })
+    block_on(async { inspect_log(&open_recorded(log)?).await })
 }
 
 /// Returns the denials that bind by the record of a gateway that does not run.

@@ -85,7 +85,8 @@ fn configuration_gaps(config: &Config) -> Vec<String> {
         ));
     } else if agents == 0 && services > 0 {
         lacks.push(
-            "note: no agent is configured, so the services are unused; add one with `countersign agents add ID`".to_owned(),
+            "note: no agent is configured, so the services are unused; add one with `countersign agents add ID`"
+                .to_owned(),
         );
     } else if agents > 0 && services == 0 {
         let note = "note: no service is configured, so agents have no tools to call; add one under `services`";

@@ -173,9 +173,8 @@ impl GatewayRealm {
             Some(Box::new(WatchedTokens::new(&config.storage.folder, clock.clone()))),
         );
         let auth = Arc::new(auth.map_err(in_folder)?.behind_proxy(config.gateway.public_url.as_deref()));
-        let folder = std::fs::canonicalize(&config.agents_dir).map_err(|problem| {
-            ServeError::of_io(&format!("cannot open {}", config.agents_dir.display()), problem)
-        })?;
+        let folder = std::fs::canonicalize(&config.agents_dir)
+            .map_err(|problem| ServeError::of_io(&format!("cannot open {}", config.agents_dir.display()), problem))?;
         let timeouts = (config.approval_timeout, config.clarify_timeout);
         let rules_file = RulesFile::new(handle.clone(), config.permissions.clone(), tool_inventory.clone());
         let chats = Arc::new(Conversations::new(handle.clone(), models, folder, timeouts, config.retry_policy()));

@@ -70,11 +70,7 @@ mod tests {
             ))
         };
         for (pattern, action, want) in [
-            (
-                "bash(rm -rf*)",
-                RuleAction::Deny,
-                spelled("bash(rm -rf*)", ", such as \"rm -fr\" or \"rm -r -f\"", "rm"),
-            ),
+            ("bash(rm -rf*)", RuleAction::Deny, spelled("bash(rm -rf*)", ", such as \"rm -fr\" or \"rm -r -f\"", "rm")),
             ("bash(rm -r *)", RuleAction::Deny, spelled("bash(rm -r *)", "", "rm")),
             ("bash(git push --force*)", RuleAction::Deny, spelled("bash(git push --force*)", "", "git push")),
             ("bash(git * -f)", RuleAction::Deny, spelled("bash(git * -f)", "", "git")),

@@ -56,13 +56,12 @@ pub async fn revoke_by_id(source: &CommandSource, id: &str, by: &PrincipalId) ->
         send_command(source, Command::Lift { principal, key, session, by: by.clone() }).await?;
         return Ok(id.to_owned());
     }
-    let grant = GrantId::parse(id)
-        .ok_or_else(|| {
-            format!(
-                "unknown id {id}: expected the id of a standing approval, as `countersign grants list` prints it, or of a \
+    let grant = GrantId::parse(id).ok_or_else(|| {
+        format!(
+            "unknown id {id}: expected the id of a standing approval, as `countersign grants list` prints it, or of a \
                  denial, as `countersign grants denials` prints it; nothing was revoked"
-            )
-        })?;
+        )
+    })?;
     let known = read_engine(source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
     if !known {
         return Err(format!(

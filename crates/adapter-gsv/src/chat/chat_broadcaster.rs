@@ -29,7 +29,7 @@ use super::{
         GsvAdapter,
         registry::{key_of, session_of},
     },
-    card, messages,
+    chat_card, messages,
 };
 
 /// Wait for another attempt whose end clients get as an event.

@@ -21,7 +21,7 @@ use countersign_view::GateRequest;
 
 use super::{
     super::{GsvAdapter, method_result::MethodResult, peer::ConnectedPeer, registry},
-    archive, card,
+    archive, chat_card,
     session_lifecycle::{self, Initiator},
     session_snapshot::{SessionDetail, SessionSnapshot, read_error, read_session, read_session_detail},
 };

@@ -19,8 +19,8 @@ use super::{
     super::fields::{self, RequestRejection},
     OwnerClosed, PromptLookup, SessionPrompts,
     answer_dedup::PostedAnswer,
-    card,
     form::{FormError, PromptForm},
+    prompt_card,
     queue::{HasPromptKind, PromptKind},
 };
 

@@ -24,7 +24,7 @@ use super::{
         pending_turn::{NeverBegins, PendingTurn},
         transcript, turn_stream,
     },
-    SessionPrompts, card,
+    SessionPrompts, prompt_card,
 };
 
 /// Most facts in one step.

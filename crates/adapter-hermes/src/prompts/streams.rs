@@ -21,8 +21,9 @@ use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 
 use super::{
     super::{transcript, turn_stream},
-    BroadcastGuard, OwnerClosed, SessionPrompts, card,
+    BroadcastGuard, OwnerClosed, SessionPrompts,
     prompt_broadcast::SessionNotice,
+    prompt_card,
     queue::HasPromptKind,
 };
 

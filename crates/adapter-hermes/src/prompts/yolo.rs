@@ -25,8 +25,9 @@ use serde_json::json;
 
 use super::{
     super::fields,
-    SessionPrompts, card,
+    SessionPrompts,
     form::{FormError, PromptForm},
+    prompt_card,
 };
 
 /// Most covered sessions at once.

@@ -30,10 +30,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         ("gateway: { tls: { cert: a } }", "config.yaml:1: gateway.tls.key: Missing required config"),
         ("gateway: { tls: { key: a } }", "config.yaml:1: gateway.tls.cert: Missing required config"),
-        (
-            "gateway: { port: 81, health_port: 81 }",
-            "config.yaml:1: gateway.health_port: must differ from gateway.port",
-        ),
+        ("gateway: { port: 81, health_port: 81 }", "config.yaml:1: gateway.health_port: must differ from gateway.port"),
         (
             "gateway: { public_url: gate.example }",
             "config.yaml:1: gateway.public_url: expected an address that starts with http:// or https://",
@@ -73,10 +70,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "messenger: { type: x }",
             "config.yaml:1: messenger.type: Unsupported messenger type: 'x' (only 'telegram' is supported)",
         ),
-        (
-            "messenger: { type: telegram }",
-            "config.yaml:1: messenger.telegram: Missing required config",
-        ),
+        ("messenger: { type: telegram }", "config.yaml:1: messenger.telegram: Missing required config"),
         (
             "messenger: { type: telegram, telegram: { chat_id: 1, allowed_users: [1] } }",
             "config.yaml:1: messenger.telegram.token: Missing required config",
@@ -119,18 +113,12 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         ("services: []", "config.yaml:1: services: expected a mapping, found a list"),
         ("services:\n  x: http://h", "config.yaml:2: services.x: Service 'x' must be a mapping"),
-        (
-            "services: { x: { auth: { type: none } } }",
-            "config.yaml:1: services.x.url: Missing required config",
-        ),
+        ("services: { x: { auth: { type: none } } }", "config.yaml:1: services.x.url: Missing required config"),
         (
             "services: { x: { url: 'ftp://h', auth: { type: none } } }",
             "config.yaml:1: services.x.url: expected an address that starts with http:// or https://",
         ),
-        (
-            "services: { x: { url: 'http://h' } }",
-            "config.yaml:1: services.x.auth: Missing required config",
-        ),
+        ("services: { x: { url: 'http://h' } }", "config.yaml:1: services.x.auth: Missing required config"),
         (
             "services: { x: { url: 'http://h', auth: {} } }",
             "config.yaml:1: services.x.auth.type: Missing required config",

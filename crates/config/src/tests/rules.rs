@@ -106,18 +106,9 @@ fn what_is_wrong_is_named_with_its_line() {
             "permissions.yaml:2: rules[0].action: Invalid permission action: 'DENY' (must be allow/deny/ask)",
         ),
         ("rules:\n- { pattern: x }", "permissions.yaml:2: rules[0].action: Missing required config"),
-        (
-            "defaults:\n- { action: deny }",
-            "permissions.yaml:2: defaults[0].pattern: Missing required config",
-        ),
-        (
-            "rules:\n- { pattern: '', action: deny }",
-            "permissions.yaml:2: rules[0].pattern: Missing required config",
-        ),
-        (
-            "rules:\n- { tool: '', action: deny }",
-            "permissions.yaml:2: rules[0].tool: Missing required config",
-        ),
+        ("defaults:\n- { action: deny }", "permissions.yaml:2: defaults[0].pattern: Missing required config"),
+        ("rules:\n- { pattern: '', action: deny }", "permissions.yaml:2: rules[0].pattern: Missing required config"),
+        ("rules:\n- { tool: '', action: deny }", "permissions.yaml:2: rules[0].tool: Missing required config"),
         (
             "rules:\n- { pattern: x, approvals: , action: ask }",
             "permissions.yaml:2: rules[0].approvals: expected a value, found nothing",
@@ -171,10 +162,7 @@ fn what_is_wrong_is_named_with_its_line() {
             "rules:\n- { tool: x, action: deny, args: [1] }",
             "permissions.yaml:2: rules[0].args: expected `any` or a mapping from argument names",
         ),
-        (
-            "rules:\n- { tool: x, action: allow, args: ~ }",
-            "permissions.yaml:2: rules[0].args: Missing required config",
-        ),
+        ("rules:\n- { tool: x, action: allow, args: ~ }", "permissions.yaml:2: rules[0].args: Missing required config"),
         (
             "rules:\n- tool: x\n  principal:\n  action: allow",
             "permissions.yaml:3: rules[0].principal: Missing required config",
@@ -206,10 +194,7 @@ fn what_is_wrong_is_named_with_its_line() {
             "rules:\n- { pattern: x, action: ask, escalate: [ { after: 5, to: ana, unless: b } ] }",
             "permissions.yaml:2: rules[0].escalate[0].unless: unknown key",
         ),
-        (
-            "tests:\n- { request: '', expect: ask }",
-            "permissions.yaml:2: tests[0].request: Missing required config",
-        ),
+        ("tests:\n- { request: '', expect: ask }", "permissions.yaml:2: tests[0].request: Missing required config"),
         (
             "tests:\n- { request: 'a b', expect: ask }",
             "permissions.yaml:2: tests[0].request: expected key=value after the tool",

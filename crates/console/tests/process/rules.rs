@@ -406,7 +406,8 @@ fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
     let visitor = BrowserClient::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
     // It removes the default permissions that hold without any rule.
-    let first = "this is the first rule. As long as there are no rules, reading files in the workspace needs no approval";
+    let first =
+        "this is the first rule. As long as there are no rules, reading files in the workspace needs no approval";
     assert!(page.text.contains(first), "{}", page.text);
     assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
     let page = preview(&visitor, &gateway, "pattern=turn*&action=allow");

@@ -116,7 +116,8 @@ fn a_malformed_rule_that_restricts_is_an_error() {
 
 #[test]
 fn a_rule_on_commands_that_covers_less_than_it_seems_draws_a_hint() {
-    let place = place("rules:\n- { pattern: 'bash(rm -rf*)', action: deny }\n- { pattern: 'bash(*)', action: allow }\n");
+    let place =
+        place("rules:\n- { pattern: 'bash(rm -rf*)', action: deny }\n- { pattern: 'bash(*)', action: allow }\n");
     let output = policy(&place, &["check"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     assert!(output.out.contains("such as \"rm -fr\" or \"rm -r -f\"; deny \"bash(rm*)\""), "{output:?}");

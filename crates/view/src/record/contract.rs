@@ -9,7 +9,7 @@ use countersign_core::{
 };
 
 use super::record_formatter::approver_name;
-use crate::time::exact_duration;
+use crate::time::duration_text;
 
 pub(super) fn contract_text(event: &Event, people: &IdentityMap) -> String {
     match event {

@@ -10,7 +10,7 @@ use countersign_core::{
     time::Millis,
 };
 
-use crate::time::exact_duration;
+use crate::time::duration_text;
 
 pub(super) fn schedule_text(event: &Event, content: Option<&str>) -> String {
     match event {
