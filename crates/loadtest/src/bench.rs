@@ -43,13 +43,17 @@ pub(crate) fn fan_out(arguments: &[String]) -> anyhow::Result<ExitCode> {
     streams::fan_out(arguments.first().context("how large a frame is")?.parse()?)
 }
 
-/// Labels of the figures of prompt streams: the name and target of the last frame, and the names of an answer and of memory.
-type OfStreams = ((&'static str, f64), Option<(&'static str, &'static str)>);
+/// Labels of the figures of prompt streams: the name and target of the last frame, and the names of an answer, of memory and of its return.
+type OfStreams = ((&'static str, f64), Option<[&'static str; 3]>);
 const ONE: OfStreams = (("hermes: request to frame at one stream", 0.5), None);
 const HUNDRED: OfStreams = (("hermes: request to frame at the last of 100", 2.0), None);
 const ALL: OfStreams = (
     ("hermes: request to frame at the last of 10,000", 120.0),
-    Some(("hermes: an answer while 10,000 streams are open", "hermes: memory of a stream")),
+    Some([
+        "hermes: an answer while 10,000 streams are open",
+        "hermes: memory of a stream",
+        "hermes: memory after 10,000 streams have left, over that before",
+    ]),
 );
 
 /// Figures to measure and output format.
@@ -233,12 +237,15 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
         measure(BenchFigure::new(last, FigureUnit::Millis).with_target(target), &mut || {
             of_streams(|open| (open.last, Some(open.raw_last)))
         });
-        if let Some((answer, memory)) = names.1 {
+        if let Some([answer, memory, kept]) = names.1 {
             measure(BenchFigure::new(answer, FigureUnit::Millis).with_target(5.0), &mut || {
                 of_streams(|open| (open.answer, None))
             });
             measure(BenchFigure::new(memory, FigureUnit::Kibibytes).with_target(24.0), &mut || {
                 of_streams(|open| (open.bytes / 1024.0, None))
+            });
+            measure(BenchFigure::new(kept, FigureUnit::Ratio).with_target(1.5), &mut || {
+                of_streams(|open| (open.kept, None))
             });
         }
     }

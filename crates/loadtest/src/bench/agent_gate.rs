@@ -2,8 +2,8 @@
 
 use std::{
     fs::File,
-    io::Write as _,
     net::SocketAddr,
+    os::unix::fs::FileExt as _,
     path::Path,
     time::{Duration, Instant},
 };
@@ -127,7 +127,7 @@ impl RawParts {
         Ok(Self {
             echo: TextSocket::connect(&socket::start_echo()?.to_string())?,
             service: web::BlockingHttpClient::connect(service)?,
-            file: File::create(scratch.path().join("raw"))?,
+            file: preallocated_file(&scratch.path().join("raw"))?,
             frame: tool_request(1, "look", &json!({ "thing": "lamp" })),
             _scratch: scratch,
         })
@@ -138,11 +138,20 @@ impl RawParts {
         self.echo.read_text()?;
         self.service.get("/look/lamp")?;
         for _ in 0..2 {
-            self.file.write_all(&[7; PAGE])?;
+            self.file.write_all_at(&[7; PAGE], 0)?;
             self.file.sync_data()?;
         }
         Ok(())
     }
+}
+
+/// Makes a file of one page. A log writes over pages that it has; syncing a file that grows would also sync its new size, and make the
+/// yardstick slower than the disk is.
+fn preallocated_file(path: &Path) -> std::io::Result<File> {
+    let file = File::create(path)?;
+    file.write_all_at(&[0; PAGE], 0)?;
+    file.sync_all()?;
+    Ok(file)
 }
 
 /// Returns the milliseconds from the delivery of the tap that allows to the agent's reply, and those of the parts of a request.

@@ -34,6 +34,12 @@ pub(crate) const FAN_OUT: &str = "__fan-out";
 pub(crate) const MANY: usize = 10_000;
 /// Number of questions.
 const ROUNDS: usize = 7;
+/// Number of times that all watchers come and leave.
+const LEAVES: usize = 4;
+/// Time that a gateway has to give memory back after its watchers have left.
+const RETURN: Duration = Duration::from_secs(30);
+/// Wait between two looks at the memory.
+const LOOK: Duration = Duration::from_millis(500);
 /// Maximum wait for an event.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of connections that are opened at once.
@@ -53,6 +59,8 @@ pub(crate) struct StreamFigures {
     pub(crate) answer: f64,
     /// Bytes of memory that each stream takes.
     pub(crate) bytes: f64,
+    /// Resident memory after several rounds of streams have left, as a multiple of that before.
+    pub(crate) kept: f64,
 }
 
 /// Measures with `count` streams.
@@ -86,6 +94,12 @@ pub(crate) fn measure(binary: &Path, count: usize) -> anyhow::Result<StreamFigur
         agent.read_text()?;
     }
     watching.abort_all();
+    drop((watching, frames));
+    for _ in 1..LEAVES {
+        let (mut watching, _) = runtime.block_on(open_watchers(address, PATH, count))?;
+        watching.abort_all();
+    }
+    let kept = kept_memory(gateway.id(), before)?;
     drop(gateway);
     let nothing = "nothing was measured";
     #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
@@ -95,7 +109,23 @@ pub(crate) fn measure(binary: &Path, count: usize) -> anyhow::Result<StreamFigur
         raw_last: median(time_raw_fan_out(&runtime, count, size)?).context(nothing)?,
         answer: median(answers).context(nothing)?,
         bytes,
+        kept,
     })
+}
+
+/// Returns the lowest resident memory within [`RETURN`] of now, as a multiple of `before`.
+#[expect(clippy::cast_precision_loss, reason = "sizes here are far below 2^52")]
+fn kept_memory(process: u32, before: u64) -> anyhow::Result<f64> {
+    let begun = Instant::now();
+    let mut least = f64::INFINITY;
+    while begun.elapsed() < RETURN {
+        std::thread::sleep(LOOK);
+        least = least.min(resident_bytes(process)? as f64 / before as f64);
+        if least <= 1.0 {
+            break;
+        }
+    }
+    Ok(least)
 }
 
 /// Opens so many streams. Each reports when it saw a frame in which something waits, and how long that was.
