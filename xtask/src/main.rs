@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
 mod browser;
+mod budgets;
 mod fuzz;
 mod loadtest;
 mod package;

@@ -40,8 +40,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => {
-            command_output(Command::new(cargo_path()).args(["build", "--release", "--locked", "-p", "countersign"]))?;
-            workspace.target.join("release/countersign")
+            command_output(Command::new(cargo_path()).args(["build", "--profile", "dist", "--locked", "-p", "countersign"]))?;
+            workspace.target.join("dist/countersign")
         }
     };
     let folder = workspace.target.join("package");

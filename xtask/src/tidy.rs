@@ -24,7 +24,7 @@ use std::{
 use anyhow::Context as _;
 
 use crate::{
-    reference,
+    budgets, reference,
     tidy::source::RustSource,
     workspace::{Workspace, rust_files},
 };
@@ -116,6 +116,12 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<TidyFinding>
     }
     found.extend(banned_words::workspace_findings(workspace)?);
     found.extend(measure::findings(workspace)?);
+    found.extend(budgets::problems(workspace)?.into_iter().map(|what| TidyFinding {
+        file: budgets::FILE.into(),
+        line: 1,
+        what,
+        why: "weight grows only with a reason",
+    }));
     for page in CONTRIBUTOR_PAGES {
         found.extend(commands::findings(workspace, Path::new(page), &read_text(&workspace.root.join(page))?));
     }

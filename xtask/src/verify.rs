@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use crate::{
-    loadtest, tidy,
+    budgets, loadtest, tidy,
     verify::tally::{TestRunner, TestTally},
     workspace::{Workspace, cargo_path},
 };
@@ -47,7 +47,12 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> ExitCode {
     let outcome = run_steps(workspace, options, &mut tally);
     let took = begun.elapsed().as_secs_f64();
     match &outcome {
-        Ok(()) => println!("\nverify: everything holds ({took:.1} s)"),
+        Ok(()) => {
+            if let Some(line) = (options == Options::Everything).then(|| budgets::time_report(workspace, took)).flatten() {
+                println!("\n{line}");
+            }
+            println!("\nverify: everything holds ({took:.1} s)");
+        }
         Err(error) => println!("\nverify: FAILED: {error:#} ({took:.1} s)"),
     }
     if tally != TestTally::default() {
@@ -91,6 +96,7 @@ fn run_steps(workspace: &Workspace, options: Options, tally: &mut TestTally) -> 
         }
     })?;
     run_step("killed while it works", || loadtest::kill_briefly(workspace))?;
+    run_step("budgets", || budgets::check_binaries(workspace))?;
     if options == Options::Fast {
         return Ok(());
     }

@@ -37,6 +37,11 @@ use std::process::ExitCode;
 
 use countersign_agent_dir::AgentProduct;
 
+/// Gives memory back while the process is idle, by a thread of its own. The allocator of the C library keeps most of it for good.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// The stack of a worker, in bytes. The grammar of shell lines recurses; its depth is bounded where lines are judged, and this is the
 /// reserve for it. Pages that are never touched cost nothing.
 const STACK: usize = 32 << 20;

@@ -20,6 +20,7 @@ struct RequiredTool {
 
 const TOOLS: &[RequiredTool] = &[
     RequiredTool { program: "cc", packages: &["gcc", "libc6-dev"], why: "SQLite is built from its C source" },
+    RequiredTool { program: "make", packages: &["make"], why: "the allocator is built from its C source" },
     RequiredTool { program: "python3", packages: &["python3"], why: "the example host is a Python script" },
     RequiredTool { program: "bash", packages: &["bash"], why: "the bash tool runs it" },
     RequiredTool { program: "curl", packages: &["curl"], why: "pages of the book use it" },
