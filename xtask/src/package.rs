@@ -40,7 +40,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => {
-            command_output(Command::new(cargo_path()).args(["build", "--profile", "dist", "--locked", "-p", "countersign"]))?;
+            command_output(Command::new(cargo_path()).args([
+                "build",
+                "--profile",
+                "dist",
+                "--locked",
+                "-p",
+                "countersign",
+            ]))?;
             workspace.target.join("dist/countersign")
         }
     };

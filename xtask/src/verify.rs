@@ -48,7 +48,9 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> ExitCode {
     let took = begun.elapsed().as_secs_f64();
     match &outcome {
         Ok(()) => {
-            if let Some(line) = (options == Options::Everything).then(|| budgets::time_report(workspace, took)).flatten() {
+            if let Some(line) =
+                (options == Options::Everything).then(|| budgets::time_report(workspace, took)).flatten()
+            {
                 println!("\n{line}");
             }
             println!("\nverify: everything holds ({took:.1} s)");

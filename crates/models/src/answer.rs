@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{FutureExt as _, Stream, StreamExt, stream};
+use futures_util::{Stream, StreamExt, stream};
 use sse_stream::SseByteStream;
 use tokio::time::Instant;
 
@@ -47,9 +47,6 @@ const STEP: usize = 1 << 10;
 
 /// Time that an event that grows may take until it is complete, as a multiple of the limit of silence.
 const PATIENCE: u64 = 4;
-
-/// Bytes of text after which no further event is added to a delta.
-const MERGED: usize = 16 << 10;
 
 /// Wait for further frames after a complete answer.
 pub(crate) const TRAIL: Duration = Duration::from_secs(2);
@@ -107,18 +104,14 @@ struct AnswerReader {
 impl AnswerReader {
     async fn next(&mut self) -> Option<Result<ModelEvent, ModelFailure>> {
         loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(item);
+            }
+            if self.over {
+                return None;
+            }
             let held = self.decoder.held_bytes();
-            let outcome = if self.over || !self.ready.is_empty() {
-                // Events that came together make one delta: each costs its readers more than its text does.
-                let is_open = !self.over && self.ready.back().is_some_and(may_grow);
-                match is_open.then(|| self.read_frame().now_or_never()).flatten() {
-                    Some(outcome) => outcome,
-                    None => return self.ready.pop_front(),
-                }
-            } else {
-                let Some(outcome) = self.step_or_notice().await else { continue };
-                outcome
-            };
+            let Some(outcome) = self.step_or_notice().await else { continue };
             let events = self.decoder.take_events();
             let is_new = self.adds_usage(&events);
             let weight = events.iter().map(event_weight).sum::<usize>();
@@ -135,10 +128,9 @@ impl AnswerReader {
             if self.weight.saturating_add(self.decoder.held_bytes()) > ANSWER_LIMIT {
                 self.over = true;
                 let message = format!("the answer is longer than {ANSWER_LIMIT} bytes (terminated)");
-                self.ready.push_back(Err(ModelFailure::new(FailureKind::Refused, message)));
-                continue;
+                return Some(Err(ModelFailure::new(FailureKind::Refused, message)));
             }
-            events.into_iter().for_each(|event| self.push_event(event));
+            self.ready.extend(events.into_iter().map(Ok));
             match outcome {
                 Ok(AnswerProgress::Open) => {}
                 Ok(AnswerProgress::Whole) => self.meter.whole.store(true, Ordering::Relaxed),
@@ -148,18 +140,6 @@ impl AnswerReader {
                     self.ready.push_back(Err(failure));
                 }
             }
-        }
-    }
-
-    /// Adds an event to those that are ready, and more of the part in the last one to that.
-    fn push_event(&mut self, event: ModelEvent) {
-        if let (Some(Ok(ModelEvent::Delta { index, text })), ModelEvent::Delta { index: at, text: more }) =
-            (self.ready.back_mut(), &event)
-            && index == at
-        {
-            text.push_str(more);
-        } else {
-            self.ready.push_back(Ok(event));
         }
     }
 
@@ -278,11 +258,6 @@ impl AnswerReader {
         let body = body.trim_start_matches('\u{feff}').trim_start();
         body.starts_with(['<', '{', '[']).then(|| no_stream(None, body))
     }
-}
-
-/// Reports whether more text can be added to this item.
-fn may_grow(item: &Result<ModelEvent, ModelFailure>) -> bool {
-    matches!(item, Ok(ModelEvent::Delta { text, .. }) if text.len() < MERGED)
 }
 
 fn event_weight(event: &ModelEvent) -> usize {

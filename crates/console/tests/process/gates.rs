@@ -50,7 +50,7 @@ fn what_waits_is_listed_whole_and_allowed_by_a_form() {
     assert!(after.text.contains("Allowed once") && after.text.contains("by a local user"), "{}", after.text);
     assert!(after.text.contains("No pending approvals."));
     let record = visitor.get_page(&gateway, &format!("/console/record/{gate}"));
-    for want in ["requested: ", "waiting for an approver", "allowed once by web:open", "done: "] {
+    for want in ["requested: ", "waiting for an approver", "once by web:open", ">done</span> turn("] {
         assert!(record.text.contains(want), "{want}: {}", record.text);
     }
     place.verify_log();

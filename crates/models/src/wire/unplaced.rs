@@ -176,6 +176,9 @@ impl EventJudge {
     /// The most names that are kept: a server may send another one with each event.
     const MOST: usize = 16;
 
+    /// The longest name that is kept, in bytes.
+    const LONGEST: usize = 64;
+
     /// Returns a judge of a wire that reads the `known` members.
     pub(crate) fn new(known: &'static [&'static str]) -> Self {
         Self { known, harmless: Vec::new() }
@@ -207,7 +210,7 @@ impl EventJudge {
         let is_named = |words: &[&str], word: Option<&String>| word.is_some_and(|word| words.contains(&word.as_str()));
         let (first, last) = (words.first(), words.last());
         let is_harmless = !is_named(&CONTENT, last) && !is_named(&FAILURES, last) && !is_named(&FAILURES, first);
-        if is_harmless && self.harmless.len() < Self::MOST {
+        if is_harmless && self.harmless.len() < Self::MOST && name.len() <= Self::LONGEST {
             self.harmless.push(name.to_owned());
         }
         is_harmless

@@ -342,9 +342,6 @@ impl<'a> MessageAssembler<'a> {
                         self.pending = Some((index, text));
                     }
                 }
-                if self.sent.is_none_or(|sent| sent.elapsed() >= self.work.merge) && self.is_affordable() {
-                    self.flush().await;
-                }
             }
             ModelEvent::PartEnd { index, part } => {
                 self.flush().await;
@@ -358,6 +355,12 @@ impl<'a> MessageAssembler<'a> {
             ModelEvent::Usage(usage) => self.usage = usage,
             ModelEvent::Payload(data) => self.payload = Some(data),
             ModelEvent::Stop(stop) => return Some(stop),
+        }
+        if self.pending.is_some()
+            && self.sent.is_none_or(|sent| sent.elapsed() >= self.work.merge)
+            && self.is_affordable()
+        {
+            self.flush().await;
         }
         None
     }

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 use streamed_calls::StreamedCall;
-use text_chunk::TextChunk;
+use text_chunk::read_text;
 
 #[derive(Default)]
 pub(crate) struct CompletionsDecoder {
@@ -105,7 +105,7 @@ impl AnswerDecoder for CompletionsDecoder {
         if self.finish.is_some() || !matches!(self.prose, Some((ProseKind::Text, _))) {
             return false;
         }
-        let Some(text) = TextChunk::read_text(data) else { return false };
+        let Some(text) = read_text(data) else { return false };
         self.chunks += 1;
         self.push_prose(ProseKind::Text, &text);
         true

@@ -2,15 +2,18 @@
 //!
 //! It must not vary: any other form, however harmless, is left to the whole reading.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 
 /// A chunk with one piece of text. Members with no such field, or with another value, make it another form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "fields that only have to fit")]
-pub(super) struct TextChunk<'a> {
+struct TextChunk<'a> {
     id: Option<&'a str>,
     object: Option<&'a str>,
     created: Option<f64>,
@@ -20,7 +23,7 @@ pub(super) struct TextChunk<'a> {
     provider: Option<&'a str>,
     obfuscation: Option<&'a str>,
     #[serde(borrow)]
-    choices: [TextChoice<'a>; 1],
+    choices: [ObjectOnly<TextChoice<'a>>; 1],
     usage: Option<()>,
 }
 
@@ -30,7 +33,7 @@ pub(super) struct TextChunk<'a> {
 struct TextChoice<'a> {
     index: u64,
     #[serde(borrow)]
-    delta: TextDelta<'a>,
+    delta: ObjectOnly<TextDelta<'a>>,
     logprobs: Option<()>,
     finish_reason: Option<()>,
     native_finish_reason: Option<()>,
@@ -45,19 +48,41 @@ struct TextDelta<'a> {
     content: Cow<'a, str>,
 }
 
-impl<'a> TextChunk<'a> {
-    /// Returns the text of a chunk of this form. `None` for any other.
-    pub(super) fn read_text(data: &'a str) -> Option<Cow<'a, str>> {
-        let Self { object, choices: [TextChoice { index, delta, .. }], .. } = serde_json::from_str(data).ok()?;
-        (index == 0 && object.is_none_or(|object| object == "chat.completion.chunk")).then_some(delta.content)
+/// An object. The derived reading of a struct would also take a list of its values.
+struct ObjectOnly<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for ObjectOnly<T> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_map(ObjectVisitor(PhantomData))
     }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = ObjectOnly<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<ObjectOnly<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(members)).map(ObjectOnly)
+    }
+}
+
+/// Returns the text of a chunk that holds one piece of text and nothing else that matters. `None` for any other.
+pub(super) fn read_text(data: &str) -> Option<Cow<'_, str>> {
+    let ObjectOnly(chunk): ObjectOnly<TextChunk<'_>> = serde_json::from_str(data).ok()?;
+    let TextChunk { object, choices: [ObjectOnly(TextChoice { index, delta: ObjectOnly(delta), .. })], .. } = chunk;
+    (index == 0 && object.is_none_or(|object| object == "chat.completion.chunk")).then_some(delta.content)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::TextChunk;
+    use super::read_text;
 
     #[test]
     fn a_chunk_with_anything_but_text_is_of_another_form() {
@@ -65,7 +90,7 @@ mod tests {
             "id": "r", "object": "chat.completion.chunk", "created": 1, "model": "m", "usage": null,
             "choices": [{"index": 0, "delta": {"role": "assistant", "content": "two \"words\""}, "finish_reason": null}],
         });
-        assert_eq!(TextChunk::read_text(&chunk.to_string()).as_deref(), Some("two \"words\""));
+        assert_eq!(read_text(&chunk.to_string()).as_deref(), Some("two \"words\""));
         for (place, value) in [
             ("/usage", json!({"prompt_tokens": 1})),
             ("/object", json!("error")),
@@ -79,11 +104,21 @@ mod tests {
             ("/choices/0/delta/content", json!([{"type": "text", "text": "more"}])),
             ("/choices/0/delta/reasoning", json!("thought")),
             ("/choices/0/delta/tool_calls", json!([])),
+            ("/choices/0/delta", json!(["a role", "more"])),
+            ("/choices/0", json!([0, {"content": "more"}, null, null, null])),
         ] {
             let mut other = chunk.clone();
-            let (parent, name) = place.rsplit_once('/').unwrap();
-            other.pointer_mut(parent).unwrap()[name] = value;
-            assert_eq!(TextChunk::read_text(&other.to_string()), None, "{other}");
+            match other.pointer_mut(place) {
+                Some(found) => *found = value,
+                None => {
+                    let (parent, name) = place.rsplit_once('/').unwrap();
+                    other.pointer_mut(parent).unwrap()[name] = value;
+                }
+            }
+            assert_eq!(read_text(&other.to_string()), None, "{other}");
         }
+        let list =
+            json!(["r", null, 1, "m", null, null, null, null, [{"index": 0, "delta": {"content": "more"}}], null]);
+        assert_eq!(read_text(&list.to_string()), None);
     }
 }
