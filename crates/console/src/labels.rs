@@ -176,6 +176,11 @@ pub(super) fn count_text(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
+/// Returns a number of entries of the record.
+pub(super) fn entry_count_text(count: u64) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
+}
+
 #[cfg(test)]
 mod tests {
     use countersign_core::{gate::IdentityMap, id::PrincipalId};

@@ -15,7 +15,7 @@ use maud::{Markup, html};
 
 use super::{
     ConsoleState,
-    labels::{count_text, duration_text, escape_line, plain_text, time_ago, url_path},
+    labels::{duration_text, entry_count_text, escape_line, plain_text, time_ago, url_path},
     page::{ConsoleTab, PageError, render_page, render_table},
     planned_jobs,
     policy::ago_or_never,
@@ -105,7 +105,7 @@ pub(super) async fn show_agents(
                 div { dt { "Login" } dd { @if context.auth.is_guarded() { "required" } @else { "not required; only this machine can connect" } } }
                 div { dt { "Uptime" } dd { (duration_text(ctx.now.0.saturating_sub(context.started_at.0))) } }
                 div { dt { "Version" } dd { (env!("CARGO_PKG_VERSION")) } }
-                div { dt { "Record" } dd { code { (plain_text(&context.config.storage.log.display().to_string())) } ", " (count_text(head.lsn.0, "record")) ", " (size >> 10) " KiB" } }
+                div { dt { "Record" } dd { code { (plain_text(&context.config.storage.log.display().to_string())) } ", " (entry_count_text(head.lsn.0)) ", " (size >> 10) " KiB" } }
                 div { dt { "Head" } dd { code.head { (head.lsn) ":" (head.chain) } } }
                 div { dt { "Rules" } dd { code { (plain_text(&context.config.permissions.display().to_string())) } } }
             }

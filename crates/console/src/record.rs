@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ConsoleState, PageContext,
-    labels::{count_text, plain_text, time_element, url_path},
+    labels::{entry_count_text, plain_text, time_element, url_path},
     page::{ConsoleTab, PageError, render_page},
 };
 
@@ -107,14 +107,14 @@ pub(super) async fn verify_chain(
         console.context.handle.log().verify_chain(Partition::ZERO, None).await.map_err(PageError::unreadable_record)?;
     let notice = match &report.flaw {
         None => {
-            let records = count_text(report.records, "record");
-            (true, format!("Chain verified: {records}, {} redacted.", report.redacted))
+            let entries = entry_count_text(report.records);
+            (true, format!("Chain verified: {entries}, {} redacted.", report.redacted))
         }
         Some(flaw) => {
             let valid = match report.records {
                 0 => String::new(),
-                1 => " The record before it is valid.".to_owned(),
-                records => format!(" The {records} records before it are valid."),
+                1 => " The entry before it is valid.".to_owned(),
+                entries => format!(" The {entries} entries before it are valid."),
             };
             (false, format!("Chain broken: {flaw}.{valid}"))
         }
@@ -149,7 +149,7 @@ impl ConsoleState {
                 div.(if *is_whole { "told" } else { "problem" }) role=(if *is_whole { "status" } else { "alert" }) { p { (text) } }
             }
             div.panel.chain {
-                div #chain data-follows { p #records { strong { (head.lsn.0) " records" } ", hash-chained. Head:" }
+                div #chain data-follows { p #records { strong { (entry_count_text(head.lsn.0)) } ", hash-chained. Head:" }
                 p #head { code.head { (head.lsn) ":" (head.chain) } } }
                 p.note { "Keep the head in another place, so that you can detect a truncated record later." }
                 form method="post" action="/console/record" {

@@ -27,19 +27,19 @@ pub struct VerifyReport {
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum Corruption {
     /// Later records are there, this one is not.
-    #[error("record {0} is missing")]
+    #[error("entry {0} is missing")]
     Missing(Lsn),
     /// The record, or one before it, differs from the recorded one.
-    #[error("record {0} does not match the hash chain")]
+    #[error("entry {0} does not match the hash chain")]
     Chain(Lsn),
     /// The content is gone without a redaction, differs from the recorded one, or was put where there was none.
-    #[error("the content of record {0} does not match its digest")]
+    #[error("the content of entry {0} does not match its digest")]
     Content(Lsn),
     /// The log once went further.
-    #[error("the end of the log is missing: it ended at {}, now it ends at {}", .expected.lsn, .found.lsn)]
+    #[error("the end of the record is missing: it ended at {}, now it ends at {}", .expected.lsn, .found.lsn)]
     CutTail { expected: LogHead, found: LogHead },
     /// The chain fits in itself, but is not the one that was once seen.
-    #[error("the log was rewritten at or before {}", .expected.lsn)]
+    #[error("the record was rewritten at or before {}", .expected.lsn)]
     Rewritten { expected: LogHead, found: Digest },
 }
 

@@ -147,13 +147,13 @@ fn every_change_of_a_record_is_found() {
             "UPDATE events SET facts = replace(facts, '\"denied\"', '\"allowed\"') WHERE facts LIKE '%\"resolution\":\"denied\"%'",
             "does not match the hash chain",
         ),
-        ("UPDATE events SET at = at + 1 WHERE lsn = 5", "record 5 does not match the hash chain"),
+        ("UPDATE events SET at = at + 1 WHERE lsn = 5", "entry 5 does not match the hash chain"),
         (
             "UPDATE contents SET bytes = CAST(bytes || ' ' AS BLOB) WHERE lsn = 7",
-            "the content of record 7 does not match",
+            "the content of entry 7 does not match",
         ),
-        ("DELETE FROM events WHERE lsn = 9", "record 9 is missing"),
-        (&format!("DELETE FROM events WHERE lsn = {last}"), "the end of the log is missing: it ended at"),
+        ("DELETE FROM events WHERE lsn = 9", "entry 9 is missing"),
+        (&format!("DELETE FROM events WHERE lsn = {last}"), "the end of the record is missing: it ended at"),
     ] {
         let demo = DemoProcess::run(&["--no"]);
         let (_, report) = demo.audit(&["verify", "--json"]);
