@@ -120,15 +120,20 @@ pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: Outp
     let paint = ColourMode::for_stdout();
     writeln!(
         out,
-        "backup    {}, {} files",
+        "backup    {}, {} {}",
         paint.apply_style(TextStyle::Strong, display_path(&options.to)),
-        manifest.files.len()
+        manifest.files.len(),
+        if manifest.files.len() == 1 { "file" } else { "files" }
     )?;
     let entries = if manifest.records == 1 { "entry" } else { "entries" };
     writeln!(out, "record    {} {entries}, chain verified", manifest.records)?;
     writeln!(out, "head      {}", manifest.head)?;
     if !left.is_empty() {
-        writeln!(out, "left out  {}: they contain secrets; --secrets includes them", one_line(&left.join(", ")))?;
+        let reason = match left.len() {
+            1 => "it contains secrets; --secrets includes it",
+            _ => "they contain secrets; --secrets includes them",
+        };
+        writeln!(out, "left out  {}: {reason}", one_line(&left.join(", ")))?;
     }
     if !links.is_empty() {
         writeln!(out, "left out  targets of symlinks: {}", one_line(&links.join(", ")))?;
@@ -176,7 +181,10 @@ fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
     let to = target::resolve_target(named)?;
     let shown_to = display_path(named);
     if target::is_occupied(&to)? {
-        bail!("{shown_to} exists already: choose a folder that does not exist");
+        if to.is_dir() {
+            bail!("{shown_to} is not empty: choose an empty folder or a new one");
+        }
+        bail!("{shown_to} is a file, not a folder: choose an empty folder or a new one");
     }
     if target::is_here(&to) {
         bail!("{shown_to} is your working folder: choose a folder that does not exist");

@@ -115,8 +115,14 @@ fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
     if ControlClient::is_closed_to_us(folder) {
         bail!("the gateway of {} does not admit this user: add the user under `local` in `people`", folder.display());
     }
-    bail!(
-        "no gateway runs with the data directory {}: start `countersign serve`, or select a gateway with --config or --data",
+    Err(explain_no_gateway(folder))
+}
+
+/// Explains that no gateway runs with a data directory, and what to do.
+fn explain_no_gateway(folder: &Path) -> anyhow::Error {
+    let absent = if folder.exists() { "" } else { ", which does not exist" };
+    anyhow::anyhow!(
+        "no gateway runs with the data directory {}{absent}: start `countersign serve`, or select a gateway with --config or --data",
         folder.display()
     )
 }
@@ -124,10 +130,7 @@ fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
 /// Opens the record of a gateway that does not run.
 fn open_recorded(log: &Path) -> anyhow::Result<AnyLog> {
     if let Some(folder) = log.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
-        bail!(
-            "no gateway runs with the data directory {}, which does not exist: select another with --config or --data",
-            folder.display()
-        );
+        return Err(explain_no_gateway(folder));
     }
     audit::open_record(log).context("no gateway runs, and its record cannot be read")
 }

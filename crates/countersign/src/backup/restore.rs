@@ -45,7 +45,7 @@ pub(crate) fn restore_backup(
     form: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
     let no_backup = || format!("{} is not a backup", display_path(&options.from));
-    let backup = FolderHandle::open(&options.from).with_context(no_backup)?;
+    let backup = FolderHandle::open(&options.from).map_err(|error| explain_unreadable_backup(&options.from, error))?;
     let manifest = BackupManifest::read_from(&backup, &options.from)?;
     let head = parse_head(&manifest.head)
         .map_err(|why| anyhow::anyhow!("invalid head of the backup: {}", super::one_line(&why.to_string())))?;
@@ -120,9 +120,26 @@ pub(crate) fn restore_backup(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Explains why the folder of a backup cannot be opened.
+fn explain_unreadable_backup(from: &Path, error: io::Error) -> anyhow::Error {
+    let shown_from = display_path(from);
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            anyhow::anyhow!("{shown_from} does not exist: pass a folder that `countersign backup` created")
+        }
+        io::ErrorKind::NotADirectory => {
+            anyhow::anyhow!("{shown_from} is a file, not a folder: pass a folder that `countersign backup` created")
+        }
+        _ => anyhow::Error::from(error).context(cannot("read", from)),
+    }
+}
+
 /// Refuses what would be found out only after all was copied, or would be put aside with what is there.
 fn ensure_restorable(target: &Path, is_there: bool, options: &RestoreOptions) -> anyhow::Result<()> {
     let shown_target = display_path(target);
+    if is_there && !target.is_dir() {
+        bail!("{shown_target} is a file, not a folder: restore into a folder with --data");
+    }
     if is_there && !options.replace {
         bail!("{shown_target} is not empty: restore into another folder with --data, or rename it with --replace");
     }

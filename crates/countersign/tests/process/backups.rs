@@ -80,7 +80,10 @@ fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
     assert_eq!(backup(&place, "kept", &["--secrets"]).code, Some(0));
     assert!(place.folder.join("kept/settings/config.yaml").is_file());
     let again = backup(&place, "kept", &[]);
-    assert!(again.code == Some(1) && again.err.contains("exists already"), "{again:?}");
+    assert!(
+        again.code == Some(1) && again.err.contains("kept is not empty: choose an empty folder or a new one"),
+        "{again:?}"
+    );
     for (flags, expected) in [(&[][..], "--replace"), (&["--replace"], "is in use: stop the gateway first")] {
         let output = restore(&place, "kept", "data", flags);
         assert!(output.code == Some(1) && output.err.contains(expected), "{output:?}");
@@ -102,7 +105,11 @@ fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
     assert!(!place.folder.join("other").exists());
     fs::write(place.folder.join("kept/data/more"), "x").unwrap();
     let nothing = restore(&place, "nowhere", "other", &[]);
-    assert!(nothing.code == Some(1) && nothing.err.contains("is not a backup"), "{nothing:?}");
+    assert!(
+        nothing.code == Some(1)
+            && nothing.err.contains("nowhere does not exist: pass a folder that `countersign backup` created"),
+        "{nothing:?}"
+    );
 }
 
 /// Ends a command once `is_under_way`, after a little more each time.
