@@ -91,10 +91,10 @@ pub enum AgentsError {
         why: String,
     },
     /// The agent exists already.
-    #[error("agent {0} already exists")]
+    #[error("agent {0} already exists; replace its token with `countersign agents rotate {0}`")]
     Known(String),
     /// The agent does not exist.
-    #[error("agent {0} does not exist")]
+    #[error("agent {0} does not exist; list agents with `countersign agents list`")]
     Unknown(String),
     /// The name cannot be used.
     #[error("invalid agent name {0:?}: expected 1 to 64 letters, digits, -, _ or .")]
@@ -145,6 +145,9 @@ pub fn list_agents(path: &Path) -> Result<Vec<ListedAgent>, AgentsError> {
 /// [`AgentsError`], with the file as it was.
 pub fn change_agents(path: &Path, change: AgentChange<'_>) -> Result<bool, AgentsError> {
     let io = |source| AgentsError::Io { action: "write", file: path.to_owned(), source };
+    if let Some(parent) = path.parent().filter(|parent| parent.is_file()) {
+        return Err(AgentsError::Form { file: parent.to_owned(), why: "it is a file, not a folder".to_owned() });
+    }
     let is_new = !path.exists() && matches!(change, AgentChange::Add { .. });
     let text = if is_new { String::new() } else { read_agents_text(path)? };
     let known = if is_new { Vec::new() } else { list_agents(path)? };

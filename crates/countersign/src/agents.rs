@@ -5,7 +5,7 @@
 use std::{io::Write as _, os::unix::fs::MetadataExt as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
-use countersign_config::{AgentChange, TokenSource, change_agents, list_agents, new_token};
+use countersign_config::{AgentChange, AgentsError, TokenSource, change_agents, list_agents, new_token};
 use countersign_view::{LineMode, escape, shell_quote};
 use serde_json::json;
 
@@ -54,7 +54,7 @@ pub(crate) fn run(
         }
         AgentsAction::Rotate { id, variable } => {
             let known = list_agents(file)?.into_iter().find(|agent| agent.id == *id);
-            let known = known.with_context(|| format!("agent {id} does not exist"))?;
+            let known = known.ok_or_else(|| AgentsError::Unknown(id.clone()))?;
             let named = match &known.token {
                 TokenSource::Variable(name) => Some(name.clone()),
                 TokenSource::File => None,

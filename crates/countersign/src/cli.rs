@@ -36,7 +36,9 @@ Exit codes:
   0    success; also of `demo` if you denied its command
   1    failure, or `audit verify`, `config check`, `policy check`,
        `policy test` or `doctor` found a problem
-  2    invalid command line
+  2    the command line could not be parsed
+  3,4  of `request`, `tools` and `pending`: see
+       `countersign request --help`
   130  interrupted
 
 Environment:
@@ -256,7 +258,7 @@ enum GatesCommand {
         #[arg(long, value_name = "PATTERN", requires = "scope")]
         rule: Option<String>,
         /// Lifetime of the approval, for example 30m, 8h or 7d [default: until it is revoked]
-        #[arg(long = "for", value_name = "TIME", requires = "scope", value_parser = span)]
+        #[arg(long = "for", value_name = "TIME", value_parser = span)]
         lasts: Option<Duration>,
     },
     /// Deny a pending approval
@@ -382,6 +384,10 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Tools { asker } => Ok(agent::run(asker.into(), agent::ClientCommand::Tools)),
         Command::Pending { asker } => Ok(agent::run(asker.into(), agent::ClientCommand::Pending)),
         Command::Gates { what, at } => {
+            if let GatesCommand::Allow { scope: ScopeName::Once, lasts: Some(_), .. } = what {
+                let message = "--for needs --scope session or always";
+                Cli::command().error(clap::error::ErrorKind::MissingRequiredArgument, message).exit();
+            }
             let at = at.merge_globals(before);
             gates::run_gates_action(&at.data_dir()?, what.into(), at.output_format())
         }

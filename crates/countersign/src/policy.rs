@@ -121,7 +121,8 @@ impl PolicyFiles {
     /// Fails where there are no rules.
     fn ensure_exists(&self) -> anyhow::Result<()> {
         if !self.rules.exists() {
-            bail!("{} does not exist", self.rules.display());
+            let advice = if self.is_named { "" } else { ": pass a file, or run this command in its folder" };
+            bail!("{} does not exist{advice}", self.rules.display());
         }
         Ok(())
     }
@@ -169,10 +170,12 @@ pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::R
     files.ensure_exists()?;
     let loaded = rules::load_rules(&files.rules, &inventory);
     // A start only reports such a rule; here it is an error, as in the editor of the console.
-    let malformed = loaded.as_ref().map(restrictions_without_effect).unwrap_or_default();
+    let mut malformed = loaded.as_ref().map(restrictions_without_effect).unwrap_or_default();
+    malformed.sort_by(|one, other| finding_place(&one.message).cmp(&finding_place(&other.message)));
     let mut warnings = loaded.as_ref().map(|loaded| loaded.warnings.clone()).unwrap_or_default();
     warnings.retain(|warning| malformed.iter().all(|rule| rule.message != *warning));
     warnings.extend(loaded.as_ref().map(|loaded| shell_hints(&loaded.rules.compiled)).unwrap_or_default());
+    warnings.sort_by(|one, other| finding_place(one).cmp(&finding_place(other)));
     let mut problems = loaded.as_ref().err().map(problem_rows).unwrap_or_default();
     problems.extend(malformed.iter().map(|rule| {
         let at = &rule.origin;
@@ -190,17 +193,20 @@ pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::R
         return Ok(exit_code(is_ok));
     }
     let paint = ColourMode::for_stdout();
-    for warning in &warnings {
-        writeln!(out, "{}  {}", paint.apply_style(TextStyle::Asking, "warning"), one_line(warning))?;
+    let mut findings: Vec<(TextStyle, &str, &str)> =
+        warnings.iter().map(|warning| (TextStyle::Asking, "warning", warning.as_str())).collect();
+    findings.extend(malformed.iter().map(|rule| (TextStyle::Bad, "error", rule.message.as_str())));
+    findings.sort_by(|one, other| finding_place(one.2).cmp(&finding_place(other.2)));
+    for (tone, word, message) in findings {
+        writeln!(out, "{}  {}", paint.apply_style(tone, format!("{word:<7}")), one_line(message))?;
     }
-    for rule in &malformed {
-        writeln!(out, "{}    {}", paint.apply_style(TextStyle::Bad, "error"), one_line(&rule.message))?;
-    }
+    let file = files.rules.display();
     match &loaded {
-        Ok(_) if !is_ok => {}
-        Ok(LoadedRules { count, cases, .. }) => {
-            let file = files.rules.display();
-            let summary = format!("{file}: {}, {}", count_text(*count, "rule"), count_text(cases.len(), "case"));
+        Ok(LoadedRules { count, cases, .. }) if is_ok => {
+            let mut summary = format!("{file}: {}, {}", count_text(*count, "rule"), count_text(cases.len(), "case"));
+            if !warnings.is_empty() {
+                summary.push_str(&format!(", {}", count_text(warnings.len(), "warning")));
+            }
             writeln!(
                 out,
                 "{}       {summary} {}",
@@ -208,13 +214,24 @@ pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::R
                 files.context_note(paint)
             )?;
         }
+        Ok(_) => {}
         Err(error) => {
             for line in error.to_string().lines() {
                 writeln!(out, "{}    {}", paint.apply_style(TextStyle::Bad, "error"), one_line(line))?;
             }
         }
     }
+    if !is_ok {
+        let (errors, warned) = (count_text(problems.len(), "error"), count_text(warnings.len(), "warning"));
+        writeln!(out, "{}   {file}: {errors}, {warned}", paint.apply_style(TextStyle::Bad, "failed"))?;
+    }
     Ok(exit_code(is_ok))
+}
+
+/// Returns the file and the line that a finding names at its beginning, for its place in a list.
+fn finding_place(message: &str) -> (&str, u64) {
+    let place = message.split_once(": ").and_then(|(place, _)| place.rsplit_once(':'));
+    place.and_then(|(file, line)| Some((file, line.parse().ok()?))).unwrap_or(("", 0))
 }
 
 /// Returns the rules that deny or ask and that a mistake keeps from matching anything.
@@ -261,6 +278,12 @@ pub(crate) fn test_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::Re
     files.ensure_exists()?;
     let tried = trial::run_cases(&rules::read_rules(&files.rules, &inventory)?, &inventory);
     let failed = tried.iter().filter(|tried| !tried.is_as_expected()).count();
+    if tried.is_empty() {
+        let file = files.rules.display();
+        print_notice(&format!(
+            "{file} has no cases, so nothing was tested: add cases under `tests` in it, or in its .test.yaml file"
+        ));
+    }
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
         let to_row = |tried: &CaseResult| {
@@ -279,10 +302,6 @@ pub(crate) fn test_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::Re
         return Ok(exit_code(failed == 0));
     }
     if tried.is_empty() {
-        let file = files.rules.display();
-        print_notice(&format!(
-            "{file} has no cases, so nothing was tested: add cases under `tests` in it, or in its .test.yaml file"
-        ));
         return Ok(ExitCode::SUCCESS);
     }
     let paint = ColourMode::for_stdout();

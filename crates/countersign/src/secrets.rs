@@ -75,6 +75,7 @@ fn read_secret(name: &str, from: Option<&Path>) -> anyhow::Result<SecretString> 
     }
     let mut text = String::new();
     stdin.lock().take(most).read_to_string(&mut text).context("standard input is not valid UTF-8 text")?;
+    anyhow::ensure!(!text.is_empty(), "standard input is empty");
     Ok(text.into())
 }
 

@@ -80,16 +80,15 @@ fn configuration_gaps(config: &Config) -> Vec<String> {
             ),
         };
         lacks.push(format!(
-            "note: {read} no agent, no service and no messenger yet. Approvers use the console and `countersign gates`; to let \
+            "{read} no agent, no service and no messenger yet. Approvers use the console and `countersign gates`; to let \
              an agent connect, run `countersign agents add ID --config {file}` and restart"
         ));
     } else if agents == 0 && services > 0 {
         lacks.push(
-            "note: no agent is configured, so the services are unused; add one with `countersign agents add ID`"
-                .to_owned(),
+            "no agent is configured, so the services are unused; add one with `countersign agents add ID`".to_owned(),
         );
     } else if agents > 0 && services == 0 {
-        let note = "note: no service is configured, so agents have no tools to call; add one under `services`";
+        let note = "no service is configured, so agents have no tools to call; add one under `services`";
         lacks.push(note.to_owned());
     }
     lacks

@@ -118,6 +118,9 @@ fn locate_session(flags: &omp::flags::AdapterFlags, arguments: &[String]) -> Res
     let data = crate::data_dir::DataDir::find(None, plan.data.as_deref()).map_err(|error| error.to_string())?;
     match attach_to_gateway(flags, arguments, &data.folder, is_must) {
         Ok(pipe) => Ok(SessionPlacement::Gateway(pipe)),
+        Err(problem @ attach::AttachError::NoGateway(_)) if is_must => {
+            Err(format!("--attach: {problem}: start `countersign serve`, or use --attach=DIR"))
+        }
         Err(problem) if is_must => Err(format!("--attach: {problem}")),
         Err(attach::AttachError::NoGateway(_)) => Ok(SessionPlacement::Own),
         Err(problem) => {

@@ -5,7 +5,7 @@
 use std::{io::Write as _, path::Path, process::ExitCode, time::Duration};
 
 use countersign_core::time::Millis;
-use countersign_http::tokens::{self, ApiToken, TokenScope};
+use countersign_http::tokens::{self, ApiToken, TokenScope, TokensError};
 use countersign_runtime::Clock;
 use countersign_view::{LineMode, escape, shell_quote, time::format_iso};
 use serde_json::{Value, json};
@@ -29,14 +29,15 @@ pub(crate) fn run(folder: &Path, what: &TokensAction, form: OutputFormat) -> any
         privileges::become_owner_of(folder)?;
     }
     match what {
-        TokensAction::List => print_tokens(&tokens::list_tokens(folder)?, now, folder, form)?,
+        TokensAction::List => print_tokens(&tokens::list_tokens(folder).map_err(explain_error)?, now, folder, form)?,
         TokensAction::Add { name, scopes, lasts } => {
-            let text = tokens::add_token(folder, name, scopes, *lasts, now)?;
+            let text = tokens::add_token(folder, name, scopes, *lasts, now).map_err(explain_error)?;
             let made = tokens::list_tokens(folder)?.into_iter().find(|token| token.name == *name);
             print_added(made.as_ref(), &text, now, form)?;
         }
         TokensAction::Remove { name } => {
-            let known = tokens::list_tokens(folder)?.into_iter().find(|token| token.name == *name);
+            let known =
+                tokens::list_tokens(folder).map_err(explain_error)?.into_iter().find(|token| token.name == *name);
             tokens::remove_token(folder, name)?;
             let mut out = std::io::stdout().lock();
             match form {
@@ -54,6 +55,16 @@ pub(crate) fn run(folder: &Path, what: &TokensAction, form: OutputFormat) -> any
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds advice to the error of a damaged file of tokens.
+fn explain_error(error: TokensError) -> anyhow::Error {
+    if matches!(error, TokensError::Form { .. }) {
+        return anyhow::anyhow!(
+            "{error}; restore the file, or delete it and create new tokens: all tokens are rejected until then"
+        );
+    }
+    error.into()
 }
 
 fn token_row(token: &ApiToken, now: Millis) -> Value {

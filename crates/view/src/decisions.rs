@@ -112,9 +112,8 @@ pub fn find_pending(engine: &Engine, id: &str) -> Result<GateRow, String> {
     let mut found = pending_rows(engine).into_iter().filter(|row| row.id.ends_with(suffix));
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
-        (None, _) => {
-            Err(resolved_notice(engine, suffix).unwrap_or_else(|| format!("there is no pending approval {id}")))
-        }
+        (None, _) => Err(resolved_notice(engine, suffix)
+            .unwrap_or_else(|| format!("there is no pending approval {id}; list them with `countersign gates list`"))),
         (Some(_), Some(_)) => Err(format!("the ids of several pending approvals end with {id}: give more characters")),
     }
 }

@@ -56,9 +56,12 @@ fn a_removed_agent_is_not_let_in() {
     assert_eq!(agents(&place, &["remove", "kitchen"]).out, "removed kitchen in config.yaml\n");
     assert!(!lets_in(&GatewayServer::start(&place), &token));
     for (arguments, message) in [
-        (["remove", "kitchen"], "agent kitchen does not exist"),
-        (["rotate", "kitchen"], "agent kitchen does not exist"),
-        (["add", "default"], "agent default already exists"),
+        (["remove", "kitchen"], "agent kitchen does not exist; list agents with `countersign agents list`"),
+        (["rotate", "kitchen"], "agent kitchen does not exist; list agents with `countersign agents list`"),
+        (
+            ["add", "default"],
+            "agent default already exists; replace its token with `countersign agents rotate default`",
+        ),
         (["add", "a b"], "invalid agent name \"a b\""),
     ] {
         let output = agents(&place, &arguments);

@@ -170,7 +170,7 @@ fn a_session_whose_home_cannot_be_reached_does_not_open_elsewhere() {
         "{refusal}"
     );
     let refusal = attached.refuse_host(&[&attached.attach_flag(), "--resume", &id]);
-    assert!(refusal.contains(&format!("--attach: no gateway runs with the data directory {data}")), "{refusal}");
+    assert!(refusal.contains(&format!("--attach: no gateway runs with the data directory {data}: start")), "{refusal}");
     let mut fork = attached.host.start(&["--fork", &id]);
     assert_eq!(fork.message_texts(), ["go", "first"]);
     assert_ne!(session_id(&mut fork), id);

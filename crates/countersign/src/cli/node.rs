@@ -23,7 +23,7 @@ kitchen__Grep, each under the gateway's rules. The file tools cannot leave the w
 start in the workspace, have the rights of this user, and are not confined (docs/node.md).
 
 The node reconnects automatically. Exit codes: 0 after SIGTERM or SIGINT, 1 if the gateway rejects the node or its setup is \
-invalid, 2 for an invalid command line.";
+invalid, 2 if the command line could not be parsed.";
 
 #[derive(Args)]
 pub(super) struct NodeArgs {

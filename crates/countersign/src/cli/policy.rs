@@ -40,7 +40,9 @@ pub(super) enum PolicyCommand {
         #[command(flatten)]
         about: PolicyArgs,
     },
-    /// Run the test cases of a rules file and of its `.test.yaml` file; the exit code is 1 if one fails
+    /// Run the test cases of a rules file and of its `.test.yaml` file
+    ///
+    /// The exit code is 1 if a case fails. Without cases it is 0, with a notice on stderr.
     Test {
         /// The rules [default: permissions.yaml, next to the configuration if one is given]
         file: Option<PathBuf>,

@@ -61,7 +61,11 @@ impl TargetArgs {
     }
 
     pub(super) fn data_dir(&self) -> anyhow::Result<DataDir> {
-        DataDir::find(self.config_path().as_deref(), self.data.as_deref())
+        let place = DataDir::find(self.config_path().as_deref(), self.data.as_deref())?;
+        if place.folder.is_file() {
+            anyhow::bail!("{} is a file, not a folder: select a data directory with --data", place.folder.display());
+        }
+        Ok(place)
     }
 
     pub(super) const fn output_format(&self) -> OutputFormat {

@@ -48,10 +48,13 @@ impl ScratchDir {
     /// Takes `folder`, which must be absent or empty. It is kept.
     pub(crate) fn in_folder(folder: &Path) -> anyhow::Result<Self> {
         let named = || format!("cannot use the folder {}", folder.display());
+        if folder.is_file() {
+            bail!("{} is a file, not a folder: choose another with --dir", folder.display());
+        }
         DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(named)?;
         let path = folder.canonicalize().with_context(named)?;
         if path.read_dir().with_context(named)?.next().is_some() {
-            bail!("{}: the folder is not empty", folder.display());
+            bail!("{} is not empty: choose another folder with --dir", folder.display());
         }
         Ok(Self { path, keep: KeepFolder::Yes })
     }
@@ -98,7 +101,10 @@ mod tests {
         drop(ScratchDir::in_folder(&folder).unwrap());
         assert!(folder.is_dir());
         std::fs::write(folder.join("mine"), "").unwrap();
-        assert!(ScratchDir::in_folder(&folder).unwrap_err().to_string().ends_with("not empty"));
+        assert!(ScratchDir::in_folder(&folder).unwrap_err().to_string().contains("is not empty: choose another"));
         assert!(folder.join("mine").exists());
+        assert!(
+            ScratchDir::in_folder(&folder.join("mine")).unwrap_err().to_string().contains("is a file, not a folder")
+        );
     }
 }

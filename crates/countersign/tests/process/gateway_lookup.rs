@@ -69,6 +69,13 @@ fn a_record_that_is_not_there_is_named_once() {
         assert!(output.err.contains("data/countersign.db does not exist"), "{output:?}");
     }
     assert!(!place.data_dir().exists());
+    place.write_file("plain", "");
+    for arguments in [&["gates", "list"][..], &["tokens", "list"], &["secret", "list"], &["restore", "kept"]] {
+        let output = run(&place, &[arguments, &["--data", "plain"]].concat());
+        assert!(output.code == Some(1) && output.err.contains("plain is a file, not a folder"), "{output:?}");
+    }
+    let output = run(&place, &["gates", "allow", "zzzzzzzz", "--for", "8h"]);
+    assert!(output.code == Some(2) && output.err.contains("--for needs --scope session or always"), "{output:?}");
     let wrong = run(&place, &["gates", "list", "--config", "other.yaml"]);
     assert_eq!((wrong.code, wrong.err.contains("other.yaml: cannot be read: file not found")), (Some(1), true));
     place.write_file("config.yaml", "storage: { type: tape }\n");

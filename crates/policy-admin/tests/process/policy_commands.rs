@@ -74,6 +74,8 @@ fn errors_in_rules_are_those_of_serve() {
         let served = place.run(&["serve", "--config", "config.yaml"]);
         assert_eq!((served.code, served.err.contains(message)), (Some(1), true), "{served:?}");
     }
+    let output = policy(&place("rules:\n- { pattern: 'bash(git push', action: deny }\n"), &["check"]);
+    assert!(output.out.ends_with("failed   permissions.yaml: 1 error, 0 warnings\n"), "{output:?}");
     let output = policy(&place(""), &["check", "nowhere.yaml"]);
     assert_eq!((output.code, output.err.contains("nowhere.yaml")), (Some(1), true), "{output:?}");
 }
@@ -87,10 +89,12 @@ fn rules_that_do_not_do_what_they_look_like_draw_warnings() {
     let lines: Vec<&str> = output.out.lines().collect();
     assert_eq!((output.code, lines.len()), (Some(0), 4), "{output:?}");
     assert!(lines[0].starts_with("warning  permissions.yaml:2: \"lookup(*)\" does not match a call without arguments"));
-    assert!(lines[1].starts_with("warning  permissions.yaml:4: there is no tool \"trun\" here"), "{output:?}");
     assert!(
-        lines[2].starts_with("warning  permissions.yaml:3: omp takes its rules from the permissions.yaml of its agent")
+        lines[1].starts_with("warning  permissions.yaml:3: omp takes its rules from the permissions.yaml of its agent"),
+        "{output:?}"
     );
+    assert!(lines[2].starts_with("warning  permissions.yaml:4: there is no tool \"trun\" here"), "{output:?}");
+    assert!(lines[3].starts_with("ok       permissions.yaml: 3 rules, 0 cases, 3 warnings"), "{output:?}");
     assert_eq!(policy(&place, &["check", "--json"]).json()["warnings"].as_array().unwrap().len(), 3);
 }
 
@@ -298,6 +302,8 @@ failed  2 of 3 cases passed (with the agents and tools of config.yaml)
     let output = policy(&place, &["test"]);
     assert_eq!((output.code, output.out.as_str()), (Some(0), ""), "{output:?}");
     assert!(output.err.contains("permissions.yaml has no cases, so nothing was tested"), "{output:?}");
+    let output = policy(&place, &["test", "--json"]);
+    assert!(output.err.contains("has no cases, so nothing was tested") && output.code == Some(0), "{output:?}");
 }
 
 #[test]
