@@ -281,6 +281,11 @@ impl<'a> ConfigField<'a> {
 
     /// Returns a whole number, also one that is written as text. Anything else that is here is refused.
     pub(super) fn integer(&self) -> Option<i64> {
+        self.integer_as("a whole number")
+    }
+
+    /// Returns a whole number; an error names what is `expected`.
+    fn integer_as(&self, expected: &str) -> Option<i64> {
         self.not_empty("a whole number");
         let number = match self.value_form() {
             None | Some(ValueForm::Null | ValueForm::Unset) => return None,
@@ -289,16 +294,17 @@ impl<'a> ConfigField<'a> {
             Some(ValueForm::Bool(_) | ValueForm::List(_) | ValueForm::Map(_)) => None,
         };
         if number.is_none() {
-            self.report_refusal(format!("expected a whole number, found {}", self.shown_value()));
+            self.report_refusal(format!("expected {expected}, found {}", self.shown_value()));
         }
         number
     }
 
     /// Returns a whole number from `least` to `most`.
     pub(super) fn integer_in(&self, least: i64, most: i64) -> Option<i64> {
-        let number = self.integer()?;
+        let expected = format!("a whole number from {least} to {most}");
+        let number = self.integer_as(&expected)?;
         if number < least || number > most {
-            self.report_refusal(format!("expected a whole number from {least} to {most}, got: {}", self.shown_value()));
+            self.report_refusal(format!("expected {expected}, found {}", self.shown_value()));
             return None;
         }
         Some(number)
@@ -318,7 +324,7 @@ impl<'a> ConfigField<'a> {
             Some(ValueForm::Bool(_) | ValueForm::Text(_) | ValueForm::List(_) | ValueForm::Map(_)) => {}
         }
         self.report_refusal(format!(
-            "expected a number above zero and at most 1000000000, got: {}",
+            "expected a number above zero and at most 1000000000, found {}",
             self.shown_value()
         ));
         None
@@ -336,7 +342,7 @@ impl<'a> ConfigField<'a> {
             }
             Some(ValueForm::Bool(_) | ValueForm::Text(_) | ValueForm::List(_) | ValueForm::Map(_)) => {}
         }
-        self.report_refusal(format!("expected a number that is not negative, got: {}", self.shown_value()));
+        self.report_refusal(format!("expected a number that is not negative, found {}", self.shown_value()));
         None
     }
 

@@ -216,6 +216,7 @@ fn build_config(
 }
 
 fn read_port(place: &ConfigField<'_>, least: i64) -> Option<u16> {
+    place.not_empty(if least == 0 { "a whole number from 0 to 65535" } else { "a whole number from 1 to 65535" });
     place.integer_in(least, i64::from(u16::MAX)).and_then(|port| u16::try_from(port).ok())
 }
 
