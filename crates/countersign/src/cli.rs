@@ -157,7 +157,7 @@ enum Command {
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// List, create and revoke tokens of programs that use the gateway over HTTP
+    /// List, add and remove tokens of programs that use the gateway over HTTP
     Tokens {
         #[command(subcommand)]
         what: tokens::TokensCommand,

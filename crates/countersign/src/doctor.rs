@@ -432,7 +432,7 @@ fn check_tokens(place: &DataDir) -> Option<DoctorCheck> {
         Err(error) => Some(DoctorCheck::fix(
             "tokens",
             error.to_string(),
-            "restore the file, or delete it and create new tokens: all tokens are rejected until then",
+            "restore the file, or delete it and add new tokens: all tokens are rejected until then",
         )),
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn run(folder: &Path, what: &TokensAction, form: OutputFormat) -> any
 fn explain_error(error: TokensError) -> anyhow::Error {
     if matches!(error, TokensError::Form { .. }) {
         return anyhow::anyhow!(
-            "{error}; restore the file, or delete it and create new tokens: all tokens are rejected until then"
+            "{error}; restore the file, or delete it and add new tokens: all tokens are rejected until then"
         );
     }
     error.into()
@@ -86,7 +86,7 @@ fn print_tokens(listed: &[ApiToken], now: Millis, folder: &Path, form: OutputFor
     let paint = ColourMode::for_stdout();
     if listed.is_empty() {
         let folder = shell_quote(folder.display());
-        writeln!(out, "No tokens. Create one with `countersign tokens add NAME --scope read --data {folder}`.")?;
+        writeln!(out, "No tokens. Add one with `countersign tokens add NAME --scope read --data {folder}`.")?;
     }
     let width = listed.iter().map(|token| token.name.chars().count()).max().unwrap_or_default();
     for token in listed {

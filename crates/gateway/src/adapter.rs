@@ -51,8 +51,7 @@ pub fn find_adapter(name: &str, environment: &ProcessEnvironment, cwd: &Path) ->
         return Ok(TrialAdapter::Gateway(name));
     }
     let names = gateway.into_iter().chain(STDIO.map(AgentProduct::name)).collect::<Vec<_>>().join(", ");
-    let product =
-        AgentProduct::from_name(name).ok_or_else(|| format!("unknown adapter {name:?}: expected one of {names}"))?;
+    let product = AgentProduct::from_name(name).ok_or_else(|| format!("--door {name:?}: expected one of {names}"))?;
     Ok(TrialAdapter::Stdio(Arc::new(StdioAdapter::new(product, environment, cwd)?)))
 }
 

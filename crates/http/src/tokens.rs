@@ -81,7 +81,7 @@ pub enum TokensError {
         why: String,
     },
     /// The token exists already.
-    #[error("token {0} already exists; revoke it with `countersign tokens remove {0}`")]
+    #[error("token {0} already exists; remove it with `countersign tokens remove {0}`")]
     Known(String),
     /// The token does not exist.
     #[error("token {0} does not exist; list tokens with `countersign tokens list`")]

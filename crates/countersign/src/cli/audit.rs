@@ -115,7 +115,7 @@ pub(super) enum AuditCommand {
     },
     /// Permanently remove the contents of a call: arguments, result, and the texts that approvers saw and wrote
     ///
-    /// Decisions, approvers and times stay, and the hash chain stays valid. The scope of a grant and the reason of an
+    /// Decisions, approvers and times stay, and the hash chain stays valid. The scope of a standing approval and the reason of an
     /// active denial also stay, because they are part of the decision. Refused while a gateway runs, and for a call
     /// that has not ended. Copies of the record, and messages in a messenger, are not changed.
     Redact {

@@ -12,7 +12,7 @@ use crate::tokens::{self, TokensAction};
 pub(super) enum TokensCommand {
     /// List tokens with their scopes and expiry
     List,
-    /// Create a token, and print it once
+    /// Add a token, and print it once
     ///
     /// A running gateway accepts it at once. Only its digest is stored. The record lists actions of its program under
     /// token:NAME.
@@ -26,7 +26,7 @@ pub(super) enum TokensCommand {
         #[arg(long = "for", value_name = "TIME", value_parser = super::span)]
         lasts: Option<Duration>,
     },
-    /// Revoke a token; running gateways reject it within one second
+    /// Remove a token; a running gateway rejects it within one second
     Remove {
         /// Name of the token
         name: String,
@@ -53,7 +53,7 @@ impl ValueEnum for ScopeArg {
             TokenScope::Read => "Read gates, sessions, events and the record",
             TokenScope::Answer => "Answer gates and questions, once each",
             TokenScope::Chat => "Open sessions and send messages in them",
-            TokenScope::Admin => "Give standing approvals; change rules, grants and agents",
+            TokenScope::Admin => "Give and revoke standing approvals; change rules and agents",
             TokenScope::Metrics => "Read /metrics, and nothing else",
         };
         Some(PossibleValue::new(self.0.as_str()).help(help))

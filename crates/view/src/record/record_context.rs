@@ -65,7 +65,7 @@ impl RecordOutcome {
         (Self::Allowed, "Allowed by a rule or an approver"),
         (Self::Gated, "Approval requested"),
         (Self::Denied, "Denied by a rule or an approver"),
-        (Self::Granted, "Allowed by a grant"),
+        (Self::Granted, "Allowed by a standing approval"),
         (Self::Expired, "No decision before the deadline"),
         (Self::Withdrawn, "Decision no longer needed"),
         (Self::Answered, "Question answered"),
