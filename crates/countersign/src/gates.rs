@@ -201,14 +201,14 @@ fn accompanying_text(row: &GateRow) -> String {
 /// Returns a gate in one line. The end of its id is enough to name it.
 fn row_line(row: &GateRow, paint: ColourMode) -> String {
     let short = &row.id[row.id.len().saturating_sub(8)..];
-    let who = row.session.as_deref().unwrap_or(&row.door);
+    let who = requester_id(row);
     let until = row.deadline.as_deref().map_or_else(String::new, |until| format!(", until {until}"));
     format!(
         "{}  {}{}  {}",
         paint.apply_style(TextStyle::Asking, short),
         paint.apply_style(TextStyle::Strong, escape(&row.subject, LineMode::One)),
         accompanying_text(row),
-        paint.apply_style(TextStyle::Faint, format!("{}{until}", escape(who, LineMode::One))),
+        paint.apply_style(TextStyle::Faint, format!("{who}{until}")),
     )
 }
 
@@ -286,13 +286,29 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the name and number of the requester.
+/// Returns the name and the id of the requester.
 pub(crate) fn requester_text(row: &GateRow) -> String {
-    let who = escape(row.session.as_deref().unwrap_or(&row.door), LineMode::One);
-    match &row.named {
-        Some(name) => format!("{} ({who})", escape(name, LineMode::One)),
-        None => who.into_owned(),
+    match (&row.named, &row.session) {
+        (Some(name), Some(session)) if !is_of_agent(session) => {
+            format!("session \"{}\" ({})", escape(name, LineMode::One), escape(session, LineMode::One))
+        }
+        (Some(name), _) => format!("{} ({})", escape(name, LineMode::One), requester_id(row)),
+        (None, _) => requester_id(row),
     }
+}
+
+/// Returns the id of the requester: an agent, a session, or else the adapter.
+fn requester_id(row: &GateRow) -> String {
+    match &row.session {
+        Some(session) if is_of_agent(session) => escape(session, LineMode::One).into_owned(),
+        Some(session) => format!("session {}", escape(session, LineMode::One)),
+        None => escape(&row.door, LineMode::One).into_owned(),
+    }
+}
+
+/// Reports whether the id of a session names its agent.
+fn is_of_agent(session: &str) -> bool {
+    session.starts_with("agent:")
 }
 
 fn text_of(value: &Value) -> String {
@@ -342,7 +358,7 @@ fn print_denials(value: &Value, form: OutputFormat) -> anyhow::Result<ExitCode> 
         let session = row["session"]
             .as_str()
             .map_or_else(String::new, |session| format!(" in session {}", escape(session, LineMode::One)));
-        format!("for {}{session}, until {}, by {}{reason}", text("to"), text("until"), text("by"))
+        format!("for {}{session}, until {}, by {}{reason}", principal_text(text("to")), text("until"), text("by"))
     })
 }
 
@@ -350,8 +366,13 @@ fn print_grants(value: &Value, form: OutputFormat) -> anyhow::Result<ExitCode> {
     print_rows(value, form, "No standing approvals.", "covers", |text, row| {
         let until = row["until"].as_str().map_or_else(String::new, |until| format!(" until {until}"));
         let open = if row["door"] == json!("open") { ", through an adapter without a credential" } else { "" };
-        format!("{}{until} for {}, by {}{open}", text("scope"), text("to"), text("by"))
+        format!("{}{until} for {}, by {}{open}", text("scope"), principal_text(text("to")), text("by"))
     })
+}
+
+/// Returns a principal as users read it.
+fn principal_text(principal: String) -> String {
+    if principal == "agent" { "runs of the gateway".to_owned() } else { principal }
 }
 
 /// Prints rows: the id, what the row is about, and the rest in the words of `rest`, which gets the row's texts by name.

@@ -402,7 +402,7 @@ fn print_explanation(
     let agent = if is_of_stdio {
         "a session of the adapter"
     } else if is_runs {
-        "a run of the gateway"
+        "runs of the gateway"
     } else {
         agent_of(subject.principal.as_str())
     };
