@@ -49,7 +49,7 @@ pub(super) fn explain_form(console: &ConsoleState, query: &ExplainForm) -> Marku
             label for="as" { "Requester" }
             select #as name="as" {
                 @for agent in &agents { option value={ "agent:" (agent) } selected[query.asker == format!("agent:{agent}")] { "agent " (plain_text(agent)) } }
-                option value=(RUN) selected[query.asker == RUN] { "a run of this gateway" }
+                option value=(RUN) selected[query.asker == RUN] { "runs of the gateway" }
             }
             label for="tool" { "Tool" }
             input #tool name="tool" list="tools" value=(query.tool) required autocomplete="off" spellcheck="false";

@@ -94,7 +94,7 @@ fn empty_notice(is_empty: bool) -> Markup {
     html! {
         div.empty #nothing hidden[!is_empty] {
             p { "Requests that need a decision appear here at once." }
-            p { a href="/console/sessions" { "Start a chat" } " or " a href="/console/agents" { "see which agents are connected" } "." }
+            p { a href="/console/sessions" { "Start a session" } " or " a href="/console/agents" { "see which agents are connected" } "." }
         }
     }
 }

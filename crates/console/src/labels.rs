@@ -80,6 +80,7 @@ pub(super) fn principal_name(people: &IdentityMap, id: &PrincipalId) -> String {
         Some(("web", "open")) => "a local user".to_owned(),
         Some(("agent", name)) => plain_text(name),
         _ if text == "web" => "a console user".to_owned(),
+        _ if text == "agent" => "runs of the gateway".to_owned(),
         _ => plain_text(text),
     }
 }
@@ -99,7 +100,7 @@ pub(super) const fn resolution_text(resolution: &GateResolution) -> &'static str
         GateResolution::Denied => "Denied",
         GateResolution::Answered => "Answered",
         GateResolution::Declined => "Declined",
-        GateResolution::Granted => "Allowed by a grant",
+        GateResolution::Granted => "Allowed by a standing approval",
         GateResolution::Expired => "Expired without an answer",
         GateResolution::Withdrawn => "No longer needed",
     }
@@ -209,6 +210,7 @@ mod tests {
         assert_eq!(principal_name(&people, &ana), "Ana");
         assert_eq!(principal_name(&IdentityMap::default(), &ana), "ana");
         assert_eq!(principal_name(&IdentityMap::default(), &PrincipalId::new("telegram:7")), "Telegram user 7");
+        assert_eq!(principal_name(&IdentityMap::default(), &PrincipalId::new("agent")), "runs of the gateway");
     }
 
     #[test]

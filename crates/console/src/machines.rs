@@ -55,7 +55,7 @@ pub(super) async fn show_agents(
     let beside = format!("{}-wal", context.config.storage.log.display());
     let size = file_size(&context.config.storage.log).await + file_size(beside.as_ref()).await;
     let body = html! {
-        h1 { "Agents and machines" }
+        h1 { "Agents and nodes" }
         section aria-labelledby="agents" {
             h2 #agents { "Agents" }
             @if agents.is_empty() { p.empty { "No agents are configured, so no agent can connect." } }
@@ -111,7 +111,7 @@ pub(super) async fn show_agents(
             }
         }
     };
-    Ok(render_page(&ctx, ConsoleTab::Agents, "Agents and machines", &body))
+    Ok(render_page(&ctx, ConsoleTab::Agents, "Agents and nodes", &body))
 }
 
 impl ConsoleState {

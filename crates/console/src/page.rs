@@ -106,7 +106,7 @@ fn help_dialog() -> Markup {
         (&["j", "k"], "next card, previous card"),
         (&["a"], "allow once"),
         (&["s"], "allow for the session"),
-        (&["l"], "always: create a rule for the call"),
+        (&["l"], "always: open a new rule that allows calls like this one"),
         (&["d"], "deny: write a reason, then Enter"),
         (&["x"], "select the card, to decide several at once"),
         (&["Enter"], "open the card"),

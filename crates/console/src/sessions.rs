@@ -81,8 +81,8 @@ impl ConsoleState {
             (new_chat)
             div #lists data-follows {
                 section #listed aria-labelledby="chats" {
-                    h2 #chats { "Conversations" }
-                    @if rows.is_empty() { p.empty { "No conversations yet." } }
+                    h2 #chats { "Sessions" }
+                    @if rows.is_empty() { p.empty { "No sessions yet." } }
                     @else {
                         ul.sessions {
                             @for row in rows.iter().take(ROWS) {
@@ -116,7 +116,7 @@ impl ConsoleState {
         let workspaces = self.context.chats.list_workspaces().await;
         html! {
             details.panel.new open[false] {
-                summary { "New chat" }
+                summary { "New session" }
                 form.stack method="post" action="/console/sessions" {
                     input type="hidden" name="csrf" value=(ctx.caller.csrf_token());
                     input type="hidden" name="key" value=(fresh_key());
