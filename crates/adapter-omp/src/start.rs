@@ -296,7 +296,8 @@ pub(super) async fn open_in(
         notice(problem);
     }
     let scoped = scope_models(&flags, &settings, &mut roster, &notice).map_err(StartError::new)?;
-    let choice = initial_model(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
+    let choice = initial_model(&flags, &settings, &mut roster, &scoped)
+        .map_err(|error| StartError::new(error.text_for(&folder)))?;
 
     let of_gateway =
         attach_target.iter().flat_map(|attach_target| &attach_target.server.path_context.protected).map(PathBuf::from);

@@ -8,7 +8,7 @@ use std::{cell::OnceCell, collections::BTreeSet};
 
 use countersign_runtime::models::entry::{ModelEntry, ThinkingLevel};
 
-use super::{ModelsFile, ProviderKeys, Restrictions, keys::ProviderCredential, models_file::ModelProvider};
+use super::{AgentDir, ModelsFile, ProviderKeys, Restrictions, keys::ProviderCredential, models_file::ModelProvider};
 
 mod pattern;
 
@@ -55,6 +55,19 @@ pub enum ChooseError {
         LOOKED_FOR.join(", ")
     )]
     None,
+}
+
+impl ChooseError {
+    /// Returns the text of the error for an agent directory, with the path of its models.
+    pub fn text_for(&self, folder: &AgentDir) -> String {
+        let Self::None = self else { return self.to_string() };
+        let [models, _] = folder.models_paths();
+        format!(
+            "no usable model: set a provider's key in the environment ({} and so on), add a provider to {}, or try --provider demo",
+            LOOKED_FOR.join(", "),
+            models.display()
+        )
+    }
 }
 
 /// Preferences for the first model of a session.

@@ -4,7 +4,9 @@ use countersign_config::yaml::{YamlField, YamlNode};
 use countersign_runtime::models::entry::{InputModality, ModelApi, ModelEntry, ThinkingLevel, TokenPrice};
 
 use super::{ChooseError, ModelChoice, ModelPreference, ModelRoster};
-use crate::{ModelsFile, ProcessEnvironment, ProviderKeys, Restrictions, models_file::ModelsFile as File};
+use crate::{
+    AgentDir, AgentProduct, ModelsFile, ProcessEnvironment, ProviderKeys, Restrictions, models_file::ModelsFile as File,
+};
 
 static BUILTIN: LazyLock<Vec<ModelEntry>> = LazyLock::new(|| {
     [
@@ -178,6 +180,9 @@ fn the_first_model_is_the_strongest_wish() {
     }
     let empty = ModelRoster::new(ModelsFile::default(), ProviderKeys::default(), builtin);
     assert_eq!(empty.initial_model(ModelPreference::default()), Err(ChooseError::None));
+    let environment: ProcessEnvironment = [("HOME", "/home/ana")].into_iter().collect();
+    let folder = AgentDir::resolve(AgentProduct::Omp, &environment, Path::new("/work"), |_| false).unwrap();
+    assert!(ChooseError::None.text_for(&folder).contains("add a provider to /home/ana/.omp/agent/models.yml"));
     assert_eq!(
         roster.initial_model(ModelPreference { model: Some("no such"), ..ModelPreference::default() }),
         Err(ChooseError::Unknown("no such".to_owned()))
