@@ -298,7 +298,7 @@ pub(crate) fn requester_text(row: &GateRow) -> String {
 }
 
 /// Returns the id of the requester: an agent, a session, or else the adapter.
-fn requester_id(row: &GateRow) -> String {
+pub(crate) fn requester_id(row: &GateRow) -> String {
     match &row.session {
         Some(session) if is_of_agent(session) => escape(session, LineMode::One).into_owned(),
         Some(session) => format!("session {}", escape(session, LineMode::One)),

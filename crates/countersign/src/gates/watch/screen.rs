@@ -10,7 +10,7 @@ use countersign_gateway::control::Request;
 use countersign_view::{GateRow, LineMode, escape, label};
 
 use crate::{
-    gates::requester_text,
+    gates::{requester_id, requester_text},
     style::{ColourMode, TextStyle, cut_to_width, end_of_width, text_width, wrap_line},
 };
 
@@ -239,8 +239,7 @@ impl GateScreen {
         };
         text.push(paint.apply_style(TextStyle::Strong, cut_to_width(&waits, columns)));
         for (number, row) in self.rows.iter().enumerate().skip(from).take(shown) {
-            let who = row.session.as_deref().unwrap_or(&row.door);
-            let line = format!("{}  {}  {}", short_id(&row.id), one_line(&row.subject), one_line(who));
+            let line = format!("{}  {}  {}", short_id(&row.id), one_line(&row.subject), requester_id(row));
             let is_chosen = Some(number) == at;
             let line = cut_to_width(&format!("{} {line}", if is_chosen { ">" } else { " " }), columns);
             text.push(paint.apply_style(if is_chosen { TextStyle::Asking } else { TextStyle::Faint }, line));
