@@ -134,7 +134,7 @@ fn parse_filter(params: &QueryParams, api: &ApiState) -> Result<RecordFilter, Ap
 /// Handles `GET /api/v1/audit/{lsn}`.
 pub(super) async fn get_record(State(api): State<Arc<ApiState>>, Path(lsn): Path<String>) -> ApiResult {
     let log = api.context.handle.log();
-    let missing = || ApiError::new(StatusCode::NOT_FOUND, format!("there is no record {lsn}"));
+    let missing = || ApiError::new(StatusCode::NOT_FOUND, format!("there is no entry {lsn}"));
     let lsn = Lsn(lsn.parse().map_err(|_| missing())?);
     let stored = read_record(log, lsn).await?.ok_or_else(missing)?;
     let content = log.read_contents(Partition::ZERO, &[lsn]).await?.pop().flatten();

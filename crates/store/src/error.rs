@@ -197,7 +197,7 @@ pub enum LogReadError {
     #[error("the log is damaged")]
     Corrupt(#[source] ErrorCause),
     /// The content of one record is gone without a redaction, or does not fit its digest.
-    #[error("the content of record {0} does not fit its digest")]
+    #[error("the content of entry {0} does not fit its digest")]
     Content(Lsn),
     /// The machine refused.
     #[error("the log could not be read")]

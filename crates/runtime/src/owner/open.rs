@@ -27,7 +27,7 @@ pub enum OwnerOpenError {
     #[error("the log cannot be read")]
     Read(#[from] LogReadError),
     /// The log ends elsewhere than it was written to: it is another one.
-    #[error("the log ends at record {found}, and was written up to record {written}")]
+    #[error("the record ends at entry {found}, and was written up to entry {written}")]
     Other {
         /// End of the log.
         found: Lsn,
@@ -46,7 +46,7 @@ pub enum OwnerOpenError {
         current: Epoch,
     },
     /// The log holds facts unknown to this version. It was left as it is.
-    #[error("record {lsn} cannot be used")]
+    #[error("entry {lsn} cannot be used")]
     Decode {
         /// Position of the record.
         lsn: Lsn,
@@ -58,7 +58,7 @@ pub enum OwnerOpenError {
     #[error("the log cannot be read: {0}")]
     Scope(Arc<str>),
     /// Content that a pending decision needs is gone or broken.
-    #[error("the content of record {lsn} is needed and cannot be used: {problem}")]
+    #[error("the content of entry {lsn} is needed and cannot be used: {problem}")]
     Content {
         /// Position of the record.
         lsn: Lsn,

@@ -98,7 +98,7 @@ pub(super) async fn read_scope_records(
         let is_last = page.len() < PAGE;
         for stored in page {
             let event = Event::decode(&stored.kind, stored.version, &stored.facts)
-                .map_err(|error| Arc::<str>::from(format!("record {}: {error}", stored.lsn)))?;
+                .map_err(|error| Arc::<str>::from(format!("entry {}: {error}", stored.lsn)))?;
             after = stored.lsn;
             records.push((event, FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session }));
         }
