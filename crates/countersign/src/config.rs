@@ -33,8 +33,11 @@ pub(crate) fn check_config(file: Option<&Path>, data: Option<PathBuf>, is_json: 
             warnings.extend(exposed.map(|finding| format!("{finding}; {}", finding.advice())));
             match checkup::check_rules(&config) {
                 Ok(of_rules) => {
-                    warnings.extend(of_rules);
-                    (checkup::config_problems(&config), warnings)
+                    warnings.extend(of_rules.warnings);
+                    let mut problems: Vec<String> =
+                        of_rules.without_effect.into_iter().map(|rule| rule.message).collect();
+                    problems.extend(checkup::config_problems(&config));
+                    (problems, warnings)
                 }
                 Err(error) => {
                     let mut problems: Vec<String> = error.to_string().lines().map(str::to_owned).collect();

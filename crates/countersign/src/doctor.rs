@@ -19,6 +19,7 @@ use countersign_gateway::{
     control::Request,
 };
 use countersign_http::tokens;
+use countersign_policy_admin::malformed::MalformedRule;
 use countersign_runtime::{
     Clock,
     services::HealthFailure,
@@ -176,7 +177,7 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
             "open to every user of this machine; set web.password to require a login",
         ));
     }
-    checks.push(check_rules(config));
+    checks.extend(check_rules(config));
     checks.push(check_sandbox(config));
     checks.extend(check_crowded_paths(config));
     checks.extend(check_processes());
@@ -294,21 +295,32 @@ fn check_provider(name: &str, found: Result<KeyCheck, String>, is_own: bool) -> 
     }
 }
 
-fn check_rules(config: &Config) -> DoctorCheck {
+fn check_rules(config: &Config) -> Vec<DoctorCheck> {
     let file = config.permissions.display();
-    match checkup::check_rules(config) {
+    let found = match checkup::check_rules(config) {
         Err(error) => {
-            DoctorCheck::fix("rules", error.to_string(), "correct them: an invalid rules file does not apply")
+            let advice = "correct them: an invalid rules file does not apply";
+            return vec![DoctorCheck::fix("rules", error.to_string(), advice)];
         }
-        Ok(warnings) if !warnings.is_empty() => {
-            DoctorCheck::warn("rules", warnings.join("\n"), "correct the rules that do not say what you intend")
-        }
-        Ok(_) if !config.permissions.exists() => DoctorCheck::note(
-            "rules",
-            format!("{file} does not exist: agents may read in their workspace, and everything else requires approval"),
-        ),
-        Ok(_) => DoctorCheck::ok("rules", file.to_string()),
+        Ok(found) => found,
+    };
+    let to_check = |rule: &MalformedRule| {
+        let advice = format!("{}, then run `countersign policy check`", rule.advice());
+        DoctorCheck::fix("rules", rule.effect_warning(), advice)
+    };
+    let mut checks: Vec<DoctorCheck> = found.without_effect.iter().map(to_check).collect();
+    if !found.warnings.is_empty() {
+        let advice = "correct the rules that do not say what you intend";
+        checks.push(DoctorCheck::warn("rules", found.warnings.join("\n"), advice));
     }
+    if checks.is_empty() && !config.permissions.exists() {
+        let what =
+            format!("{file} does not exist: agents may read in their workspace, and everything else requires approval");
+        checks.push(DoctorCheck::note("rules", what));
+    } else if checks.is_empty() {
+        checks.push(DoctorCheck::ok("rules", file.to_string()));
+    }
+    checks
 }
 
 /// Checks the sandbox of commands, and whether this kernel supports it.

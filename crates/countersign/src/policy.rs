@@ -21,7 +21,7 @@ use countersign_policy_admin::{
     case_result::{CaseFailure, CaseResult, expectation_text, verdict_text, verdict_word},
     explained::{ExplainedVerdict, kept_off, reason_text, verdict_action},
     loaded_rules::LoadedRules,
-    malformed::{MalformedRule, malformed_rules},
+    malformed::restrictions_without_effect,
     rules,
     rules_error::{RulesLoadError, TooFew, UnknownApprover},
     shell_hints::shell_hints,
@@ -170,7 +170,8 @@ pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::R
     files.ensure_exists()?;
     let loaded = rules::load_rules(&files.rules, &inventory);
     // A start only reports such a rule; here it is an error, as in the editor of the console.
-    let mut malformed = loaded.as_ref().map(restrictions_without_effect).unwrap_or_default();
+    let mut malformed =
+        loaded.as_ref().map(|loaded| restrictions_without_effect(&loaded.rules.compiled)).unwrap_or_default();
     malformed.sort_by(|one, other| finding_place(&one.message).cmp(&finding_place(&other.message)));
     let mut warnings = loaded.as_ref().map(|loaded| loaded.warnings.clone()).unwrap_or_default();
     warnings.retain(|warning| malformed.iter().all(|rule| rule.message != *warning));
@@ -232,11 +233,6 @@ pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::R
 fn finding_place(message: &str) -> (&str, u64) {
     let place = message.split_once(": ").and_then(|(place, _)| place.rsplit_once(':'));
     place.and_then(|(file, line)| Some((file, line.parse().ok()?))).unwrap_or(("", 0))
-}
-
-/// Returns the rules that deny or ask and that a mistake keeps from matching anything.
-fn restrictions_without_effect(loaded: &LoadedRules) -> Vec<MalformedRule> {
-    malformed_rules(&loaded.rules.compiled).into_iter().filter(|rule| rule.restricts).collect()
 }
 
 /// Returns the problems as rows, for programs.
@@ -351,6 +347,9 @@ pub(crate) fn explain_policy(
         );
     }
     let arguments = query.parse_arguments()?;
+    for rule in restrictions_without_effect(&loaded.rules.compiled) {
+        print_notice(&format!("the verdict ignores this rule: {}", one_line(&rule.effect_warning())));
+    }
     let explained = trial::explain_request(&loaded, &inventory, &query.agent, &query.tool, arguments);
     let mut out = std::io::stdout().lock();
     match (form, explained) {

@@ -8,6 +8,7 @@ use countersign_config::{Config, ProviderConfig};
 use countersign_conversations::chats::GatewayModels;
 use countersign_http::listen;
 use countersign_policy_admin::{
+    malformed::{MalformedRule, restrictions_without_effect},
     rules,
     rules_error::RulesLoadError,
     tool_inventory::{self, ToolInventory},
@@ -25,14 +26,27 @@ use crate::{adapter::GsvTools, port::resolve_address, run_environment, serve_err
 /// Longest wait for a bot.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Reads the rules of a configuration and tries their cases, and gives their warnings.
+/// Findings about rules that load.
+#[derive(Debug)]
+pub struct RuleFindings {
+    /// Rules that deny or ask and that a mistake keeps from matching anything: errors for an operator, and warnings of a start.
+    pub without_effect: Vec<MalformedRule>,
+    /// All other warnings, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Reads the rules of a configuration and tries their cases, and gives the findings about them.
 ///
 /// # Errors
 /// [`RulesLoadError`].
-pub fn check_rules(config: &Config) -> Result<Vec<String>, RulesLoadError> {
+pub fn check_rules(config: &Config) -> Result<RuleFindings, RulesLoadError> {
     let inventory =
         ToolInventory::from_config(config, &run_environment::agent_gate_settings(config).tools, Arc::new(GsvTools));
-    rules::load_rules(&config.permissions, &inventory).map(|loaded| loaded.warnings)
+    let loaded = rules::load_rules(&config.permissions, &inventory)?;
+    let without_effect = restrictions_without_effect(&loaded.rules.compiled);
+    let mut warnings = loaded.warnings;
+    warnings.retain(|warning| without_effect.iter().all(|rule| rule.message != *warning));
+    Ok(RuleFindings { without_effect, warnings })
 }
 
 /// Returns the problems that keep a gateway from starting with a well-formed configuration, one line each; its rules apart.

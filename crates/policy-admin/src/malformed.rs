@@ -1,8 +1,9 @@
 //! Rules that a mistake in their text keeps from matching anything, for every place that refuses them.
 //!
-//! It must not decide what follows from that: `policy check` and the editor of the console refuse such a rule, and a start reports it.
+//! It must not decide what follows from that: `policy check`, `config check`, `doctor` and the editor of the console refuse such a rule,
+//! and a start reports it.
 
-use countersign_core::policy::{CompiledRules, RuleAction, RuleOrigin, RuleRef, RuleWarning};
+use countersign_core::policy::{CompiledRules, PatternFault, RuleAction, RuleOrigin, RuleRef, RuleWarning};
 
 /// Rule whose pattern or tool matches nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,20 +12,49 @@ pub struct MalformedRule {
     pub origin: RuleOrigin,
     /// The problem in one line, with file and line.
     pub message: String,
-    /// True if the rule denies or asks: without it more is allowed than its author means.
-    pub restricts: bool,
+    /// Action of the rule.
+    pub action: RuleAction,
+    /// Fault of its text.
+    pub fault: PatternFault,
+}
+
+impl MalformedRule {
+    /// Reports whether the rule denies or asks: without it more is allowed than its author means.
+    pub fn restricts(&self) -> bool {
+        self.action != RuleAction::Allow
+    }
+
+    /// Returns a warning that names the action that has no effect.
+    pub fn effect_warning(&self) -> String {
+        let action = match self.action {
+            RuleAction::Allow => "allow",
+            RuleAction::Ask => "ask",
+            RuleAction::Deny => "deny",
+        };
+        format!("{action} rule has no effect: {}", self.message)
+    }
+
+    /// Returns the suggested correction.
+    pub const fn advice(&self) -> &'static str {
+        match self.fault {
+            PatternFault::Unclosed => "add \")\" at the end of the pattern",
+            PatternFault::Space => "remove the spaces around the pattern or after its tool name",
+            PatternFault::Arguments => "write the signature as `pattern` instead of `tool`",
+        }
+    }
 }
 
 /// Returns every rule that a mistake in its text keeps from matching anything.
 pub fn malformed_rules(compiled: &CompiledRules) -> Vec<MalformedRule> {
     let found = compiled.warnings().iter().filter_map(|warning| match warning {
-        RuleWarning::NeverMatches { origin, pattern, .. } => {
+        RuleWarning::NeverMatches { origin, pattern, slip } => {
             let is_this = |listed: &RuleRef<'_>| {
                 let text = listed.rule.pattern.as_deref().or(listed.rule.tool.as_deref());
                 listed.named.origin == *origin && text == Some(pattern.as_str())
             };
-            let restricts = compiled.rules().any(|listed| is_this(&listed) && listed.rule.action != RuleAction::Allow);
-            Some(MalformedRule { origin: origin.clone(), message: warning.to_string(), restricts })
+            let mut actions = compiled.rules().filter(is_this).map(|listed| listed.rule.action);
+            let action = actions.find(|action| *action != RuleAction::Allow).unwrap_or(RuleAction::Allow);
+            Some(MalformedRule { origin: origin.clone(), message: warning.to_string(), action, fault: *slip })
         }
         RuleWarning::AllowIgnored(_)
         | RuleWarning::MissesBareCalls { .. }
@@ -35,11 +65,16 @@ pub fn malformed_rules(compiled: &CompiledRules) -> Vec<MalformedRule> {
     found.collect()
 }
 
+/// Returns those among them that deny or ask.
+pub fn restrictions_without_effect(compiled: &CompiledRules) -> Vec<MalformedRule> {
+    malformed_rules(compiled).into_iter().filter(MalformedRule::restricts).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use countersign_core::policy::{self, Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
 
-    use super::malformed_rules;
+    use super::{MalformedRule, malformed_rules};
 
     #[test]
     fn a_malformed_rule_restricts_unless_it_allows() {
@@ -56,8 +91,10 @@ mod tests {
             let rules = RuleSet { rules: vec![rule], ..RuleSet::default() };
             let source = RuleSource { name: "p".to_owned(), layer: RuleLayer::Main, rules };
             let found = malformed_rules(&policy::compile_rules(vec![source]).unwrap());
-            assert_eq!(found.first().map(|found| found.restricts), want, "{pattern} {action:?}");
+            assert_eq!(found.first().map(MalformedRule::restricts), want, "{pattern} {action:?}");
             assert!(found.iter().all(|found| found.message.starts_with("p:3: ")), "{found:?}");
+            let verb = format!("{action:?} rule has no effect: p:3: ").to_lowercase();
+            assert!(found.iter().all(|found| found.effect_warning().starts_with(&verb)), "{found:?}");
         }
     }
 }

@@ -208,8 +208,9 @@ impl RulesFile {
             let edit = Command::EditRules { by, to: loaded.rules.digest(), change: None };
             source.send_command(edit).await.map_err(|refused| refused.to_string())?;
         }
+        let warnings = loaded.start_warnings();
         let taken = source.send_command(Command::UseRules(Box::new(loaded.rules))).await;
-        taken.map(|_| loaded.warnings).map_err(|refused| refused.to_string())
+        taken.map(|_| warnings).map_err(|refused| refused.to_string())
     }
 
     fn read_text(&self) -> Result<String, DraftError> {

@@ -243,6 +243,17 @@ fn commands_agree_about_what_is_a_fault() {
     assert_eq!((checked.code, &checked.json()["warnings"]), (Some(0), &json!([warning])), "{checked:?}");
     let checked = place.run(&["config", "check", "--json"]);
     assert_eq!((checked.code, &checked.json()["warnings"]), (Some(0), &json!([warning])), "{checked:?}");
+    place.write_file("permissions.yaml", "rules: [ { pattern: 'turn(lamp', action: deny } ]");
+    let (code, report) = doctor(&place);
+    let found = check(&report, "rules");
+    assert_eq!((code, &found["state"]), (Some(1), &json!("fix")), "{report:#}");
+    let what = found["what"].as_str().unwrap();
+    assert!(what.starts_with("deny rule has no effect: ") && what.contains("permissions.yaml:1: "), "{found}");
+    let advice = "add \")\" at the end of the pattern, then run `countersign policy check`";
+    assert_eq!(found["advice"], json!(advice));
+    let checked = place.run(&["config", "check", "--json"]);
+    assert_eq!((checked.code, checked.json()["problems"].as_array().unwrap().len()), (Some(1), 1), "{checked:?}");
+    assert_eq!(place.run(&["policy", "check"]).code, Some(1));
     place.write_file("permissions.yaml", "rules: [ { pattern: 'turn*', action: perhaps } ]");
     assert_eq!(doctor(&place).0, Some(1));
     assert_eq!(place.run(&["policy", "check"]).code, Some(1));

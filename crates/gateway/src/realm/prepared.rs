@@ -54,7 +54,7 @@ impl PreparedRealm {
         let agents = agent_gate::Settings { secrets: secrets.clone(), ..run_environment::agent_gate_settings(&config) };
         let tool_inventory = ToolInventory::from_config(&config, &agents.tools, Arc::new(GsvTools));
         let loaded = rules::load_rules(&config.permissions, &tool_inventory)?;
-        loaded.warnings.iter().for_each(|warning| notice(warning));
+        loaded.start_warnings().iter().for_each(|warning| notice(warning));
         let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
         let services =
             Arc::new(ServiceClient::new(run_environment::service_definitions(&config))?.with_secrets(secrets.clone()));

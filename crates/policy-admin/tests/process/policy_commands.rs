@@ -115,6 +115,9 @@ fn a_malformed_rule_that_restricts_is_an_error() {
         let report = policy(&place, &["check", "--json"]).json();
         let errors = report["errors"].as_array().unwrap();
         assert_eq!((&report["ok"], errors.is_empty()), (&json!(code == 0), code == 0), "{report}");
+        let explained = policy(&place, &["explain", "turn", "thing=lamp", "way=shut"]);
+        let notice = "countersign: the verdict ignores this rule: ";
+        assert_eq!((explained.code, explained.err.starts_with(notice)), (Some(0), code == 1), "{explained:?}");
     }
 }
 
