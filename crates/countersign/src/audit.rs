@@ -8,8 +8,9 @@ mod redact;
 
 use std::{
     collections::VecDeque,
+    fmt,
     io::{BufWriter, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -26,6 +27,7 @@ pub(crate) use outcome::{OutcomeArg, outcome_style};
 pub(crate) use redact::{RedactScope, redact_contents};
 
 use crate::{
+    control_client::ControlClient,
     exit::print_notice,
     style::{ColourMode, TextStyle, cut_to_width},
 };
@@ -53,16 +55,57 @@ pub(crate) fn open_record(path: &Path) -> anyhow::Result<AnyLog> {
     SqliteLog::open_read_only(path, EVENT_FORMAT).map(Into::into).map_err(|error| explain_open_error(path, error))
 }
 
+/// Reason why a record has no file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MissingRecord {
+    /// The gateway that writes it runs, and has recorded nothing yet.
+    Unwritten,
+    /// There is no file at this path.
+    NoFile(PathBuf),
+}
+
+impl fmt::Display for MissingRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unwritten => f.write_str("the record is empty: the gateway has recorded nothing yet"),
+            Self::NoFile(path) => write!(
+                f,
+                "{} does not exist: start `countersign serve`, or select another record with --config, --data or --log",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for MissingRecord {}
+
+impl MissingRecord {
+    /// Returns the reason for a path without a file.
+    fn find_reason(path: &Path) -> Self {
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
+        if ControlClient::connect(folder).is_some() { Self::Unwritten } else { Self::NoFile(path.to_owned()) }
+    }
+
+    /// Returns `error` without the advice that a command with --log does not need.
+    pub(crate) fn of_named(error: anyhow::Error) -> anyhow::Error {
+        match error.downcast_ref::<Self>() {
+            Some(Self::NoFile(path)) => anyhow!("{} does not exist", path.display()),
+            Some(Self::Unwritten) | None => error,
+        }
+    }
+
+    /// Reports whether `error` is about a record in which a running gateway has recorded nothing yet.
+    pub(crate) fn is_unwritten(error: &anyhow::Error) -> bool {
+        error.downcast_ref::<Self>() == Some(&Self::Unwritten)
+    }
+}
+
 /// Says in one sentence why there is nothing to read, without the words of the database.
 fn explain_open_error(path: &Path, error: LogOpenError) -> anyhow::Error {
     let shown = path.display();
     let Ok(file) = std::fs::metadata(path) else {
         return match error {
-            LogOpenError::Missing { .. } => {
-                anyhow!(
-                    "{shown} does not exist: no gateway has written a record there yet; --config, --data and --log select another"
-                )
-            }
+            LogOpenError::Missing { .. } => MissingRecord::find_reason(path).into(),
             error => error.into(),
         };
     };

@@ -26,8 +26,8 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::{
-        self, OutputFormat, RecordFilter, RecordFormatter, TimestampStyle, block_on, entry_json, for_each_entry,
-        format_entry, open_record,
+        self, MissingRecord, OutputFormat, RecordFilter, RecordFormatter, TimestampStyle, block_on, entry_json,
+        for_each_entry, format_entry, open_record,
     },
     control_client::ControlClient,
     inspect::no_rules,
@@ -58,6 +58,11 @@ impl RecordedSessions {
             read.waiting_for_hosts = ids.into_iter().collect();
         }
         Ok(read)
+    }
+
+    /// Returns those of a record without entries.
+    fn without_entries() -> anyhow::Result<Self> {
+        Ok(Self { engine: Engine::new(no_rules()?), tallies: BTreeMap::new(), waiting_for_hosts: BTreeSet::new() })
     }
 
     async fn read_log(log: &AnyLog) -> anyhow::Result<Self> {
@@ -129,7 +134,10 @@ fn count_messages(session: &Session) -> usize {
 
 /// Runs `sessions list`.
 pub(crate) fn print_sessions(path: &Path, gateway: Option<&Path>, form: OutputFormat) -> anyhow::Result<ExitCode> {
-    let read = block_on(RecordedSessions::read_of(path, gateway))?;
+    let read = match block_on(RecordedSessions::read_of(path, gateway)) {
+        Err(error) if MissingRecord::is_unwritten(&error) => RecordedSessions::without_entries()?,
+        read => read?,
+    };
     let mut sessions: Vec<&Session> = read.engine.state().sessions().collect();
     sessions.sort_by_key(|session| std::cmp::Reverse(read.tally_of(session).last));
     let mut out = std::io::stdout().lock();

@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{audit::LogArgs, target::TargetArgs};
-use crate::{running_sessions, sessions};
+use crate::{audit::MissingRecord, running_sessions, sessions};
 
 /// The forms of an export.
 #[derive(Clone, Copy, ValueEnum)]
@@ -61,6 +61,11 @@ pub(super) enum SessionsCommand {
 }
 
 pub(super) fn run(what: &SessionsCommand, of: LogArgs, at: &TargetArgs) -> anyhow::Result<ExitCode> {
+    let is_named = !of.is_empty();
+    run_on_record(what, of, at).map_err(|error| if is_named { MissingRecord::of_named(error) } else { error })
+}
+
+fn run_on_record(what: &SessionsCommand, of: LogArgs, at: &TargetArgs) -> anyhow::Result<ExitCode> {
     let form = at.output_format();
     match what {
         SessionsCommand::Running { meant } => {

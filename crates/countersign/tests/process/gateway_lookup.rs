@@ -66,7 +66,9 @@ fn a_record_that_is_not_there_is_named_once() {
     for arguments in [&["audit", "tail"][..], &["sessions", "list"]] {
         let output = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
         assert_eq!((output.code, output.err.matches("countersign.db").count()), (Some(1), 1), "{output:?}");
-        assert!(output.err.contains("data/countersign.db does not exist"), "{output:?}");
+        assert!(output.err.contains("data/countersign.db does not exist: start `countersign serve`, or"), "{output:?}");
+        let named = run(&place, &[arguments, &["--log", "none.db"]].concat());
+        assert_eq!((named.code, named.err.as_str()), (Some(1), "countersign: none.db does not exist\n"));
     }
     assert!(!place.data_dir().exists());
     place.write_file("plain", "");
@@ -81,6 +83,29 @@ fn a_record_that_is_not_there_is_named_once() {
     place.write_file("config.yaml", "storage: { type: tape }\n");
     let wrong = run(&place, &["gates", "list", "--config", "config.yaml"]);
     assert_eq!((wrong.code, wrong.err.contains("config.yaml:1: storage.type")), (Some(1), true), "{wrong:?}");
+}
+
+#[test]
+fn a_record_in_which_a_running_gateway_has_recorded_nothing_is_empty() {
+    let place = GatewayFixture::new();
+    let _gateway = GatewayServer::start(&place);
+    if place.log_path().exists() {
+        return;
+    }
+    let run = |arguments: &[&str]| run(&place, &[arguments, &["--config", "config.yaml"]].concat());
+    let head = format!("1:{}", "0".repeat(64));
+    let text = "countersign: the record is empty: the gateway has recorded nothing yet\n";
+    for (arguments, code) in [
+        (&["audit", "tail"][..], 0),
+        (&["audit", "verify"], 0),
+        (&["audit", "verify", "--head", head.as_str()], 1),
+        (&["sessions", "show", "x"], 1),
+    ] {
+        let output = run(arguments);
+        assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(code), "", text), "{arguments:?}");
+    }
+    let output = run(&["sessions", "list"]);
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), "No sessions.\n", ""));
 }
 
 #[test]
