@@ -39,6 +39,18 @@ impl BackupArgs {
         let Self { to, secrets, permissions, at } = self;
         let at = at.merge_globals(before);
         let config = at.config_path();
+        // Without the flag, a gateway may have no rules; a file that was named must be in the backup.
+        if let Some(file) = &permissions {
+            let shown = file.display();
+            anyhow::ensure!(
+                !matches!(file.try_exists(), Ok(false)),
+                "{shown} does not exist: pass the file of the rules with --permissions"
+            );
+            anyhow::ensure!(
+                file.is_file(),
+                "{shown} is not a readable file: pass the file of the rules with --permissions"
+            );
+        }
         let beside = config.as_ref().map(|config| config.with_file_name("permissions.yaml"));
         let settings = backup::SettingsFiles::new(config, permissions.or(beside));
         backup::create_backup(&at.data_dir()?, &backup::BackupOptions { to, settings, secrets }, at.output_format())

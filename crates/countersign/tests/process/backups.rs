@@ -79,6 +79,9 @@ fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
     assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" })), executed_result(json!({ "did": "/look/a" })));
     assert_eq!(backup(&place, "kept", &["--secrets"]).code, Some(0));
     assert!(place.folder.join("kept/settings/config.yaml").is_file());
+    let unnamed = backup(&place, "other", &["--permissions", "nope.yaml"]);
+    assert_eq!((unnamed.code, unnamed.err.contains("nope.yaml does not exist: ")), (Some(1), true), "{unnamed:?}");
+    assert!(!place.folder.join("other").exists());
     let again = backup(&place, "kept", &[]);
     assert!(
         again.code == Some(1) && again.err.contains("kept is not empty: choose an empty folder or a new one"),
