@@ -111,10 +111,20 @@ fn is_interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
+/// Fails where the gateway's socket is not for this user.
+fn ensure_accessible(folder: &Path) -> anyhow::Result<()> {
     if ControlClient::is_closed_to_us(folder) {
-        bail!("the gateway of {} does not admit this user: add the user under `local` in `people`", folder.display());
+        bail!(
+            "cannot access the gateway's socket in {}: permission denied; run as the user of the gateway, or add this user \
+             under `local` in `people`",
+            folder.display()
+        );
     }
+    Ok(())
+}
+
+fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
+    ensure_accessible(folder)?;
     Err(explain_no_gateway(folder))
 }
 
@@ -129,6 +139,7 @@ fn explain_no_gateway(folder: &Path) -> anyhow::Error {
 
 /// Opens the record of a gateway that does not run.
 fn open_recorded(log: &Path) -> anyhow::Result<AnyLog> {
+    ensure_accessible(log.parent().unwrap_or_else(|| Path::new("")))?;
     if let Some(folder) = log.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
         return Err(explain_no_gateway(folder));
     }

@@ -1,6 +1,6 @@
 //! Lookup of the gateway by the commands.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use countersign_testkit::process::{
     AGENT_TOKEN, CommandOutput, GatewayFixture, GatewayServer, RULES, agent_gate::AgentClient, eventually, run_command,
@@ -106,6 +106,22 @@ fn a_record_in_which_a_running_gateway_has_recorded_nothing_is_empty() {
     }
     let output = run(&["sessions", "list"]);
     assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), "No sessions.\n", ""));
+}
+
+#[test]
+fn a_data_directory_of_another_user_is_named_as_such() {
+    let place = GatewayFixture::new();
+    fs::create_dir(place.data_dir()).unwrap();
+    fs::set_permissions(place.data_dir(), fs::Permissions::from_mode(0)).unwrap();
+    // Root may read every folder.
+    if fs::read_dir(place.data_dir()).is_err() {
+        for arguments in [&["gates", "list"][..], &["gates", "watch"], &["grants", "list"]] {
+            let output = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
+            let want = "data: permission denied; run as the user of the gateway, or add this user";
+            assert_eq!((output.code, output.err.contains(want)), (Some(1), true), "{arguments:?}: {output:?}");
+        }
+    }
+    fs::set_permissions(place.data_dir(), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]
