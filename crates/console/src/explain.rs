@@ -68,14 +68,26 @@ struct ExplainedCall {
     near: Vec<NearMiss>,
 }
 
+/// Reason why a call has no verdict.
+enum ExplainFailure {
+    /// The form does not name a call.
+    Form(String),
+    /// The call is refused before policy.
+    Refused(String),
+}
+
 pub(super) async fn show_explanation(
     State(console): State<Arc<ConsoleState>>,
     Extension(caller): Extension<HttpCaller>,
     Query(query): Query<ExplainForm>,
 ) -> Result<Response, PageError> {
     let ctx = console.page_context(caller).await?;
-    let found = match query_subject(&console, &query) {
-        Err(problem) => Err(problem),
+    let subject = match read_call(&query) {
+        Err(problem) => Err(ExplainFailure::Form(problem)),
+        Ok((tool, arguments)) => call_subject(&console, &query, tool, arguments).map_err(ExplainFailure::Refused),
+    };
+    let found = match subject {
+        Err(failure) => Err(failure),
         Ok(subject) => {
             let now = ctx.now;
             let read = move |engine: &Engine| {
@@ -115,7 +127,8 @@ pub(super) async fn show_explanation(
             div.panel { (explain_form(&console, &query)) }
             div.panel aria-live="polite" {
                 @match &found {
-                    Err(problem) => { h2 { "Refused" } p.problem { (escape_line(problem)) } p { "The request would be refused before policy evaluates it." } }
+                    Err(ExplainFailure::Form(problem)) => { h2 { "Invalid request" } p.problem { (escape_line(problem)) } }
+                    Err(ExplainFailure::Refused(problem)) => { h2 { "Refused" } p.problem { (escape_line(problem)) } p { "The request would be refused before policy evaluates it." } }
                     Ok(found) => { (render_explanation(found)) }
                 }
             }
@@ -158,13 +171,23 @@ fn render_explanation(ExplainedCall { subject, verdict, near }: &ExplainedCall) 
     }
 }
 
-/// Returns the subject for policy.
-fn query_subject(console: &ConsoleState, query: &ExplainForm) -> Result<PolicySubject, String> {
+/// Returns the tool and the arguments of a call.
+fn read_call(query: &ExplainForm) -> Result<(&str, Map<String, Value>), String> {
     let arguments = parse_arguments(&query.arguments)?;
     let tool = query.tool.trim();
     if tool.is_empty() {
         return Err("Enter the name of a tool.".to_owned());
     }
+    Ok((tool, arguments))
+}
+
+/// Returns the subject for policy.
+fn call_subject(
+    console: &ConsoleState,
+    query: &ExplainForm,
+    tool: &str,
+    arguments: Map<String, Value>,
+) -> Result<PolicySubject, String> {
     if let Some(agent) = query.asker.strip_prefix("agent:") {
         return service_tools::policy_subject(
             console.context.tool_inventory.tools(),

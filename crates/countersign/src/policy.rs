@@ -151,7 +151,8 @@ pub(crate) struct ExplainInput {
 
 impl ExplainInput {
     fn parse_arguments(&self) -> anyhow::Result<Map<String, Value>> {
-        let mut all = agent::parse_arguments(&self.arguments).map_err(|failed| anyhow::anyhow!(failed.message))?;
+        let mut all = agent::parse_arguments(&self.arguments)
+            .map_err(|failed| anyhow::anyhow!("{}{}", failed.message, self.command_example()))?;
         if let Some(text) = &self.args {
             let more: Map<String, Value> = serde_json::from_str(text).context("--args: expected a JSON object")?;
             for (key, value) in more {
@@ -162,6 +163,16 @@ impl ExplainInput {
             }
         }
         Ok(all)
+    }
+}
+
+impl ExplainInput {
+    /// Returns the form of a command that was passed as words, as an addition to an error.
+    fn command_example(&self) -> String {
+        if self.tool != "bash" || self.arguments.iter().any(|argument| argument.starts_with("command=")) {
+            return String::new();
+        }
+        format!(", for example command={}", one_line(&shell_quote(self.arguments.join(" "))))
     }
 }
 
@@ -345,6 +356,14 @@ pub(crate) fn explain_policy(
             "{tool} is a signature: pass the name of the tool and its arguments separately, for example \
              countersign policy explain {name} KEY=VALUE"
         );
+    }
+    if query.tool.contains(char::is_whitespace) {
+        print_notice(&format!(
+            "{:?} is not a tool name; for a command use: countersign policy explain bash command={}",
+            query.tool,
+            one_line(&shell_quote(&query.tool))
+        ));
+        return Ok(ExitCode::from(2));
     }
     let arguments = query.parse_arguments()?;
     for rule in restrictions_without_effect(&loaded.rules.compiled) {

@@ -239,6 +239,12 @@ fn a_rule_is_explained_and_read_again() {
     assert!(explained.text.contains("Denied") && explained.text.contains("turn(lock*"), "{}", explained.text);
     let refused = visitor.get_page(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=");
     assert!(refused.text.contains("Missing required argument: thing"), "{}", refused.text);
+    let before_policy = "refused before policy evaluates it";
+    assert!(refused.text.contains(before_policy), "{}", refused.text);
+    for query in ["tool=&arguments=", "tool=turn&arguments=thing"] {
+        let invalid = visitor.get_page(&gateway, &format!("/console/explain?as=agent:default&{query}"));
+        assert!(invalid.text.contains("Invalid request") && !invalid.text.contains(before_policy), "{}", invalid.text);
+    }
     place.write_file("permissions.yaml", "rules: [ { pattern: 5 } ]\n");
     let reloaded = visitor.post_form(&gateway, "/console/reload", &[]);
     assert!(

@@ -206,6 +206,12 @@ fn an_explanation_takes_no_signature_for_a_tool_and_says_that_an_agent_is_not_th
     assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(1), "", expected));
     let output = policy(&place, &["explain", "turn; ls(lamp)"]);
     assert!(output.err.ends_with("policy explain 'turn; ls' KEY=VALUE\n"), "{output:?}");
+    let output = policy(&place, &["explain", "git status"]);
+    let expected = "countersign: \"git status\" is not a tool name; for a command use: countersign policy explain bash \
+                    command='git status'\n";
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(2), "", expected));
+    let output = policy(&place, &["explain", "bash", "git status"]);
+    assert!(output.err.ends_with("expected key=value, for example command='git status'\n"), "{output:?}");
     let line = |agent: &str| {
         let output = policy(&place, &["explain", "turn", "thing=lamp", "--agent", agent]);
         output.out.lines().find(|line| line.starts_with("  agent ")).map(str::to_owned)
