@@ -98,7 +98,7 @@ pub(crate) fn redact_contents(
     let what = RedactTarget::parse_target(what)?;
     // Says in words of its own why there is nothing to read, and makes nothing.
     drop(open_record(path)?);
-    let (lsns, removed, report) = block_on(async {
+    let (found, removed, report) = block_on(async {
         // The lock of the record is taken first: what is looked at below cannot change any more.
         let log = AnyLog::from(SqliteLog::open(path, LogOptions::default()).map_err(|error| match error {
             LogOpenError::Owned { pid, .. } => {
@@ -110,7 +110,8 @@ pub(crate) fn redact_contents(
             }
             error => error.into(),
         })?);
-        let lsns: Vec<Lsn> = find_contents(&log, &what).await?.iter().map(|found| found.lsn).collect();
+        let found = find_contents(&log, &what).await?;
+        let lsns: Vec<Lsn> = found.iter().map(|found| found.lsn).collect();
         let engine = inspect_log(&log).await?;
         let unfinished = engine.wants_admitted();
         if let Some(lsn) = lsns.iter().find(|lsn| unfinished.contains(lsn)) {
@@ -132,19 +133,21 @@ pub(crate) fn redact_contents(
         })?;
         let report = log.verify_chain(Partition::ZERO, None).await?;
         log.close().await;
-        Ok((lsns, removed, report))
+        Ok((found, removed, report))
     })?;
     let (head, flaw) = (format!("{}:{}", report.head.lsn, report.head.chain), report.flaw.map(|flaw| flaw.to_string()));
     let mut out = std::io::stdout().lock();
     match form {
         OutputFormat::Json => {
-            let lsns: Vec<u64> = lsns.iter().map(|lsn| lsn.0).collect();
+            let lsns: Vec<u64> = found.iter().map(|found| found.lsn.0).collect();
             writeln!(out, "{}", json!({ "entries": lsns, "removed": removed, "head": head, "flaw": flaw }))?;
         }
         OutputFormat::Text => {
             let paint = ColourMode::for_stdout();
-            let named: Vec<String> = lsns.iter().map(ToString::to_string).collect();
-            writeln!(out, "removed   {removed} contents, of entries {}", named.join(", "))?;
+            let were_there = found.iter().filter(|found| found.is_there);
+            let named: Vec<String> = were_there.map(|found| found.lsn.to_string()).collect();
+            let entries = if removed == 1 { "entry" } else { "entries" };
+            writeln!(out, "removed   contents of {removed} {entries}: {}", named.join(", "))?;
             let verdict = match &flaw {
                 None => paint.apply_style(TextStyle::Good, "intact"),
                 Some(flaw) => paint.apply_style(TextStyle::Bad, format!("FLAW: {flaw}")),
@@ -197,9 +200,16 @@ async fn find_contents(log: &AnyLog, what: &RedactTarget<'_>) -> anyhow::Result<
         bail!("more than one id ends with {what}: give more of it");
     }
     found.retain(|found| named.contains(&found.owner));
+    if let (true, Some(_), Some(owner)) = (found.is_empty(), position, named.first()) {
+        let (kind, id) = match owner {
+            ContentOwner::Call(id) => ("call", id.to_string()),
+            ContentOwner::Gate(id) => ("gate", id.to_string()),
+        };
+        bail!("{what} has no contents of its own; the {kind} is {id}: redact that id");
+    }
     anyhow::ensure!(
         !found.is_empty(),
-        "no call or gate with a content matches {what}: `audit tail` shows positions and ids"
+        "no call or gate with a content matches {what}: `audit tail` shows positions, and `audit tail --json` ids too"
     );
     anyhow::ensure!(found.iter().any(|found| found.is_there), "the contents of {what} were removed already");
     Ok(found)

@@ -143,6 +143,24 @@ fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
     assert_eq!((verified.code, &verified.json()["redacted"]), (Some(0), &json!(4)), "{verified:?}");
     let again = audit(&place, &["redact", gate]);
     assert_eq!((again.code, again.err.contains("were removed already")), (Some(1), true), "{again:?}");
+    let unknown = audit(&place, &["redact", "gate_12345678"]);
+    assert_eq!((unknown.code, unknown.err.contains("`audit tail --json` ids too")), (Some(1), true), "{unknown:?}");
+    let exported: Vec<Value> =
+        audit(&place, &["export"]).out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let position_of = |has_content: bool| {
+        let is_such = |entry: &&Value| {
+            let is_bare = entry["content_digest"].is_null();
+            entry["kind"] == "call" && entry["content"].is_string() == has_content && is_bare != has_content
+        };
+        exported.iter().find(is_such).unwrap()["lsn"].to_string()
+    };
+    let bare = audit(&place, &["redact", &position_of(false)]);
+    let want = "has no contents of its own; the call is call_";
+    assert_eq!((bare.code, bare.err.contains(want)), (Some(1), true), "{bare:?}");
+    let position = position_of(true);
+    let one = audit(&place, &["redact", &position, "--unreceived"]);
+    let want = format!("removed   contents of 1 entry: {position}\n");
+    assert_eq!((one.code, one.out.starts_with(&want)), (Some(0), true), "{one:?}");
     // The decisions stay, and the gateway continues.
     assert_eq!(tail_rows(&place, &["--agent", "kitchen", "--outcome", "denied"]).len(), 2);
     let gateway = GatewayServer::start(&place);
