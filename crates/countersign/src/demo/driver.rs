@@ -24,6 +24,8 @@ use super::{
 
 /// Id in the record if no user could or did answer.
 pub(super) const NO_USER: &str = "demo";
+/// Resolver of a gate that `--no` denies.
+pub(super) const BY_FLAG: &str = "flag:--no";
 /// Id of the user at the terminal.
 pub(super) const PERSON: &str = "person:terminal";
 
@@ -235,7 +237,7 @@ impl DemoDriver<'_> {
         let denied = |reason: &str| GateReply::Deny { reason: Some(reason.to_owned()) };
         match &mut self.person {
             DemoPerson::Yes => self.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "flag:--yes").await,
-            DemoPerson::No => self.answer_gate(gate, denied("the demo was started with --no"), "flag:--no").await,
+            DemoPerson::No => self.answer_gate(gate, denied("the demo was started with --no"), BY_FLAG).await,
             DemoPerson::Nobody => {
                 self.printer.print_no_terminal()?;
                 self.answer_gate(gate, denied("no terminal is attached, so no user could answer"), NO_USER).await

@@ -167,7 +167,7 @@ impl DemoPrinter {
             "edit" if end == (CallEnd::Done { error: false }) => self.print_change(known)?,
             _ => {
                 let text = result.map(|result| text_of(&result.content)).unwrap_or_default();
-                self.print_result(without_refusal(&text))?;
+                self.print_result(&without_refusal(&text))?;
             }
         }
         self.write_text(format_args!("\n"))
@@ -300,7 +300,7 @@ impl DemoPrinter {
 
     /// Prints one entry of the record.
     pub(super) fn print_entry(&mut self, stored: &StoredRecord, text: &str) -> io::Result<()> {
-        let line = audit::format_entry(stored, text, audit::TimestampStyle::Time, None, ColourMode::Plain);
+        let line = audit::format_entry(stored, &entry_text(text), audit::TimestampStyle::Time, None, ColourMode::Plain);
         let line = cut_to_width(&line, audit::COLUMNS);
         let tone = match stored.kind.as_ref() {
             "gate" | "policy" => TextStyle::Strong,
@@ -325,12 +325,13 @@ impl DemoPrinter {
         match record {
             None => self.write_text(format_args!(
                 "\n  The demo removes its folder. With --keep, the folder and its record stay.\n"
-            )),
+            ))?,
             Some(record) => self.write_text(format_args!(
                 "\n  The record is kept. To verify it again:\n  countersign audit verify --log {}\n",
                 shell_quote(one_line(&record.display()))
-            )),
+            ))?,
         }
+        self.write_text(format_args!("\n  Next: countersign serve, or the guides in docs/start.\n"))
     }
 
     pub(super) fn print_interrupted(&mut self) -> io::Result<()> {
@@ -375,10 +376,27 @@ fn resolver_text(by: &PrincipalId) -> String {
     }
 }
 
-/// Returns the result of a denied call without the sentence about a refusal if nobody refused it.
-fn without_refusal(text: &str) -> &str {
-    match text.strip_prefix("Denied by ").and_then(|rest| rest.strip_prefix(driver::NO_USER)) {
-        Some(rest) => rest.trim_start_matches(": ").lines().next().unwrap_or_default(),
+/// Returns the result of a denied call without the sentence about a refusal if no user refused it.
+fn without_refusal(text: &str) -> String {
+    let Some(rest) = text.strip_prefix("Denied by ") else { return text.to_owned() };
+    if rest.starts_with(driver::BY_FLAG) {
+        return "Denied by --no.".to_owned();
+    }
+    match rest.strip_prefix(driver::NO_USER) {
+        Some(rest) => {
+            let reason = rest.trim_start_matches(": ").lines().next().unwrap_or_default();
+            format!("{}.", reason.trim_end_matches('.'))
+        }
+        None => text.to_owned(),
+    }
+}
+
+/// Returns the text of an entry with flags as on the command line, and without the sentence about a refusal if no user refused.
+fn entry_text(text: &str) -> String {
+    let is_of_user = text.contains(driver::PERSON);
+    let text = text.replace("flag:--", "--");
+    match text.split_once("A person refused").filter(|_| !is_of_user) {
+        Some((before, _)) => format!("{}.", before.trim_end().trim_end_matches('.')),
         None => text,
     }
 }
