@@ -344,8 +344,9 @@ fn check_sandbox(config: &Config) -> DoctorCheck {
 fn check_crowded_paths(config: &Config) -> Vec<DoctorCheck> {
     let to_check = |(tree, own): (PathBuf, PathBuf)| {
         let (tree, own) = (tree.display(), own.display());
-        let what = format!("commands cannot create files in {tree}, because {own} is in it: move {own} elsewhere");
-        DoctorCheck::note("sandbox", what)
+        let what = format!("commands cannot create files in {tree}, because {own} is in it");
+        let advice = format!("keep the configuration and data outside {tree} (--config, --data)");
+        DoctorCheck::warn("sandbox", what, advice)
     };
     checkup::build_sandbox(config).crowded_folders().into_iter().map(to_check).collect()
 }
@@ -485,6 +486,9 @@ fn print_checks(checks: &[DoctorCheck], form: OutputFormat) -> anyhow::Result<Ex
         }
     }
     match findings {
+        0 if checks.iter().any(|check| check.advice.is_some()) => {
+            writeln!(out, "\nNothing to fix. Consider the advice of the notes.")?
+        }
         0 => writeln!(out, "\nNothing to do.")?,
         1 => writeln!(out, "\n1 thing to do.")?,
         count => writeln!(out, "\n{count} things to do.")?,

@@ -136,12 +136,25 @@ async fn check_key(entry: &ModelEntry, provider: &ProviderConfig) -> Result<KeyC
     };
     let headers = provider.headers.iter();
     let request = headers.fold(request, |request, (name, value)| request.header(name, value.expose_secret()));
-    let status = request.send().await.map_err(|error| error.without_url().to_string())?.status();
+    let status = request.send().await.map_err(failure_text)?.status();
     Ok(match status.as_u16() {
         refused @ (401 | 403) => KeyCheck::Refused(refused),
         _ if status.is_success() => KeyCheck::Taken,
         other => KeyCheck::Unknown(other),
     })
+}
+
+/// Returns the cause of a failed request, such as "Connection refused": the error itself names only the request.
+fn failure_text(error: reqwest::Error) -> String {
+    if error.is_timeout() {
+        return format!("no answer within {} s", PATIENCE.as_secs());
+    }
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string().split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
 /// Checks that the address of a gateway that does not run is free.

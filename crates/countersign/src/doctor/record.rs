@@ -105,10 +105,16 @@ fn check_folder(folder: &Path) -> DoctorCheck {
     if let Err(why) = control::has_room(folder) {
         return DoctorCheck::fix("data", format!("{name}: {why}"), "use a shorter path");
     }
-    if access(existing_ancestor(folder), AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
+    let nearest = existing_ancestor(folder);
+    if access(nearest, AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
         let advice =
-            format!("give the user of the gateway write access: chown or chmod {}", shell_quote(folder.display()));
-        return DoctorCheck::fix("data", format!("{name} is not writable"), advice);
+            format!("give the user of the gateway write access: chown or chmod {}", shell_quote(nearest.display()));
+        let what = if is_there {
+            format!("{name} is not writable")
+        } else {
+            format!("{name} cannot be created: {} is not writable", nearest.display())
+        };
+        return DoctorCheck::fix("data", what, advice);
     }
     if is_there && found.permissions().mode() & 0o002 != 0 {
         let advice = format!("chmod o-w {}", shell_quote(folder.display()));
