@@ -2,6 +2,8 @@
 //!
 //! It must not decide anything: it prints what the gateway makes of a file, a case or a request.
 
+mod explain_input;
+
 use std::{
     io::Write as _,
     path::{Path, PathBuf},
@@ -29,14 +31,15 @@ use countersign_policy_admin::{
     trial,
 };
 use countersign_view::{LineMode, Protocol, escape, shell_quote, time::duration_text};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
-    agent,
     audit::OutputFormat,
     exit::print_notice,
     style::{ColourMode, TextStyle},
 };
+
+pub(crate) use explain_input::ExplainInput;
 
 /// Number of rules that nearly decided that are shown.
 const NEAR: usize = 6;
@@ -138,41 +141,6 @@ impl PolicyFiles {
             None => "(without a configuration: every tool counts as undefined)".to_owned(),
         };
         paint.apply_style(TextStyle::Faint, text)
-    }
-}
-
-/// Request to explain, as it is on the command line.
-pub(crate) struct ExplainInput {
-    pub(crate) tool: String,
-    pub(crate) arguments: Vec<String>,
-    pub(crate) args: Option<String>,
-    pub(crate) agent: String,
-}
-
-impl ExplainInput {
-    fn parse_arguments(&self) -> anyhow::Result<Map<String, Value>> {
-        let mut all = agent::parse_arguments(&self.arguments)
-            .map_err(|failed| anyhow::anyhow!("{}{}", failed.message, self.command_example()))?;
-        if let Some(text) = &self.args {
-            let more: Map<String, Value> = serde_json::from_str(text).context("--args: expected a JSON object")?;
-            for (key, value) in more {
-                if all.contains_key(&key) {
-                    bail!("the argument {key} is given twice");
-                }
-                all.insert(key, value);
-            }
-        }
-        Ok(all)
-    }
-}
-
-impl ExplainInput {
-    /// Returns the form of a command that was passed as words, as an addition to an error.
-    fn command_example(&self) -> String {
-        if self.tool != "bash" || self.arguments.iter().any(|argument| argument.starts_with("command=")) {
-            return String::new();
-        }
-        format!(", for example command={}", one_line(&shell_quote(self.arguments.join(" "))))
     }
 }
 

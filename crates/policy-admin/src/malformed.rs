@@ -65,7 +65,7 @@ pub fn malformed_rules(compiled: &CompiledRules) -> Vec<MalformedRule> {
     found.collect()
 }
 
-/// Returns those among them that deny or ask.
+/// Returns the malformed rules that deny or ask.
 pub fn restrictions_without_effect(compiled: &CompiledRules) -> Vec<MalformedRule> {
     malformed_rules(compiled).into_iter().filter(MalformedRule::restricts).collect()
 }
