@@ -299,7 +299,7 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
         is_problem(&program.get(&format!("/api/v1/audit{query}")), 400, detail);
     }
     is_problem(&program.get("/api/v1/audit?after=1-0123456789abcdef"), 410, "does not belong to this record");
-    is_problem(&program.get("/api/v1/audit/999999"), 404, "no record 999999");
+    is_problem(&program.get("/api/v1/audit/999999"), 404, "no entry 999999");
 }
 
 #[test]
