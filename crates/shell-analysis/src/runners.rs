@@ -64,8 +64,11 @@ const RUNNERS_BY_WORD: [(&str, &[&str], usize); 22] = [
     ("micromamba", &["run"], 0),
 ];
 
+/// Reads what the arguments of a runner hand on.
+type RunnerForm = fn(&[ShellWord]) -> NestedCommands;
+
 /// Programs with a form of their own, each with the function that finds what it runs.
-const RUNNERS_BY_FORM: [(&str, fn(&[ShellWord]) -> NestedCommands); 4] = [
+const RUNNERS_BY_FORM: [(&str, RunnerForm); 4] = [
     ("parallel", parallel_commands),
     ("start-stop-daemon", started_commands),
     ("hyperfine", argument_texts),

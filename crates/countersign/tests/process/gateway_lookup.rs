@@ -112,7 +112,7 @@ fn a_record_in_which_a_running_gateway_has_recorded_nothing_is_empty() {
 fn a_data_directory_of_another_user_is_named_as_such() {
     let place = GatewayFixture::new();
     fs::create_dir(place.data_dir()).unwrap();
-    fs::set_permissions(place.data_dir(), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.data_dir(), fs::Permissions::from_mode(0o000)).unwrap();
     // Root may read every folder.
     if fs::read_dir(place.data_dir()).is_err() {
         for arguments in [&["gates", "list"][..], &["gates", "watch"], &["grants", "list"]] {
