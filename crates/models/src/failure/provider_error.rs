@@ -55,9 +55,7 @@ pub(crate) fn in_stream(body: &str) -> ModelFailure {
 ///
 /// A page or an object comes again with each repetition of the request; an empty body may be a mishap on the way.
 pub(crate) fn no_stream(form: Option<&str>, body: &str) -> ModelFailure {
-    let is_error =
-        serde_json::from_str::<Value>(body).is_ok_and(|body| body.get("error").is_some_and(|error| !error.is_null()));
-    if is_error {
+    if parse_body(body).is_some_and(|body| body.get("error").is_some_and(|error| !error.is_null())) {
         return in_stream(body);
     }
     let form = form.unwrap_or("a body");
@@ -67,6 +65,14 @@ pub(crate) fn no_stream(form: Option<&str>, body: &str) -> ModelFailure {
     }
     let message = format!("expected a stream of events, got {form}: {}", excerpt(body));
     ModelFailure::new(FailureKind::Refused, message)
+}
+
+/// Reads a body that is JSON, also after a byte order mark and also as the first of a list.
+fn parse_body(body: &str) -> Option<Value> {
+    match serde_json::from_str(body.trim_start_matches('\u{feff}')).ok()? {
+        Value::Array(items) => items.into_iter().next(),
+        whole => Some(whole),
+    }
 }
 
 fn with_label(kind: FailureKind, message: &str) -> String {
@@ -114,8 +120,7 @@ impl ProviderError {
     /// Reads `{"error": {"message", "type", "code", "status", "details"}}`, `{"error": "…"}`, `{"message"}`,
     /// `{"detail"}`, also as the first of a list. `None` for anything else.
     fn from_body(body: &str) -> Option<Self> {
-        let whole: Value = serde_json::from_str(body).ok()?;
-        let whole = whole.get(0).unwrap_or(&whole);
+        let whole = &parse_body(body)?;
         let error = whole.get("error").filter(|error| !error.is_null()).unwrap_or(whole);
         let message = match error {
             Value::String(text) => text.clone(),
@@ -151,6 +156,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_error_in_place_of_a_stream_is_read_in_each_of_its_forms() {
+        for body in [
+            r#"{"error":{"code":503,"message":"overloaded"}}"#,
+            r#"[{"error":{"code":503,"message":"overloaded"}}]"#,
+            "\u{feff}{\"error\":{\"code\":503,\"message\":\"overloaded\"}}",
+        ] {
+            let failure = no_stream(None, body);
+            assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Overloaded, "overloaded"), "{body}");
+        }
+        assert_eq!(no_stream(None, "[]").kind, FailureKind::Refused);
+    }
+
+    #[test]
     fn a_message_keeps_the_providers_words_and_names_the_status() {
         for (case, status, body, want) in [
             (
@@ -165,6 +183,13 @@ mod tests {
                 r#"{"error":{"message":"too big","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
                 (FailureKind::Overflow, "400 context too long: too big"),
             ),
+            (
+                "a list",
+                429,
+                r#"[{"error":{"code":429,"message":"slow down","status":"RESOURCE_EXHAUSTED"}}]"#,
+                (FailureKind::RateLimit, "429 rate limit: slow down"),
+            ),
+            ("byte order mark", 400, "\u{feff}{\"error\":\"bad input\"}", (FailureKind::Refused, "400 bad input")),
             ("text", 500, r#"{"error":"internal server error"}"#, (FailureKind::Server, "500 internal server error")),
             ("detail", 422, r#"{"detail":[{"loc":["body"]}]}"#, (FailureKind::Refused, r#"422 [{"loc":["body"]}]"#)),
             ("html", 502, "<html>\n<h1>Bad</h1>", (FailureKind::Server, "502 server error: <html>\\u{a}<h1>Bad</h1>")),
