@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign_core::{call::Call, engine::Engine, id::Lsn};
 use countersign_protocol::{
     gjc::{
         host_tool::{HostTool, HostToolAnswer, ToolNames},
@@ -10,6 +11,7 @@ use countersign_protocol::{
     omp::{OmpRequestId, OmpResponse},
 };
 use countersign_runtime::PeerOrder;
+use futures_util::FutureExt as _;
 
 use super::{
     adapter::OmpAdapter,
@@ -55,17 +57,25 @@ pub(super) async fn serve_calls(adapter: &mut OmpAdapter) {
         .await;
 }
 
-/// Takes an order. A stop is sent at once. A call follows the message that holds it, so it waits until the host has all that is recorded now.
+/// Takes an order, and those that are at hand after it: calls of one message are started together, and their orders come in any
+/// sequence. A stop is sent at once. A call follows the message that holds it, so it waits until the host has all that is recorded now.
 pub(super) async fn take_order(adapter: &mut OmpAdapter, order: PeerOrder) {
-    match order {
-        PeerOrder::Do(call) => {
-            let read = match &adapter.seat {
-                Some(seat) => seat.requests.read_state(|_| ()).await,
-                None => None,
-            };
-            adapter.host_calls.hold_call(read.map_or(0, |((), position)| position), call);
+    let mut next = Some(order);
+    while let Some(order) = next {
+        match order {
+            PeerOrder::Do(call) => {
+                let id = call.call;
+                let place = move |engine: &Engine| engine.state().call(id).map(Call::content_lsn);
+                let read = match &adapter.seat {
+                    Some(seat) => seat.requests.read_state(place).await,
+                    None => None,
+                };
+                let (place, position) = read.unwrap_or((None, 0));
+                adapter.host_calls.hold_call(position, place.unwrap_or(Lsn(0)), call);
+            }
+            order => send_order(adapter, order),
         }
-        order => send_order(adapter, order),
+        next = adapter.host_calls.next().now_or_never();
     }
 }
 

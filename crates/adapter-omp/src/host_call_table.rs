@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use countersign_core::{
     call::CallDetails,
-    id::{CallId, SessionId},
+    id::{CallId, Lsn, SessionId},
     message::{ImageBlock, MessageBlock},
     policy::Class,
 };
@@ -49,6 +49,15 @@ struct OpenHostCall {
     kind: HostCallKind,
 }
 
+/// A call that is not sent yet.
+struct HeldCall {
+    /// Position that the host must have reached before.
+    position: u64,
+    /// Place of the call in its message.
+    place: Lsn,
+    call: Box<PeerCall>,
+}
+
 /// Capabilities that a client offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct HostOffers {
@@ -67,8 +76,8 @@ pub(crate) struct HostCallTable {
     offers: HostOffers,
     tools: Option<PeerLink>,
     uris: Option<PeerLink>,
-    /// Calls that are not sent yet, each with the position that the host must have reached before.
-    held: VecDeque<(u64, Box<PeerCall>)>,
+    /// Calls that are not sent yet, in the order of their messages.
+    held: VecDeque<HeldCall>,
     open: BTreeMap<String, OpenHostCall>,
     ids: BTreeMap<CallId, String>,
     /// Oldest first.
@@ -128,14 +137,15 @@ impl HostCallTable {
         }
     }
 
-    /// Holds a call until the host has reached `position`.
-    pub(crate) fn hold_call(&mut self, position: u64, call: Box<PeerCall>) {
-        self.held.push_back((position, call));
+    /// Holds a call until the host has reached `position`, behind the calls that come before it in its message.
+    pub(crate) fn hold_call(&mut self, position: u64, place: Lsn, call: Box<PeerCall>) {
+        let at = self.held.partition_point(|held| held.place <= place);
+        self.held.insert(at, HeldCall { position, place, call });
     }
 
-    /// Takes the oldest call that is held, if the host has reached its position.
+    /// Takes the first call that is held, if the host has reached its position.
     pub(crate) fn take_due_call(&mut self, position: u64) -> Option<Box<PeerCall>> {
-        self.held.pop_front_if(|(due, _)| *due <= position).map(|(_, call)| call)
+        self.held.pop_front_if(|held| held.position <= position).map(|held| held.call)
     }
 
     /// Lets go of everything: the host has gone, and what it has in hand ends as that says.

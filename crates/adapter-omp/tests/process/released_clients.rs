@@ -243,6 +243,28 @@ fn a_host_does_the_calls_of_its_tools() {
 }
 
 #[test]
+fn calls_of_one_message_reach_the_host_in_the_order_of_the_message() {
+    let place = HostFixture::new();
+    let mut host = place.start(&[]);
+    offer_tool(&mut host, "look_up", false);
+    for round in 0..3 {
+        let ids: Vec<String> = (0..8).map(|number| format!("k{round}{number}")).collect();
+        let calls = ids.iter().map(|id| call_part(id, "look_up", &json!({}))).collect();
+        place.provider.script_replies([ProviderReply::new(calls)]);
+        let from = host.send_prompt("go");
+        for id in &ids {
+            host.wait_frame(from, id, |frame| frame["type"] == "host_tool_call" && frame["toolCallId"] == **id);
+        }
+        let sent = of_type(&host.frames_since(from), "host_tool_call");
+        let sent: Vec<&str> = sent.iter().filter_map(|frame| frame["toolCallId"].as_str()).collect();
+        assert_eq!(sent, ids);
+        host.command_data(json!({ "type": "abort" }));
+        host.wait_settled(from);
+    }
+    host.close_cleanly();
+}
+
+#[test]
 fn an_approval_mode_asks_about_tools_of_the_host() {
     let place = HostFixture::new();
     let mut host = place.start(&["--no-tools", "--approval-mode", "write"]);
