@@ -37,7 +37,8 @@ use std::process::ExitCode;
 
 use countersign_agent_dir::AgentProduct;
 
-/// Gives memory back while the process is idle, by a thread of its own. The allocator of the C library keeps most of it for good.
+/// Allocator of the Rust code. Its background thread returns memory to the system while the process is idle; the C library's allocator
+/// does not.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
