@@ -152,8 +152,7 @@ pub(crate) fn check_policy(files: &PolicyFiles, form: OutputFormat) -> anyhow::R
     let mut malformed =
         loaded.as_ref().map(|loaded| restrictions_without_effect(&loaded.rules.compiled)).unwrap_or_default();
     malformed.sort_by(|one, other| finding_place(&one.message).cmp(&finding_place(&other.message)));
-    let mut warnings = loaded.as_ref().map(|loaded| loaded.warnings.clone()).unwrap_or_default();
-    warnings.retain(|warning| malformed.iter().all(|rule| rule.message != *warning));
+    let mut warnings = loaded.as_ref().map(|loaded| loaded.other_warnings(&malformed)).unwrap_or_default();
     warnings.extend(loaded.as_ref().map(|loaded| shell_hints(&loaded.rules.compiled)).unwrap_or_default());
     warnings.sort_by(|one, other| finding_place(one).cmp(&finding_place(other)));
     let mut problems = loaded.as_ref().err().map(problem_rows).unwrap_or_default();

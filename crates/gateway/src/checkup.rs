@@ -44,8 +44,7 @@ pub fn check_rules(config: &Config) -> Result<RuleFindings, RulesLoadError> {
         ToolInventory::from_config(config, &run_environment::agent_gate_settings(config).tools, Arc::new(GsvTools));
     let loaded = rules::load_rules(&config.permissions, &inventory)?;
     let without_effect = restrictions_without_effect(&loaded.rules.compiled);
-    let mut warnings = loaded.warnings;
-    warnings.retain(|warning| without_effect.iter().all(|rule| rule.message != *warning));
+    let warnings = loaded.other_warnings(&without_effect);
     Ok(RuleFindings { without_effect, warnings })
 }
 

@@ -1,9 +1,11 @@
 //! Rules as they were read from a file.
 
+use std::collections::{HashMap, HashSet};
+
 use countersign_config::PolicyCase;
 use countersign_core::engine::ActiveRules;
 
-use super::malformed::restrictions_without_effect;
+use super::malformed::{MalformedRule, restrictions_without_effect};
 
 /// Rules, and the warnings about them for a person.
 #[derive(Debug)]
@@ -24,10 +26,17 @@ impl LoadedRules {
     /// Returns the warnings of a start: those about a deny or ask rule that matches nothing name its missing effect.
     pub fn start_warnings(&self) -> Vec<String> {
         let malformed = restrictions_without_effect(&self.rules.compiled);
+        let malformed: HashMap<&str, &MalformedRule> =
+            malformed.iter().map(|rule| (rule.message.as_str(), rule)).collect();
         let to_warning = |warning: &String| {
-            let rule = malformed.iter().find(|rule| rule.message == *warning);
-            rule.map_or_else(|| warning.clone(), |rule| rule.effect_warning())
+            malformed.get(warning.as_str()).map_or_else(|| warning.clone(), |rule| rule.effect_warning())
         };
         self.warnings.iter().map(to_warning).collect()
+    }
+
+    /// Returns the warnings about other rules than the `malformed` ones, which the caller reports as errors.
+    pub fn other_warnings(&self, malformed: &[MalformedRule]) -> Vec<String> {
+        let known: HashSet<&str> = malformed.iter().map(|rule| rule.message.as_str()).collect();
+        self.warnings.iter().filter(|warning| !known.contains(warning.as_str())).cloned().collect()
     }
 }

@@ -3,6 +3,8 @@
 //! It must not decide what follows from that: `policy check`, `config check`, `doctor` and the editor of the console refuse such a rule,
 //! and a start reports it.
 
+use std::collections::BTreeMap;
+
 use countersign_core::policy::{CompiledRules, PatternFault, RuleAction, RuleOrigin, RuleRef, RuleWarning};
 
 /// Rule whose pattern or tool matches nothing.
@@ -46,23 +48,33 @@ impl MalformedRule {
 
 /// Returns every rule that a mistake in its text keeps from matching anything.
 pub fn malformed_rules(compiled: &CompiledRules) -> Vec<MalformedRule> {
-    let found = compiled.warnings().iter().filter_map(|warning| match warning {
-        RuleWarning::NeverMatches { origin, pattern, slip } => {
-            let is_this = |listed: &RuleRef<'_>| {
-                let text = listed.rule.pattern.as_deref().or(listed.rule.tool.as_deref());
-                listed.named.origin == *origin && text == Some(pattern.as_str())
-            };
-            let mut actions = compiled.rules().filter(is_this).map(|listed| listed.rule.action);
-            let action = actions.find(|action| *action != RuleAction::Allow).unwrap_or(RuleAction::Allow);
-            Some(MalformedRule { origin: origin.clone(), message: warning.to_string(), action, fault: *slip })
+    let faulty: Vec<_> = compiled
+        .warnings()
+        .iter()
+        .filter_map(|warning| match warning {
+            RuleWarning::NeverMatches { origin, pattern, slip } => Some((warning, origin, pattern.as_str(), *slip)),
+            RuleWarning::AllowIgnored(_)
+            | RuleWarning::MissesBareCalls { .. }
+            | RuleWarning::ForeignForm { .. }
+            | RuleWarning::Odd { .. }
+            | RuleWarning::HiddenCharacter { .. } => None,
+        })
+        .collect();
+    if faulty.is_empty() {
+        return Vec::new();
+    }
+    // One pass over the rules: a file may have thousands of them, all with the same mistake.
+    let mut restricting: BTreeMap<(&RuleOrigin, &str), RuleAction> = BTreeMap::new();
+    for RuleRef { rule, named, .. } in compiled.rules().filter(|listed| listed.rule.action != RuleAction::Allow) {
+        if let Some(text) = rule.pattern.as_deref().or(rule.tool.as_deref()) {
+            restricting.entry((&named.origin, text)).or_insert(rule.action);
         }
-        RuleWarning::AllowIgnored(_)
-        | RuleWarning::MissesBareCalls { .. }
-        | RuleWarning::ForeignForm { .. }
-        | RuleWarning::Odd { .. }
-        | RuleWarning::HiddenCharacter { .. } => None,
+    }
+    let malformed = faulty.into_iter().map(|(warning, origin, text, fault)| {
+        let action = restricting.get(&(origin, text)).copied().unwrap_or(RuleAction::Allow);
+        MalformedRule { origin: origin.clone(), message: warning.to_string(), action, fault }
     });
-    found.collect()
+    malformed.collect()
 }
 
 /// Returns the malformed rules that deny or ask.
@@ -95,6 +107,17 @@ mod tests {
             assert!(found.iter().all(|found| found.message.starts_with("p:3: ")), "{found:?}");
             let verb = format!("{action:?} rule has no effect: p:3: ").to_lowercase();
             assert!(found.iter().all(|found| found.effect_warning().starts_with(&verb)), "{found:?}");
+        }
+    }
+    #[test]
+    fn every_malformed_rule_of_a_long_file_is_found() {
+        for count in [10, 1_000, 20_000] {
+            let rule = |line| Rule { line, ..Rule::new(format!("bash(git push {line}"), RuleAction::Deny) };
+            let rules = RuleSet { rules: (1..=count).map(rule).collect(), ..RuleSet::default() };
+            let source = RuleSource { name: "p".to_owned(), layer: RuleLayer::Main, rules };
+            let found = malformed_rules(&policy::compile_rules(vec![source]).unwrap());
+            let lines = found.iter().filter(|found| found.restricts()).map(|found| found.origin.line);
+            assert!(lines.eq(1..=count), "{count}");
         }
     }
 }
