@@ -1,11 +1,12 @@
-//! Keeps the rows of views in step with the records of the file.
+//! Folds the records of the file into the rows of views.
 //!
 //! It must not know the rows of a view. A view is in step if its version is the registered one and its position is the
-//! head; any other is neither folded nor read. One without a position is before the first record.
+//! head. One without a position is before the first record.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
+use countersign_core::id::Lsn;
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use tracing::{info, warn};
 
@@ -14,18 +15,12 @@ use super::{
     write::{TransactionError, run_transaction},
 };
 use crate::{
-    record::{LogHead, StoredRecord},
+    record::LogHead,
     view::{self, LogView, ViewPanic, ViewRows},
 };
 
 /// Records that are folded in one transaction when a view is rebuilt.
 const PAGE: usize = 512;
-
-/// A record that was just written, as views are shown it.
-pub(super) struct WrittenRecord {
-    pub(super) stored: StoredRecord,
-    pub(super) content: Option<Arc<str>>,
-}
 
 /// Progress of a view's folding, and the version that did it.
 struct ViewPosition {
@@ -33,29 +28,46 @@ struct ViewPosition {
     head: LogHead,
 }
 
-/// Folds `written`, which comes after `before`, into every view that is in step. Part of the append's transaction.
-pub(super) fn follow_views(
+/// Views that panicked or could not be caught up when the log was opened. They are neither folded nor read until the log is opened
+/// again.
+pub(super) type BrokenViews = BTreeSet<&'static str>;
+
+/// Folds the records that were written since the last time into every view that is not in `broken`, and adds those that panic to it.
+/// One transaction.
+pub(super) fn fold_due(
     connection: &Connection,
     views: &[Arc<dyn LogView>],
-    before: LogHead,
-    written: &[WrittenRecord],
+    broken: &mut BrokenViews,
 ) -> rusqlite::Result<()> {
-    let Some(last) = written.last() else { return Ok(()) };
+    let head = query::read_head(connection)?;
     for view in views {
-        if !in_step(connection, view.name(), view.version(), before)? {
+        if broken.contains(view.name()) {
             continue;
         }
-        let mut rows = SqliteRows::for_view(connection, &**view);
-        let folded = written.iter().try_for_each(|WrittenRecord { stored, content }| {
-            view::fold_guarded(&**view, stored, content.as_deref(), &mut rows)
-        });
-        rows.into_result()?;
-        match folded {
-            Ok(()) => move_to(connection, &**view, LogHead { lsn: last.stored.lsn, chain: last.stored.chain })?,
-            Err(ViewPanic) => clear_view(connection, view.name())?,
+        let mut at = view_position(connection, view.name())?.map_or(LogHead::EMPTY, |at| at.head);
+        while at.lsn < head.lsn {
+            match fold_behind(connection, &**view, at, PAGE)? {
+                Some(further) => at = further,
+                None => {
+                    broken.insert(view.name());
+                    break;
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// Returns the views that [`catch_up`] could not bring up to the head of the log.
+pub(super) fn views_behind(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<BrokenViews> {
+    let head = query::read_head(connection)?;
+    let mut behind = BrokenViews::new();
+    for view in views {
+        if !in_step(connection, view.name(), view.version(), head)? {
+            behind.insert(view.name());
+        }
+    }
+    Ok(behind)
 }
 
 /// Drops the views that are not registered and folds the missing records into the others, a page a transaction.
@@ -137,37 +149,56 @@ fn fold_behind(
     Ok(Some(reached))
 }
 
-/// Drops anything that a view may have kept of contents that were just removed. Part of the redaction's transaction.
-pub(super) fn forget_contents(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<()> {
+/// Drops anything that a view may have kept of contents that were just removed, and folds it again from the rest. Part of the
+/// redaction's transaction.
+pub(super) fn forget_contents(
+    connection: &Connection,
+    views: &[Arc<dyn LogView>],
+    broken: &mut BrokenViews,
+) -> rusqlite::Result<()> {
     for name in unregistered_views(connection, views)? {
         clear_view(connection, &name)?;
     }
-    let head = query::read_head(connection)?;
     for view in views {
-        let in_step = in_step(connection, view.name(), view.version(), head)?;
-        if in_step && !view.reads_contents() {
+        let is_broken = broken.contains(view.name());
+        if !is_broken && !view.reads_contents() {
             continue;
         }
         clear_view(connection, view.name())?;
-        if in_step {
-            fold_behind(connection, &**view, LogHead::EMPTY, usize::MAX)?;
+        if !is_broken && fold_behind(connection, &**view, LogHead::EMPTY, usize::MAX)?.is_none() {
+            broken.insert(view.name());
         }
     }
     Ok(())
 }
 
-/// Reads up to `limit` rows whose keys begin with `prefix` and come after `after`. `None` if the view is not in step.
+/// Rows of a view, or what is missing for them.
+pub(super) enum RowsRead {
+    Rows(Vec<(String, Bytes)>),
+    /// The view lacks records up to this one.
+    Behind(Lsn),
+}
+
+/// Reads up to `limit` rows whose keys begin with `prefix` and come after `after`, if the view has all records up to `at_least`, or
+/// up to the head if that is not given. To be called in a read transaction.
 pub(super) fn read_rows(
     connection: &Connection,
     (name, version): (&str, u32),
-    prefix: &str,
-    after: Option<&str>,
-    limit: usize,
-) -> rusqlite::Result<Option<Vec<(String, Bytes)>>> {
-    if !in_step(connection, name, version, query::read_head(connection)?)? {
-        return Ok(None);
+    (prefix, after, limit): (&str, Option<&str>, usize),
+    at_least: Option<Lsn>,
+) -> rusqlite::Result<RowsRead> {
+    let wanted = match at_least {
+        Some(lsn) => lsn,
+        None => query::read_head(connection)?.lsn,
+    };
+    let reached = match view_position(connection, name)? {
+        Some(at) => Some(at.head.lsn).filter(|_| at.version == version),
+        None => Some(Lsn(0)),
+    };
+    if reached.is_none_or(|reached| reached < wanted) {
+        return Ok(RowsRead::Behind(wanted));
     }
-    select_rows(connection, name, prefix, after, limit).map(Some)
+    select_rows(connection, name, prefix, after, limit).map(RowsRead::Rows)
 }
 
 /// Keys are ordered by their bytes, so those with the same prefix lie together.

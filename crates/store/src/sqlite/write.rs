@@ -14,12 +14,12 @@ use super::{
     epoch,
     file::BUSY,
     query,
-    views::{self, WrittenRecord},
+    views::{self, BrokenViews},
 };
 use crate::{
     chain::{self, ChainLink, SALT_SIZE},
     error::AppendError,
-    record::{Batch, Epoch, LogHead, LogRecord, Snapshot, StoredRecord},
+    record::{Batch, Epoch, LogHead, LogRecord, Snapshot},
     view::LogView,
 };
 
@@ -42,37 +42,28 @@ impl From<rusqlite::Error> for TransactionError {
     }
 }
 
-/// Writes those of `batches` that are of the current epoch and whose expected position is the head when their turn comes,
-/// and folds them into `views`, in one transaction.
+/// Writes those of `batches` that are of the current epoch and whose expected position is the head when their turn comes, in
+/// one transaction.
 pub(super) fn append_batches<'a>(
     connection: &Connection,
-    views: &[Arc<dyn LogView>],
     batches: impl IntoIterator<Item = (Epoch, Lsn, &'a Batch)>,
 ) -> Result<Vec<Result<Lsn, AppendError>>, TransactionError> {
     run_transaction(connection, |connection| {
         let current = epoch::current_epoch(connection)?;
-        let before = query::read_head(connection)?;
-        let mut head = before;
+        let mut head = query::read_head(connection)?;
         let mut answers = Vec::new();
-        let mut written = (!views.is_empty()).then(Vec::new);
         for (epoch, expected, batch) in batches {
             let answer = batch.check_turn((epoch, expected), (current, head.lsn));
             if answer.is_ok() {
-                head = insert_batch(connection, head, batch, written.as_mut())?;
+                head = insert_batch(connection, head, batch)?;
             }
             answers.push(answer.map(|()| head.lsn));
         }
-        views::follow_views(connection, views, before, &written.unwrap_or_default())?;
         Ok(answers)
     })
 }
 
-fn insert_batch(
-    connection: &Connection,
-    mut head: LogHead,
-    batch: &Batch,
-    mut written: Option<&mut Vec<WrittenRecord>>,
-) -> rusqlite::Result<LogHead> {
+fn insert_batch(connection: &Connection, mut head: LogHead, batch: &Batch) -> rusqlite::Result<LogHead> {
     for record in &batch.0 {
         let lsn = head.lsn.next();
         let salted = record.content.as_deref().map(salted_digest).transpose()?;
@@ -83,10 +74,6 @@ fn insert_batch(
             connection
                 .prepare_cached("INSERT INTO contents (lsn, salt, bytes) VALUES (?1, ?2, ?3)")?
                 .execute(params![query::sql_position(lsn), salt, text.as_bytes()])?;
-        }
-        if let Some(written) = &mut written {
-            let stored = StoredRecord::new(record, lsn, content_digest, chain);
-            written.push(WrittenRecord { stored, content: record.content.clone() });
         }
         head = LogHead { lsn, chain };
     }
@@ -146,7 +133,7 @@ pub(super) fn save_snapshot(connection: &Connection, snapshot: &Snapshot) -> Res
 /// Empties the contents of `lsns`, also where `views` kept them, and says how many there were.
 pub(super) fn redact_contents(
     connection: &Connection,
-    views: &[Arc<dyn LogView>],
+    (views, broken): (&[Arc<dyn LogView>], &mut BrokenViews),
     lsns: &[Lsn],
 ) -> Result<usize, TransactionError> {
     run_transaction(connection, |connection| {
@@ -155,10 +142,23 @@ pub(super) fn redact_contents(
         let removed =
             lsns.iter().map(|lsn| statement.execute([query::sql_position(*lsn)])).sum::<Result<usize, _>>()?;
         if removed > 0 {
-            views::forget_contents(connection, views)?;
+            views::forget_contents(connection, views, broken)?;
         }
         Ok(removed)
     })
+}
+
+/// Folds the records that views lack into them. Its commit is not synced: what a power cut takes of it is folded again when the log is
+/// opened.
+pub(super) fn fold_views(
+    connection: &Connection,
+    views: &[Arc<dyn LogView>],
+    broken: &mut BrokenViews,
+) -> Result<(), TransactionError> {
+    connection.pragma_update(None, "synchronous", "normal")?;
+    let folded = run_transaction(connection, |connection| views::fold_due(connection, views, broken));
+    connection.pragma_update(None, "synchronous", "full")?;
+    folded
 }
 
 /// Begins the next epoch.

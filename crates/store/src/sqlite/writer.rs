@@ -16,6 +16,7 @@ use super::{
     ballast::Ballast,
     epoch::EpochClaim,
     file::SqliteLogFile,
+    views::{self, BrokenViews},
     write::{self, TransactionError},
 };
 use crate::{
@@ -25,6 +26,9 @@ use crate::{
 
 /// Appends that share one commit, at most.
 const GROUP: usize = 256;
+
+/// Records after which views are folded though nobody reads them: so many at most are folded by a read, and after a kill.
+const FOLD_AFTER: usize = 512;
 
 /// Bytes of facts and content after which no further append is taken into a commit.
 const GROUP_BYTES: usize = 1024 * 1024;
@@ -37,6 +41,7 @@ pub(super) enum WriterCommand {
     SaveSnapshot { snapshot: Snapshot, reply: oneshot::Sender<Result<(), LogWriteError>> },
     Probe { reply: oneshot::Sender<Result<(), LogWriteError>> },
     Settle { reply: oneshot::Sender<Result<(), ErrorCause>> },
+    FoldViews { reply: oneshot::Sender<()> },
 }
 
 /// One batch, and who waits for it.
@@ -57,12 +62,21 @@ pub(super) struct LogWriter {
     lingers: bool,
     /// Epoch of the last try to make the file, which may be in it though the try failed.
     last_claim: Option<Epoch>,
+    /// Records that views lack.
+    unfolded: usize,
+    broken_views: BrokenViews,
 }
 
 impl LogWriter {
     pub(super) fn new(shared: Arc<SqliteState>, file: Option<SqliteLogFile>) -> Self {
         let ballast = Ballast::new(shared.options.ballast.clone());
-        Self { shared, file, ballast, lingers: true, last_claim: None }
+        let views_behind = |file: &SqliteLogFile| {
+            let views = &shared.options.views;
+            let all_views = || views.iter().map(|view| view.name()).collect();
+            views::views_behind(&file.connection, views).unwrap_or_else(|_| all_views())
+        };
+        let broken_views = file.as_ref().map(views_behind).unwrap_or_default();
+        Self { shared, file, ballast, lingers: true, last_claim: None, unfolded: 0, broken_views }
     }
 
     /// Writes until all senders are gone, then closes the file and gives its lock back.
@@ -81,8 +95,10 @@ impl LogWriter {
                 WriterCommand::SaveSnapshot { snapshot, reply } => drop(reply.send(self.save_snapshot(&snapshot))),
                 WriterCommand::Probe { reply } => drop(reply.send(self.probe_write())),
                 WriterCommand::Settle { reply } => drop(reply.send(self.settle_commit())),
+                WriterCommand::FoldViews { reply } => drop(reply.send(self.fold_views())),
             }
         }
+        self.fold_views();
     }
 
     fn append_group(&mut self, group: Vec<AppendRequest>) {
@@ -92,11 +108,34 @@ impl LogWriter {
         };
         let recorded = answers.iter().any(Result::is_ok);
         for (append, answer) in group.into_iter().zip(answers) {
+            self.unfolded += if answer.is_ok() { append.batch.0.len() } else { 0 };
             drop(append.reply.send(answer));
         }
         if recorded {
             self.ballast.make_file();
         }
+        if self.unfolded >= FOLD_AFTER {
+            self.fold_views();
+        }
+    }
+
+    /// Folds the records that views lack. The log can do without them: where that fails, the next read tries again.
+    fn fold_views(&mut self) {
+        if let Err(error) = self.try_to_fold_views() {
+            warn!(%error, "cannot update the views of the log");
+        }
+        // If it failed, it is not tried again after each append.
+        self.unfolded = 0;
+    }
+
+    fn try_to_fold_views(&mut self) -> Result<(), LogWriteError> {
+        if self.shared.options.views.is_empty() {
+            return Ok(());
+        }
+        self.settle_commit()?;
+        let Some(file) = &self.file else { return Ok(()) };
+        let views = &self.shared.options.views;
+        write::fold_views(&file.connection, views, &mut self.broken_views).map_err(|failure| self.write_error(failure))
     }
 
     /// Makes the file if need be, checks that it is still in its place, and clears away the rest of an unsettled commit.
@@ -133,7 +172,7 @@ impl LogWriter {
     fn record_group(&mut self, group: &[AppendRequest]) -> Vec<Result<Lsn, AppendError>> {
         let Some(file) = &self.file else { return vec![Err(AppendError::Closed); group.len()] };
         let batches = group.iter().map(|append| (append.epoch, append.expected, &append.batch));
-        match write::append_batches(&file.connection, &self.shared.options.views, batches) {
+        match write::append_batches(&file.connection, batches) {
             Ok(answers) => answers,
             Err(TransactionError::Before(_)) if group.len() > 1 => {
                 group.iter().flat_map(|append| self.record_group(slice::from_ref(append))).collect()
@@ -225,7 +264,8 @@ impl LogWriter {
     fn redact_contents(&mut self, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
         self.settle_commit()?;
         let Some(file) = &self.file else { return Ok(0) };
-        let removed = match write::redact_contents(&file.connection, &self.shared.options.views, lsns) {
+        let views = (&*self.shared.options.views, &mut self.broken_views);
+        let removed = match write::redact_contents(&file.connection, views, lsns) {
             Ok(removed) => removed,
             Err(failure) => return Err(self.write_error(failure)),
         };
